@@ -1,0 +1,25 @@
+"""FLOPs and bytes of one forward pass, before any hardware."""
+
+from specroof.cost.base import CHOICES, Collective, ForwardPass, OpCost, Options
+from specroof.cost.forward import forward_cost
+from specroof.cost.storage import (
+    Storage,
+    kv_bytes_per_token,
+    kv_cache_bytes,
+    state_bytes,
+    storage,
+)
+
+__all__ = [
+    "CHOICES",
+    "Collective",
+    "ForwardPass",
+    "OpCost",
+    "Options",
+    "Storage",
+    "forward_cost",
+    "kv_bytes_per_token",
+    "kv_cache_bytes",
+    "state_bytes",
+    "storage",
+]

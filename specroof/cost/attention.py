@@ -1,0 +1,295 @@
+"""Attention over a cache: grouped-query, sliding-window and latent, and the sparse indexer."""
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.architecture import (
+    ATTENTION_REPLICATED,
+    GroupedQueryAttention,
+    Indexer,
+    LatentAttention,
+    Shard,
+    cache_only,
+)
+from specroof.cost.base import Array, ForwardPass, OpCost, Options, Setting, matmul_flops
+from specroof.cost.layout import cache_element_bytes, index_key_bytes, latent_bytes
+
+__all__ = [
+    "attended_tokens",
+    "attention_flops",
+    "attention_op",
+    "cached_tokens_read",
+    "counted_pairs",
+    "grouped_query_cache_bytes",
+    "grouped_query_costs",
+    "indexer_op",
+    "latent_cache_bytes",
+    "latent_costs",
+]
+
+
+def attended_tokens(
+    query_len: npt.ArrayLike, context_len: npt.ArrayLike, window: int | None = None
+) -> Array:
+    r"""Return the (query, key) pairs of causal attention in one sequence.
+
+    .. math:: A = \sum_{i=1}^{T} \min(S + i, w)
+
+    Counts
+        the query's own position: a window of w sees itself and w - 1 before it.
+    Ignores
+        nothing; masked pairs that a tiled kernel computes all the same belong to its efficiency.
+    Source
+        Beltagy et al. 2020, arXiv:2004.05150, section 3.1 (window); the triangle by counting.
+
+    Examples
+    --------
+    >>> float(attended_tokens(3, 4))  # 5 + 6 + 7
+    18.0
+    >>> float(attended_tokens(3, 4, window=6))  # 5 + 6 + 6
+    17.0
+    """
+    start = np.asarray(context_len, dtype=np.float64)
+    stop = start + np.asarray(query_len, dtype=np.float64)
+    return np.asarray(_pairs_below(stop, window) - _pairs_below(start, window))
+
+
+def _pairs_below(positions: Array, window: int | None) -> Array:
+    """Return the pairs of the queries at positions 1 to `positions`."""
+    if window is None:
+        return np.asarray(positions * (positions + 1) / 2)
+    within = np.minimum(positions, window)
+    return np.asarray(within * (within + 1) / 2 + window * (positions - within))
+
+
+def cached_tokens_read(forward: ForwardPass, options: Options, window: int | None = None) -> Array:
+    """Return the cached positions of one sequence that a pass reads, whatever its query length.
+
+    The first query of a pass sees ``window - 1`` cached positions, the later ones fewer. Where
+    `options` count the cached context alone, a full window of it is seen.
+    """
+    if window is None:
+        return forward.context
+    return np.minimum(forward.context, window - 1 if options.counts_all else window)
+
+
+def counted_pairs(forward: ForwardPass, options: Options, window: int | None = None) -> Array:
+    """Return the (query, key) pairs of one sequence that `options` count.
+
+    ``count="attention+ffn"`` leaves out the keys of the pass itself, as published estimators do.
+    """
+    if options.counts_all:
+        return attended_tokens(forward.queries, forward.context, window)
+    return np.asarray(forward.queries * cached_tokens_read(forward, options, window))
+
+
+def attention_flops(*, n_heads: int, pair_dims: int, batch_size: Array, pairs: Array) -> Array:
+    r"""Return the FLOP of scores and values, :math:`QK^\top` and :math:`PV`.
+
+    .. math:: F = 2 \, B \, n_h \, (d_k + d_v) \, A
+
+    Parameters
+    ----------
+    n_heads
+        Query heads.
+    pair_dims
+        ``d_k + d_v``: multiply-adds per pair and head.
+    batch_size
+        Sequences.
+    pairs
+        (query, key) pairs per sequence, from `attended_tokens`.
+
+    Counts
+        one multiply-add (2 FLOP) per pair, head and dimension, for scores and for values.
+    Ignores
+        softmax and masking: about 5 FLOP per pair and head, 1% at d = 128.
+    Source
+        Chowdhery et al. 2022, arXiv:2204.02311, appendix B.
+
+    Examples
+    --------
+    >>> one, seen = np.array(1.0), attended_tokens(1, 4095)
+    >>> float(attention_flops(n_heads=32, pair_dims=256, batch_size=one, pairs=seen))
+    67108864.0
+    """
+    return matmul_flops(n_heads * pair_dims * batch_size * pairs)
+
+
+def attention_op(
+    setting: Setting, *, flops: Array, read_bytes: Array, new_bytes: Array, shard: Shard
+) -> OpCost:
+    """Return the operation that attends a cache.
+
+    Parameters
+    ----------
+    setting
+        The pass and its dtypes.
+    flops
+        Of the whole batch.
+    read_bytes, new_bytes
+        Cached bytes per sequence that the pass reads, and that it adds.
+    shard
+        How the cache divides.
+    """
+    written = new_bytes if setting.options.counts_all else np.zeros(())
+    return OpCost(
+        name="core",
+        kind="attention",
+        count=1,
+        flops=flops,
+        weight_bytes=np.zeros(()),
+        cache_bytes=np.asarray(setting.forward.batch * (read_bytes + written)),
+        activation_bytes=np.zeros(()),
+        compute_dtype=setting.activation_dtype,
+        shard=shard,
+    )
+
+
+def _token_bytes(core: GroupedQueryAttention, kv_dtype: str) -> float:
+    return core.n_kv_heads * (core.head_dim + core.value_dim) * cache_element_bytes(kv_dtype)
+
+
+def grouped_query_costs(core: GroupedQueryAttention, setting: Setting) -> list[OpCost]:
+    r"""Return the cost of grouped-query attention in one layer.
+
+    .. math:: M = B \, n_{kv} (d_k + d_v) \, b \, (S_{read} + T)
+
+    Counts
+        the cache once per sequence and pass, whatever the number of queries, and the T new
+        entries written.
+    Ignores
+        queries and outputs (see `specroof.cost.dense`).
+    Source
+        Ainslie et al. 2023, arXiv:2305.13245, section 2.2; one read for all queries: Pope et al.
+        2022, arXiv:2211.05102, section 3.3.
+
+    Examples
+    --------
+    >>> from specroof.cost.base import ForwardPass, Options
+    >>> core = GroupedQueryAttention(n_heads=32, n_kv_heads=8, head_dim=128, value_dim=128)
+    >>> verify = ForwardPass(batch_size=2, query_len=4, context_len=1000)
+    >>> (op,) = grouped_query_costs(core, Setting(verify, Options(), "bf16", "fp32", "bf16"))
+    >>> float(op.cache_bytes)  # 2 sequences * 8 heads * 256 elements * 2 bytes * 1004 tokens
+    8224768.0
+    """
+    forward, options = setting.forward, setting.options
+    token_bytes = _token_bytes(core, setting.kv_dtype)
+    flops = attention_flops(
+        n_heads=core.n_heads,
+        pair_dims=core.head_dim + core.value_dim,
+        batch_size=forward.batch,
+        pairs=counted_pairs(forward, options, core.window),
+    )
+    return [
+        attention_op(
+            setting,
+            flops=flops,
+            read_bytes=token_bytes * cached_tokens_read(forward, options, core.window),
+            new_bytes=token_bytes * forward.queries,
+            shard=cache_only(core.n_kv_heads),
+        )
+    ]
+
+
+def grouped_query_cache_bytes(core: GroupedQueryAttention, context_len: Array, dtype: str) -> Array:
+    """Return the bytes that one sequence stores in one layer."""
+    kept = context_len if core.window is None else np.minimum(context_len, core.window)
+    return np.asarray(kept * _token_bytes(core, dtype))
+
+
+def indexer_op(
+    indexer: Indexer, setting: Setting, *, pairs: Array, read: Array, new: Array
+) -> OpCost:
+    r"""Return the cost of scoring index keys: every query against every key.
+
+    .. math:: F = 2 \, B \, n_I d_I \, A \qquad M = B \, b_I \, (S_{keys} + T_{keys})
+
+    Parameters
+    ----------
+    indexer
+        Heads, width and top-k.
+    setting
+        The pass; keys are scored in the dtype that they are cached in.
+    pairs, read, new
+        Per sequence: (query, key) pairs, cached keys read, keys added.
+
+    Counts
+        the weighted sum over heads within the multiply-add of the score.
+    Ignores
+        ReLU and the top-k selection: 2 of 256 FLOP per pair and head.
+    Source
+        DeepSeek-V3.2-Exp report 2025, equation 1 (lightning indexer).
+    """
+    key_bytes = index_key_bytes(indexer, setting.kv_dtype)
+    written = new if setting.options.counts_all else np.zeros(())
+    narrow = setting.kv_dtype in {"fp8", "fp4"}
+    return OpCost(
+        name="indexer",
+        kind="indexer",
+        count=1,
+        flops=matmul_flops(indexer.n_heads * indexer.head_dim * setting.forward.batch * pairs),
+        weight_bytes=np.zeros(()),
+        cache_bytes=np.asarray(setting.forward.batch * key_bytes * (read + written)),
+        activation_bytes=np.zeros(()),
+        compute_dtype=setting.kv_dtype if narrow else setting.activation_dtype,
+        shard=ATTENTION_REPLICATED,
+    )
+
+
+def latent_costs(core: LatentAttention, setting: Setting) -> list[OpCost]:
+    r"""Return the cost of absorbed multi-head latent attention in one layer, indexer included.
+
+    .. math:: F = 2 \, B \, n_h (2 d_c + d_r) \, A \qquad M = B \, b_{latent} (S_{read} + T)
+
+    Counts
+        scores over the latent and the rotary key, values over the latent; behind an indexer only
+        its top-k tokens.
+    Ignores
+        that queries of one sequence may select different tokens (the cache is read once for all).
+        The absorbed up-projections are matrices of the block, not part of this.
+    Source
+        DeepSeek-V2 report, arXiv:2405.04434, section 2.1; V3.2: DeepSeek-V3.2-Exp report 2025.
+
+    Examples
+    --------
+    >>> from specroof.cost.base import ForwardPass, Options
+    >>> core = LatentAttention(n_heads=128, latent_dim=512, rope_dim=64)
+    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=0)
+    >>> (op,) = latent_costs(core, Setting(decode, Options(), "bf16", "fp32", "bf16"))
+    >>> float(op.flops)  # one pair: 2 * 128 * (2 * 512 + 64)
+    278528.0
+    """
+    forward, options = setting.forward, setting.options
+    top_k = core.indexer.top_k if core.indexer else None
+    token_bytes = latent_bytes(core, setting.kv_dtype)
+    flops = attention_flops(
+        n_heads=core.n_heads,
+        pair_dims=2 * core.latent_dim + core.rope_dim,
+        batch_size=forward.batch,
+        pairs=counted_pairs(forward, options, top_k),
+    )
+    attention = attention_op(
+        setting,
+        flops=flops,
+        read_bytes=token_bytes * cached_tokens_read(forward, options, top_k),
+        new_bytes=token_bytes * forward.queries,
+        shard=cache_only(1),
+    )
+    if core.indexer is None:
+        return [attention]
+    scan = indexer_op(
+        core.indexer,
+        setting,
+        pairs=counted_pairs(forward, options),
+        read=forward.context,
+        new=forward.queries,
+    )
+    return [scan, attention]
+
+
+def latent_cache_bytes(core: LatentAttention, context_len: Array, dtype: str) -> Array:
+    """Return the bytes that one sequence stores in one layer, index keys included."""
+    token_bytes = latent_bytes(core, dtype)
+    if core.indexer is not None:
+        token_bytes += index_key_bytes(core.indexer, dtype)
+    return np.asarray(context_len * token_bytes)

@@ -1,0 +1,293 @@
+"""The values that the cost room trades in: a pass, the choices, the cost of an operation."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.architecture import TENSOR, WEIGHT_FORMATS, Shard
+from specroof.units import DTYPE_BYTES
+
+__all__ = [
+    "CHOICES",
+    "Array",
+    "Collective",
+    "ForwardPass",
+    "OpCost",
+    "Options",
+    "Setting",
+    "matmul_flops",
+]
+
+Array = npt.NDArray[np.float64]
+
+#: Everywhere, always: a multiply-add is two.
+_FLOPS_PER_MULTIPLY_ADD: Final = 2.0
+
+#: The values that each choice of `Options` may take (None besides, where that is the default).
+CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "granularity": ("op", "dtype", "pass"),
+    "experts": ("exact", "replacement"),
+    "count": ("all", "attention+ffn"),
+    "recurrent_state": ("snapshot", "snapshot-copy", "read-write", "read", "replay"),
+    "state_dtype": tuple(DTYPE_BYTES),
+    "kv_dtype": tuple(DTYPE_BYTES),
+    "weight_dtype": tuple(WEIGHT_FORMATS),
+    "v4_attention": ("shared-kv", "mla-like"),
+    "cost_of": ("decode", "verify"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Which formula prices a pass, where published sources disagree.
+
+    One value prices decoding, verification and drafting alike, so that no ratio mixes two models.
+
+    Parameters
+    ----------
+    granularity
+        What ``max(compute, memory)`` is taken over: each ``"op"``, all work of one ``"dtype"``,
+        or the whole ``"pass"``.
+    experts
+        Distinct experts that t tokens read: ``"exact"`` top-k without replacement, or
+        ``"replacement"``: k·t independent draws.
+    count
+        ``"all"`` matmuls of the pass with their cache writes and logits, or ``"attention+ffn"``:
+        projections, attention and indexer over the cached context, experts, dense feed-forward.
+    recurrent_state
+        How a verification keeps the state of linear attention recoverable; see
+        `specroof.cost.recurrent.state_passes`.
+    state_dtype, kv_dtype, weight_dtype
+        Override the config: recurrent state, cached keys and values, stored weights.
+    v4_attention
+        DeepSeek-V4: ``"shared-kv"``, one 512-wide vector as key and value, or ``"mla-like"``
+        (1 088 multiply-adds and 576 elements per entry, as two published estimators count).
+    cost_of
+        What a drafter's share is a share of: the plain ``"decode"`` step, or the ``"verify"``
+        pass of the same round.
+    strict_dtype
+        Refuse a chip that lacks a dtype, where the next wider one would stand in.
+
+    Raises
+    ------
+    ValueError
+        For a value that `CHOICES` does not list.
+    """
+
+    granularity: str = "op"
+    experts: str = "exact"
+    count: str = "all"
+    recurrent_state: str = "snapshot"
+    state_dtype: str | None = None
+    kv_dtype: str | None = None
+    weight_dtype: str | None = None
+    v4_attention: str = "shared-kv"
+    cost_of: str = "decode"
+    strict_dtype: bool = False
+
+    def __post_init__(self) -> None:
+        for name, allowed in CHOICES.items():
+            value = getattr(self, name)
+            if value not in allowed and not (value is None and name.endswith("_dtype")):
+                raise ValueError(f"{name} is {value!r}; allowed: {', '.join(allowed)}")
+
+    @property
+    def counts_all(self) -> bool:
+        """Whether every operation of the pass is counted."""
+        return self.count == "all"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForwardPass:
+    """One pass of the model: prefill, decoding and verification differ only in these numbers.
+
+    Numbers or arrays that broadcast against each other, held as float64 (an int32 overflows
+    without a word at a million tokens).
+
+    Parameters
+    ----------
+    batch_size
+        Sequences in the pass, over all devices.
+    query_len
+        New positions per sequence: 1 in decoding, ``draft_len + 1`` in verification.
+    context_len
+        Positions per sequence that are cached before the pass.
+    head_len
+        Positions per sequence that go through the LM head; all new ones if None.
+
+    Raises
+    ------
+    ValueError
+        Unless batch_size > 0, query_len >= 1, context_len >= 0 and 0 <= head_len <= query_len,
+        all finite.
+
+    Examples
+    --------
+    >>> verify = ForwardPass(batch_size=[1, 8], query_len=4, context_len=4096)
+    >>> verify.tokens
+    array([ 4., 32.])
+    """
+
+    batch_size: npt.ArrayLike
+    query_len: npt.ArrayLike
+    context_len: npt.ArrayLike
+    head_len: npt.ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        if self.head_len is None:
+            object.__setattr__(self, "head_len", self.query_len)
+        for name in ("batch_size", "query_len", "context_len", "head_len"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.float64))
+        self._require("batch_size", self.batch > 0, "above 0")
+        self._require("query_len", self.queries >= 1, "at least 1")
+        self._require("context_len", self.context >= 0, "at least 0")
+        self._require(
+            "head_len", (self.heads >= 0) & (self.heads <= self.queries), "from 0 to query_len"
+        )
+
+    def _require(self, name: str, good: npt.NDArray[np.bool_], allowed: str) -> None:
+        value = getattr(self, name)
+        if not (np.all(good) and np.all(np.isfinite(value))):
+            raise ValueError(f"{name} is {value.tolist()}; allowed: finite numbers {allowed}")
+
+    @property
+    def batch(self) -> Array:
+        """`batch_size` as an array."""
+        return self.batch_size  # type: ignore[return-value]  # made an array in __post_init__
+
+    @property
+    def queries(self) -> Array:
+        """`query_len` as an array."""
+        return self.query_len  # type: ignore[return-value]  # made an array in __post_init__
+
+    @property
+    def context(self) -> Array:
+        """`context_len` as an array."""
+        return self.context_len  # type: ignore[return-value]  # made an array in __post_init__
+
+    @property
+    def heads(self) -> Array:
+        """`head_len` as an array."""
+        return self.head_len  # type: ignore[return-value]  # made an array in __post_init__
+
+    @property
+    def tokens(self) -> Array:
+        """Positions that every matrix of a layer multiplies."""
+        return np.asarray(self.batch * self.queries)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collective:
+    """What devices exchange after a block.
+
+    Parameters
+    ----------
+    block
+        ``"attention"``, ``"feed_forward"`` or ``"experts"``.
+    message_bytes
+        The block's output over the whole batch: tokens x hidden size x activation bytes.
+    copies
+        Devices that a token is sent to when experts are spread out: top-k, else 1.
+    """
+
+    block: str
+    message_bytes: Array
+    copies: int = 1
+
+
+def _zero() -> Array:
+    return np.zeros(())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpCost:
+    """What one operation of a pass costs, before any hardware: work and bytes, apart.
+
+    Arrays keep the shape that their formula gives them: what does not depend on the context is
+    not expanded along it. All amounts are for one of `count` identical operations, over the whole
+    batch and all devices.
+
+    Parameters
+    ----------
+    name
+        Block and role, such as ``"attention.q_proj"``.
+    kind
+        ``"dense"``, ``"experts"``, ``"attention"``, ``"indexer"``, ``"state"``,
+        ``"convolution"``, ``"compressor"``, ``"residual"``, ``"router"`` or ``"head"``.
+    count
+        Identical operations in the pass.
+    flops
+        Arithmetic, FLOP; a multiply-add is two.
+    weight_bytes
+        Weights read, block scales included.
+    cache_bytes
+        Cached keys, values, index keys and recurrent state, read and written.
+    activation_bytes
+        Logits written. Other activations are left out: see `specroof.cost.dense`.
+    compute_dtype
+        The dtype of the arithmetic.
+    shard
+        How it divides over devices.
+    rows, groups
+        Of a grouped matmul (experts): expected tokens per expert that is hit, and experts hit.
+    collective
+        What devices exchange after it, if it ends a block.
+    """
+
+    name: str
+    kind: str
+    count: int
+    flops: Array
+    weight_bytes: Array
+    cache_bytes: Array
+    activation_bytes: Array
+    compute_dtype: str
+    shard: Shard = TENSOR
+    rows: Array | None = None
+    groups: Array | None = None
+    collective: Collective | None = None
+
+    @property
+    def memory_bytes(self) -> Array:
+        """All bytes moved."""
+        return np.asarray(self.weight_bytes + self.cache_bytes + self.activation_bytes)
+
+    @property
+    def intensity(self) -> Array:
+        """FLOP per byte moved."""
+        return np.asarray(self.flops / self.memory_bytes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setting:
+    """What every formula of a pass may look at, besides the block that it prices.
+
+    Parameters
+    ----------
+    forward
+        The pass.
+    options
+        The choices.
+    kv_dtype, state_dtype, activation_dtype
+        Of cached keys and values, of recurrent state, of activations and attention arithmetic;
+        the config's, unless `options` override them.
+    """
+
+    forward: ForwardPass
+    options: Options
+    kv_dtype: str
+    state_dtype: str
+    activation_dtype: str
+
+
+def matmul_flops(multiply_adds: npt.ArrayLike) -> Array:
+    """Return the FLOP of `multiply_adds`: two each.
+
+    Examples
+    --------
+    >>> float(matmul_flops(4096 * 4096))  # one token through a square projection
+    33554432.0
+    """
+    return _FLOPS_PER_MULTIPLY_ADD * np.asarray(multiply_adds, dtype=np.float64)

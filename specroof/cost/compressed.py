@@ -1,0 +1,178 @@
+"""DeepSeek-V4 attention: a raw window, compressed entries, and the rings that fill them.
+
+Source
+    DeepSeek-V4 as served by vLLM ("DeepSeek V4 in vLLM", 2026-04-24) and SGLang
+    (``pool_configurator.py``).
+"""
+
+import numpy as np
+
+from specroof.architecture import ATTENTION_REPLICATED, CompressedAttention, Compressor, cache_only
+from specroof.cost.attention import (
+    attention_flops,
+    attention_op,
+    cached_tokens_read,
+    counted_pairs,
+    indexer_op,
+)
+from specroof.cost.base import Array, OpCost, Setting
+from specroof.cost.layout import entry_bytes, index_key_bytes
+from specroof.units import dtype_bytes
+
+__all__ = [
+    "attended_entries",
+    "compressed_cache_bytes",
+    "compressed_costs",
+    "compressed_state_bytes",
+]
+
+
+def attended_entries(
+    query_len: Array, context_len: Array, ratio: int, cap: int | None = None
+) -> Array:
+    r"""Return the (query, compressed entry) pairs of one sequence.
+
+    .. math:: A = \sum_{i=0}^{T-1} \min(\lfloor (S + i) / m \rfloor, k)
+
+    Parameters
+    ----------
+    query_len, context_len
+        New positions, and cached positions before them.
+    ratio
+        Positions per entry, m.
+    cap
+        Entries that a query may attend, k; None for all.
+
+    Counts
+        entries that are complete before the query's position.
+    Ignores
+        nothing.
+    Source
+        SGLang and ATOM, ``deepseek_v4_attn.py``: entries of a query at n are ``n // ratio``.
+
+    Examples
+    --------
+    >>> float(attended_entries(np.array(3.0), np.array(7.0), ratio=4))  # 7//4 + 8//4 + 9//4
+    5.0
+    >>> float(attended_entries(np.array(3.0), np.array(7.0), ratio=4, cap=1))
+    3.0
+    """
+    return _entries_below(context_len + query_len, ratio, cap) - _entries_below(
+        context_len, ratio, cap
+    )
+
+
+def _entries_below(positions: Array, ratio: int, cap: int | None) -> Array:
+    """Return the pairs of the queries at positions 0 to `positions` - 1."""
+    growing = positions if cap is None else np.minimum(positions, (cap + 1) * ratio)
+    whole = np.floor(growing / ratio)
+    pairs = ratio * whole * (whole - 1) / 2 + whole * (growing - ratio * whole)
+    return pairs if cap is None else np.asarray(pairs + cap * (positions - growing))
+
+
+def compressed_costs(core: CompressedAttention, setting: Setting) -> list[OpCost]:
+    r"""Return the cost of one DeepSeek-V4 layer's attention: indexer, attention, rings.
+
+    .. math:: F = 2 \, B \, n_h \, 2 d \, (A_{window} + A_{entries})
+
+    Counts
+        entries once per sequence and pass; per new token one raw entry and 1/m of a compressed
+        one written; in the rings one row written per token, and all rows read per entry emitted.
+    Ignores
+        that queries of one sequence may select different entries: at most T times the top-k.
+    Source
+        "DeepSeek V4 in vLLM", 2026-04-24; SGLang ``pool_configurator.py`` (see the module).
+
+    Examples
+    --------
+    >>> from specroof.cost.base import ForwardPass, Options
+    >>> core = CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128)
+    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
+    >>> attention, *_ = compressed_costs(core, Setting(decode, Options(), "bf16", "fp32", "bf16"))
+    >>> float(attention.flops)  # 2 * 128 heads * 1024 * (128 raw + 32 compressed)
+    41943040.0
+    """
+    forward, options = setting.forward, setting.options
+    raw_bytes = entry_bytes(core, setting.kv_dtype, options.v4_attention)
+    top_k = core.indexer.top_k if core.indexer else None
+    dims = 2 * core.entry_dim + (core.rope_dim if options.v4_attention == "mla-like" else 0)
+    flops = attention_flops(
+        n_heads=core.n_heads,
+        pair_dims=dims,
+        batch_size=forward.batch,
+        pairs=counted_pairs(forward, options, core.window) + _counted_entries(core, setting, top_k),
+    )
+    read = cached_tokens_read(forward, options, core.window)
+    attention = attention_op(
+        setting,
+        flops=flops,
+        read_bytes=raw_bytes * (read + _entries_at(core, forward.context, top_k)),
+        new_bytes=raw_bytes * (forward.queries + _entries_per_token(core) * forward.queries),
+        shard=cache_only(1),
+    )
+    scan = (
+        [
+            indexer_op(
+                core.indexer,
+                setting,
+                pairs=_counted_entries(core, setting, None),
+                read=_entries_at(core, forward.context, None),
+                new=_entries_per_token(core) * forward.queries,
+            )
+        ]
+        if core.indexer
+        else []
+    )
+    return [*scan, attention, *(_ring_op(ring, core, setting) for ring in core.compressors)]
+
+
+def _entries_per_token(core: CompressedAttention) -> float:
+    return 1 / core.ratio if core.ratio else 0.0
+
+
+def _entries_at(core: CompressedAttention, context_len: Array, cap: int | None) -> Array:
+    """Return the compressed entries of one sequence that are cached, up to `cap`."""
+    if not core.ratio:
+        return np.zeros(())
+    entries = np.floor(context_len / core.ratio)
+    return entries if cap is None else np.minimum(entries, cap)
+
+
+def _counted_entries(core: CompressedAttention, setting: Setting, cap: int | None) -> Array:
+    """Return the (query, entry) pairs that the options count, as `counted_pairs` does."""
+    forward = setting.forward
+    if not core.ratio:
+        return np.zeros(())
+    if not setting.options.counts_all:
+        return np.asarray(forward.queries * _entries_at(core, forward.context, cap))
+    return attended_entries(forward.queries, forward.context, core.ratio, cap)
+
+
+def _ring_op(ring: Compressor, core: CompressedAttention, setting: Setting) -> OpCost:
+    """Return the traffic of one float32 ring of tokens that wait to be compressed."""
+    row_bytes = ring.row_dim * dtype_bytes("fp32")
+    rows_moved = 1 + ring.rows * _entries_per_token(core)
+    return OpCost(
+        name="ring",
+        kind="compressor",
+        count=1,
+        flops=np.zeros(()),
+        weight_bytes=np.zeros(()),
+        cache_bytes=np.asarray(setting.forward.tokens * row_bytes * rows_moved),
+        activation_bytes=np.zeros(()),
+        compute_dtype=setting.activation_dtype,
+        shard=ATTENTION_REPLICATED,
+    )
+
+
+def compressed_cache_bytes(core: CompressedAttention, context_len: Array, dtype: str) -> Array:
+    """Return the bytes of cached entries and index keys that one sequence stores in one layer."""
+    raw = entry_bytes(core, dtype, "shared-kv")
+    key = index_key_bytes(core.indexer, dtype) if core.indexer else 0.0
+    entries = _entries_at(core, context_len, None)
+    return np.asarray(np.minimum(context_len, core.window) * raw + entries * (raw + key))
+
+
+def compressed_state_bytes(core: CompressedAttention) -> float:
+    """Return the bytes of one sequence's rings in one layer: constant, not part of the cache."""
+    return sum(ring.rows * ring.row_dim for ring in core.compressors) * dtype_bytes("fp32")

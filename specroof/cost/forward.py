@@ -1,0 +1,144 @@
+"""The whole pass: every block of every distinct layer, and the head."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from specroof.architecture import (
+    WEIGHT_FORMATS,
+    Architecture,
+    Block,
+    CompressedAttention,
+    Core,
+    Experts,
+    GatedDeltaNet,
+    GroupedQueryAttention,
+    LatentAttention,
+)
+from specroof.cost.attention import grouped_query_costs, latent_costs
+from specroof.cost.base import Array, Collective, ForwardPass, OpCost, Options, Setting
+from specroof.cost.compressed import compressed_costs
+from specroof.cost.dense import linear_cost, logit_bytes
+from specroof.cost.experts import expert_costs
+from specroof.cost.recurrent import delta_net_costs
+from specroof.units import dtype_bytes
+
+__all__ = ["forward_cost"]
+
+#: Kinds that ``count="attention+ffn"`` keeps.
+_ATTENTION_AND_FFN: Final = {"dense", "experts", "attention", "indexer", "state"}
+
+
+_CORE_COSTS: Final[dict[type[Core], Callable[[Any, Setting], list[OpCost]]]] = {
+    GroupedQueryAttention: grouped_query_costs,
+    LatentAttention: latent_costs,
+    CompressedAttention: compressed_costs,
+    GatedDeltaNet: delta_net_costs,
+    Experts: expert_costs,
+}
+
+
+def forward_cost(
+    architecture: Architecture, forward: ForwardPass, options: Options | None = None
+) -> list[OpCost]:
+    """Return what one pass of a model costs, operation by operation.
+
+    Parameters
+    ----------
+    architecture
+        The model.
+    forward
+        Batch, new positions and context; scalars or arrays that broadcast.
+    options
+        Which formulas; the defaults of `Options` if None.
+
+    Returns
+    -------
+    list of OpCost
+        In the order of a layer, identical layers as one operation with a count, the head last.
+
+    Source
+        Each formula names its own; see the modules of `specroof.cost`.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Layer, Linear
+    >>> up = Linear("up_proj", 8, 32)
+    >>> tiny = Architecture(
+    ...     "tiny",
+    ...     "llama",
+    ...     8,
+    ...     100,
+    ...     (Layer((Block("feed_forward", (up,)),), 2),),
+    ...     head=Linear("lm_head", 8, 100, kind="head"),
+    ... )
+    >>> ops = forward_cost(tiny, ForwardPass(batch_size=1, query_len=1, context_len=0))
+    >>> [(op.name, op.count, float(op.flops)) for op in ops]
+    [('mlp.up_proj', 2, 512.0), ('lm_head', 1, 1600.0)]
+    """
+    options = options or Options()
+    if options.weight_dtype is not None:
+        architecture = architecture.with_weights(WEIGHT_FORMATS[options.weight_dtype])
+    setting = Setting(
+        forward=forward,
+        options=options,
+        kv_dtype=options.kv_dtype or architecture.kv_dtype,
+        state_dtype=options.state_dtype or architecture.state_dtype,
+        activation_dtype=architecture.activation_dtype,
+    )
+    message_bytes = forward.tokens * (
+        architecture.hidden_size * dtype_bytes(architecture.activation_dtype)
+    )
+    ops = [
+        op
+        for layer in architecture.layers
+        for block in layer.blocks
+        for op in _block_costs(block, setting, layer.count, message_bytes)
+    ]
+    return [*ops, *_head_costs(architecture, setting)]
+
+
+def _counted(ops: list[OpCost], options: Options) -> list[OpCost]:
+    if options.counts_all:
+        return ops
+    return [op for op in ops if op.kind in _ATTENTION_AND_FFN]
+
+
+def _block_costs(block: Block, setting: Setting, count: int, message_bytes: Array) -> list[OpCost]:
+    """Return the operations of one residual branch; the last one carries its collective."""
+    ops = [
+        linear_cost(linear, tokens=setting.forward.tokens, block=block.label, count=count)
+        for linear in block.linears
+    ]
+    if block.core is not None:
+        ops += [
+            replace(op, name=f"{block.label}.{op.name}", count=count)
+            for op in _CORE_COSTS[type(block.core)](block.core, setting)
+        ]
+    ops = _counted(ops, setting.options)
+    if ops:
+        routed = isinstance(block.core, Experts)
+        ops[-1] = replace(
+            ops[-1],
+            collective=Collective(
+                block="experts" if routed else block.name,
+                message_bytes=message_bytes,
+                copies=block.core.top_k if isinstance(block.core, Experts) else 1,
+            ),
+        )
+    return ops
+
+
+def _head_costs(architecture: Architecture, setting: Setting) -> list[OpCost]:
+    """Return the LM head over the positions that need logits, as it is counted."""
+    positions = np.asarray(setting.forward.batch * setting.forward.heads)
+    head = linear_cost(architecture.head, tokens=positions, block="", count=1)
+    logits = logit_bytes(architecture.head.out_features, positions)
+    priced = replace(
+        head,
+        name=architecture.head.name,
+        activation_bytes=logits if setting.options.counts_all else np.zeros(()),
+    )
+    return _counted([priced], setting.options)

@@ -1,0 +1,183 @@
+"""Bytes that a model takes up, weights and what each sequence caches, and how they divide."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.architecture import (
+    HEADS,
+    TENSOR,
+    WEIGHT_FORMATS,
+    Architecture,
+    Block,
+    CompressedAttention,
+    Core,
+    GatedDeltaNet,
+    GroupedQueryAttention,
+    LatentAttention,
+    Shard,
+    cache_only,
+)
+from specroof.cost.attention import grouped_query_cache_bytes, latent_cache_bytes
+from specroof.cost.base import Array, Options
+from specroof.cost.compressed import compressed_cache_bytes, compressed_state_bytes
+from specroof.cost.recurrent import delta_net_state_bytes
+from specroof.units import dtype_bytes
+
+__all__ = ["Storage", "kv_bytes_per_token", "kv_cache_bytes", "state_bytes", "storage"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Storage:
+    """What one part of a model keeps in memory.
+
+    Parameters
+    ----------
+    weight_bytes
+        Stored once.
+    sequence_bytes
+        Stored per sequence: cache and recurrent state.
+    shard
+        How both divide over devices.
+    """
+
+    weight_bytes: float
+    sequence_bytes: Array
+    shard: Shard
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """What one kind of core stores per sequence and layer, and how that divides."""
+
+    shard: Callable[[Any], Shard]
+    cache_bytes: Callable[[Any, Array, str], Array] = lambda _core, context, _dtype: 0.0 * context
+    state_bytes: Callable[[Any, str, str], float] = lambda _core, _state, _conv: 0.0
+
+
+_CORES: Final[dict[type[Core], _Rules]] = {
+    GroupedQueryAttention: _Rules(
+        lambda core: cache_only(core.n_kv_heads), grouped_query_cache_bytes
+    ),
+    LatentAttention: _Rules(lambda _core: cache_only(1), latent_cache_bytes),
+    CompressedAttention: _Rules(
+        lambda _core: cache_only(1),
+        compressed_cache_bytes,
+        lambda core, _state, _conv: compressed_state_bytes(core),
+    ),
+    GatedDeltaNet: _Rules(lambda _core: HEADS, state_bytes=delta_net_state_bytes),
+}
+
+
+def storage(
+    architecture: Architecture, context_len: npt.ArrayLike, options: Options | None = None
+) -> list[Storage]:
+    """Return what a model keeps in memory, part by part, for sequences of `context_len`.
+
+    Counts
+        weights with their block scales, embedding, cache and recurrent state.
+    Ignores
+        activations, captured graphs and the engine's own buffers (1 to 10 GB per device), state
+        snapshots of a verification, and drafters.
+    Source
+        See `specroof.cost.layout` for the bytes of a cached entry.
+    """
+    options = options or Options()
+    if options.weight_dtype is not None:
+        architecture = architecture.with_weights(WEIGHT_FORMATS[options.weight_dtype])
+    context = np.asarray(context_len, dtype=np.float64)
+    nothing = np.zeros(())
+    parts = [
+        Storage(layer.count * weight_bytes, nothing, shard)
+        for layer in architecture.layers
+        for block in layer.blocks
+        for weight_bytes, shard in _block_weights(block)
+    ]
+    table = architecture.embedding_params * dtype_bytes(architecture.activation_dtype)
+    head = 0.0 if architecture.tied_embeddings else architecture.head.stored_bytes
+    parts.append(Storage(table + head, nothing, TENSOR))
+    kv_dtype = options.kv_dtype or architecture.kv_dtype
+    state_dtype = options.state_dtype or architecture.state_dtype
+    for count, core in _cores(architecture):
+        rules = _CORES[type(core)]
+        kept = rules.cache_bytes(core, context, kv_dtype) + rules.state_bytes(
+            core, state_dtype, architecture.activation_dtype
+        )
+        parts.append(Storage(0.0, np.asarray(count * kept), rules.shard(core)))
+    return parts
+
+
+def _block_weights(block: Block) -> list[tuple[float, Shard]]:
+    weights = [(linear.stored_bytes, linear.shard) for linear in block.linears]
+    if block.core is not None:
+        weights.append((block.core.stored_bytes, HEADS if block.name == "attention" else TENSOR))
+    return weights
+
+
+def _cores(architecture: Architecture) -> list[tuple[int, Core]]:
+    """Return the cores that store something per sequence, with their counts."""
+    return [
+        (layer.count, block.core)
+        for layer in architecture.layers
+        for block in layer.blocks
+        if type(block.core) in _CORES and block.core is not None
+    ]
+
+
+def kv_cache_bytes(
+    architecture: Architecture, context_len: npt.ArrayLike, kv_dtype: str | None = None
+) -> Array:
+    """Return the bytes of cached keys, values and index keys of one sequence, over all layers.
+
+    Parameters
+    ----------
+    architecture
+        The model.
+    context_len
+        Cached positions.
+    kv_dtype
+        Overrides the config's.
+
+    Counts
+        what grows with the context, and windows; not recurrent state (`state_bytes`).
+    Ignores
+        paging: engines round up to blocks of 16 to 256 tokens.
+    Source
+        See `specroof.cost.layout` for the bytes of each kind of entry.
+    """
+    context = np.asarray(context_len, dtype=np.float64)
+    dtype = kv_dtype or architecture.kv_dtype
+    total = 0.0 * context
+    for count, core in _cores(architecture):
+        total = total + count * _CORES[type(core)].cache_bytes(core, context, dtype)
+    return np.asarray(total)
+
+
+def kv_bytes_per_token(architecture: Architecture, kv_dtype: str | None = None) -> float:
+    """Return the cache bytes that one more token of a long context takes.
+
+    Windows that are full take none, and a compressed entry is shared by the tokens it stands for.
+
+    Source
+        The slope of `kv_cache_bytes` between two long contexts.
+    """
+    start, step = 2.0**20, 2.0**20
+    longer = kv_cache_bytes(architecture, np.array([start, start + step]), kv_dtype)
+    return float((longer[1] - longer[0]) / step)
+
+
+def state_bytes(architecture: Architecture, state_dtype: str | None = None) -> float:
+    """Return the bytes of one sequence that do not grow with the context: recurrent state, rings.
+
+    Source
+        `specroof.cost.recurrent.delta_net_state_bytes`, and the rings of DeepSeek-V4's
+        compressors.
+    """
+    dtype = state_dtype or architecture.state_dtype
+    return sum(
+        count * _CORES[type(core)].state_bytes(core, dtype, architecture.activation_dtype)
+        for count, core in _cores(architecture)
+    )

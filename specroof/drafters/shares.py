@@ -1,0 +1,116 @@
+"""Drafters whose cost is given: nothing, or a fixed share of the target's step."""
+
+import math
+import numbers
+
+import numpy as np
+
+from specroof.drafters.base import Drafter, DraftTime, Round
+from specroof.errors import OptionError
+
+__all__ = ["autoregressive_drafter", "block_drafter", "ideal_drafter"]
+
+#: A draft token that costs a hundred plain steps is a typing error, such as 10 for 10%.
+_MOST_EXPENSIVE = 100.0
+_LONGEST_BLOCK = 4096
+
+
+def ideal_drafter() -> Drafter:
+    """Return the drafter of the free lunch: every draft accepted, no time spent.
+
+    Its speedup is what verification alone allows.
+
+    Source
+        Modal 2026, "Speculation Is All You Need": the series "ideal".
+
+    Examples
+    --------
+    >>> ideal_drafter().name
+    'ideal'
+    """
+    return Drafter("ideal", lambda _: DraftTime(np.zeros(())), is_ideal=True)
+
+
+def autoregressive_drafter(cost: float, *, name: str | None = None) -> Drafter:
+    r"""Return a drafter that makes token after token (MTP, EAGLE, a small model).
+
+    .. math:: t_{draft} = \gamma \, c \, t_1
+
+    Parameters
+    ----------
+    cost
+        c, the share of the target's plain step that one draft token costs.
+    name
+        What outputs call it.
+
+    Raises
+    ------
+    OptionError
+        Unless 0 <= cost <= 100.
+
+    Source
+        Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8 (c).
+
+    Examples
+    --------
+    >>> autoregressive_drafter(0.1).name
+    'autoregressive,cost=0.1'
+    """
+    share = _share(cost)
+    return Drafter(
+        name or f"autoregressive,cost={share:g}",
+        lambda round_: DraftTime(round_.draft_len * share * round_.share_base_s),
+    )
+
+
+def block_drafter(cost: float, *, drafts: int, name: str | None = None) -> Drafter:
+    r"""Return a drafter that makes a whole block in one pass (DFlash, P-EAGLE).
+
+    .. math:: t_{draft} = \lceil \gamma / D \rceil \, c \, t_1
+
+    Parameters
+    ----------
+    cost
+        c, the share of the target's plain step that one block costs, whatever part of it is
+        verified.
+    drafts
+        D, drafts in a block; a longer draft pays for the next block.
+    name
+        What outputs call it.
+
+    Raises
+    ------
+    OptionError
+        Unless 0 <= cost <= 100 and 1 <= drafts <= 4096.
+
+    Source
+        Modal 2026, "Speculation Is All You Need".
+
+    Examples
+    --------
+    >>> block_drafter(0.1, drafts=15).name
+    'block,cost=0.1,drafts=15'
+    """
+    share = _share(cost)
+    per_block = _drafts(drafts)
+
+    def draft(round_: Round) -> DraftTime:
+        return DraftTime(np.ceil(round_.draft_len / per_block) * share * round_.share_base_s)
+
+    return Drafter(name or f"block,cost={share:g},drafts={per_block}", draft)
+
+
+def _share(cost: object) -> float:
+    if not isinstance(cost, bool) and isinstance(cost, numbers.Real):
+        share = float(cost)
+        if math.isfinite(share) and 0 <= share <= _MOST_EXPENSIVE:
+            return share
+    raise OptionError(f"cost is {cost!r}; allowed: a number from 0 to {_MOST_EXPENSIVE:g}")
+
+
+def _drafts(drafts: object) -> int:
+    if not isinstance(drafts, bool) and isinstance(drafts, numbers.Integral):
+        per_block = int(drafts)
+        if 1 <= per_block <= _LONGEST_BLOCK:
+            return per_block
+    raise OptionError(f"drafts is {drafts!r}; allowed: a whole number from 1 to {_LONGEST_BLOCK}")
