@@ -551,6 +551,15 @@ class Architecture:
         return sum(layer.count for layer in self.layers)
 
     @property
+    def layer_kinds(self) -> dict[str, int]:
+        """How many blocks there are of each kind of attention and feed-forward."""
+        kinds: dict[str, int] = {}
+        for layer in self.layers:
+            for block in layer.blocks:
+                kinds[block.label] = kinds.get(block.label, 0) + layer.count
+        return kinds
+
+    @property
     def embedding_params(self) -> int:
         """Elements of the embedding table (a lookup: it is stored and never multiplied)."""
         return self.vocab_size * self.hidden_size

@@ -398,7 +398,8 @@ def _communication_s(ops: tuple[OpLatency, ...], setup: Setup) -> Array:
     if within is None or devices > within.max_devices:
         most = 1 if within is None else within.max_devices
         message = f"{setup.hardware.name}: interconnect.max_devices is {most}"
-        raise ProfileError(f"{message}; engine {setup.engine.name} cannot price {devices} devices")
+        msg = f"{message}; engine {setup.engine.name} cannot price {devices} devices"
+        raise ProfileError(msg)
     link = _Link(
         link_bytes_per_s=reached.link_frac * within.link_bytes_per_s,
         latency_s=reached.latency_s,

@@ -20,12 +20,14 @@ from specroof.drafters import Drafter, Round, TokensPerRound
 from specroof.errors import OptionError
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import PassLatency, Setup, device_bytes, price_pass
-from specroof.units import format_binary_bytes, format_count
+from specroof.units import format_binary_bytes
 
 __all__ = [
     "DEFAULT_MAX_DRAFT_LEN",
     "LARGEST_DRAFT_LEN",
+    "PassLatency",
     "SpeedupCurve",
+    "check_placement",
     "forward_latency",
     "speedup_curve",
 ]
@@ -146,14 +148,15 @@ class SpeedupCurve:
             Unless 0 <= share < 1.
         """
         if not 0 <= share < 1:
-            raise OptionError(f"share is {share!r}; allowed: from 0 to below 1")
+            msg = f"share is {share!r}; allowed: from 0 to below 1"
+            raise OptionError(msg)
         near = self.speedup >= (self.best_speedup * (1 - max(share, _TIE)))[..., None]
         last = near.shape[-1] - 1
         longest = last - np.argmax(near[..., ::-1], axis=-1)
         return self.draft_len[np.argmax(near, axis=-1)], self.draft_len[longest]
 
 
-def speedup_curve(
+def speedup_curve(  # noqa: PLR0913 - the contract of the library
     model: Architecture,
     hardware: HardwareProfile,
     *,
@@ -367,12 +370,15 @@ def _axis(name: str, values: npt.ArrayLike, *, low: float, high: float) -> Array
     try:
         axis = np.atleast_1d(np.asarray(values, dtype=np.float64))
     except (TypeError, ValueError):
-        raise OptionError(f"{name} is {values!r}; allowed: {allowed}") from None
+        msg = f"{name} is {values!r}; allowed: {allowed}"
+        raise OptionError(msg) from None
     if axis.ndim != 1 or axis.size == 0:
-        raise OptionError(f"{name} has shape {axis.shape}; allowed: {allowed}")
+        msg = f"{name} has shape {axis.shape}; allowed: {allowed}"
+        raise OptionError(msg)
     bad = axis[~((axis >= low) & (axis <= high))]
     if bad.size:
-        raise OptionError(f"{name} is {bad[0]:g}; allowed: {allowed}")
+        msg = f"{name} is {bad[0]:g}; allowed: {allowed}"
+        raise OptionError(msg)
     return axis
 
 
@@ -380,15 +386,16 @@ def _acceptance(drafter: Drafter, acceptance: Acceptance | None) -> TokensPerRou
     """Return the one acceptance that was given."""
     if drafter.is_ideal:
         if acceptance is not None:
-            raise OptionError("acceptance is given with drafter 'ideal', which accepts everything")
+            msg = "acceptance is given with drafter 'ideal', which accepts everything"
+            raise OptionError(msg)
         return constant_acceptance(1.0)
     if acceptance is not None and drafter.acceptance is not None:
-        raise OptionError(
-            f"acceptance is given twice: as an argument and in drafter {drafter.name!r}"
-        )
+        msg = f"acceptance is given twice: as an argument and in drafter {drafter.name!r}"
+        raise OptionError(msg)
     given = acceptance or drafter.acceptance
     if given is None:
-        raise OptionError(f"drafter {drafter.name!r} has no acceptance; give one, as in accept=0.8")
+        msg = f"drafter {drafter.name!r} has no acceptance; give one, as in accept=0.8"
+        raise OptionError(msg)
     return given
 
 
@@ -397,17 +404,15 @@ def _longest(drafter: Drafter, tokens: TokensPerRound, asked: int | None) -> int
     if asked is None:
         return DEFAULT_MAX_DRAFT_LEN
     if isinstance(asked, bool) or not 0 <= asked <= LARGEST_DRAFT_LEN or asked != int(asked):
-        raise OptionError(
-            f"max_draft_len is {asked!r}; allowed: a whole number from 0 to {LARGEST_DRAFT_LEN}"
-        )
+        msg = f"max_draft_len is {asked!r}; allowed: a whole number from 0 to {LARGEST_DRAFT_LEN}"
+        raise OptionError(msg)
     depth = min(
         math.inf if depth is None else depth
         for depth in (drafter.max_draft_len, tokens.max_draft_len)
     )
     if asked > depth:
-        raise OptionError(
-            f"max_draft_len is {asked}; allowed: at most {depth}, the depth of {drafter.name!r}"
-        )
+        msg = f"max_draft_len is {asked}; allowed: at most {depth}, the depth of {drafter.name!r}"
+        raise OptionError(msg)
     return int(asked)
 
 
@@ -424,11 +429,12 @@ def check_placement(model: Architecture, placement: Placement) -> None:
     for layer in model.layers:
         for block in layer.blocks:
             if isinstance(block.core, softmax) and block.core.n_heads % group:
-                raise OptionError(
+                msg = (
                     f"tensor_parallel is {placement.tensor_parallel} with attention_data_parallel "
                     f"{placement.attention_data_parallel}: groups of {group} devices do not divide "
                     f"the {block.core.n_heads} query heads of {model.name}"
                 )
+                raise OptionError(msg)
 
 
 def _memory_notes(

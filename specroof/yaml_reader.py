@@ -258,9 +258,9 @@ def _check_event(event: yaml.Event) -> None:
     tag = getattr(event, "tag", None)
     if anchor is not None:
         kind = "alias" if isinstance(event, yaml.AliasEvent) else "anchor"
-        message = f"{kind} {anchor!r} is not allowed; write the value out"
+        message = f"{kind} {shown(anchor)} is not allowed; write the value out"
     elif tag is not None:
-        message = f"tag {tag!r} is not allowed; write the plain value"
+        message = f"tag {shown(tag)} is not allowed; write the plain value"
     else:
         return
     raise _RefusedError(message, event)
@@ -280,7 +280,9 @@ def _check_node(node: yaml.Node) -> None:
     elif (node.tag == _TAG + "int" and not _DECIMAL_INT.fullmatch(node.value)) or (
         node.tag == _TAG + "float" and ":" in node.value
     ):
-        message = f"{node.value!r} is no plain decimal number; write one, or put text in quotes"
+        message = (
+            f"{shown(node.value)} is no plain decimal number; write one, or put text in quotes"
+        )
         raise _RefusedError(message, node)
 
 
@@ -291,9 +293,9 @@ def _check_key(key: yaml.Node, seen: set[str]) -> None:
     elif not isinstance(key, yaml.ScalarNode):
         message = "a key must be text, not a list or mapping"
     elif key.tag != _TAG + "str":
-        message = f"key {key.value!r} is not text; put it in quotes"
+        message = f"key {shown(key.value)} is not text; put it in quotes"
     elif key.value in seen:
-        message = f"key {key.value!r} appears twice in one mapping"
+        message = f"key {shown(key.value)} appears twice in one mapping"
     else:
         return
     raise _RefusedError(message, key)

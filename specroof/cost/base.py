@@ -91,7 +91,8 @@ class Options:
         for name, allowed in CHOICES.items():
             value = getattr(self, name)
             if value not in allowed and not (value is None and name.endswith("_dtype")):
-                raise ValueError(f"{name} is {value!r}; allowed: {', '.join(allowed)}")
+                msg = f"{name} is {value!r}; allowed: {', '.join(allowed)}"
+                raise ValueError(msg)
 
     @property
     def counts_all(self) -> bool:
@@ -150,7 +151,8 @@ class ForwardPass:
     def _require(self, name: str, good: npt.NDArray[np.bool_], allowed: str) -> None:
         value = getattr(self, name)
         if not (np.all(good) and np.all(np.isfinite(value))):
-            raise ValueError(f"{name} is {value.tolist()}; allowed: finite numbers {allowed}")
+            msg = f"{name} is {value.tolist()}; allowed: finite numbers {allowed}"
+            raise ValueError(msg)
 
     @property
     def batch(self) -> Array:

@@ -10,8 +10,8 @@ from specroof.errors import OptionError
 
 __all__ = [
     "KINDS",
-    "Drafter",
     "DraftTime",
+    "Drafter",
     "Kind",
     "Round",
     "TokensPerRound",
@@ -45,13 +45,15 @@ def _block(values: Mapping[str, float], name: str) -> Drafter:
         return block_drafter(values["cost"], drafts=_whole("drafts", values["drafts"]), name=name)
     block = _whole("block", values["block"])
     if block < 2:
-        raise OptionError(f"block is {block}; allowed: from 2 (one anchor and one draft) to 4097")
+        msg = f"block is {block}; allowed: from 2 (one anchor and one draft) to 4097"
+        raise OptionError(msg)
     return block_drafter(values["cost"], drafts=block - 1, name=name)
 
 
 def _whole(key: str, value: float) -> int:
     if not float(value).is_integer():
-        raise OptionError(f"{key} is {value:g}; allowed: a whole number")
+        msg = f"{key} is {value:g}; allowed: a whole number"
+        raise OptionError(msg)
     return int(value)
 
 

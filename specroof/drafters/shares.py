@@ -105,7 +105,8 @@ def _share(cost: object) -> float:
         share = float(cost)
         if math.isfinite(share) and 0 <= share <= _MOST_EXPENSIVE:
             return share
-    raise OptionError(f"cost is {cost!r}; allowed: a number from 0 to {_MOST_EXPENSIVE:g}")
+    msg = f"cost is {cost!r}; allowed: a number from 0 to {_MOST_EXPENSIVE:g}"
+    raise OptionError(msg)
 
 
 def _drafts(drafts: object) -> int:
@@ -113,4 +114,5 @@ def _drafts(drafts: object) -> int:
         per_block = int(drafts)
         if 1 <= per_block <= _LONGEST_BLOCK:
             return per_block
-    raise OptionError(f"drafts is {drafts!r}; allowed: a whole number from 1 to {_LONGEST_BLOCK}")
+    msg = f"drafts is {drafts!r}; allowed: a whole number from 1 to {_LONGEST_BLOCK}"
+    raise OptionError(msg)

@@ -1,0 +1,140 @@
+# Needs make and a Python of at least 3.11; everything else is installed into folders of this
+# checkout. PYTHON=python3.13 picks the Python that new environments are made with.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test format lint suite notebooks golden network suite-lowest clean
+
+# Folders count too: a file that is taken away changes only its folder.
+SOURCES := pyproject.toml README.md LICENSE \
+    $(shell find specroof hardware model_configs ! -name __pycache__ ! -name '*.pyc')
+DEMO_ENV := .venv
+TEST_ENV := .build/venv
+LOWEST_ENV := .build/venv-lowest
+RUN := .build/run
+PIP_FLAGS := --quiet --disable-pip-version-check
+
+# The tests run in $(RUN), a folder that holds copies of what they read and no specroof, so that
+# `import specroof` finds the installed wheel or nothing; tests/conftest.py refuses anything else.
+TEST_ENVIRONMENT := env -u PYTHONPATH -u PYTHONHOME SPECROOF_TEST_WHEEL=1 HYPOTHESIS_PROFILE=ci
+PYTEST_FLAGS := -c pyproject.toml --rootdir . -p no:cacheprovider
+
+# Make an environment in $(1), unless one with pip is there.
+define make_environment
+@if ! $(1)/bin/python -m pip --version >/dev/null 2>&1; then \
+    for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
+        if "$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
+            >/dev/null 2>&1; then \
+            echo "Making $(1) with $$("$$python" --version)"; \
+            exec "$$python" -m venv $(1); \
+        fi; \
+    done; \
+    echo "make: needs Python 3.11 or newer with venv and ensurepip; found none as $(or $(PYTHON),python3)" >&2; \
+    exit 1; \
+fi
+endef
+
+# Copy what the tests read into $(RUN).
+define fill_run_folder
+@rm -rf $(RUN) && mkdir -p $(RUN) && cp -R pyproject.toml README.md tests notebooks $(RUN)
+endef
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | \
+	    while IFS='|' read -r target text; do printf '%-20s%s\n' "$$target" "$$text"; done
+
+# --- the demo ----------------------------------------------------------------------------------
+
+DEMO := HF_HUB_OFFLINE=1 MPLBACKEND=agg $(DEMO_ENV)/bin/specroof
+
+demo: $(DEMO_ENV)/.specroof-installed ## predict DeepSeek-V4-Pro on 8 x B200 and draw two charts in demo/
+	@mkdir -p demo
+	$(DEMO) predict deepseek-ai/DeepSeek-V4-Pro -H b200 --tp 8 --engine ideal \
+	    --context 4096 --batch 32 \
+	    --drafter ideal \
+	    --drafter autoregressive,accept=0.75,cost=0.10 \
+	    --drafter block,accept=0.89,cost=0.10,drafts=16 \
+	    --plot demo/speedup-by-draft-length.png
+	$(DEMO) sweep demo -o demo
+	@echo "Charts:" demo/*.png
+
+# An editable install: only its metadata can go stale.
+$(DEMO_ENV)/.specroof-installed: pyproject.toml
+	$(call make_environment,$(DEMO_ENV))
+	@echo "Installing specroof into $(DEMO_ENV)"
+	@$(DEMO_ENV)/bin/python -m pip install $(PIP_FLAGS) --editable .
+	@touch $@
+
+# --- the tests ---------------------------------------------------------------------------------
+
+test: ## lint, strict types, and every test against the built wheel
+	@failed=; \
+	$(MAKE) --no-print-directory lint || failed="$$failed lint"; \
+	$(MAKE) --no-print-directory suite || failed="$$failed suite"; \
+	if [ -n "$$failed" ]; then echo "make test: failed:$$failed" >&2; exit 1; fi
+
+format: $(TEST_ENV)/.wheel-installed ## let ruff format the code and mend what it can
+	$(TEST_ENV)/bin/python -m ruff check --fix .
+	$(TEST_ENV)/bin/python -m ruff format .
+
+lint: $(TEST_ENV)/.wheel-installed ## ruff check, ruff format --check, mypy
+	$(TEST_ENV)/bin/python -m ruff check .
+	$(TEST_ENV)/bin/python -m ruff format --check .
+	$(TEST_ENV)/bin/python -m mypy specroof tests $(wildcard benchmarks/*.py)
+
+# pytest's closing line stays the last one: coverage speaks only where it is not complete.
+suite: $(TEST_ENV)/.wheel-installed ## tests and doctests of the built wheel, with coverage
+	$(fill_run_folder)
+	cd $(RUN) && $(TEST_ENVIRONMENT) ../venv/bin/python -m coverage run -m pytest $(PYTEST_FLAGS) \
+	    ./tests --pyargs specroof
+	@cd $(RUN) && ../venv/bin/python -m coverage report >coverage.txt || { cat coverage.txt; exit 1; }
+
+notebooks: $(TEST_ENV)/.wheel-installed ## execute the notebooks
+	$(fill_run_folder)
+	cd $(RUN) && $(TEST_ENVIRONMENT) ../venv/bin/python -m pytest $(PYTEST_FLAGS) \
+	    ./tests/test_notebooks.py
+
+golden: $(TEST_ENV)/.wheel-installed ## published numbers against predictions; report in .build/golden/
+	$(fill_run_folder)
+	@mkdir -p .build/golden
+	cd $(RUN) && $(TEST_ENVIRONMENT) ../venv/bin/python -m pytest $(PYTEST_FLAGS) \
+	    -m golden -rA --junitxml ../golden/report.xml ./tests >../golden/report.txt; \
+	    status=$$?; cat ../golden/report.txt; exit $$status
+
+network: $(TEST_ENV)/.wheel-installed ## the tests that reach the Internet
+	$(fill_run_folder)
+	cd $(RUN) && $(TEST_ENVIRONMENT) ../venv/bin/python -m pytest $(PYTEST_FLAGS) -m network ./tests
+
+suite-lowest: $(LOWEST_ENV)/.wheel-installed ## the tests with the oldest supported dependencies
+	$(fill_run_folder)
+	cd $(RUN) && $(TEST_ENVIRONMENT) ../venv-lowest/bin/python -m pytest $(PYTEST_FLAGS) \
+	    -W default ./tests --pyargs specroof
+
+# The wheel is built from the source distribution, so that both are known to work.
+.build/dist/.built: $(SOURCES)
+	$(call make_environment,$(TEST_ENV))
+	@rm -rf .build/dist && touch .build/started
+	@$(TEST_ENV)/bin/python -m pip install $(PIP_FLAGS) build
+	@echo "Building the wheel"
+	@$(TEST_ENV)/bin/python -m build --outdir .build/dist . >.build/build.log 2>&1 || \
+	    { cat .build/build.log; exit 1; }
+	@mv .build/started $@
+
+$(TEST_ENV)/.wheel-installed: .build/dist/.built
+	@echo "Installing the wheel into $(TEST_ENV)"
+	@$(TEST_ENV)/bin/python -m pip uninstall $(PIP_FLAGS) --yes specroof
+	@$(TEST_ENV)/bin/python -m pip install $(PIP_FLAGS) "$$(echo .build/dist/specroof-*.whl)[dev]"
+	@touch $@
+
+$(LOWEST_ENV)/.wheel-installed: .build/dist/.built
+	$(call make_environment,$(LOWEST_ENV))
+	@echo "Installing the wheel and the oldest supported dependencies into $(LOWEST_ENV)"
+	@$(LOWEST_ENV)/bin/python -m pip install $(PIP_FLAGS) uv
+	@$(LOWEST_ENV)/bin/python -m uv pip install --quiet --python $(LOWEST_ENV)/bin/python \
+	    --resolution lowest-direct --requirements pyproject.toml --extra dev
+	@$(LOWEST_ENV)/bin/python -m pip install $(PIP_FLAGS) --no-deps --force-reinstall \
+	    .build/dist/specroof-*.whl
+	@touch $@
+
+clean: ## remove what make built, but not .venv
+	rm -rf .build demo

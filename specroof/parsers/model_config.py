@@ -1,0 +1,194 @@
+"""One config, opened: what every family parser is handed, and what every family ends with."""
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final, TypeVar
+
+from specroof.architecture import TENSOR, Architecture, Block, Layer, Linear, stack_layers
+from specroof.parsers.quantization import LayerWeights, Quantization, read_quantization
+from specroof.parsers.reader import MAX_LAYERS, Reader
+from specroof.parsers.weight_formats import PLAIN_FORMATS
+
+__all__ = ["DTYPES", "Decoder", "ModelConfig", "build_layers", "open_config"]
+
+#: Torch's names of dtypes, with and without its prefix.
+DTYPES: Final = {
+    f"{prefix}{name}": dtype
+    for prefix in ("", "torch.")
+    for name, dtype in (("bfloat16", "bf16"), ("float16", "fp16"), ("float32", "fp32"))
+}
+
+_DRAFT_LAYER_KEYS: Final = ("num_nextn_predict_layers", "mtp_num_hidden_layers")
+_OTHER_TOWERS: Final = {"vision_config": "vision tower", "audio_config": "audio tower"}
+
+_Kind = TypeVar("_Kind", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelConfig:
+    """A config file, opened.
+
+    Parameters
+    ----------
+    name, family
+        What outputs call the model, and the `model_type` it is read as.
+    keys
+        The keys of the language model: those of `text_config`, or the root's.
+    root
+        The whole file.
+    quantization
+        How its matrices are stored.
+    activation_dtype
+        Of what flows between them.
+    notes
+        Sentences for the reader.
+    """
+
+    name: str
+    family: str
+    keys: Reader
+    root: Reader
+    quantization: Quantization
+    activation_dtype: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the residual stream."""
+        return self.keys.positive_int("hidden_size")
+
+    @property
+    def n_layers(self) -> int:
+        """Layers of the model, those of a draft head apart."""
+        return self.keys.positive_int("num_hidden_layers", maximum=MAX_LAYERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """What a family parser has found out, to be put together.
+
+    Parameters
+    ----------
+    layers
+        Distinct layers with their counts.
+    tied_default
+        Whether head and embedding are one table where no key says so.
+    head_name
+        The head's name in the checkpoint.
+    vector_params
+        Elements outside of layers; None is one norm.
+    state_dtype
+        Of recurrent state.
+    notes
+        Sentences to add.
+    """
+
+    layers: tuple[Layer, ...]
+    tied_default: bool = False
+    head_name: str = "lm_head"
+    vector_params: int | None = None
+    state_dtype: str = "fp32"
+    notes: tuple[str, ...] = ()
+
+    def architecture(self, config: ModelConfig) -> Architecture:
+        """Return the model."""
+        hidden_size = config.hidden_size
+        vocab_size = config.keys.positive_int("vocab_size")
+        return Architecture(
+            name=config.name,
+            family=config.family,
+            hidden_size=hidden_size,
+            vocab_size=vocab_size,
+            layers=self.layers,
+            head=Linear(
+                "lm_head",
+                hidden_size,
+                vocab_size,
+                weight=config.quantization.weight_format(None, self.head_name),
+                shard=TENSOR,
+                kind="head",
+            ),
+            tied_embeddings=self._tied(config),
+            vector_params=hidden_size if self.vector_params is None else self.vector_params,
+            activation_dtype=config.activation_dtype,
+            kv_dtype=config.quantization.kv_dtype or config.activation_dtype,
+            state_dtype=self.state_dtype,
+            notes=(*config.notes, *self.notes),
+        )
+
+    def _tied(self, config: ModelConfig) -> bool:
+        # A multimodal file has the key at either level, and the inner one is the language model's.
+        outer = config.root.flag("tie_word_embeddings", default=self.tied_default)
+        return config.keys.flag("tie_word_embeddings", default=outer)
+
+
+def open_config(
+    root: Reader,
+    *,
+    known: Collection[str],
+    name: str | None,
+    family: str | None,
+    sidecar: Reader | None,
+) -> ModelConfig:
+    """Return the opened config, with what is common to all families read.
+
+    A nested file is read by the `model_type` of its `text_config`. A `family` given by the user
+    stands in for a type that is not one of `known`, or is missing.
+    """
+    keys = root.section("text_config") or root
+    typed = keys if keys.has("model_type") else root
+    section = keys.section("quantization_config") or root.section("quantization_config")
+    dtype = _activation_dtype(keys, root)
+    return ModelConfig(
+        name=name or PurePath(root.source).stem.replace("--", "/"),
+        family=family or typed.text("model_type", allowed=known),
+        keys=keys,
+        root=root,
+        quantization=read_quantization(section, sidecar, PLAIN_FORMATS[dtype]),
+        activation_dtype=dtype,
+        notes=(*_family_notes(typed, family), *_part_notes(root, keys)),
+    )
+
+
+def build_layers(
+    config: ModelConfig,
+    kinds: Sequence[_Kind],
+    build: Callable[[_Kind, LayerWeights], tuple[Block, ...]],
+) -> tuple[Layer, ...]:
+    """Return the layers of `kinds`, in order, equal ones merged.
+
+    Each layer is built with the formats that its own module names have; layers of one kind that
+    the checkpoint quantises alike are built once.
+    """
+    alike: dict[tuple[_Kind, Hashable], list[int]] = {}
+    for index, kind in enumerate(kinds):
+        alike.setdefault((kind, config.quantization.layer_key(index)), []).append(index)
+    return stack_layers(
+        Layer(build(kind, LayerWeights(config.quantization, indices[0])), len(indices))
+        for (kind, _), indices in alike.items()
+    )
+
+
+def _activation_dtype(keys: Reader, root: Reader) -> str:
+    stated = keys if keys.has("dtype") or keys.has("torch_dtype") else root
+    # Published files without the key (gpt-oss) are bfloat16.
+    return DTYPES[stated.text("dtype", "torch_dtype", allowed=DTYPES, default="bfloat16")]
+
+
+def _family_notes(typed: Reader, family: str | None) -> list[str]:
+    if family is None:
+        return []
+    model_type = typed.text("model_type", default="(missing)")
+    if model_type == family:
+        return []
+    return [f"read as family {family}: the config says model_type {model_type}"]
+
+
+def _part_notes(root: Reader, keys: Reader) -> list[str]:
+    notes = [f"{tower} left out" for key, tower in _OTHER_TOWERS.items() if root.has(key)]
+    if keys.has("dspark_block_size"):
+        notes.append("DSpark drafter left out")
+    elif any(keys.positive_int(key, minimum=0, default=0) for key in _DRAFT_LAYER_KEYS):
+        notes.append("multi-token-prediction layer left out")
+    return notes

@@ -1,0 +1,248 @@
+"""JSON text to typed values: every refusal is one line with file, key, value and what is allowed.
+
+A config comes from strangers. Nothing is converted on the way in (`true` is not 1, `"32"` is not
+32, `32.0` is not 32), and every number has an upper bound, so that a formula never meets a value
+it was not written for.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from specroof.errors import ConfigError
+
+__all__ = ["MAX_LAYERS", "MAX_SIZE", "Reader", "read_json"]
+
+#: The longest config that is read; the largest published one is 0.1 MB of module names.
+MAX_TEXT_LEN: Final = 4_194_304
+#: More layers, and larger widths and counts, than any model that could be built.
+MAX_LAYERS: Final = 2000
+MAX_SIZE: Final = 2**24
+
+_MAX_SHOWN_LEN: Final = 60
+#: No value was given: null is one.
+_UNSET: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One JSON object of a config, read by key with a type and bounds.
+
+    Parameters
+    ----------
+    source
+        What messages call the file.
+    values
+        The object.
+    prefix
+        Where the object stands in the file, such as ``"text_config."``.
+    """
+
+    source: str
+    values: Mapping[str, object]
+    prefix: str = ""
+
+    def has(self, key: str) -> bool:
+        """Whether `key` is there and not null."""
+        return self.values.get(key) is not None
+
+    def positive_int(
+        self,
+        *keys: str,
+        maximum: int = MAX_SIZE,
+        minimum: int = 1,
+        default: int | None = None,
+    ) -> int:
+        """Return the whole number under the first of `keys` that is present and not null.
+
+        Without a `default`, a missing key is refused.
+        """
+        key = self._first(keys)
+        if not self.has(key):
+            if default is None:
+                self.refuse(" or ".join(keys), _whole_number(minimum, maximum))
+            return default
+        return self._int(key, self.values[key], minimum, maximum)
+
+    def optional_int(
+        self, key: str, *, maximum: int = MAX_SIZE, missing: int | None = None
+    ) -> int | None:
+        """Return a whole number from 1, None where `key` is null, `missing` where it is absent."""
+        if key not in self.values:
+            return missing
+        return self.positive_int(key, maximum=maximum) if self.has(key) else None
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """Return true or false; `default` where `key` is absent or null."""
+        value = self.values.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            self.refuse(key, "true or false")
+        return value
+
+    def text(
+        self, *keys: str, allowed: Collection[str] | None = None, default: str | None = None
+    ) -> str:
+        """Return the text under the first of `keys` that is present and not null."""
+        key = self._first(keys)
+        if not self.has(key):
+            if default is None:
+                self.refuse(" or ".join(keys), _one_of(allowed))
+            return default
+        return self._text(key, self.values[key], allowed)
+
+    def texts(
+        self, key: str, *, allowed: Collection[str] | None = None, at_least: int = 0
+    ) -> tuple[str, ...]:
+        """Return a list of texts; an absent or null key is an empty list.
+
+        `at_least` is the number of layers that the list must cover; further entries describe
+        draft layers and are the caller's to cut.
+        """
+        return tuple(
+            self._text(f"{key}[{index}]", value, allowed)
+            for index, value in enumerate(self._list(key, at_least))
+        )
+
+    def ints(
+        self,
+        key: str,
+        *,
+        minimum: int = 0,
+        allowed: Collection[int] | None = None,
+        at_least: int = 0,
+    ) -> tuple[int, ...]:
+        """Return a list of whole numbers; an absent or null key is an empty list."""
+        numbers = tuple(
+            self._int(f"{key}[{index}]", value, minimum, MAX_SIZE)
+            for index, value in enumerate(self._list(key, at_least))
+        )
+        for index, number in enumerate(numbers):
+            if allowed is not None and number not in allowed:
+                self.refuse(f"{key}[{index}]", _one_of(str(one) for one in allowed), number)
+        return numbers
+
+    def section(self, key: str) -> "Reader | None":
+        """Return the object under `key`; None where it is absent or null."""
+        value = self.values.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            self.refuse(key, "an object")
+        return Reader(self.source, value, f"{self.prefix}{key}.")
+
+    def sections(self, key: str) -> "dict[str, Reader]":
+        """Return an object of objects as readers by name; absent or null is empty."""
+        parent = self.section(key)
+        if parent is None:
+            return {}
+        return {name: parent.section(name) or _empty(parent, name) for name in parent.values}
+
+    def refuse(self, key: str, allowed: str, value: object = _UNSET) -> NoReturn:
+        """Raise the `ConfigError` of `key`; its value is looked up where none is given."""
+        if value is _UNSET:
+            value = self.values.get(key, _UNSET)
+        stated = "is missing" if value is _UNSET else f"is {_shown(value)}"
+        message = f"{self.source}: {self.prefix}{key} {stated}; allowed: {allowed}"
+        raise ConfigError(message) from None
+
+    def _first(self, keys: Sequence[str]) -> str:
+        """Return the first of alternative spellings that has a value, else the usual one."""
+        return next((key for key in keys if self.has(key)), keys[0])
+
+    def _int(self, key: str, value: object, minimum: int, maximum: int) -> int:
+        # bool is an int to Python, and is not a number to anybody else.
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.refuse(key, _whole_number(minimum, maximum), value)
+        if not minimum <= value <= maximum:
+            self.refuse(key, _whole_number(minimum, maximum), value)
+        return value
+
+    def _text(self, key: str, value: object, allowed: Collection[str] | None) -> str:
+        if not isinstance(value, str) or (allowed is not None and value not in allowed):
+            self.refuse(key, _one_of(allowed), value)
+        return value
+
+    def _list(self, key: str, at_least: int) -> list[object]:
+        value = self.values.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            self.refuse(key, "a list")
+        if len(value) < at_least:
+            self.refuse(key, f"a list of at least {at_least} entries, one a layer")
+        return value
+
+
+def read_json(text: str, *, source: str) -> Reader:
+    """Return the object that `text` holds.
+
+    A bare ``Infinity`` is read (Nemotron configs contain it); a key that stands twice is refused,
+    since the value that counts would be anybody's guess.
+
+    Raises
+    ------
+    ConfigError
+        If the text is too long, no JSON, nested without end, or not an object.
+
+    Examples
+    --------
+    >>> read_json('{"hidden_size": 64}', source="config.json").positive_int("hidden_size")
+    64
+    """
+    if len(text) > MAX_TEXT_LEN:
+        message = f"{source}: the file has {len(text)} characters; allowed: up to {MAX_TEXT_LEN}"
+        raise ConfigError(message)
+    try:
+        value = json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_unique)
+    except RecursionError:
+        message = f"{source}: nested too deeply; allowed: a config.json object"
+        raise ConfigError(message) from None
+    except ValueError as error:
+        message = f"{source}: no readable JSON: {error}; allowed: a config.json object"
+        raise ConfigError(message) from None
+    if not isinstance(value, dict):
+        message = f"{source}: the file holds {_shown(value)}; allowed: a config.json object"
+        raise ConfigError(message)
+    return Reader(source, value)
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Build an object, refusing a key that stands twice."""
+    values: dict[str, object] = {}
+    for key, value in pairs:
+        if key in values:
+            message = f"the key {_shown(key)} stands twice"
+            raise ValueError(message)
+        values[key] = value
+    return values
+
+
+def _empty(parent: Reader, name: str) -> Reader:
+    return Reader(parent.source, {}, f"{parent.prefix}{name}.")
+
+
+def _whole_number(minimum: int, maximum: int) -> str:
+    return f"a whole number from {minimum} to {maximum}"
+
+
+def _one_of(allowed: Iterable[str] | None) -> str:
+    return "text" if allowed is None else ", ".join(sorted(allowed))
+
+
+def _shown(value: object) -> str:
+    """Return a value as its file spells it, short, on one line and in printable characters.
+
+    Examples
+    --------
+    >>> _shown(None), _shown(True), _shown("32"), _shown([1, 2]), _shown({})
+    ('null', 'true', '"32"', 'a list of 2', 'an object')
+    """
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    if isinstance(value, dict):
+        return "an object"
+    shown = json.dumps(value)
+    return shown if len(shown) <= _MAX_SHOWN_LEN else f"{shown[:_MAX_SHOWN_LEN]}..."

@@ -1,0 +1,301 @@
+"""Best speedup and best draft length over batch sizes and context lengths."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from specroof.plot.style import (
+    COLORS,
+    GREY,
+    INK,
+    MARKERS,
+    add_legend,
+    curve_names,
+    house_style,
+    marks_every,
+    new_chart,
+    plain_number,
+    position,
+    require_curves,
+    short_number,
+    speedup_limits,
+    thin_ticks,
+    tick_at,
+)
+from specroof.solver import SpeedupCurve
+
+__all__ = [
+    "plot_best_draft_len_map",
+    "plot_by_batch",
+    "plot_draft_len_by_batch",
+    "plot_speedup_by_batch",
+]
+
+Floats = npt.NDArray[np.float64]
+
+_NEAR: Final = 0.01
+_MOST_NUMBERS: Final = 150  # cells; the map of more is read by its colours
+_MOST_TICKS: Final = 16
+#: Batch sizes are written out until they get as long as this.
+_PLAIN_BATCHES: Final = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class _Row:
+    """The best of one curve at one context length, by ascending batch size."""
+
+    name: str
+    color: str
+    marker: str
+    batch_size: Floats
+    speedup: Floats
+    draft_len: Floats
+    shortest: Floats
+    longest: Floats
+
+
+@house_style()
+def plot_speedup_by_batch(
+    curves: Sequence[SpeedupCurve], *, context_index: int = 0, title: str | None = None
+) -> Figure:
+    """Draw the best speedup against the batch size, a line for each curve.
+
+    Parameters
+    ----------
+    curves
+        From `speedup_curve`; the legend names what they differ in.
+    context_index
+        Which context length of each.
+    title
+        What the curves have in common if None.
+
+    Raises
+    ------
+    OptionError
+        Without curves, or if one has no such context length.
+    """
+    shared, rows = _rows(curves, context_index)
+    chart = new_chart(shared if title is None else title, width=8, height=4.2)
+    axes = chart.add_subplot()
+    _draw_speedup(axes, rows)
+    _finish_batch_axis(axes, rows)
+    add_legend(chart, [*_lines(rows), _plain_decoding()])
+    return chart
+
+
+@house_style()
+def plot_draft_len_by_batch(
+    curves: Sequence[SpeedupCurve], *, context_index: int = 0, title: str | None = None
+) -> Figure:
+    """Draw the best draft length against the batch size, and the drafts within 1% of the best.
+
+    Parameters
+    ----------
+    curves
+        From `speedup_curve`; the legend names what they differ in.
+    context_index
+        Which context length of each.
+    title
+        What the curves have in common if None.
+
+    Raises
+    ------
+    OptionError
+        Without curves, or if one has no such context length.
+    """
+    shared, rows = _rows(curves, context_index)
+    chart = new_chart(shared if title is None else title, width=8, height=4.2)
+    axes = chart.add_subplot()
+    _draw_draft_len(axes, rows)
+    _finish_batch_axis(axes, rows)
+    add_legend(chart, [*_lines(rows), _band()])
+    return chart
+
+
+@house_style()
+def plot_by_batch(
+    curves: Sequence[SpeedupCurve], *, context_index: int = 0, title: str | None = None
+) -> Figure:
+    """Draw best speedup above best draft length, both against the batch size.
+
+    Parameters
+    ----------
+    curves
+        From `speedup_curve`; the legend names what they differ in.
+    context_index
+        Which context length of each.
+    title
+        What the curves have in common if None.
+
+    Raises
+    ------
+    OptionError
+        Without curves, or if one has no such context length.
+    """
+    shared, rows = _rows(curves, context_index)
+    chart = new_chart(shared if title is None else title, width=8, height=6.6)
+    upper, lower = chart.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    _draw_speedup(upper, rows)
+    _draw_draft_len(lower, rows)
+    _finish_batch_axis(lower, rows)
+    add_legend(chart, [*_lines(rows), _plain_decoding(), _band()])
+    return chart
+
+
+def _rows(curves: Sequence[SpeedupCurve], context_index: int) -> tuple[str, list[_Row]]:
+    """Return what all curves have in common, and the best of each at its context length."""
+    require_curves(curves)
+    contexts = [position("context_index", context_index, curve.context_len) for curve in curves]
+    points = [
+        {"context": f"context {plain_number(curve.context_len[context])}"}
+        for curve, context in zip(curves, contexts, strict=True)
+    ]
+    shared, names = curve_names(curves, points)
+    rows = []
+    for i, (name, curve, context) in enumerate(zip(names, curves, contexts, strict=True)):
+        ascending = np.argsort(curve.batch_size, kind="stable")
+        shortest, longest = curve.near_best(_NEAR)
+        rows.append(
+            _Row(
+                name=name,
+                color=COLORS[i % len(COLORS)],
+                marker=MARKERS[i % len(MARKERS)],
+                batch_size=curve.batch_size[ascending],
+                speedup=curve.best_speedup[context, ascending],
+                draft_len=curve.best_draft_len[context, ascending].astype(np.float64),
+                shortest=shortest[context, ascending].astype(np.float64),
+                longest=longest[context, ascending].astype(np.float64),
+            )
+        )
+    return shared, rows
+
+
+def _draw_speedup(axes: Axes, rows: Sequence[_Row]) -> None:
+    axes.axhline(1, color=GREY, lw=1.2, ls=":")
+    for row in rows:
+        _draw_line(axes, row, row.speedup, [other.speedup for other in rows])
+    axes.set_ylim(speedup_limits([row.speedup for row in rows]))
+    axes.set_ylabel("Best speedup over plain decoding (×)")
+
+
+def _draw_draft_len(axes: Axes, rows: Sequence[_Row]) -> None:
+    for row in rows:
+        axes.fill_between(
+            row.batch_size, row.shortest, row.longest, color=row.color, alpha=0.16, lw=0
+        )
+        _draw_line(axes, row, row.draft_len, [other.draft_len for other in rows])
+    highest = max(float(row.longest.max()) for row in rows)
+    axes.set_ylim(-0.06 * max(highest, 1), 1.08 * max(highest, 1))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=9, integer=True, min_n_ticks=1))
+    axes.set_ylabel("Best draft length γ (tokens)")
+
+
+def _draw_line(axes: Axes, row: _Row, values: Floats, all_values: Sequence[Floats]) -> None:
+    """Draw one line; those that lie on one another share out the marks among them."""
+    twins = [id(other) for other in all_values if np.array_equal(other, values)]
+    axes.plot(
+        row.batch_size,
+        values,
+        color=row.color,
+        marker=row.marker,
+        markevery=marks_every(len(values), rank=twins.index(id(values)), of=len(twins)),
+    )
+
+
+def _finish_batch_axis(axes: Axes, rows: Sequence[_Row]) -> None:
+    batches = np.unique(np.concatenate([row.batch_size for row in rows]))
+    axes.set_xscale("log", base=2)
+    margin = max(float(batches[-1] / batches[0]) ** 0.03, 2**0.1)
+    axes.set_xlim(float(batches[0]) / margin, float(batches[-1]) * margin)
+    texts = {batch: short_number(batch, plain_below=_PLAIN_BATCHES) for batch in batches.tolist()}
+    longest = max(len(text) for text in texts.values())
+    ticks = thin_ticks(batches, share=0.015 * (1 + longest))
+    tick_at(axes.xaxis, ticks, [texts[tick] for tick in ticks.tolist()])
+    axes.set_xlabel("Batch size (sequences)")
+
+
+def _lines(rows: Sequence[_Row]) -> list[Artist]:
+    return [Line2D([], [], color=row.color, marker=row.marker, label=row.name) for row in rows]
+
+
+def _plain_decoding() -> Artist:
+    return Line2D([], [], color=GREY, lw=1.2, ls=":", label="plain decoding")
+
+
+def _band() -> Artist:
+    return Patch(color=GREY, alpha=0.25, lw=0, label=f"drafts within {_NEAR:.0%} of the best")
+
+
+# --- batch x context ---------------------------------------------------------------------------
+
+
+@house_style()
+def plot_best_draft_len_map(curve: SpeedupCurve, *, title: str | None = None) -> Figure:
+    """Draw the best draft length over batch size and context length, as a heat map.
+
+    Parameters
+    ----------
+    curve
+        From `speedup_curve`, over a list of batch sizes and of context lengths.
+    title
+        Model, hardware, engine and drafter if None.
+    """
+    best = curve.best_draft_len
+    rows, columns = best.shape
+    if title is None:
+        shared, names = curve_names([curve], [{}])
+        title = f"{shared}\n{names[0]}"
+    chart = new_chart(
+        title,
+        width=float(np.clip(2.6 + 0.46 * columns, 6, 11)),
+        height=float(np.clip(1.6 + 0.36 * rows, 3, 8)),
+    )
+    axes = chart.add_subplot()
+    axes.grid(visible=False)
+    lowest, highest = int(best.min()), int(best.max())
+    image = axes.imshow(
+        best,
+        cmap="cividis",
+        vmin=lowest,
+        vmax=max(highest, lowest + 1),
+        aspect="auto",
+        origin="lower",
+        interpolation="nearest",
+    )
+    chart.colorbar(
+        image, label="Best draft length γ (tokens)", ticks=MaxNLocator(nbins=9, integer=True)
+    )
+    if best.size <= _MOST_NUMBERS and columns <= _MOST_TICKS + 4:
+        _write_numbers(axes, image, best)
+    _index_ticks(axes, curve)
+    axes.set_xlabel("Batch size (sequences)")
+    axes.set_ylabel("Context length (tokens)")
+    return chart
+
+
+def _write_numbers(axes: Axes, image: AxesImage, best: npt.NDArray[np.int64]) -> None:
+    for (row, column), draft_len in np.ndenumerate(best):
+        red, green, blue, _ = image.to_rgba(draft_len)
+        # Rec. 709 luma: dark cells take light numbers.
+        luma = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+        color = INK if luma > 0.5 else "white"
+        axes.text(column, row, f"{draft_len}", ha="center", va="center", color=color)
+
+
+def _index_ticks(axes: Axes, curve: SpeedupCurve) -> None:
+    """Write batch sizes and context lengths at their cells, not each where there are many."""
+    batches = [short_number(batch, plain_below=_PLAIN_BATCHES) for batch in curve.batch_size]
+    contexts = [short_number(context) for context in curve.context_len]
+    for axis, texts in ((axes.xaxis, batches), (axes.yaxis, contexts)):
+        step = -(-len(texts) // _MOST_TICKS)
+        tick_at(axis, np.arange(0, len(texts), step), texts[::step])

@@ -1,0 +1,207 @@
+"""Speedup against draft length."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from specroof.plot.labels import Label, place_labels
+from specroof.plot.style import (
+    COLORS,
+    GREY,
+    INK,
+    MARKERS,
+    add_legend,
+    curve_names,
+    house_style,
+    marks_every,
+    new_chart,
+    plain_number,
+    position,
+    require_curves,
+    speedup_limits,
+)
+from specroof.solver import SpeedupCurve
+
+__all__ = ["plot_speedup_by_draft_len"]
+
+Floats = npt.NDArray[np.float64]
+
+#: With more lines than this the optima stand in the legend, where there is room.
+_MOST_LABELS: Final = 10
+
+
+@dataclass(frozen=True, eq=False)
+class _Row:
+    """One curve at one context length and batch size."""
+
+    name: str
+    color: str
+    marker: str
+    draft_len: Floats
+    speedup: Floats
+    tokens_per_round: Floats
+    best_draft_len: int
+    best_speedup: float
+
+    @property
+    def optimum(self) -> str:
+        return f"γ* = {self.best_draft_len}, {self.best_speedup:.2f}x"
+
+
+@house_style()
+def plot_speedup_by_draft_len(
+    curves: Sequence[SpeedupCurve],
+    *,
+    context_index: int = 0,
+    batch_index: int = 0,
+    title: str | None = None,
+) -> Figure:
+    """Draw speedup against draft length, a line for each drafter, its optimum marked.
+
+    The dashed line of the same colour is the free lunch: the speedup if drafting and the
+    verification of more than one position cost nothing, which is the tokens per round.
+
+    Parameters
+    ----------
+    curves
+        From `speedup_curve`; they may differ in more than the drafter.
+    context_index, batch_index
+        Which context length and batch size of each.
+    title
+        What the curves have in common if None.
+
+    Raises
+    ------
+    OptionError
+        Without curves, or if one has no such context length or batch size.
+    """
+    require_curves(curves)
+    shared, rows = _rows(curves, context_index, batch_index)
+    chart = new_chart(shared if title is None else title, width=8, height=4.6)
+    axes = chart.add_subplot()
+    axes.axhline(1, color=GREY, lw=1.2, ls=":")
+    for i, row in enumerate(rows):
+        _draw(axes, row, twins=[other for other in rows if _same_line(row, other)], order=i)
+    longest = max(float(row.draft_len[np.isfinite(row.speedup)].max()) for row in rows)
+    axes.set_xlim(-0.03 * max(longest, 1), 1.04 * max(longest, 1))
+    axes.set_ylim(speedup_limits([row.speedup for row in rows]))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=17, integer=True, min_n_ticks=1))
+    axes.set_xlabel("Draft length γ (tokens per sequence and round)")
+    axes.set_ylabel("Speedup over plain decoding (×)")
+    add_legend(chart, _legend(rows))
+    place_labels(chart, axes, _optima(rows) if len(rows) <= _MOST_LABELS else [])
+    return chart
+
+
+def _rows(
+    curves: Sequence[SpeedupCurve], context_index: int, batch_index: int
+) -> tuple[str, list[_Row]]:
+    """Return what all curves have in common, and each at its operating point."""
+    places = [
+        (
+            position("context_index", context_index, curve.context_len),
+            position("batch_index", batch_index, curve.batch_size),
+        )
+        for curve in curves
+    ]
+    points = [
+        {
+            "batch": f"batch {plain_number(curve.batch_size[batch])}",
+            "context": f"context {plain_number(curve.context_len[context])}",
+        }
+        for curve, (context, batch) in zip(curves, places, strict=True)
+    ]
+    shared, names = curve_names(curves, points)
+    return shared, [
+        _Row(
+            name=name,
+            color=COLORS[i % len(COLORS)],
+            marker=MARKERS[i % len(MARKERS)],
+            draft_len=curve.draft_len.astype(np.float64),
+            speedup=curve.speedup[place],
+            tokens_per_round=curve.tokens_per_round[place],
+            best_draft_len=int(curve.best_draft_len[place]),
+            best_speedup=float(curve.best_speedup[place]),
+        )
+        for i, (name, curve, place) in enumerate(zip(names, curves, places, strict=True))
+    ]
+
+
+def _same_line(row: _Row, other: _Row) -> bool:
+    return row.speedup.shape == other.speedup.shape and np.allclose(
+        row.speedup, other.speedup, rtol=1e-3, equal_nan=True
+    )
+
+
+def _draw(axes: Axes, row: _Row, *, twins: list[_Row], order: int) -> None:
+    """Draw the free lunch, the speedup and the optimum of one row.
+
+    Rows that cannot be told apart share out the marks among them.
+    """
+    axes.plot(
+        row.draft_len, row.tokens_per_round, color=row.color, lw=1.2, dashes=(4, 2.5), alpha=0.85
+    )
+    axes.plot(
+        row.draft_len,
+        row.speedup,
+        color=row.color,
+        marker=row.marker,
+        markevery=marks_every(len(row.draft_len), rank=twins.index(row), of=len(twins)),
+        zorder=3 + 0.01 * order,
+    )
+    axes.plot(
+        row.best_draft_len,
+        row.best_speedup,
+        color=row.color,
+        marker=row.marker,
+        markersize=11,
+        markeredgecolor=INK,
+        markeredgewidth=1.2,
+        linestyle="none",
+        zorder=4 + 0.01 * order,
+    )
+
+
+def _legend(rows: Sequence[_Row]) -> list[Artist]:
+    """Return handles: a line for each row, then what dashes and dots mean."""
+    in_legend = len(rows) > _MOST_LABELS
+    lines = [
+        Line2D(
+            [],
+            [],
+            color=row.color,
+            marker=row.marker,
+            label=f"{row.name}: {row.optimum}" if in_legend else row.name,
+        )
+        for row in rows
+    ]
+    dashed = "free lunch: speedup = tokens per round"
+    return [
+        *lines,
+        Line2D([], [], color=GREY, lw=1.2, dashes=(4, 2.5), label=dashed),
+        Line2D([], [], color=GREY, lw=1.2, ls=":", label="plain decoding"),
+    ]
+
+
+def _optima(rows: Sequence[_Row]) -> list[Label]:
+    """Return a label for each optimum; equal ones share one."""
+    found: dict[str, list[_Row]] = {}
+    for row in sorted(rows, key=lambda row: (-row.best_speedup, row.best_draft_len)):
+        found.setdefault(row.optimum, []).append(row)
+    return [
+        Label(
+            x=same[0].best_draft_len,
+            y=same[0].best_speedup,
+            text=f"{text} ({len(same)} lines)" if len(same) > 1 else text,
+            color=INK if len(same) > 1 else same[0].color,
+        )
+        for text, same in found.items()
+    ]

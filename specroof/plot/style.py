@@ -1,0 +1,289 @@
+"""What all charts share: colours, markers, fonts, the frame of a figure, and what text is called."""
+
+import io
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import matplotlib.style
+import numpy as np
+import numpy.typing as npt
+from matplotlib.artist import Artist
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+
+from specroof.errors import OptionError
+from specroof.solver import SpeedupCurve
+
+__all__ = [
+    "BINARY_PREFIXES",
+    "COLORS",
+    "GREY",
+    "INK",
+    "MARKERS",
+    "Chart",
+    "add_legend",
+    "curve_names",
+    "house_style",
+    "marks_every",
+    "new_chart",
+    "plain_number",
+    "position",
+    "require_curves",
+    "short_number",
+    "speedup_limits",
+    "thin_ticks",
+    "tick_at",
+    "wrapped",
+]
+
+Floats = npt.NDArray[np.float64]
+
+#: Okabe and Ito 2008, "Color Universal Design", with its grey for its yellow, which is too pale
+#: for a line on white. Neighbours differ in lightness too.
+COLORS: Final = (
+    "#0072B2",  # blue
+    "#D55E00",  # vermillion
+    "#009E73",  # bluish green
+    "#CC79A7",  # reddish purple
+    "#E69F00",  # orange
+    "#56B4E9",  # sky blue
+    "#000000",  # black
+    "#7F7F7F",  # grey
+)
+#: One more than colours, so that 72 lines differ in one or the other.
+MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+GREY: Final = "#6B6B6B"
+INK: Final = "#222222"
+
+#: Lengths of caches and batches are powers of two more often than not.
+BINARY_PREFIXES: Final = ((1 << 20, "M"), (1 << 10, "k"))
+
+_STYLE: Final = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, and has γ and ×
+    "font.size": 9.5,
+    "axes.labelsize": 10,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.formatter.useoffset": False,
+    "figure.titlesize": 11,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.7,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "svg.hashsalt": "specroof",  # the same chart is the same file
+}
+_TITLE_COLUMNS: Final = 13  # characters per inch, at the size of a title
+
+
+class Chart(Figure):
+    """A figure that a notebook shows as a picture although pyplot was never imported."""
+
+    def _repr_png_(self) -> bytes:
+        picture = io.BytesIO()
+        with house_style():
+            self.savefig(picture, format="png")
+        return picture.getvalue()
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Draw in the style of all charts, whatever the user's settings, and leave those alone."""
+    with matplotlib.style.context(_STYLE, after_reset=True):
+        yield
+
+
+def new_chart(title: str, *, width: float, height: float) -> Chart:
+    """Return an empty figure of `width` x `height` inches with a title that fits it."""
+    lines = [
+        line
+        for paragraph in title.splitlines()
+        for line in textwrap.wrap(paragraph, int(width * _TITLE_COLUMNS)) or [""]
+    ]
+    chart = Chart(figsize=(width, height + 0.2 * len(lines)), layout="constrained")
+    if lines:
+        chart.suptitle("\n".join(lines))
+    return chart
+
+
+def add_legend(chart: Figure, handles: Sequence[Artist]) -> None:
+    """Put a legend below the axes, where it hides nothing, and make room for it.
+
+    It gets as many columns as fit beside each other.
+    """
+    texts = [str(handle.get_label()) for handle in handles]
+    letters = max(len(line) for text in texts for line in text.splitlines())
+    width, height = chart.get_size_inches()
+    columns = int(np.clip(width * _TITLE_COLUMNS // (letters + 8), 1, len(handles)))
+    rows = int(np.ceil(len(handles) / columns))
+    # Handles run down the columns; a row is as high as the highest text in it.
+    lines = sum(
+        max(len(text.splitlines()) for text in texts[row::rows] or [""]) for row in range(rows)
+    )
+    chart.set_size_inches(width, height + 0.19 * lines)
+    chart.legend(handles=list(handles), loc="outside lower center", ncols=columns)
+
+
+# --- what text is called -----------------------------------------------------------------------
+
+
+def wrapped(text: str, width: int = 46, lines: int = 3) -> str:
+    """Return a long name over a few lines, broken at commas and slashes; the middle may go.
+
+    Examples
+    --------
+    >>> print(wrapped("autoregressive,accept=0.75,cost=0.10", width=30))
+    autoregressive, accept=0.75,
+    cost=0.10
+    """
+    spaced = ", ".join(part.strip() for part in text.split(","))
+    room = width * lines - 2 * lines
+    if len(spaced) > room:
+        spaced = f"{spaced[: room // 2].rstrip()} … {spaced[-(room // 2 - 3) :].lstrip()}"
+    return "\n".join(textwrap.wrap(spaced, width))
+
+
+def plain_number(value: float) -> str:
+    """Return a number without an exponent, and without decimals where it is whole.
+
+    Examples
+    --------
+    >>> plain_number(1048576.0), plain_number(1.5)
+    ('1048576', '1.5')
+    """
+    return f"{value:.0f}" if value == round(value) else f"{value:g}"
+
+
+def short_number(value: float, *, plain_below: float = 1 << 10) -> str:
+    """Return a length as people say it.
+
+    Examples
+    --------
+    >>> short_number(512), short_number(4096), short_number(1 << 20), short_number(5000)
+    ('512', '4k', '1M', '5000')
+    """
+    for scale, prefix in BINARY_PREFIXES:
+        if value >= max(scale, plain_below) and value % scale == 0:
+            return f"{value / scale:.0f}{prefix}"
+    return plain_number(value)
+
+
+def curve_names(
+    curves: Sequence[SpeedupCurve], points: Sequence[Mapping[str, str]]
+) -> tuple[str, list[str]]:
+    """Return what all curves have in common, for a title, and what each is called beside it.
+
+    `points` holds the rest of the place where each is read, such as its batch size.
+    """
+    facets = [
+        {
+            "model": curve.model,
+            "hardware": _hardware_name(curve),
+            "engine": f"{curve.engine} engine",
+            "drafter": wrapped(curve.drafter),
+            **point,
+        }
+        for curve, point in zip(curves, points, strict=True)
+    ]
+    varying = {key for key in facets[0] if len({facet[key] for facet in facets}) > 1}
+    own = varying or {"drafter"}
+    names = [_phrase({key: text for key, text in facet.items() if key in own}) for facet in facets]
+    shared = {key: text.replace("\n", " ") for key, text in facets[0].items() if key not in own}
+    return _phrase(shared), names
+
+
+def _hardware_name(curve: SpeedupCurve) -> str:
+    placement = curve.placement
+    name = f"{placement.devices} × {curve.hardware}" if placement.devices > 1 else curve.hardware
+    if placement.expert_parallel > 1:
+        name += f" (EP {placement.expert_parallel})"
+    if placement.attention_data_parallel > 1:
+        name += f" (DP attention {placement.attention_data_parallel})"
+    return name
+
+
+def _phrase(facet: Mapping[str, str]) -> str:
+    where = " on ".join(facet[key] for key in ("model", "hardware") if key in facet)
+    rest = [text for key, text in facet.items() if key not in {"model", "hardware"}]
+    return ", ".join([where, *rest] if where else rest)
+
+
+def position(name: str, index: int, axis: Floats) -> int:
+    """Return an index into an axis of a curve, counted from its end where it is negative.
+
+    Raises
+    ------
+    OptionError
+        If the axis is not that long.
+    """
+    if not -len(axis) <= index < len(axis):
+        message = f"{name} is {index}; allowed: from 0 to {len(axis) - 1}"
+        raise OptionError(message)
+    return index % len(axis)
+
+
+# --- ticks -------------------------------------------------------------------------------------
+
+
+def thin_ticks(values: npt.ArrayLike, *, share: float) -> Floats:
+    """Return the values of a log2 axis to write down, none closer than `share` of its length.
+
+    Powers of two go first.
+    """
+    ticks = np.unique(np.asarray(values, dtype=np.float64))
+    places = np.log2(ticks)
+    gap = share * (places[-1] - places[0])
+    kept: list[float] = []
+    for place in sorted(places.tolist(), key=lambda place: (place != round(place), place)):
+        if all(abs(place - other) >= gap for other in kept):
+            kept.append(place)
+    return np.sort(ticks[np.isin(places, kept)])
+
+
+def tick_at(axis: Axis, places: npt.ArrayLike, texts: Sequence[str]) -> None:
+    """Put ticks in these places, and none between them."""
+    axis.set_ticks(np.asarray(places, dtype=np.float64).tolist(), labels=list(texts))
+    axis.set_ticks([], minor=True)
+
+
+# --- lines of curves ---------------------------------------------------------------------------
+
+
+def require_curves(curves: Sequence[SpeedupCurve]) -> None:
+    """Refuse to draw nothing.
+
+    Raises
+    ------
+    OptionError
+        If there is no curve.
+    """
+    if not curves:
+        message = "curves is empty; allowed: one or more"
+        raise OptionError(message)
+
+
+def marks_every(points: int, *, rank: int, of: int, most: int = 33) -> tuple[int, int]:
+    """Return which points of a line get a marker: the first, and the step to the next.
+
+    At most `most`; `of` lines that lie on one another take turns, each by its `rank`.
+    """
+    step = -(-points // most)
+    return rank * step % points, step * of
+
+
+def speedup_limits(speedups: Sequence[Floats]) -> tuple[float, float]:
+    """Return an axis that the lines and 1.0 fill, with room for labels above."""
+    values = np.concatenate([*(speedup.ravel() for speedup in speedups), [1.0]])
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    room = max(high - low, 0.2)
+    return max(low - 0.08 * room, 0.0), high + 0.14 * room

@@ -1,0 +1,72 @@
+"""What every test shares: where the data lies, reproducible draws, and an environment of its own."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import specroof
+
+PACKAGE = Path(specroof.__file__).parent
+
+# Whoever runs the tests has an environment; it must not change what is tested. It is settled
+# here, before a test module is imported, since some libraries read it on import.
+for _variable in ("SPECROOF_HARDWARE_PATH", "FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS"):
+    os.environ.pop(_variable, None)
+os.environ |= {
+    "COLUMNS": "100",
+    "NO_COLOR": "1",
+    "MPLBACKEND": "agg",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "JUPYTER_PLATFORM_DIRS": "1",
+    "JUPYTER_PREFER_ENV_PATH": "1",
+}
+
+# "ci" draws the same examples every time and is what make and CI run; "dev" explores.
+settings.register_profile("dev", deadline=None)
+settings.register_profile(
+    "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "dev"))
+
+
+def pytest_configure() -> None:
+    """Refuse to test a checkout where the built wheel was asked for."""
+    if "SPECROOF_TEST_WHEEL" in os.environ and "site-packages" not in PACKAGE.parts:
+        message = f"the tests are to run against the installed wheel, but import {PACKAGE}"
+        raise pytest.UsageError(message)
+
+
+def pytest_report_header() -> str:
+    """Say which specroof is under test."""
+    return f"specroof: {PACKAGE}"
+
+
+def _data_folder(name: str) -> Path:
+    """Return the folder in an installed wheel, else the one beside the package in a checkout."""
+    folders = (PACKAGE / "data" / name, PACKAGE.parent / name)
+    return next(folder for folder in folders if folder.is_dir())
+
+
+@pytest.fixture(scope="session")
+def hardware_folder() -> Path:
+    """Return the folder of the bundled hardware profiles."""
+    return _data_folder("hardware")
+
+
+@pytest.fixture(scope="session")
+def model_configs_folder() -> Path:
+    """Return the folder of the bundled model configs."""
+    return _data_folder("model_configs")
+
+
+@pytest.fixture(scope="session")
+def real_configs() -> Path:
+    """Return the folder of whole `config.json` files as checkpoints ship them."""
+    value = os.environ.get("SPECROOF_REAL_CONFIGS")
+    if not value:
+        pytest.skip("SPECROOF_REAL_CONFIGS names no folder of real config.json files")
+    folder = Path(value)
+    assert folder.is_dir(), f"SPECROOF_REAL_CONFIGS={value} is no folder"
+    return folder

@@ -1,0 +1,331 @@
+"""Small models of every kind, passes, placements and devices, for tests to draw from.
+
+All query heads are multiples of eight, so that every placement drawn here divides every model.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from specroof.acceptance import Acceptance, constant_acceptance, survival_acceptance
+from specroof.architecture import (
+    ATTENTION_REPLICATED,
+    FEED_FORWARD_REPLICATED,
+    HEADS,
+    TENSOR,
+    WEIGHT_FORMATS,
+    Architecture,
+    Block,
+    CompressedAttention,
+    Compressor,
+    Core,
+    Experts,
+    GatedDeltaNet,
+    GroupedQueryAttention,
+    Indexer,
+    LatentAttention,
+    Layer,
+    Linear,
+    by_kv_heads,
+    stack_layers,
+)
+from specroof.cost.base import CHOICES, ForwardPass, OpCost, Options, Setting
+from specroof.drafters import Drafter, autoregressive_drafter, block_drafter, ideal_drafter
+from specroof.hardware import EngineProfile, HardwareProfile, Interconnect, Peak, Placement
+
+Floats = npt.NDArray[np.float64]
+
+# --- numbers -------------------------------------------------------------------------------------
+
+small = st.integers(1, 12)
+contexts = st.integers(0, 60)
+batches = st.integers(1, 40)
+widths = st.sampled_from([4, 8, 16])
+hidden_sizes = st.sampled_from([16, 32])
+formats = st.sampled_from(list(WEIGHT_FORMATS.values()))
+cache_dtypes = st.sampled_from(CHOICES["kv_dtype"])
+options = st.builds(
+    Options,
+    **{
+        name: st.sampled_from(
+            (*allowed, None) if name.endswith("_dtype") else allowed  # None: as the config has it
+        )
+        for name, allowed in CHOICES.items()
+    },
+)
+
+# --- cores ---------------------------------------------------------------------------------------
+
+windows = st.one_of(st.none(), st.integers(1, 80))
+indexers = st.builds(
+    Indexer, n_heads=st.sampled_from([8, 16]), head_dim=widths, top_k=st.integers(1, 40)
+)
+
+
+grouped_queries = st.builds(
+    GroupedQueryAttention,
+    n_heads=st.sampled_from([8, 16]),
+    n_kv_heads=st.sampled_from([1, 2, 4, 8]),
+    head_dim=widths,
+    value_dim=widths,
+    window=windows,
+)
+
+
+latents = st.builds(
+    LatentAttention,
+    n_heads=st.sampled_from([8, 16]),
+    latent_dim=st.sampled_from([16, 128, 160]),
+    rope_dim=widths,
+    indexer=st.one_of(st.none(), indexers),
+)
+
+
+compressors = st.builds(Compressor, rows=small, row_dim=widths)
+
+
+@st.composite
+def compressed_attention(draw: DrawFn) -> CompressedAttention:
+    """Draw a layer of window only, of capped entries (CSA), or of all entries (HCA)."""
+    ratio = draw(st.sampled_from([0, 2, 4, 7]))
+    indexer = draw(st.one_of(st.none(), indexers)) if ratio else None
+    rings = draw(st.lists(compressors, max_size=2 if ratio else 0))
+    return CompressedAttention(
+        n_heads=draw(st.sampled_from([8, 16])),
+        entry_dim=draw(st.sampled_from([32, 64, 576])),
+        rope_dim=draw(widths),
+        window=draw(st.integers(1, 20)),
+        ratio=ratio,
+        indexer=indexer,
+        compressors=tuple(rings),
+    )
+
+
+delta_nets = st.builds(
+    GatedDeltaNet,
+    n_key_heads=st.sampled_from([8, 16]),
+    n_value_heads=st.sampled_from([8, 16, 32]),
+    key_dim=widths,
+    value_dim=widths,
+    conv_kernel=st.integers(2, 5),
+    conv_columns=st.integers(1, 6),
+)
+
+
+@st.composite
+def experts(draw: DrawFn, in_features: int = 16) -> Experts:
+    n_experts = draw(st.integers(1, 24))
+    return Experts(
+        n_experts=n_experts,
+        top_k=draw(st.integers(1, n_experts)),
+        in_features=in_features,
+        hidden_features=draw(widths),
+        weight=draw(formats),
+        n_matrices=draw(st.sampled_from([2, 3])),
+        n_shared=draw(st.integers(0, 2)),
+    )
+
+
+# --- blocks and models ---------------------------------------------------------------------------
+
+
+@st.composite
+def mixers(draw: DrawFn, hidden_size: int) -> Block:
+    """Draw a block of attention or linear attention, with projections that shard differently."""
+    core: Core = draw(st.one_of(grouped_queries, latents, compressed_attention(), delta_nets))
+    key_shard = (
+        by_kv_heads(core.n_kv_heads)
+        if isinstance(core, GroupedQueryAttention)
+        else ATTENTION_REPLICATED
+    )
+    weight = draw(formats)
+    return Block(
+        "attention",
+        (
+            Linear("q_proj", hidden_size, 64, weight, HEADS),
+            Linear("k_proj", hidden_size, 32, weight, key_shard, bias=draw(st.booleans())),
+            Linear("o_proj", 64, hidden_size, draw(formats), HEADS, groups=2),
+        ),
+        core,
+        vector_params=hidden_size,
+    )
+
+
+@st.composite
+def feed_forwards(draw: DrawFn, hidden_size: int) -> Block:
+    """Draw a dense feed-forward, or a router with experts."""
+    if draw(st.booleans()):
+        up = Linear("up_proj", hidden_size, draw(widths), draw(formats), TENSOR)
+        return Block("feed_forward", (up,), vector_params=hidden_size)
+    core = draw(experts(hidden_size))
+    router = Linear(
+        "router", hidden_size, core.n_experts, shard=FEED_FORWARD_REPLICATED, kind="router"
+    )
+    return Block("feed_forward", (router,), core, vector_params=hidden_size)
+
+
+@st.composite
+def architectures(draw: DrawFn) -> Architecture:
+    hidden_size = draw(hidden_sizes)
+    layers = draw(
+        st.lists(
+            st.builds(
+                lambda mixer, feed_forward, count: Layer((mixer, feed_forward), count),
+                mixers(hidden_size),
+                feed_forwards(hidden_size),
+                st.integers(1, 3),
+            ),
+            min_size=1,
+            max_size=3,
+        )
+    )
+    return Architecture(
+        name="toy",
+        family="llama",
+        hidden_size=hidden_size,
+        vocab_size=96,
+        layers=stack_layers(layers),
+        head=Linear("lm_head", hidden_size, 96, draw(formats), TENSOR, kind="head"),
+        tied_embeddings=draw(st.booleans()),
+        vector_params=hidden_size,
+        kv_dtype=draw(cache_dtypes),
+        state_dtype=draw(cache_dtypes),
+    )
+
+
+# --- passes --------------------------------------------------------------------------------------
+
+
+def forward_pass(
+    batch_size: npt.ArrayLike = 1, query_len: npt.ArrayLike = 1, context_len: npt.ArrayLike = 0
+) -> ForwardPass:
+    return ForwardPass(batch_size=batch_size, query_len=query_len, context_len=context_len)
+
+
+passes = st.builds(forward_pass, batches, small, contexts)
+
+
+def setting(
+    forward: ForwardPass, choices: Options | None = None, kv_dtype: str = "bf16"
+) -> Setting:
+    """Return what a formula of one core looks at: bf16 all over, fp32 state."""
+    return Setting(forward, choices or Options(), kv_dtype, "fp32", "bf16")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The axes of a grid, as arrays that broadcast to (context, batch, query)."""
+
+    contexts: Sequence[int]
+    batches: Sequence[int]
+    queries: Sequence[int]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return len(self.contexts), len(self.batches), len(self.queries)
+
+    @property
+    def forward(self) -> ForwardPass:
+        return forward_pass(
+            np.array(self.batches)[None, :, None],
+            np.array(self.queries),
+            np.array(self.contexts)[:, None, None],
+        )
+
+
+grids = st.builds(
+    Grid,
+    st.lists(contexts, min_size=1, max_size=3),
+    st.lists(batches, min_size=1, max_size=3),
+    st.lists(small, min_size=1, max_size=3),
+)
+
+
+def amounts(op: OpCost) -> dict[str, Floats]:
+    """Return every amount of an operation by name."""
+    listed = {
+        "flops": op.flops,
+        "weight_bytes": op.weight_bytes,
+        "cache_bytes": op.cache_bytes,
+        "activation_bytes": op.activation_bytes,
+    }
+    if op.rows is not None and op.groups is not None:
+        listed |= {"rows": op.rows, "groups": op.groups}
+    if op.collective is not None:
+        listed["message_bytes"] = op.collective.message_bytes
+    return listed
+
+
+# --- devices -------------------------------------------------------------------------------------
+
+PEAK_SOURCES = {
+    f"peak.{key}": "made up" for key in ("flops_per_s", "memory_bytes_per_s", "memory_bytes")
+}
+#: A link and an engine that loses nothing but the time on it.
+LINK = Interconnect(link_bytes_per_s=1e11, max_devices=8)
+
+
+def device(
+    flops_per_s: dict[str, float] | None = None,
+    memory_bytes_per_s: float = 1e12,
+    memory_bytes: float = 1e12,
+    interconnect: Interconnect | None = None,
+    engine: dict[str, Any] | None = None,
+) -> HardwareProfile:
+    """Return a device; its engine, if one is described, is called "real"."""
+    sources = dict(PEAK_SOURCES)
+    if interconnect is not None:
+        sources["interconnect.link_bytes_per_s"] = "made up"
+    if engine is not None:
+        sources["engines.real"] = "made up"
+    return HardwareProfile(
+        format_version=1,
+        name="toy device",
+        sources=sources,
+        peak=Peak(
+            flops_per_s=flops_per_s or {"bf16": 1e14, "fp16": 1e14},
+            memory_bytes_per_s=memory_bytes_per_s,
+            memory_bytes=memory_bytes,
+        ),
+        interconnect=interconnect,
+        engines={} if engine is None else {"real": EngineProfile(name="real", **engine)},
+    )
+
+
+@st.composite
+def devices(draw: DrawFn) -> HardwareProfile:
+    """Draw a device, from one that is all arithmetic to one that is all memory."""
+    bf16 = draw(st.floats(1e10, 1e16))
+    others = draw(st.sets(st.sampled_from(["fp8", "fp4", "int8", "fp32"])))
+    peaks = {"bf16": bf16, "fp16": bf16} | {
+        dtype: bf16 * draw(st.floats(0.5, 8)) for dtype in sorted(others)
+    }
+    return device(peaks, draw(st.floats(1e9, 1e13)), interconnect=LINK)
+
+
+@st.composite
+def placements(draw: DrawFn) -> Placement:
+    tensor_parallel = draw(st.sampled_from([1, 2, 4, 8]))
+    divisors = st.sampled_from([n for n in (1, 2, 4, 8) if tensor_parallel % n == 0])
+    return Placement(tensor_parallel, draw(divisors), draw(divisors))
+
+
+# --- drafters and acceptance ---------------------------------------------------------------------
+
+costs = st.floats(0, 2)
+paid_drafters: SearchStrategy[Drafter] = st.one_of(
+    st.builds(autoregressive_drafter, costs),
+    st.builds(block_drafter, costs, drafts=st.integers(1, 8)),
+)
+drafters = st.one_of(st.just(ideal_drafter()), paid_drafters)
+acceptances: SearchStrategy[Acceptance] = st.one_of(
+    st.builds(constant_acceptance, st.floats(0, 1)),
+    st.lists(st.floats(0, 1), min_size=1, max_size=20).map(
+        lambda values: survival_acceptance(sorted(values, reverse=True))
+    ),
+)

@@ -1,0 +1,575 @@
+"""Survival curves: dice, counting and exact fractions against the closed forms."""
+
+import math
+import pickle
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from specroof.acceptance import (
+    Acceptance,
+    acceptance_from_length,
+    beta_acceptance,
+    constant_acceptance,
+    histogram_acceptance,
+    rate_acceptance,
+    survival_acceptance,
+)
+from specroof.errors import OptionError
+
+LONGEST = 4096
+ROUNDS = 200_000
+
+Floats = NDArray[np.float64]
+
+probabilities = st.floats(0.0, 1.0)
+many_probabilities = st.lists(probabilities, min_size=1, max_size=20)
+falling = many_probabilities.map(lambda values: sorted(values, reverse=True))
+counts = st.lists(st.integers(0, 10**6), min_size=1, max_size=20).filter(any)
+shapes = st.floats(1e-3, 1e3)
+draft_lens = st.integers(0, 40)
+
+#: A curve of each kind, with its shape left to chance.
+curves = st.one_of(
+    probabilities.map(constant_acceptance),
+    many_probabilities.map(rate_acceptance),
+    falling.map(survival_acceptance),
+    st.integers(1, 20).flatmap(
+        lambda drafts: st.floats(1.0, drafts + 1.0).map(
+            lambda length: acceptance_from_length(length, drafts)
+        )
+    ),
+    counts.map(histogram_acceptance),
+    st.tuples(shapes, shapes).map(lambda shape: beta_acceptance(*shape)),
+)
+
+
+def known_lengths(curve: Acceptance, longest: int = 40) -> NDArray[np.intp]:
+    """Return the draft lengths a curve knows about, as far as `longest`."""
+    depth = longest if curve.max_draft_len is None else min(longest, curve.max_draft_len)
+    return np.arange(depth + 1)
+
+
+# --- what holds for every curve ------------------------------------------------------------------
+
+
+@given(curves)
+def test_survival_starts_at_one_and_never_rises(curve: Acceptance) -> None:
+    survival = curve.survival(known_lengths(curve))
+    assert survival[0] == 1.0
+    assert np.all(np.diff(survival) <= 0.0)
+    assert np.all((survival >= 0.0) & (survival <= 1.0))
+
+
+@given(curves)
+def test_a_round_commits_the_bonus_token_at_least_and_every_draft_at_most(
+    curve: Acceptance,
+) -> None:
+    lengths = known_lengths(curve)
+    tokens = curve.tokens_per_round(lengths)
+    assert np.all((tokens >= 1.0) & (tokens <= lengths + 1.0))
+    assert np.all(np.diff(tokens) >= 0.0)
+
+
+@given(curves)
+def test_a_round_without_drafts_commits_exactly_the_bonus_token(curve: Acceptance) -> None:
+    # γ = 0 is plain decoding: N = 1 to the last bit, so that its speedup is exactly 1.
+    assert float(curve.tokens_per_round(0)) == 1.0
+    assert float(curve.accepted_tokens(0)) == 0.0
+
+
+@given(curves)
+def test_accepted_tokens_leave_the_bonus_token_out(curve: Acceptance) -> None:
+    lengths = known_lengths(curve)
+    assert np.array_equal(curve.tokens_per_round(lengths), 1.0 + curve.accepted_tokens(lengths))
+
+
+@given(curves)
+def test_one_more_draft_adds_its_survival(curve: Acceptance) -> None:
+    lengths = known_lengths(curve)
+    gains = np.diff(curve.tokens_per_round(lengths))
+    assert gains == pytest.approx(curve.survival(lengths)[1:], rel=0, abs=1e-13)
+
+
+@given(curves, st.lists(st.lists(draft_lens, min_size=3, max_size=3), min_size=1, max_size=4))
+def test_an_array_answers_as_a_loop_does(curve: Acceptance, lengths: list[list[int]]) -> None:
+    for answer in (curve.survival, curve.tokens_per_round, curve.accepted_tokens):
+        loop = np.array([[float(answer(length)) for length in row] for row in lengths])
+        whole = answer(lengths)
+        assert whole.dtype == np.float64
+        assert np.array_equal(whole, loop, equal_nan=True)
+
+
+@given(curves, st.integers(1, 30))
+def test_past_the_measured_depth_nothing_is_known(curve: Acceptance, further: int) -> None:
+    assume(curve.max_draft_len is not None)
+    depth = curve.max_draft_len or 0
+    for answer in (curve.survival, curve.tokens_per_round, curve.accepted_tokens):
+        assert math.isfinite(answer(depth))
+        assert math.isnan(answer(depth + further))
+
+
+@given(curves)
+def test_a_curve_is_a_value(curve: Acceptance) -> None:
+    copied = pickle.loads(pickle.dumps(curve))  # noqa: S301 - our own bytes
+    assert copied == curve
+    assert hash(copied) == hash(curve)
+    assert np.array_equal(copied.survival(3), curve.survival(3), equal_nan=True)
+
+
+@given(curves)
+def test_a_description_is_one_line(curve: Acceptance) -> None:
+    assert curve.description
+    assert len(curve.description.splitlines()) == 1
+    assert "np.float64" not in curve.description
+
+
+@pytest.mark.parametrize("empty", [[], np.empty((0, 3), dtype=int)])
+def test_no_draft_lengths_make_no_answers(empty: Any) -> None:
+    assert constant_acceptance(0.5).tokens_per_round(empty).shape == np.shape(empty)
+
+
+def test_a_number_answers_with_an_array_of_no_axis() -> None:
+    curve = constant_acceptance(0.5)
+    for answer in (curve.survival, curve.tokens_per_round, curve.accepted_tokens):
+        assert isinstance(answer(3), np.ndarray)
+        assert answer(3).shape == ()
+
+
+def test_whole_floats_are_draft_lengths() -> None:
+    curve = constant_acceptance(0.5)
+    assert np.array_equal(curve.survival(np.array([[0.0], [2.0]])), [[1.0], [0.25]])
+
+
+# --- dice: accept or reject, draft by draft -------------------------------------------------------
+
+
+def accepted_in_a_row(verdicts: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Return how many drafts pass before the first rejection, for every round (row)."""
+    return np.asarray(np.logical_and.accumulate(verdicts, axis=1).sum(axis=1))
+
+
+def flipped(rates: Any, drafts: int, seed: int) -> NDArray[np.intp]:
+    """Return the accepted drafts of `ROUNDS` rounds: one coin per draft, until one is rejected."""
+    coins = np.random.default_rng(seed).random((ROUNDS, drafts))
+    return accepted_in_a_row(coins < rates)
+
+
+def assert_dice_agree(curve: Acceptance, accepted: NDArray[np.intp], drafts: int) -> None:
+    """Hold `curve` against dice at every draft length: a shorter draft is cut off earlier.
+
+    4.5 standard errors: one right curve in 150 000 would fail, and the seed is fixed.
+    """
+    for draft_len in range(drafts + 1):
+        committed = np.minimum(accepted, draft_len) + 1  # the bonus token
+        error = committed.std() / math.sqrt(ROUNDS)
+        expected = float(curve.tokens_per_round(draft_len))
+        assert committed.mean() == pytest.approx(expected, rel=0, abs=4.5 * error + 1e-12)
+
+
+def test_dice_agree_with_constant_acceptance() -> None:
+    assert_dice_agree(constant_acceptance(0.8), flipped(0.8, drafts=8, seed=1), drafts=8)
+
+
+def test_dice_agree_with_lossless_sampling() -> None:
+    # The process itself (Leviathan et al. 2022, algorithm 1): draw from q, accept with
+    # min(1, p / q). Its rate is the overlap of the two: 0.3 + 0.2 + 0.1 + 0.1 = 0.7.
+    target, drafter = np.array([0.5, 0.3, 0.1, 0.1]), np.array([0.3, 0.2, 0.4, 0.1])
+    rng = np.random.default_rng(2)
+    drawn = rng.choice(4, size=(ROUNDS, 6), p=drafter)
+    verdicts = rng.random((ROUNDS, 6)) < np.minimum(1.0, target / drafter)[drawn]
+    assert_dice_agree(constant_acceptance(0.7), accepted_in_a_row(verdicts), drafts=6)
+
+
+def test_dice_agree_with_rates() -> None:
+    rates = [0.9, 0.6, 0.95, 0.7, 0.8]
+    assert_dice_agree(rate_acceptance(rates), flipped(rates, drafts=5, seed=3), drafts=5)
+
+
+def test_dice_agree_with_survival() -> None:
+    # Doubleword 2026, "Adaptive speculative decoding": a multi-token-prediction head.
+    survival = np.array([0.779, 0.583, 0.444, 0.349, 0.279, 0.226, 0.185, 0.155])
+    # Given all drafts before it, a draft passes with the ratio of two neighbours.
+    rates = survival / np.array([1.0, *survival[:-1]])
+    assert_dice_agree(survival_acceptance(survival), flipped(rates, drafts=8, seed=4), drafts=8)
+
+
+def test_dice_agree_with_an_inferred_length() -> None:
+    # 1 + 0.8 + 0.64 + 0.512 = 2.952 at 3 drafts; the dice then play 7.
+    curve = acceptance_from_length(2.952, 3)
+    assert_dice_agree(curve, flipped(0.8, drafts=7, seed=5), drafts=7)
+
+
+def test_dice_agree_with_a_histogram() -> None:
+    # A round of the log is drawn; shorter drafts would have been cut off.
+    log = np.array([187, 195, 138, 91, 70, 63, 41, 38, 178])
+    accepted = np.random.default_rng(6).choice(9, size=ROUNDS, p=log / log.sum())
+    assert_dice_agree(histogram_acceptance(log), accepted, drafts=8)
+
+
+def test_dice_agree_with_sequences_that_differ() -> None:
+    rates = np.random.default_rng(7).beta(3.0, 1.5, size=(ROUNDS, 1))
+    assert_dice_agree(beta_acceptance(3.0, 1.5), flipped(rates, drafts=8, seed=8), drafts=8)
+
+
+# --- constant acceptance --------------------------------------------------------------------------
+
+
+@given(st.integers(0, 1000), st.integers(0, 30))
+def test_constant_acceptance_is_the_geometric_series(thousandths: int, draft_len: int) -> None:
+    rate = Fraction(thousandths, 1000)
+    series = sum(rate**depth for depth in range(draft_len + 1))
+    tokens = float(constant_acceptance(thousandths / 1000).tokens_per_round(draft_len))
+    assert tokens == pytest.approx(float(series), rel=1e-14)
+
+
+@given(probabilities, probabilities)
+def test_tokens_per_round_never_fall_with_acceptance(one: float, other: float) -> None:
+    lengths = np.arange(40)
+    low, high = sorted((one, other))
+    fewer = constant_acceptance(low).tokens_per_round(lengths)
+    assert np.all(fewer <= constant_acceptance(high).tokens_per_round(lengths))
+
+
+@pytest.mark.parametrize("zero", [0, 0.0, -0.0])
+def test_nothing_accepted_leaves_exactly_the_bonus_token(zero: float) -> None:
+    # α = 0: every round is one token of the target, whatever was drafted.
+    curve = constant_acceptance(zero)
+    assert np.all(curve.tokens_per_round(np.arange(LONGEST + 1)) == 1.0)
+    assert curve.description == "constant acceptance 0 per draft token"
+
+
+def test_everything_accepted_commits_exactly_every_draft() -> None:
+    # α = 1: the closed form is 0 / 0 there; the sum is γ drafts and the bonus token.
+    lengths = np.arange(LONGEST + 1)
+    assert np.array_equal(constant_acceptance(1).tokens_per_round(lengths), lengths + 1.0)
+
+
+@pytest.mark.parametrize("gap", [2.0**-53, 2.0**-40, 1e-9, 1e-6, 1e-4, 1e-2])
+@pytest.mark.parametrize("draft_len", [1, 16, 256, LONGEST])
+def test_nothing_cancels_where_nearly_everything_is_accepted(gap: float, draft_len: int) -> None:
+    # (1 − α^(γ+1)) / (1 − α) subtracts near-equal numbers; fractions do not mind.
+    rate = 1.0 - gap
+    exact = Fraction(rate)
+    power = Fraction(1)
+    for _ in range(draft_len + 1):  # rounded to 200 bits, for speed
+        power = Fraction(round(power * exact * 2**200), 2**200)
+    expected = float((1 - power) / (1 - exact))
+    tokens = float(constant_acceptance(rate).tokens_per_round(draft_len))
+    assert tokens == pytest.approx(expected, rel=1e-12)
+
+
+def test_tokens_per_round_have_a_ceiling() -> None:
+    # γ → ∞: 1 / (1 − α), here 1 / 0.25, reached once 0.75**γ is below a bit.
+    assert float(constant_acceptance(0.75).tokens_per_round(LONGEST)) == pytest.approx(4.0)
+
+
+# --- listed curves --------------------------------------------------------------------------------
+
+
+@given(probabilities, st.integers(1, 20))
+def test_equal_rates_are_a_constant_rate(rate: float, depth: int) -> None:
+    lengths = np.arange(depth + 1)
+    by_position = rate_acceptance([rate] * depth).tokens_per_round(lengths)
+    assert np.array_equal(by_position, constant_acceptance(rate).tokens_per_round(lengths))
+
+
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=12))
+def test_rates_multiply(percent: list[int]) -> None:
+    curve = rate_acceptance([value / 100 for value in percent])
+    expected = math.prod(Fraction(value, 100) for value in percent)
+    assert float(curve.survival(len(percent))) == pytest.approx(float(expected), rel=1e-14)
+
+
+def test_conditional_rates_may_rise() -> None:
+    # Autoregressive drafters: a long accepted run makes the next draft likelier.
+    assert float(rate_acceptance([0.5, 0.75]).survival(2)) == 0.375
+
+
+@given(falling)
+def test_survival_is_handed_back_as_given(values: list[float]) -> None:
+    curve = survival_acceptance(values)
+    assert curve.max_draft_len == len(values)
+    assert np.array_equal(curve.survival(np.arange(1, len(values) + 1)), values)
+
+
+@given(counts)
+def test_histogram_at_full_depth_is_its_mean_and_the_bonus_token(histogram: list[int]) -> None:
+    mean = Fraction(sum(k * n for k, n in enumerate(histogram)), sum(histogram))
+    curve = histogram_acceptance(histogram)
+    assert curve.max_draft_len == len(histogram) - 1
+    tokens = float(curve.tokens_per_round(len(histogram) - 1))
+    assert tokens == pytest.approx(float(mean + 1), rel=1e-13)
+
+
+@given(counts, st.integers(0, 20))
+def test_histogram_survival_is_counted(histogram: list[int], depth: int) -> None:
+    assume(depth < len(histogram))
+    rounds = [k for k, n in enumerate(histogram) for _ in range(n % 50 + 1)]
+    tally = Counter(rounds)
+    curve = histogram_acceptance([tally[k] for k in range(len(histogram))])
+    expected = sum(k >= depth for k in rounds) / len(rounds)
+    assert float(curve.survival(depth)) == pytest.approx(expected, rel=1e-14)
+
+
+@given(counts, st.integers(1, 1000))
+def test_only_the_ratios_of_a_histogram_matter(histogram: list[int], factor: int) -> None:
+    lengths = np.arange(len(histogram))
+    scaled = histogram_acceptance([factor * n for n in histogram]).survival(lengths)
+    assert scaled == pytest.approx(histogram_acceptance(histogram).survival(lengths), rel=1e-13)
+
+
+def test_a_histogram_of_untried_drafts_has_no_depth() -> None:
+    # Draft length 0: every round accepts nothing because nothing was drafted.
+    curve = histogram_acceptance([7])
+    assert curve.max_draft_len == 0
+    assert np.array_equal(curve.tokens_per_round([0, 1]), [1.0, np.nan], equal_nan=True)
+
+
+MTP = "0.779 0.583 0.444 0.349 0.279 0.226 0.185 0.155"
+DFLASH = "0.772 0.565 0.42 0.323 0.256 0.208 0.17 0.141 0.12 0.103 0.089 0.078 0.068 0.059 0.051"
+
+
+@pytest.mark.parametrize(("published_curve", "published_sum"), [(MTP, 3.0), (DFLASH, 3.4)])
+def test_published_tokens_a_round_may_leave_the_bonus_token_out(
+    published_curve: str, published_sum: float
+) -> None:
+    # Doubleword 2026, "Adaptive speculative decoding", prints both the curves and one decimal of
+    # their sums; papers and engines would call these lengths 4.0 and 4.4.
+    curve = survival_acceptance([float(value) for value in published_curve.split()])
+    depth = published_curve.count("0.")
+    assert float(curve.accepted_tokens(depth)) == pytest.approx(published_sum, abs=0.05)
+    assert float(curve.tokens_per_round(depth)) == pytest.approx(published_sum + 1, abs=0.05)
+
+
+# --- measured acceptance length -------------------------------------------------------------------
+
+
+@given(probabilities, st.integers(1, 64))
+def test_length_inverts_the_formula(rate: float, draft_len: int) -> None:
+    # Below 1e-3 the length is 1 and a little, and has itself lost the digits of the rate.
+    assume(rate == 0.0 or rate >= 1e-3)
+    tokens = float(constant_acceptance(rate).tokens_per_round(draft_len))
+    inferred = acceptance_from_length(tokens, draft_len)
+    assert float(inferred.survival(1)) == pytest.approx(rate, rel=0, abs=1e-14)
+
+
+@given(st.integers(1, 64), probabilities)
+def test_the_inferred_curve_has_the_measured_length(draft_len: int, share: float) -> None:
+    tokens = 1.0 + share * draft_len
+    curve = acceptance_from_length(tokens, draft_len)
+    assert curve.max_draft_len is None
+    assert float(curve.tokens_per_round(draft_len)) == pytest.approx(tokens, rel=1e-13)
+
+
+@pytest.mark.parametrize("draft_len", [1, 7, LONGEST])
+def test_the_ends_of_a_length_are_exact(draft_len: int) -> None:
+    # N = 1: nothing was ever accepted. N = γ + 1: everything was.
+    assert float(acceptance_from_length(1, draft_len).survival(1)) == 0.0
+    assert float(acceptance_from_length(draft_len + 1, draft_len).survival(1)) == 1.0
+
+
+@given(st.floats(1.0, 2.0))
+def test_one_draft_reads_its_rate_off_the_length(tokens: float) -> None:
+    assert float(acceptance_from_length(tokens, 1).survival(1)) == tokens - 1.0  # N = 1 + α
+
+
+@given(st.floats(1.0, 3.0))
+def test_two_drafts_solve_a_quadratic(tokens: float) -> None:
+    # α² + α = N − 1
+    expected = (math.sqrt(1.0 + 4.0 * (tokens - 1.0)) - 1.0) / 2.0
+    inferred = float(acceptance_from_length(tokens, 2).survival(1))
+    assert inferred == pytest.approx(expected, rel=0, abs=1e-14)
+
+
+def test_the_description_says_how_acceptance_was_inferred() -> None:
+    assert acceptance_from_length(1.75, 2).description == (
+        "constant acceptance 0.5 per draft token, inferred from 1.75 tokens per round "
+        "(bonus included) at 2 drafts"
+    )
+
+
+# --- sequences that differ ------------------------------------------------------------------------
+
+
+@given(st.integers(1, 20), st.integers(1, 20), st.integers(0, 20))
+def test_beta_survival_is_the_moment(a: int, b: int, depth: int) -> None:
+    # E[α^d] = B(a + d, b) / B(a, b), in factorials.
+    def beta(x: int, y: int) -> Fraction:
+        ways = math.factorial(x - 1) * math.factorial(y - 1)
+        return Fraction(ways, math.factorial(x + y - 1))
+
+    expected = float(beta(a + depth, b) / beta(a, b))
+    assert float(beta_acceptance(a, b).survival(depth)) == pytest.approx(expected, rel=1e-13)
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 16))
+def test_beta_averages_the_tokens_of_constant_rates(a: int, b: int, draft_len: int) -> None:
+    # Gauss-Legendre nodes integrate a polynomial exactly: N(α) times the density of α.
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+    rates = (nodes + 1.0) / 2.0
+    density = rates ** (a - 1) * (1.0 - rates) ** (b - 1)
+    tokens = [float(constant_acceptance(rate).tokens_per_round(draft_len)) for rate in rates]
+    average = np.average(tokens, weights=weights * density)
+    tokens_of_mixture = float(beta_acceptance(a, b).tokens_per_round(draft_len))
+    assert tokens_of_mixture == pytest.approx(average, rel=1e-12)
+
+
+@given(shapes, shapes)
+def test_a_mixture_beats_its_average_rate_from_the_second_draft_on(a: float, b: float) -> None:
+    # Jensen: α^d is convex, so sequences that differ survive deeper than the average one.
+    lengths = np.arange(20)
+    mixture = beta_acceptance(a, b).survival(lengths)
+    average = constant_acceptance(a / (a + b)).survival(lengths)
+    assert mixture[1] == pytest.approx(average[1], rel=1e-14)
+    assert np.all(mixture >= average * (1.0 - 1e-13))
+
+
+@given(st.floats(0.01, 0.99), st.sampled_from([1e9, 1e12, 1e300]))
+def test_equal_sequences_are_a_constant_rate(mean: float, concentration: float) -> None:
+    # a + b → ∞: the distribution closes in on its mean.
+    curve = beta_acceptance(mean * concentration, (1.0 - mean) * concentration)
+    lengths = np.arange(40)
+    expected = constant_acceptance(mean).tokens_per_round(lengths)
+    assert curve.tokens_per_round(lengths) == pytest.approx(expected, rel=1e-5)
+
+
+@given(st.floats(0.01, 0.99))
+def test_sequences_of_all_or_nothing_survive_alike_at_every_depth(mean: float) -> None:
+    # a + b → 0: a sequence accepts everything or nothing, so s_d is its share, at any depth.
+    curve = beta_acceptance(mean * 1e-9, (1.0 - mean) * 1e-9)
+    assert curve.survival([1, 5, 40]) == pytest.approx(mean, rel=1e-7)
+
+
+def test_the_largest_shapes_do_not_overflow() -> None:
+    assert float(beta_acceptance(1e308, 1e308).survival(1)) == 0.5
+    assert float(beta_acceptance(5e-324, 1e308).survival(1)) == 0.0
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+NOT_A_NUMBER = [True, np.True_, "0.5", b"0.5", None, [0.5], math.nan, math.inf, 1j, 10**400]
+
+
+def assert_refused(call: Callable[[], object], *words: str) -> None:
+    """Expect an `OptionError` of one line that holds `words` and says what is allowed."""
+    with pytest.raises(OptionError) as refusal:
+        call()
+    message = str(refusal.value)
+    assert len(message.splitlines()) == 1
+    assert refusal.value.__context__ is None or refusal.value.__suppress_context__
+    for word in (*words, "allowed: "):
+        assert word in message
+
+
+@pytest.mark.parametrize("value", [*NOT_A_NUMBER, -0.1, 1.0000001, 75])
+def test_a_rate_outside_of_0_to_1_is_refused(value: Any) -> None:
+    assert_refused(lambda: constant_acceptance(value), "rate is ", "a number from 0 to 1")
+    assert_refused(lambda: rate_acceptance([0.9, value]), "rates[1] is ")
+    assert_refused(lambda: survival_acceptance([0.9, value]), "survival[1] is ")
+
+
+@pytest.mark.parametrize("value", [*NOT_A_NUMBER, -1, -1e-9])
+def test_a_count_that_is_no_count_is_refused(value: Any) -> None:
+    assert_refused(lambda: histogram_acceptance([3, value, 4]), "counts[1] is ", "not negative")
+
+
+@pytest.mark.parametrize("value", [*NOT_A_NUMBER, 0, -1.0])
+def test_a_shape_that_is_not_above_0_is_refused(value: Any) -> None:
+    assert_refused(lambda: beta_acceptance(value, 2.0), "a is ", "a number above 0")
+    assert_refused(lambda: beta_acceptance(2.0, value), "b is ", "a number above 0")
+
+
+@pytest.mark.parametrize("value", [*NOT_A_NUMBER, 0.99, 0, -2, 4.01])
+def test_a_length_outside_of_1_to_every_draft_and_the_bonus_is_refused(value: Any) -> None:
+    assert_refused(
+        lambda: acceptance_from_length(value, 3), "tokens_per_round is ", "from 1 to 4", "bonus"
+    )
+
+
+@pytest.mark.parametrize("value", [*NOT_A_NUMBER, 0, -1, 2.5, 10**7])
+def test_a_length_measured_with_no_whole_draft_is_refused(value: Any) -> None:
+    # With 0 drafts the length is 1 for every rate, and says nothing.
+    assert_refused(lambda: acceptance_from_length(1.0, value), "draft_len is ", "a whole number")
+
+
+LISTS = [
+    (rate_acceptance, "rates"),
+    (survival_acceptance, "survival"),
+    (histogram_acceptance, "counts"),
+]
+
+
+@pytest.mark.parametrize(("constructor", "name"), LISTS)
+@pytest.mark.parametrize(
+    "value",
+    [0.5, "0.9/0.8", b"12", None, {0: 5, 1: 3}, {0.9, 0.8}, np.array(0.5), [[0.9], [0.8]]],
+    ids=str,
+)
+def test_what_is_no_list_is_refused(constructor: Any, name: str, value: Any) -> None:
+    assert_refused(lambda: constructor(value), name)
+
+
+@pytest.mark.parametrize(("constructor", "name"), LISTS)
+@pytest.mark.parametrize("value", [[], (), np.array([])], ids=["list", "tuple", "array"])
+def test_an_empty_list_is_refused(constructor: Any, name: str, value: Any) -> None:
+    assert_refused(lambda: constructor(value), f"{name} is empty")
+
+
+@pytest.mark.parametrize(("constructor", "name"), LISTS)
+def test_arrays_of_truth_values_are_refused(constructor: Any, name: str) -> None:
+    assert_refused(lambda: constructor(np.array([True, False])), f"{name}[0] is True")
+
+
+def test_rising_survival_is_refused() -> None:
+    # Three right drafts include two right drafts: somebody took conditional rates for survival.
+    assert_refused(lambda: survival_acceptance([0.9, 0.7, 0.8]), "survival[2] is 0.8", "0.7")
+
+
+@pytest.mark.parametrize("value", [[0, 0], [1e308, 1e308]])
+def test_a_histogram_without_a_finite_sum_is_refused(value: list[float]) -> None:
+    assert_refused(lambda: histogram_acceptance(value), "counts add up to ", "a finite sum above 0")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [-1, 1.5, math.nan, math.inf, True, "3", None, [1, -2], [[1], [2, 3]], 10**30, 10**7],
+    ids=str,
+)
+def test_a_draft_length_that_is_none_is_refused(value: Any) -> None:
+    curve = constant_acceptance(0.5)
+    for answer in (curve.survival, curve.tokens_per_round, curve.accepted_tokens):
+        assert_refused(partial(answer, value), "draft_len is ", "whole numbers from 0 to ")
+
+
+def test_a_refusal_shows_the_plain_value() -> None:
+    with pytest.raises(OptionError, match=r"^rates\[1\] is 1\.5; allowed: a number from 0 to 1$"):
+        rate_acceptance(np.array([0.5, 1.5]))
+
+
+# --- descriptions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("curve", "expected"),
+    [
+        (constant_acceptance(0.75), "constant acceptance 0.75 per draft token"),
+        (rate_acceptance([0.9, 0.8]), "conditional acceptance 0.9, 0.8 by position"),
+        (
+            survival_acceptance([0.9, 0.8, 0.7, 0.6, 0.5]),
+            "survival 0.9, 0.8, 0.7, … (5 values) by depth",
+        ),
+        (histogram_acceptance([1, 1, 2]), "histogram of 0 to 2 accepted drafts, mean 1.25"),
+        (beta_acceptance(3, 1), "acceptance Beta(3, 1) over sequences, mean 0.75"),
+    ],
+)
+def test_descriptions_read_well(curve: Acceptance, expected: str) -> None:
+    assert curve.description == expected

@@ -1,0 +1,113 @@
+"""The docstrings: a formula says where it comes from and shows a number to check on paper."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import specroof
+
+# The rooms that hold published formulas.
+FORMULA_ROOMS = ("acceptance", "cost", "latency")
+
+# Public functions of those rooms that add up or hand on the formulas of others, so that there is
+# no source to name. Each still has an example.
+WITHOUT_SOURCE: frozenset[str] = frozenset()
+
+# What may head a section: numpydoc's headings, and the house's own.
+HEADINGS = {
+    *("Attributes", "Counts", "Examples", "Ignores", "Notes", "Parameters", "Raises"),
+    *("References", "Returns", "See Also", "Source", "Warnings", "Yields"),
+}
+
+Function = Callable[..., Any]
+
+
+def public_functions(*rooms: str) -> Iterator[tuple[str, Function]]:
+    """Yield every public function with the module that defines it, of some rooms or of all."""
+    for found in pkgutil.walk_packages(specroof.__path__, prefix="specroof."):
+        path = found.name.split(".")
+        if path[-1] == "__main__" or (rooms and path[1] not in rooms):
+            continue
+        module = importlib.import_module(found.name)
+        names = getattr(module, "__all__", [name for name in vars(module) if name[0] != "_"])
+        for name in names:
+            value = getattr(module, name, None)
+            if inspect.isfunction(value) and value.__module__ == module.__name__:
+                yield f"{module.__name__}.{name}", value
+
+
+def section(doc: str, heading: str) -> str:
+    """Return the text under a heading of a docstring, "" where it is missing or empty.
+
+    >>> section(
+    ...     "Say it.\\n\\nSource\\n    A paper, eq. 3.\\n\\nExamples\\n--------\\n>>> 1\\n1\\n",
+    ...     "Source",
+    ... )
+    '    A paper, eq. 3.'
+    >>> section(
+    ...     "Say it.\\n\\nSource\\n    A paper, eq. 3.\\n\\nExamples\\n--------\\n>>> 1\\n1\\n",
+    ...     "Examples",
+    ... )
+    '>>> 1\\n1'
+    """
+    current, found = "", []
+    for line in doc.splitlines():
+        if line in HEADINGS:
+            current = line
+        elif current == heading and not re.fullmatch("-+", line):
+            found.append(line)
+    return "\n".join(found).strip("\n")
+
+
+def documented_parameters(doc: str) -> list[str]:
+    """Return the names in a numpydoc `Parameters` section, [] where there is none.
+
+    >>> documented_parameters("Add.\\n\\nParameters\\n----------\\nx, y : float\\n    Terms.\\n")
+    ['x', 'y']
+    """
+    lines = section(doc, "Parameters").splitlines()
+    names = [line.split(":")[0] for line in lines if line and not line[0].isspace()]
+    return [name.strip().lstrip("*") for line in names for name in line.split(",")]
+
+
+FORMULAS = list(public_functions(*FORMULA_ROOMS))
+FUNCTIONS = list(public_functions())
+
+
+def test_formulas_are_found() -> None:
+    found = {name.split(".")[1] for name, _ in FORMULAS}
+    assert found == set(FORMULA_ROOMS)  # else the tests below would pass by testing nothing
+
+
+@pytest.mark.parametrize(("name", "function"), FORMULAS, ids=[name for name, _ in FORMULAS])
+def test_a_formula_shows_an_example(name: str, function: Function) -> None:
+    doc = inspect.getdoc(function) or ""
+    assert ">>>" in section(doc, "Examples"), f"{name} has no Examples section with a doctest"
+
+
+@pytest.mark.parametrize(("name", "function"), FORMULAS, ids=[name for name, _ in FORMULAS])
+def test_a_formula_names_its_source(name: str, function: Function) -> None:
+    if name in WITHOUT_SOURCE:
+        pytest.skip("adds up the formulas of others")
+    doc = inspect.getdoc(function) or ""
+    assert section(doc, "Source"), f"{name} has no Source section"
+
+
+def test_every_public_function_has_a_docstring() -> None:
+    assert [name for name, function in FUNCTIONS if not inspect.getdoc(function)] == []
+
+
+@pytest.mark.parametrize(("name", "function"), FUNCTIONS, ids=[name for name, _ in FUNCTIONS])
+def test_documented_parameters_are_the_real_ones(name: str, function: Function) -> None:
+    documented = documented_parameters(inspect.getdoc(function) or "")
+    if documented:  # most formulas say what their arguments are by their names
+        assert documented == list(inspect.signature(function).parameters), name
+
+
+def test_no_exception_outlives_its_function() -> None:
+    assert {name for name, _ in FORMULAS} >= WITHOUT_SOURCE

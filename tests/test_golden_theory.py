@@ -1,0 +1,67 @@
+"""Published numbers of the theory: tokens per round, and what follows from them alone."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from specroof.acceptance import constant_acceptance
+
+GOLDEN = Path(__file__).parent / "golden"
+
+Vector = dict[str, float]
+
+
+def golden(name: str) -> dict[str, Any]:
+    """Return a file of published numbers."""
+    loaded: dict[str, Any] = yaml.safe_load((GOLDEN / name).read_text(encoding="utf-8"))
+    return loaded
+
+
+LEVIATHAN = golden("arxiv-2211.17192-table-1.yaml")
+WIDGET = golden("survey-widget.yaml")
+
+
+def tokens_per_round(vector: Vector) -> float:
+    """Return what the library expects of a round."""
+    return float(constant_acceptance(vector["rate"]).tokens_per_round(vector["draft_len"]))
+
+
+def walltime_improvement(vector: Vector, draft_cost: float) -> float:
+    """Return N / (γc + 1): theorem 3.8, where a verification takes one target step."""
+    return tokens_per_round(vector) / (vector["draft_len"] * draft_cost + 1)
+
+
+def operations_factor(vector: Vector, draft_operations: float) -> float:
+    """Return (γĉ + γ + 1) / N: theorem 3.11, with N for its (1 − α^(γ+1)) / (1 − α)."""
+    drafts = vector["draft_len"]
+    return (drafts * draft_operations + drafts + 1) / tokens_per_round(vector)
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("vector", LEVIATHAN["vectors"], ids=str)
+def test_leviathan_table_1(vector: Vector) -> None:
+    options, tolerance = LEVIATHAN["options"], LEVIATHAN["tolerance"]
+    speed = walltime_improvement(vector, options["draft_cost"])
+    operations = operations_factor(vector, options["draft_operations"])
+    assert speed == pytest.approx(vector["speed"], rel=0, abs=tolerance)
+    assert operations == pytest.approx(vector["operations"], rel=0, abs=tolerance)
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("vector", WIDGET["vectors"], ids=str)
+def test_survey_widget(vector: Vector) -> None:
+    tolerance = WIDGET["tolerance"]
+    expected = vector["tokens_per_round"]
+    assert tokens_per_round(vector) == pytest.approx(expected, rel=0, abs=tolerance)
+    if "speedup" in vector:
+        speedup = walltime_improvement(vector, vector["draft_cost"])
+        assert speedup == pytest.approx(vector["speedup"], rel=0, abs=tolerance)
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("file", [LEVIATHAN, WIDGET], ids=["leviathan", "widget"])
+def test_published_numbers_say_where_they_come_from(file: dict[str, Any]) -> None:
+    assert set(file) == {"source", "options", "tolerance", "why", "vectors"}
+    assert len(file["vectors"]) >= 3  # else the tests above would pass by testing little

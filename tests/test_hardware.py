@@ -1,0 +1,674 @@
+"""Hardware files: the bundled ones against published figures, and every way to write a bad one."""
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+import specroof
+from specroof.errors import OptionError, ProfileError
+from specroof.hardware import (
+    IDEAL_ENGINE,
+    Collective,
+    EngineProfile,
+    HardwareProfile,
+    Placement,
+    parse_hardware,
+)
+
+PACKAGE = Path(specroof.__file__).parent
+# An installed wheel carries the folder inside the package; a checkout has it beside.
+FOLDER = next(
+    folder
+    for folder in (PACKAGE / "data" / "hardware", PACKAGE.parent / "hardware")
+    if folder.is_dir()
+)
+FILES = sorted(FOLDER.glob("*.yaml"))
+
+SOURCES = """\
+sources:
+  peak.flops_per_s: a datasheet
+  peak.memory_bytes_per_s: a datasheet
+  peak.memory_bytes: a datasheet
+  interconnect.link_bytes_per_s: a datasheet
+  engines.fast: a measurement
+"""
+GOOD = f"""\
+format_version: 1
+name: Test GPU
+aliases: [test, test-gpu]
+{SOURCES}peak:
+  flops_per_s: {{bf16: 100.0e+12, fp8: 200.0e+12}}
+  memory_bytes_per_s: 1.0e+12
+  memory_bytes: 24.0e+9
+interconnect: {{link_bytes_per_s: 50.0e+9, max_devices: 8}}
+default_engine: fast
+engines:
+  fast:
+    compute_frac: {{bf16: 0.7, fp8: 1.1}}
+    memory_frac: 0.8
+    pass_overhead_s: 30.0e-6
+    layer_overhead_s: 2.0e-6
+    sequence_overhead_s: 1.0e-6
+    round_overhead_s: 100.0e-6
+    collective: {{latency_s: 5.0e-6, link_frac: 0.9, in_switch_reduce: true}}
+"""
+
+
+def bundled(stem: str) -> HardwareProfile:
+    """The profile in one of the bundled files."""
+    path = FOLDER / f"{stem}.yaml"
+    return parse_hardware(path.read_text(encoding="utf-8"), source=str(path))
+
+
+def changed(old: str, new: str) -> str:
+    """The good file with one thing changed."""
+    assert GOOD.count(old) == 1, f"{old!r} does not stand exactly once in the good file"
+    return GOOD.replace(old, new)
+
+
+def refusal(text: str) -> str:
+    """The message that the file is refused with, without the file's name."""
+    with pytest.raises(ProfileError) as caught:
+        parse_hardware(text, source="hardware/x.yaml")
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 500
+    assert message.startswith("hardware/x.yaml")
+    return message.removeprefix("hardware/x.yaml: ")
+
+
+# --- the bundled files --------------------------------------------------------------------------
+
+
+def test_there_are_bundled_files() -> None:
+    assert len(FILES) >= 40  # else the tests below would pass by testing nothing
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_bundled_file_is_found_by_its_own_name_and_cites_addresses(path: Path) -> None:
+    profile = bundled(path.stem)
+    assert path.stem in profile.aliases
+    for key, text in profile.sources.items():
+        assert re.search(r"[^\s,]+, https?://\S", text), f"{key} has no title and address"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_bundled_figures_are_of_a_plausible_size(path: Path) -> None:
+    profile = bundled(path.stem)
+    peak = profile.peak
+    assert 1e11 < peak.memory_bytes_per_s < 1e14
+    assert 1e10 < peak.memory_bytes < 1e12
+    for dtype, flops_per_s in peak.flops_per_s.items():
+        assert 1e12 < flops_per_s < 1e17, dtype
+    if profile.interconnect is not None:
+        assert 1e10 < profile.interconnect.link_bytes_per_s < peak.memory_bytes_per_s
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_narrower_floats_are_never_slower_in_bundled_files(path: Path) -> None:
+    # A sparse figure in one row, or one row's figure in another, breaks the order. Gaudi 3 is
+    # published with fp16 slower than bf16, so only one 16-bit dtype is compared.
+    flops_per_s = bundled(path.stem).peak.flops_per_s
+    sixteen = "bf16" if "bf16" in flops_per_s else "fp16"
+    order = [dtype for dtype in ("fp32", sixteen, "fp8", "fp6", "fp4") if dtype in flops_per_s]
+    rates = [flops_per_s[dtype] for dtype in order]
+    assert rates == sorted(rates)
+
+
+def test_no_name_leads_to_two_bundled_files() -> None:
+    owner: dict[str, str] = {}
+    for path in FILES:
+        for alias in bundled(path.stem).aliases:
+            assert owner.setdefault(alias, path.stem) == path.stem
+    full_names = [bundled(path.stem).name for path in FILES]
+    assert len(set(full_names)) == len(FILES)
+
+
+# Typed by hand from the vendors' pages as the reference table lists them: TB/s, dense TFLOP/s.
+DATASHEETS = {
+    "t4": (0.32, "fp32 8.1, fp16 65, int8 130"),
+    "a100-80gb": (2.039, "fp32 19.5, bf16 312, fp16 312, int8 624"),
+    "l40s": (0.864, "fp32 91.6, bf16 362.05, fp16 362.05, fp8 733, int8 733"),
+    "h100-sxm": (3.35, "fp32 67, bf16 989.4, fp16 989.4, fp8 1979, int8 1979"),
+    "h100-pcie": (2.0, "fp32 51, bf16 756.5, fp16 756.5, fp8 1513, int8 1513"),
+    "h200": (4.8, "fp32 67, bf16 989.4, fp16 989.4, fp8 1979, int8 1979"),
+    "h20": (4.0, "fp32 44, bf16 148, fp16 148, fp8 296, int8 296"),
+    "b200": (8.0, "fp32 80, bf16 2250, fp16 2250, fp8 4500, int8 4500, fp6 4500, fp4 9000"),
+    "gb300": (8.0, "fp32 80, bf16 2500, fp16 2500, fp8 5000, int8 165, fp6 5000, fp4 15000"),
+    "rtx-4090": (1.008, "fp32 82.58, bf16 165.2, fp16 165.2, fp8 330.3, int8 660.6"),
+    "mi300x": (5.3, "fp32 163.4, bf16 1307.4, fp16 1307.4, fp8 2614.9, int8 2614.9"),
+    "mi355x": (
+        8.0,
+        "fp32 157.3, bf16 2516.6, fp16 2516.6, fp8 5033, int8 5033, fp6 10066, fp4 10066",
+    ),
+    "gaudi3": (3.7, "fp32 229, bf16 1677, fp16 459, fp8 1677"),
+    "tpu-v7": (7.38, "bf16 2307, fp8 4614"),
+    "trainium2": (2.9, "fp32 181, bf16 667, fp16 667, fp8 1299"),
+}
+
+
+@pytest.mark.parametrize("stem", DATASHEETS)
+def test_bundled_peaks_are_the_dense_figures_of_the_datasheet(stem: str) -> None:
+    terabytes_per_s, table = DATASHEETS[stem]
+    teraflops_per_s = {dtype: float(rate) for dtype, rate in map(str.split, table.split(", "))}
+    peak = bundled(stem).peak
+    assert peak.flops_per_s == {
+        dtype: pytest.approx(rate * 1e12, rel=1e-12) for dtype, rate in teraflops_per_s.items()
+    }
+    assert peak.memory_bytes_per_s == pytest.approx(terabytes_per_s * 1e12, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("stem", "memory_bytes", "link_bytes_per_s", "max_devices"),
+    [
+        ("b200", 184_320 * 2**20, 900e9, 8),  # MiB as nvidia-smi shows them
+        ("gb200", 189_471 * 2**20, 900e9, 72),
+        ("h200", 141 * 2**30, 450e9, 8),
+        ("a100-80gb", 80 * 2**30, 300e9, 8),
+        ("mi300x", 192 * 2**30, 7 * 64e9, 8),
+        ("tpu-v4", 32 * 2**30, 6 * 45e9, 4096),
+    ],
+)
+def test_bundled_memory_and_links_are_those_of_the_datasheet(
+    stem: str, memory_bytes: float, link_bytes_per_s: float, max_devices: int
+) -> None:
+    profile = bundled(stem)
+    assert profile.peak.memory_bytes == memory_bytes
+    assert profile.interconnect is not None
+    assert profile.interconnect.link_bytes_per_s == pytest.approx(link_bytes_per_s, rel=1e-12)
+    assert profile.interconnect.max_devices == max_devices
+
+
+def test_preliminary_devices_say_so_in_their_names() -> None:
+    for stem in ("vr200", "mi455x"):
+        assert "preliminary" in bundled(stem).name
+
+
+# --- what a profile answers ---------------------------------------------------------------------
+
+
+def test_a_good_file_arrives_figure_by_figure() -> None:
+    profile = parse_hardware(GOOD, source="x.yaml")
+    assert profile.name == "Test GPU"
+    assert profile.aliases == ("test", "test-gpu")
+    assert profile.peak.flops_per_s == {"bf16": 1e14, "fp8": 2e14}
+    assert profile.peak.memory_bytes == 24e9
+    assert profile.interconnect is not None
+    assert (profile.interconnect.link_bytes_per_s, profile.interconnect.max_devices) == (5e10, 8)
+    assert profile.engines == {
+        "fast": EngineProfile(
+            name="fast",
+            compute_frac={"bf16": 0.7, "fp8": 1.1},
+            memory_frac=0.8,
+            pass_overhead_s=3e-5,
+            layer_overhead_s=2e-6,
+            sequence_overhead_s=1e-6,
+            round_overhead_s=1e-4,
+            collective=Collective(latency_s=5e-6, link_frac=0.9, in_switch_reduce=True),
+        )
+    }
+
+
+def test_whole_numbers_do_for_figures() -> None:
+    profile = parse_hardware(changed("24.0e+9", "24000000000"), source="x.yaml")
+    assert profile.peak.memory_bytes == 24e9
+    assert isinstance(profile.peak.memory_bytes, float)
+
+
+def test_a_profile_never_changes() -> None:
+    profile = parse_hardware(GOOD, source="x.yaml")
+    with pytest.raises(ValidationError, match="frozen"):
+        profile.peak.memory_bytes = 1.0  # type: ignore[misc]
+
+
+def test_a_dumped_profile_is_a_profile_again() -> None:
+    profile = parse_hardware(GOOD, source="x.yaml")
+    assert HardwareProfile.model_validate(profile.model_dump()) == profile
+
+
+def test_engines_are_found_by_name_and_by_default() -> None:
+    profile = parse_hardware(GOOD, source="x.yaml")
+    assert profile.engine("fast").memory_frac == 0.8
+    assert profile.engine("fast").name == "fast"
+    assert profile.engine(None) is profile.engine() is profile.engine("fast")
+    assert profile.engine("ideal") is IDEAL_ENGINE
+
+
+@pytest.mark.parametrize("default", ["", "default_engine: ideal"])
+def test_the_default_engine_is_ideal_where_the_file_names_none(default: str) -> None:
+    profile = parse_hardware(changed("default_engine: fast", default), source="x.yaml")
+    assert profile.engine() is IDEAL_ENGINE
+
+
+@pytest.mark.parametrize("name", ["vllm", "FAST", ""])
+def test_an_unknown_engine_is_refused_with_those_there_are(name: str) -> None:
+    profile = parse_hardware(GOOD, source="x.yaml")
+    with pytest.raises(OptionError) as caught:
+        profile.engine(name)
+    assert str(caught.value) == f"engine is {name!r}; Test GPU has ideal, fast"
+
+
+def test_the_ideal_engine_takes_nothing_off_and_puts_nothing_on() -> None:
+    shares = [IDEAL_ENGINE.memory_frac, *IDEAL_ENGINE.compute_frac.values()]
+    overheads = [
+        IDEAL_ENGINE.pass_overhead_s,
+        IDEAL_ENGINE.layer_overhead_s,
+        IDEAL_ENGINE.sequence_overhead_s,
+        IDEAL_ENGINE.round_overhead_s,
+    ]
+    assert (set(shares), set(overheads), IDEAL_ENGINE.collective) == ({1.0}, {0.0}, None)
+
+
+def test_a_collective_reaches_the_whole_link_unless_it_says_otherwise() -> None:
+    assert Collective(latency_s=1e-6) == Collective(
+        latency_s=1e-6, link_frac=1.0, in_switch_reduce=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("stem", "dtype", "used", "teraflops"),
+    [
+        ("h100-sxm", "fp4", "fp8", 1979),  # Hopper has neither fp4 nor fp6
+        ("a100-80gb", "fp8", "bf16", 312),
+        ("t4", "bf16", "fp16", 65),  # Turing has no bf16
+        ("t4", "int4", "int8", 130),
+        ("b200", "fp4", "fp4", 9000),
+        ("mi300x", "fp6", "fp8", 2614.9),
+        ("tpu-v7", "int8", "bf16", 2307),  # no int8 rate is published
+        ("a100-80gb", "fp32", "fp32", 19.5),
+    ],
+)
+def test_a_dtype_that_the_chip_lacks_runs_in_the_next_wider_one(
+    stem: str, dtype: str, used: str, teraflops: float
+) -> None:
+    name, flops_per_s = bundled(stem).arithmetic(dtype)
+    assert name == used
+    assert flops_per_s == pytest.approx(teraflops * 1e12, rel=1e-12)
+
+
+def test_strict_arithmetic_refuses_to_fall_back() -> None:
+    l4 = bundled("l4")
+    assert l4.arithmetic("fp8", strict=True) == ("fp8", 242e12)
+    with pytest.raises(ProfileError) as caught:
+        l4.arithmetic("fp4", strict=True)
+    assert str(caught.value) == (
+        "NVIDIA L4 has no flops_per_s for 'fp4'; it has fp32, bf16, fp16, fp8, int8"
+    )
+
+
+def test_work_wider_than_anything_the_chip_has_is_refused() -> None:
+    with pytest.raises(ProfileError) as caught:
+        bundled("tpu-v4").arithmetic("fp32")
+    assert str(caught.value) == (
+        "Google TPU v4 has no flops_per_s for 'fp32' or a wider dtype; it has bf16, int8"
+    )
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_dtype_that_does_not_exist_is_refused(strict: bool) -> None:
+    with pytest.raises(OptionError, match="dtype is 'tf32'; must be one of fp32, bf16, "):
+        bundled("b200").arithmetic("tf32", strict=strict)
+
+
+# --- bad files ----------------------------------------------------------------------------------
+
+# Every figure of a file: the key, how it stands in the good file, and what is allowed.
+POSITIVE = "a number above 0"
+SHARE = "a number above 0 and at most 1.2"
+AT_LEAST_0 = "a number of at least 0"
+FIGURES = [
+    ("peak.flops_per_s.bf16", "bf16: 100.0e+12", POSITIVE),
+    ("peak.memory_bytes_per_s", "memory_bytes_per_s: 1.0e+12", POSITIVE),
+    ("peak.memory_bytes", "memory_bytes: 24.0e+9", POSITIVE),
+    ("interconnect.link_bytes_per_s", "link_bytes_per_s: 50.0e+9", POSITIVE),
+    ("interconnect.max_devices", "max_devices: 8", "a whole number of at least 1"),
+    ("engines.fast.compute_frac.bf16", "bf16: 0.7", SHARE),
+    ("engines.fast.memory_frac", "memory_frac: 0.8", SHARE),
+    ("engines.fast.pass_overhead_s", "pass_overhead_s: 30.0e-6", AT_LEAST_0),
+    ("engines.fast.layer_overhead_s", "layer_overhead_s: 2.0e-6", AT_LEAST_0),
+    ("engines.fast.sequence_overhead_s", "sequence_overhead_s: 1.0e-6", AT_LEAST_0),
+    ("engines.fast.round_overhead_s", "round_overhead_s: 100.0e-6", AT_LEAST_0),
+    ("engines.fast.collective.latency_s", "latency_s: 5.0e-6", POSITIVE),
+    ("engines.fast.collective.link_frac", "link_frac: 0.9", SHARE),
+]
+
+
+def rewritten(key: str, figure: str, value: str) -> str:
+    """The good file with another value for one figure."""
+    return changed(figure, f"{key.rpartition('.')[2]}: {value}")
+
+
+@pytest.mark.parametrize(("key", "figure", "allowed"), FIGURES, ids=[key for key, *_ in FIGURES])
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("-1", "-1"),
+        ("-1.0e-9", "-1e-09"),
+        (".nan", "nan"),
+        (".inf", "inf"),
+        ("-.inf", "-inf"),
+        ("true", "true"),
+        ("yes", "true"),
+        ("fast", "'fast'"),
+        ("null", "empty"),
+        ("", "empty"),
+        ("[1]", "[1]"),
+        ("'{'", "'{'"),
+    ],
+)
+def test_a_figure_that_is_no_usable_number_is_refused(
+    key: str, figure: str, allowed: str, written: str, read: str
+) -> None:
+    assert refusal(rewritten(key, figure, written)) == f"{key} is {read}; must be {allowed}"
+
+
+@pytest.mark.parametrize(("key", "figure", "allowed"), FIGURES, ids=[key for key, *_ in FIGURES])
+def test_zero_is_refused_except_for_overheads(key: str, figure: str, allowed: str) -> None:
+    text = rewritten(key, figure, "0")
+    if allowed == AT_LEAST_0:
+        parse_hardware(text, source="x.yaml")
+    else:
+        assert refusal(text) == f"{key} is 0; must be {allowed}"
+
+
+@pytest.mark.parametrize(("key", "figure"), [(key, figure) for key, figure, _ in FIGURES])
+@pytest.mark.parametrize(
+    ("written", "spelling"), [("4.8e12", "4.8e+12"), ("1e-6", "1.0e-6"), ("'3.5'", "3.5")]
+)
+def test_a_number_that_yaml_reads_as_text_is_spelt_out(
+    key: str, figure: str, written: str, spelling: str
+) -> None:
+    message = refusal(rewritten(key, figure, written))
+    text = written.strip("'")
+    assert message == f"{key} is '{text}', which YAML reads as text; write {spelling}"
+
+
+@pytest.mark.parametrize(
+    ("key", "figure"), [(key, figure) for key, figure, allowed in FIGURES if allowed == SHARE]
+)
+def test_shares_reach_a_little_over_one_and_no_further(key: str, figure: str) -> None:
+    parse_hardware(rewritten(key, figure, "1.2"), source="x.yaml")
+    assert refusal(rewritten(key, figure, "1.21")) == f"{key} is 1.21; must be {SHARE}"
+
+
+def test_a_number_too_large_for_a_float_is_refused() -> None:
+    message = refusal(changed("24.0e+9", "1" + "0" * 400))
+    assert message.startswith("peak.memory_bytes is 1000")
+    assert message.endswith("…; must be a number above 0")
+
+
+@pytest.mark.parametrize("figure", ["1", "8.0", "true"])
+def test_devices_are_counted_in_whole_numbers(figure: str) -> None:
+    text = changed("max_devices: 8", f"max_devices: {figure}")
+    if figure == "1":
+        parse_hardware(text, source="x.yaml")
+    else:
+        expected = f"interconnect.max_devices is {figure}; must be a whole number of at least 1"
+        assert refusal(text) == expected
+
+
+TOP = "format_version, name, aliases, sources, peak, interconnect, default_engine, engines"
+PEAK = "flops_per_s, memory_bytes_per_s, memory_bytes"
+ENGINE = (
+    "name, compute_frac, memory_frac, pass_overhead_s, layer_overhead_s, sequence_overhead_s, "
+    "round_overhead_s, collective"
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "key", "beside"),
+    [
+        ("format_version: 1\n", "format_version", TOP),
+        ("name: Test GPU\n", "name", TOP),
+        (SOURCES, "sources", TOP),
+        ("  flops_per_s: {bf16: 100.0e+12, fp8: 200.0e+12}\n", "peak.flops_per_s", PEAK),
+        ("  memory_bytes_per_s: 1.0e+12\n", "peak.memory_bytes_per_s", PEAK),
+        ("  memory_bytes: 24.0e+9\n", "peak.memory_bytes", PEAK),
+        (", max_devices: 8", "interconnect.max_devices", "link_bytes_per_s, max_devices"),
+        (
+            "latency_s: 5.0e-6, ",
+            "engines.fast.collective.latency_s",
+            "latency_s, link_frac, in_switch_reduce",
+        ),
+    ],
+)
+def test_a_missing_key_is_named_with_the_keys_beside_it(old: str, key: str, beside: str) -> None:
+    assert refusal(changed(old, "")) == f"{key} is missing; the keys there are {beside}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "allowed"),
+    [
+        ("name: Test", "price: 3\nname: Test", "price", TOP),
+        ("  memory_bytes: 24", "  memory: 3\n  memory_bytes: 24", "peak.memory", PEAK),
+        # A misspelt key is missing, too; the message shows the one that stands there.
+        ("  memory_bytes: 24", "  memory_byte: 24", "peak.memory_byte", PEAK),
+        (
+            "max_devices",
+            "max_device",
+            "interconnect.max_device",
+            "link_bytes_per_s, max_devices",
+        ),
+        ("memory_frac", "memory_fraction", "engines.fast.memory_fraction", ENGINE),
+        (
+            "link_frac",
+            "frac",
+            "engines.fast.collective.frac",
+            "latency_s, link_frac, in_switch_reduce",
+        ),
+    ],
+)
+def test_an_unknown_key_is_refused_with_those_there_are(
+    old: str, new: str, key: str, allowed: str
+) -> None:
+    assert refusal(changed(old, new)) == f"{key} is not a known key; allowed are {allowed}"
+
+
+DTYPES = "fp32, bf16, fp16, fp8, int8, fp6, fp4, int4"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("fp8: 200", "tf32: 200", f"peak.flops_per_s.tf32 is 'tf32'; must be one of {DTYPES}"),
+        ("fp8: 1.1", "nvfp4: 1.1", "engines.fast.compute_frac.nvfp4 is 'nvfp4'; must be one of"),
+        (
+            "{bf16: 100.0e+12, fp8: 200.0e+12}",
+            "{fp8: 200.0e+12, int8: 200.0e+12}",
+            "peak.flops_per_s has fp8, int8; must have at least one of bf16, fp16, fp32",
+        ),
+        ("{bf16: 100.0e+12, fp8: 200.0e+12}", "{}", "peak.flops_per_s has nothing; must have"),
+        ("{bf16: 100.0e+12, fp8: 200.0e+12}", "3", "peak.flops_per_s is 3; must be a mapping"),
+        ("format_version: 1", "format_version: 2", "format_version is 2; must be 1"),
+        ("format_version: 1", "format_version: true", "format_version is true; must be 1"),
+        ("format_version: 1", "format_version: '1'", "format_version is '1', which YAML reads"),
+        ("name: Test GPU", "name: ' '", "name is ' '; must be text, and not empty"),
+        ("name: Test GPU", "name: 3090", "name is 3090; must be text, and not empty"),
+        ("[test, test-gpu]", "test", "aliases is 'test'; must be a list"),
+        ("[test, test-gpu]", "[H200]", "aliases.0 is 'H200'; must be lower-case text of a-z"),
+        ("[test, test-gpu]", "[a, b c]", "aliases.1 is 'b c'; must be lower-case text of a-z"),
+        ("[test, test-gpu]", "[a, 3090]", "aliases.1 is 3090; must be lower-case text of a-z"),
+        ("engine: fast", "engine: slow", "default_engine is 'slow'; must be one of ideal, fast"),
+        ("engine: fast", "engine: 1", "default_engine is 1; must be lower-case text of a-z"),
+        ("in_switch_reduce: true", "in_switch_reduce: 1", "must be true or false"),
+        ("{latency_s: 5.0e-6, link_frac: 0.9, in_switch_reduce: true}", "3", "must be a mapping"),
+        ("    memory_frac", "    name: slow\n    memory_frac", "must be 'fast' or left out"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_refused(old: str, new: str, message: str) -> None:
+    assert message in refusal(changed(old, new))
+
+
+@pytest.mark.parametrize("block", ["3", "[]", "text", ""])
+@pytest.mark.parametrize("key", ["peak", "sources", "engines"])
+def test_a_block_must_be_a_mapping(key: str, block: str) -> None:
+    text = re.sub(rf"^{key}:\n(  .*\n)+", f"{key}: {block}\n", GOOD, flags=re.MULTILINE)
+    read = {"": "empty", "text": "'text'"}.get(block, block)
+    assert refusal(text) == f"{key} is {read}; must be a mapping of keys to values"
+
+
+def test_an_engine_without_figures_must_be_an_empty_mapping() -> None:
+    text = GOOD[: GOOD.index("    compute_frac")]
+    assert refusal(text) == "engines.fast is empty; must be a mapping of keys to values"
+    profile = parse_hardware(text.replace("  fast:\n", "  fast: {}\n"), source="x.yaml")
+    assert profile.engine("fast") == EngineProfile(name="fast")
+
+
+def test_the_name_ideal_is_taken() -> None:
+    text = GOOD.replace("engines.fast", "engines.ideal").replace("  fast:", "  ideal:")
+    text = text.replace("default_engine: fast\n", "")
+    assert refusal(text) == "engines.ideal is built in; choose another name"
+
+
+def test_an_engine_name_must_be_easy_to_type() -> None:
+    text = GOOD.replace("engines.fast", "engines.My Engine").replace("  fast:", "  My Engine:")
+    assert "engines.My Engine is 'My Engine'; must be lower-case" in refusal(text)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "peak.flops_per_s",
+        "peak.memory_bytes_per_s",
+        "peak.memory_bytes",
+        "interconnect.link_bytes_per_s",
+        "engines.fast",
+    ],
+)
+def test_every_figure_needs_a_source(key: str) -> None:
+    line = next(line for line in SOURCES.splitlines() if line.startswith(f"  {key}:"))
+    expected = f"sources.{key} is missing; must say where the figure comes from"
+    assert refusal(changed(line + "\n", "")) == expected
+    empty = refusal(changed(line + "\n", f"  {key}: ''\n"))
+    assert empty == f"sources.{key} is ''; must be text, and not empty"
+
+
+@pytest.mark.parametrize(
+    "key", ["peak.watts", "engines.vllm", "engines.fast.speed", "name.of", "peak.flops_per_s.fp4"]
+)
+def test_a_source_must_belong_to_something_in_the_file(key: str) -> None:
+    message = refusal(changed("sources:\n", f"sources:\n  {key}: a datasheet\n"))
+    assert message.startswith(f"sources.{key} names nothing in the file; needed are peak.flops")
+
+
+def test_a_figure_that_is_left_out_has_no_source() -> None:
+    text = changed("    memory_frac: 0.8\n", "")
+    parse_hardware(text, source="x.yaml")
+    key = "engines.fast.memory_frac"
+    message = refusal(text.replace("sources:\n", f"sources:\n  {key}: a measurement\n"))
+    assert message.startswith(f"sources.{key} names nothing in the file")
+
+
+@pytest.mark.parametrize(
+    "key", ["peak.flops_per_s.fp8", "interconnect.max_devices", "engines.fast.collective.link_frac"]
+)
+def test_a_single_figure_may_have_a_source_of_its_own(key: str) -> None:
+    text = changed("sources:\n", f"sources:\n  {key}: another datasheet\n")
+    assert parse_hardware(text, source="x.yaml").sources[key] == "another datasheet"
+
+
+def test_what_is_left_out_needs_no_source() -> None:
+    # A device that works alone, without measured engines.
+    text = re.sub(r"^interconnect: .*\n|^default_engine(.*\n)+", "", GOOD, flags=re.MULTILINE)
+    text = re.sub(r"  (interconnect|engines)\..*\n", "", text)
+    profile = parse_hardware(text, source="x.yaml")
+    assert profile.interconnect is None
+    assert profile.engines == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("- a\n- b", "holds a list at the top level"),
+        ("peak: [", "cannot be read as YAML"),
+        ("peak: {a: 1, a: 2}", "key 'a' appears twice"),
+        (GOOD + "name: again\n", "key 'name' appears twice"),
+        (changed("fp8: 200.0e+12", "bf16: 200.0e+12"), "key 'bf16' appears twice"),
+        ("peak: &p {a: 1}\nengines: *p", "anchor 'p' is not allowed"),
+        ("a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c, *c]", "anchor 'a' is not allowed"),
+        ("name: !!python/name:os.system ''", "tag "),
+        ("{peak: " * 1000, "nested deeper than"),
+        ("# " + "x" * 1_000_000 + "\n" + GOOD, "bytes long"),
+    ],
+)
+def test_a_file_that_is_no_safe_mapping_is_refused(text: str, message: str) -> None:
+    assert message in refusal(text)
+
+
+@given(st.text(max_size=60))
+def test_no_text_gets_past_as_anything_but_one_line(text: str) -> None:
+    # The start of a file that is good so far, then whatever comes.
+    refusal("format_version: 1\nname: " + text)
+
+
+# --- placement ----------------------------------------------------------------------------------
+
+
+def test_a_placement_is_one_device_unless_it_says_otherwise() -> None:
+    placement = Placement()
+    assert placement == Placement(tensor_parallel=1, expert_parallel=1, attention_data_parallel=1)
+    assert placement.devices == 1
+
+
+@given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 64))
+def test_a_placement_stands_if_and_only_if_its_groups_divide_the_devices(
+    tensor: int, expert: int, data: int
+) -> None:
+    # Counting: groups of equal size that use every device exactly once.
+    def even(groups: int) -> bool:
+        return len({len(range(first, tensor, groups)) for first in range(groups)}) == 1
+
+    fits = expert <= tensor and data <= tensor and even(expert) and even(data)
+    if fits:
+        assert Placement(tensor, expert, data).devices == tensor
+    else:
+        with pytest.raises(OptionError, match=r"must divide tensor_parallel, which is \d+$"):
+            Placement(tensor, expert, data)
+
+
+def test_a_group_larger_than_the_devices_is_refused_by_name() -> None:
+    with pytest.raises(OptionError) as caught:
+        Placement(tensor_parallel=4, expert_parallel=8)
+    assert str(caught.value) == "expert_parallel is 8; must divide tensor_parallel, which is 4"
+
+
+@pytest.mark.parametrize("name", ["tensor_parallel", "expert_parallel", "attention_data_parallel"])
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0, "0"),
+        (-2, "-2"),
+        (True, "true"),
+        (np.True_, repr(np.True_)),
+        (2.0, "2.0"),
+        (math.nan, "nan"),
+        ("2", "'2'"),
+        (None, "empty"),
+        ([2], "[2]"),
+    ],
+)
+def test_a_placement_counts_in_whole_numbers(name: str, value: Any, shown: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        Placement(**{name: value})
+    assert str(caught.value) == f"{name} is {shown}; must be a whole number of at least 1"
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int64, np.uint32])
+def test_whole_numbers_of_numpy_become_plain_ones(kind: Any) -> None:
+    placement = Placement(tensor_parallel=kind(8), expert_parallel=kind(4))
+    assert type(placement.tensor_parallel) is int
+    assert placement == Placement(tensor_parallel=8, expert_parallel=4)
+    assert hash(placement) == hash(Placement(tensor_parallel=8, expert_parallel=4))
+
+
+def test_a_placement_never_changes() -> None:
+    with pytest.raises(AttributeError, match="cannot assign"):
+        Placement().tensor_parallel = 2  # type: ignore[misc]

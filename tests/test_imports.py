@@ -1,0 +1,159 @@
+"""The rooms: what each may import, and what lies in one room only."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import specroof
+
+PACKAGE = Path(specroof.__file__).parent
+DOOR = "__init__"
+
+# The import table. A room is a module or a package directly under specroof.
+ROOMS: dict[str, set[str]] = {
+    "units": set(),
+    "errors": set(),
+    "architecture": {"units"},
+    "parsers": {"architecture", "units", "errors"},
+    "yaml_reader": {"errors"},
+    "hardware": {"units", "errors", "yaml_reader"},
+    "cost": {"architecture", "units"},
+    "latency": {"cost", "hardware", "errors"},
+    "acceptance": {"errors"},
+    "drafters": {"architecture", "cost", "latency", "hardware", "errors"},
+}
+ROOMS["solver"] = set(ROOMS)
+ROOMS["catalog"] = set(ROOMS)
+ROOMS["study"] = set(ROOMS)
+ROOMS["report"] = {"solver", "units"}
+ROOMS["plot"] = {"solver", "units"}
+ROOMS[DOOR] = set(ROOMS)
+ROOMS["cli"] = set(ROOMS)
+ROOMS["__main__"] = {"cli"}
+
+# Libraries that one room keeps to itself.
+HOUSEHOLDS = {
+    "huggingface_hub": {"catalog"},
+    "matplotlib": {"plot"},
+    "typer": {"cli"},
+    "yaml": {"yaml_reader"},
+}
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room_of(file: Path) -> str:
+    """Return the room in which a file of the package lies."""
+    return file.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imported_modules(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yield the dotted name and line of every import, those inside functions included."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            dots = "." * node.level
+            yield from (
+                (f"{dots}{node.module or ''}.{alias.name}", node.lineno) for alias in node.names
+            )
+
+
+def imported_room(module: str) -> str | None:
+    """Return the room that a dotted name leads to, if it leads into the package."""
+    top, *rest = module.split(".")
+    if top != "specroof":
+        return None
+    return rest[0] if rest and rest[0] in ROOMS else DOOR
+
+
+def imports_of(file: Path) -> Iterator[tuple[str, str]]:
+    """Yield (dotted name, where it stands) for every import of a file."""
+    for module, line in imported_modules(ast.parse(file.read_text(encoding="utf-8"))):
+        yield module, f"{file.relative_to(PACKAGE.parent)}:{line} imports {module}"
+
+
+def test_every_room_is_in_the_table() -> None:
+    assert {room_of(file) for file in FILES} <= set(ROOMS)
+
+
+def test_the_table_points_one_way() -> None:
+    order = list(TopologicalSorter(ROOMS).static_order())  # raises CycleError on a circle
+    assert order.index("cost") < order.index("latency") < order.index("solver")
+
+
+def test_rooms_import_only_what_the_table_allows() -> None:
+    trespasses = [
+        where
+        for file in FILES
+        for module, where in imports_of(file)
+        if (room := imported_room(module)) not in {None, room_of(file)}
+        and room not in ROOMS.get(room_of(file), set())
+    ]
+    assert trespasses == []
+
+
+def test_imports_are_absolute() -> None:
+    assert [w for file in FILES for m, w in imports_of(file) if m.startswith(".")] == []
+
+
+def test_libraries_stay_in_the_rooms_that_keep_them() -> None:
+    strays = [
+        where
+        for file in FILES
+        for module, where in imports_of(file)
+        if room_of(file) not in HOUSEHOLDS.get(module.split(".")[0], {room_of(file)})
+    ]
+    assert strays == []
+
+
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [
+        ("specroof", {"matplotlib", "huggingface_hub", "typer"}),
+        # Charts and the Hub are imported by the command that needs them: a cold start is felt.
+        ("specroof.cli", {"matplotlib", "huggingface_hub"}),
+    ],
+)
+def test_importing_stays_light(module: str, unwanted: set[str]) -> None:
+    command = f"import sys, {module}; print(*sorted({unwanted!r} & set(sys.modules)))"
+    run = subprocess.run(
+        [sys.executable, "-c", command], capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stdout.strip(), run.stderr) == (0, "", "")
+
+
+def scale_factor(node: ast.AST) -> bool:
+    """Tell whether an expression multiplies or divides by 1000, 1e9 … or spells 2**30 or 10**9."""
+    if not isinstance(node, ast.BinOp):
+        return False
+    sides = [side.value for side in (node.left, node.right) if isinstance(side, ast.Constant)]
+    if isinstance(node.op, ast.Pow):
+        return sides in ([2, 30], [2, 40], [10, 3], [10, 6], [10, 9], [10, 12])
+    factors = {1e3, 1e6, 1e9, 1e12, 1e15, 1e-3, 1e-6, 1e-9, 1e-12, 2**30, 2**40}
+    scaling = isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv)
+    return scaling and any(isinstance(side, int | float) and side in factors for side in sides)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [("x / 1000", True), ("1e9 * x", True), ("2**30", True), ("x * 2", False), ("1_000", False)],
+)
+def test_scale_factors_are_recognised(source: str, expected: bool) -> None:
+    assert scale_factor(ast.parse(source, mode="eval").body) is expected
+
+
+def test_scale_factors_live_in_units_only() -> None:
+    found = [
+        f"{file.relative_to(PACKAGE.parent)}:{node.lineno}"
+        for file in FILES
+        if room_of(file) != "units"
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.BinOp) and scale_factor(node)
+    ]
+    assert found == []

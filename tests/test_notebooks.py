@@ -1,0 +1,73 @@
+"""The notebooks: each runs from top to bottom, and through the public door only."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+FOLDER = Path(__file__).parents[1] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+LIBRARIES = {"matplotlib", "numpy"}
+
+every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def read(path: Path) -> nbformat.NotebookNode:
+    """Return a notebook as it is stored."""
+    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    """Return the cells that run."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def imports(source: str) -> Iterator[str]:
+    """Yield the dotted module of every import in a cell; a name from it does not count."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or "."
+
+
+def errors(notebook: nbformat.NotebookNode) -> list[str]:
+    """Return what went wrong in the outputs of a notebook."""
+    outputs = [output for cell in code_cells(notebook) for output in cell.outputs]
+    return [output.ename for output in outputs if output.output_type == "error"]
+
+
+def test_there_is_a_notebook() -> None:
+    assert NOTEBOOKS
+
+
+@every_notebook
+def test_a_notebook_asks_one_question_in_ten_cells(path: Path) -> None:
+    notebook = read(path)
+    assert notebook.cells[0].source.startswith("# ")
+    assert len(notebook.cells) <= 10
+
+
+@every_notebook
+def test_a_notebook_enters_by_the_public_door(path: Path) -> None:
+    modules = {module for cell in code_cells(read(path)) for module in imports(cell.source)}
+    assert {m for m in modules if m != "specroof" and m.split(".")[0] not in LIBRARIES} == set()
+
+
+@every_notebook
+def test_a_notebook_is_stored_with_outputs_and_without_errors(path: Path) -> None:
+    notebook = read(path)
+    assert any(cell.outputs for cell in code_cells(notebook))
+    assert errors(notebook) == []
+
+
+@every_notebook
+def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
+    notebook = read(path)
+    NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    ).execute()
+    assert errors(notebook) == []

@@ -1,0 +1,74 @@
+"""The one door: `specroof.__all__` is the whole public surface, and it is written down here."""
+
+import inspect
+
+import pytest
+
+import specroof
+
+# A name that is added, renamed or removed is a decision: it changes this list and CHANGELOG.md.
+PUBLIC = [
+    "Acceptance",
+    "Architecture",
+    "CatalogError",
+    "ConfigError",
+    "DraftTime",
+    "Drafter",
+    "EngineProfile",
+    "ForwardPass",
+    "HardwareProfile",
+    "OpCost",
+    "OptionError",
+    "Options",
+    "OutputError",
+    "PassLatency",
+    "Placement",
+    "ProfileError",
+    "Round",
+    "SpecroofError",
+    "SpeedupCurve",
+    "acceptance_from_length",
+    "beta_acceptance",
+    "constant_acceptance",
+    "forward_cost",
+    "forward_latency",
+    "histogram_acceptance",
+    "load_drafter",
+    "load_hardware",
+    "load_model",
+    "rate_acceptance",
+    "speedup_curve",
+    "survival_acceptance",
+]
+
+
+def test_the_public_surface_is_the_one_written_here() -> None:
+    assert sorted(specroof.__all__) == PUBLIC
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_name_exists_and_is_documented(name: str) -> None:
+    value = getattr(specroof, name)
+    if inspect.isclass(value) or inspect.isroutine(value):
+        # A dataclass without a docstring gets its signature for one.
+        doc = inspect.getdoc(value) or ""
+        assert doc
+        assert not doc.startswith(f"{name}(")
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if name.endswith("Error")])
+def test_one_except_clause_catches_every_refusal(name: str) -> None:
+    assert issubclass(getattr(specroof, name), specroof.SpecroofError)
+
+
+def test_the_public_methods_of_public_classes_are_documented() -> None:
+    undocumented = [
+        f"{name}.{attribute}"
+        for name in PUBLIC
+        if inspect.isclass(kind := getattr(specroof, name))
+        for attribute, value in vars(kind).items()
+        if not attribute.startswith("_")
+        and isinstance(value, property | staticmethod | classmethod | type(lambda: None))
+        and not inspect.getdoc(getattr(kind, attribute))
+    ]
+    assert undocumented == []
