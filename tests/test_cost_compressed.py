@@ -312,7 +312,7 @@ def test_stored_entries_match_counting(core: CompressedAttention, context: int, 
 
 
 def test_rings_of_a_sequence_by_hand() -> None:
-    # CSA waits for 8 tokens of 2 * 512 values, its indexer for 8 of 2 * 128, all float32.
+    # Two rings of eight tokens, 1024 and 256 float32 values each.
     core = replace(CSA, compressors=(Compressor(8, 1024), Compressor(8, 256)))
     assert compressed_state_bytes(core) == (8 * 1024 + 8 * 256) * 4
     assert compressed_state_bytes(WINDOW_ONLY) == 0

@@ -1,14 +1,14 @@
 """Results as charts: matplotlib figures of a `SpeedupCurve` or a `PassLatency`. No physics."""
 
-from specroof.plot.batches import plot_best_draft_len_map
-from specroof.plot.batches import plot_by_batch
-from specroof.plot.batches import plot_draft_len_by_batch
-from specroof.plot.batches import plot_speedup_by_batch
+from specroof.plot.batches import (
+    plot_best_draft_len_map,
+    plot_by_batch,
+    plot_draft_len_by_batch,
+    plot_speedup_by_batch,
+)
 from specroof.plot.curves import plot_speedup_by_draft_len
-from specroof.plot.files import figure_bytes
-from specroof.plot.files import save_figure
-from specroof.plot.passes import plot_roofline
-from specroof.plot.passes import plot_time_per_op
+from specroof.plot.files import figure_bytes, save_figure
+from specroof.plot.passes import plot_roofline, plot_time_per_op
 
 __all__ = [
     "figure_bytes",

@@ -284,11 +284,10 @@ def plot_best_draft_len_map(curve: SpeedupCurve, *, title: str | None = None) ->
 
 
 def _write_numbers(axes: Axes, image: AxesImage, best: npt.NDArray[np.int64]) -> None:
+    # Rec. 709 luma: dark cells take light numbers.
+    luma = np.asarray(image.to_rgba(best))[..., :3] @ [0.2126, 0.7152, 0.0722]
     for (row, column), draft_len in np.ndenumerate(best):
-        red, green, blue, _ = image.to_rgba(draft_len)
-        # Rec. 709 luma: dark cells take light numbers.
-        luma = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-        color = INK if luma > 0.5 else "white"
+        color = INK if luma[row, column] > 0.5 else "white"
         axes.text(column, row, f"{draft_len}", ha="center", va="center", color=color)
 
 

@@ -1,6 +1,6 @@
 """One forward pass: its operations under the roofline, and where its time goes."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -96,3 +96,279 @@ def _ops(latency: PassLatency) -> list[_Op]:
         for op in latency.ops
     ]
     return sorted(found, key=lambda op: -op.seconds)
+
+
+# --- the roofline ------------------------------------------------------------------------------
+
+_MOST_LABELS: Final = 8
+_NEAR: Final = 0.05  # decades; operations nearer than that are one mark
+_NAMES_PER_LABEL: Final = 3
+
+
+@house_style()
+def plot_roofline(
+    latency: PassLatency,
+    *,
+    flops_per_s: Mapping[str, float],
+    memory_bytes_per_s: float,
+    title: str,
+) -> Figure:
+    """Draw the operations of a pass under the roofline of what it runs on.
+
+    A mark is as large as its share of the time. Operations of one kind that lie on one another
+    share a mark; the eight that take longest are labelled.
+
+    Parameters
+    ----------
+    latency
+        One pass, from `forward_latency`.
+    flops_per_s, memory_bytes_per_s
+        Peaks of all devices together: FLOP/s by dtype, bytes/s. What does not divide among the
+        devices, and what an engine does not reach, shows as distance to the roof.
+    title
+        Which pass of what.
+
+    Raises
+    ------
+    OptionError
+        If `latency` holds more than one pass or no arithmetic, or `flops_per_s` lacks a dtype.
+    """
+    ops = [op for op in _ops(latency) if min(op.flops, op.memory_bytes, op.seconds) > 0]
+    roofs = _roofs(ops, flops_per_s)
+    marks = _merged(ops)
+    chart = new_chart(title, width=8.5, height=5.2)
+    axes = chart.add_subplot(xscale="log", yscale="log")
+    axes.set_xlim(*_span([op.intensity for op in ops], max(roofs.values()) / memory_bytes_per_s))
+    axes.set_ylim(*_span([op.flops_per_s for op in ops], max(roofs.values())))
+    handles = _draw_roofs(axes, roofs, memory_bytes_per_s)
+    total_s = sum(op.seconds for op in ops)
+    for mark in marks:
+        _draw_mark(axes, mark, share=_seconds(mark) / total_s)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.set_xlabel("Arithmetic intensity (FLOP per byte moved)")
+    axes.set_ylabel("Attained arithmetic (FLOP/s)")
+    labelled, others = marks[:_MOST_LABELS], marks[_MOST_LABELS:]
+    add_legend(chart, [*handles, *_mark_handles(ops), *_others_handle(others, total_s)])
+    place_labels(chart, axes, [_mark_label(mark) for mark in labelled])
+    return chart
+
+
+def _roofs(ops: Sequence[_Op], flops_per_s: Mapping[str, float]) -> dict[str, float]:
+    """Return the peaks of the dtypes that a pass computes in, highest first."""
+    if not ops:
+        message = "latency holds no operation with arithmetic and bytes; allowed: one or more"
+        raise OptionError(message)
+    dtypes = dict.fromkeys(op.dtype for op in ops)
+    missing = [dtype for dtype in dtypes if dtype not in flops_per_s]
+    if missing:
+        has = ", ".join(flops_per_s) or "nothing"
+        message = f"flops_per_s has {has}; must have {missing[0]!r}, which the pass computes in"
+        raise OptionError(message)
+    return {dtype: flops_per_s[dtype] for dtype in sorted(dtypes, key=lambda d: -flops_per_s[d])}
+
+
+def _merged(ops: Iterable[_Op]) -> list[list[_Op]]:
+    """Return groups of operations of one kind that lie on one another, longest group first."""
+    marks: list[list[_Op]] = []
+    for op in ops:
+        for mark in marks:
+            if _on_one_another(op, mark[0]):
+                mark.append(op)
+                break
+        else:
+            marks.append([op])
+    return sorted(marks, key=lambda mark: -_seconds(mark))
+
+
+def _on_one_another(op: _Op, other: _Op) -> bool:
+    alike = (op.kind, op.bound, op.dtype) == (other.kind, other.bound, other.dtype)
+    return (
+        alike
+        and abs(np.log10(op.intensity / other.intensity)) < _NEAR
+        and abs(np.log10(op.flops_per_s / other.flops_per_s)) < _NEAR
+    )
+
+
+def _seconds(ops: Iterable[_Op]) -> float:
+    return sum(op.seconds for op in ops)
+
+
+def _span(values: Sequence[float], highest: float) -> tuple[float, float]:
+    """Return a log axis that holds the marks and the roof, with room for labels."""
+    return min(*values, highest) / 6, max(*values, highest) * 5
+
+
+def _draw_roofs(axes: Axes, roofs: Mapping[str, float], memory_bytes_per_s: float) -> list[Artist]:
+    """Draw the slope of the memory up to the highest roof, and each roof from there on."""
+    left, right = axes.get_xlim()
+    ridge = max(roofs.values()) / memory_bytes_per_s
+    slope = np.array([left, ridge])
+    axes.plot(slope, slope * memory_bytes_per_s, color=GREY, lw=1.6)
+    handles: list[Artist] = [
+        Line2D([], [], color=GREY, label=f"memory: {format_si(memory_bytes_per_s, 'B/s')}")
+    ]
+    for i, (dtype, peak) in enumerate(roofs.items()):
+        style = _ROOF_LINES[i % len(_ROOF_LINES)]
+        axes.plot([peak / memory_bytes_per_s, right], [peak, peak], color=INK, lw=1.6, ls=style)
+        text = f"{dtype}: {format_si(peak, 'FLOP/s')}"
+        handles.append(Line2D([], [], color=INK, lw=1.6, ls=style, label=text))
+    return handles
+
+
+def _draw_mark(axes: Axes, mark: Sequence[_Op], *, share: float) -> None:
+    axes.scatter(
+        mark[0].intensity,
+        mark[0].flops_per_s,
+        s=24 + 700 * share,
+        marker=_BOUND_MARKERS[mark[0].bound],
+        color=_KIND_COLORS.get(mark[0].kind, GREY),
+        edgecolors=INK,
+        linewidths=0.8,
+        alpha=0.9,
+        zorder=3,
+    )
+
+
+def _mark_handles(ops: Sequence[_Op]) -> list[Artist]:
+    """Return what the colours and the shapes of the marks mean."""
+    kinds = dict.fromkeys(op.kind for op in ops)
+    bounds = dict.fromkeys(op.bound for op in ops)
+    return [
+        *(_patch(_KIND_COLORS.get(kind, GREY), label=kind) for kind in kinds),
+        *(
+            _point(_BOUND_MARKERS[bound], size=8, label=_BOUND_NAMES[bound])
+            for bound in _BOUND_MARKERS
+            if bound in bounds
+        ),
+    ]
+
+
+def _others_handle(others: Sequence[Sequence[_Op]], total_s: float) -> list[Artist]:
+    if not others:
+        return []
+    count = sum(len(mark) for mark in others)
+    share = sum(_seconds(mark) for mark in others) / total_s
+    return [_point("o", size=4, label=f"not labelled: {count} others, {share:.1%} of the time")]
+
+
+def _patch(color: str, *, label: str, hatch: str = "") -> Artist:
+    return Patch(facecolor=color, edgecolor=INK, lw=0.8, hatch=hatch, label=label)
+
+
+def _point(marker: str, *, size: float, label: str) -> Artist:
+    return Line2D(
+        [], [], ls="none", marker=marker, ms=size, mfc="white", mec=INK, mew=1.0, label=label
+    )
+
+
+def _mark_label(mark: Sequence[_Op]) -> Label:
+    """Return the names of a mark's operations, the block they share only once."""
+    names = list(dict.fromkeys(op.name for op in mark))
+    block = names[0].rpartition(".")[0] + "."
+    shown = [names[0], *(name.removeprefix(block) for name in names[1:_NAMES_PER_LABEL])]
+    more = [f"+{len(names) - len(shown)} more"] if len(names) > len(shown) else []
+    return Label(
+        x=mark[0].intensity,
+        y=mark[0].flops_per_s,
+        text="\n".join([*shown, *more]),
+        color=GREY,
+    )
+
+
+# --- time per operation ------------------------------------------------------------------------
+
+_MOST_BARS: Final = 16
+_SMALL: Final = 0.005  # of the time; what takes less goes to the others
+
+
+@dataclass(frozen=True)
+class _Bar:
+    name: str
+    bound: str
+    seconds: float
+
+
+@house_style()
+def plot_time_per_op(latency: PassLatency, *, title: str) -> Figure:
+    """Draw the seconds of each operation of a pass as bars, longest first.
+
+    Parameters
+    ----------
+    latency
+        One pass, from `forward_latency`. Collectives and overheads have bars of their own.
+    title
+        Which pass of what.
+
+    Raises
+    ------
+    OptionError
+        If `latency` holds more than one pass.
+    """
+    bars = _bars(latency)
+    total_s = sum(bar.seconds for bar in bars)
+    chart = new_chart(title, width=8, height=1.1 + 0.29 * len(bars))
+    axes = chart.add_subplot()
+    axes.grid(visible=False, axis="y")
+    for row, bar in enumerate(bars):
+        color, hatch = _BOUND_FILLS[bar.bound]
+        axes.barh(row, bar.seconds, color=color, hatch=hatch, edgecolor=INK, lw=0.6, height=0.72)
+        share = bar.seconds / total_s if total_s else 0.0
+        axes.annotate(
+            f"{format_seconds(bar.seconds)}, {share:.1%}",
+            (bar.seconds, row),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+        )
+    longest = max(bar.seconds for bar in bars)
+    axes.set_xlim(0, 1.24 * longest if longest else 1.0)
+    axes.set_ylim(len(bars) - 0.4, -0.6)
+    axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
+    axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
+    axes.set_xlabel(_time_label(float(np.sum(latency.total_s)), total_s))
+    add_legend(chart, _bound_handles(bars))
+    return chart
+
+
+def _bars(latency: PassLatency) -> list[_Bar]:
+    """Return a bar for each name and bound, the longest first, what is small at the end."""
+    seconds: dict[tuple[str, str], float] = {}
+    for op in _ops(latency):
+        key = op.name, op.bound
+        seconds[key] = seconds.get(key, 0.0) + op.seconds
+    for name, spent_s in (
+        ("communication", latency.communication_s),
+        ("overhead", latency.overhead_s),
+    ):
+        if np.any(spent_s > 0):
+            seconds[name, name] = float(np.sum(spent_s))
+    bars = [_Bar(name, bound, spent_s) for (name, bound), spent_s in seconds.items()]
+    bars.sort(key=lambda bar: -bar.seconds)
+    least = _SMALL * sum(seconds.values())
+    shown = [bar for bar in bars[:_MOST_BARS] if bar.seconds >= least]
+    others = bars[len(shown) :]
+    if len(others) < 2:
+        return bars
+    return [*shown, _Bar(f"{len(others)} others", "others", sum(bar.seconds for bar in others))]
+
+
+def _time_label(pass_s: float, bars_s: float) -> str:
+    text = f"Time on each device (s); the pass takes {format_seconds(pass_s)}"
+    if pass_s < bars_s * (1 - 1e-6):
+        text += (
+            f",\nless than the sum of the bars, {format_seconds(bars_s)}, since it is priced with "
+            "arithmetic and memory overlapping"
+        )
+    return text
+
+
+def _bound_handles(bars: Sequence[_Bar]) -> list[Artist]:
+    bounds = {bar.bound for bar in bars}
+    return [
+        _patch(color, label=_BOUND_NAMES[bound], hatch=hatch)
+        for bound, (color, hatch) in _BOUND_FILLS.items()
+        if bound in bounds
+    ]

@@ -1,0 +1,269 @@
+"""What a block does besides multiplying by matrices: attention, recurrent state, experts."""
+
+from dataclasses import dataclass
+
+from specroof.architecture.matrices import BF16, WeightFormat
+from specroof.units import dtype_bytes
+
+__all__ = [
+    "CompressedAttention",
+    "Compressor",
+    "Core",
+    "Experts",
+    "GatedDeltaNet",
+    "GroupedQueryAttention",
+    "Indexer",
+    "LatentAttention",
+]
+
+
+class Core:
+    """What a block does besides multiplying by its matrices.
+
+    Attention over a cache and recurrent states store nothing, so zero is the rule here.
+    """
+
+    __slots__ = ()
+
+    @property
+    def label(self) -> str:
+        """What operations of its block are called after."""
+        raise NotImplementedError
+
+    @property
+    def n_params(self) -> int:
+        """Stored elements."""
+        return 0
+
+    @property
+    def idle_params(self) -> int:
+        """Stored elements that one token does not use."""
+        return 0
+
+    @property
+    def stored_bytes(self) -> float:
+        """Bytes in a checkpoint."""
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedQueryAttention(Core):
+    """Softmax attention with a cache of keys and values per KV head.
+
+    Parameters
+    ----------
+    n_heads, n_kv_heads
+        Query heads, and heads whose keys and values are cached.
+    head_dim, value_dim
+        Width of a query or key, and of a value.
+    window
+        Tokens a query may see, itself included; None sees all.
+    """
+
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    value_dim: int
+    window: int | None = None
+
+    @property
+    def label(self) -> str:
+        """What operations of its block are called after."""
+        return "sliding_attention" if self.window else "full_attention"
+
+
+@dataclass(frozen=True, slots=True)
+class Indexer:
+    """The scorer of sparse attention: every query against every index key (DeepSeek-V3.2).
+
+    Parameters
+    ----------
+    n_heads, head_dim
+        Its query heads, and the width of the one key that a token (or an entry) caches.
+    top_k
+        Entries that it lets attention see.
+    """
+
+    n_heads: int
+    head_dim: int
+    top_k: int
+
+
+@dataclass(frozen=True, slots=True)
+class LatentAttention(Core):
+    """Multi-head latent attention in its absorbed form: one latent per token for all heads.
+
+    Parameters
+    ----------
+    n_heads
+        Query heads.
+    latent_dim, rope_dim
+        Width of the compressed key-value latent, and of the rotary key beside it.
+    indexer
+        Present where attention sees only the top-k tokens of an indexer.
+    """
+
+    n_heads: int
+    latent_dim: int
+    rope_dim: int
+    indexer: Indexer | None = None
+
+    @property
+    def label(self) -> str:
+        """What operations of its block are called after."""
+        return "sparse_attention" if self.indexer else "latent_attention"
+
+
+@dataclass(frozen=True, slots=True)
+class Compressor:
+    """The float32 ring of tokens that wait to be merged into the next compressed entry.
+
+    Parameters
+    ----------
+    rows, row_dim
+        Tokens held, and values held per token.
+    """
+
+    rows: int
+    row_dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompressedAttention(Core):
+    """DeepSeek-V4 attention: a short raw window and compressed entries, one vector as K and V.
+
+    Parameters
+    ----------
+    n_heads
+        Query heads.
+    entry_dim, rope_dim
+        Width of an entry, and how much of it is rotary.
+    window
+        Raw tokens that every query sees, itself included.
+    ratio
+        Tokens per compressed entry; 0 where the layer has none.
+    indexer
+        Present where only the top-k compressed entries are attended (CSA); absent in HCA.
+    compressors
+        Rings of unfinished entries (of attention, and of the indexer).
+    """
+
+    n_heads: int
+    entry_dim: int
+    rope_dim: int
+    window: int
+    ratio: int
+    indexer: Indexer | None = None
+    compressors: tuple[Compressor, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What operations of its block are called after."""
+        return f"c{self.ratio}_attention" if self.ratio else "sliding_attention"
+
+
+@dataclass(frozen=True, slots=True)
+class GatedDeltaNet(Core):
+    """Linear attention with a matrix state per value head, and a short convolution before it.
+
+    Parameters
+    ----------
+    n_key_heads, n_value_heads
+        Heads of queries and keys, and of values.
+    key_dim, value_dim
+        Widths of one head; the state of a value head is ``key_dim x value_dim``.
+    conv_kernel
+        Taps of the depthwise convolution over q, k and v.
+    conv_columns
+        Past columns that are cached for it.
+    """
+
+    n_key_heads: int
+    n_value_heads: int
+    key_dim: int
+    value_dim: int
+    conv_kernel: int
+    conv_columns: int
+
+    @property
+    def label(self) -> str:
+        """What operations of its block are called after."""
+        return "linear_attention"
+
+    @property
+    def conv_dim(self) -> int:
+        """Channels of the convolution: q, k and v side by side."""
+        return 2 * self.n_key_heads * self.key_dim + self.n_value_heads * self.value_dim
+
+    @property
+    def n_params(self) -> int:
+        """Elements of the depthwise convolution."""
+        return self.conv_dim * self.conv_kernel
+
+    @property
+    def stored_bytes(self) -> float:
+        """Bytes of the convolution, which no published checkpoint quantises."""
+        return self.n_params * dtype_bytes("bf16")
+
+
+@dataclass(frozen=True, slots=True)
+class Experts(Core):
+    """The routed experts of one layer.
+
+    Parameters
+    ----------
+    n_experts, top_k
+        Experts, and how many of them a token visits.
+    in_features, hidden_features
+        Widths of one expert's matrices.
+    weight
+        Storage format and arithmetic.
+    n_matrices
+        3 for a gated expert (gate, up, down), 2 for a plain one.
+    bias_params
+        Bias elements of one expert (counted, not priced).
+    n_shared
+        Shared experts of the same size and format that run in the same grouped matmul; parsers
+        leave this 0 and list shared experts among the block's matrices.
+    """
+
+    n_experts: int
+    top_k: int
+    in_features: int
+    hidden_features: int
+    weight: WeightFormat = BF16
+    n_matrices: int = 3
+    bias_params: int = 0
+    n_shared: int = 0
+
+    @property
+    def label(self) -> str:
+        """What operations of its block are called after."""
+        return "moe"
+
+    @property
+    def matrix_params(self) -> int:
+        """Elements of one expert's matrices."""
+        return self.n_matrices * self.in_features * self.hidden_features
+
+    @property
+    def expert_params(self) -> int:
+        """Elements of one expert, biases included."""
+        return self.matrix_params + self.bias_params
+
+    @property
+    def n_params(self) -> int:
+        """Elements of all experts."""
+        return (self.n_experts + self.n_shared) * self.expert_params
+
+    @property
+    def idle_params(self) -> int:
+        """Elements of the experts that a token does not visit."""
+        return (self.n_experts - self.top_k) * self.expert_params
+
+    @property
+    def stored_bytes(self) -> float:
+        """Bytes of all experts, block scales included."""
+        expert = self.matrix_params * self.weight.element_bytes
+        count = self.n_experts + self.n_shared
+        return count * (expert + self.bias_params * dtype_bytes("bf16"))

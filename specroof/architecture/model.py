@@ -1,0 +1,203 @@
+"""Blocks, layers and the model that they make up."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from specroof.architecture.cores import Core, Experts
+from specroof.architecture.matrices import Linear, WeightFormat
+from specroof.units import dtype_bytes
+
+__all__ = [
+    "Architecture",
+    "Block",
+    "Layer",
+    "stack_layers",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One residual branch: the matrices of a mixer or feed-forward, and what is not a matrix.
+
+    Parameters
+    ----------
+    name
+        ``"attention"`` or ``"feed_forward"``: which of a layer's two collectives follows it.
+    linears
+        Its matrices, in order.
+    core
+        What it does besides: attention over a cache, a recurrent state, routed experts.
+    vector_params
+        Elements of norms, sinks and the like: counted, not priced.
+    """
+
+    name: str
+    linears: tuple[Linear, ...]
+    core: Core | None = None
+    vector_params: int = 0
+
+    @property
+    def label(self) -> str:
+        """What its operations are called after: the kind of attention, ``"moe"`` or ``"mlp"``."""
+        return self.core.label if self.core is not None else "mlp"
+
+    @property
+    def n_params(self) -> int:
+        """All stored elements of the block."""
+        core = self.core.n_params if self.core else 0
+        return core + self.vector_params + sum(linear.n_params for linear in self.linears)
+
+    @property
+    def idle_params(self) -> int:
+        """Stored elements that one token does not use."""
+        return self.core.idle_params if self.core else 0
+
+    @property
+    def stored_bytes(self) -> float:
+        """Bytes of the block in a checkpoint."""
+        core = self.core.stored_bytes if self.core else 0.0
+        vectors = self.vector_params * dtype_bytes("bf16")
+        return core + vectors + sum(linear.stored_bytes for linear in self.linears)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Blocks that follow each other, and how many identical layers there are.
+
+    Parameters
+    ----------
+    blocks
+        Usually two: a mixer and a feed-forward.
+    count
+        Identical layers, wherever they stand.
+    """
+
+    blocks: tuple[Block, ...]
+    count: int = 1
+
+
+def stack_layers(layers: Iterable[Layer]) -> tuple[Layer, ...]:
+    """Return `layers` with equal ones merged into one of a larger count, first seen first.
+
+    Examples
+    --------
+    >>> dense = Layer((Block("feed_forward", (Linear("up_proj", 8, 32),)),))
+    >>> empty = Layer(())
+    >>> [layer.count for layer in stack_layers([dense, empty, dense, dense])]
+    [3, 1]
+    """
+    counts: dict[tuple[Block, ...], int] = {}
+    for layer in layers:
+        counts[layer.blocks] = counts.get(layer.blocks, 0) + layer.count
+    return tuple(Layer(blocks, count) for blocks, count in counts.items())
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A decoder-only language model as numbers.
+
+    Parameters
+    ----------
+    name
+        What outputs call it.
+    family
+        The `model_type` it was parsed as.
+    hidden_size, vocab_size
+        Width of the residual stream, and rows of the embedding.
+    layers
+        Distinct layers with their counts.
+    head
+        The matrix from hidden state to logits; priced whether tied or not.
+    tied_embeddings
+        Whether the head is the embedding table, stored once.
+    vector_params
+        Elements outside of layers that are counted and not priced (final norm).
+    activation_dtype, kv_dtype, state_dtype
+        Of activations and attention arithmetic, of cached keys and values, of recurrent state.
+    notes
+        Sentences for the reader: what the config left open, what was left out.
+    """
+
+    name: str
+    family: str
+    hidden_size: int
+    vocab_size: int
+    layers: tuple[Layer, ...]
+    head: Linear
+    tied_embeddings: bool = False
+    vector_params: int = 0
+    activation_dtype: str = "bf16"
+    kv_dtype: str = "bf16"
+    state_dtype: str = "fp32"
+    notes: tuple[str, ...] = ()
+
+    @property
+    def n_layers(self) -> int:
+        """Layers of the model."""
+        return sum(layer.count for layer in self.layers)
+
+    @property
+    def layer_kinds(self) -> dict[str, int]:
+        """How many blocks there are of each kind of attention and feed-forward."""
+        kinds: dict[str, int] = {}
+        for layer in self.layers:
+            for block in layer.blocks:
+                kinds[block.label] = kinds.get(block.label, 0) + layer.count
+        return kinds
+
+    @property
+    def embedding_params(self) -> int:
+        """Elements of the embedding table (a lookup: it is stored and never multiplied)."""
+        return self.vocab_size * self.hidden_size
+
+    @cached_property
+    def n_params(self) -> int:
+        """Stored elements of the language model."""
+        head = 0 if self.tied_embeddings else self.head.n_params
+        blocks = sum(
+            layer.count * block.n_params for layer in self.layers for block in layer.blocks
+        )
+        return blocks + head + self.embedding_params + self.vector_params
+
+    @cached_property
+    def n_active_params(self) -> int:
+        """Stored elements that one token uses: all but the experts it does not visit."""
+        idle = sum(
+            layer.count * block.idle_params for layer in self.layers for block in layer.blocks
+        )
+        return self.n_params - idle
+
+    @cached_property
+    def weight_bytes(self) -> float:
+        """Bytes of the weights as stored, block scales included."""
+        head = 0.0 if self.tied_embeddings else self.head.stored_bytes
+        table = self.embedding_params * dtype_bytes(self.activation_dtype)
+        blocks = sum(
+            layer.count * block.stored_bytes for layer in self.layers for block in layer.blocks
+        )
+        return blocks + head + table + self.vector_params * dtype_bytes("bf16")
+
+    def with_weights(self, form: WeightFormat) -> "Architecture":
+        """Return the model with its projections, feed-forward and experts stored as `form`.
+
+        Router, compressors, residual mixing, embedding and head keep their format, as engines'
+        online quantisation leaves them.
+        """
+        layers = tuple(
+            replace(
+                layer,
+                blocks=tuple(_block_with_weights(block, form) for block in layer.blocks),
+            )
+            for layer in self.layers
+        )
+        return replace(self, layers=layers)
+
+
+def _block_with_weights(block: Block, form: WeightFormat) -> Block:
+    linears = tuple(
+        replace(linear, weight=form) if linear.kind == "dense" else linear
+        for linear in block.linears
+    )
+    core = replace(block.core, weight=form) if isinstance(block.core, Experts) else block.core
+    return replace(block, linears=linears, core=core)

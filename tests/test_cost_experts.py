@@ -1,0 +1,192 @@
+"""Routed experts: how many a pass reads, by enumeration and by dice, and what they cost."""
+
+from dataclasses import replace
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specroof.architecture import TENSOR, Experts, Linear
+from specroof.cost.base import OpCost, Options
+from specroof.cost.dense import linear_cost
+from specroof.cost.experts import distinct_experts, expert_costs
+from strategies import batches, contexts, experts, forward_pass, setting, small
+
+REPLACEMENT = Options(experts="replacement")
+
+methods = st.sampled_from(["exact", "replacement"])
+
+
+def cost(core: Experts, *sizes: int, options: Options | None = None) -> OpCost:
+    (op,) = expert_costs(core, setting(forward_pass(*sizes), options))
+    return op
+
+
+def expected(tokens: int, n_experts: int, top_k: int, method: str) -> float:
+    return float(distinct_experts(np.array(float(tokens)), n_experts, top_k, method))
+
+
+# --- distinct experts ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n_experts", "top_k", "tokens"), [(4, 1, 3), (4, 2, 3), (5, 2, 3), (6, 3, 2), (5, 4, 2)]
+)
+def test_exact_top_k_is_the_mean_over_all_routings(n_experts: int, top_k: int, tokens: int) -> None:
+    # Every token picks one of the sets of k different experts, each as likely.
+    choices = list(combinations(range(n_experts), top_k))
+    sizes = [len(set().union(*routing)) for routing in product(choices, repeat=tokens)]
+    assert expected(tokens, n_experts, top_k, "exact") == pytest.approx(np.mean(sizes))
+
+
+@pytest.mark.parametrize(("n_experts", "top_k", "tokens"), [(4, 1, 3), (3, 2, 3), (6, 3, 1)])
+def test_replacement_is_the_mean_over_all_draws(n_experts: int, top_k: int, tokens: int) -> None:
+    draws = product(range(n_experts), repeat=top_k * tokens)
+    sizes = [len(set(drawn)) for drawn in draws]
+    assert expected(tokens, n_experts, top_k, "replacement") == pytest.approx(np.mean(sizes))
+
+
+@pytest.mark.parametrize(
+    ("n_experts", "top_k", "tokens"), [(64, 6, 4), (128, 8, 20), (256, 8, 1), (32, 4, 40)]
+)
+def test_dice_agree_with_both_formulas(n_experts: int, top_k: int, tokens: int) -> None:
+    dice = np.random.default_rng(20_260)
+    rounds = 4000
+    scores = dice.random((rounds, tokens, n_experts))
+    routed = np.argpartition(scores, top_k - 1, axis=-1)[..., :top_k].reshape(rounds, -1)
+    drawn = dice.integers(n_experts, size=(rounds, top_k * tokens))
+    for method, visits in (("exact", routed), ("replacement", drawn)):
+        hit = np.zeros((rounds, n_experts), dtype=bool)
+        np.put_along_axis(hit, visits, values=True, axis=1)
+        sizes = hit.sum(axis=1)
+        error = sizes.std() / np.sqrt(rounds)
+        mean = expected(tokens, n_experts, top_k, method)
+        assert abs(sizes.mean() - mean) <= 4 * error + 1e-9
+
+
+@given(st.integers(1, 512), st.data(), st.integers(1, 4096), methods)
+def test_a_pass_reads_no_more_experts_than_there_are_or_are_drawn(
+    n_experts: int, data: st.DataObject, tokens: int, method: str
+) -> None:
+    top_k = data.draw(st.integers(1, n_experts))
+    hit = expected(tokens, n_experts, top_k, method)
+    rounding = 1 + 1e-12
+    assert 1 <= hit * rounding
+    assert hit <= min(n_experts, top_k * tokens) * rounding
+    assert hit <= expected(tokens + 1, n_experts, top_k, method) * rounding
+    # A token that draws with replacement may meet an expert twice, and reads no more for it.
+    assert expected(tokens, n_experts, top_k, "replacement") <= (
+        expected(tokens, n_experts, top_k, "exact") * rounding
+    )
+
+
+@given(st.integers(1, 512), st.integers(1, 4096))
+def test_a_top_k_of_all_experts_reads_all(n_experts: int, tokens: int) -> None:
+    assert expected(tokens, n_experts, n_experts, "exact") == n_experts
+
+
+@given(st.integers(1, 512), st.data())
+def test_one_token_reads_its_top_k(n_experts: int, data: st.DataObject) -> None:
+    top_k = data.draw(st.integers(1, n_experts))
+    assert expected(1, n_experts, top_k, "exact") == pytest.approx(top_k)
+
+
+@pytest.mark.parametrize("method", ["exact", "replacement"])
+@pytest.mark.parametrize(("n_experts", "top_k"), [(256, 6), (8, 8), (1, 1)])
+def test_distinct_experts_of_an_array_are_those_of_its_elements(
+    n_experts: int, top_k: int, method: str
+) -> None:
+    tokens = np.array([[1.0, 2.0], [8.0, 128.0]])
+    table = distinct_experts(tokens, n_experts, top_k, method)
+    assert table.tolist() == [
+        [expected(int(value), n_experts, top_k, method) for value in row] for row in tokens
+    ]
+
+
+def test_the_published_counts_by_hand() -> None:
+    # DeepSeek-V4-Flash, 6 of 256: one token 6, two tokens 6 + 6 * 250 / 256 = 11.859.
+    assert expected(1, 256, 6, "exact") == pytest.approx(6)
+    assert expected(2, 256, 6, "exact") == pytest.approx(11.859375)
+    # Two draws of one in four: 1 + 3/4.
+    assert expected(2, 4, 1, "replacement") == pytest.approx(1.75)
+
+
+# --- what they cost ------------------------------------------------------------------------------
+
+
+def test_experts_by_hand() -> None:
+    # 4 experts of 3 * 8 * 2 = 48 weights, 2 per token, one sequence of 2 tokens: each of the 4
+    # experts is missed twice with probability 1/4, so that 3 are read. Two bytes a weight.
+    core = Experts(n_experts=4, top_k=2, in_features=8, hidden_features=2)
+    op = cost(core, 1, 2, 100)
+    assert op.flops == 2 * 48 * (2 * 2)
+    assert float(op.weight_bytes) == pytest.approx(3 * 48 * 2)
+    assert op.cache_bytes == op.activation_bytes == 0
+    assert op.groups is not None
+    assert op.rows is not None
+    assert float(op.groups) == pytest.approx(3)
+    assert float(op.rows) == pytest.approx(4 / 3)
+    assert (op.name, op.kind, op.shard) == ("experts", "experts", TENSOR)
+    # Drawn with replacement, an expert is missed four times: 4 * (1 - 81/256) = 2.734375.
+    op = cost(core, 1, 2, 100, options=REPLACEMENT)
+    assert float(op.weight_bytes) == pytest.approx(2.734375 * 48 * 2)
+
+
+@given(experts(), batches, small, contexts)
+def test_visits_decide_flops_and_distinct_experts_bytes(
+    core: Experts, batch: int, queries: int, context: int
+) -> None:
+    op = cost(core, batch, queries, context)
+    visits = batch * queries * (core.top_k + core.n_shared)
+    weights = core.n_matrices * core.in_features * core.hidden_features
+    assert op.flops == 2 * weights * visits
+    read = core.n_shared + expected(batch * queries, core.n_experts, core.top_k, "exact")
+    assert float(op.weight_bytes) == pytest.approx(read * weights * core.weight.element_bytes)
+    assert op.compute_dtype == core.weight.compute_dtype
+    assert op.rows is not None
+    assert op.groups is not None
+    assert float(op.rows * op.groups) == pytest.approx(visits)
+
+
+@given(experts(), small)
+def test_expert_flops_are_linear_in_the_batch_and_bytes_are_not_above_it(
+    core: Experts, queries: int
+) -> None:
+    one, many = cost(core, 1, queries, 0), cost(core, 24, queries, 0)
+    assert many.flops == 24 * one.flops
+    assert many.weight_bytes >= one.weight_bytes * (1 - 1e-12)
+    assert many.weight_bytes <= 24 * one.weight_bytes * (1 + 1e-12)
+
+
+@given(experts(), batches, small)
+def test_where_every_token_visits_every_expert_they_are_one_dense_feed_forward(
+    core: Experts, batch: int, queries: int
+) -> None:
+    core = replace(core, top_k=core.n_experts, n_shared=0)
+    op = cost(core, batch, queries, 0)
+    # Side by side, the experts are matrices n_experts times as wide.
+    wide = Linear(
+        "wide",
+        core.in_features,
+        core.hidden_features * core.n_experts * core.n_matrices,
+        core.weight,
+    )
+    tokens = np.array(float(batch * queries))
+    dense = linear_cost(wide, tokens=tokens, block="mlp", count=1)
+    assert op.flops == dense.flops
+    assert float(op.weight_bytes) == pytest.approx(float(dense.weight_bytes))
+
+
+@given(experts(), batches, small)
+def test_a_shared_expert_is_one_more_that_everybody_visits(
+    core: Experts, batch: int, queries: int
+) -> None:
+    alone = cost(replace(core, n_shared=0), batch, queries, 0)
+    shared = cost(replace(core, n_shared=1), batch, queries, 0)
+    weights = core.matrix_params
+    assert shared.flops - alone.flops == 2 * weights * batch * queries
+    assert float(shared.weight_bytes - alone.weight_bytes) == pytest.approx(
+        weights * core.weight.element_bytes
+    )
