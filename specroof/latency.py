@@ -7,8 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import Shard
-from specroof.cost import Collective, OpCost, Options, Storage
+from specroof.cost import Collective, OpCost, Options, Shard, Storage
 from specroof.errors import ProfileError
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 
@@ -137,6 +136,23 @@ def price_pass(
     Source
         Williams et al. 2009, CACM 52(4), "Roofline"; granularities as published estimators use
         them: per operation (Modal 2026), per dtype (doublewordai/inference-lab), per pass.
+
+    Examples
+    --------
+    >>> from specroof.hardware import parse_hardware
+    >>> text = '''
+    ... format_version: 1
+    ... name: one petaflop, one terabyte per second
+    ... aliases: []
+    ... sources: {peak.flops_per_s: "-", peak.memory_bytes_per_s: "-", peak.memory_bytes: "-"}
+    ... peak: {flops_per_s: {bf16: 1.0e+15}, memory_bytes_per_s: 1.0e+12, memory_bytes: 80.0e+9}
+    ... '''
+    >>> chip = parse_hardware(text, source="chip.yaml")
+    >>> setup = Setup(chip, chip.engine("ideal"), Placement(), Options())
+    >>> nothing = np.zeros(())
+    >>> op = OpCost("up_proj", "dense", 10, np.array(2e9), np.array(2e9), nothing, nothing, "bf16")
+    >>> float(price_pass([op], setup, batch_size=1, n_layers=10).total_s)  # 10 * 2 GB / 1 TB/s
+    0.02
     """
     notes: dict[str, None] = {}
     engine = setup.engine
@@ -352,6 +368,12 @@ def device_bytes(
 
     Source
         Counting; the same division as `price_pass`.
+
+    Examples
+    --------
+    >>> latent = Storage(8e9, np.array(1e6), Shard("attention", cache_ways=1))
+    >>> float(device_bytes([latent], Placement(tensor_parallel=8), 1000)) / 1e9  # 8 / 8 + 1
+    2.0
     """
     batch = np.asarray(batch_size, dtype=np.float64)
     total = np.zeros(())

@@ -133,32 +133,27 @@ def _best_cells(curve: SpeedupCurve, i: int, j: int) -> list[str]:
 
 def pays_lines(curves: Sequence[SpeedupCurve]) -> str:
     """Return, per drafter, the batch sizes of its grid at which speculation does not pay."""
-    first = curves[0]
-    low, high = first.batch_size.min(), first.batch_size.max()
-    lines = [
-        f"Where drafting does not pay, of {len(first.batch_size)} batch sizes from "
-        f"{low:g} to {high:g}:"
+    batches = curves[0].batch_size
+    title = f"does not pay at batch (of {len(batches)} from {min(batches):g} to {max(batches):g})"
+    rows = [
+        [_loses(curve, i), f"{context:g}", curve.drafter]
+        for curve in curves
+        for i, context in enumerate(curve.context_len)
     ]
-    for curve in curves:
-        for i, context in enumerate(curve.context_len):
-            at = f" at context {context:g}" if len(curve.context_len) > 1 else ""
-            lines.append(f"  {_loses(curve, i)}{at}: {curve.drafter}")
-    return "\n".join(lines)
+    return format_table([title, "context", "drafter"], rows, left=(0, 2))
 
 
 def _loses(curve: SpeedupCurve, i: int) -> str:
     """Return the runs of batch sizes whose best draft length is 0."""
     order = np.argsort(curve.batch_size)
-    runs: list[list[float]] = []
-    previous_lost = False
-    for j in order:
-        lost = curve.best_draft_len[i, j] == 0
-        if lost and previous_lost:
-            runs[-1][1] = float(curve.batch_size[j])
-        elif lost:
-            runs.append([float(curve.batch_size[j])] * 2)
-        previous_lost = bool(lost)
-    return ", ".join(_span(*run) for run in runs) if runs else "nowhere"
+    runs: list[tuple[float, float]] = []
+    lost_before = False
+    for batch, best in zip(curve.batch_size[order], curve.best_draft_len[i, order], strict=True):
+        if best == 0:
+            start = runs.pop()[0] if lost_before else batch
+            runs.append((start, batch))
+        lost_before = bool(best == 0)
+    return ", ".join(_span(*run) for run in runs) or "none"
 
 
 # --- JSON and CSV ------------------------------------------------------------------------------

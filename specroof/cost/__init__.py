@@ -1,5 +1,6 @@
 """FLOPs and bytes of one forward pass, before any hardware."""
 
+from specroof.architecture import Shard
 from specroof.cost.base import CHOICES, Collective, ForwardPass, OpCost, Options
 from specroof.cost.forward import forward_cost
 from specroof.cost.storage import (
@@ -16,6 +17,7 @@ __all__ = [
     "ForwardPass",
     "OpCost",
     "Options",
+    "Shard",
     "Storage",
     "forward_cost",
     "kv_bytes_per_token",

@@ -67,6 +67,15 @@ def cached_tokens_read(forward: ForwardPass, options: Options, window: int | Non
 
     The first query of a pass sees ``window - 1`` cached positions, the later ones fewer. Where
     `options` count the cached context alone, a full window of it is seen.
+
+    Source
+        One read for all queries: Pope et al. 2022, arXiv:2211.05102, section 3.3.
+
+    Examples
+    --------
+    >>> verify = ForwardPass(batch_size=1, query_len=4, context_len=1000)
+    >>> float(cached_tokens_read(verify, Options(), window=128))
+    127.0
     """
     if window is None:
         return forward.context
@@ -77,6 +86,19 @@ def counted_pairs(forward: ForwardPass, options: Options, window: int | None = N
     """Return the (query, key) pairs of one sequence that `options` count.
 
     ``count="attention+ffn"`` leaves out the keys of the pass itself, as published estimators do.
+
+    Source
+        Modal 2026, "Speculation Is All You Need"; Finn 2026, "The economics of speculative
+        decoding": new tokens times cached context.
+
+    Examples
+    --------
+    >>> verify = ForwardPass(batch_size=1, query_len=4, context_len=1000)
+    >>> (
+    ...     float(counted_pairs(verify, Options())),
+    ...     float(counted_pairs(verify, Options(count="attention+ffn"))),
+    ... )
+    (4010.0, 4000.0)
     """
     if options.counts_all:
         return attended_tokens(forward.queries, forward.context, window)
@@ -130,6 +152,23 @@ def attention_op(
         Cached bytes per sequence that the pass reads, and that it adds.
     shard
         How the cache divides.
+
+    Source
+        The bytes are the caller's; that new entries are written and not read back is counting.
+
+    Examples
+    --------
+    >>> decode = ForwardPass(batch_size=2, query_len=1, context_len=10)
+    >>> setting = Setting(decode, Options(), "bf16", "fp32", "bf16")
+    >>> op = attention_op(
+    ...     setting,
+    ...     flops=np.array(8.0),
+    ...     read_bytes=np.array(40.0),
+    ...     new_bytes=np.array(4.0),
+    ...     shard=cache_only(1),
+    ... )
+    >>> float(op.cache_bytes)  # 2 sequences * (40 + 4)
+    88.0
     """
     written = new_bytes if setting.options.counts_all else np.zeros(())
     return OpCost(
@@ -192,7 +231,17 @@ def grouped_query_costs(core: GroupedQueryAttention, setting: Setting) -> list[O
 
 
 def grouped_query_cache_bytes(core: GroupedQueryAttention, context_len: Array, dtype: str) -> Array:
-    """Return the bytes that one sequence stores in one layer."""
+    """Return the bytes that one sequence stores in one layer.
+
+    Source
+        Ainslie et al. 2023, arXiv:2305.13245; a window keeps its last tokens only.
+
+    Examples
+    --------
+    >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
+    >>> float(grouped_query_cache_bytes(core, np.array(1.0), "bf16"))  # 2 * 8 * 128 * 2
+    4096.0
+    """
     kept = context_len if core.window is None else np.minimum(context_len, core.window)
     return np.asarray(kept * _token_bytes(core, dtype))
 
@@ -219,6 +268,20 @@ def indexer_op(
         ReLU and the top-k selection: 2 of 256 FLOP per pair and head.
     Source
         DeepSeek-V3.2-Exp report 2025, equation 1 (lightning indexer).
+
+    Examples
+    --------
+    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=100)
+    >>> setting = Setting(decode, Options(), "fp8", "fp32", "bf16")
+    >>> op = indexer_op(
+    ...     Indexer(n_heads=64, head_dim=128, top_k=2048),
+    ...     setting,
+    ...     pairs=np.array(101.0),
+    ...     read=np.array(100.0),
+    ...     new=np.array(1.0),
+    ... )
+    >>> float(op.flops), float(op.cache_bytes)  # 2 * 64 * 128 * 101 pairs, 132 bytes * 101 keys
+    (1654784.0, 13332.0)
     """
     key_bytes = index_key_bytes(indexer, setting.kv_dtype)
     written = new if setting.options.counts_all else np.zeros(())
@@ -288,7 +351,17 @@ def latent_costs(core: LatentAttention, setting: Setting) -> list[OpCost]:
 
 
 def latent_cache_bytes(core: LatentAttention, context_len: Array, dtype: str) -> Array:
-    """Return the bytes that one sequence stores in one layer, index keys included."""
+    """Return the bytes that one sequence stores in one layer, index keys included.
+
+    Source
+        See `specroof.cost.layout`.
+
+    Examples
+    --------
+    >>> mla = LatentAttention(n_heads=128, latent_dim=512, rope_dim=64)
+    >>> float(latent_cache_bytes(mla, np.array(1.0), "bf16"))  # (512 + 64) * 2
+    1152.0
+    """
     token_bytes = latent_bytes(core, dtype)
     if core.indexer is not None:
         token_bytes += index_key_bytes(core.indexer, dtype)

@@ -287,6 +287,9 @@ class Setting:
 def matmul_flops(multiply_adds: npt.ArrayLike) -> Array:
     """Return the FLOP of `multiply_adds`: two each.
 
+    Source
+        The convention of every accelerator's datasheet; Kaplan et al. 2020, arXiv:2001.08361.
+
     Examples
     --------
     >>> float(matmul_flops(4096 * 4096))  # one token through a square projection

@@ -166,7 +166,17 @@ def _ring_op(ring: Compressor, core: CompressedAttention, setting: Setting) -> O
 
 
 def compressed_cache_bytes(core: CompressedAttention, context_len: Array, dtype: str) -> Array:
-    """Return the bytes of cached entries and index keys that one sequence stores in one layer."""
+    """Return the bytes of cached entries and index keys that one sequence stores in one layer.
+
+    Source
+        See `specroof.cost.layout` for the bytes of an entry.
+
+    Examples
+    --------
+    >>> core = CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128)
+    >>> float(compressed_cache_bytes(core, np.array(2.0**20), "bf16")) / 2**20  # 8 MiB + window
+    8.125
+    """
     raw = entry_bytes(core, dtype, "shared-kv")
     key = index_key_bytes(core.indexer, dtype) if core.indexer else 0.0
     entries = _entries_at(core, context_len, None)
@@ -174,5 +184,16 @@ def compressed_cache_bytes(core: CompressedAttention, context_len: Array, dtype:
 
 
 def compressed_state_bytes(core: CompressedAttention) -> float:
-    """Return the bytes of one sequence's rings in one layer: constant, not part of the cache."""
+    """Return the bytes of one sequence's rings in one layer: constant, not part of the cache.
+
+    Source
+        SGLang ``pool_configurator.py`` (compressor states in float32).
+
+    Examples
+    --------
+    >>> ring = Compressor(rows=128, row_dim=1024)
+    >>> core = CompressedAttention(128, 512, 64, window=128, ratio=128, compressors=(ring,))
+    >>> compressed_state_bytes(core)  # 128 * 1024 * 4
+    524288.0
+    """
     return sum(ring.rows * ring.row_dim for ring in core.compressors) * dtype_bytes("fp32")

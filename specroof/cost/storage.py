@@ -84,6 +84,19 @@ def storage(
         snapshots of a verification, and drafters.
     Source
         See `specroof.cost.layout` for the bytes of a cached entry.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Layer, Linear
+    >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
+    >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
+    >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)
+    >>> tiny = Architecture("tiny", "llama", 8, 100, (layer,), head=Linear("lm_head", 8, 100))
+    >>> parts = storage(tiny, context_len=10)
+    >>> sum(part.weight_bytes for part in parts)  # 2 bytes of 2 * 256 + 800 + 800 elements
+    4224.0
+    >>> float(sum(part.sequence_bytes for part in parts))  # 2 layers * 4096 bytes * 10 tokens
+    81920.0
     """
     options = options or Options()
     if options.weight_dtype is not None:
@@ -147,6 +160,16 @@ def kv_cache_bytes(
         paging: engines round up to blocks of 16 to 256 tokens.
     Source
         See `specroof.cost.layout` for the bytes of each kind of entry.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Layer, Linear
+    >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
+    >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
+    >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)
+    >>> tiny = Architecture("tiny", "llama", 8, 100, (layer,), head=Linear("lm_head", 8, 100))
+    >>> float(kv_cache_bytes(tiny, 10))  # 2 layers * 2 * 8 heads * 128 * 2 bytes * 10 tokens
+    81920.0
     """
     context = np.asarray(context_len, dtype=np.float64)
     dtype = kv_dtype or architecture.kv_dtype
@@ -163,6 +186,16 @@ def kv_bytes_per_token(architecture: Architecture, kv_dtype: str | None = None) 
 
     Source
         The slope of `kv_cache_bytes` between two long contexts.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Layer, Linear
+    >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
+    >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
+    >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)
+    >>> tiny = Architecture("tiny", "llama", 8, 100, (layer,), head=Linear("lm_head", 8, 100))
+    >>> kv_bytes_per_token(tiny)
+    8192.0
     """
     start, step = 2.0**20, 2.0**20
     longer = kv_cache_bytes(architecture, np.array([start, start + step]), kv_dtype)
@@ -175,6 +208,16 @@ def state_bytes(architecture: Architecture, state_dtype: str | None = None) -> f
     Source
         `specroof.cost.recurrent.delta_net_state_bytes`, and the rings of DeepSeek-V4's
         compressors.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Layer, Linear
+    >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
+    >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
+    >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)
+    >>> tiny = Architecture("tiny", "llama", 8, 100, (layer,), head=Linear("lm_head", 8, 100))
+    >>> state_bytes(tiny)  # attention has none
+    0.0
     """
     dtype = state_dtype or architecture.state_dtype
     return sum(

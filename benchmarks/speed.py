@@ -1,0 +1,67 @@
+"""Time the two speeds that users feel: a large grid in one call, and a cold start.
+
+Run with: python benchmarks/speed.py
+"""
+
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+BASELINE = "import numpy, pydantic, yaml, typer"
+PREDICT = [
+    "predict",
+    "Qwen/Qwen3-8B",
+    "-H",
+    "b200",
+    "--drafter",
+    "autoregressive,accept=0.75,cost=0.10",
+]
+
+
+def million_points() -> tuple[float, float, float]:
+    """Return seconds, MiB at the peak above what was there before, and operating points."""
+    import numpy as np
+
+    import specroof
+
+    model = specroof.load_model("Qwen/Qwen3.5-397B-A17B")
+    hardware = specroof.load_hardware("b200")
+    drafter = specroof.load_drafter("autoregressive,accept=0.75,cost=0.10")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    curve = specroof.speedup_curve(
+        model,
+        hardware,
+        drafter=drafter,
+        batch_size=np.unique(np.geomspace(1, 8192, 250).round()),
+        context_len=np.linspace(1024, 1_048_576, 320).round(),
+        max_draft_len=16,
+        placement=specroof.Placement(tensor_parallel=8),
+        engine="ideal",
+    )
+    best = curve.best_speedup.max()
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(f"best speedup on the grid: {best:.2f}x")
+    return seconds, (peak - before) / 1024, curve.speedup.size
+
+
+def cold_start(*words: str) -> float:
+    """Return the median seconds of nine runs of a command."""
+    times = []
+    for _ in range(9):
+        start = time.perf_counter()
+        subprocess.run(words, check=True, capture_output=True)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+if __name__ == "__main__":
+    seconds, mebibytes, points = million_points()
+    print(f"{points} operating points: {seconds:.2f} s, {mebibytes:.0f} MiB above the start")
+    baseline = cold_start(sys.executable, "-c", BASELINE)
+    predict = cold_start(sys.executable, "-m", "specroof", *PREDICT)
+    print(f"cold start: predict {predict:.3f} s, imports alone {baseline:.3f} s")
+    print(f"cold start ratio: {predict / baseline:.2f}")

@@ -1,0 +1,5 @@
+"""`python -m specroof` is the command line."""
+
+from specroof.cli import main
+
+main()
