@@ -1,0 +1,184 @@
+"""Published tokens/s and best draft lengths of Qwen3.6-35B-A3B on one B200, batch 1 to 2048."""
+
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from published_models import (
+    published,
+    published_hardware,
+    published_options,
+    simulated_qwen36,
+    with_counted_head,
+)
+from specroof.acceptance import survival_acceptance
+from specroof.architecture import Architecture
+from specroof.catalog import load_hardware, load_model
+from specroof.cost.experts import distinct_experts
+from specroof.drafters import Drafter, DraftTime, Round
+from specroof.hardware import HardwareProfile
+from specroof.solver import SpeedupCurve, speedup_curve
+
+Array = npt.NDArray[np.float64]
+Vector = dict[str, Any]
+
+POST: Final = published("finn-2026-adaptive-qwen3.6.yaml")
+VECTORS: Final[list[Vector]] = POST["vectors"]
+BATCHES: Final = [vector["batch_size"] for vector in VECTORS]
+DRAFTERS: Final = ("mtp", "dflash")
+#: Bytes of a bf16 weight, and FLOP of a multiply-add.
+BF16_BYTES, MULTIPLY_ADD = 2, 2
+
+
+def mtp_draft(round_: Round, hardware: HardwareProfile) -> DraftTime:
+    """Return the seconds of a pass of the MTP layer per draft token, as published."""
+    sizes = POST["options"]["drafters"]["mtp"]
+    visited = sizes["top_k"] + sizes["n_shared"]
+    hit = sizes["n_shared"] + distinct_experts(
+        round_.batch_size, sizes["n_experts"], sizes["top_k"], "replacement"
+    )
+    active = sizes["dense_params"] + visited * sizes["expert_params"]
+    read = sizes["dense_params"] + hit * sizes["expert_params"]
+    flops = MULTIPLY_ADD * active * round_.batch_size
+    return DraftTime(round_.draft_len * roofline_s(flops, BF16_BYTES * read, hardware))
+
+
+def dflash_draft(round_: Round, hardware: HardwareProfile) -> DraftTime:
+    """Return the seconds of the one pass of DFlash over a whole block, as published."""
+    sizes = POST["options"]["drafters"]["dflash"]
+    flops = MULTIPLY_ADD * sizes["params"] * sizes["block"] * round_.batch_size
+    return DraftTime(roofline_s(flops, BF16_BYTES * sizes["params"], hardware))
+
+
+def roofline_s(flops: Array, memory_bytes: Any, hardware: HardwareProfile) -> Array:
+    """Return the longer of arithmetic and reading."""
+    peak = hardware.peak
+    seconds = np.maximum(flops / peak.flops_per_s["bf16"], memory_bytes / peak.memory_bytes_per_s)
+    return np.asarray(seconds)
+
+
+def curve_of(
+    model: Architecture, hardware: HardwareProfile, drafter: str, context_len: Any
+) -> SpeedupCurve:
+    """Return the curve of one of the two drafters over all batch sizes."""
+    draft = {"mtp": mtp_draft, "dflash": dflash_draft}[drafter]
+    survival = POST["options"]["drafters"][drafter]["survival"]
+    return speedup_curve(
+        model,
+        hardware,
+        drafter=Drafter(drafter, lambda round_: draft(round_, hardware)),
+        acceptance=survival_acceptance(survival),
+        batch_size=BATCHES,
+        context_len=context_len,
+        max_draft_len=len(survival),
+        engine="ideal",
+        options=published_options(POST),
+    )
+
+
+@cache
+def published_rounds(drafter: str) -> tuple[Array, Array]:
+    """Return tokens per round and seconds of a round, axes (batch, draft length).
+
+    A pass of T positions is priced at its mean causal context, S + T/2 rounded up.
+    """
+    longest = len(POST["options"]["drafters"][drafter]["survival"])
+    positions = np.arange(longest + 1) + 1
+    attended = POST["options"]["context_len"] + (positions + 1) // 2
+    contexts = np.unique(attended)
+    curve = curve_of(simulated_qwen36(), published_hardware(), drafter, contexts)
+    rows = np.searchsorted(contexts, attended)
+    round_s = np.stack([curve.round_s[row, :, drafts] for drafts, row in enumerate(rows)], axis=-1)
+    return curve.tokens_per_round[0], round_s
+
+
+def published_speedups(drafter: str) -> Array:
+    """Return speedups, axes (batch, draft length)."""
+    tokens, round_s = published_rounds(drafter)
+    return np.asarray(tokens * round_s[:, :1] / round_s)
+
+
+@cache
+def fixed_context_curve(drafter: str, *, bundled: bool) -> SpeedupCurve:
+    """Return the curve with every pass at the mean context of plain decoding."""
+    context_len = POST["options"]["context_len"] + 1
+    if bundled:
+        model = with_counted_head(load_model("Qwen/Qwen3.6-35B-A3B"))
+        return curve_of(model, load_hardware("b200"), drafter, context_len)
+    return curve_of(simulated_qwen36(), published_hardware(), drafter, context_len)
+
+
+def column(*keys: str) -> Array:
+    """Return one figure of all vectors."""
+    found = []
+    for vector in VECTORS:
+        value: Any = vector
+        for key in keys:
+            value = value[key]
+        found.append(value)
+    return np.array(found, dtype=np.float64)
+
+
+@pytest.mark.golden
+def test_plain_decoding_has_the_published_tokens_per_s() -> None:
+    _, round_s = published_rounds("mtp")
+    tokens_per_s = np.array(BATCHES) / round_s[:, 0]
+    tolerance = POST["tolerance"]
+    exact, simulated = column("tokens_per_s"), column("simulated_tokens_per_s")
+    assert tokens_per_s == pytest.approx(exact, rel=0, abs=tolerance["tokens_per_s"])
+    assert tokens_per_s == pytest.approx(simulated, rel=tolerance["simulated_tokens_per_s"])
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_drafters_have_the_published_best_draft_lengths(drafter: str) -> None:
+    best = published_speedups(drafter).argmax(axis=-1)
+    assert np.array_equal(best, column(drafter, "draft_len"))
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_drafters_have_the_published_speedups(drafter: str) -> None:
+    speedup = published_speedups(drafter).max(axis=-1)
+    tolerance = POST["tolerance"]
+    exact, simulated = column(drafter, "speedup"), column(drafter, "simulated_speedup")
+    assert speedup == pytest.approx(exact, rel=0, abs=tolerance["speedup"])
+    assert speedup == pytest.approx(simulated, rel=tolerance["simulated_speedup"])
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_drafters_have_the_simulated_tokens_per_s(drafter: str) -> None:
+    tokens, round_s = published_rounds(drafter)
+    best = (tokens * np.array(BATCHES)[:, None] / round_s).max(axis=-1)
+    simulated = column(drafter, "simulated_tokens_per_s")
+    assert best == pytest.approx(simulated, rel=POST["tolerance"]["simulated_speedup"])
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_one_context_for_all_passes_moves_no_published_optimum(drafter: str) -> None:
+    curve = fixed_context_curve(drafter, bundled=False)
+    assert np.array_equal(curve.best_draft_len[0], column(drafter, "draft_len"))
+    tolerance = POST["tolerance"]["fixed_context_speedup"]
+    assert curve.best_speedup[0] == pytest.approx(column(drafter, "speedup"), rel=0, abs=tolerance)
+
+
+@pytest.mark.golden
+def test_bundled_config_decodes_as_its_sizes_say() -> None:
+    curve = fixed_context_curve("mtp", bundled=True)
+    tokens_per_s, by_hand = curve.tokens_per_s[0, :, 0], column("bundled", "tokens_per_s")
+    assert tokens_per_s == pytest.approx(by_hand, rel=0, abs=POST["tolerance"]["tokens_per_s"])
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_bundled_config_speculates_as_its_sizes_say(drafter: str) -> None:
+    curve = fixed_context_curve(drafter, bundled=True)
+    assert np.array_equal(curve.best_draft_len[0], column("bundled", f"{drafter}_draft_len"))
+    change = curve.best_speedup[0] / column(drafter, "speedup") - 1
+    lowest, highest = POST["tolerance"]["bundled_speedup"]
+    assert lowest <= change.min() < 0 < change.max() <= highest

@@ -1,0 +1,64 @@
+"""The published chart of the best draft length against batch size, DeepSeek-V4-Flash on B200."""
+
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from published_models import chart_v4_flash, published, published_hardware, published_options
+from specroof.acceptance import constant_acceptance
+from specroof.drafters import autoregressive_drafter
+from specroof.hardware import HardwareProfile
+from specroof.solver import SpeedupCurve, speedup_curve
+
+Vector = dict[str, Any]
+
+CHART: Final = published("finn-2026-economics-chart.yaml")
+CONTEXTS: Final = sorted({vector["context_len"] for vector in CHART["vectors"]})
+BATCHES: Final = sorted({vector["batch_size"] for vector in CHART["vectors"]})
+
+
+def rounded_ridges() -> HardwareProfile:
+    """Return the device as the chart has it: whole FLOP per byte."""
+    ridges = CHART["options"]["ridges"]
+    bytes_per_s = published_hardware().peak.memory_bytes_per_s
+    return published_hardware(**{dtype: ridge * bytes_per_s for dtype, ridge in ridges.items()})
+
+
+@cache
+def chart(*, exact_peaks: bool) -> SpeedupCurve:
+    """Return the whole chart."""
+    options = CHART["options"]
+    return speedup_curve(
+        chart_v4_flash(),
+        published_hardware() if exact_peaks else rounded_ridges(),
+        drafter=autoregressive_drafter(options["draft_cost"]),
+        acceptance=constant_acceptance(options["acceptance_rate"]),
+        batch_size=BATCHES,
+        context_len=CONTEXTS,
+        max_draft_len=options["max_draft_len"],
+        options=published_options(CHART),
+    )
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("vector", CHART["vectors"], ids=str)
+def test_chart_has_the_published_optimum(vector: Vector) -> None:
+    curve = chart(exact_peaks=False)
+    point = CONTEXTS.index(vector["context_len"]), BATCHES.index(vector["batch_size"])
+    assert curve.best_draft_len[point] == vector["draft_len"]
+    speedup, tolerance = vector["speedup"], CHART["tolerance"]["speedup"]
+    assert curve.best_speedup[point] == pytest.approx(speedup, rel=0, abs=tolerance)
+
+
+@pytest.mark.golden
+def test_exact_peaks_move_no_published_optimum() -> None:
+    rounded, exact = chart(exact_peaks=False), chart(exact_peaks=True)
+    points = tuple(
+        np.array([axis.index(vector[key]) for vector in CHART["vectors"]])
+        for axis, key in ((CONTEXTS, "context_len"), (BATCHES, "batch_size"))
+    )
+    assert np.array_equal(rounded.best_draft_len[points], exact.best_draft_len[points])
+    moved = np.abs(rounded.best_speedup[points] - exact.best_speedup[points])
+    assert moved.max() < CHART["tolerance"]["exact_peaks"]

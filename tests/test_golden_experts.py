@@ -1,0 +1,131 @@
+"""Published counts of distinct experts, and what follows from them."""
+
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from published_models import matrix, one_block, published
+from specroof.architecture import Experts
+from specroof.catalog import load_model
+from specroof.cost import ForwardPass, OpCost, Options, forward_cost
+from specroof.cost.experts import distinct_experts
+
+Vector = dict[str, Any]
+
+FINN: Final = published("finn-2026-distinct-experts.yaml")
+MOESD: Final = published("arxiv-2505.19645-distinct-experts.yaml")
+WIDTH_DEPTH: Final = published("finn-2026-width-depth.yaml")
+
+
+def experts_of(model_name: str) -> Experts:
+    """Return the routed experts of a bundled model, which are the same in every layer."""
+    found = {
+        block.core
+        for layer in load_model(model_name).layers
+        for block in layer.blocks
+        if isinstance(block.core, Experts)
+    }
+    assert len(found) == 1
+    return found.pop()
+
+
+def distinct(experts: Experts, tokens: Any) -> Any:
+    """Return the distinct experts of that many tokens by the default formula."""
+    count = np.asarray(tokens, dtype=np.float64)
+    return distinct_experts(count, experts.n_experts, experts.top_k, FINN["options"]["experts"])
+
+
+def experts_op(sizes: Vector, tokens: Any) -> OpCost:
+    """Return the matmul of experts whose size cancels."""
+    experts = Experts(sizes["n_experts"], sizes["top_k"], 1024, 1024, n_shared=sizes["n_shared"])
+    (op,) = forward_cost(
+        one_block(experts), ForwardPass(tokens, 1, 0), Options(count="attention+ffn")
+    )
+    return op
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize(
+    "vector", [row for row in FINN["vectors"] if "tokens" in row], ids=lambda row: row["model"]
+)
+def test_tokens_read_the_published_number_of_experts(vector: Vector) -> None:
+    predicted = distinct(experts_of(vector["model"]), vector["tokens"])
+    tolerance = FINN["tolerance"]["distinct"]
+    assert predicted == pytest.approx(vector["distinct"], rel=0, abs=tolerance)
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("vector", FINN["vectors"], ids=lambda row: row["model"])
+def test_the_knee_lies_at_experts_over_top_k(vector: Vector) -> None:
+    experts = experts_of(vector["model"])
+    # Below it, tokens hardly share: one token more still reads exp(-1) of top-k fresh experts.
+    knee = experts.n_experts / experts.top_k
+    fresh = distinct(experts, knee + 1) - distinct(experts, knee)
+    assert knee == pytest.approx(vector["knee_tokens"], rel=0, abs=FINN["tolerance"]["knee"])
+    assert fresh == pytest.approx(experts.top_k * np.exp(-1), rel=0.02)
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize(
+    "vector", [row for row in FINN["vectors"] if "half_tokens" in row], ids=lambda row: row["model"]
+)
+def test_half_of_the_experts_are_read_by_the_published_number_of_tokens(vector: Vector) -> None:
+    experts, tolerance = experts_of(vector["model"]), FINN["tolerance"]["half"]
+    around = vector["half_tokens"] + np.array([-tolerance, tolerance])
+    below, above = distinct(experts, around)
+    assert below < experts.n_experts / 2 < above
+
+
+@pytest.mark.golden
+def test_one_more_token_raises_the_bytes_of_experts_as_published() -> None:
+    sizes, step = FINN["options"]["elasticity"], 1e-4
+    fewer, more = np.log(experts_op(sizes, np.array([1 - step, 1 + step])).weight_bytes)
+    elasticity = (more - fewer) / np.log((1 + step) / (1 - step))
+    tolerance = FINN["tolerance"]["elasticity"]
+    assert elasticity == pytest.approx(sizes["at_one_token"], rel=0, abs=tolerance)
+
+
+@pytest.mark.golden
+def test_saturated_experts_are_as_far_from_a_dense_matrix_as_published() -> None:
+    sizes, tokens = FINN["options"]["saturated_slope"], 100_000.0
+    (dense,) = forward_cost(
+        one_block(None, matrix("proj", 3 * 1024 * 1024)), ForwardPass(tokens, 1, 0), Options()
+    )[:1]
+    ratio = float(experts_op(sizes, tokens).intensity / dense.intensity)
+    assert ratio == pytest.approx(sizes["ratio"], rel=0, abs=FINN["tolerance"]["slope"])
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("vector", MOESD["vectors"], ids=str)
+def test_moesd_expects_as_many_experts(vector: Vector) -> None:
+    predicted = distinct_experts(
+        np.array(float(vector["tokens"])),
+        vector["n_experts"],
+        vector["top_k"],
+        MOESD["options"]["experts"],
+    )
+    assert predicted == pytest.approx(vector["distinct"], rel=0, abs=MOESD["tolerance"])
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("vector", WIDTH_DEPTH["vectors"], ids=str)
+def test_uniform_draws_with_replacement_read_the_published_number(vector: Vector) -> None:
+    predicted = distinct_experts(
+        np.array(float(vector["tokens"])), **WIDTH_DEPTH["options"]["uniform"]
+    )
+    assert predicted == pytest.approx(vector["uniform"], rel=0, abs=WIDTH_DEPTH["tolerance"])
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("vector", WIDTH_DEPTH["vectors"], ids=str)
+def test_uniform_top_k_lies_above_what_was_measured(vector: Vector) -> None:
+    uniform = WIDTH_DEPTH["options"]["uniform"]
+    exact = distinct_experts(
+        np.array(float(vector["tokens"])), uniform["n_experts"], uniform["top_k"]
+    )
+    if vector["tokens"] == 1:
+        assert exact == pytest.approx(uniform["top_k"])
+        assert vector["measured_width"] == vector["measured_depth"] == uniform["top_k"]
+    else:
+        assert exact > vector["measured_width"] > vector["measured_depth"]

@@ -1,0 +1,25 @@
+"""Files of published numbers: each says where it comes from, and each is read by a test."""
+
+from pathlib import Path
+
+import pytest
+
+from published_models import GOLDEN, published
+
+FILES = sorted(path.name for path in GOLDEN.glob("*.yaml"))
+TESTS = sorted(Path(__file__).parent.glob("test_golden_*.py"))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_golden_file_names_source_options_tolerance_and_reason(name: str) -> None:
+    file = published(name)
+    assert set(file) == {"source", "options", "tolerance", "why", "vectors"}
+    assert all(len(file[key].split()) >= 5 for key in ("source", "why"))
+    assert file["vectors"]
+    assert all(isinstance(vector, dict) for vector in file["vectors"])
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_golden_file_is_read_by_one_test_module(name: str) -> None:
+    readers = [path.name for path in TESTS if f'"{name}"' in path.read_text(encoding="utf-8")]
+    assert len(readers) == 1

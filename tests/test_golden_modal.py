@@ -1,0 +1,249 @@
+"""Modal's calculator: what its page opens with, and speedup against batch size."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from published_models import (
+    calculator_qwen35_27b,
+    calculator_v4_flash,
+    calculator_v4_pro,
+    published,
+    published_hardware,
+    published_options,
+    with_counted_head,
+    with_shared_experts_among_the_routed,
+)
+from specroof.architecture import Architecture, CompressedAttention, cache_only
+from specroof.catalog import load_drafter, load_hardware, load_model
+from specroof.cost import ForwardPass, Options, forward_cost
+from specroof.hardware import IDEAL_ENGINE, Placement
+from specroof.latency import Setup, price_pass
+from specroof.solver import SpeedupCurve, speedup_curve
+
+Array = npt.NDArray[np.float64]
+Vector = dict[str, Any]
+
+PAGE: Final = published("modal-2026-calculator.yaml")
+SERIES: Final = published("modal-2026-batch-series.yaml")
+
+V4_FLASH: Final = "deepseek-ai/DeepSeek-V4-Flash"
+V4_PRO: Final = "deepseek-ai/DeepSeek-V4-Pro"
+QWEN_27B: Final = "Qwen/Qwen3.5-27B"
+RECONSTRUCTED: Final[dict[str, Callable[[], Architecture]]] = {
+    V4_FLASH: calculator_v4_flash,
+    V4_PRO: calculator_v4_pro,
+    QWEN_27B: calculator_qwen35_27b,
+}
+
+
+def calculate(
+    file: Vector,
+    model: Architecture,
+    batch_size: Any,
+    *,
+    drafter: str = "block",
+    options: Options | None = None,
+    placement: Placement | None = None,
+) -> SpeedupCurve:
+    """Return what the calculator shows for one of its drafters."""
+    return speedup_curve(
+        model,
+        load_hardware("b200"),
+        drafter=load_drafter(file["options"]["drafters"][drafter]),
+        batch_size=batch_size,
+        context_len=file["options"]["context_len"],
+        max_draft_len=file["options"]["max_draft_len"],
+        placement=placement,
+        engine="ideal",
+        options=options or published_options(file),
+    )
+
+
+# --- what the page opens with ------------------------------------------------------------------
+
+
+def page_point(vector: Vector, model: Architecture) -> tuple[int, float]:
+    """Return the best draft length and its speedup."""
+    curve = calculate(PAGE, model, vector["batch_size"], drafter=vector["drafter"])
+    return int(curve.best_draft_len.item()), float(curve.best_speedup.item())
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("vector", PAGE["vectors"], ids=str)
+def test_bundled_configs_give_what_modal_shows(vector: Vector) -> None:
+    draft_len, speedup = page_point(vector, load_model(vector["model"]))
+    assert draft_len == vector["draft_len"]
+    tolerance = PAGE["tolerance"]["published"]
+    assert speedup == pytest.approx(vector["speedup"], rel=0, abs=tolerance)
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("vector", PAGE["vectors"], ids=str)
+def test_reconstructed_sizes_give_what_modal_shows(vector: Vector) -> None:
+    draft_len, speedup = page_point(vector, RECONSTRUCTED[vector["model"]]())
+    assert draft_len == vector["draft_len"]
+    lowest, highest = vector["reconstructed"]
+    tolerance = PAGE["tolerance"]["reconstructed"]
+    assert lowest - tolerance <= speedup <= highest + tolerance
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("name", [V4_FLASH, V4_PRO])
+def test_bundled_v4_layers_have_the_projections_that_modal_counts(name: str) -> None:
+    reconstructed = RECONSTRUCTED[name]().layers[-1].blocks[0]
+    (hca,) = {
+        block
+        for layer in load_model(name).layers
+        for block in layer.blocks
+        if isinstance(block.core, CompressedAttention) and block.core.ratio == 128
+    }
+    counted = sum(linear.matrix_params for linear in hca.linears if linear.kind == "dense")
+    assert counted == reconstructed.n_params
+    assert counted == {V4_FLASH: 106_954_752, V4_PRO: 299_892_736}[name]
+
+
+# --- speedup against batch size ----------------------------------------------------------------
+
+
+def series_options(vector: Vector) -> Options:
+    """Return the formulas that a series was computed under."""
+    if vector["model"] != QWEN_27B:
+        return published_options(SERIES)
+    formulas = dict(SERIES["options"]["dense_formulas"])
+    formulas["recurrent_state"] = vector.get("recurrent_state", formulas["recurrent_state"])
+    return Options(**formulas)
+
+
+def series(vector: Vector, model: Architecture) -> Array:
+    """Return the best speedup at every batch size of a series."""
+    counted = with_counted_head(model) if vector["head"] else model
+    curve = calculate(SERIES, counted, vector["batch_size"], options=series_options(vector))
+    return np.asarray(curve.best_speedup[0])
+
+
+def reconstructed_model(vector: Vector) -> Architecture:
+    """Return the model of a series by the sizes it was computed for."""
+    if vector.get("gated"):
+        return calculator_qwen35_27b(gated=True)
+    return RECONSTRUCTED[vector["model"]]()
+
+
+def rows(*models: str) -> pytest.MarkDecorator:
+    """Parametrise a test over the series of some models."""
+    return pytest.mark.parametrize(
+        "vector", [row for row in SERIES["vectors"] if row["model"] in models], ids=str
+    )
+
+
+def either_way(name: str) -> pytest.MarkDecorator:
+    """Parametrise a test over the reconstructed and the bundled sizes of a model."""
+    models = [RECONSTRUCTED[name], lambda: load_model(name)]
+    return pytest.mark.parametrize("model", models, ids=["reconstructed", "bundled"])
+
+
+@pytest.mark.golden
+@rows(V4_PRO, V4_FLASH, QWEN_27B)
+def test_reconstructed_sizes_give_the_published_series(vector: Vector) -> None:
+    speedup, tolerance = vector["speedup"], SERIES["tolerance"]["reconstructed"]
+    predicted = series(vector, reconstructed_model(vector))
+    assert predicted == pytest.approx(speedup, rel=0, abs=tolerance)
+
+
+@pytest.mark.golden
+@rows(V4_PRO)
+def test_bundled_v4_pro_differs_by_its_shared_expert_alone(vector: Vector) -> None:
+    bundled = load_model(V4_PRO)
+    speedup, tolerance = np.array(vector["speedup"]), SERIES["tolerance"]
+    as_published = series(vector, with_shared_experts_among_the_routed(bundled))
+    assert as_published == pytest.approx(speedup, rel=0, abs=tolerance["reconstructed"])
+    change = series(vector, bundled) / as_published - 1
+    lowest, highest = tolerance["bundled_experts"]
+    assert lowest <= change.min() < 0 < change.max() <= highest
+
+
+@pytest.mark.golden
+@rows(QWEN_27B)
+def test_bundled_27b_differs_by_its_convolution_columns(vector: Vector) -> None:
+    gated = series(vector, calculator_qwen35_27b(gated=True))
+    tolerance = SERIES["tolerance"]["bundled_dense"]
+    assert series(vector, load_model(QWEN_27B)) == pytest.approx(gated, rel=tolerance)
+
+
+def turns(speedup: Array) -> list[bool]:
+    """Return whether a series rises, once per stretch."""
+    return [bool(rises) for rises, _ in groupby(np.diff(speedup) > 0)]
+
+
+@pytest.mark.golden
+@either_way(V4_PRO)
+@rows(V4_PRO)
+def test_v4_pro_falls_then_rises_then_falls(
+    vector: Vector, model: Callable[[], Architecture]
+) -> None:
+    assert turns(np.array(vector["speedup"])) == [False, True, False]
+    assert turns(series(vector, model())) == [False, True, False]
+
+
+@pytest.mark.golden
+@either_way(QWEN_27B)
+@rows(QWEN_27B)
+def test_27b_never_rises(vector: Vector, model: Callable[[], Architecture]) -> None:
+    # Not even by rounding: the first two are equal because both passes only read the weights.
+    assert np.all(np.diff(series(vector, model())) < 1e-9)
+
+
+# --- eight devices -----------------------------------------------------------------------------
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("sizes", ["reconstructed", "bundled"])
+@pytest.mark.parametrize("drafter", ["autoregressive", "block"])
+def test_v4_pro_on_eight_devices_repeats_its_latent_cache(drafter: str, sizes: str) -> None:
+    spread = SERIES["options"]["tensor_parallel"]
+    model = calculator_v4_pro() if sizes == "reconstructed" else load_model(V4_PRO)
+    speedup = calculate(
+        SERIES,
+        with_counted_head(model),
+        spread["batch_size"],
+        drafter=drafter,
+        placement=Placement(spread["devices"]),
+    ).best_speedup.item()
+    tolerance = SERIES["tolerance"]["tensor_parallel_as_served"][sizes]
+    assert speedup == pytest.approx(spread[drafter], rel=0, abs=tolerance)
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("drafter", ["autoregressive", "block"])
+def test_v4_pro_on_eight_devices_that_divide_the_index_heads(drafter: str) -> None:
+    spread, options = SERIES["options"]["tensor_parallel"], published_options(SERIES)
+    drafts = np.arange(SERIES["options"]["max_draft_len"] + 1)
+    forward = ForwardPass(spread["batch_size"], drafts + 1, SERIES["options"]["context_len"])
+    model = with_counted_head(calculator_v4_pro())
+    ops = [
+        replace(op, shard=cache_only(1)) if op.kind == "indexer" else op
+        for op in forward_cost(model, forward, options)
+    ]
+    setup = Setup(published_hardware(), IDEAL_ENGINE, Placement(spread["devices"]), options)
+    verify_s = price_pass(ops, setup, batch_size=forward.batch, n_layers=model.n_layers).total_s
+    speedup = tokens_per_round(drafter, drafts) / (verify_s / verify_s[0] + shares(drafter, drafts))
+    tolerance = SERIES["tolerance"]["tensor_parallel"]
+    assert speedup.max() == pytest.approx(spread[drafter], rel=0, abs=tolerance)
+
+
+def tokens_per_round(drafter: str, drafts: npt.NDArray[np.int64]) -> Array:
+    """Return the expected tokens of rounds with that many drafts."""
+    acceptance = load_drafter(SERIES["options"]["drafters"][drafter]).acceptance
+    assert acceptance is not None
+    return acceptance.tokens_per_round(drafts)
+
+
+def shares(drafter: str, drafts: npt.NDArray[np.int64]) -> Array:
+    """Return drafting in plain steps: 10% per token, or 10% for up to 16 of them."""
+    paid = drafts if drafter == "autoregressive" else np.minimum(drafts, 1)
+    return np.asarray(0.10 * paid)

@@ -1,0 +1,180 @@
+"""The Hub client, against a server on localhost that answers as the Hub does."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 1000,
+}
+NVFP4 = {"quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head"]}}
+
+#: What the server has: repository, then file name.
+FILES: dict[str, dict[str, bytes]] = {
+    "org/plain": {"config.json": json.dumps(CONFIG).encode()},
+    "org/sidecar": {
+        "config.json": json.dumps(CONFIG).encode(),
+        "hf_quant_config.json": json.dumps(NVFP4).encode(),
+    },
+    "org/truncated": {"config.json": json.dumps(CONFIG).encode()[:40]},
+    "org/weights-only": {},
+    "org/secret": {"config.json": json.dumps(CONFIG).encode()},
+}
+REFUSED: dict[str, tuple[int, str | None]] = {
+    "org/broken": (400, None),
+    "org/gated": (403, "GatedRepo"),
+}
+TOKEN = "hf_of_the_test"  # noqa: S105 - no secret
+
+
+class Hub(BaseHTTPRequestHandler):
+    """Answers ``/ORG/NAME/resolve/REVISION/FILE`` as huggingface.co does."""
+
+    requests: ClassVar[list[str]] = []
+
+    def do_HEAD(self) -> None:
+        self.answer(with_body=False)
+
+    def do_GET(self) -> None:
+        self.answer(with_body=True)
+
+    def log_message(self, *args: object) -> None:
+        """Keep the test's output clean."""
+
+    def answer(self, *, with_body: bool) -> None:
+        repository, _, place = self.path.lstrip("/").partition("/resolve/")
+        if place:
+            self.requests.append(self.path)
+        data = FILES.get(repository, {}).get(place.rpartition("/")[2])
+        if repository == "org/secret" and self.headers["Authorization"] != f"Bearer {TOKEN}":
+            self.refuse(401, "RepoNotFound")
+        elif repository in REFUSED:
+            self.refuse(*REFUSED[repository])
+        elif data is None:
+            self.refuse(404, "EntryNotFound" if repository in FILES else "RepoNotFound")
+        else:
+            self.send(data, with_body=with_body)
+
+    def send(self, data: bytes, *, with_body: bool) -> None:
+        self.send_response(200)
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("ETag", f'"{sha256(data).hexdigest()}"')
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if with_body:
+            self.wfile.write(data)
+
+    def refuse(self, status: int, code: str | None) -> None:
+        self.send_response(status)
+        if code is not None:
+            self.send_header("X-Error-Code", code)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+@dataclass
+class Served:
+    """The address of the server, and a cache that nobody has used."""
+
+    url: str
+    cache: Path
+
+    def show(self, name: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run ``specroof models show NAME --json`` against the server, as a user does."""
+        settled = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+        settled |= {"HF_ENDPOINT": self.url, "HF_HOME": str(self.cache), "HTTP_PROXY": ""}
+        return subprocess.run(
+            [sys.executable, "-m", "specroof", "models", "show", name, "--json"],
+            env=settled | environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.cache,
+        )
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Served]:
+    """Serve `FILES` to the real client, with an empty cache."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    Hub.requests.clear()
+    yield Served(f"http://127.0.0.1:{server.server_address[1]}", tmp_path)
+    server.shutdown()
+    server.server_close()
+
+
+def refusal(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the one line that a refused call leaves."""
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("specroof: ")
+    return line
+
+
+def test_a_hub_model_is_fetched_once_and_then_read_offline(hub: Served) -> None:
+    first = json.loads(hub.show("org/plain").stdout)
+    assert (first["name"], first["layers"]) == ("org/plain", 3)
+    asked = set(Hub.requests)
+    assert {path.rsplit("/", 1)[1] for path in asked} == {"config.json", "hf_quant_config.json"}
+    again = hub.show("org/plain", HF_HUB_OFFLINE="1")
+    assert json.loads(again.stdout) == first
+    assert set(Hub.requests) == asked
+
+
+def test_a_sidecar_on_the_hub_is_not_overlooked(hub: Served) -> None:
+    plain, quantised = (json.loads(hub.show(f"org/{name}").stdout) for name in ("plain", "sidecar"))
+    assert quantised["weight_bytes"] < plain["weight_bytes"]
+
+
+def test_a_token_opens_what_is_closed_without(hub: Served) -> None:
+    assert "HF_TOKEN" in refusal(hub.show("org/secret"))
+    assert hub.show("org/secret", HF_TOKEN=TOKEN).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("org/nowhere", "no such repository"),
+        ("org/gated", "gated"),
+        ("org/broken", "status 400"),
+        ("org/weights-only", "no config.json"),
+        ("org/truncated", "no readable JSON"),
+        ("qwen/qwen3-8", "Qwen/Qwen3-8B?"),
+    ],
+)
+def test_what_the_hub_refuses_is_one_line(hub: Served, name: str, says: str) -> None:
+    assert says in refusal(hub.show(name))
+
+
+def test_no_network_is_one_line(hub: Served) -> None:
+    closed = "http://127.0.0.1:9"  # the discard port: nobody listens
+    assert "not reachable" in refusal(hub.show("org/plain", HF_ENDPOINT=closed))
+
+
+def test_offline_without_a_copy_is_one_line(hub: Served) -> None:
+    assert "HF_HUB_OFFLINE" in refusal(hub.show("org/plain", HF_HUB_OFFLINE="1"))
+    assert Hub.requests == []
+
+
+def test_a_bundled_model_needs_no_network(hub: Served) -> None:
+    assert hub.show("Qwen/Qwen3-8B").returncode == 0
+    assert Hub.requests == []
