@@ -95,7 +95,7 @@ def _one_point(curves: Sequence[SpeedupCurve]) -> str:
     batch, step_s = first.batch_size[0], float(first.decode_s[0, 0])
     plain = (
         f"context {first.context_len[0]:g}, batch {batch:g}: a plain step takes "
-        f"{format_seconds(step_s)}, {batch / step_s:.0f} tok/s in all, {1 / step_s:.1f} per user"
+        f"{format_seconds(step_s)}, {batch / step_s:.0f} tok/s, {1 / step_s:.1f} per user"
     )
     header = ["best γ", "speedup", "within 1%", "tok/round", "tok/s", "drafter"]
     rows = [[*_best_cells(curve, 0, 0)[:5], curve.drafter] for curve in curves]
@@ -134,7 +134,7 @@ def _best_cells(curve: SpeedupCurve, i: int, j: int) -> list[str]:
 def pays_lines(curves: Sequence[SpeedupCurve]) -> str:
     """Return, per drafter, the batch sizes of its grid at which speculation does not pay."""
     batches = curves[0].batch_size
-    title = f"does not pay at batch (of {len(batches)} from {min(batches):g} to {max(batches):g})"
+    title = f"does not pay at batch ({min(batches):g}-{max(batches):g})"
     rows = [
         [_loses(curve, i), f"{context:g}", curve.drafter]
         for curve in curves

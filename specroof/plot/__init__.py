@@ -7,7 +7,7 @@ from specroof.plot.batches import (
     plot_speedup_by_batch,
 )
 from specroof.plot.curves import plot_speedup_by_draft_len
-from specroof.plot.files import figure_bytes, save_figure
+from specroof.plot.files import figure_bytes
 from specroof.plot.passes import plot_roofline, plot_time_per_op
 
 __all__ = [
@@ -19,5 +19,4 @@ __all__ = [
     "plot_speedup_by_batch",
     "plot_speedup_by_draft_len",
     "plot_time_per_op",
-    "save_figure",
 ]

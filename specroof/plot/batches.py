@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
 from matplotlib.artist import Artist
@@ -183,33 +184,37 @@ def _rows(curves: Sequence[SpeedupCurve], context_index: int) -> tuple[str, list
 def _draw_speedup(axes: Axes, rows: Sequence[_Row]) -> None:
     axes.axhline(1, color=GREY, lw=1.2, ls=":")
     for row in rows:
-        _draw_line(axes, row, row.speedup, [other.speedup for other in rows])
+        turn = _turn(row.speedup, [other.speedup for other in rows])
+        axes.plot(row.batch_size, row.speedup, color=row.color, marker=row.marker, markevery=turn)
     axes.set_ylim(speedup_limits([row.speedup for row in rows]))
     axes.set_ylabel("Best speedup over plain decoding (×)")
 
 
 def _draw_draft_len(axes: Axes, rows: Sequence[_Row]) -> None:
-    for row in rows:
+    """Draw lines and bands; each line is thinner than the one below, which whole numbers hide."""
+    for i, row in enumerate(rows):
         axes.fill_between(
             row.batch_size, row.shortest, row.longest, color=row.color, alpha=0.16, lw=0
         )
-        _draw_line(axes, row, row.draft_len, [other.draft_len for other in rows])
+        axes.plot(
+            row.batch_size,
+            row.draft_len,
+            color=row.color,
+            lw=3 - 1.6 * i / len(rows),
+            marker=row.marker,
+            ms=8 - 3.5 * i / len(rows),
+            markevery=_turn(row.draft_len, [other.draft_len for other in rows]),
+        )
     highest = max(float(row.longest.max()) for row in rows)
     axes.set_ylim(-0.06 * max(highest, 1), 1.08 * max(highest, 1))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=9, integer=True, min_n_ticks=1))
     axes.set_ylabel("Best draft length γ (tokens)")
 
 
-def _draw_line(axes: Axes, row: _Row, values: Floats, all_values: Sequence[Floats]) -> None:
-    """Draw one line; those that lie on one another share out the marks among them."""
-    twins = [id(other) for other in all_values if np.array_equal(other, values)]
-    axes.plot(
-        row.batch_size,
-        values,
-        color=row.color,
-        marker=row.marker,
-        markevery=marks_every(len(values), rank=twins.index(id(values)), of=len(twins)),
-    )
+def _turn(values: Floats, lines: Sequence[Floats]) -> tuple[int, int]:
+    """Return which points get a marker; lines that lie on one another share them out."""
+    twins = [id(line) for line in lines if np.array_equal(line, values)]
+    return marks_every(len(values), rank=twins.index(id(values)), of=len(twins))
 
 
 def _finish_batch_axis(axes: Axes, rows: Sequence[_Row]) -> None:
@@ -254,7 +259,7 @@ def plot_best_draft_len_map(curve: SpeedupCurve, *, title: str | None = None) ->
     rows, columns = best.shape
     if title is None:
         shared, names = curve_names([curve], [{}])
-        title = f"{shared}\n{names[0]}"
+        title = f"{shared}\ndrafter: {names[0]}"
     chart = new_chart(
         title,
         width=float(np.clip(2.6 + 0.46 * columns, 6, 11)),
@@ -265,16 +270,15 @@ def plot_best_draft_len_map(curve: SpeedupCurve, *, title: str | None = None) ->
     lowest, highest = int(best.min()), int(best.max())
     image = axes.imshow(
         best,
-        cmap="cividis",
-        vmin=lowest,
-        vmax=max(highest, lowest + 1),
+        cmap=mpl.colormaps["viridis"].resampled(highest - lowest + 1),
+        vmin=lowest - 0.5,
+        vmax=highest + 0.5,
         aspect="auto",
         origin="lower",
         interpolation="nearest",
     )
-    chart.colorbar(
-        image, label="Best draft length γ (tokens)", ticks=MaxNLocator(nbins=9, integer=True)
-    )
+    ticks = MaxNLocator(nbins=9, integer=True, min_n_ticks=1)
+    chart.colorbar(image, label="Best draft length γ (tokens)", ticks=ticks)
     if best.size <= _MOST_NUMBERS and columns <= _MOST_TICKS + 4:
         _write_numbers(axes, image, best)
     _index_ticks(axes, curve)

@@ -35,7 +35,7 @@ __all__ = ["plot_speedup_by_draft_len"]
 Floats = npt.NDArray[np.float64]
 
 #: With more lines than this the optima stand in the legend, where there is room.
-_MOST_LABELS: Final = 10
+_MOST_LABELS: Final = 8
 
 
 @dataclass(frozen=True, eq=False)

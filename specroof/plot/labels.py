@@ -18,15 +18,16 @@ __all__ = ["Label", "place_labels"]
 Floats = npt.NDArray[np.float64]
 
 _POINTS_PER_INCH: Final = 72.0
-# Places that are tried for a label: distances from its point, in points, at as many angles.
-_DISTANCES: Final = (16, 22, 30, 40, 52, 66, 82, 100, 120, 145, 175, 210, 250, 300)
+# Places that are tried for a label: distances from its marker, in points, at as many angles.
+_DISTANCES: Final = np.array([10, 16, 24, 34, 46, 60, 76, 94, 115, 140, 170, 205, 245, 295.0])
 _ANGLES: Final = 24
 _PADDING: Final = 4.0  # points between the text and what it must not touch
 # What a place costs, in points of distance. Labels on labels or outside are worse than all else.
 _CLASH: Final = 1e6
 _HIDDEN_MARKER: Final = 200.0
 _HIDDEN_LINE: Final = 6.0
-_CROSSED_LEADER: Final = 60.0
+_CROSSED_LEADER: Final = 300.0
+_CROSSED_MARKER: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,15 @@ class Label:
         What it says.
     color
         Of its frame and of the leader to the point.
+    radius
+        Of the marker there, in points.
     """
 
     x: float
     y: float
     text: str
     color: str
+    radius: float = 6.0
 
 
 def place_labels(chart: Figure, axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> None:
@@ -57,17 +61,22 @@ def place_labels(chart: Figure, axes: Axes, labels: Sequence[Label], *, size: fl
     notes = [_annotation(axes, label, size) for label in labels]
     chart.draw_without_rendering()  # lays out, so that sizes and positions are known
     pixel = _POINTS_PER_INCH / chart.dpi  # everything below is in points
-    anchors = pixel * axes.transData.transform([(label.x, label.y) for label in labels])
+    points = np.array([(label.x, label.y) for label in labels]).reshape(-1, 2)
+    anchors = pixel * axes.transData.transform(points)
+    radii = np.array([label.radius for label in labels]).reshape(-1, 1)
     page = _Page(
-        inside=pixel * axes.get_window_extent().get_points().ravel(),
-        markers=anchors,
+        extent=pixel * np.array(axes.get_window_extent().extents),
+        markers=np.concatenate([anchors - radii, anchors + radii], axis=1),
         lines=pixel * _line_points(axes),
     )
-    for note, anchor in zip(notes, anchors, strict=True):
+    places = []
+    for note, anchor, radius in zip(notes, anchors, radii, strict=True):
         extent = note.get_window_extent()
         box = pixel * np.array([extent.width, extent.height]) + 2 * _PADDING
-        offset = page.place(anchor, box)
-        note.set_position((float(offset[0]), float(offset[1])))
+        places.append(_places(anchor, box, _DISTANCES + radius, page))
+    for note, place, pick in zip(notes, places, _arranged(places), strict=True):
+        x, y = place.offsets[pick].tolist()
+        note.set_position((x, y))
 
 
 def _annotation(axes: Axes, label: Label, size: float) -> Annotation:
@@ -83,7 +92,13 @@ def _annotation(axes: Axes, label: Label, size: float) -> Annotation:
         linespacing=1.1,
         zorder=6,
         bbox={"boxstyle": "round,pad=0.2", "fc": "white", "ec": label.color, "lw": 1.0},
-        arrowprops={"arrowstyle": "-", "color": label.color, "lw": 1.0, "shrinkA": 0, "shrinkB": 4},
+        arrowprops={
+            "arrowstyle": "-",
+            "color": label.color,
+            "lw": 1.0,
+            "shrinkA": 0,
+            "shrinkB": label.radius - 2,
+        },
     )
     note.set_in_layout(False)
     return note
@@ -99,46 +114,90 @@ def _line_points(axes: Axes) -> Floats:
         for start, end in itertools.pairwise(np.clip(corners, -1e4, 1e4)):
             steps = np.linspace(0, 1, 2 + int(np.hypot(*(end - start)) // 5))[:, None]
             found.append(start + steps * (end - start))
-    return np.concatenate(found)
+    points = np.concatenate(found)
+    return points[_within(points, np.array([axes.get_window_extent().extents]))[:, 0]]
 
 
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """Where one label could go; all in points, the first axis of each array over the places.
+
+    Attributes
+    ----------
+    cost
+        Of what it would hide there, and of the distance.
+    offsets
+        From the point to the middle of the label.
+    boxes
+        Left, bottom, right, top.
+    leaders
+        Points along the line between label and point.
+    """
+
+    cost: Floats
+    offsets: Floats
+    boxes: Floats
+    leaders: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class _Page:
-    """Where labels may go, and what lies there already; all in points."""
+    """What lies there before any label: boxes and points, in points."""
 
-    def __init__(self, *, inside: Floats, markers: Floats, lines: Floats) -> None:
-        self.low, self.high = inside[:2], inside[2:]
-        self.markers = markers
-        self.lines = lines
-        self.boxes = np.empty((0, 4))  # left, bottom, right, top
-        self.leaders = np.empty((0, 2))
-
-    def place(self, anchor: Floats, box: Floats) -> Floats:
-        """Return the offset of a label's centre from its point, and take that place."""
-        distances, offsets = _offsets(box)
-        boxes = np.concatenate([anchor + offsets - box / 2, anchor + offsets + box / 2], axis=1)
-        leaders = anchor + np.linspace(0.1, 1, 12)[:, None, None] * offsets
-        cost = distances + _CLASH * (
-            np.maximum(self.low - boxes[:, :2], 0).sum(axis=1)
-            + np.maximum(boxes[:, 2:] - self.high, 0).sum(axis=1)
-            + _shared_area(boxes, self.boxes)
-        )
-        cost += _HIDDEN_MARKER * _within(self.markers, boxes).sum(axis=0)
-        cost += _HIDDEN_LINE * _within(self.lines, boxes).sum(axis=0)
-        cost += _CROSSED_LEADER * _within(self.leaders, boxes).any(axis=0)
-        cost += _CROSSED_LEADER * _within(leaders, self.boxes).any(axis=(0, 2))
-        best = int(np.argmin(cost))
-        self.boxes = np.vstack([self.boxes, boxes[best]])
-        self.leaders = np.vstack([self.leaders, leaders[:, best]])
-        return np.asarray(offsets[best])
+    extent: Floats
+    markers: Floats
+    lines: Floats
 
 
-def _offsets(box: Floats) -> tuple[Floats, Floats]:
-    """Return places to try for a box: how far its edge is from its point, and its centre."""
+def _places(anchor: Floats, size: Floats, distances: Floats, page: _Page) -> _Places:
+    """Return the places of a label of this size, at these distances around its anchor."""
     angles = np.linspace(0, 2 * np.pi, _ANGLES, endpoint=False)
-    directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    distances = np.repeat(_DISTANCES, _ANGLES).astype(np.float64)
-    directions = np.tile(directions, (len(_DISTANCES), 1))
-    return distances, directions * (distances[:, None] + box / 2)
+    directions = np.tile(np.stack([np.cos(angles), np.sin(angles)], axis=1), (len(distances), 1))
+    distances = np.repeat(distances, _ANGLES)
+    offsets = directions * (distances[:, None] + size / 2)
+    boxes = np.concatenate([anchor + offsets - size / 2, anchor + offsets + size / 2], axis=1)
+    leaders = anchor + offsets[:, None] * np.linspace(0.1, 1, 12)[:, None]
+    low, high = page.extent[:2], page.extent[2:]
+    outside = np.maximum(low - boxes[:, :2], 0) + np.maximum(boxes[:, 2:] - high, 0)
+    # A leader starts in its own marker, and in those that lie on it.
+    others = page.markers[~_within(anchor, page.markers)]
+    cost = distances + _CLASH * outside.sum(axis=1)
+    cost += _HIDDEN_MARKER * (_shared_area(boxes, page.markers) > 0)
+    cost += _HIDDEN_LINE * _within(page.lines, boxes).sum(axis=0)
+    cost += _CROSSED_MARKER * _within(leaders, others).any(axis=1).sum(axis=1)
+    return _Places(cost, offsets, boxes, leaders)
+
+
+def _arranged(labels: Sequence[_Places]) -> list[int]:
+    """Return the place of each label, by index.
+
+    One after the other takes the best that is left; of several orders the cheapest counts.
+    """
+    order = list(range(len(labels)))
+    tries = [
+        _taken(labels, turn[start:] + turn[:start])
+        for turn in (order, order[::-1])
+        for start in order
+    ]
+    _, picks = min(tries, key=lambda taken: taken[0], default=(0.0, {}))
+    return [picks[label] for label in order]
+
+
+def _taken(labels: Sequence[_Places], order: Sequence[int]) -> tuple[float, dict[int, int]]:
+    """Return what it costs to place labels in this order, and the place that each takes."""
+    total, picks = 0.0, dict[int, int]()
+    boxes, leaders = np.empty((0, 4)), np.empty((0, 2))
+    for label in order:
+        places = labels[label]
+        cost = places.cost + _CLASH * _shared_area(places.boxes, boxes)
+        cost += _CROSSED_LEADER * _within(leaders, places.boxes).any(axis=0)
+        cost += _CROSSED_LEADER * _within(places.leaders, boxes).any(axis=(1, 2))
+        pick = int(np.argmin(cost))
+        total += float(cost[pick])
+        picks[label] = pick
+        boxes = np.vstack([boxes, places.boxes[pick]])
+        leaders = np.vstack([leaders, places.leaders[pick]])
+    return total, picks
 
 
 def _shared_area(boxes: Floats, others: Floats) -> Floats:
@@ -150,5 +209,6 @@ def _shared_area(boxes: Floats, others: Floats) -> Floats:
 
 def _within(points: Floats, boxes: Floats) -> npt.NDArray[np.bool_]:
     """Return for each point (last axis: x and y) and each box whether one lies in the other."""
-    points = points[..., None, :]
-    return np.asarray(((points > boxes[:, :2]) & (points < boxes[:, 2:])).all(axis=-1))
+    x, y = points[..., None, 0], points[..., None, 1]
+    left, bottom, right, top = boxes.T
+    return np.asarray((x > left) & (x < right) & (y > bottom) & (y < top))

@@ -1,5 +1,6 @@
 """One forward pass: its operations under the roofline, and where its time goes."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.ticker import EngFormatter, MaxNLocator, NullFormatter
 
 from specroof.errors import OptionError
 from specroof.plot.labels import Label, place_labels
@@ -63,7 +64,6 @@ class _Op:
     kind: str
     dtype: str
     bound: str
-    count: int
     flops: float
     memory_bytes: float
     seconds: float
@@ -77,10 +77,13 @@ class _Op:
         return self.flops / self.seconds
 
 
-def _ops(latency: PassLatency) -> list[_Op]:
-    """Return the operations of a pass at one operating point, longest first."""
+def _ops(latency: PassLatency, devices: int = 1) -> list[_Op]:
+    """Return the operations of one pass, longest first, and what each device does of them."""
     if np.size(latency.total_s) != 1:
         message = f"latency holds {np.size(latency.total_s)} passes; allowed: one"
+        raise OptionError(message)
+    if not latency.ops:
+        message = "latency holds no operation; allowed: one or more"
         raise OptionError(message)
     found = [
         _Op(
@@ -88,9 +91,8 @@ def _ops(latency: PassLatency) -> list[_Op]:
             kind=op.op.kind,
             dtype=op.compute_dtype,
             bound="compute" if op.compute_s > op.memory_s else "memory",
-            count=op.op.count,
-            flops=float(np.sum(op.op.count * op.op.flops)),
-            memory_bytes=float(np.sum(op.op.count * op.op.memory_bytes)),
+            flops=float(np.sum(op.op.count * op.op.flops)) / devices,
+            memory_bytes=float(np.sum(op.op.count * op.op.memory_bytes)) / devices,
             seconds=float(np.sum(op.seconds)),
         )
         for op in latency.ops
@@ -98,11 +100,19 @@ def _ops(latency: PassLatency) -> list[_Op]:
     return sorted(found, key=lambda op: -op.seconds)
 
 
+def _extra_s(latency: PassLatency) -> dict[str, float]:
+    """Return the seconds of what is no operation."""
+    return {
+        "communication": float(np.sum(latency.communication_s)),
+        "overhead": float(np.sum(latency.overhead_s)),
+    }
+
+
 # --- the roofline ------------------------------------------------------------------------------
 
 _MOST_LABELS: Final = 8
-_NEAR: Final = 0.05  # decades; operations nearer than that are one mark
-_NAMES_PER_LABEL: Final = 3
+_NEAR: Final = 0.07  # decades; marks nearer than that share a label
+_MOST_NAMES: Final = 18  # in all labels together, but no fewer than three in each
 
 
 @house_style()
@@ -111,20 +121,23 @@ def plot_roofline(
     *,
     flops_per_s: Mapping[str, float],
     memory_bytes_per_s: float,
+    devices: int = 1,
     title: str,
 ) -> Figure:
     """Draw the operations of a pass under the roofline of what it runs on.
 
-    A mark is as large as its share of the time. Operations of one kind that lie on one another
-    share a mark; the eight that take longest are labelled.
+    The area of a mark is its share of the time. Operations that lie on one another share a label,
+    and a mark if they are of one kind; the eight places where most time goes have a label.
 
     Parameters
     ----------
     latency
         One pass, from `forward_latency`.
     flops_per_s, memory_bytes_per_s
-        Peaks of all devices together: FLOP/s by dtype, bytes/s. What does not divide among the
-        devices, and what an engine does not reach, shows as distance to the roof.
+        Peaks of one device: FLOP/s by dtype, bytes/s. What an engine does not reach shows as
+        distance to the roof.
+    devices
+        How many share the pass. What does not divide among them is below the roof, too.
     title
         Which pass of what.
 
@@ -133,24 +146,29 @@ def plot_roofline(
     OptionError
         If `latency` holds more than one pass or no arithmetic, or `flops_per_s` lacks a dtype.
     """
-    ops = [op for op in _ops(latency) if min(op.flops, op.memory_bytes, op.seconds) > 0]
+    ops = [op for op in _ops(latency, devices) if min(op.flops, op.memory_bytes, op.seconds) > 0]
     roofs = _roofs(ops, flops_per_s)
-    marks = _merged(ops)
     chart = new_chart(title, width=8.5, height=5.2)
     axes = chart.add_subplot(xscale="log", yscale="log")
     axes.set_xlim(*_span([op.intensity for op in ops], max(roofs.values()) / memory_bytes_per_s))
     axes.set_ylim(*_span([op.flops_per_s for op in ops], max(roofs.values())))
     handles = _draw_roofs(axes, roofs, memory_bytes_per_s)
-    total_s = sum(op.seconds for op in ops)
-    for mark in marks:
-        _draw_mark(axes, mark, share=_seconds(mark) / total_s)
+    total_s = _seconds(_ops(latency)) + sum(_extra_s(latency).values())
+    places = _places(ops)
+    for place in places:
+        _draw_place(axes, place, total_s)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("Arithmetic intensity (FLOP per byte moved)")
-    axes.set_ylabel("Attained arithmetic (FLOP/s)")
-    labelled, others = marks[:_MOST_LABELS], marks[_MOST_LABELS:]
+    axes.set_ylabel("Attained on each device (FLOP/s)")
+    labelled, others = places[:_MOST_LABELS], places[_MOST_LABELS:]
     add_legend(chart, [*handles, *_mark_handles(ops), *_others_handle(others, total_s)])
-    place_labels(chart, axes, [_mark_label(mark) for mark in labelled])
+    most = max(3, _MOST_NAMES // len(labelled))
+    place_labels(
+        chart, axes, [_place_label(place, most=most, total_s=total_s) for place in labelled]
+    )
     return chart
 
 
@@ -168,26 +186,22 @@ def _roofs(ops: Sequence[_Op], flops_per_s: Mapping[str, float]) -> dict[str, fl
     return {dtype: flops_per_s[dtype] for dtype in sorted(dtypes, key=lambda d: -flops_per_s[d])}
 
 
-def _merged(ops: Iterable[_Op]) -> list[list[_Op]]:
-    """Return groups of operations of one kind that lie on one another, longest group first."""
-    marks: list[list[_Op]] = []
+def _places(ops: Iterable[_Op]) -> list[list[_Op]]:
+    """Return groups of operations whose marks lie on one another, longest group first."""
+    places: list[list[_Op]] = []
     for op in ops:
-        for mark in marks:
-            if _on_one_another(op, mark[0]):
-                mark.append(op)
+        for place in places:
+            if _on_one_another(op, place[0]):
+                place.append(op)
                 break
         else:
-            marks.append([op])
-    return sorted(marks, key=lambda mark: -_seconds(mark))
+            places.append([op])
+    return sorted(places, key=lambda place: -_seconds(place))
 
 
 def _on_one_another(op: _Op, other: _Op) -> bool:
-    alike = (op.kind, op.bound, op.dtype) == (other.kind, other.bound, other.dtype)
-    return (
-        alike
-        and abs(np.log10(op.intensity / other.intensity)) < _NEAR
-        and abs(np.log10(op.flops_per_s / other.flops_per_s)) < _NEAR
-    )
+    aside = op.intensity / other.intensity, op.flops_per_s / other.flops_per_s
+    return bool(np.abs(np.log10(aside)).max() < _NEAR)
 
 
 def _seconds(ops: Iterable[_Op]) -> float:
@@ -216,18 +230,27 @@ def _draw_roofs(axes: Axes, roofs: Mapping[str, float], memory_bytes_per_s: floa
     return handles
 
 
-def _draw_mark(axes: Axes, mark: Sequence[_Op], *, share: float) -> None:
-    axes.scatter(
-        mark[0].intensity,
-        mark[0].flops_per_s,
-        s=24 + 700 * share,
-        marker=_BOUND_MARKERS[mark[0].bound],
-        color=_KIND_COLORS.get(mark[0].kind, GREY),
-        edgecolors=INK,
-        linewidths=0.8,
-        alpha=0.9,
-        zorder=3,
-    )
+def _draw_place(axes: Axes, place: Sequence[_Op], total_s: float) -> None:
+    """Draw a mark for each kind in a place, the large ones below the small."""
+    alike: dict[tuple[str, str], list[_Op]] = {}
+    for op in place:
+        alike.setdefault((op.kind, op.bound), []).append(op)
+    for (kind, bound), ops in sorted(alike.items(), key=lambda item: -_seconds(item[1])):
+        axes.scatter(
+            ops[0].intensity,
+            ops[0].flops_per_s,
+            s=_mark_area(ops, total_s),
+            marker=_BOUND_MARKERS[bound],
+            color=_KIND_COLORS.get(kind, GREY),
+            edgecolors=INK,
+            linewidths=0.7,
+            zorder=3,
+        )
+
+
+def _mark_area(ops: Iterable[_Op], total_s: float) -> float:
+    """Return the square points of a mark; what takes no time to speak of is still seen."""
+    return 12 + 800 * _seconds(ops) / total_s
 
 
 def _mark_handles(ops: Sequence[_Op]) -> list[Artist]:
@@ -247,8 +270,8 @@ def _mark_handles(ops: Sequence[_Op]) -> list[Artist]:
 def _others_handle(others: Sequence[Sequence[_Op]], total_s: float) -> list[Artist]:
     if not others:
         return []
-    count = sum(len(mark) for mark in others)
-    share = sum(_seconds(mark) for mark in others) / total_s
+    count = len({op.name for place in others for op in place})
+    share = sum(_seconds(place) for place in others) / total_s
     return [_point("o", size=4, label=f"not labelled: {count} others, {share:.1%} of the time")]
 
 
@@ -262,17 +285,17 @@ def _point(marker: str, *, size: float, label: str) -> Artist:
     )
 
 
-def _mark_label(mark: Sequence[_Op]) -> Label:
-    """Return the names of a mark's operations, the block they share only once."""
-    names = list(dict.fromkeys(op.name for op in mark))
-    block = names[0].rpartition(".")[0] + "."
-    shown = [names[0], *(name.removeprefix(block) for name in names[1:_NAMES_PER_LABEL])]
-    more = [f"+{len(names) - len(shown)} more"] if len(names) > len(shown) else []
+def _place_label(place: Sequence[_Op], *, most: int, total_s: float) -> Label:
+    """Return the names of the operations in a place, those that take longest, and their share."""
+    names = list(dict.fromkeys(op.name for op in place))
+    more = [f"+ {len(names) - most} more"] if len(names) > most else []
+    share = _seconds(place) / total_s
     return Label(
-        x=mark[0].intensity,
-        y=mark[0].flops_per_s,
-        text="\n".join([*shown, *more]),
+        x=place[0].intensity,
+        y=place[0].flops_per_s,
+        text="\n".join([*names[:most], *more, f"{share:.1%} of the time"]),
         color=GREY,
+        radius=math.sqrt(_mark_area(place, total_s)) / 2 + 1,
     )
 
 
@@ -303,11 +326,15 @@ def plot_time_per_op(latency: PassLatency, *, title: str) -> Figure:
     Raises
     ------
     OptionError
-        If `latency` holds more than one pass.
+        If `latency` holds more than one pass, or none.
     """
     bars = _bars(latency)
     total_s = sum(bar.seconds for bar in bars)
-    chart = new_chart(title, width=8, height=1.1 + 0.29 * len(bars))
+    chart = new_chart(
+        f"{title}\n{_time_note(float(np.sum(latency.total_s)), total_s)}",
+        width=8,
+        height=1.1 + 0.29 * len(bars),
+    )
     axes = chart.add_subplot()
     axes.grid(visible=False, axis="y")
     for row, bar in enumerate(bars):
@@ -322,13 +349,13 @@ def plot_time_per_op(latency: PassLatency, *, title: str) -> Figure:
             va="center",
         )
     longest = max(bar.seconds for bar in bars)
-    axes.set_xlim(0, 1.24 * longest if longest else 1.0)
+    axes.set_xlim(0, 1.34 * longest if longest else 1.0)
     axes.set_ylim(len(bars) - 0.4, -0.6)
     axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
     axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
     axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
-    axes.set_xlabel(_time_label(float(np.sum(latency.total_s)), total_s))
+    axes.set_xlabel("Time on each device (s)")
     add_legend(chart, _bound_handles(bars))
     return chart
 
@@ -339,12 +366,9 @@ def _bars(latency: PassLatency) -> list[_Bar]:
     for op in _ops(latency):
         key = op.name, op.bound
         seconds[key] = seconds.get(key, 0.0) + op.seconds
-    for name, spent_s in (
-        ("communication", latency.communication_s),
-        ("overhead", latency.overhead_s),
-    ):
-        if np.any(spent_s > 0):
-            seconds[name, name] = float(np.sum(spent_s))
+    for name, spent_s in _extra_s(latency).items():
+        if spent_s > 0:
+            seconds[name, name] = spent_s
     bars = [_Bar(name, bound, spent_s) for (name, bound), spent_s in seconds.items()]
     bars.sort(key=lambda bar: -bar.seconds)
     least = _SMALL * sum(seconds.values())
@@ -355,12 +379,12 @@ def _bars(latency: PassLatency) -> list[_Bar]:
     return [*shown, _Bar(f"{len(others)} others", "others", sum(bar.seconds for bar in others))]
 
 
-def _time_label(pass_s: float, bars_s: float) -> str:
-    text = f"Time on each device (s); the pass takes {format_seconds(pass_s)}"
+def _time_note(pass_s: float, bars_s: float) -> str:
+    text = f"the pass takes {format_seconds(pass_s)}"
     if pass_s < bars_s * (1 - 1e-6):
         text += (
-            f",\nless than the sum of the bars, {format_seconds(bars_s)}, since it is priced with "
-            "arithmetic and memory overlapping"
+            f"; the bars add up to {format_seconds(bars_s)}, "
+            "since arithmetic and memory are taken to overlap"
         )
     return text
 

@@ -2,7 +2,7 @@
 
 import io
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Final
 
@@ -79,11 +79,14 @@ _STYLE: Final = {
     "lines.linewidth": 1.8,
     "lines.markersize": 5,
     "text.color": INK,
+    "text.parse_math": False,  # a dollar in a name is a dollar
     "xtick.color": INK,
     "ytick.color": INK,
     "svg.hashsalt": "specroof",  # the same chart is the same file
 }
-_TITLE_COLUMNS: Final = 13  # characters per inch, at the size of a title
+# Characters per inch, at the size of a title and at that of a legend.
+_TITLE_PITCH: Final = 12
+_LEGEND_PITCH: Final = 14
 
 
 class Chart(Figure):
@@ -108,7 +111,7 @@ def new_chart(title: str, *, width: float, height: float) -> Chart:
     lines = [
         line
         for paragraph in title.splitlines()
-        for line in textwrap.wrap(paragraph, int(width * _TITLE_COLUMNS)) or [""]
+        for line in textwrap.wrap(paragraph, int(width * _TITLE_PITCH)) or [""]
     ]
     chart = Chart(figsize=(width, height + 0.2 * len(lines)), layout="constrained")
     if lines:
@@ -124,7 +127,7 @@ def add_legend(chart: Figure, handles: Sequence[Artist]) -> None:
     texts = [str(handle.get_label()) for handle in handles]
     letters = max(len(line) for text in texts for line in text.splitlines())
     width, height = chart.get_size_inches()
-    columns = int(np.clip(width * _TITLE_COLUMNS // (letters + 8), 1, len(handles)))
+    columns = int(np.clip(width * _LEGEND_PITCH // (letters + 8), 1, len(handles)))
     rows = int(np.ceil(len(handles) / columns))
     # Handles run down the columns; a row is as high as the highest text in it.
     lines = sum(
@@ -137,20 +140,29 @@ def add_legend(chart: Figure, handles: Sequence[Artist]) -> None:
 # --- what text is called -----------------------------------------------------------------------
 
 
-def wrapped(text: str, width: int = 46, lines: int = 3) -> str:
-    """Return a long name over a few lines, broken at commas and slashes; the middle may go.
+def wrapped(text: str, *, width: int = 46) -> str:
+    """Return a long SPEC over a few lines, with the middle of long lists of numbers left out.
 
     Examples
     --------
     >>> print(wrapped("autoregressive,accept=0.75,cost=0.10", width=30))
     autoregressive, accept=0.75,
     cost=0.10
+    >>> print(wrapped("block,survival=.96/.92/.88/.85/.81/.78/.75/.72/.69/.66,cost=0.1,drafts=10"))
+    block, survival=.96/.92/.88/.85/…/.66,
+    cost=0.1, drafts=10
     """
-    spaced = ", ".join(part.strip() for part in text.split(","))
-    room = width * lines - 2 * lines
-    if len(spaced) > room:
-        spaced = f"{spaced[: room // 2].rstrip()} … {spaced[-(room // 2 - 3) :].lstrip()}"
-    return "\n".join(textwrap.wrap(spaced, width))
+    parts = [_shortened(part.strip()) for part in text.split(",")]
+    return textwrap.fill(", ".join(parts), width, max_lines=4, placeholder=" …")
+
+
+def _shortened(part: str, longest: int = 36) -> str:
+    """Return one key=value of a SPEC, the first and the last of its many numbers."""
+    if len(part) <= longest:
+        return part
+    first, _, rest = part[: longest - 8].rpartition("/")
+    last = part.rpartition("/")[2]
+    return f"{first or rest}/…/{last[-12:]}"
 
 
 def plain_number(value: float) -> str:
@@ -181,7 +193,9 @@ def short_number(value: float, *, plain_below: float = 1 << 10) -> str:
 def curve_names(
     curves: Sequence[SpeedupCurve], points: Sequence[Mapping[str, str]]
 ) -> tuple[str, list[str]]:
-    """Return what all curves have in common, for a title, and what each is called beside it.
+    """Return what all curves have in common, for a title, and what each is called in a legend.
+
+    A drafter in common has a line of the title for itself.
 
     `points` holds the rest of the place where each is read, such as its batch size.
     """
@@ -190,16 +204,16 @@ def curve_names(
             "model": curve.model,
             "hardware": _hardware_name(curve),
             "engine": f"{curve.engine} engine",
-            "drafter": wrapped(curve.drafter),
+            "drafter": curve.drafter,
             **point,
         }
         for curve, point in zip(curves, points, strict=True)
     ]
     varying = {key for key in facets[0] if len({facet[key] for facet in facets}) > 1}
     own = varying or {"drafter"}
-    names = [_phrase({key: text for key, text in facet.items() if key in own}) for facet in facets]
-    shared = {key: text.replace("\n", " ") for key, text in facets[0].items() if key not in own}
-    return _phrase(shared), names
+    names = [_phrase(facet, own, joint=":\n") for facet in facets]
+    shared = _phrase(facets[0], facets[0].keys() - own, joint="\ndrafter: ")
+    return shared, names
 
 
 def _hardware_name(curve: SpeedupCurve) -> str:
@@ -212,10 +226,12 @@ def _hardware_name(curve: SpeedupCurve) -> str:
     return name
 
 
-def _phrase(facet: Mapping[str, str]) -> str:
-    where = " on ".join(facet[key] for key in ("model", "hardware") if key in facet)
-    rest = [text for key, text in facet.items() if key not in {"model", "hardware"}]
-    return ", ".join([where, *rest] if where else rest)
+def _phrase(facet: Mapping[str, str], keys: Set[str], *, joint: str) -> str:
+    """Return these keys of a facet as text, the drafter behind the joint."""
+    told = {key: text for key, text in facet.items() if key in keys}
+    drafter = wrapped(told.pop("drafter", ""))
+    where = " on ".join(told.pop(key) for key in ("model", "hardware") if key in told)
+    return joint.join(filter(None, [", ".join(filter(None, [where, *told.values()])), drafter]))
 
 
 def position(name: str, index: int, axis: Floats) -> int:
@@ -272,7 +288,7 @@ def require_curves(curves: Sequence[SpeedupCurve]) -> None:
         raise OptionError(message)
 
 
-def marks_every(points: int, *, rank: int, of: int, most: int = 33) -> tuple[int, int]:
+def marks_every(points: int, *, rank: int, of: int, most: int = 48) -> tuple[int, int]:
     """Return which points of a line get a marker: the first, and the step to the next.
 
     At most `most`; `of` lines that lie on one another take turns, each by its `rank`.
@@ -285,5 +301,5 @@ def speedup_limits(speedups: Sequence[Floats]) -> tuple[float, float]:
     """Return an axis that the lines and 1.0 fill, with room for labels above."""
     values = np.concatenate([*(speedup.ravel() for speedup in speedups), [1.0]])
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    room = max(high - low, 0.2)
-    return max(low - 0.08 * room, 0.0), high + 0.14 * room
+    span = max(high - low, 0.2)
+    return max(low - 0.08 * span, 0.0), low + 1.14 * span

@@ -1,0 +1,243 @@
+"""Names and SPECs to objects, and files written whole or not at all."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specroof import load_drafter, load_hardware, load_model
+from specroof.catalog import hardware_names, model_names, read_text, study_path, write_files
+from specroof.errors import CatalogError, ConfigError, OptionError, OutputError, ProfileError
+
+TINY: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 1000,
+}
+
+
+def one_line(error: pytest.ExceptionInfo[Exception]) -> str:
+    """Return the message, which must be one line."""
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+# --- models ------------------------------------------------------------------------------------
+
+
+def test_every_bundled_model_loads_under_its_name() -> None:
+    names = model_names()
+    assert len(names) >= 26
+    for name in names:
+        model = load_model(name)
+        assert model.n_params >= model.n_active_params > 0
+        assert name.endswith(model.name) or model.name == name
+
+
+def test_a_short_or_differently_cased_name_finds_the_bundled_model() -> None:
+    assert load_model("qwen3-8b") == load_model("Qwen/Qwen3-8B")
+
+
+def test_an_existing_path_wins_over_a_bundled_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "Qwen" / "Qwen3-8B"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(TINY))
+    monkeypatch.chdir(tmp_path)
+    assert load_model("Qwen/Qwen3-8B").n_layers == 2
+
+
+def test_a_folder_without_a_config_is_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "Qwen" / "Qwen3-8B").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert load_model("Qwen/Qwen3-8B").n_layers == 36
+
+
+@pytest.mark.parametrize("where", ["folder", "file"])
+def test_a_sidecar_beside_the_config_counts(where: str, tmp_path: Path) -> None:
+    config = tmp_path / ("config.json" if where == "folder" else "mine.json")
+    config.write_text(json.dumps(TINY))
+    plain = load_model(tmp_path if where == "folder" else config)
+    stem = "hf_quant_config.json" if where == "folder" else "mine.hf_quant_config.json"
+    (tmp_path / stem).write_text(json.dumps({"quantization": {"quant_algo": "FP8"}}))
+    assert load_model(tmp_path if where == "folder" else config).weight_bytes < plain.weight_bytes
+
+
+def test_an_unknown_short_name_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(CatalogError) as error:
+        load_model("Qwen3-8")
+    assert "did you mean" in one_line(error)
+
+
+def test_the_hub_is_asked_for_two_files_only(tmp_path: Path) -> None:
+    asked = []
+
+    def fetch(repository: str, name: str) -> Path | None:
+        asked.append((repository, name))
+        path = tmp_path / name
+        if name == "config.json":
+            path.write_text(json.dumps(TINY))
+            return path
+        return None
+
+    assert load_model("someone/something", fetch=fetch).name == "something"
+    assert asked == [
+        ("someone/something", "config.json"),
+        ("someone/something", "hf_quant_config.json"),
+    ]
+
+
+def test_a_repository_without_a_config_is_refused() -> None:
+    with pytest.raises(CatalogError, match=r"no config\.json"):
+        load_model("someone/something", fetch=lambda _repository, _name: None)
+
+
+def test_a_file_of_a_hundred_megabytes_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    with path.open("wb") as file:
+        file.truncate(100 * 2**20)
+    with pytest.raises(ConfigError) as error:
+        load_model(path)
+    assert "larger than" in one_line(error)
+
+
+def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(b'{"a": "\xff"}')
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        load_model(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="No such file"):
+        read_text(tmp_path / "none.yaml", ProfileError)
+
+
+# --- hardware ----------------------------------------------------------------------------------
+
+
+def test_an_alias_finds_its_profile_whatever_the_case() -> None:
+    assert load_hardware("H100").name == load_hardware("h100-sxm").name
+
+
+def test_every_bundled_profile_is_found_by_every_alias() -> None:
+    for name in hardware_names():
+        profile = load_hardware(name)
+        assert all(load_hardware(alias) == profile for alias in profile.aliases)
+
+
+def test_an_unknown_chip_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(CatalogError) as error:
+        load_hardware("b2000")
+    assert "did you mean b200" in one_line(error)
+
+
+def test_a_users_folder_is_searched_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hardware_folder: Path
+) -> None:
+    text = (hardware_folder / "h200.yaml").read_text()
+    (tmp_path / "b200.yaml").write_text(text.replace("4.8e+12", "5.0e+12"))
+    monkeypatch.setenv("SPECROOF_HARDWARE_PATH", str(tmp_path))
+    assert load_hardware("b200").peak.memory_bytes_per_s == 5.0e12
+    assert "b200" in hardware_names()
+
+
+def test_a_users_folder_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECROOF_HARDWARE_PATH", os.devnull)
+    with pytest.raises(CatalogError, match="SPECROOF_HARDWARE_PATH"):
+        hardware_names()
+
+
+# --- studies -----------------------------------------------------------------------------------
+
+
+def test_a_study_is_a_file_or_a_bundled_name(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("format_version: 1\n")
+    assert study_path(str(path)) == path
+    assert study_path("demo").name == "demo.yaml"
+    with pytest.raises(CatalogError, match="demo"):
+        study_path("nothing")
+
+
+# --- drafters ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "tokens_per_round"),
+    [
+        ("autoregressive,cost=0.1,accept=0.5", 1.75),  # 1 + 1/2 + 1/4
+        ("autoregressive,cost=0.1,rates=.5/.4", 1.7),  # 1 + .5 + .5 * .4
+        ("autoregressive,cost=0.1,survival=.5/.2", 1.7),
+        ("autoregressive,cost=0.1,histogram=1/1/2", 2.25),  # 1 + mean of 0, 1, 2, 2
+        ("autoregressive,cost=0.1,beta=1/1", 1.5 + 1 / 3),  # E[a] + E[a²] of a uniform
+        ("autoregressive,cost=0.1,accept-length=1.75@2", 1.75),
+        (" block , accept=1 , cost=0 , drafts=4 ", 3.0),
+    ],
+)
+def test_a_spec_gives_the_acceptance_that_it_spells(spec: str, tokens_per_round: float) -> None:
+    drafter = load_drafter(spec)
+    assert drafter.acceptance is not None
+    assert drafter.acceptance.tokens_per_round(2) == pytest.approx(tokens_per_round)
+    assert drafter.name == spec.strip()
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("", "kind is ''"),
+        ("mtpp,accept=0.5", "kind is 'mtpp'"),
+        ("autoregressive,accept=0.5", "needs cost="),
+        ("autoregressive,cost=0.1,block=4,accept=0.5", "'block=4' is not understood"),
+        ("autoregressive,cost=0.1,accept=0.5,accept=0.6", "accept is given twice"),
+        ("autoregressive,cost=0.1,accept=0.5,rates=.5", "accept and rates"),
+        ("autoregressive,cost=0.1,accept=1.5", "rate"),
+        ("autoregressive,cost=0.1,accept=nan", "accept is 'nan'"),
+        ("autoregressive,cost=-0.1,accept=0.5", "cost"),
+        ("autoregressive,cost=,accept=0.5", "'cost='"),
+        ("autoregressive,cost=ten,accept=0.5", "cost is 'ten'"),
+        ("autoregressive,cost=0.1,survival=.5/.6", "survival"),
+        ("autoregressive,cost=0.1,beta=1", "beta is '1'"),
+        ("autoregressive,cost=0.1,accept-length=3.4", "TOKENS@DRAFTS"),
+        ("autoregressive,cost=0.1,accept-length=3.4@2.5", "whole number"),
+        ("autoregressive,cost=0.1,accept-length=9@3", "tokens_per_round"),
+        ("block,cost=0.1,accept=0.5", "exactly one of block, drafts"),
+        ("block,cost=0.1,accept=0.5,block=4,drafts=4", "exactly one of block, drafts"),
+        ("block,cost=0.1,accept=0.5,block=1", "block is 1"),
+        ("block,cost=0.1,accept=0.5,drafts=2.5", "drafts is 2.5"),
+        ("ideal,accept=0.5", "nothing after the kind"),
+    ],
+)
+def test_a_spec_that_says_nothing_clear_is_refused(spec: str, says: str) -> None:
+    with pytest.raises(OptionError) as error:
+        load_drafter(spec)
+    assert says in one_line(error)
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def test_files_appear_whole(tmp_path: Path) -> None:
+    write_files({tmp_path / "a": b"1", tmp_path / "b": b"2"})
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"1", "b": b"2"}
+
+
+@pytest.mark.parametrize("bad", ["missing/b", "folder"])
+def test_one_file_that_cannot_be_written_leaves_none(bad: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "a").write_bytes(b"old")
+    with pytest.raises(OutputError) as error:
+        write_files({tmp_path / "a": b"new", tmp_path / bad: b"new"})
+    assert bad in one_line(error)
+    assert (tmp_path / "a").read_bytes() == b"old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "folder"]

@@ -1,0 +1,326 @@
+"""The command line as people use it: tables, JSON, files, and one line when it refuses."""
+
+import csv
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import specroof
+from specroof.cli import app
+
+PREDICT = ["predict", "Qwen/Qwen3-8B", "-H", "b200"]
+BLOCK = "block,accept=0.89,cost=0.10,drafts=16"
+AUTOREGRESSIVE = "autoregressive,accept=0.75,cost=0.10"
+
+
+def run(*words: str) -> str:
+    """Return what a command prints to standard output; it must succeed."""
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def refused(*words: str) -> str:
+    """Return the one line that a refused command leaves on standard error."""
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == 2, done.output
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("specroof: ")
+    return line
+
+
+def last_object(text: str) -> dict[str, Any]:
+    """Return the JSON object on the last line of standard output."""
+    value = json.loads(text.splitlines()[-1], parse_constant=pytest.fail)
+    assert isinstance(value, dict)
+    return value
+
+
+# --- predict -----------------------------------------------------------------------------------
+
+
+def test_predict_prints_json_with_the_keys_and_axes_of_the_contract() -> None:
+    text = run(
+        *PREDICT,
+        *("--tp", "2", "--batch", "1,8,32", "--context", "1024,8192", "--max-draft-len", "5"),
+        *("--drafter", BLOCK, "--drafter", "ideal", "--json"),
+    )
+    result = last_object(text)
+    assert len(text.splitlines()) == 1
+    assert result["placement"] == {
+        "tensor_parallel": 2,
+        "expert_parallel": 1,
+        "attention_data_parallel": 1,
+    }
+    assert result["context_len"] == [1024, 8192]
+    assert result["batch_size"] == [1, 8, 32]
+    assert result["draft_len"] == [0, 1, 2, 3, 4, 5]
+    assert result["engine"] == "ideal"
+    assert isinstance(result["notes"], list)
+    assert np.shape(result["baseline"]["step_s"]) == (2, 3)
+    assert np.shape(result["baseline"]["tokens_per_s"]) == (2, 3)
+    block, ideal = result["drafters"]
+    assert (block["name"].split(",")[0], ideal["name"]) == ("block", "ideal")
+    for key in (
+        *("tokens_per_round", "draft_s", "verify_s", "round_s", "speedup"),
+        *("tokens_per_s", "tokens_per_s_per_user"),
+    ):
+        assert np.shape(block[key]) == (2, 3, 6), key
+    for key in ("best_draft_len", "best_speedup"):
+        assert np.shape(block[key]) == (2, 3), key
+    assert np.shape(block["near_best"]) == (2, 3, 2)
+    assert block["verify_len"] == [1, 2, 3, 4, 5, 6]
+    assert all(speedup[0] == 1.0 for row in block["speedup"] for speedup in row)
+
+
+def test_the_command_line_and_the_library_agree() -> None:
+    result = last_object(run(*PREDICT, "--batch", "1,8", "--drafter", BLOCK, "--json"))
+    curve = specroof.speedup_curve(
+        specroof.load_model("Qwen/Qwen3-8B"),
+        specroof.load_hardware("b200"),
+        drafter=specroof.load_drafter(BLOCK),
+        batch_size=[1, 8],
+    )
+    assert result["drafters"][0]["speedup"] == curve.speedup.tolist()
+
+
+def test_a_depth_that_was_not_measured_is_null_and_never_the_best() -> None:
+    spec = "autoregressive,cost=0,survival=.9/.8"
+    (drafter,) = last_object(run(*PREDICT, "--drafter", spec, "--json"))["drafters"]
+    assert drafter["speedup"][0][0][3:] == [None] * 14
+    assert drafter["best_draft_len"] == [[2]]
+    assert "max_draft_len is 3" in refused(*PREDICT, "--drafter", spec, "--max-draft-len", "3")
+
+
+def test_the_table_says_best_near_best_and_where_it_does_not_pay() -> None:
+    lines = run(
+        "predict", "deepseek-ai/DeepSeek-V4-Pro", "-H", "b200", "--tp", "8", "--batch", "4",
+        "--drafter", "autoregressive,accept=0.5,cost=0.30", "--drafter", BLOCK,
+    ).splitlines()  # fmt: skip
+    assert lines[0].startswith("DeepSeek-V4-Pro on 8 x NVIDIA B200")
+    assert any(line.split()[:2] == ["best", "γ"] for line in lines)
+    (slow,) = [line for line in lines if line.endswith("accept=0.5,cost=0.30") and "x" in line]
+    assert slow.split()[:3] == ["0", "1.00x", "0"]
+    surveyed = next(i for i, line in enumerate(lines) if line.startswith("does not pay"))
+    low, _, high = lines[surveyed + 1].split()[0].partition("-")
+    assert int(low) <= 4 <= int(high)  # the point above is one of them
+
+
+def test_a_grid_has_a_row_for_every_operating_point() -> None:
+    text = run(*PREDICT, "--batch", "1,8", "--context", "1024,2048", "--drafter", AUTOREGRESSIVE)
+    rows = [line.split()[:2] for line in text.splitlines() if " ms " in line]
+    assert rows == [["1024", "1"], ["1024", "8"], ["2048", "1"], ["2048", "8"]]
+
+
+def test_tables_fit_eighty_columns() -> None:
+    for words in (
+        (*PREDICT, "--batch", "1,1024", "--drafter", AUTOREGRESSIVE),
+        (*PREDICT, "--drafter", AUTOREGRESSIVE),
+    ):
+        lines = run(*words).splitlines()
+        assert max(len(line) for line in lines if not line.startswith("note")) <= 80
+
+
+def test_csv_has_every_point_and_marks_the_best(tmp_path: Path) -> None:
+    path = tmp_path / "points.csv"
+    words = ("--batch", "1,8", "--drafter", AUTOREGRESSIVE, "--drafter", "ideal")
+    run(*PREDICT, *words, "--csv", str(path))
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 2 * 17
+    best = [row for row in rows if row["is_best"] == "1"]
+    assert len(best) == 4
+    assert {row["drafter"] for row in best} == {AUTOREGRESSIVE, "ideal"}
+    assert all(math.isfinite(float(row["speedup"])) for row in rows)
+
+
+def test_charts_are_drawn_for_what_the_grid_can_show(tmp_path: Path) -> None:
+    path = tmp_path / "chart.png"
+    words = ("--batch", "1,8", "--context", "1024,8192", "--drafter", AUTOREGRESSIVE)
+    run(*PREDICT, *words, "--plot", str(path))
+    names = sorted(file.name for file in tmp_path.iterdir())
+    assert names == ["chart-by-batch.png", "chart-map.png", "chart.png"]
+    assert all(file.read_bytes().startswith(b"\x89PNG") for file in tmp_path.iterdir())
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--drafter", "ideal", "--batch", "0"], "batch_size is 0"),
+        (["--drafter", "ideal", "--batch", "1,x"], "--batch is '1,x'"),
+        (["--drafter", "ideal", "--batch", "nan"], "batch_size is nan"),
+        (["--drafter", "ideal", "--context", "-1"], "context_len is -1"),
+        (["--drafter", "ideal", "--max-draft-len", "-1"], "max_draft_len is -1"),
+        (["--drafter", "ideal", "--max-draft-len", "many"], "max-draft-len"),
+        (["--drafter", "ideal", "--tp", "0"], "tensor_parallel is 0"),
+        (["--drafter", "ideal", "--tp", "3"], "32 query heads"),
+        (["--drafter", "ideal", "--ep", "2"], "expert_parallel is 2"),
+        (["--drafter", "ideal", "--engine", "warp"], "engine is 'warp'"),
+        (["--drafter", "ideal", "--granularity", "layer"], "--granularity is 'layer'"),
+        (["--drafter", "ideal", "--kv-cache", "fp3"], "--kv-cache is 'fp3'"),
+        (["--drafter", "ideal", "--weights", "fp3"], "--weights is 'fp3'"),
+        (["--drafter", "ideal", "--frobnicate"], "--frobnicate"),
+        (["--drafter", "block,accept=2,cost=.1,drafts=4"], "drafter 'block,accept=2"),
+        (["--drafter", AUTOREGRESSIVE.replace("accept=0.75,", "")], "has no acceptance"),
+        ([], "--drafter"),
+    ],
+)
+def test_a_bad_word_is_refused_in_one_line(words: list[str], says: str) -> None:
+    assert says in refused(*PREDICT, *words)
+
+
+def test_a_missing_model_or_chip_is_refused_in_one_line() -> None:
+    assert "neither a file" in refused("predict", "nope", "-H", "b200", "--drafter", "ideal")
+    assert "hardware 'nope'" in refused(*PREDICT[:-1], "nope", "--drafter", "ideal")
+
+
+def test_a_chip_without_the_dtype_is_a_note_and_under_strict_an_error() -> None:
+    words = ["predict", "openai/gpt-oss-20b", "-H", "h100", "--drafter", "ideal"]
+    assert "has no fp4 arithmetic: fp8 stands in" in run(*words)
+    assert "has no flops_per_s for 'fp4'" in refused(*words, "--strict-dtype")
+
+
+def test_a_model_that_does_not_fit_is_a_note_with_the_numbers() -> None:
+    words = ["predict", "Qwen/Qwen2.5-72B-Instruct", "-H", "l40s", "--drafter", "ideal"]
+    (note,) = [line for line in run(*words).splitlines() if "does not fit" in line]
+    assert "135 GiB of weights" in note  # 72.7e9 * 2 bytes / 2**30
+    assert "45.0 GiB" in note
+
+
+@pytest.mark.parametrize("flag", ["--csv", "--plot"])
+def test_a_place_that_cannot_be_written_is_refused_and_leaves_nothing(
+    flag: str, tmp_path: Path
+) -> None:
+    other = tmp_path / "points.csv"
+    words = [*PREDICT, "--drafter", "ideal", flag, str(tmp_path / "missing" / "a.png")]
+    if flag == "--plot":
+        words += ["--csv", str(other)]
+    assert str(tmp_path / "missing") in refused(*words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_chart_of_an_unknown_format_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "chart.txt"
+    assert str(path) in refused(*PREDICT, "--drafter", "ideal", "--plot", str(path))
+    assert not path.exists()
+
+
+def test_a_config_that_is_no_model_is_refused_without_a_traceback(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    for text in ("[]", "", "{", '{"model_type": "unheard"}', "[" * 100_000):
+        path.write_text(text)
+        line = refused("predict", str(path), "-H", "b200", "--drafter", "ideal")
+        assert str(path) in line
+
+
+def test_a_real_process_prints_one_line_and_exits_with_2() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "specroof", "predict", "nope", "-H", "b200", "--drafter", "ideal"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+
+
+# --- the other commands ------------------------------------------------------------------------
+
+
+def test_explain_lists_every_operation_with_its_bound() -> None:
+    result = last_object(run("explain", "Qwen/Qwen3-8B", "-H", "b200", "--json"))
+    ops = {op["op"]: op for op in result["ops"]}
+    # One token: 2 FLOP for each of the 4096 x 2 * 12288 weights of 36 layers, 2 bytes of each.
+    gate_up = ops["mlp.gate_up_proj"]
+    assert gate_up["flops"] == 36 * 2 * 4096 * 2 * 12288
+    assert gate_up["weight_bytes"] == gate_up["flops"]
+    assert gate_up["bound"] == "memory"
+    assert result["total_s"] == pytest.approx(sum(op["seconds"] for op in result["ops"]))
+    assert sum(op["share"] for op in result["ops"]) == pytest.approx(1)
+
+
+def test_explain_prints_a_table_and_draws_two_charts(tmp_path: Path) -> None:
+    path = tmp_path / "roof.svg"
+    words = ("--batch", "32", "--query-len", "4", "--plot", str(path), "--csv", f"{path}.csv")
+    text = run("explain", "Qwen/Qwen3-8B", "-H", "b200", *words)
+    assert "mlp.gate_up_proj" in text
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "roof-time.svg",
+        "roof.svg",
+        "roof.svg.csv",
+    ]
+    assert "query_len is 0" in refused("explain", "Qwen/Qwen3-8B", "-H", "b200", "--query-len", "0")
+
+
+def test_models_lists_sizes_as_a_table_and_as_json() -> None:
+    assert "Qwen/Qwen3-8B" in run("models")
+    rows = {row["name"]: row for row in json.loads(run("models", "--json"))}
+    # 36 layers, 8 KV heads, keys and values of 128 in bf16: 147 456 bytes a token.
+    assert rows["Qwen/Qwen3-8B"]["kv_bytes_per_token"] == 36 * 2 * 8 * 128 * 2
+    assert rows["Qwen/Qwen3-8B"]["params"] == rows["Qwen/Qwen3-8B"]["active_params"]
+    shown = json.loads(run("models", "show", "Qwen/Qwen3-8B", "--json"))
+    assert shown == rows["Qwen/Qwen3-8B"]
+    assert "147" not in run("models", "show", "Qwen/Qwen3-8B").split("KV per token")[0]
+
+
+def test_hardware_lists_shows_and_checks(tmp_path: Path, hardware_folder: Path) -> None:
+    assert "NVIDIA B200" in run("hardware")
+    names = [row["name"] for row in json.loads(run("hardware", "--json"))]
+    assert {"b200", "mi355x", "tpu-v7"} <= set(names)
+    assert "source of peak.memory_bytes" in run("hardware", "show", "b200")
+    assert (
+        json.loads(run("hardware", "show", "b200", "--json"))["peak"]["memory_bytes_per_s"] == 8e12
+    )
+    mine = tmp_path / "mine.yaml"
+    text = (hardware_folder / "h200.yaml").read_text()
+    mine.write_text(text)
+    assert "all figures valid" in run("hardware", "check", str(mine))
+    mine.write_text(text.replace("4.8e+12", "4.8e12"))
+    assert "peak.memory_bytes_per_s" in refused("hardware", "check", str(mine))
+
+
+def test_sweep_runs_the_bundled_study_and_writes_everything(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    text = run("sweep", "demo", "-o", str(folder))
+    assert "Qwen3.5-27B on 1 x NVIDIA B200" in text
+    names = {file.name for file in folder.iterdir()}
+    assert {"results.csv", "results.json", "best-speedup-by-batch-size.png"} <= names
+    pro, dense = json.loads((folder / "results.json").read_text())
+    falls_rises_falls = np.sign(np.diff(pro["drafters"][0]["best_speedup"][0]))
+    assert list(falls_rises_falls[np.r_[True, np.diff(falls_rises_falls) != 0]]) == [-1, 1, -1]
+    assert np.all(np.diff(dense["drafters"][0]["best_speedup"][0]) <= 0)
+
+
+def test_sweep_refuses_a_bad_study_before_it_computes_or_writes(tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text(
+        "format_version: 1\n"
+        "targets: [{model: Qwen/Qwen3-8B, hardware: b200}]\n"
+        "drafters: [ideal]\n"
+        "batch_sizes: [1]\n"
+    )
+    folder = tmp_path / "out"
+    assert "batch_sizes" in refused("sweep", str(study), "-o", str(folder))
+    assert not folder.exists()
+    assert "STUDY.yaml is missing" in refused("sweep")
+
+
+def test_the_schema_of_a_study_is_printed() -> None:
+    assert {"targets", "drafters"} <= set(last_object(run("sweep", "--schema"))["properties"])
+
+
+@pytest.mark.parametrize("command", ["predict", "sweep", "explain", "models", "hardware"])
+def test_every_command_explains_itself(command: str) -> None:
+    assert "Usage" in run(command, "--help")

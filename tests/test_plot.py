@@ -1,0 +1,860 @@
+"""Charts: they show the numbers of their curve, say what is what, and nothing hides a label."""
+
+import itertools
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
+from matplotlib.collections import PathCollection, PolyCollection
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.text import Annotation, Text
+from matplotlib.transforms import Bbox
+from numpy.typing import ArrayLike, NDArray
+
+from specroof.cost import OpCost
+from specroof.errors import OptionError, OutputError
+from specroof.hardware import Placement
+from specroof.latency import OpLatency, PassLatency
+from specroof.plot import (
+    figure_bytes,
+    plot_best_draft_len_map,
+    plot_by_batch,
+    plot_draft_len_by_batch,
+    plot_roofline,
+    plot_speedup_by_batch,
+    plot_speedup_by_draft_len,
+    plot_time_per_op,
+)
+from specroof.plot.style import COLORS, MARKERS
+from specroof.solver import SpeedupCurve
+
+Floats = NDArray[np.float64]
+
+LONG_SPEC = "autoregressive,histogram=" + "/".join(map(str, range(1000, 1060))) + ",cost=0.1"
+SPECS = [
+    "ideal",
+    "autoregressive,accept=0.75,cost=0.10",
+    "block,accept=0.89,cost=0.10,drafts=16",
+    "autoregressive,accept-length=3.4@7,cost=0.12",
+    "block,survival=.9/.8/.72/.66/.6/.55/.5,cost=0.1,drafts=7",
+    LONG_SPEC,
+    "block,accept=0.8,cost=0.2,block=8",
+    "autoregressive,accept=0.9,cost=0.05",
+]
+BATCHES = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0]
+
+
+def speedup_lines(n: int, *, points: int = 17, seed: int = 0) -> Floats:
+    """Return speedups that rise and fall, with 1 in front."""
+    dice = np.random.default_rng(seed)
+    steps = dice.normal(0.12, 0.15, (n, points - 1)) - np.linspace(0, 0.2, points - 1)
+    return np.concatenate([np.ones((n, 1)), np.exp(np.cumsum(steps, axis=1))], axis=1)
+
+
+def curve(speedup: ArrayLike, *, drafter: str = SPECS[1], **changes: object) -> SpeedupCurve:
+    """Return a curve with these speedups; NaN is past the depth of its drafter.
+
+    One axis is taken for the draft length, three for (context, batch, draft length).
+    """
+    speedups = np.asarray(speedup, dtype=np.float64)
+    speedups = speedups.reshape((1,) * (3 - speedups.ndim) + speedups.shape)
+    contexts, batches, drafts = speedups.shape
+    # Some acceptance: what matters is that the chart shows this array.
+    tokens = np.where(np.isnan(speedups), np.nan, 1 + 0.9 * np.arange(drafts))
+    made = SpeedupCurve(
+        model="Example-7B",
+        hardware="Example GPU",
+        engine="ideal",
+        drafter=drafter,
+        placement=Placement(),
+        context_len=4096 * np.exp2(np.arange(contexts, dtype=np.float64)),
+        batch_size=np.exp2(np.arange(batches, dtype=np.float64)),
+        draft_len=np.arange(drafts),
+        verify_len=np.arange(drafts) + 1,
+        tokens_per_round=tokens,
+        draft_s=np.zeros_like(speedups),
+        verify_s=np.ones_like(speedups),
+        round_s=tokens / speedups,  # of a plain step of one second
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]  # names and arrays of any field
+
+
+def op(name: str, *, compute_s: float, memory_s: float, **changes: object) -> OpLatency:
+    """Return an operation of a device with 1 PFLOP/s and 1 TB/s, done by two layers."""
+    zero = np.zeros(())
+    cost = OpCost(
+        name=name,
+        kind="dense",
+        count=2,
+        flops=np.asarray(compute_s * 1e15 / 2),
+        weight_bytes=np.asarray(memory_s * 1e12 / 2),
+        cache_bytes=zero,
+        activation_bytes=zero,
+        compute_dtype="bf16",
+    )
+    cost = replace(cost, **changes)  # type: ignore[arg-type]  # any field
+    return OpLatency(cost, cost.compute_dtype, np.asarray(compute_s), np.asarray(memory_s))
+
+
+def latency(
+    ops: Iterable[OpLatency], *, communication_s: float = 0.0, overhead_s: float = 0.0
+) -> PassLatency:
+    """Return a pass that does one operation after the other."""
+    ops = tuple(ops)
+    return PassLatency(
+        ops,
+        np.asarray(sum(float(op.seconds) for op in ops)),
+        np.asarray(communication_s),
+        np.asarray(overhead_s),
+    )
+
+
+def some_ops(n: int, seed: int = 0) -> list[OpLatency]:
+    """Return operations of all kinds, memory and compute bound, over six decades."""
+    dice = np.random.default_rng(seed)
+    kinds = ["dense", "experts", "attention", "head", "state", "indexer", "router", "compressor"]
+    times = 10 ** dice.uniform(-6, -3, (n, 2))
+    return [
+        op(
+            f"block_{i % 3}.projection_{i}",
+            compute_s=float(times[i, 0]),
+            memory_s=float(times[i, 1]),
+            kind=kinds[i % len(kinds)],
+        )
+        for i in range(n)
+    ]
+
+
+def roofline(ops: Iterable[OpLatency], **peaks: float) -> Figure:
+    peaks = peaks or {"bf16": 1e15}
+    return plot_roofline(latency(ops), flops_per_s=peaks, memory_bytes_per_s=1e12, title="A pass")
+
+
+def main_axes(figure: Figure) -> Axes:
+    return figure.axes[0]
+
+
+def lines(axes: Axes, *, style: str = "-", several: bool = True) -> list[Line2D]:
+    """Return the lines of one style, those that are no single mark and no level."""
+    return [
+        line
+        for line in axes.get_lines()
+        if line.get_linestyle() == style and (len(np.asarray(line.get_xdata())) > 2) is several
+    ]
+
+
+def xs(line: Line2D) -> Floats:
+    return np.asarray(line.get_xdata(), dtype=np.float64)
+
+
+def ys(line: Line2D) -> Floats:
+    return np.asarray(line.get_ydata(), dtype=np.float64)
+
+
+def marked(line: Line2D) -> tuple[int, int]:
+    """Return the first point that has a marker, and the step to the next."""
+    every = line.get_markevery()
+    assert isinstance(every, tuple)
+    first, step = every
+    return int(first), int(step)
+
+
+def legend_texts(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def labels(figure: Figure) -> list[str]:
+    notes = [text for text in main_axes(figure).texts if isinstance(text, Annotation)]
+    return [note.get_text() for note in notes]
+
+
+# --- nothing hides a text ----------------------------------------------------------------------
+
+
+def drawn_texts(figure: Figure) -> tuple[Bbox, list[tuple[str, Bbox]]]:
+    """Return the page, every text that is written on it, and the box that each takes.
+
+    Ticks beyond the axes exist but are not written, so that asking the figure will not do.
+    """
+    boxes: dict[int, tuple[str, Bbox]] = {}
+    page = figure.bbox.frozen()
+    draw = Text.draw
+
+    def draw_and_note(text: Text, renderer: RendererBase) -> None:
+        nonlocal page
+        draw(text, renderer)
+        if text.get_visible() and text.get_text():
+            frame = text.get_bbox_patch()
+            extent = frame.get_window_extent() if frame else Text.get_window_extent(text)
+            boxes[id(text)] = text.get_text(), extent.frozen()
+            page = figure.bbox.frozen()  # while it has the resolution of the file
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Text, "draw", draw_and_note)
+        figure_bytes(figure, "a.png")
+    return page, list(boxes.values())
+
+
+def clashes(figure: Figure) -> list[str]:
+    """Return texts that leave the figure or cover one another, by more than half a pixel."""
+    page, texts = drawn_texts(figure)
+    assert len(texts) > 3
+    room = page.padded(0.5)
+    outside = [
+        f"{text!r} leaves the figure"
+        for text, box in texts
+        if not (room.contains(box.x0, box.y0) and room.contains(box.x1, box.y1))
+    ]
+    shared = [
+        f"{one!r} on {other!r}"
+        for (one, box), (other, other_box) in itertools.combinations(texts, 2)
+        if box.padded(-0.5).overlaps(other_box)
+    ]
+    return outside + shared
+
+
+def test_clashes_are_found() -> None:
+    figure = Figure()
+    for x, text in ((0.5, "one text"), (0.52, "another"), (0.98, "far out"), (0.1, "fine")):
+        figure.text(x, 0.5, text)
+    found = clashes(figure)
+    assert found == ["'far out' leaves the figure", "'one text' on 'another'"]
+
+
+SPEEDUPS = speedup_lines(8, seed=3)
+CHARTS = {
+    "one drafter": lambda: plot_speedup_by_draft_len([curve(SPEEDUPS[0])]),
+    "eight drafters": lambda: plot_speedup_by_draft_len(
+        [curve(line, drafter=spec) for line, spec in zip(SPEEDUPS, SPECS, strict=True)]
+    ),
+    "eight equal drafters": lambda: plot_speedup_by_draft_len(
+        [curve(SPEEDUPS[0], drafter=spec) for spec in SPECS]
+    ),
+    "no draft pays": lambda: plot_speedup_by_draft_len(
+        [curve([1, 0.9, 0.8 - i / 100]) for i in range(4)]
+    ),
+    "only no draft": lambda: plot_speedup_by_draft_len([curve([1.0])]),
+    "unknown tails": lambda: plot_speedup_by_draft_len(
+        [curve([1, 1.5, 1.7, *[np.nan] * 14]), curve([1, 1.4, *[np.nan] * 15])]
+    ),
+    "twenty drafters": lambda: plot_speedup_by_draft_len(
+        [curve(line, drafter=f"{i}th") for i, line in enumerate(speedup_lines(20))]
+    ),
+    "a thousand drafts": lambda: plot_speedup_by_draft_len([curve(np.linspace(1, 40, 1025))]),
+    "huge speedups": lambda: plot_speedup_by_draft_len([curve([1, 1e4, 2e6, 1e7])]),
+    "one batch size": lambda: plot_by_batch([curve(SPEEDUPS[:1, None])]),
+    "nine batch sizes": lambda: plot_by_batch(
+        [grid(1, 9, drafter=spec, seed=i) for i, spec in enumerate(SPECS)]
+    ),
+    "forty batch sizes": lambda: plot_by_batch([grid(1, 40, batch_size=np.arange(1.0, 41.0))]),
+    "odd batch sizes": lambda: plot_by_batch(
+        [grid(1, 40, batch_size=np.unique(np.geomspace(1, 1e7, 40).round()))]
+    ),
+    "large batch sizes": lambda: plot_by_batch([grid(1, 21)]),
+    "map of one cell": lambda: plot_best_draft_len_map(grid(1, 1)),
+    "map of 45 cells": lambda: plot_best_draft_len_map(grid(5, 9)),
+    "map of 150 cells": lambda: plot_best_draft_len_map(grid(10, 15)),
+    "map of 600 cells": lambda: plot_best_draft_len_map(
+        grid(20, 30, context_len=np.geomspace(128, 1e6, 20).round())
+    ),
+    "map of a long drafter": lambda: plot_best_draft_len_map(grid(2, 2, drafter=LONG_SPEC)),
+    "roofline of one operation": lambda: roofline(some_ops(1)),
+    "roofline of 5 operations": lambda: roofline(some_ops(5)),
+    "roofline of 25 operations": lambda: roofline(some_ops(25)),
+    "roofline of equal operations": lambda: roofline(
+        [op(f"mlp.{i}", compute_s=1e-4, memory_s=1e-3, kind=f"kind {i}") for i in range(9)]
+    ),
+    "time of one operation": lambda: plot_time_per_op(latency(some_ops(1)), title="A pass"),
+    "time of 5 operations": lambda: plot_time_per_op(latency(some_ops(5)), title="A pass"),
+    "time of 25 operations": lambda: plot_time_per_op(
+        latency(some_ops(25), communication_s=2e-3, overhead_s=1e-4), title="A pass"
+    ),
+    "a long title": lambda: plot_time_per_op(latency(some_ops(2)), title="A long title, " * 30),
+}
+
+
+def grid(contexts: int, batches: int, *, seed: int = 0, **changes: object) -> SpeedupCurve:
+    """Return a curve over contexts and batches with optima all over the place."""
+    speedups = speedup_lines(contexts * batches, seed=seed).reshape(contexts, batches, -1)
+    return curve(speedups, **changes)  # type: ignore[arg-type]  # any field
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_no_text_covers_another_or_is_cut_off(name: str) -> None:
+    assert clashes(CHARTS[name]()) == []
+
+
+@settings(max_examples=6)
+@given(st.integers(0, 10**6), st.integers(1, 8), st.integers(1, 17))
+def test_optima_of_any_curves_have_their_labels_apart(seed: int, n: int, points: int) -> None:
+    drawn = speedup_lines(n, points=points, seed=seed)
+    figure = plot_speedup_by_draft_len(
+        [curve(line, drafter=spec) for line, spec in zip(drawn, SPECS, strict=False)]
+    )
+    assert clashes(figure) == []
+
+
+@settings(max_examples=6)
+@given(st.integers(0, 10**6), st.integers(1, 30))
+def test_any_operations_have_their_labels_apart(seed: int, n: int) -> None:
+    assert clashes(roofline(some_ops(n, seed))) == []
+
+
+# --- speedup against draft length --------------------------------------------------------------
+
+
+def test_a_drafter_has_a_line_of_its_speedup_and_a_dashed_one_of_its_tokens() -> None:
+    curves = [curve(line, drafter=spec) for line, spec in zip(SPEEDUPS, SPECS, strict=True)]
+    axes = main_axes(plot_speedup_by_draft_len(curves))
+    solid, dashed = lines(axes), lines(axes, style="--")
+    assert len(solid) == len(dashed) == len(curves)
+    for made, line, free in zip(curves, solid, dashed, strict=True):
+        np.testing.assert_array_equal(xs(line), made.draft_len)
+        np.testing.assert_array_equal(ys(line), made.speedup[0, 0])
+        np.testing.assert_array_equal(ys(free), made.tokens_per_round[0, 0])
+        assert line.get_color() == free.get_color()
+
+
+def test_eight_drafters_differ_in_colour_and_marker() -> None:
+    curves = [curve(line, drafter=spec) for line, spec in zip(SPEEDUPS, SPECS, strict=True)]
+    drawn = lines(main_axes(plot_speedup_by_draft_len(curves)))
+    assert len({line.get_color() for line in drawn}) == 8
+    assert len({line.get_marker() for line in drawn}) == 8
+
+
+def test_colours_and_markers_run_out_at_72_lines() -> None:
+    both = zip(itertools.cycle(COLORS), itertools.cycle(MARKERS), strict=False)
+    assert len(set(itertools.islice(both, 80))) == 72
+
+
+def test_the_mark_and_the_label_are_the_optimum() -> None:
+    made = curve([1, 1.5, 2.984, 2.9])  # rises to 2.984 at two drafts
+    figure = plot_speedup_by_draft_len([made])
+    (mark,) = lines(main_axes(figure), style="None", several=False)
+    assert xs(mark).tolist() == [2] == made.best_draft_len.ravel().tolist()
+    assert ys(mark).tolist() == pytest.approx([2.984])
+    assert labels(figure) == ["γ* = 2, 2.98x"]
+
+
+def test_equal_optima_share_one_label_and_one_line_keeps_all_marks() -> None:
+    figure = plot_speedup_by_draft_len([curve(SPEEDUPS[0], drafter=spec) for spec in SPECS[:3]])
+    (label,) = labels(figure)
+    assert label.endswith("x (3 lines)")
+    turns = [marked(line) for line in lines(main_axes(figure))]
+    points = [point for first, step in turns for point in range(first, 17, step)]
+    assert sorted(points) == list(range(17))  # each draft length is marked, by one of the three
+
+
+def test_many_drafters_have_their_optima_in_the_legend() -> None:
+    figure = plot_speedup_by_draft_len([curve([1, 2, 1.5], drafter=f"{i}") for i in range(9)])
+    assert labels(figure) == []
+    assert legend_texts(figure)[0] == "0: γ* = 1, 2.00x"
+
+
+def test_a_line_ends_where_its_drafter_does() -> None:
+    short, long = curve([1, 1.5, 1.7, np.nan, np.nan]), curve([1, 1.2, 1.3, 1.4, np.nan])
+    axes = main_axes(plot_speedup_by_draft_len([short, long]))
+    assert 3 < axes.get_xlim()[1] < 3.5  # three drafts are the longest that anybody knows of
+    assert np.isnan(ys(lines(axes)[0])[3:]).all()
+
+
+def test_speedups_fill_the_picture_whatever_the_free_lunch() -> None:
+    made = curve([1, 1.1, 1.2])
+    more = np.array([1.0, 100.0, 100.0])  # a hundred times the tokens in as many times the time
+    lunch = replace(
+        made, tokens_per_round=made.tokens_per_round * more, round_s=made.round_s * more
+    )
+    low, high = main_axes(plot_speedup_by_draft_len([lunch])).get_ylim()
+    assert low < 1
+    assert 1.2 < high < 1.3
+
+
+@pytest.mark.parametrize("line", [[1.0, 0.7, 0.6], [1.0, 1.7, 1.6], [1.0]])
+def test_plain_decoding_is_always_in_the_picture(line: list[float]) -> None:
+    axes = main_axes(plot_speedup_by_draft_len([curve(line)]))
+    low, high = axes.get_ylim()
+    assert 0 <= low < 1 < high
+    assert ys(lines(axes, style=":", several=False)[0]).tolist() == [1, 1]
+
+
+def test_the_chart_shows_the_point_that_was_asked_for() -> None:
+    made = grid(2, 3)
+    figure = plot_speedup_by_draft_len([made], context_index=1, batch_index=-1)
+    np.testing.assert_array_equal(ys(lines(main_axes(figure))[0]), made.speedup[1, 2])
+    assert figure.get_suptitle() == "Example-7B on Example GPU, ideal engine, batch 4, context 8192"
+
+
+def test_axes_say_quantity_and_unit() -> None:
+    axes = main_axes(plot_speedup_by_draft_len([curve([1, 1.5])]))
+    assert axes.get_xlabel() == "Draft length γ (tokens per sequence and round)"
+    assert axes.get_ylabel() == "Speedup over plain decoding (×)"
+
+
+def test_the_legend_says_what_dashes_and_dots_are() -> None:
+    assert legend_texts(plot_speedup_by_draft_len([curve([1, 1.5])])) == [
+        "autoregressive, accept=0.75, cost=0.10",
+        "free lunch: speedup = tokens per round",
+        "plain decoding",
+    ]
+
+
+def test_a_title_that_is_given_replaces_the_own_one() -> None:
+    plots = (plot_speedup_by_draft_len, plot_speedup_by_batch, plot_draft_len_by_batch)
+    for plot in (*plots, plot_by_batch):
+        assert plot([curve([1, 1.5])], title="Mine").get_suptitle() == "Mine"
+    assert plot_best_draft_len_map(curve([1, 1.5]), title="Mine").get_suptitle() == "Mine"
+
+
+def test_an_empty_title_takes_no_room() -> None:
+    with_title, without = (
+        plot_speedup_by_draft_len([curve([1, 1.5])], title=title) for title in ("Mine", "")
+    )
+    assert without.get_suptitle() == ""
+    assert without.get_figheight() < with_title.get_figheight()
+
+
+# --- what curves are called --------------------------------------------------------------------
+
+
+def test_the_legend_names_what_differs_and_the_title_what_does_not() -> None:
+    one = curve([1, 1.5], drafter="ideal")
+    other = replace(
+        one,
+        model="Example-70B",
+        placement=Placement(8, expert_parallel=4),
+        batch_size=np.array([2.0]),
+    )
+    figure = plot_speedup_by_draft_len([one, other])
+    assert legend_texts(figure)[:2] == [
+        "Example-7B on Example GPU, batch 1",
+        "Example-70B on 8 × Example GPU (EP 4), batch 2",
+    ]
+    assert figure.get_suptitle() == "ideal engine, context 4096\ndrafter: ideal"
+
+
+def test_a_drafter_is_named_behind_the_model() -> None:
+    one = curve([1, 1.5], drafter="ideal")
+    placement = Placement(4, attention_data_parallel=2)
+    other = replace(one, drafter="block,cost=0.1", placement=placement, engine="sglang")
+    figure = plot_speedup_by_batch([one, other])
+    assert legend_texts(figure)[:2] == [
+        "Example GPU, ideal engine:\nideal",
+        "4 × Example GPU (DP attention 2), sglang engine:\nblock, cost=0.1",
+    ]
+    assert figure.get_suptitle() == "Example-7B, context 4096"
+
+
+def test_long_names_are_shortened_to_a_few_lines() -> None:
+    name = legend_texts(plot_speedup_by_draft_len([curve([1, 1.5], drafter=LONG_SPEC)]))[0]
+    assert name == "autoregressive,\nhistogram=1000/1001/1002/…/1059, cost=0.1"
+    path = "model,config=" + "a" * 90
+    name = legend_texts(plot_speedup_by_draft_len([curve([1, 1.5], drafter=path)]))[0]
+    assert re.fullmatch(r"model,\nconfig=a+/…/a{12}", name)
+
+
+def test_a_dollar_in_a_name_is_a_dollar() -> None:
+    figure = plot_speedup_by_draft_len([curve([1, 1.5], model="a$\\frac$b", drafter="$x_$")])
+    assert figure_bytes(figure, "a.png")
+
+
+# --- over batch sizes --------------------------------------------------------------------------
+
+
+def test_the_best_of_each_batch_size_is_drawn() -> None:
+    made = grid(2, 9)
+    for plot, best in (
+        (plot_speedup_by_batch, made.best_speedup),
+        (plot_draft_len_by_batch, made.best_draft_len),
+    ):
+        (line,) = lines(main_axes(plot([made], context_index=1)))
+        np.testing.assert_array_equal(xs(line), made.batch_size)
+        np.testing.assert_allclose(ys(line), best[1])
+
+
+def test_both_charts_stand_above_one_another() -> None:
+    made = grid(1, 9)
+    upper, lower = plot_by_batch([made, made]).axes
+    assert upper.get_ylabel() == "Best speedup over plain decoding (×)"
+    assert lower.get_ylabel() == "Best draft length γ (tokens)"
+    assert lower.get_xlabel() == "Batch size (sequences)"
+    assert upper.get_xlim() == lower.get_xlim()
+    np.testing.assert_allclose(ys(lines(upper)[0]), made.best_speedup[0])
+    np.testing.assert_array_equal(ys(lines(lower)[1]), made.best_draft_len[0])
+
+
+def test_the_band_holds_the_drafts_within_one_percent() -> None:
+    # With 1000 sequences 1.2 is the best, and 1.19 within 1% of it: drafts 1 to 3.
+    made = curve([[[1, 1.5, 1.2, 1.1], [1, 1.19, 1.2, 1.199]]], batch_size=np.array([1.0, 1000.0]))
+    (band,) = main_axes(plot_draft_len_by_batch([made])).collections
+    assert isinstance(band, PolyCollection)
+    corners = np.asarray(band.get_paths()[0].vertices, dtype=np.float64)
+    reach = {x: sorted(corners[corners[:, 0] == x, 1].tolist()) for x in (1.0, 1000.0)}
+    assert (reach[1.0][0], reach[1.0][-1]) == (1, 1)
+    assert (reach[1000.0][0], reach[1000.0][-1]) == (1, 3)
+    assert "drafts within 1% of the best" in legend_texts(plot_draft_len_by_batch([made]))
+
+
+def test_batch_sizes_are_the_ticks_of_a_log2_axis() -> None:
+    axes = main_axes(plot_speedup_by_batch([grid(1, 9)]))
+    assert axes.get_xscale() == "log"
+    assert list(axes.get_xticks()) == BATCHES
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == [
+        f"{size:.0f}" for size in BATCHES
+    ]
+
+
+def test_powers_of_two_are_the_first_ticks() -> None:
+    axes = main_axes(plot_speedup_by_batch([grid(1, 40, batch_size=np.arange(1.0, 41.0))]))
+    ticks = set(axes.get_xticks())
+    assert {1, 2, 4, 8, 16, 32} < ticks < set(range(1, 41))
+
+
+def test_curves_may_have_batch_sizes_of_their_own_in_any_order() -> None:
+    one = grid(1, 3, batch_size=np.array([16.0, 1.0, 4.0]))
+    other = grid(1, 2, batch_size=np.array([2.0, 16384.0]), drafter="ideal")
+    axes = main_axes(plot_speedup_by_batch([one, other]))
+    assert xs(lines(axes)[0]).tolist() == [1, 4, 16]
+    assert ys(lines(axes)[0])[-1] == pytest.approx(one.best_speedup[0, 0])
+    assert axes.get_xticklabels()[-1].get_text() == "16k"
+
+
+def test_lines_that_lie_on_one_another_share_out_the_marks() -> None:
+    never = curve(np.broadcast_to([1.0, 0.5], (1, 9, 2)))
+    for axes in plot_by_batch([never, never]).axes:
+        assert [marked(line) for line in lines(axes)] == [(0, 2), (1, 2)]
+
+
+# --- the heat map ------------------------------------------------------------------------------
+
+
+def test_the_map_is_the_best_draft_length() -> None:
+    made = grid(5, 9)
+    figure = plot_best_draft_len_map(made)
+    axes = main_axes(figure)
+    np.testing.assert_array_equal(axes.images[0].get_array(), made.best_draft_len)
+    numbers = np.array([int(text.get_text()) for text in axes.texts])
+    np.testing.assert_array_equal(numbers.reshape(5, 9), made.best_draft_len)
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["4k", "8k", "16k", "32k", "64k"]
+    assert [text.get_text() for text in axes.get_xticklabels()] == [
+        f"{size:.0f}" for size in BATCHES
+    ]
+    assert axes.get_xlabel() == "Batch size (sequences)"
+    assert axes.get_ylabel() == "Context length (tokens)"
+    assert figure.get_suptitle().endswith("\ndrafter: autoregressive, accept=0.75, cost=0.10")
+
+
+def test_the_colour_bar_has_whole_numbers() -> None:
+    figure = plot_best_draft_len_map(grid(5, 9))
+    bar = figure.axes[1]
+    assert bar.get_ylabel() == "Best draft length γ (tokens)"
+    low, high = bar.get_ylim()
+    ticks = [tick for tick in bar.get_yticks() if low <= tick <= high]
+    assert ticks
+    assert all(tick == round(tick) for tick in ticks)
+
+
+def test_numbers_can_be_read_on_their_cells() -> None:
+    """The contrast of WCAG 2: (lighter + 0.05) / (darker + 0.05), of linear light."""
+
+    def light(rgb: Floats) -> float:
+        linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    axes = main_axes(plot_best_draft_len_map(curve(np.eye(17)[None] + 1e-3)))
+    image = axes.images[0]
+    cells = np.asarray(image.to_rgba(np.asarray(image.get_array()))).reshape(-1, 4)
+    assert len({tuple(cell.tolist()) for cell in cells}) == 17
+    for cell, text in zip(cells, axes.texts, strict=True):
+        ink = np.array(to_rgb(text.get_color()))
+        low, high = sorted((light(cell[:3]), light(ink)))
+        assert (high + 0.05) / (low + 0.05) > 3  # what WCAG asks of large text
+
+
+def test_a_large_map_has_no_numbers_and_fewer_ticks() -> None:
+    axes = main_axes(plot_best_draft_len_map(grid(20, 30)))
+    assert not axes.texts
+    assert len(axes.get_xticks()) == 15
+    assert len(axes.get_yticks()) == 10
+
+
+# --- the roofline ------------------------------------------------------------------------------
+
+
+def marks(figure: Figure) -> list[PathCollection]:
+    return [mark for mark in main_axes(figure).collections if isinstance(mark, PathCollection)]
+
+
+def test_marks_are_at_intensity_and_attained_arithmetic() -> None:
+    # 2 layers x 4e11 FLOP and 2 x 1e9 bytes: 400 FLOP/B; 2 ms of memory, so 4e14 FLOP/s.
+    slow = op("mlp.up_proj", compute_s=0.8e-3, memory_s=2e-3)
+    (mark,) = marks(roofline([slow]))
+    assert np.asarray(mark.get_offsets()).tolist() == [pytest.approx([400, 4e14])]
+
+
+def test_a_mark_shows_what_one_of_the_devices_attains() -> None:
+    # A quarter of the work in the time that a device is busy; the intensity stays.
+    shared = latency([op("mlp.up_proj", compute_s=0.8e-3, memory_s=2e-3)])
+    figure = plot_roofline(
+        shared, flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, devices=4, title=""
+    )
+    (mark,) = marks(figure)
+    assert np.asarray(mark.get_offsets()).tolist() == [pytest.approx([400, 1e14])]
+
+
+def test_the_roof_is_the_slope_of_the_memory_and_the_peak_of_each_dtype() -> None:
+    ops = [op("a", compute_s=1, memory_s=2), op("b", compute_s=2, memory_s=1, compute_dtype="fp8")]
+    figure = roofline(ops, fp4=9e15, fp8=2e15, bf16=1e15)
+    slope, *flats = main_axes(figure).get_lines()
+    assert (ys(slope) / xs(slope)).tolist() == pytest.approx([1e12, 1e12])
+    assert xs(slope)[-1] == 2000  # 2e15 FLOP/s of fp8, the highest peak in use, over 1e12 bytes/s
+    assert [ys(flat).tolist() for flat in flats] == [[2e15, 2e15], [1e15, 1e15]]
+    assert [xs(flat)[0] for flat in flats] == [2000, 1000]
+    assert len({flat.get_linestyle() for flat in flats}) == 2
+    assert legend_texts(figure)[:3] == [
+        "memory: 1.00 TB/s",
+        "fp8: 2.00 PFLOP/s",
+        "bf16: 1.00 PFLOP/s",
+    ]
+
+
+def test_a_mark_is_as_large_as_its_share_of_the_time() -> None:
+    figure = roofline([op("a", compute_s=9, memory_s=1), op("b", compute_s=0.1, memory_s=1)])
+    large, small = (float(mark.get_sizes()[0]) for mark in marks(figure))
+    assert large == pytest.approx(12 + 0.9 * 800)
+    assert small == pytest.approx(12 + 0.1 * 800)
+    assert labels(figure) == ["a\n90.0% of the time", "b\n10.0% of the time"]
+
+
+def test_operations_that_lie_on_one_another_share_a_label() -> None:
+    ops = [
+        op("mlp.up_proj", compute_s=0.1, memory_s=4),
+        op("mlp.down_proj", compute_s=0.1, memory_s=3.9),
+        op("lm_head", compute_s=0.05, memory_s=2, kind="head"),
+        op("attention.core", compute_s=2, memory_s=0.1, kind="attention"),
+    ]
+    figure = roofline(ops)
+    assert labels(figure)[0] == "mlp.up_proj\nmlp.down_proj\nlm_head\n83.2% of the time"
+    assert len(marks(figure)) == 3  # one for each kind
+
+
+def test_only_the_eight_longest_places_are_labelled() -> None:
+    ops = [op(f"{i}", compute_s=i * 4.0**i, memory_s=1000.0) for i in range(1, 12)]
+    figure = roofline(ops)
+    assert len(labels(figure)) == 8
+    assert re.fullmatch(r"not labelled: 3 others, \d+\.\d% of the time", legend_texts(figure)[-1])
+
+
+def test_a_label_of_many_names_counts_the_rest() -> None:
+    figure = roofline([op(f"{i:02}", compute_s=1, memory_s=9) for i in range(30)])
+    assert labels(figure)[0].splitlines()[-2:] == ["+ 12 more", "100.0% of the time"]
+
+
+def test_kinds_have_colours_and_bounds_shapes() -> None:
+    ops = [
+        op("a", compute_s=1, memory_s=9, kind="experts"),
+        op("b", compute_s=9, memory_s=1, kind="something new"),
+    ]
+    figure = roofline(ops)
+    assert {"experts", "something new", "memory bound", "compute bound"} < set(legend_texts(figure))
+    one, other = marks(figure)
+    assert not np.array_equal(one.get_facecolor(), other.get_facecolor())
+    assert np.shape(one.get_paths()[0].vertices) != np.shape(other.get_paths()[0].vertices)
+
+
+def test_what_has_no_place_in_a_roofline_is_left_out() -> None:
+    ops = [op("a", compute_s=1, memory_s=1), op("no arithmetic", compute_s=0, memory_s=1)]
+    assert labels(roofline(ops)) == ["a\n50.0% of the time"]
+
+
+def test_a_roofline_needs_a_peak_for_each_dtype() -> None:
+    with pytest.raises(OptionError, match="flops_per_s has fp8; must have 'bf16'"):
+        roofline([op("a", compute_s=1, memory_s=1)], fp8=1e15)
+
+
+def test_a_roofline_needs_arithmetic() -> None:
+    with pytest.raises(OptionError, match="no operation with arithmetic and bytes"):
+        roofline([op("a", compute_s=0, memory_s=1)])
+
+
+# --- time per operation ------------------------------------------------------------------------
+
+
+def bars(figure: Figure) -> dict[str, Rectangle]:
+    axes = main_axes(figure)
+    names = [text.get_text() for text in axes.get_yticklabels()]
+    found = [bar for bar in axes.patches if isinstance(bar, Rectangle)]
+    return dict(zip(names, found, strict=True))
+
+
+def test_a_bar_is_as_long_as_its_operation_and_says_so() -> None:
+    ops = [op("short", compute_s=1e-3, memory_s=0), op("long", compute_s=1e-3, memory_s=3e-3)]
+    figure = plot_time_per_op(latency(ops), title="A pass")
+    assert {name: bar.get_width() for name, bar in bars(figure).items()} == {
+        "long": 3e-3,
+        "short": 1e-3,
+    }
+    assert labels(figure) == ["3.00 ms, 75.0%", "1.00 ms, 25.0%"]
+    assert figure.get_suptitle() == "A pass\nthe pass takes 4.00 ms"
+    assert main_axes(figure).get_xlabel() == "Time on each device (s)"
+
+
+def test_the_longest_bar_is_on_top() -> None:
+    figure = plot_time_per_op(latency(some_ops(10)), title="A pass")
+    widths = [bar.get_width() for bar in bars(figure).values()]
+    assert widths == sorted(widths, reverse=True)
+    low, high = main_axes(figure).get_ylim()
+    assert low > high  # the first is above
+
+
+def test_operations_of_one_name_share_a_bar() -> None:
+    ops = [op("moe.experts", compute_s=0, memory_s=seconds) for seconds in (1.0, 2.0)]
+    assert bars(plot_time_per_op(latency(ops), title=""))["moe.experts"].get_width() == 3
+
+
+def test_bounds_differ_in_colour_and_hatch() -> None:
+    ops = [op("arithmetic", compute_s=2, memory_s=1), op("bytes", compute_s=1, memory_s=2)]
+    figure = plot_time_per_op(latency(ops, communication_s=0.5, overhead_s=0.3), title="A pass")
+    drawn = bars(figure)
+    assert list(drawn) == ["arithmetic", "bytes", "communication", "overhead"]
+    looks = {(to_hex(bar.get_facecolor()), bar.get_hatch()) for bar in drawn.values()}
+    assert len(looks) == 4
+    assert legend_texts(figure) == [
+        "memory bound",
+        "compute bound",
+        "collectives between devices",
+        "overhead of the engine",
+    ]
+
+
+def test_small_operations_are_one_bar_at_the_end() -> None:
+    ops = [op(f"{i}", compute_s=0, memory_s=1.0) for i in range(18)]
+    ops += [op(f"tiny {i}", compute_s=0, memory_s=1e-3) for i in range(5)]
+    drawn = bars(plot_time_per_op(latency(ops), title="A pass"))
+    assert len(drawn) == 17
+    assert list(drawn)[-1] == "7 others"
+    assert drawn["7 others"].get_width() == pytest.approx(2.005)
+
+
+def test_a_single_small_operation_keeps_its_name() -> None:
+    ops = [op("large", compute_s=0, memory_s=1), op("tiny", compute_s=0, memory_s=1e-3)]
+    assert list(bars(plot_time_per_op(latency(ops), title="A pass"))) == ["large", "tiny"]
+
+
+def test_a_pass_that_is_shorter_than_its_operations_says_why() -> None:
+    overlapped = replace(latency(some_ops(3)), work_s=np.asarray(1e-4))
+    title = " ".join(plot_time_per_op(overlapped, title="A pass").get_suptitle().split())
+    assert "the pass takes 100 µs; the bars add up to" in title
+    assert title.endswith("since arithmetic and memory are taken to overlap")
+
+
+def test_a_pass_that_takes_no_time_has_bars_of_no_length() -> None:
+    figure = plot_time_per_op(latency([op("a", compute_s=0, memory_s=0)]), title="Nothing")
+    assert labels(figure) == ["0.00 µs, 0.0%"]
+    assert figure_bytes(figure, "a.png")
+
+
+def test_a_chart_of_a_pass_takes_one_pass() -> None:
+    one = op("a", compute_s=1, memory_s=1)
+    many = replace(latency([one]), work_s=np.ones(3))
+    with pytest.raises(OptionError, match="latency holds 3 passes; allowed: one"):
+        plot_time_per_op(many, title="A pass")
+
+
+def test_a_chart_of_a_pass_takes_an_operation() -> None:
+    with pytest.raises(OptionError, match="latency holds no operation; allowed: one or more"):
+        plot_time_per_op(latency([]), title="A pass")
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "plot",
+    [plot_speedup_by_draft_len, plot_speedup_by_batch, plot_draft_len_by_batch, plot_by_batch],
+)
+def test_charts_need_a_curve_and_a_place_on_it(plot: type) -> None:
+    with pytest.raises(OptionError, match="curves is empty; allowed: one or more"):
+        plot([])
+    with pytest.raises(OptionError, match="context_index is 2; allowed: from 0 to 1"):
+        plot([grid(2, 2)], context_index=2)
+
+
+def test_a_batch_size_that_is_not_there_is_refused() -> None:
+    with pytest.raises(OptionError, match="batch_index is -3; allowed: from 0 to 1"):
+        plot_speedup_by_draft_len([grid(1, 2)], batch_index=-3)
+
+
+# --- settings, notebooks, files ----------------------------------------------------------------
+
+
+def chart() -> Figure:
+    return plot_speedup_by_draft_len([curve([1, 1.5, 1.2])])
+
+
+def test_the_users_settings_neither_change_nor_matter() -> None:
+    expected = figure_bytes(chart(), "a.svg")
+    mine = {
+        "axes.facecolor": "black",
+        "font.size": 20,
+        "savefig.bbox": "tight",
+        "text.usetex": True,
+    }
+    with mpl.rc_context(mine):  # type: ignore[arg-type]  # its keys are literals
+        before = dict(mpl.rcParams)
+        assert figure_bytes(chart(), "a.svg") == expected
+        assert dict(mpl.rcParams) == before
+
+
+def test_charts_need_no_pyplot(tmp_path: Path) -> None:
+    command = "import sys, specroof.plot; print('matplotlib.pyplot' in sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "False"
+
+
+def test_a_notebook_shows_a_chart() -> None:
+    picture = chart()._repr_png_()  # type: ignore[attr-defined]  # what IPython asks for
+    assert picture.startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("name", "magic"),
+    [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF"), ("A.PNG", b"\x89PNG")],
+)
+def test_a_chart_is_written_by_its_suffix(name: str, magic: bytes) -> None:
+    assert figure_bytes(chart(), name).startswith(magic)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+def test_the_same_chart_is_the_same_file(suffix: str) -> None:
+    assert figure_bytes(chart(), f"a{suffix}") == figure_bytes(chart(), f"a{suffix}")
+
+
+def test_a_file_has_150_dots_per_inch() -> None:
+    figure = chart()
+    header = figure_bytes(figure, "a.png")[16:24]  # of a PNG: width and height
+    pixels = [int.from_bytes(header[:4], "big"), int.from_bytes(header[4:], "big")]
+    assert pixels == pytest.approx(150 * figure.get_size_inches(), abs=1)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a", "a.png.gz", ".png"])
+def test_another_suffix_is_refused(name: str) -> None:
+    with pytest.raises(
+        OutputError, match=r"allowed: a file that ends in \.png, \.svg, \.pdf"
+    ) as no:
+        figure_bytes(chart(), name)
+    assert str(no.value).startswith(name)
