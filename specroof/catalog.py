@@ -4,11 +4,10 @@ import difflib
 import math
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypedDict
 
 from specroof.acceptance import (
     Acceptance,
@@ -19,7 +18,7 @@ from specroof.acceptance import (
     rate_acceptance,
     survival_acceptance,
 )
-from specroof.architecture import Architecture
+from specroof.architecture import Architecture, DraftHead, MedusaHeads
 from specroof.drafters import KINDS, Drafter
 from specroof.errors import (
     CatalogError,
@@ -31,11 +30,14 @@ from specroof.errors import (
 )
 from specroof.hardware import HardwareProfile, parse_hardware
 from specroof.parsers import parse_config
+from specroof.parsers.drafters import parse_drafter_config
 
 __all__ = [
     "ACCEPTANCE_KEYS",
     "HARDWARE_PATH_VARIABLE",
+    "drafter_names",
     "hardware_names",
+    "load_draft_config",
     "load_drafter",
     "load_hardware",
     "load_model",
@@ -48,11 +50,23 @@ __all__ = [
 HARDWARE_PATH_VARIABLE: Final = "SPECROOF_HARDWARE_PATH"
 
 #: Larger than any published file (the longest real config has 90 KB), small enough to read.
-_MAX_FILE_BYTES: Final = 4 * 2**20
+_MAX_FILE_BYTES: Final = 16 * 2**20
+
+_DRAFTER_FOLDER: Final = "model_configs/drafters"
 
 _CONFIG_NAME: Final = "config.json"
 _SIDECAR_NAME: Final = "hf_quant_config.json"
 _REPO_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+class _ConfigTexts(TypedDict):
+    """What the parsers take."""
+
+    text: str
+    source: str
+    name: str
+    quantization_text: str | None
+
 
 #: Fetches a file of a Hub repository and returns where it lies; None if the repository lacks it.
 Fetch = Callable[[str, str], Path | None]
@@ -103,6 +117,10 @@ def write_files(files: Mapping[Path, bytes]) -> None:
     OutputError
         Naming the first path that cannot be written.
     """
+    if not files:
+        return
+    import tempfile  # noqa: PLC0415 - most predictions write nothing, and a cold start is felt
+
     written: dict[Path, Path] = {}
     try:
         for path, data in files.items():
@@ -173,33 +191,45 @@ def load_model(
     36
     """
     text = os.fspath(name)
+    files = {"model": _bundled("model_configs", ".json")}
+    return parse_config(**_found_config(text, files, fetch), family=family)
+
+
+def _found_config(
+    text: str, bundled: Mapping[str, Mapping[str, Path]], fetch: Fetch | None
+) -> _ConfigTexts:
+    """Return the texts of a config and of the sidecar beside it, and what to call them.
+
+    A path wins, then a bundled file of one of the groups in `bundled`, then the Hub.
+    """
     path = Path(text)
     if path.is_file():
-        return _parse_model(path, path.with_name(f"{path.stem}.{_SIDECAR_NAME}"), text, family)
+        return _config_texts(path, path.with_name(f"{path.stem}.{_SIDECAR_NAME}"), text)
     if (path / _CONFIG_NAME).is_file():
-        return _parse_model(path / _CONFIG_NAME, path / _SIDECAR_NAME, text, family)
-    bundled = _bundled_model(text)
-    if bundled is not None:
-        short = bundled.stem.partition("--")[2]
-        return _parse_model(bundled, None, short, family)
+        return _config_texts(path / _CONFIG_NAME, path / _SIDECAR_NAME, text)
+    for files in bundled.values():
+        file = _bundled_config(text, files)
+        if file is not None:
+            return _config_texts(file, None, file.stem.partition("--")[2])
+    what = next(iter(bundled))
     if not _REPO_ID.fullmatch(text):
+        known = [stem.replace("--", "/", 1) for files in bundled.values() for stem in files]
         message = (
-            f"model {text!r} is neither a file nor a bundled model nor a Hub name (ORG/NAME)"
-            f"{_suggestion(text, model_names())}"
+            f"{what} {text!r} is neither a file nor a bundled {what} nor a Hub name (ORG/NAME)"
+            f"{_suggestion(text, known)}"
         )
         raise CatalogError(message)
     fetch = fetch or _fetch_from_hub
     config = fetch(text, _CONFIG_NAME)
     if config is None:
-        message = f"{text}: the repository has no {_CONFIG_NAME}; allowed: a model repository"
+        message = f"{text}: the repository has no {_CONFIG_NAME}; allowed: a {what} repository"
         raise CatalogError(message)
-    return _parse_model(config, fetch(text, _SIDECAR_NAME), text.partition("/")[2], family)
+    return _config_texts(config, fetch(text, _SIDECAR_NAME), text.partition("/")[2])
 
 
-def _bundled_model(name: str) -> Path | None:
+def _bundled_config(name: str, files: Mapping[str, Path]) -> Path | None:
     """Return the bundled file of ``ORG/NAME`` or of a ``NAME`` that one organisation has."""
     wanted = name.replace("/", "--", 1).casefold()
-    files = _bundled("model_configs", ".json")
     matches = [
         path
         for stem, path in files.items()
@@ -208,55 +238,68 @@ def _bundled_model(name: str) -> Path | None:
     return matches[0] if len(matches) == 1 else None
 
 
-def _parse_model(config: Path, sidecar: Path | None, name: str, family: str | None) -> Architecture:
+def _config_texts(config: Path, sidecar: Path | None, name: str) -> _ConfigTexts:
     quantization = (
         read_text(sidecar, ConfigError) if sidecar is not None and sidecar.is_file() else None
     )
-    return parse_config(
-        read_text(config, ConfigError),
-        source=str(config),
-        name=name,
-        family=family,
-        quantization_text=quantization,
-    )
+    return {
+        "text": read_text(config, ConfigError),
+        "source": str(config),
+        "name": name,
+        "quantization_text": quantization,
+    }
 
 
 def _fetch_from_hub(repository: str, file_name: str) -> Path | None:
     """Fetch one file with huggingface_hub, every failure in one line."""
     # Imported here: it costs more than all the rest, and few calls need it.
-    from huggingface_hub import hf_hub_download  # noqa: PLC0415
+    import logging  # noqa: PLC0415
+
+    from huggingface_hub import (  # noqa: PLC0415
+        _CACHED_NO_EXIST,
+        hf_hub_download,
+        try_to_load_from_cache,
+    )
     from huggingface_hub.errors import (  # noqa: PLC0415
         EntryNotFoundError,
+        LocalEntryNotFoundError,
+    )
+
+    # Its warnings of retries would stand between the user and the one line that matters.
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    try:
+        return Path(hf_hub_download(repository, file_name))
+    except (OSError, ValueError, EntryNotFoundError) as failure:
+        # "Local": not in the cache and not fetched. An earlier call may have found it missing.
+        local = isinstance(failure, LocalEntryNotFoundError)
+        known = try_to_load_from_cache(repository, file_name) is _CACHED_NO_EXIST
+        if isinstance(failure, EntryNotFoundError) and (known or not local):
+            return None
+        message = f"{repository}: {file_name} cannot be fetched: {_reason(failure, repository)}"
+        raise CatalogError(message) from None
+
+
+def _reason(failure: Exception, repository: str) -> str:
+    """Return what a failure of huggingface_hub means, in a few words."""
+    from huggingface_hub.errors import (  # noqa: PLC0415
         GatedRepoError,
-        HfHubHTTPError,
         LocalEntryNotFoundError,
         OfflineModeIsEnabled,
         RepositoryNotFoundError,
     )
 
-    where = f"{repository}: {file_name} cannot be fetched"
-    try:
-        return Path(hf_hub_download(repository, file_name))
-    except (LocalEntryNotFoundError, OfflineModeIsEnabled):
-        message = f"{where}: the Hub is not reachable (or HF_HUB_OFFLINE is set), and no copy"
-        msg = f"{message} is cached"
-        raise CatalogError(msg) from None
-    except EntryNotFoundError:
-        return None
-    except GatedRepoError:
-        message = f"{where}: the repository is gated; ask for access and set HF_TOKEN"
-        raise CatalogError(message) from None
-    except RepositoryNotFoundError:
-        message = f"{where}: no such repository, or a private one that HF_TOKEN does not open"
-        msg = f"{message}{_suggestion(repository, model_names())}"
-        raise CatalogError(msg) from None
-    except HfHubHTTPError as failure:
-        status = getattr(failure.response, "status_code", "no")
-        message = f"{where}: the Hub answered with status {status}"
-        raise CatalogError(message) from None
-    except (OSError, ValueError) as failure:
-        message = f"{where}: {failure}"
-        raise CatalogError(message) from None
+    if isinstance(failure, GatedRepoError):
+        return "the repository is gated; ask for access and set HF_TOKEN"
+    if isinstance(failure, RepositoryNotFoundError):
+        suggestion = _suggestion(repository, model_names())
+        return f"no such repository, or a private one that HF_TOKEN does not open{suggestion}"
+    for error in (failure, failure.__cause__):
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if status is not None:
+            return f"the Hub answered with status {status}"
+    if isinstance(failure, LocalEntryNotFoundError | OfflineModeIsEnabled):
+        return "the Hub is not reachable (or HF_HUB_OFFLINE is set), and no copy is cached"
+    return str(failure)
 
 
 # --- hardware ----------------------------------------------------------------------------------
@@ -291,16 +334,16 @@ def load_hardware(name: str | os.PathLike[str]) -> HardwareProfile:
     text = os.fspath(name)
     path = Path(text)
     if path.is_file():
-        return _parse_hardware(path)
+        return _parse_hardware(path, trusted=False)
     wanted = text.casefold()
     files = _hardware_files()
-    for stem, known in files.items():
+    for stem, (known, is_bundled) in files.items():
         if stem.casefold() == wanted:
-            return _parse_hardware(known)
-    for known in files.values():
+            return _parse_hardware(known, trusted=is_bundled)
+    for known, is_bundled in files.values():
         # Parsing is slow and aliases stand in plain text: parse only files that hold the word.
         if wanted in read_text(known, ProfileError).casefold():
-            profile = _parse_hardware(known)
+            profile = _parse_hardware(known, trusted=is_bundled)
             if wanted in (alias.casefold() for alias in profile.aliases):
                 return profile
     message = f"hardware {text!r} is neither a file nor a bundled name or alias"
@@ -308,10 +351,13 @@ def load_hardware(name: str | os.PathLike[str]) -> HardwareProfile:
     raise CatalogError(msg)
 
 
-def _hardware_files() -> dict[str, Path]:
+def _hardware_files() -> dict[str, tuple[Path, bool]]:
+    """Return the hardware files by stem, each with whether it is a bundled one."""
+    files = {stem: (path, True) for stem, path in _bundled("hardware", ".yaml").items()}
     own = os.environ.get(HARDWARE_PATH_VARIABLE)
-    files = {} if own is None else {path.stem: path for path in _yaml_files(Path(own))}
-    return {**_bundled("hardware", ".yaml"), **files}
+    if own is not None:
+        files |= {path.stem: (path, False) for path in _yaml_files(Path(own))}
+    return files
 
 
 def _yaml_files(folder: Path) -> Iterator[Path]:
@@ -321,8 +367,8 @@ def _yaml_files(folder: Path) -> Iterator[Path]:
     yield from sorted(folder.glob("*.yaml"))
 
 
-def _parse_hardware(path: Path) -> HardwareProfile:
-    return parse_hardware(read_text(path, ProfileError), source=str(path))
+def _parse_hardware(path: Path, *, trusted: bool) -> HardwareProfile:
+    return parse_hardware(read_text(path, ProfileError), source=str(path), trusted=trusted)
 
 
 # --- studies -----------------------------------------------------------------------------------
@@ -349,13 +395,54 @@ def study_path(name: str) -> Path:
 # --- drafters ----------------------------------------------------------------------------------
 
 
-def load_drafter(spec: str) -> Drafter:
+def drafter_names() -> list[str]:
+    """Return the names of all bundled drafter configs, ``ORG/NAME``."""
+    return [stem.replace("--", "/", 1) for stem in _bundled(_DRAFTER_FOLDER, ".json")]
+
+
+def load_draft_config(
+    name: str | os.PathLike[str], kind: str, *, fetch: Fetch | None = None
+) -> DraftHead | MedusaHeads:
+    """Return the sizes of a drafter from a path, a bundled name or the Hub, tried in this order.
+
+    Parameters
+    ----------
+    name
+        As for `load_model`: the config of a drafter, or of a target whose checkpoint holds draft
+        layers. Bundled drafters go before bundled models.
+    kind
+        What a SPEC calls the drafter.
+    fetch
+        As for `load_model`.
+
+    Raises
+    ------
+    CatalogError
+        If no such file, name or repository can be had.
+    ConfigError
+        If it describes no drafter of this kind.
+
+    Examples
+    --------
+    >>> load_draft_config("Qwen/Qwen3.6-27B", "mtp").n_params
+    424699392
+    """
+    groups = {
+        "drafter": _bundled(_DRAFTER_FOLDER, ".json"),
+        "model": _bundled("model_configs", ".json"),
+    }
+    return parse_drafter_config(**_found_config(os.fspath(name), groups, fetch), kind=kind)
+
+
+def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
     """Return the drafter that a SPEC describes, with its acceptance if the SPEC gives one.
 
     Parameters
     ----------
     spec
         ``KIND[,key=value…]``: the kind's own keys, and at most one of `ACCEPTANCE_KEYS`.
+    fetch
+        What to fetch a ``config=`` with that is neither a file nor bundled; as for `load_model`.
 
     Raises
     ------
@@ -386,7 +473,11 @@ def load_drafter(spec: str) -> Drafter:
         message = f"{where}: gives {' and '.join(given)}; allowed: one acceptance"
         raise OptionError(message)
     try:
-        own = {key: _number(key, value) for key, value in values.items() if key not in given}
+        own = {
+            key: _own_value(kind_name, key, value, fetch)
+            for key, value in values.items()
+            if key not in given
+        }
         drafter = kind.build(own, text)
         if not given:
             return drafter
@@ -394,6 +485,23 @@ def load_drafter(spec: str) -> Drafter:
     except OptionError as refusal:
         message = f"{where}: {refusal}"
         raise OptionError(message) from None
+
+
+def _own_value(kind: str, key: str, text: str, fetch: Fetch | None) -> Any:
+    """Return the value of a kind's own key: a number, or what its table says it is."""
+    match KINDS[kind].reads.get(key, "number"):
+        case "drafter":
+            return load_draft_config(text, kind, fetch=fetch)
+        case "model":
+            return load_model(text, fetch=fetch)
+        case "hardware":
+            return load_hardware(text)
+        case "numbers":
+            return _numbers(key, text)
+        case "text":
+            return text
+        case _:
+            return _number(key, text)
 
 
 def _spec_values(where: str, pairs: list[str], known: list[str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from specroof.solver import PassLatency, SpeedupCurve
-from specroof.units import format_binary_bytes, format_count, format_seconds, format_si
+from specroof.units import format_binary_bytes, format_seconds, format_si
 
 __all__ = [
     "curves_csv",
@@ -22,8 +22,6 @@ __all__ = [
     "hardware_table",
     "hardware_text",
     "json_line",
-    "model_text",
-    "models_table",
     "pays_lines",
     "rows_csv",
 ]
@@ -103,7 +101,7 @@ def _one_point(curves: Sequence[SpeedupCurve]) -> str:
 
 
 def _one_drafter(curve: SpeedupCurve) -> str:
-    header = ["context", "batch", "plain step", "best γ", "speedup", "within 1%", "tok/round"]
+    header = ["context", "batch", "step", "best γ", "speedup", "within 1%", "tok/round"]
     rows = [
         [
             f"{context:g}",
@@ -321,42 +319,6 @@ def _explain_cells(row: Mapping[str, Any]) -> list[str]:
 
 
 # --- what is bundled ---------------------------------------------------------------------------
-
-
-def models_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the list of models."""
-    header = ["model", "params", "active", "weights", "KV/token", "layers"]
-    cells = [
-        [
-            row["name"],
-            format_count(row["params"]),
-            format_count(row["active_params"]),
-            format_binary_bytes(row["weight_bytes"]),
-            format_binary_bytes(row["kv_bytes_per_token"]),
-            _kinds(row["layer_kinds"]),
-        ]
-        for row in rows
-    ]
-    return format_table(header, cells, left=(0, 5))
-
-
-def _kinds(kinds: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in kinds.items())
-
-
-def model_text(row: Mapping[str, Any]) -> str:
-    """Return one model's sizes, line by line."""
-    lines = {
-        "family": row["family"],
-        "parameters": f"{row['params']:,} ({format_count(row['params'])})",
-        "active": f"{row['active_params']:,} ({format_count(row['active_params'])})",
-        "weights": format_binary_bytes(row["weight_bytes"]),
-        "KV per token": f"{format_binary_bytes(row['kv_bytes_per_token'])} and sequence",
-        "fixed state": f"{format_binary_bytes(row['state_bytes'])} per sequence",
-        "layers": f"{row['layers']}: {_kinds(row['layer_kinds'])}",
-    }
-    facts = format_table([row["name"], ""], lines.items(), left=(0, 1))
-    return "\n".join([facts, *(f"note: {note}" for note in row["notes"])])
 
 
 def hardware_table(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -2,25 +2,28 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from specroof.acceptance import Acceptance, constant_acceptance
-from specroof.architecture import (
-    Architecture,
-    CompressedAttention,
-    GroupedQueryAttention,
-    LatentAttention,
-)
-from specroof.cost import ForwardPass, Options, forward_cost, storage
-from specroof.drafters import Drafter, Round, TokensPerRound
+from specroof.architecture import Architecture
+from specroof.cost import ForwardPass, Options
+from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import OptionError
 from specroof.hardware import HardwareProfile, Placement
-from specroof.latency import PassLatency, Setup, device_bytes, price_pass
-from specroof.units import format_binary_bytes
+from specroof.latency import PassLatency
+from specroof.pricing import (
+    check_placement,
+    engine_notes,
+    engine_setup,
+    memory_notes,
+    model_latency,
+    option_notes,
+)
+from specroof.rounds import proposals, round_times
 
 __all__ = [
     "DEFAULT_MAX_DRAFT_LEN",
@@ -62,13 +65,17 @@ class SpeedupCurve:
     context_len, batch_size, draft_len
         The axes; draft_len runs from 0, plain decoding.
     verify_len
-        Positions that the target verifies per sequence, axis (draft_len).
+        Positions that the target verifies per sequence, axis (draft_len): draft_len + 1 of a
+        chain, nodes + 1 of a tree, the mean where some sequences propose nothing.
     tokens_per_round
         Expected tokens per sequence and round, bonus token included.
     draft_s, verify_s, round_s
         Seconds of drafting, of verification, and of the round with what its engine adds.
     notes
-        Dtypes that fell back, a model that does not fit.
+        What the model's config left open or left out, formats that options replaced, dtypes that
+        fell back, a model that does not fit.
+    cost_from, acceptance_from
+        Where the drafter's cost and its acceptance come from: a sentence each.
     """
 
     model: str
@@ -79,12 +86,14 @@ class SpeedupCurve:
     context_len: Array
     batch_size: Array
     draft_len: IntArray
-    verify_len: IntArray
+    verify_len: Array | IntArray
     tokens_per_round: Array
     draft_s: Array
     verify_s: Array
     round_s: Array
     notes: tuple[str, ...] = ()
+    cost_from: str = ""
+    acceptance_from: str = ""
 
     @property
     def decode_s(self) -> Array:
@@ -225,26 +234,25 @@ def speedup_curve(  # noqa: PLR0913 - the contract of the library
     >>> curve.speedup.shape
     (1, 2, 5)
     """
-    options = options or Options()
-    setup = Setup(hardware, hardware.engine(engine), placement or Placement(), options)
+    setup = engine_setup(hardware, engine, placement, options)
     check_placement(model, setup.placement)
     contexts = _axis("context_len", context_len, low=0, high=_LARGEST_CONTEXT)
     batches = _axis("batch_size", batch_size, low=1, high=_LARGEST_BATCH)
     tokens = _acceptance(drafter, acceptance)
+    cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit
     draft_lens = np.arange(_longest(drafter, tokens, max_draft_len) + 1, dtype=np.int64)
 
     shape = (len(contexts), len(batches), len(draft_lens))
     draft_s, verify_s, round_s = (np.empty(shape) for _ in range(3))
-    expected = tokens.tokens_per_round(draft_lens)
-    if drafter.max_draft_len is not None:
-        expected = np.where(draft_lens <= drafter.max_draft_len, expected, np.nan)
-    notes: dict[str, None] = {}
+    proposed = proposals(drafter, tokens, draft_lens)
+    notes = dict.fromkeys((*model.notes, *option_notes(model, setup.options)))
     for rows, columns in _chunks(shape):
         grid = (contexts[rows, None, None], batches[None, columns, None], draft_lens)
-        times = _round_times(model, setup, drafter, expected, grid, notes)
+        times = round_times(model, setup, drafter, proposed, grid, notes)
         for whole, part in zip((draft_s, verify_s, round_s), times, strict=True):
             whole[rows, columns] = part
-    notes.update(dict.fromkeys(_memory_notes(model, setup, contexts, batches)))
+    notes.update(dict.fromkeys(engine_notes(setup)))
+    notes.update(dict.fromkeys(memory_notes(model, setup, contexts, batches)))
     return SpeedupCurve(
         model=model.name,
         hardware=hardware.name,
@@ -254,12 +262,14 @@ def speedup_curve(  # noqa: PLR0913 - the contract of the library
         context_len=contexts,
         batch_size=batches,
         draft_len=draft_lens,
-        verify_len=draft_lens + 1,
-        tokens_per_round=np.broadcast_to(expected, shape),
+        verify_len=proposed.verify_len,
+        tokens_per_round=np.broadcast_to(proposed.tokens_per_round, shape),
         draft_s=draft_s,
         verify_s=verify_s,
         round_s=round_s,
         notes=tuple(notes),
+        cost_from=cost_from,
+        acceptance_from=getattr(tokens, "description", ""),
     )
 
 
@@ -304,54 +314,11 @@ def forward_latency(
     >>> round(float(latency.total_s) * 1e3, 1)  # 15.1 GB of weights, 0.6 GB of cache at 8 TB/s
     2.0
     """
-    setup = Setup(hardware, hardware.engine(engine), placement or Placement(), options or Options())
+    setup = engine_setup(hardware, engine, placement, options)
     check_placement(model, setup.placement)
-    return _latency(model, setup, forward_pass)
-
-
-def _latency(model: Architecture, setup: Setup, forward: ForwardPass) -> PassLatency:
-    return price_pass(
-        forward_cost(model, forward, setup.options),
-        setup,
-        batch_size=forward.batch,
-        n_layers=model.n_layers,
-    )
-
-
-def _round_times(
-    model: Architecture,
-    setup: Setup,
-    drafter: Drafter,
-    expected: Array,
-    grid: tuple[Array, Array, IntArray],
-    notes: dict[str, None],
-) -> tuple[Array, Array, Array]:
-    """Return seconds of drafting, verification and round; draft length 0 is the plain step."""
-    contexts, batches, draft_lens = grid
-    verify = _latency(model, setup, ForwardPass(batches, draft_lens + 1, contexts))
-    notes.update(dict.fromkeys(verify.notes))
-    shape = np.broadcast_shapes(contexts.shape, batches.shape, draft_lens.shape)
-    verify_s = np.broadcast_to(verify.total_s, shape)
-    drafting = np.maximum(draft_lens, 1)  # a drafter is never asked for nothing
-    time = drafter.draft(
-        Round(
-            draft_len=drafting.astype(np.float64),
-            batch_size=batches,
-            context_len=contexts,
-            tokens_per_round=expected,
-            decode_s=verify_s[..., :1],
-            verify_s=verify_s,
-            cost_of=setup.options.cost_of,
-            price=lambda other, forward: _latency(other, setup, forward).total_s,
-        )
-    )
-    speculates = draft_lens > 0
-    known = np.where(np.isfinite(expected), 1.0, np.nan)  # no depth, no time
-    serial_s = np.where(speculates, time.serial_s, 0.0)
-    felt_s = np.maximum(verify_s, np.where(speculates, time.overlapped_s, 0.0))
-    added_s = np.where(speculates, setup.engine.round_overhead_s, 0.0)
-    draft_s = np.where(speculates, time.serial_s + time.overlapped_s, 0.0)
-    return draft_s * known, verify_s * known, (serial_s + felt_s + added_s) * known
+    latency = model_latency(model, setup, forward_pass)
+    notes = (*model.notes, *option_notes(model, setup.options), *latency.notes)
+    return replace(latency, notes=notes)
 
 
 def _chunks(shape: tuple[int, int, int]) -> Iterator[tuple[slice, slice]]:
@@ -414,46 +381,3 @@ def _longest(drafter: Drafter, tokens: TokensPerRound, asked: int | None) -> int
         msg = f"max_draft_len is {asked}; allowed: at most {depth}, the depth of {drafter.name!r}"
         raise OptionError(msg)
     return int(asked)
-
-
-def check_placement(model: Architecture, placement: Placement) -> None:
-    """Refuse tensor parallelism that does not divide the query heads of every layer.
-
-    Raises
-    ------
-    OptionError
-        With the numbers.
-    """
-    group = placement.tensor_parallel // placement.attention_data_parallel
-    softmax = GroupedQueryAttention | LatentAttention | CompressedAttention
-    for layer in model.layers:
-        for block in layer.blocks:
-            if isinstance(block.core, softmax) and block.core.n_heads % group:
-                msg = (
-                    f"tensor_parallel is {placement.tensor_parallel} with attention_data_parallel "
-                    f"{placement.attention_data_parallel}: groups of {group} devices do not divide "
-                    f"the {block.core.n_heads} query heads of {model.name}"
-                )
-                raise OptionError(msg)
-
-
-def _memory_notes(
-    model: Architecture, setup: Setup, contexts: Array, batches: Array
-) -> Iterator[str]:
-    """Yield a sentence with the numbers if the grid holds points that do not fit the memory."""
-    has = setup.hardware.peak.memory_bytes
-    context = contexts.max()
-    parts = storage(model, context, setup.options)
-    needs = device_bytes(parts, setup.placement, batches)
-    too_large = batches[needs > has]
-    if not too_large.size:
-        return
-    weights = float(device_bytes(parts, setup.placement, 0.0))
-    per_sequence = float(device_bytes(parts, setup.placement, 1.0)) - weights
-    batch = float(too_large.min())
-    yield (
-        f"{model.name} does not fit {setup.placement.devices} x {setup.hardware.name} from batch "
-        f"size {batch:g} at context {context:g}: {format_binary_bytes(weights)} of weights and "
-        f"{format_binary_bytes(per_sequence)} of cache per sequence on each device, which has "
-        f"{format_binary_bytes(has)}"
-    )

@@ -2,25 +2,27 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    WithJsonSchema,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from specroof.architecture import Architecture
 from specroof.catalog import load_drafter, load_hardware, load_model, read_text, study_path
 from specroof.cost import CHOICES, Options
 from specroof.drafters import Drafter
-from specroof.errors import OptionError
+from specroof.errors import OptionError, SpecroofError
 from specroof.hardware import HardwareProfile, Placement
 from specroof.solver import LARGEST_DRAFT_LEN, SpeedupCurve, speedup_curve
-from specroof.yaml_reader import parse_yaml
+from specroof.validation import (
+    Count,
+    FirstVersion,
+    NonNegative,
+    Positive,
+    Text,
+    accept,
+    parse_model,
+)
+from specroof.yaml_reader import shown
 
 __all__ = ["Study", "Target", "load_study", "run_study", "study_schema"]
 
@@ -28,25 +30,51 @@ __all__ = ["Study", "Target", "load_study", "run_study", "study_schema"]
 _MOST_POINTS: Final = 20_000_000
 
 
+# --- the file ----------------------------------------------------------------------------------
+
+
 def _listed(value: object) -> object:
-    """Accept one value where a list is asked for."""
+    """Return one value as a list of it, where a list is asked for."""
     return value if isinstance(value, list) else [value]
 
 
 def _options(value: object) -> object:
     """Return the options that a mapping spells, as `specroof.Options` does."""
+    if not isinstance(value, dict):
+        return value  # the field's own type says what is wrong with it
     known = [field.name for field in fields(Options)]
-    if not (isinstance(value, dict) and set(value) <= set(known)):
-        message = f"not understood; allowed: a mapping of {', '.join(known)}"
+    unknown = [key for key in value if key not in known]
+    if unknown:
+        message = f"{unknown[0]} is not a known key; allowed are {', '.join(known)}"
         raise ValueError(message)
-    if not isinstance(value.get("strict_dtype", False), bool):
-        message = f"strict_dtype is {value['strict_dtype']!r}; allowed: true, false"
+    strict = value.get("strict_dtype", False)
+    if type(strict) is not bool:
+        message = f"strict_dtype is {shown(strict)}; must be true or false"
         raise ValueError(message)
     return Options(**value)
 
 
-_Names = Annotated[list[str], BeforeValidator(_listed), Field(min_length=1)]
-_Numbers = Annotated[list[float], BeforeValidator(_listed), Field(min_length=1)]
+_LARGEST_LEN: Final = f"a whole number from 0 to {LARGEST_DRAFT_LEN}"
+_DraftLen = Annotated[
+    int,
+    Field(ge=0, le=LARGEST_DRAFT_LEN),
+    accept(_LARGEST_LEN, lambda length: 0 <= length <= LARGEST_DRAFT_LEN, int),
+]
+_Names = Annotated[
+    list[Text],
+    Field(min_length=1),
+    BeforeValidator(_listed, json_schema_input_type=str | list[str]),
+]
+_Batches = Annotated[
+    list[Positive],
+    Field(min_length=1),
+    BeforeValidator(_listed, json_schema_input_type=float | list[float]),
+]
+_Contexts = Annotated[
+    list[NonNegative],
+    Field(min_length=1),
+    BeforeValidator(_listed, json_schema_input_type=float | list[float]),
+]
 _Options = Annotated[
     Options,
     BeforeValidator(_options),
@@ -55,7 +83,11 @@ _Options = Annotated[
             "type": "object",
             "description": "the choices of specroof.Options",
             "properties": {
-                **{name: {"enum": list(allowed)} for name, allowed in CHOICES.items()},
+                # Where the default is None, it may be spelled.
+                **{
+                    name: {"enum": list(dict.fromkeys([*allowed, getattr(Options(), name)]))}
+                    for name, allowed in CHOICES.items()
+                },
                 "strict_dtype": {"type": "boolean"},
             },
             "additionalProperties": False,
@@ -73,22 +105,43 @@ class _TargetBlock(_Block):
 
     model: _Names = Field(description="a path, a bundled name or a Hub name; or a list of them")
     hardware: _Names = Field(description="a path, a name or an alias; or a list of them")
-    tensor_parallel: int = Field(default=1, description="devices")
-    expert_parallel: int = Field(default=1, description="devices that experts are spread over")
-    attention_data_parallel: int = Field(default=1, description="groups with their own sequences")
+    tensor_parallel: Count = Field(default=1, description="devices")
+    expert_parallel: Count = Field(default=1, description="devices that experts are spread over")
+    attention_data_parallel: Count = Field(default=1, description="groups with their own sequences")
+
+    @model_validator(mode="after")
+    def _groups_divide_the_devices(self) -> Self:
+        self.placement()
+        return self
+
+    def placement(self) -> Placement:
+        """Return how every model of the target is spread."""
+        return Placement(
+            tensor_parallel=self.tensor_parallel,
+            expert_parallel=self.expert_parallel,
+            attention_data_parallel=self.attention_data_parallel,
+        )
 
 
 class _StudyBlock(_Block):
     """A study file."""
 
-    format_version: Literal[1] = Field(description="1")
+    format_version: FirstVersion = Field(description="1")
     targets: list[_TargetBlock] = Field(min_length=1, description="what is served where")
-    drafters: list[str] = Field(min_length=1, description="drafter SPECs, as for predict")
-    batch_size: _Numbers = Field(default=[1.0], description="sequences in flight")
-    context_len: _Numbers = Field(default=[4096.0], description="cached tokens per sequence")
-    max_draft_len: int | None = Field(default=None, ge=0, le=LARGEST_DRAFT_LEN)
-    engine: str | None = Field(default=None, description="the profile's default_engine if absent")
+    drafters: list[Text] = Field(min_length=1, description="drafter SPECs, as for predict")
+    batch_size: _Batches = Field(default=[1.0], description="sequences in flight")
+    context_len: _Contexts = Field(default=[4096.0], description="cached tokens per sequence")
+    max_draft_len: _DraftLen | None = Field(default=None, description="longest draft tried")
+    engine: Text | None = Field(default=None, description="the profile's default_engine if absent")
     options: _Options = Options()
+
+
+def study_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a study file."""
+    return _StudyBlock.model_json_schema()
+
+
+# --- the study ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +166,6 @@ class Study:
     options: Options
 
 
-def study_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a study file."""
-    return _StudyBlock.model_json_schema()
-
-
 def load_study(name: str) -> Study:
     """Return a study from a path or a bundled name, with all that it names loaded and checked.
 
@@ -128,43 +176,38 @@ def load_study(name: str) -> Study:
     """
     path = study_path(name)
     source = str(path)
-    mapping = parse_yaml(read_text(path, OptionError), source=source, error=OptionError)
+    block = parse_model(read_text(path, OptionError), _StudyBlock, source=source, error=OptionError)
     try:
-        block = _StudyBlock.model_validate(mapping)
-    except ValidationError as failure:
-        raise OptionError(_one_line(source, failure)) from None
-    study = Study(
-        targets=tuple(_targets(block)),
-        drafters=tuple(load_drafter(spec) for spec in block.drafters),
-        batch_size=tuple(block.batch_size),
-        context_len=tuple(block.context_len),
-        max_draft_len=block.max_draft_len,
-        engine=block.engine,
-        options=block.options,
-    )
-    _check(study, source)
+        study = Study(
+            targets=tuple(_targets(block)),
+            drafters=tuple(load_drafter(spec) for spec in block.drafters),
+            batch_size=tuple(block.batch_size),
+            context_len=tuple(block.context_len),
+            max_draft_len=block.max_draft_len,
+            engine=block.engine,
+            options=block.options,
+        )
+        _check(study)
+    except SpecroofError as refusal:
+        message = f"{source}: {refusal}"
+        raise type(refusal)(message) from None
     return study
 
 
 def _targets(block: _StudyBlock) -> Iterator[Target]:
     for target in block.targets:
-        placement = Placement(
-            tensor_parallel=target.tensor_parallel,
-            expert_parallel=target.expert_parallel,
-            attention_data_parallel=target.attention_data_parallel,
-        )
         for model in target.model:
             for hardware in target.hardware:
-                yield Target(load_model(model), load_hardware(hardware), placement)
+                yield Target(load_model(model), load_hardware(hardware), target.placement())
 
 
-def _check(study: Study, source: str) -> None:
+def _check(study: Study) -> None:
     """Refuse what only shows when a curve is computed, before the first one is."""
     drafts = (study.max_draft_len or LARGEST_DRAFT_LEN // 64) + 1
     curves = len(study.targets) * len(study.drafters)
     points = curves * drafts * len(study.batch_size) * len(study.context_len)
     if points > _MOST_POINTS:
-        message = f"{source}: the grid has {points} points; allowed: at most {_MOST_POINTS}"
+        message = f"the grid has {points} points; allowed: at most {_MOST_POINTS}"
         raise OptionError(message)
     for target in study.targets:
         for drafter in study.drafters:
@@ -187,19 +230,6 @@ def _curve(study: Study, target: Target, drafter: Drafter) -> SpeedupCurve:
         engine=study.engine,
         options=study.options,
     )
-
-
-def _one_line(source: str, failure: ValidationError) -> str:
-    """Return the first of pydantic's findings as one line: file, key, value, what is allowed."""
-    first = failure.errors(include_url=False)[0]
-    key = ".".join(str(part) for part in first["loc"]) or "the file"
-    if first["type"] == "extra_forbidden":
-        return f"{source}: {key} is not a key of a study; see: specroof sweep --schema"
-    if first["type"] == "missing":
-        return f"{source}: {key} is missing; see: specroof sweep --schema"
-    shown = repr(first["input"])[:60]
-    said = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    return f"{source}: {key} is {shown}; allowed: {said}"
 
 
 def run_study(study: Study, advance: Callable[[], None] = lambda: None) -> list[list[SpeedupCurve]]:

@@ -1,26 +1,22 @@
-"""Safe YAML: a text becomes a mapping or a pydantic model, or one line that says why it cannot.
+"""Safe YAML: a text becomes a mapping, or one line that says why it cannot.
 
 Files come from strangers and from tired people. Plain PyYAML keeps the last of two equal keys,
 reads `010` as 8 and `1:30` as 90, and lets nine short lines of aliases grow into gigabytes.
 """
 
 import re
-from collections.abc import Callable
-from types import NoneType
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from specroof.errors import SpecroofError
 
 __all__ = [
     "MAX_NESTING",
     "MAX_TEXT_BYTES",
-    "accept",
     "number_spelling",
-    "parse_model",
     "parse_yaml",
+    "shortened",
     "shown",
 ]
 
@@ -40,19 +36,6 @@ _SCIENTIFIC: Final = re.compile(
     r"(?P<sign>[-+]?)(?=\.?\d)(?P<whole>\d*)(?:\.(?P<part>\d*))?(?:e(?P<esign>[-+]?)(?P<power>\d+))?",
     re.ASCII | re.IGNORECASE,
 )
-
-
-#: What is allowed where one of pydantic's own checks fails, if its words would not do.
-_EXPECTED: Final = {
-    "model_type": "must be a mapping of keys to values",
-    "dict_type": "must be a mapping of keys to values",
-    "tuple_type": "must be a list",
-    "list_type": "must be a list",
-    "bool_type": "must be true or false",
-    "string_type": "must be text",
-}
-
-_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class _RefusedError(Exception):
@@ -121,72 +104,6 @@ def parse_yaml(text: str, *, source: str, error: type[SpecroofError]) -> dict[st
     return content
 
 
-def parse_model(
-    text: str, model: type[_Model], *, source: str, error: type[SpecroofError]
-) -> _Model:
-    """Return the `model` that the YAML in `text` describes.
-
-    Parameters
-    ----------
-    text
-        The whole file.
-    model
-        A pydantic class; with `accept` as validator of its fields, messages say what is allowed.
-    source
-        How messages name the file.
-    error
-        The exception to raise.
-
-    Raises
-    ------
-    SpecroofError
-        Of the type `error`, with one line for the first thing that is wrong: the source, the
-        dotted key, the value and what is allowed.
-
-    Examples
-    --------
-    >>> from specroof.errors import ProfileError
-    >>> class Point(BaseModel, extra="forbid"):
-    ...     x: float
-    >>> parse_model("{x: 1.5, y: 2.0}", Point, source="p.yaml", error=ProfileError)
-    Traceback (most recent call last):
-    specroof.errors.ProfileError: p.yaml: y is not a known key; allowed are x
-    """
-    content = parse_yaml(text, source=source, error=error)
-    try:
-        return model.model_validate(content)
-    except ValidationError as problem:
-        message = f"{source}: {_explanation(problem, model)}"
-        raise error(message) from None
-
-
-def accept(allowed: str, fits: Callable[[Any], bool], *kinds: type) -> BeforeValidator:
-    """Return a pydantic validator that lets values of `kinds` which fit through unchanged.
-
-    Its messages go on where `parse_model` has written the key: "is 0; must be …", with `allowed`
-    at the end. Bools are no numbers here, and a number that YAML reads as text is spelt out.
-
-    Examples
-    --------
-    >>> accept("a number above 0", lambda figure: figure > 0, int, float).func("1e-6")
-    Traceback (most recent call last):
-    ValueError: is '1e-6', which YAML reads as text; write 1.0e-6
-    """
-
-    def check(value: object) -> object:
-        # A bool is a number to Python, and `yes` is a bool to YAML.
-        if isinstance(value, kinds) and not isinstance(value, bool) and fits(value):
-            return value
-        spelling = number_spelling(value) if isinstance(value, str) and str not in kinds else None
-        if spelling is not None:
-            message = f"is {shown(value)}, which YAML reads as text; write {spelling}"
-        else:
-            message = f"is {shown(value)}; must be {allowed}"
-        raise ValueError(message)
-
-    return BeforeValidator(check)
-
-
 def shown(value: object) -> str:
     """Return a value the way a file spells it, cut off where it is long.
 
@@ -197,8 +114,18 @@ def shown(value: object) -> str:
     """
     if value is None or isinstance(value, bool):
         return {None: "empty", True: "true", False: "false"}[value]
-    text = repr(value)
-    return text if len(text) <= 60 else text[:60] + "…"
+    return shortened(repr(value), 60)
+
+
+def shortened(text: str, n_letters: int) -> str:
+    """Return the text, or its start where it is longer than `n_letters`.
+
+    Examples
+    --------
+    >>> shortened("specroof", 8), shortened("specroof", 4)
+    ('specroof', 'spec…')
+    """
+    return text if len(text) <= n_letters else text[:n_letters] + "…"
 
 
 def number_spelling(text: str) -> str | None:
@@ -311,35 +238,3 @@ def _reason(problem: Exception) -> str:
     if isinstance(problem, yaml.MarkedYAMLError):
         return " ".join(part for part in (problem.context, problem.problem) if part)
     return str(problem)
-
-
-def _explanation(problem: ValidationError, model: type[BaseModel]) -> str:
-    """Return one sentence for the first thing that is wrong: key, value and what is allowed."""
-    # A misspelt key is an unknown key and a missing one: the unknown one shows the mistake.
-    found = min(problem.errors(), key=lambda error: error["type"] != "extra_forbidden")
-    path = [step for step in found["loc"] if step != "[key]"]
-    key = ".".join(str(step) for step in path)
-    match found["type"]:
-        case "value_error":
-            # A check across keys has no key of its own and names them in its message.
-            return f"{key} {found['ctx']['error']}".lstrip()
-        case "extra_forbidden":
-            return f"{key} is not a known key; allowed are {_keys_beside(path, model)}"
-        case "missing":
-            return f"{key} is missing; the keys there are {_keys_beside(path, model)}"
-        case kind:
-            return f"{key} is {shown(found['input'])}; {_EXPECTED.get(kind, found['msg'])}"
-
-
-def _keys_beside(path: list[int | str], model: type[BaseModel]) -> str:
-    """Return all keys of the block within `model` that the last step of `path` is a key of."""
-    block: Any = model
-    for step in path[:-1]:
-        if isinstance(block, type) and issubclass(block, BaseModel):
-            block = block.model_fields[str(step)].annotation
-        else:
-            block = get_args(block)[-1]  # the values of a mapping
-        # `Block | None` may be left out, and is a Block where it is not.
-        if NoneType in get_args(block):
-            block = next(kind for kind in get_args(block) if kind is not NoneType)
-    return ", ".join(block.model_fields)

@@ -21,6 +21,7 @@ from specroof.architecture import (
     WEIGHT_FORMATS,
     Architecture,
     Block,
+    BlockSparseAttention,
     CompressedAttention,
     Compressor,
     Core,
@@ -28,9 +29,13 @@ from specroof.architecture import (
     GatedDeltaNet,
     GroupedQueryAttention,
     Indexer,
+    KimiDeltaAttention,
     LatentAttention,
     Layer,
+    LightningAttention,
     Linear,
+    Mamba2,
+    RecurrentCore,
     by_kv_heads,
     stack_layers,
 )
@@ -86,6 +91,28 @@ latents = st.builds(
 )
 
 
+shared_latents = st.builds(
+    LatentAttention,
+    n_heads=st.sampled_from([8, 16]),
+    latent_dim=st.sampled_from([16, 128, 160]),
+    rope_dim=widths,
+    shared_top_k=st.integers(1, 40),
+)
+
+
+block_sparse = st.builds(
+    BlockSparseAttention,
+    n_heads=st.sampled_from([8, 16]),
+    n_kv_heads=st.sampled_from([1, 2, 4, 8]),
+    head_dim=widths,
+    value_dim=widths,
+    indexer=st.builds(
+        Indexer, n_heads=st.sampled_from([1, 2, 4]), head_dim=widths, top_k=st.integers(1, 8)
+    ),
+    block_len=st.integers(1, 9),
+)
+
+
 compressors = st.builds(Compressor, rows=small, row_dim=widths)
 
 
@@ -115,6 +142,25 @@ delta_nets = st.builds(
     conv_kernel=st.integers(2, 5),
     conv_columns=st.integers(1, 6),
 )
+mambas = st.builds(
+    Mamba2,
+    n_heads=st.sampled_from([8, 16]),
+    head_dim=widths,
+    state_dim=widths,
+    n_groups=st.sampled_from([1, 2, 8]),
+    conv_kernel=st.integers(2, 5),
+    conv_columns=st.integers(1, 6),
+    conv_bias=st.booleans(),
+)
+kimi_deltas = st.builds(
+    KimiDeltaAttention,
+    n_heads=st.sampled_from([8, 16]),
+    head_dim=widths,
+    conv_kernel=st.integers(2, 5),
+    conv_columns=st.integers(1, 6),
+)
+lightnings = st.builds(LightningAttention, n_heads=st.sampled_from([8, 16]), head_dim=widths)
+recurrents: SearchStrategy[RecurrentCore] = st.one_of(delta_nets, mambas, kimi_deltas, lightnings)
 
 
 @st.composite
@@ -137,7 +183,9 @@ def experts(draw: DrawFn, in_features: int = 16) -> Experts:
 @st.composite
 def mixers(draw: DrawFn, hidden_size: int) -> Block:
     """Draw a block of attention or linear attention, with projections that shard differently."""
-    core: Core = draw(st.one_of(grouped_queries, latents, compressed_attention(), delta_nets))
+    # Not `block_sparse`: a new block begins small, so that it reads less behind a longer context.
+    dense = st.one_of(grouped_queries, latents, shared_latents)
+    core: Core = draw(st.one_of(dense, compressed_attention(), recurrents))
     key_shard = (
         by_kv_heads(core.n_kv_heads)
         if isinstance(core, GroupedQueryAttention)
@@ -263,10 +311,7 @@ def amounts(op: OpCost) -> dict[str, Floats]:
 
 # --- devices -------------------------------------------------------------------------------------
 
-PEAK_SOURCES = {
-    f"peak.{key}": "made up" for key in ("flops_per_s", "memory_bytes_per_s", "memory_bytes")
-}
-#: A link and an engine that loses nothing but the time on it.
+#: More than the devices of any placement drawn here.
 LINK = Interconnect(link_bytes_per_s=1e11, max_devices=8)
 
 
@@ -275,26 +320,26 @@ def device(
     memory_bytes_per_s: float = 1e12,
     memory_bytes: float = 1e12,
     interconnect: Interconnect | None = None,
-    engine: dict[str, Any] | None = None,
+    engine: EngineProfile | None = None,
 ) -> HardwareProfile:
-    """Return a device; its engine, if one is described, is called "real"."""
-    sources = dict(PEAK_SOURCES)
-    if interconnect is not None:
-        sources["interconnect.link_bytes_per_s"] = "made up"
-    if engine is not None:
-        sources["engines.real"] = "made up"
+    """Return a device with an engine beside the ideal one, if one is given."""
     return HardwareProfile(
         format_version=1,
         name="toy device",
-        sources=sources,
+        sources={},
         peak=Peak(
             flops_per_s=flops_per_s or {"bf16": 1e14, "fp16": 1e14},
             memory_bytes_per_s=memory_bytes_per_s,
             memory_bytes=memory_bytes,
         ),
         interconnect=interconnect,
-        engines={} if engine is None else {"real": EngineProfile(name="real", **engine)},
+        engines={} if engine is None else {engine.name: engine},
     )
+
+
+def real_engine(**figures: Any) -> EngineProfile:
+    """Return an engine called "real"."""
+    return EngineProfile(name="real", **figures)
 
 
 @st.composite
@@ -317,7 +362,8 @@ def placements(draw: DrawFn) -> Placement:
 
 # --- drafters and acceptance ---------------------------------------------------------------------
 
-costs = st.floats(0, 2)
+#: In thousandths: a share of 1e-308 would leave times without digits to halve.
+costs = st.integers(0, 2000).map(lambda share: share / 1000)
 paid_drafters: SearchStrategy[Drafter] = st.one_of(
     st.builds(autoregressive_drafter, costs),
     st.builds(block_drafter, costs, drafts=st.integers(1, 8)),

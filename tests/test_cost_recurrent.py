@@ -16,6 +16,7 @@ from specroof.cost.recurrent import (
     replay_token_bytes,
     state_passes,
 )
+from specroof.units import dtype_bytes
 from strategies import batches, cache_dtypes, contexts, delta_nets, forward_pass, setting, small
 
 modes = st.sampled_from(CHOICES["recurrent_state"])
@@ -97,16 +98,10 @@ def test_key_heads_change_the_convolution_never_the_state(core: GatedDeltaNet) -
 def test_matrix_and_convolution_have_formats_of_their_own(
     core: GatedDeltaNet, state_dtype: str, conv_dtype: str
 ) -> None:
-    both = delta_net_state_bytes(core, state_dtype, conv_dtype)
-    matrix = delta_net_state_bytes(replace(core, conv_columns=0), state_dtype, "fp32")
-    columns = both - matrix
-    assert columns * 4 == pytest.approx(
-        core.conv_columns
-        * core.conv_dim
-        * 4
-        * delta_net_state_bytes(
-            GatedDeltaNet(0, 1, 1, 1, conv_kernel=1, conv_columns=0), conv_dtype, "fp32"
-        )
+    elements = core.n_value_heads * core.key_dim * core.value_dim
+    channels = core.n_key_heads * core.key_dim * 2 + core.n_value_heads * core.value_dim
+    assert delta_net_state_bytes(core, state_dtype, conv_dtype) == pytest.approx(
+        elements * dtype_bytes(state_dtype) + core.conv_columns * channels * dtype_bytes(conv_dtype)
     )
 
 

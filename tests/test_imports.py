@@ -1,6 +1,7 @@
 """The rooms: what each may import, and what lies in one room only."""
 
 import ast
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,7 +22,8 @@ ROOMS: dict[str, set[str]] = {
     "architecture": {"units"},
     "parsers": {"architecture", "units", "errors"},
     "yaml_reader": {"errors"},
-    "hardware": {"units", "errors", "yaml_reader"},
+    "validation": {"errors", "yaml_reader"},
+    "hardware": {"units", "errors", "yaml_reader", "validation"},
     "cost": {"architecture", "units"},
     "latency": {"cost", "hardware", "errors"},
     "acceptance": {"errors"},
@@ -31,7 +33,8 @@ ROOMS["solver"] = set(ROOMS)
 ROOMS["catalog"] = set(ROOMS)
 ROOMS["study"] = set(ROOMS)
 ROOMS["report"] = {"solver", "units"}
-ROOMS["plot"] = {"solver", "units"}
+ROOMS["plot"] = {"solver", "units", "errors"}
+ROOMS["model_facts"] = {"architecture", "cost", "report", "units"}
 ROOMS[DOOR] = set(ROOMS)
 ROOMS["cli"] = set(ROOMS)
 ROOMS["__main__"] = {"cli"}
@@ -40,6 +43,8 @@ ROOMS["__main__"] = {"cli"}
 HOUSEHOLDS = {
     "huggingface_hub": {"catalog"},
     "matplotlib": {"plot"},
+    # Slow to import, so only what reads files from outside may need it.
+    "pydantic": {"validation", "hardware", "study"},
     "typer": {"cli"},
     "yaml": {"yaml_reader"},
 }
@@ -115,9 +120,9 @@ def test_libraries_stay_in_the_rooms_that_keep_them() -> None:
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
-        ("specroof", {"matplotlib", "huggingface_hub", "typer"}),
+        ("specroof", {"matplotlib", "huggingface_hub", "typer", "pydantic"}),
         # Charts and the Hub are imported by the command that needs them: a cold start is felt.
-        ("specroof.cli", {"matplotlib", "huggingface_hub"}),
+        ("specroof.cli", {"matplotlib", "huggingface_hub", "pydantic"}),
     ],
 )
 def test_importing_stays_light(module: str, unwanted: set[str]) -> None:
@@ -126,6 +131,34 @@ def test_importing_stays_light(module: str, unwanted: set[str]) -> None:
         [sys.executable, "-c", command], capture_output=True, text=True, check=False
     )
     assert (run.returncode, run.stdout.strip(), run.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "predict Qwen/Qwen3-8B -H b200 --drafter autoregressive,accept=0.75,cost=0.10",
+        "predict Qwen/Qwen3-8B -H hgx-b200 --drafter ideal --tp 2 --batch 1,8 --strict-dtype --json",
+        "explain Qwen/Qwen3-8B -H b200 --batch 8 --query-len 4",
+    ],
+)
+def test_a_prediction_from_bundled_files_stays_light(words: str, tmp_path: Path) -> None:
+    unwanted = {"matplotlib", "huggingface_hub", "pydantic", "pydantic_core"}
+    program = (
+        "import atexit, sys; from specroof.cli import main; "
+        f"atexit.register(lambda: print(*sorted({unwanted!r} & set(sys.modules)), file=sys.stderr)); "
+        "main()"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    run = subprocess.run(
+        [sys.executable, "-c", program, *words.split()],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert (run.returncode, run.stderr.strip()) == (0, "")
+    assert "Qwen3-8B" in run.stdout
 
 
 def scale_factor(node: ast.AST) -> bool:

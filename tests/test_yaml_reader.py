@@ -8,15 +8,14 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict
 
 from specroof.errors import ConfigError, OptionError, ProfileError, SpecroofError
 from specroof.yaml_reader import (
     MAX_NESTING,
     MAX_TEXT_BYTES,
     number_spelling,
-    parse_model,
     parse_yaml,
+    shortened,
     shown,
 )
 
@@ -292,52 +291,6 @@ def test_the_spelling_is_read_as_the_number_it_replaces(text: str) -> None:
     assert not isinstance(value, str)
 
 
-class Inner(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    size: int
-    flag: bool = False
-
-
-class Outer(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    one: Inner | None = None
-    other: None | Inner = None  # noqa: RUF036 - the order is what is tested
-    many: dict[str, Inner] = {}
-    names: list[str] = []
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("two: 1", "two is not a known key; allowed are one, other, many, names"),
-        ("one: {}", "one.size is missing; the keys there are size, flag"),
-        ("other: {}", "other.size is missing; the keys there are size, flag"),
-        ("many: {a: {size: 1, b: 2}}", "many.a.b is not a known key; allowed are size, flag"),
-        ("one: {siez: 1}", "one.siez is not a known key; allowed are size, flag"),
-        ("one: [1]", "one is [1]; must be a mapping of keys to values"),
-        ("many: text", "many is 'text'; must be a mapping of keys to values"),
-        ("names: text", "names is 'text'; must be a list"),
-        ("names: [1]", "names.0 is 1; must be text"),
-        # pydantic's own words, where there are none of ours
-        ("one: {size: a}", "one.size is 'a'; Input should be a valid integer"),
-        ("one: {size: 1, flag: 1}", "one.flag is 1; must be true or false"),
-    ],
-)
-def test_a_model_is_refused_in_one_line_with_key_value_and_what_is_allowed(
-    text: str, message: str
-) -> None:
-    with pytest.raises(ProfileError) as caught:
-        parse_model(text, Outer, source="x.yaml", error=ProfileError)
-    assert str(caught.value) == f"x.yaml: {message}"
-
-
-def test_a_model_that_fits_is_returned() -> None:
-    outer = parse_model("many: {a: {size: 3}}", Outer, source="x.yaml", error=ProfileError)
-    assert outer == Outer(many={"a": Inner(size=3)})
-
-
 def test_values_are_shown_as_files_spell_them_and_cut_off() -> None:
     assert [shown(value) for value in (True, False, None, "a", 1.5)] == [
         "true",
@@ -347,3 +300,9 @@ def test_values_are_shown_as_files_spell_them_and_cut_off() -> None:
         "1.5",
     ]
     assert len(shown("x" * 1_000_000)) < 100
+
+
+@given(st.text(), st.integers(0, 10))
+def test_a_shortened_text_is_itself_or_says_that_it_goes_on(text: str, n_letters: int) -> None:
+    short = shortened(text, n_letters)
+    assert short == text if len(text) <= n_letters else short == text[:n_letters] + "…"

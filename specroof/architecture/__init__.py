@@ -5,14 +5,29 @@ or a formula of time.
 """
 
 from specroof.architecture.cores import (
+    BlockSparseAttention,
+    ChunkedAttention,
     CompressedAttention,
     Compressor,
     Core,
     Experts,
-    GatedDeltaNet,
     GroupedQueryAttention,
     Indexer,
     LatentAttention,
+    SharedCacheAttention,
+)
+from specroof.architecture.draft_blocks import block_head, context_layers, markov_step
+from specroof.architecture.draft_heads import (
+    DraftHead,
+    DraftShape,
+    MedusaHeads,
+    draft_layer,
+    draft_model,
+    eagle3_head,
+    eagle_head,
+    medusa_head,
+    replicated,
+    with_first,
 )
 from specroof.architecture.matrices import (
     ATTENTION_REPLICATED,
@@ -34,6 +49,13 @@ from specroof.architecture.model import (
     Layer,
     stack_layers,
 )
+from specroof.architecture.recurrent import (
+    GatedDeltaNet,
+    KimiDeltaAttention,
+    LightningAttention,
+    Mamba2,
+    RecurrentCore,
+)
 
 __all__ = [
     "ATTENTION_REPLICATED",
@@ -45,19 +67,39 @@ __all__ = [
     "WEIGHT_FORMATS",
     "Architecture",
     "Block",
+    "BlockSparseAttention",
+    "ChunkedAttention",
     "CompressedAttention",
     "Compressor",
     "Core",
+    "DraftHead",
+    "DraftShape",
     "Experts",
     "GatedDeltaNet",
     "GroupedQueryAttention",
     "Indexer",
+    "KimiDeltaAttention",
     "LatentAttention",
     "Layer",
+    "LightningAttention",
     "Linear",
+    "Mamba2",
+    "MedusaHeads",
+    "RecurrentCore",
     "Shard",
+    "SharedCacheAttention",
     "WeightFormat",
+    "block_head",
     "by_kv_heads",
     "cache_only",
+    "context_layers",
+    "draft_layer",
+    "draft_model",
+    "eagle3_head",
+    "eagle_head",
+    "markov_step",
+    "medusa_head",
+    "replicated",
     "stack_layers",
+    "with_first",
 ]

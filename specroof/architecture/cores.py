@@ -6,14 +6,16 @@ from specroof.architecture.matrices import BF16, WeightFormat
 from specroof.units import dtype_bytes
 
 __all__ = [
+    "BlockSparseAttention",
+    "ChunkedAttention",
     "CompressedAttention",
     "Compressor",
     "Core",
     "Experts",
-    "GatedDeltaNet",
     "GroupedQueryAttention",
     "Indexer",
     "LatentAttention",
+    "SharedCacheAttention",
 ]
 
 
@@ -58,6 +60,9 @@ class GroupedQueryAttention(Core):
         Width of a query or key, and of a value.
     window
         Tokens a query may see, itself included; None sees all.
+    causal
+        False where the new positions of a pass see each other both ways, as those of a block
+        drafter do.
     """
 
     n_heads: int
@@ -65,11 +70,62 @@ class GroupedQueryAttention(Core):
     head_dim: int
     value_dim: int
     window: int | None = None
+    causal: bool = True
 
     @property
     def label(self) -> str:
         """What operations of its block are called after."""
         return "sliding_attention" if self.window else "full_attention"
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkedAttention(Core):
+    """Grouped-query attention whose queries see their own chunk of the sequence only (Llama 4).
+
+    Parameters
+    ----------
+    n_heads, n_kv_heads
+        Query heads, and heads whose keys and values are cached.
+    head_dim, value_dim
+        Width of a query or key, and of a value.
+    chunk
+        Tokens of a chunk; the query at position n (from 0) sees the ``n % chunk + 1`` last ones,
+        itself included.
+    """
+
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    value_dim: int
+    chunk: int
+
+    @property
+    def label(self) -> str:
+        """What operations of its block are called after."""
+        return "chunked_attention"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedCacheAttention(Core):
+    """Attention over the keys and values that an earlier layer has cached (Gemma 4).
+
+    Parameters
+    ----------
+    attention
+        What it computes, and the shape of the cache that it reads and does not keep.
+    """
+
+    attention: GroupedQueryAttention
+
+    @property
+    def n_heads(self) -> int:
+        """Query heads."""
+        return self.attention.n_heads
+
+    @property
+    def label(self) -> str:
+        """What operations of its block are called after."""
+        return f"shared_{self.attention.label}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +157,56 @@ class LatentAttention(Core):
         Width of the compressed key-value latent, and of the rotary key beside it.
     indexer
         Present where attention sees only the top-k tokens of an indexer.
+    shared_top_k
+        Tokens that attention sees where it takes over what the indexer of an earlier layer
+        picked (GLM-5.2); None where it has an indexer, or sees all.
     """
 
     n_heads: int
     latent_dim: int
     rope_dim: int
     indexer: Indexer | None = None
+    shared_top_k: int | None = None
 
     @property
     def label(self) -> str:
         """What operations of its block are called after."""
+        if self.shared_top_k is not None:
+            return "shared_index_attention"
         return "sparse_attention" if self.indexer else "latent_attention"
+
+    @property
+    def top_k(self) -> int | None:
+        """Tokens that a query sees, whoever picks them; None sees all."""
+        return self.indexer.top_k if self.indexer else self.shared_top_k
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSparseAttention(Core):
+    """Grouped-query attention to the blocks of keys that an indexer picks (MiniMax-M3).
+
+    Parameters
+    ----------
+    n_heads, n_kv_heads, head_dim, value_dim
+        As in `GroupedQueryAttention`.
+    indexer
+        Its query heads, of which each picks for a group of KV heads, the width of the one key
+        that a token caches for it, and the blocks that a query sees, its own among them.
+    block_len
+        Tokens per block.
+    """
+
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    value_dim: int
+    indexer: Indexer
+    block_len: int
+
+    @property
+    def label(self) -> str:
+        """What operations of its block are called after."""
+        return "block_sparse_attention"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,50 +255,6 @@ class CompressedAttention(Core):
     def label(self) -> str:
         """What operations of its block are called after."""
         return f"c{self.ratio}_attention" if self.ratio else "sliding_attention"
-
-
-@dataclass(frozen=True, slots=True)
-class GatedDeltaNet(Core):
-    """Linear attention with a matrix state per value head, and a short convolution before it.
-
-    Parameters
-    ----------
-    n_key_heads, n_value_heads
-        Heads of queries and keys, and of values.
-    key_dim, value_dim
-        Widths of one head; the state of a value head is ``key_dim x value_dim``.
-    conv_kernel
-        Taps of the depthwise convolution over q, k and v.
-    conv_columns
-        Past columns that are cached for it.
-    """
-
-    n_key_heads: int
-    n_value_heads: int
-    key_dim: int
-    value_dim: int
-    conv_kernel: int
-    conv_columns: int
-
-    @property
-    def label(self) -> str:
-        """What operations of its block are called after."""
-        return "linear_attention"
-
-    @property
-    def conv_dim(self) -> int:
-        """Channels of the convolution: q, k and v side by side."""
-        return 2 * self.n_key_heads * self.key_dim + self.n_value_heads * self.value_dim
-
-    @property
-    def n_params(self) -> int:
-        """Elements of the depthwise convolution."""
-        return self.conv_dim * self.conv_kernel
-
-    @property
-    def stored_bytes(self) -> float:
-        """Bytes of the convolution, which no published checkpoint quantises."""
-        return self.n_params * dtype_bytes("bf16")
 
 
 @dataclass(frozen=True, slots=True)

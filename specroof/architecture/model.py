@@ -30,17 +30,26 @@ class Block:
         What it does besides: attention over a cache, a recurrent state, routed experts.
     vector_params
         Elements of norms, sinks and the like: counted, not priced.
+    joins_next
+        Whether it runs beside the next block and the two outputs are summed: devices exchange
+        the sum, behind the next one.
     """
 
     name: str
     linears: tuple[Linear, ...]
     core: Core | None = None
     vector_params: int = 0
+    joins_next: bool = False
 
     @property
     def label(self) -> str:
-        """What its operations are called after: the kind of attention, ``"moe"`` or ``"mlp"``."""
-        return self.core.label if self.core is not None else "mlp"
+        """What its operations are called after: the kind of attention, ``"moe"`` or ``"mlp"``.
+
+        A single matrix in the place of attention is ``"linear"``.
+        """
+        if self.core is not None:
+            return self.core.label
+        return "linear" if self.name == "attention" else "mlp"
 
     @property
     def n_params(self) -> int:
@@ -68,7 +77,8 @@ class Layer:
     Parameters
     ----------
     blocks
-        Usually two: a mixer and a feed-forward.
+        Usually two: a mixer and a feed-forward. One in Nemotron-H; three where two mixers run in
+        parallel.
     count
         Identical layers, wherever they stand.
     """
@@ -113,6 +123,9 @@ class Architecture:
         Whether the head is the embedding table, stored once.
     vector_params
         Elements outside of layers that are counted and not priced (final norm).
+    lookup_params
+        Elements of tables besides the embedding that are looked up and never multiplied:
+        learned positions, embeddings per layer.
     activation_dtype, kv_dtype, state_dtype
         Of activations and attention arithmetic, of cached keys and values, of recurrent state.
     notes
@@ -127,6 +140,7 @@ class Architecture:
     head: Linear
     tied_embeddings: bool = False
     vector_params: int = 0
+    lookup_params: int = 0
     activation_dtype: str = "bf16"
     kv_dtype: str = "bf16"
     state_dtype: str = "fp32"
@@ -148,8 +162,8 @@ class Architecture:
 
     @property
     def embedding_params(self) -> int:
-        """Elements of the embedding table (a lookup: it is stored and never multiplied)."""
-        return self.vocab_size * self.hidden_size
+        """Elements of the embedding and other tables (lookups: stored and never multiplied)."""
+        return self.vocab_size * self.hidden_size + self.lookup_params
 
     @cached_property
     def n_params(self) -> int:

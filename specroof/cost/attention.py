@@ -13,6 +13,7 @@ from specroof.architecture import (
 )
 from specroof.cost.base import Array, ForwardPass, OpCost, Options, Setting, matmul_flops
 from specroof.cost.layout import cache_element_bytes, index_key_bytes, latent_bytes
+from specroof.cost.two_way import two_way_tokens
 
 __all__ = [
     "attended_tokens",
@@ -82,10 +83,13 @@ def cached_tokens_read(forward: ForwardPass, options: Options, window: int | Non
     return np.minimum(forward.context, window - 1 if options.counts_all else window)
 
 
-def counted_pairs(forward: ForwardPass, options: Options, window: int | None = None) -> Array:
+def counted_pairs(
+    forward: ForwardPass, options: Options, window: int | None = None, *, causal: bool = True
+) -> Array:
     """Return the (query, key) pairs of one sequence that `options` count.
 
     ``count="attention+ffn"`` leaves out the keys of the pass itself, as published estimators do.
+    Where the pass is not `causal`, its positions see each other both ways.
 
     Source
         Modal 2026, "Speculation Is All You Need"; Finn 2026, "The economics of speculative
@@ -101,7 +105,8 @@ def counted_pairs(forward: ForwardPass, options: Options, window: int | None = N
     (4010.0, 4000.0)
     """
     if options.counts_all:
-        return attended_tokens(forward.queries, forward.context, window)
+        attended = attended_tokens if causal else two_way_tokens
+        return attended(forward.queries, forward.context, window)
     return np.asarray(forward.queries * cached_tokens_read(forward, options, window))
 
 
@@ -217,7 +222,7 @@ def grouped_query_costs(core: GroupedQueryAttention, setting: Setting) -> list[O
         n_heads=core.n_heads,
         pair_dims=core.head_dim + core.value_dim,
         batch_size=forward.batch,
-        pairs=counted_pairs(forward, options, core.window),
+        pairs=counted_pairs(forward, options, core.window, causal=core.causal),
     )
     return [
         attention_op(
@@ -305,8 +310,8 @@ def latent_costs(core: LatentAttention, setting: Setting) -> list[OpCost]:
     .. math:: F = 2 \, B \, n_h (2 d_c + d_r) \, A \qquad M = B \, b_{latent} (S_{read} + T)
 
     Counts
-        scores over the latent and the rotary key, values over the latent; behind an indexer only
-        its top-k tokens.
+        scores over the latent and the rotary key, values over the latent; behind an indexer, be
+        it an earlier layer's, only its top-k tokens.
     Ignores
         that queries of one sequence may select different tokens (the cache is read once for all).
         The absorbed up-projections are matrices of the block, not part of this.
@@ -323,7 +328,7 @@ def latent_costs(core: LatentAttention, setting: Setting) -> list[OpCost]:
     278528.0
     """
     forward, options = setting.forward, setting.options
-    top_k = core.indexer.top_k if core.indexer else None
+    top_k = core.top_k
     token_bytes = latent_bytes(core, setting.kv_dtype)
     flops = attention_flops(
         n_heads=core.n_heads,

@@ -38,6 +38,9 @@ CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "cost_of": ("decode", "verify"),
 }
 
+#: Choices that the config, or the engine, makes where nobody else does.
+_MAY_BE_NONE: Final = {"experts", "recurrent_state", "state_dtype", "kv_dtype", "weight_dtype"}
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -52,13 +55,14 @@ class Options:
         or the whole ``"pass"``.
     experts
         Distinct experts that t tokens read: ``"exact"`` top-k without replacement, or
-        ``"replacement"``: k·t independent draws.
+        ``"replacement"``: k·t independent draws. None for exact top-k, with the locality of
+        routing that an engine's profile may bring.
     count
         ``"all"`` matmuls of the pass with their cache writes and logits, or ``"attention+ffn"``:
         projections, attention and indexer over the cached context, experts, dense feed-forward.
     recurrent_state
         How a verification keeps the state of linear attention recoverable; see
-        `specroof.cost.recurrent.state_passes`.
+        `specroof.cost.recurrent.state_passes`. None for the engine's way, else ``"snapshot"``.
     state_dtype, kv_dtype, weight_dtype
         Override the config: recurrent state, cached keys and values, stored weights.
     v4_attention
@@ -77,9 +81,9 @@ class Options:
     """
 
     granularity: str = "op"
-    experts: str = "exact"
+    experts: str | None = None
     count: str = "all"
-    recurrent_state: str = "snapshot"
+    recurrent_state: str | None = None
     state_dtype: str | None = None
     kv_dtype: str | None = None
     weight_dtype: str | None = None
@@ -90,7 +94,7 @@ class Options:
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():
             value = getattr(self, name)
-            if value not in allowed and not (value is None and name.endswith("_dtype")):
+            if value not in allowed and not (value is None and name in _MAY_BE_NONE):
                 msg = f"{name} is {value!r}; allowed: {', '.join(allowed)}"
                 raise ValueError(msg)
 
@@ -117,12 +121,18 @@ class ForwardPass:
         Positions per sequence that are cached before the pass.
     head_len
         Positions per sequence that go through the LM head; all new ones if None.
+    matmul_len
+        Positions per sequence that matrices multiply, where an engine pads the pass to a captured
+        size; `query_len` if None. Attention and state do not see the padding.
+    settled
+        Whether all new positions are accepted already, as where a drafter reads them again, so
+        that recurrent state is kept behind the last one only. False in a verification.
 
     Raises
     ------
     ValueError
-        Unless batch_size > 0, query_len >= 1, context_len >= 0 and 0 <= head_len <= query_len,
-        all finite.
+        Unless batch_size > 0, query_len >= 1, context_len >= 0, 0 <= head_len <= query_len and
+        matmul_len >= query_len, all finite.
 
     Examples
     --------
@@ -135,11 +145,15 @@ class ForwardPass:
     query_len: npt.ArrayLike
     context_len: npt.ArrayLike
     head_len: npt.ArrayLike | None = None
+    matmul_len: npt.ArrayLike | None = None
+    settled: bool = False
 
     def __post_init__(self) -> None:
         if self.head_len is None:
             object.__setattr__(self, "head_len", self.query_len)
-        for name in ("batch_size", "query_len", "context_len", "head_len"):
+        if self.matmul_len is None:
+            object.__setattr__(self, "matmul_len", self.query_len)
+        for name in ("batch_size", "query_len", "context_len", "head_len", "matmul_len"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.float64))
         self._require("batch_size", self.batch > 0, "above 0")
         self._require("query_len", self.queries >= 1, "at least 1")
@@ -147,6 +161,8 @@ class ForwardPass:
         self._require(
             "head_len", (self.heads >= 0) & (self.heads <= self.queries), "from 0 to query_len"
         )
+        padded = np.asarray(self.matmul_len)
+        self._require("matmul_len", padded >= self.queries, "at least query_len")
 
     def _require(self, name: str, good: npt.NDArray[np.bool_], allowed: str) -> None:
         value = getattr(self, name)
@@ -176,8 +192,19 @@ class ForwardPass:
 
     @property
     def tokens(self) -> Array:
-        """Positions that every matrix of a layer multiplies."""
+        """New positions of the whole batch."""
         return np.asarray(self.batch * self.queries)
+
+    @property
+    def matmul_tokens(self) -> Array:
+        """Positions that every matrix of a layer multiplies: the new ones, and any padding."""
+        return np.asarray(self.batch * np.asarray(self.matmul_len, dtype=np.float64))
+
+    @property
+    def head_tokens(self) -> Array:
+        """Positions that the LM head multiplies; padded, where all new positions go through it."""
+        padding = np.where(self.heads == self.queries, np.asarray(self.matmul_len), self.heads)
+        return np.asarray(self.batch * padding)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -275,6 +302,9 @@ class Setting:
     kv_dtype, state_dtype, activation_dtype
         Of cached keys and values, of recurrent state, of activations and attention arithmetic;
         the config's, unless `options` override them.
+    expert_locality
+        Exponents of the locality of routing, along a sequence and across the batch; see
+        `specroof.cost.experts.independent_tokens`.
     """
 
     forward: ForwardPass
@@ -282,6 +312,7 @@ class Setting:
     kv_dtype: str
     state_dtype: str
     activation_dtype: str
+    expert_locality: tuple[float, float] | None = None
 
 
 def matmul_flops(multiply_adds: npt.ArrayLike) -> Array:

@@ -10,19 +10,29 @@ from specroof.architecture import (
     WEIGHT_FORMATS,
     Architecture,
     Block,
+    BlockSparseAttention,
+    ChunkedAttention,
     CompressedAttention,
     Core,
     Experts,
     GatedDeltaNet,
     GroupedQueryAttention,
+    KimiDeltaAttention,
     LatentAttention,
+    LightningAttention,
+    Mamba2,
+    SharedCacheAttention,
 )
 from specroof.cost.attention import grouped_query_costs, latent_costs
 from specroof.cost.base import Array, Collective, ForwardPass, OpCost, Options, Setting
+from specroof.cost.block_sparse import block_sparse_costs
+from specroof.cost.chunked import chunked_costs
 from specroof.cost.compressed import compressed_costs
 from specroof.cost.dense import linear_cost, logit_bytes
 from specroof.cost.experts import expert_costs
 from specroof.cost.recurrent import delta_net_costs
+from specroof.cost.shared_cache import shared_cache_costs
+from specroof.cost.state_space import kimi_delta_costs, lightning_costs, mamba2_costs
 from specroof.units import dtype_bytes
 
 __all__ = ["forward_cost"]
@@ -33,15 +43,25 @@ _ATTENTION_AND_FFN: Final = {"dense", "experts", "attention", "indexer", "state"
 
 _CORE_COSTS: Final[dict[type[Core], Callable[[Any, Setting], list[OpCost]]]] = {
     GroupedQueryAttention: grouped_query_costs,
+    ChunkedAttention: chunked_costs,
+    SharedCacheAttention: shared_cache_costs,
+    BlockSparseAttention: block_sparse_costs,
     LatentAttention: latent_costs,
     CompressedAttention: compressed_costs,
     GatedDeltaNet: delta_net_costs,
+    KimiDeltaAttention: kimi_delta_costs,
+    Mamba2: mamba2_costs,
+    LightningAttention: lightning_costs,
     Experts: expert_costs,
 }
 
 
 def forward_cost(
-    architecture: Architecture, forward: ForwardPass, options: Options | None = None
+    architecture: Architecture,
+    forward: ForwardPass,
+    options: Options | None = None,
+    *,
+    expert_locality: tuple[float, float] | None = None,
 ) -> list[OpCost]:
     """Return what one pass of a model costs, operation by operation.
 
@@ -53,6 +73,9 @@ def forward_cost(
         Batch, new positions and context; scalars or arrays that broadcast.
     options
         Which formulas; the defaults of `Options` if None.
+    expert_locality
+        How local the routing of tokens is: see `specroof.cost.experts.independent_tokens`. None
+        for independent routing; of no effect where `options` name a way to count experts.
 
     Returns
     -------
@@ -87,8 +110,9 @@ def forward_cost(
         kv_dtype=options.kv_dtype or architecture.kv_dtype,
         state_dtype=options.state_dtype or architecture.state_dtype,
         activation_dtype=architecture.activation_dtype,
+        expert_locality=expert_locality,
     )
-    message_bytes = forward.tokens * (
+    message_bytes = forward.matmul_tokens * (
         architecture.hidden_size * dtype_bytes(architecture.activation_dtype)
     )
     ops = [
@@ -107,9 +131,9 @@ def _counted(ops: list[OpCost], options: Options) -> list[OpCost]:
 
 
 def _block_costs(block: Block, setting: Setting, count: int, message_bytes: Array) -> list[OpCost]:
-    """Return the operations of one residual branch; the last one carries its collective."""
+    """Return the operations of one block; the last one of a branch carries its collective."""
     ops = [
-        linear_cost(linear, tokens=setting.forward.tokens, block=block.label, count=count)
+        linear_cost(linear, tokens=setting.forward.matmul_tokens, block=block.label, count=count)
         for linear in block.linears
     ]
     if block.core is not None:
@@ -118,7 +142,7 @@ def _block_costs(block: Block, setting: Setting, count: int, message_bytes: Arra
             for op in _CORE_COSTS[type(block.core)](block.core, setting)
         ]
     ops = _counted(ops, setting.options)
-    if ops:
+    if ops and not block.joins_next:
         routed = isinstance(block.core, Experts)
         ops[-1] = replace(
             ops[-1],
@@ -133,7 +157,7 @@ def _block_costs(block: Block, setting: Setting, count: int, message_bytes: Arra
 
 def _head_costs(architecture: Architecture, setting: Setting) -> list[OpCost]:
     """Return the LM head over the positions that need logits, as it is counted."""
-    positions = np.asarray(setting.forward.batch * setting.forward.heads)
+    positions = setting.forward.head_tokens
     head = linear_cost(architecture.head, tokens=positions, block="", count=1)
     logits = logit_bytes(architecture.head.out_features, positions)
     priced = replace(

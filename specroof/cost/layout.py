@@ -35,7 +35,7 @@ def latent_bytes(core: LatentAttention, dtype: str) -> float:
     """Return the bytes of one cached MLA token, without the index key.
 
     Counts
-        in fp8 with an indexer (DeepSeek-V3.2): the latent in fp8 with a float32 scale per 128,
+        in fp8 behind an indexer (DeepSeek-V3.2): the latent in fp8 with a float32 scale per 128,
         the rotary part in bf16, 656 bytes; in fp8 without one, 576.
     Source
         vLLM ``fp8_ds_mla`` cache layout; DeepSeek-V2 report, arXiv:2405.04434, section 2.1.2.
@@ -49,7 +49,7 @@ def latent_bytes(core: LatentAttention, dtype: str) -> float:
     >>> latent_bytes(sparse, "fp8")  # 512 + 4 * 4 + 64 * 2
     656.0
     """
-    if dtype == "fp8" and core.indexer is not None:
+    if dtype == "fp8" and core.top_k is not None:
         scales = math.ceil(core.latent_dim / _LATENT_SCALE_BLOCK) * dtype_bytes("fp32")
         return core.latent_dim * dtype_bytes("fp8") + scales + core.rope_dim * dtype_bytes("bf16")
     return (core.latent_dim + core.rope_dim) * cache_element_bytes(dtype)

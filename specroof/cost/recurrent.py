@@ -1,8 +1,12 @@
-"""Linear attention: the recurrent state, its traffic under verification, the convolution."""
+"""Linear attention: the recurrent state, its traffic under verification, the convolution.
+
+What holds for every recurrent core stands here, with Gated DeltaNet; the formulas of the other
+kinds are in `specroof.cost.state_space`.
+"""
 
 import numpy as np
 
-from specroof.architecture import HEADS, GatedDeltaNet
+from specroof.architecture import HEADS, GatedDeltaNet, RecurrentCore
 from specroof.cost.base import Array, OpCost, Setting, matmul_flops
 from specroof.units import dtype_bytes
 
@@ -10,12 +14,14 @@ __all__ = [
     "delta_net_costs",
     "delta_net_state_bytes",
     "delta_rule_flops",
+    "recurrent_costs",
+    "recurrent_state_bytes",
     "replay_token_bytes",
     "state_passes",
 ]
 
 
-def delta_rule_flops(core: GatedDeltaNet, tokens: Array) -> Array:
+def delta_rule_flops(core: RecurrentCore, tokens: Array) -> Array:
     r"""Return the FLOP of the gated delta rule in one layer.
 
     .. math:: F = 8 \, n_v \, d_k d_v \, t
@@ -36,11 +42,42 @@ def delta_rule_flops(core: GatedDeltaNet, tokens: Array) -> Array:
     >>> float(delta_rule_flops(core, np.array(1.0)))  # 8 * 32 * 128 * 128
     4194304.0
     """
-    return matmul_flops(4 * core.n_value_heads * core.key_dim * core.value_dim * tokens)
+    return matmul_flops(4 * core.state_elements * tokens)
+
+
+def recurrent_state_bytes(core: RecurrentCore, state_dtype: str, conv_dtype: str) -> float:
+    r"""Return the bytes of one sequence's state in one layer: matrix states and conv columns.
+
+    .. math:: m = e \, b_{state} + c \, n_{columns} \, b_{conv}
+
+    with e elements of state and c channels of convolution.
+
+    Counts
+        the state in its own dtype, the columns in that of the activations.
+    Ignores
+        columns that engines add while they speculate, one per draft token: under 1% each.
+    Source
+        vLLM ``MambaStateShapeCalculator`` (shapes of Mamba2, Gated DeltaNet, KDA and linear
+        attention); Finn 2026, ``inference-lab`` (both sizes below, four columns).
+
+    Examples
+    --------
+    Nemotron 3 Super, all in float32, and Kimi K3, all in bfloat16:
+
+    >>> from specroof.architecture import KimiDeltaAttention, Mamba2
+    >>> mamba = Mamba2(128, 64, state_dim=128, n_groups=8, conv_kernel=4, conv_columns=4)
+    >>> recurrent_state_bytes(mamba, "fp32", "fp32")  # 8192*128*4 + 10240 channels * 4 * 4
+    4358144.0
+    >>> kimi = KimiDeltaAttention(96, 128, conv_kernel=4, conv_columns=4)
+    >>> recurrent_state_bytes(kimi, "bf16", "bf16")  # 96*128*128*2 + 36864 channels * 4 * 2
+    3440640.0
+    """
+    matrix = core.state_elements * dtype_bytes(state_dtype)
+    return matrix + core.conv_dim * core.conv_columns * dtype_bytes(conv_dtype)
 
 
 def delta_net_state_bytes(core: GatedDeltaNet, state_dtype: str, conv_dtype: str) -> float:
-    """Return the bytes of one sequence's state in one layer: matrix states and conv columns.
+    """Return `recurrent_state_bytes` of a Gated DeltaNet.
 
     Source
         Qwen3-Next in vLLM, ``MambaStateShapeCalculator.gated_delta_net_state_shape``.
@@ -51,8 +88,7 @@ def delta_net_state_bytes(core: GatedDeltaNet, state_dtype: str, conv_dtype: str
     >>> delta_net_state_bytes(core, "bf16", "bf16")  # 32*128*128*2 + 8192 channels * 4 * 2
     1114112.0
     """
-    matrix = core.n_value_heads * core.key_dim * core.value_dim * dtype_bytes(state_dtype)
-    return matrix + core.conv_dim * core.conv_columns * dtype_bytes(conv_dtype)
+    return recurrent_state_bytes(core, state_dtype, conv_dtype)
 
 
 def replay_token_bytes(core: GatedDeltaNet) -> float:
@@ -111,6 +147,78 @@ def state_passes(query_len: Array, mode: str) -> Array:
     return 1.0 + np.where(query_len > 1, writes, 1.0)
 
 
+def recurrent_costs(
+    core: RecurrentCore, setting: Setting, *, flops: Array, replay_bytes: float
+) -> list[OpCost]:
+    r"""Return the cost of one recurrent layer beside its projections, whatever its rule.
+
+    .. math:: M = B \, (r + w(T)) \, m
+
+    Parameters
+    ----------
+    core
+        Sizes of state and convolution.
+    setting
+        The pass and its dtypes.
+    flops
+        Of the state's update and read-out, over the whole batch.
+    replay_bytes
+        Cached per token, so that a state can be replayed.
+
+    Counts
+        the state as `state_passes` says; the depthwise convolution, one multiply-add per tap.
+    Ignores
+        see `state_passes`.
+    Source
+        See the functions for what engines move.
+
+    Examples
+    --------
+    >>> from specroof.architecture import LightningAttention
+    >>> from specroof.cost.base import ForwardPass, Options
+    >>> core = LightningAttention(n_heads=64, head_dim=128)
+    >>> verify = ForwardPass(batch_size=2, query_len=4, context_len=0)
+    >>> setting = Setting(verify, Options(), "bf16", "fp32", "bf16")
+    >>> (op,) = recurrent_costs(core, setting, flops=np.array(0.0), replay_bytes=0.0)
+    >>> float(op.cache_bytes)  # 2 sequences * (1 read + 4 writes) * 64 * 128 * 128 * 4 bytes
+    41943040.0
+    """
+    forward, options = setting.forward, setting.options
+    state_bytes = recurrent_state_bytes(core, setting.state_dtype, setting.activation_dtype)
+    mode = options.recurrent_state or "snapshot"
+    # Nothing of a settled pass is ever taken back: one state is written, as in decoding.
+    kept = np.minimum(forward.queries, 1.0) if forward.settled else forward.queries
+    moved = state_passes(kept, mode) * state_bytes
+    if mode == "replay":
+        moved = moved + np.where(kept > 1, kept * replay_bytes, 0.0)
+    state = OpCost(
+        name="state",
+        kind="state",
+        count=1,
+        flops=flops,
+        weight_bytes=np.zeros(()),
+        cache_bytes=np.asarray(forward.batch * moved),
+        activation_bytes=np.zeros(()),
+        compute_dtype=setting.activation_dtype,
+        shard=HEADS,
+    )
+    return [_convolution(core, setting), state] if core.conv_dim else [state]
+
+
+def _convolution(core: RecurrentCore, setting: Setting) -> OpCost:
+    return OpCost(
+        name="conv",
+        kind="convolution",
+        count=1,
+        flops=matmul_flops(core.conv_taps * setting.forward.tokens),
+        weight_bytes=np.asarray(core.stored_bytes),
+        cache_bytes=np.zeros(()),
+        activation_bytes=np.zeros(()),
+        compute_dtype=setting.activation_dtype,
+        shard=HEADS,
+    )
+
+
 def delta_net_costs(core: GatedDeltaNet, setting: Setting) -> list[OpCost]:
     """Return the cost of one Gated DeltaNet layer beside its projections.
 
@@ -120,35 +228,21 @@ def delta_net_costs(core: GatedDeltaNet, setting: Setting) -> list[OpCost]:
         see `delta_rule_flops` and `state_passes`.
     Source
         Yang et al. 2024, arXiv:2412.06464; see the functions for what engines move.
+
+    Examples
+    --------
+    >>> from specroof.cost.base import ForwardPass, Options
+    >>> core = GatedDeltaNet(16, 32, key_dim=128, value_dim=128, conv_kernel=4, conv_columns=3)
+    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
+    >>> conv, state = delta_net_costs(core, Setting(decode, Options(), "bf16", "fp32", "bf16"))
+    >>> float(conv.flops)  # 2 * 8192 channels * 4 taps
+    65536.0
+    >>> float(state.cache_bytes)  # read and written: 2 * (32 * 128 * 128 * 4 + 8192 * 3 * 2)
+    4292608.0
     """
-    forward, options = setting.forward, setting.options
-    state_bytes = delta_net_state_bytes(core, setting.state_dtype, setting.activation_dtype)
-    moved = state_passes(forward.queries, options.recurrent_state) * state_bytes
-    if options.recurrent_state == "replay":
-        moved = moved + np.where(
-            forward.queries > 1, forward.queries * replay_token_bytes(core), 0.0
-        )
-    return [
-        OpCost(
-            name="conv",
-            kind="convolution",
-            count=1,
-            flops=matmul_flops(core.n_params * forward.tokens),
-            weight_bytes=np.asarray(core.stored_bytes),
-            cache_bytes=np.zeros(()),
-            activation_bytes=np.zeros(()),
-            compute_dtype=setting.activation_dtype,
-            shard=HEADS,
-        ),
-        OpCost(
-            name="state",
-            kind="state",
-            count=1,
-            flops=delta_rule_flops(core, forward.tokens),
-            weight_bytes=np.zeros(()),
-            cache_bytes=np.asarray(forward.batch * moved),
-            activation_bytes=np.zeros(()),
-            compute_dtype=setting.activation_dtype,
-            shard=HEADS,
-        ),
-    ]
+    return recurrent_costs(
+        core,
+        setting,
+        flops=delta_rule_flops(core, setting.forward.tokens),
+        replay_bytes=replay_token_bytes(core),
+    )

@@ -8,23 +8,31 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import (
+    ATTENTION_REPLICATED,
     HEADS,
     TENSOR,
     WEIGHT_FORMATS,
     Architecture,
     Block,
+    BlockSparseAttention,
+    ChunkedAttention,
     CompressedAttention,
     Core,
     GatedDeltaNet,
     GroupedQueryAttention,
+    KimiDeltaAttention,
     LatentAttention,
+    LightningAttention,
+    Mamba2,
     Shard,
     cache_only,
 )
 from specroof.cost.attention import grouped_query_cache_bytes, latent_cache_bytes
 from specroof.cost.base import Array, Options
+from specroof.cost.block_sparse import block_index_bytes, block_sparse_cache_bytes
+from specroof.cost.chunked import chunked_cache_bytes
 from specroof.cost.compressed import compressed_cache_bytes, compressed_state_bytes
-from specroof.cost.recurrent import delta_net_state_bytes
+from specroof.cost.recurrent import delta_net_state_bytes, recurrent_state_bytes
 from specroof.units import dtype_bytes
 
 __all__ = ["Storage", "kv_bytes_per_token", "kv_cache_bytes", "state_bytes", "storage"]
@@ -51,16 +59,26 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """What one kind of core stores per sequence and layer, and how that divides."""
+    """What one kind of core stores per sequence and layer, and how that divides.
+
+    `repeated_bytes` are those of the cache that do not divide where the rest does.
+    """
 
     shard: Callable[[Any], Shard]
     cache_bytes: Callable[[Any, Array, str], Array] = lambda _core, context, _dtype: 0.0 * context
     state_bytes: Callable[[Any, str, str], float] = lambda _core, _state, _conv: 0.0
+    repeated_bytes: Callable[[Any, Array, str], Array] | None = None
 
 
 _CORES: Final[dict[type[Core], _Rules]] = {
     GroupedQueryAttention: _Rules(
         lambda core: cache_only(core.n_kv_heads), grouped_query_cache_bytes
+    ),
+    ChunkedAttention: _Rules(lambda core: cache_only(core.n_kv_heads), chunked_cache_bytes),
+    BlockSparseAttention: _Rules(
+        lambda core: cache_only(core.n_kv_heads),
+        block_sparse_cache_bytes,
+        repeated_bytes=block_index_bytes,
     ),
     LatentAttention: _Rules(lambda _core: cache_only(1), latent_cache_bytes),
     CompressedAttention: _Rules(
@@ -69,6 +87,9 @@ _CORES: Final[dict[type[Core], _Rules]] = {
         lambda core, _state, _conv: compressed_state_bytes(core),
     ),
     GatedDeltaNet: _Rules(lambda _core: HEADS, state_bytes=delta_net_state_bytes),
+    KimiDeltaAttention: _Rules(lambda _core: HEADS, state_bytes=recurrent_state_bytes),
+    Mamba2: _Rules(lambda _core: HEADS, state_bytes=recurrent_state_bytes),
+    LightningAttention: _Rules(lambda _core: HEADS, state_bytes=recurrent_state_bytes),
 }
 
 
@@ -119,6 +140,10 @@ def storage(
         kept = rules.cache_bytes(core, context, kv_dtype) + rules.state_bytes(
             core, state_dtype, architecture.activation_dtype
         )
+        if rules.repeated_bytes is not None:
+            repeated = rules.repeated_bytes(core, context, kv_dtype)
+            parts.append(Storage(0.0, np.asarray(count * repeated), ATTENTION_REPLICATED))
+            kept = kept - repeated
         parts.append(Storage(0.0, np.asarray(count * kept), rules.shard(core)))
     return parts
 
@@ -206,7 +231,7 @@ def state_bytes(architecture: Architecture, state_dtype: str | None = None) -> f
     """Return the bytes of one sequence that do not grow with the context: recurrent state, rings.
 
     Source
-        `specroof.cost.recurrent.delta_net_state_bytes`, and the rings of DeepSeek-V4's
+        `specroof.cost.recurrent.recurrent_state_bytes`, and the rings of DeepSeek-V4's
         compressors.
 
     Examples

@@ -9,10 +9,25 @@ import numpy.typing as npt
 
 from specroof.architecture import Architecture
 from specroof.cost import ForwardPass
+from specroof.hardware import HardwareProfile, Placement
 
-__all__ = ["Array", "DraftTime", "Drafter", "Round", "TokensPerRound"]
+__all__ = [
+    "Array",
+    "Counts",
+    "DraftTime",
+    "Drafter",
+    "Price",
+    "Proposals",
+    "Round",
+    "TokensPerRound",
+    "Work",
+    "chain_proposals",
+    "silent",
+]
 
 Array = npt.NDArray[np.float64]
+#: Counts: whole numbers of a chain or a tree, means where some sequences propose nothing.
+Counts = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 
 
 class TokensPerRound(Protocol):
@@ -24,6 +39,70 @@ class TokensPerRound(Protocol):
 
     def tokens_per_round(self, draft_len: npt.ArrayLike) -> Array:
         """Return the expected tokens per round, bonus token included."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """Work of another model inside of a pass: it costs no launch of its own.
+
+    Parameters
+    ----------
+    architecture, forward_pass
+        What runs.
+    times
+        How often, one after another: a weight is read each time.
+    """
+
+    architecture: Architecture
+    forward_pass: ForwardPass
+    times: float = 1.0
+
+
+class Price(Protocol):
+    """Seconds of a forward pass of any model, with what runs `beside` it in the same pass."""
+
+    def __call__(
+        self, architecture: Architecture, forward_pass: ForwardPass, /, *beside: Work
+    ) -> Array:
+        """Return the seconds, in the shape that the fields of the pass broadcast to."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proposals:
+    """What is proposed to the target, for each draft length.
+
+    Parameters
+    ----------
+    verify_len
+        Positions that the target verifies per sequence: drafted tokens and 1. The mean over
+        sequences where some propose nothing.
+    tokens_per_round
+        Expected tokens per sequence and round, bonus token included.
+    expansions
+        How a drafter that goes token by token gets there after its first pass: pairs of the
+        positions of a pass, and of how many such passes there are for each draft length.
+    """
+
+    verify_len: Counts
+    tokens_per_round: Array
+    expansions: tuple[tuple[float, Array], ...]
+
+
+def chain_proposals(tokens: TokensPerRound, draft_len: Counts) -> Proposals:
+    """Return the proposals of a chain: γ tokens in a row, each from a pass of one position.
+
+    Examples
+    --------
+    >>> from specroof.acceptance import constant_acceptance
+    >>> chain = chain_proposals(constant_acceptance(0.5), np.array([1, 2, 3]))
+    >>> chain.verify_len, chain.tokens_per_round
+    (array([2, 3, 4]), array([1.5  , 1.75 , 1.875]))
+    """
+    return Proposals(
+        verify_len=draft_len + 1,
+        tokens_per_round=tokens.tokens_per_round(draft_len),
+        expansions=((1.0, np.maximum(draft_len - 1.0, 0.0)),),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +125,12 @@ class Round:
         ``"decode"`` or ``"verify"``: what a fixed share is a share of.
     price
         Seconds of a forward pass of any model on the target's devices and engine.
+    target
+        The model that is served, for drafters that have its sizes.
+    elsewhere
+        Prices on other devices, or over another number of them; None for the target's.
+    expansions
+        Passes behind the first one; see `Proposals`. None for a chain.
     """
 
     draft_len: Array
@@ -55,12 +140,33 @@ class Round:
     decode_s: Array
     verify_s: Array
     cost_of: str
-    price: Callable[[Architecture, ForwardPass], Array]
+    price: Price
+    target: Architecture | None = None
+    elsewhere: Callable[[HardwareProfile | None, Placement | None], Price] | None = None
+    expansions: tuple[tuple[float, Array], ...] | None = None
 
     @property
     def share_base_s(self) -> Array:
         """Seconds that a fixed share is a share of."""
         return self.verify_s if self.cost_of == "verify" else self.decode_s
+
+    @property
+    def committed(self) -> Array:
+        """Tokens committed per round; 1 where the acceptance has no value."""
+        known = np.isfinite(self.tokens_per_round)
+        return np.asarray(np.where(known, self.tokens_per_round, 1.0))
+
+    @property
+    def read_len(self) -> Array:
+        """Committed tokens that the drafter has not read yet and whose context it has."""
+        return np.minimum(self.committed, self.context_len + 1)
+
+    @property
+    def later_passes(self) -> tuple[tuple[float, Array], ...]:
+        """Passes behind the first: positions of each, and how many for each draft length."""
+        if self.expansions is None:
+            return ((1.0, self.draft_len - 1.0),)
+        return self.expansions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +185,11 @@ class DraftTime:
     overlapped_s: Array = field(default_factory=lambda: np.zeros(()))
 
 
+def silent(_target: Architecture) -> str:
+    """Return nothing: a drafter whose name says where its cost comes from."""
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Drafter:
     """Something that proposes tokens: a name and a function from a round to seconds.
@@ -95,6 +206,11 @@ class Drafter:
         How many of its drafts are accepted, where its SPEC says so.
     is_ideal
         Every draft is accepted, so that no acceptance may be given.
+    describe
+        Where its cost comes from, for one target: a sentence. Refuses a target that it does not
+        fit.
+    propose
+        From acceptance and draft lengths to what is verified: a chain, or a tree.
     """
 
     name: str
@@ -102,3 +218,5 @@ class Drafter:
     max_draft_len: int | None = None
     acceptance: TokensPerRound | None = None
     is_ideal: bool = False
+    describe: Callable[[Architecture], str] = silent
+    propose: Callable[[TokensPerRound, Counts], Proposals] = chain_proposals

@@ -1,6 +1,5 @@
 """Drafters whose cost is given: nothing, or a fixed share of the target's step."""
 
-import math
 import numbers
 
 import numpy as np
@@ -28,7 +27,12 @@ def ideal_drafter() -> Drafter:
     >>> ideal_drafter().name
     'ideal'
     """
-    return Drafter("ideal", lambda _: DraftTime(np.zeros(())), is_ideal=True)
+    return Drafter(
+        "ideal",
+        lambda _: DraftTime(np.zeros(())),
+        is_ideal=True,
+        describe=lambda _: "nothing: what verification alone allows",
+    )
 
 
 def autoregressive_drafter(cost: float, *, name: str | None = None) -> Drafter:
@@ -60,6 +64,7 @@ def autoregressive_drafter(cost: float, *, name: str | None = None) -> Drafter:
     return Drafter(
         name or f"autoregressive,cost={share:g}",
         lambda round_: DraftTime(round_.draft_len * share * round_.share_base_s),
+        describe=lambda _: f"given: {share:g} of the target's step per draft token",
     )
 
 
@@ -97,14 +102,18 @@ def block_drafter(cost: float, *, drafts: int, name: str | None = None) -> Draft
     def draft(round_: Round) -> DraftTime:
         return DraftTime(np.ceil(round_.draft_len / per_block) * share * round_.share_base_s)
 
-    return Drafter(name or f"block,cost={share:g},drafts={per_block}", draft)
+    return Drafter(
+        name or f"block,cost={share:g},drafts={per_block}",
+        draft,
+        describe=lambda _: f"given: {share:g} of the target's step per block of {per_block} drafts",
+    )
 
 
 def _share(cost: object) -> float:
-    if not isinstance(cost, bool) and isinstance(cost, numbers.Real):
-        share = float(cost)
-        if math.isfinite(share) and 0 <= share <= _MOST_EXPENSIVE:
-            return share
+    real = isinstance(cost, numbers.Real) and not isinstance(cost, bool)
+    # Compared before it is converted: an integer with hundreds of digits is no float.
+    if real and 0 <= cost <= _MOST_EXPENSIVE:  # type: ignore[operator]  # a number, just checked
+        return float(cost)  # type: ignore[arg-type]  # likewise
     msg = f"cost is {cost!r}; allowed: a number from 0 to {_MOST_EXPENSIVE:g}"
     raise OptionError(msg)
 

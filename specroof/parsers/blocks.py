@@ -29,6 +29,7 @@ __all__ = [
     "experts_block",
     "feed_forward_block",
     "head_counts",
+    "listed_windows",
     "split_head_dim",
     "top_k_experts",
 ]
@@ -52,6 +53,10 @@ class AttentionShape:
         Whether the query projection also makes an output gate, and is twice as wide.
     sinks
         Whether each query head has a learned sink.
+    value_dim
+        Width of a value; None is that of a key.
+    module
+        What the checkpoint calls attention inside a layer.
     """
 
     hidden_size: int
@@ -63,6 +68,8 @@ class AttentionShape:
     qk_norm: bool = False
     gated: bool = False
     sinks: bool = False
+    value_dim: int | None = None
+    module: str = "self_attn"
 
     @property
     def vector_params(self) -> int:
@@ -118,14 +125,16 @@ class ExpertsShape:
     biases: bool = False
 
 
-def head_counts(keys: Reader, *, kv_default: bool = False) -> tuple[int, int]:
+def head_counts(
+    keys: Reader, *, heads_default: int | None = None, kv_default: int | bool = False
+) -> tuple[int, int]:
     """Return query heads and KV heads, which divide them.
 
-    `kv_default` says that the family's config class takes as many KV heads as query heads where
-    the key is missing.
+    The defaults are those of the family's config class; a `kv_default` of True takes as many KV
+    heads as query heads where the key is missing.
     """
-    n_heads = keys.positive_int("num_attention_heads")
-    default = n_heads if kv_default else None
+    n_heads = keys.positive_int("num_attention_heads", default=heads_default)
+    default = n_heads if kv_default is True else (kv_default or None)
     n_kv_heads = keys.positive_int("num_key_value_heads", default=default)
     if n_heads % n_kv_heads:
         keys.refuse("num_key_value_heads", f"a divisor of num_attention_heads ({n_heads})")
@@ -144,6 +153,16 @@ def split_head_dim(keys: Reader) -> int:
     return hidden_size // n_heads
 
 
+def listed_windows(keys: Reader, n_layers: int, window: int | None) -> list[int | None] | None:
+    """Return each layer's window where `layer_types` says which layers have it, else None."""
+    if not keys.has("layer_types"):
+        return None
+    kinds = keys.texts(
+        "layer_types", allowed=("full_attention", "sliding_attention"), at_least=n_layers
+    )
+    return [window if kind == "sliding_attention" else None for kind in kinds[:n_layers]]
+
+
 def top_k_experts(keys: Reader, experts_key: str, *top_k_keys: str) -> tuple[int, int]:
     """Return the number of experts, and how many of them a token visits."""
     n_experts = keys.positive_int(experts_key)
@@ -152,40 +171,48 @@ def top_k_experts(keys: Reader, experts_key: str, *top_k_keys: str) -> tuple[int
 
 def attention_block(shape: AttentionShape, window: int | None, weights: LayerWeights) -> Block:
     """Return grouped-query attention with its projections; a `window` None sees everything."""
-    query_dim = shape.n_heads * shape.head_dim
-    kv_dim = shape.n_kv_heads * shape.head_dim
-    kv_shard = by_kv_heads(shape.n_kv_heads)
+    n_heads, n_kv_heads, head_dim = shape.n_heads, shape.n_kv_heads, shape.head_dim
+    value_dim = shape.value_dim or head_dim
+    kv_shard = by_kv_heads(n_kv_heads)
 
     def projection(name: str, in_features: int, out_features: int, *, bias: bool) -> Linear:
+        # Phi-3 stores queries, keys and values as one matrix, and names that.
+        stored = "o_proj" if name == "o_proj" else "qkv_proj"
         return Linear(
             name,
             in_features,
             out_features,
-            weight=weights(f"self_attn.{name}"),
+            weight=weights(f"{shape.module}.{name}", f"{shape.module}.{stored}"),
             shard=kv_shard if name in {"k_proj", "v_proj"} else HEADS,
             bias=bias,
         )
 
-    q_features = 2 * query_dim if shape.gated else query_dim
+    q_features = (2 if shape.gated else 1) * n_heads * head_dim
     return Block(
         "attention",
         (
             projection("q_proj", shape.hidden_size, q_features, bias=shape.qkv_bias),
-            projection("k_proj", shape.hidden_size, kv_dim, bias=shape.qkv_bias),
-            projection("v_proj", shape.hidden_size, kv_dim, bias=shape.qkv_bias),
-            projection("o_proj", query_dim, shape.hidden_size, bias=shape.out_bias),
+            projection("k_proj", shape.hidden_size, n_kv_heads * head_dim, bias=shape.qkv_bias),
+            projection("v_proj", shape.hidden_size, n_kv_heads * value_dim, bias=shape.qkv_bias),
+            projection("o_proj", n_heads * value_dim, shape.hidden_size, bias=shape.out_bias),
         ),
-        GroupedQueryAttention(
-            shape.n_heads, shape.n_kv_heads, shape.head_dim, shape.head_dim, window
-        ),
+        GroupedQueryAttention(n_heads, n_kv_heads, head_dim, value_dim, window),
         vector_params=shape.vector_params,
     )
 
 
 def feed_forward_block(
-    hidden_size: int, width: int, weights: LayerWeights, *, bias: bool = False
+    hidden_size: int,
+    width: int,
+    weights: LayerWeights,
+    *,
+    bias: bool = False,
+    module: str = "mlp",
 ) -> Block:
-    """Return a gated feed-forward; gate and up are one matrix, as engines multiply them."""
+    """Return a gated feed-forward; gate and up are one matrix, as engines multiply them.
+
+    `module` is what the checkpoint calls it inside a layer.
+    """
     return Block(
         "feed_forward",
         (
@@ -193,7 +220,7 @@ def feed_forward_block(
                 "gate_up_proj",
                 hidden_size,
                 2 * width,
-                weight=weights("mlp.gate_proj", "mlp.gate_up_proj"),
+                weight=weights(f"{module}.gate_proj", f"{module}.gate_up_proj"),
                 shard=TENSOR,
                 bias=bias,
             ),
@@ -201,7 +228,7 @@ def feed_forward_block(
                 "down_proj",
                 width,
                 hidden_size,
-                weight=weights("mlp.down_proj"),
+                weight=weights(f"{module}.down_proj"),
                 shard=TENSOR,
                 bias=bias,
             ),

@@ -6,7 +6,7 @@ Source
     `configuration_*.py`); the tensors of the published checkpoints.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from specroof.architecture import (
@@ -29,7 +29,17 @@ from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
 from specroof.parsers.quantization import LayerWeights
 from specroof.parsers.reader import MAX_LAYERS, Reader
 
-__all__ = ["parse_deepseek_v3", "parse_deepseek_v32", "read_indexer"]
+__all__ = [
+    "LatentShape",
+    "expert_layers",
+    "latent_block",
+    "latent_decoder",
+    "latent_experts",
+    "latent_shape",
+    "parse_deepseek_v3",
+    "parse_deepseek_v32",
+    "read_indexer",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,8 @@ class LatentShape:
         Whether the down-projections and the output have a bias.
     indexer
         Present in V3.2.
+    shared_top_k
+        Present where the layer takes over what an earlier one's indexer picked (GLM-5.2).
     """
 
     hidden_size: int
@@ -61,11 +73,12 @@ class LatentShape:
     value_dim: int
     bias: bool = False
     indexer: Indexer | None = None
+    shared_top_k: int | None = None
 
 
 def parse_deepseek_v3(config: ModelConfig) -> Architecture:
     """Return a DeepSeek-V3; `num_key_value_heads` says nothing about its cache."""
-    return _deepseek(config, _latent_shape(config, None))
+    return _deepseek(config, latent_shape(config))
 
 
 def parse_deepseek_v32(config: ModelConfig) -> Architecture:
@@ -73,7 +86,15 @@ def parse_deepseek_v32(config: ModelConfig) -> Architecture:
     if not config.keys.has("q_lora_rank"):
         # The indexer's queries come from the compressed query.
         config.keys.refuse("q_lora_rank", "a whole number from 1")
-    return _deepseek(config, _latent_shape(config, read_indexer(config.keys)))
+    return _deepseek(config, latent_shape(config, read_indexer(config.keys)))
+
+
+def _deepseek(config: ModelConfig, attention: LatentShape) -> Architecture:
+    # configuration_deepseek_v3.py: first_k_dense_replace 3, n_shared_experts 1
+    sparse = expert_layers(config.keys, config.n_layers, n_dense_default=3)
+    # e_score_correction_bias of the "noaux_tc" selection, the only one of this family
+    experts = latent_experts(config, sparse, n_shared_default=1, correction_bias=True)
+    return latent_decoder(config, [attention] * config.n_layers, experts, sparse)
 
 
 def read_indexer(keys: Reader) -> Indexer:
@@ -85,7 +106,8 @@ def read_indexer(keys: Reader) -> Indexer:
     )
 
 
-def _latent_shape(config: ModelConfig, indexer: Indexer | None) -> LatentShape:
+def latent_shape(config: ModelConfig, indexer: Indexer | None = None) -> LatentShape:
+    """Return the sizes of latent attention; a null `q_lora_rank` projects queries at once."""
     keys = config.keys
     if "q_lora_rank" not in keys.values:
         # Null means something (no compression), so leaving the key out does not.
@@ -104,13 +126,17 @@ def _latent_shape(config: ModelConfig, indexer: Indexer | None) -> LatentShape:
     )
 
 
-def _deepseek(config: ModelConfig, attention: LatentShape) -> Architecture:
-    keys = config.keys
-    sparse = _sparse_layers(keys, config.n_layers)
-    dense_width = 0 if all(sparse) else keys.positive_int("intermediate_size")
-    experts = _experts_shape(config) if any(sparse) else None
+def latent_decoder(
+    config: ModelConfig,
+    attentions: Sequence[LatentShape],
+    experts: ExpertsShape | None,
+    sparse: Sequence[bool],
+) -> Architecture:
+    """Return a model of latent attention, given each layer's attention and if it has experts."""
+    dense_width = 0 if all(sparse) else config.keys.positive_int("intermediate_size")
 
-    def layer(is_sparse: bool, weights: LayerWeights) -> tuple[Block, ...]:
+    def layer(kind: tuple[LatentShape, bool], weights: LayerWeights) -> tuple[Block, ...]:
+        attention, is_sparse = kind
         feed_forward = (
             experts_block(experts, weights)
             if is_sparse and experts is not None
@@ -118,34 +144,43 @@ def _deepseek(config: ModelConfig, attention: LatentShape) -> Architecture:
         )
         return latent_block(attention, weights), feed_forward
 
-    return Decoder(build_layers(config, sparse, layer)).architecture(config)
+    kinds = list(zip(attentions, sparse, strict=True))
+    return Decoder(build_layers(config, kinds, layer)).architecture(config)
 
 
-def _sparse_layers(keys: Reader, n_layers: int) -> list[bool]:
-    """Return whether each layer has experts.
+def expert_layers(keys: Reader, n_layers: int, *, n_dense_default: int) -> list[bool]:
+    """Return whether each layer has experts: all but the first few, or every few of them.
 
     Source
         `DeepseekV3DecoderLayer.__init__` of the checkpoints' own `modeling_deepseek.py`, where
-        ``moe_layer_freq`` is 1 by default; ``first_k_dense_replace`` is 3 by default in
-        `configuration_deepseek_v3.py` of transformers.
+        ``moe_layer_freq`` is 1 by default; the default of ``first_k_dense_replace`` is that of
+        the family's configuration class.
     """
-    n_dense = keys.positive_int("first_k_dense_replace", minimum=0, maximum=MAX_LAYERS, default=3)
+    n_dense = keys.positive_int(
+        "first_k_dense_replace", minimum=0, maximum=MAX_LAYERS, default=n_dense_default
+    )
     stride = keys.positive_int("moe_layer_freq", default=1)
     return [index >= n_dense and index % stride == 0 for index in range(n_layers)]
 
 
-def _experts_shape(config: ModelConfig) -> ExpertsShape:
+def latent_experts(
+    config: ModelConfig, sparse: Sequence[bool], *, n_shared_default: int, correction_bias: bool
+) -> ExpertsShape | None:
+    """Return the sizes of the experts, None where no layer has any.
+
+    All shared experts of a layer are one wide expert.
+    """
+    if not any(sparse):
+        return None
     keys = config.keys
     width = keys.positive_int("moe_intermediate_size")
-    # All shared experts are one wide expert; configuration_deepseek_v3.py: n_shared_experts 1.
-    n_shared = keys.positive_int("n_shared_experts", minimum=0, default=1)
+    n_shared = keys.positive_int("n_shared_experts", minimum=0, default=n_shared_default)
     return ExpertsShape(
         config.hidden_size,
         *top_k_experts(keys, "n_routed_experts", "num_experts_per_tok"),
         width,
         shared_width=n_shared * width,
-        # e_score_correction_bias of the "noaux_tc" selection, the only one of this family
-        correction_bias=True,
+        correction_bias=correction_bias,
     )
 
 
@@ -164,7 +199,9 @@ def latent_block(shape: LatentShape, weights: LayerWeights) -> Block:
     return Block(
         "attention",
         (*linears, *_indexer_linears(shape, weights)),
-        LatentAttention(shape.n_heads, shape.latent_dim, shape.rope_dim, shape.indexer),
+        LatentAttention(
+            shape.n_heads, shape.latent_dim, shape.rope_dim, shape.indexer, shape.shared_top_k
+        ),
         vector_params=norms + index_norm,
     )
 

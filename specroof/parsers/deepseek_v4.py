@@ -32,7 +32,7 @@ from specroof.parsers.module_names import ModuleNames
 from specroof.parsers.quantization import LayerWeights, Quantization, Rule
 from specroof.parsers.reader import MAX_LAYERS
 
-__all__ = ["parse_deepseek_v4"]
+__all__ = ["parse_deepseek_v4", "parse_deepseek_v4_converted"]
 
 _NAMES: Final = ExpertNames(
     routed="ffn.experts.0.w1",
@@ -107,6 +107,19 @@ def parse_deepseek_v4(config: ModelConfig) -> Architecture:
         head_name="head",
         vector_params=shape.hidden_size + head_mixing,
     ).architecture(config)
+
+
+def parse_deepseek_v4_converted(config: ModelConfig) -> Architecture:
+    """Return a DeepSeek-V4 whose experts somebody converted to FP8, as sgl-project did.
+
+    Source
+        The builds sgl-project/DeepSeek-V4-Flash-FP8 and -Pro-FP8, made for chips without FP4.
+    """
+    note = "expert_dtype is not given: fp8, as in the converted builds of this model_type"
+    if config.keys.has("expert_dtype"):
+        return parse_deepseek_v4(config)
+    keys = replace(config.keys, values={**config.keys.values, "expert_dtype": "fp8"})
+    return parse_deepseek_v4(replace(config, keys=keys, notes=(*config.notes, note)))
 
 
 def _shape(config: ModelConfig) -> _Shape:

@@ -15,6 +15,7 @@ from specroof.parsers.blocks import (
     attention_block,
     experts_block,
     head_counts,
+    listed_windows,
     top_k_experts,
 )
 from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
@@ -59,9 +60,7 @@ def parse_gpt_oss(config: ModelConfig) -> Architecture:
 def _windows(keys: Reader, n_layers: int) -> list[int | None]:
     # configuration_gpt_oss.py: sliding_window 128; layer_types alternates, sliding first.
     window = keys.optional_int("sliding_window", missing=128)
-    kinds = keys.texts(
-        "layer_types", allowed=("full_attention", "sliding_attention"), at_least=n_layers
-    )
-    if not kinds:
-        return [None if index % 2 else window for index in range(n_layers)]
-    return [window if kind == "sliding_attention" else None for kind in kinds[:n_layers]]
+    listed = listed_windows(keys, n_layers, window)
+    if listed is not None:
+        return listed
+    return [None if index % 2 else window for index in range(n_layers)]

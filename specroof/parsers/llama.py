@@ -14,13 +14,14 @@ from specroof.parsers.blocks import (
     attention_block,
     feed_forward_block,
     head_counts,
+    listed_windows,
     split_head_dim,
 )
 from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
 from specroof.parsers.quantization import LayerWeights
 from specroof.parsers.reader import Reader
 
-__all__ = ["parse_llama", "parse_qwen2", "parse_qwen3", "sliding_windows"]
+__all__ = ["dense_decoder", "parse_llama", "parse_qwen2", "parse_qwen3", "sliding_windows"]
 
 
 def parse_llama(config: ModelConfig) -> Architecture:
@@ -38,7 +39,7 @@ def parse_llama(config: ModelConfig) -> Architecture:
         out_bias=bias,
     )
     mlp_bias = keys.flag("mlp_bias", default=False)
-    return _dense(config, shape, [None] * config.n_layers, mlp_bias=mlp_bias)
+    return dense_decoder(config, shape, [None] * config.n_layers, mlp_bias=mlp_bias)
 
 
 def parse_qwen2(config: ModelConfig) -> Architecture:
@@ -47,7 +48,7 @@ def parse_qwen2(config: ModelConfig) -> Architecture:
     shape = AttentionShape(
         config.hidden_size, *head_counts(keys), split_head_dim(keys), qkv_bias=True
     )
-    return _dense(config, shape, sliding_windows(keys, config.n_layers))
+    return dense_decoder(config, shape, sliding_windows(keys, config.n_layers))
 
 
 def parse_qwen3(config: ModelConfig) -> Architecture:
@@ -63,7 +64,7 @@ def parse_qwen3(config: ModelConfig) -> Architecture:
         out_bias=bias,
         qk_norm=True,
     )
-    return _dense(config, shape, sliding_windows(keys, config.n_layers))
+    return dense_decoder(config, shape, sliding_windows(keys, config.n_layers))
 
 
 def sliding_windows(keys: Reader, n_layers: int) -> list[int | None]:
@@ -72,22 +73,21 @@ def sliding_windows(keys: Reader, n_layers: int) -> list[int | None]:
     window = None
     if keys.flag("use_sliding_window", default=False):
         window = keys.optional_int("sliding_window", missing=4096)
-    if keys.has("layer_types"):
-        kinds = keys.texts(
-            "layer_types", allowed=("full_attention", "sliding_attention"), at_least=n_layers
-        )
-        return [window if kind == "sliding_attention" else None for kind in kinds[:n_layers]]
+    listed = listed_windows(keys, n_layers, window)
+    if listed is not None:
+        return listed
     n_full = keys.positive_int("max_window_layers", minimum=0, default=28)
     return [window if index >= n_full else None for index in range(n_layers)]
 
 
-def _dense(
+def dense_decoder(
     config: ModelConfig,
     shape: AttentionShape,
     windows: Sequence[int | None],
     *,
     mlp_bias: bool = False,
 ) -> Architecture:
+    """Return layers of attention and a gated feed-forward, alike but for each one's window."""
     width = config.keys.positive_int("intermediate_size")
 
     def layer(window: int | None, weights: LayerWeights) -> tuple[Block, ...]:

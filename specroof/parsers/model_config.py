@@ -1,5 +1,6 @@
 """One config, opened: what every family parser is handed, and what every family ends with."""
 
+import re
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -19,8 +20,18 @@ DTYPES: Final = {
     for name, dtype in (("bfloat16", "bf16"), ("float16", "fp16"), ("float32", "fp32"))
 }
 
-_DRAFT_LAYER_KEYS: Final = ("num_nextn_predict_layers", "mtp_num_hidden_layers")
+_DRAFT_LAYER_KEYS: Final = (
+    "num_nextn_predict_layers",
+    "mtp_num_hidden_layers",
+    "num_mtp_layers",
+    "num_mtp_modules",
+)
 _OTHER_TOWERS: Final = {"vision_config": "vision tower", "audio_config": "audio tower"}
+
+# What a checkpoint's name says about the storage of its weights.
+_STORAGE_IN_NAME: Final = re.compile(
+    r"(?<![a-z0-9])(?:fp8|fp4|nvfp4|mxfp4|int8|int4|awq|gptq)(?![a-z0-9])", re.IGNORECASE
+)
 
 _Kind = TypeVar("_Kind", bound=Hashable)
 
@@ -76,8 +87,12 @@ class Decoder:
         Whether head and embedding are one table where no key says so.
     head_name
         The head's name in the checkpoint.
+    vocab_default
+        Rows of the embedding where no key says so; None refuses such a config.
     vector_params
         Elements outside of layers; None is one norm.
+    lookup_params
+        Elements of tables besides the embedding.
     state_dtype
         Of recurrent state.
     notes
@@ -87,14 +102,16 @@ class Decoder:
     layers: tuple[Layer, ...]
     tied_default: bool = False
     head_name: str = "lm_head"
+    vocab_default: int | None = None
     vector_params: int | None = None
+    lookup_params: int = 0
     state_dtype: str = "fp32"
     notes: tuple[str, ...] = ()
 
     def architecture(self, config: ModelConfig) -> Architecture:
         """Return the model."""
         hidden_size = config.hidden_size
-        vocab_size = config.keys.positive_int("vocab_size")
+        vocab_size = config.keys.positive_int("vocab_size", default=self.vocab_default)
         return Architecture(
             name=config.name,
             family=config.family,
@@ -111,6 +128,7 @@ class Decoder:
             ),
             tied_embeddings=self._tied(config),
             vector_params=hidden_size if self.vector_params is None else self.vector_params,
+            lookup_params=self.lookup_params,
             activation_dtype=config.activation_dtype,
             kv_dtype=config.quantization.kv_dtype or config.activation_dtype,
             state_dtype=self.state_dtype,
@@ -140,14 +158,21 @@ def open_config(
     typed = keys if keys.has("model_type") else root
     section = keys.section("quantization_config") or root.section("quantization_config")
     dtype = _activation_dtype(keys, root)
+    name = name or PurePath(root.source).stem.replace("--", "/")
+    stated = section is not None or sidecar is not None
+    stand_in = _family_notes(typed, family)
     return ModelConfig(
-        name=name or PurePath(root.source).stem.replace("--", "/"),
+        name=f"{name} (as {family})" if stand_in else name,
         family=family or typed.text("model_type", allowed=known),
         keys=keys,
         root=root,
         quantization=read_quantization(section, sidecar, PLAIN_FORMATS[dtype]),
         activation_dtype=dtype,
-        notes=(*_family_notes(typed, family), *_part_notes(root, keys)),
+        notes=(
+            *stand_in,
+            *_part_notes(root, keys),
+            *([] if stated else _storage_notes(name, dtype)),
+        ),
     )
 
 
@@ -183,6 +208,15 @@ def _family_notes(typed: Reader, family: str | None) -> list[str]:
     if model_type == family:
         return []
     return [f"read as family {family}: the config says model_type {model_type}"]
+
+
+def _storage_notes(name: str, dtype: str) -> list[str]:
+    """Return what a reader must know where the file that says how weights are stored is missing."""
+    found = _STORAGE_IN_NAME.search(name)
+    if found is None:
+        return []
+    missing = "neither a quantization_config nor a hf_quant_config.json came with it"
+    return [f"the name says {found[0]}, but {missing}: weights read as {dtype}"]
 
 
 def _part_notes(root: Reader, keys: Reader) -> list[str]:

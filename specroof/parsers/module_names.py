@@ -25,8 +25,11 @@ _IN_LAYER: Final = re.compile(r"layers\.(\d+)(?:\.(.+))?", re.ASCII | re.DOTALL)
 # Read as the glob it is: `layers.1*` covers layers 1, 10, 11 ...
 _LAYERS_BY_DIGITS: Final = re.compile(r"layers\.(\d+)\*", re.ASCII)
 _GLOB_CHARACTERS: Final = re.compile(r"[*?\[]")
-#: Marks a regular expression (compressed-tensors).
+# Marks a regular expression (compressed-tensors).
 _REGEX_MARK: Final = "re:"
+# Letters, and wildcards of any length: what cannot tell one layer from another.
+_SAME_FOR_ALL_LAYERS: Final = re.compile(r"(?:\.\*|\\\.|[A-Za-z_|()$^])*")
+_GLOB_FOR_ALL_LAYERS: Final = re.compile(r"[A-Za-z_.*]*")
 
 
 class ModuleNames:
@@ -51,20 +54,19 @@ class ModuleNames:
     (True, True)
     """
 
-    __slots__ = ("_globs", "_in_layer", "_layer_digits", "_plain", "_regexes", "_tells_apart")
+    __slots__ = ("_in_layer", "_layer_digits", "_patterns", "_plain", "_tells_apart")
 
     def __init__(self, entries: Iterable[str]) -> None:
         self._plain: set[str] = set()
         self._in_layer: dict[int, set[str]] = {}
         self._layer_digits: set[str] = set()
-        self._globs: list[re.Pattern[str]] = []
-        self._regexes: list[re.Pattern[str]] = []
+        self._patterns: list[re.Pattern[str]] = []
+        self._tells_apart = False  # where a pattern may, each layer stands for itself
         for entry in entries:
-            self._add(entry)
-        # A digit or class in an expression may tell layers apart: then each stands for itself.
-        self._tells_apart = any(
-            re.search(r"\d|\\d|\[", pattern.pattern) for pattern in (*self._globs, *self._regexes)
-        )
+            if entry.startswith(_REGEX_MARK):
+                self._add_regex(entry.removeprefix(_REGEX_MARK))
+            else:
+                self._add_name(entry)
 
     def match(self, layer: int | None, name: str) -> bool:
         """Whether the list names a module, by its name within `layer` (None: outside layers)."""
@@ -73,10 +75,8 @@ class ModuleNames:
         if not self._plain.isdisjoint(_parts(name)):
             return True
         full = name if layer is None else f"layers.{layer}.{name}"
-        if any(glob.match(full) for glob in self._globs):
-            return True
-        spellings = [full, *(prefix + full for prefix in _PREFIXES)] if self._regexes else []
-        return any(regex.match(spelling) for regex in self._regexes for spelling in spellings)
+        spellings = [full, *(prefix + full for prefix in _PREFIXES)] if self._patterns else []
+        return any(pattern.match(full) for pattern in self._patterns for full in spellings)
 
     def layer_key(self, layer: int) -> Hashable:
         """Return a value that two layers share only if the list treats them alike."""
@@ -86,23 +86,25 @@ class ModuleNames:
             layer if self._tells_apart else None,
         )
 
-    def _add(self, entry: str) -> None:
-        if entry.startswith(_REGEX_MARK):
-            self._regexes.append(re.compile(entry.removeprefix(_REGEX_MARK)))
-            return
+    def _add_regex(self, expression: str) -> None:
+        self._patterns.append(re.compile(expression))
+        self._tells_apart |= not _SAME_FOR_ALL_LAYERS.fullmatch(expression)
+
+    def _add_name(self, entry: str) -> None:
         prefix = next((prefix for prefix in _PREFIXES if entry.startswith(prefix)), "")
-        entry = entry.removeprefix(prefix)
-        owner, layers, _ = entry.partition("layers.")
+        name = entry.removeprefix(prefix)
+        owner, layers, _ = name.partition("layers.")
         if owner and layers and not _GLOB_CHARACTERS.search(owner):
             return  # layers of a draft head or a vision tower
-        if digits := _LAYERS_BY_DIGITS.fullmatch(entry):
+        if digits := _LAYERS_BY_DIGITS.fullmatch(name):
             self._layer_digits.add(digits[1])
-        elif (found := _IN_LAYER.fullmatch(entry)) and len(found[1]) < 9:
+        elif (found := _IN_LAYER.fullmatch(name)) and len(found[1]) < 9:
             self._in_layer.setdefault(int(found[1]), set()).add(found[2] or "*")
-        elif _GLOB_CHARACTERS.search(entry):
-            self._globs.append(_glob(entry))
+        elif _GLOB_CHARACTERS.search(name):
+            self._patterns.append(_glob(entry))
+            self._tells_apart |= not _GLOB_FOR_ALL_LAYERS.fullmatch(entry)
         else:
-            self._plain.add(entry)
+            self._plain.add(name)
 
     def _match_in_layer(self, layer: int, name: str) -> bool:
         if self._whole_layer(layer):

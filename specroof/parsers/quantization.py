@@ -212,11 +212,14 @@ def _modelopt_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
     if "quant_algo" not in section.values:
         section.refuse("quant_algo", "the algorithm of the weights, or null")
     # Null narrows the KV cache only; mixed precision is all in the list of modules.
-    if section.values["quant_algo"] in {None, "MIXED_PRECISION"}:
+    if section.values["quant_algo"] in _NO_ALGORITHM:
         return ()
     ignored = _names(section, "ignore", "exclude_modules")
     return (Rule(modelopt_format(section, plain), ignored=ignored),)
 
+
+# A tuple, since a file may hold a list where its algorithm should stand.
+_NO_ALGORITHM: Final = (None, "MIXED_PRECISION")
 
 _METHODS: Final[dict[str, Callable[[Reader, WeightFormat], tuple[Rule, ...]]]] = {
     "awq": _awq_rules,

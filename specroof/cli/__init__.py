@@ -1,0 +1,34 @@
+"""The command line: parse, call, print. No arithmetic, and one place where refusals are caught."""
+
+import typer
+
+from specroof.cli.explain import explain
+from specroof.cli.groups import Command, OneLineGroup
+from specroof.cli.hardware import hardware_app
+from specroof.cli.models import models_app
+from specroof.cli.predict import predict
+from specroof.cli.sweep import sweep
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    cls=OneLineGroup,
+    name="specroof",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Predict what speculative decoding gains, by analysis, without a GPU.",
+    epilog="Start with: specroof predict Qwen/Qwen3-8B -H b200 --batch 1,8,32 "
+    "--drafter autoregressive,accept=0.75,cost=0.10",
+)
+
+app.command(cls=Command)(predict)
+app.command()(sweep)
+app.command(cls=Command)(explain)
+app.add_typer(models_app, name="models")
+app.add_typer(hardware_app, name="hardware")
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

@@ -1,0 +1,128 @@
+"""`specroof explain`: where one pass spends its time."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specroof import catalog, report
+from specroof.cli.words import (
+    AsJson,
+    AttentionData,
+    Count,
+    CsvFile,
+    Engine,
+    ExpertParallel,
+    ExpertsRead,
+    Family,
+    Granularity,
+    HardwareWord,
+    KvDtype,
+    ModelWord,
+    RecurrentState,
+    StateDtype,
+    StrictDtype,
+    TensorParallel,
+    WeightDtype,
+    figure_files,
+    options_of,
+    say,
+    say_written,
+)
+from specroof.cost import ForwardPass
+from specroof.errors import OptionError
+from specroof.hardware import Placement
+from specroof.solver import forward_latency
+
+__all__ = ["explain"]
+
+
+def explain(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
+    model: ModelWord,
+    hardware: HardwareWord,
+    batch: Annotated[float, typer.Option(help="Sequences in flight.")] = 1,
+    context: Annotated[float, typer.Option(help="Cached tokens each.")] = 4096,
+    query_len: Annotated[
+        int, typer.Option(help="New positions each: 1 decodes, γ + 1 verifies.")
+    ] = 1,
+    family: Family = None,
+    tensor_parallel: TensorParallel = 1,
+    expert_parallel: ExpertParallel = 1,
+    attention_data_parallel: AttentionData = 1,
+    engine: Engine = None,
+    granularity: Granularity = "op",
+    experts: ExpertsRead = None,
+    count: Count = "all",
+    recurrent_state: RecurrentState = None,
+    state_dtype: StateDtype = None,
+    kv_dtype: KvDtype = None,
+    weight_dtype: WeightDtype = None,
+    strict_dtype: StrictDtype = False,
+    as_json: AsJson = False,
+    csv_file: CsvFile = None,
+    plot_file: Annotated[
+        Path | None,
+        typer.Option("--plot", help="Draw the roofline, and time per operation (NAME-time)."),
+    ] = None,
+) -> None:
+    """Show where one pass spends its time: FLOP, bytes, bound and seconds per operation."""
+    loaded = catalog.load_model(model, family=family)
+    profile = catalog.load_hardware(hardware)
+    placement = Placement(tensor_parallel, expert_parallel, attention_data_parallel)
+    try:
+        forward = ForwardPass(batch, query_len, context)
+    except ValueError as refusal:
+        raise OptionError(str(refusal)) from None
+    latency = forward_latency(
+        loaded,
+        profile,
+        forward,
+        placement=placement,
+        engine=engine,
+        options=options_of(
+            granularity=granularity,
+            experts=experts,
+            count=count,
+            recurrent_state=recurrent_state,
+            state_dtype=state_dtype,
+            kv_dtype=kv_dtype,
+            weight_dtype=weight_dtype,
+            strict_dtype=strict_dtype,
+        ),
+    )
+    rows = report.explain_rows(latency)
+    title = (
+        f"{loaded.name} on {placement.devices} x {profile.name}, batch {batch:g}, "
+        f"context {context:g}, {query_len} new per sequence"
+    )
+    files = {} if csv_file is None else {csv_file: report.rows_csv(rows).encode()}
+    if plot_file is not None:
+        from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
+
+        roofline = plot.plot_roofline(
+            latency,
+            flops_per_s=profile.peak.flops_per_s,
+            memory_bytes_per_s=profile.peak.memory_bytes_per_s,
+            devices=placement.devices,
+            title=title,
+        )
+        bars = plot.plot_time_per_op(latency, title=title)
+        files |= figure_files(plot_file, {"": roofline, "-time": bars})
+    catalog.write_files(files)
+    say_written(files)
+    if as_json:
+        say(
+            report.json_line(
+                {
+                    "model": loaded.name,
+                    "hardware": profile.name,
+                    "total_s": float(latency.total_s),
+                    "notes": [*latency.notes],
+                    "ops": rows,
+                }
+            )
+        )
+        return
+    say(report.explain_table(latency, title))
+    for note in latency.notes:
+        say(f"note: {note}")

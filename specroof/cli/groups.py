@@ -1,0 +1,84 @@
+"""Commands whose refusals are one line, and whose words are read without pydantic."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, get_args, get_type_hints
+
+import typer
+
+from specroof.errors import SpecroofError
+
+__all__ = ["Command", "OneLineGroup"]
+
+# What is wrong with the words of a command: an unknown flag, a missing argument.
+_UsageError: Final = typer.BadParameter.__bases__[0]
+
+#: Types that make their value of a word themselves.
+_PLAIN: Final = (str, int, float, Path)
+
+
+def _read_plainly(command: Any, context: Any) -> None:
+    """Let the parameters of a command read their words without Typer, where that is easy.
+
+    Typer may read every value with an adapter of pydantic's, text and defaults included, and
+    pydantic takes longer to import than everything that a prediction needs.
+    """
+    hints = {} if command.callback is None else get_type_hints(command.callback)
+    for parameter in command.get_params(context):
+        hint = hints.get(parameter.name)
+        # `str | None` and `list[str]` hold their type first.
+        kind = (*get_args(hint), hint)[0]
+        parameter.process_value = partial(_processed, parameter, kind)
+
+
+def _processed(parameter: Any, kind: Any, context: Any, value: Any) -> Any:
+    """Return a parameter's value: a word read as `kind`, a default or flag as it stands."""
+    words = [value] if isinstance(value, str) else value
+    if words and isinstance(words, list | tuple) and kind in _PLAIN:
+        try:
+            read = [kind(word) for word in words]
+        except ValueError:  # Typer says what is wrong with it
+            return type(parameter).process_value(parameter, context, value)
+        value = read[0] if isinstance(value, str) else read
+    elif not (isinstance(value, bool | int | float) or (value is None and not parameter.required)):
+        return type(parameter).process_value(parameter, context, value)
+    return value if parameter.callback is None else parameter.callback(context, parameter, value)
+
+
+class Command(typer.core.TyperCommand):
+    """A command that starts without pydantic."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words of a call."""
+        _read_plainly(self, ctx)
+        return super().parse_args(ctx, args)
+
+
+class OneLineGroup(typer.core.TyperGroup):
+    """A group of commands whose refusals are one line on standard error and exit code 2."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words before the command."""
+        _read_plainly(self, ctx)
+        return super().parse_args(ctx, args)
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command; every `SpecroofError` and every misspelt call ends here."""
+        kwargs["standalone_mode"] = False
+        try:
+            code = super().main(*args, **kwargs)
+        except SpecroofError as refusal:
+            _refuse(str(refusal))
+        except typer.Abort:
+            _refuse("aborted")
+        except Exception as failure:
+            if not isinstance(failure, _UsageError):
+                raise
+            _refuse(failure.format_message())  # type: ignore[attr-defined]  # a usage error has it
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse(message: str) -> None:
+    typer.echo(f"specroof: {' '.join(message.split())}", err=True)
+    sys.exit(2)

@@ -1,0 +1,153 @@
+"""`specroof predict`: speedup curves of several drafters on one grid."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from specroof import catalog, report
+from specroof.cli.words import (
+    AsJson,
+    AttentionData,
+    Count,
+    CsvFile,
+    Engine,
+    ExpertParallel,
+    ExpertsRead,
+    Family,
+    Granularity,
+    HardwareWord,
+    KvDtype,
+    ModelWord,
+    RecurrentState,
+    StateDtype,
+    StrictDtype,
+    TensorParallel,
+    WeightDtype,
+    choice,
+    completion,
+    figure_files,
+    numbers,
+    options_of,
+    say,
+    say_written,
+)
+from specroof.drafters import KINDS
+from specroof.hardware import Placement
+from specroof.solver import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve, speedup_curve
+
+__all__ = ["curve_figures", "predict"]
+
+#: Batch sizes at which `predict` looks whether drafting pays, besides those asked for.
+_SURVEYED_BATCHES: Final = [2.0**power for power in range(11)]
+
+
+def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
+    model: ModelWord,
+    hardware: HardwareWord,
+    drafter: Annotated[
+        list[str],
+        typer.Option(
+            metavar="SPEC",
+            help=f"KIND[,key=value…], repeatable. Kinds: {', '.join(KINDS)}. Acceptance: "
+            f"{', '.join(f'{key}=' for key in catalog.ACCEPTANCE_KEYS)}.",
+            autocompletion=completion(lambda: KINDS),
+        ),
+    ],
+    family: Family = None,
+    tensor_parallel: TensorParallel = 1,
+    expert_parallel: ExpertParallel = 1,
+    attention_data_parallel: AttentionData = 1,
+    engine: Engine = None,
+    batch: Annotated[str, typer.Option(help="Sequences in flight, comma-separated.")] = "1",
+    context: Annotated[str, typer.Option(help="Cached tokens each, comma-separated.")] = "4096",
+    max_draft_len: Annotated[
+        int | None,
+        typer.Option(help="Longest draft tried.", show_default=str(DEFAULT_MAX_DRAFT_LEN)),
+    ] = None,
+    granularity: Granularity = "op",
+    experts: ExpertsRead = None,
+    count: Count = "all",
+    recurrent_state: RecurrentState = None,
+    state_dtype: StateDtype = None,
+    kv_dtype: KvDtype = None,
+    weight_dtype: WeightDtype = None,
+    cost_of: Annotated[
+        str, choice("cost_of", "--cost-of", help_text="What a drafter's cost is a share of.")
+    ] = "decode",
+    strict_dtype: StrictDtype = False,
+    as_json: AsJson = False,
+    csv_file: CsvFile = None,
+    plot_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot",
+            help="Draw speedup against draft length; with several batch sizes also best speedup "
+            "against batch size (NAME-by-batch), with several contexts too a map (NAME-map).",
+        ),
+    ] = None,
+) -> None:
+    """Predict the speedup of speculative decoding and the best draft length.
+
+    Example: specroof predict deepseek-ai/DeepSeek-V4-Pro -H b200 --tp 8 --batch 1,32
+    --drafter ideal --drafter autoregressive,accept=0.75,cost=0.10
+    --drafter block,accept=0.89,cost=0.10,drafts=16
+    """
+    loaded = catalog.load_model(model, family=family)
+    profile = catalog.load_hardware(hardware)
+    grid: dict[str, Any] = {
+        "context_len": numbers("--context", context),
+        "placement": Placement(tensor_parallel, expert_parallel, attention_data_parallel),
+        "engine": engine,
+        "options": options_of(
+            granularity=granularity,
+            experts=experts,
+            count=count,
+            recurrent_state=recurrent_state,
+            state_dtype=state_dtype,
+            kv_dtype=kv_dtype,
+            weight_dtype=weight_dtype,
+            cost_of=cost_of,
+            strict_dtype=strict_dtype,
+        ),
+    }
+    drafters = [catalog.load_drafter(spec) for spec in drafter]
+    batches = numbers("--batch", batch)
+    curves = [
+        speedup_curve(
+            loaded, profile, drafter=one, batch_size=batches, max_draft_len=max_draft_len, **grid
+        )
+        for one in drafters
+    ]
+    files: dict[Path, bytes] = {}
+    if csv_file is not None:
+        files[csv_file] = report.curves_csv(curves).encode()
+    if plot_file is not None:
+        files |= figure_files(plot_file, curve_figures(curves))
+    catalog.write_files(files)
+    say_written(files)
+    if as_json:
+        say(report.json_line(report.curves_json(curves)))
+        return
+    surveyed = sorted({*batches, *_SURVEYED_BATCHES})
+    survey = [
+        speedup_curve(loaded, profile, drafter=one, batch_size=surveyed, **grid) for one in drafters
+    ]
+    notes = dict.fromkeys(note for curve in curves for note in curve.notes)
+    say(report.curves_table(curves))
+    say("\n" + report.pays_lines(survey))
+    for note in notes:
+        say(f"note: {note}")
+
+
+def curve_figures(curves: Sequence[SpeedupCurve]) -> dict[str, Any]:
+    """Return the charts that a grid of this shape can show, by what their names end in."""
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
+
+    figures: dict[str, Any] = {"": plot.plot_speedup_by_draft_len(curves)}
+    if len(curves[0].batch_size) > 1:
+        figures["-by-batch"] = plot.plot_by_batch(curves)
+        if len(curves[0].context_len) > 1:
+            figures["-map"] = plot.plot_best_draft_len_map(curves[0])
+    return figures

@@ -1,0 +1,82 @@
+"""`specroof sweep`: a study of several models, chips and drafters."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specroof import catalog, report
+from specroof.cli.predict import curve_figures
+from specroof.cli.words import figure_files, say, say_written
+from specroof.errors import OptionError, OutputError
+from specroof.solver import SpeedupCurve
+
+__all__ = ["sweep"]
+
+
+def sweep(
+    study: Annotated[
+        str | None,
+        typer.Argument(metavar="STUDY.yaml", help="A study file, or the bundled study `demo`."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Write CSV, JSON and charts here."),
+    ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of a study file.")
+    ] = False,
+) -> None:
+    """Run a study: several models x hardware x drafters.
+
+    The file is validated whole before anything is computed. Its keys: format_version (1), targets
+    (a list of model, hardware, tensor_parallel, expert_parallel, attention_data_parallel),
+    drafters (SPECs), batch_size, context_len, max_draft_len, engine, options.
+    """
+    from specroof.study import load_study, run_study, study_schema  # noqa: PLC0415 - pydantic
+
+    if schema:
+        say(report.json_line(study_schema()))
+        return
+    if study is None:
+        message = "STUDY.yaml is missing; allowed: a study file, or --schema"
+        raise OptionError(message)
+    loaded = load_study(study)
+    steps = len(loaded.targets) * len(loaded.drafters)
+    with typer.progressbar(length=steps, label="curves", file=sys.stderr) as bar:
+        results = run_study(loaded, lambda: bar.update(1))
+    for curves in results:
+        say(report.curves_table(curves) + "\n")
+    for note in dict.fromkeys(note for curves in results for one in curves for note in one.notes):
+        say(f"note: {note}")
+    if output is not None:
+        files = _study_files(output, results)
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+        except OSError as failure:
+            message = f"{output}: {failure.strerror}; allowed: a folder that can be written to"
+            raise OutputError(message) from None
+        catalog.write_files(files)
+        say_written(files)
+
+
+def _study_files(output: Path, results: Sequence[Sequence[SpeedupCurve]]) -> dict[Path, bytes]:
+    """Return every file of a study: tables, and the charts of each target and of all together."""
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
+
+    every = [curve for curves in results for curve in curves]
+    files = {
+        output / "results.csv": report.curves_csv(every).encode(),
+        output / "results.json": report.json_line(
+            [report.curves_json(curves) for curves in results]
+        ).encode()
+        + b"\n",
+    }
+    for number, curves in enumerate(results, start=1):
+        files |= figure_files(output / f"target-{number}.png", curve_figures(curves))
+    if len(every[0].batch_size) > 1:
+        by_batch = {"": plot.plot_speedup_by_batch(every)}
+        files |= figure_files(output / "best-speedup-by-batch-size.png", by_batch)
+    return files

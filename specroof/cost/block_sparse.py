@@ -1,0 +1,177 @@
+"""Block-sparse attention of MiniMax-M3: an indexer picks whole blocks of keys for every query.
+
+Source
+    transformers 5, `models/minimax_m3_vl/modeling_minimax_m3_vl.py` (`MiniMaxM3VLIndexer`);
+    SGLang `layers/attention/minimax_sparse_backend.py` and `mem_cache/memory_pool.py`.
+"""
+
+import numpy as np
+
+from specroof.architecture import BlockSparseAttention, Shard, cache_only
+from specroof.cost.attention import attention_flops, attention_op, counted_pairs
+from specroof.cost.base import Array, OpCost, Setting, matmul_flops
+from specroof.cost.layout import cache_element_bytes
+
+__all__ = [
+    "block_index_bytes",
+    "block_pairs",
+    "block_sparse_cache_bytes",
+    "block_sparse_costs",
+]
+
+
+def block_pairs(query_len: Array, context_len: Array, block_len: int, top_k: int) -> Array:
+    r"""Return the (query, key) pairs of one sequence, each query in `top_k` blocks.
+
+    .. math:: A = \sum_{i=0}^{T-1} (S + i) \bmod b + 1 + b \min(\lfloor (S + i) / b \rfloor, k - 1)
+
+    Parameters
+    ----------
+    query_len, context_len
+        New positions, and cached positions before them.
+    block_len
+        Tokens per block, b.
+    top_k
+        Blocks that a query sees, k: the one that it stands in, and k - 1 whole ones before it.
+
+    Counts
+        the query's own position.
+    Ignores
+        nothing.
+    Source
+        `MiniMaxM3VLIndexer.forward`: the local block scores infinity and is one of the top k.
+
+    Examples
+    --------
+    >>> # positions 5, 6, 7 in blocks of 4: 2, 3, 4 keys of the own block, and one block before it
+    >>> float(block_pairs(np.array(3.0), np.array(5.0), block_len=4, top_k=2))
+    21.0
+    >>> float(block_pairs(np.array(3.0), np.array(5.0), block_len=4, top_k=1))
+    9.0
+    """
+    stop = context_len + query_len
+    return _pairs_below(stop, block_len, top_k) - _pairs_below(context_len, block_len, top_k)
+
+
+def _pairs_below(positions: Array, block_len: int, top_k: int) -> Array:
+    """Return the pairs of the queries at positions 0 to `positions` - 1."""
+    # Up to the end of block k everything is seen; beyond it, k - 1 whole blocks and the own one.
+    dense = np.minimum(positions, top_k * block_len)
+    beyond = positions - dense
+    whole = np.floor(beyond / block_len)
+    rest = beyond - whole * block_len
+    own = whole * block_len * (block_len + 1) / 2 + rest * (rest + 1) / 2
+    return np.asarray(dense * (dense + 1) / 2 + beyond * (top_k - 1) * block_len + own)
+
+
+def block_sparse_costs(core: BlockSparseAttention, setting: Setting) -> list[OpCost]:
+    r"""Return the cost of block-sparse attention in one layer: the scan of the keys, attention.
+
+    .. math:: F = 2 \, B \left( n_I d_I \, A_{all} + n_h (d_k + d_v) \, A \right)
+
+    Counts
+        every query against every index key, in the dtype of the cache; the chosen blocks once
+        per sequence, KV head and pass; new keys, values and index keys written.
+    Ignores
+        the maximum over each block and the top-k, 1 of 256 FLOP per pair; that queries of one
+        sequence may pick different blocks: at most T times the blocks.
+    Source
+        MiniMax-M3 in transformers 5 and SGLang; see the module.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Indexer
+    >>> from specroof.cost.base import ForwardPass, Options
+    >>> indexer = Indexer(n_heads=4, head_dim=128, top_k=16)
+    >>> core = BlockSparseAttention(64, 4, 128, 128, indexer, block_len=128)
+    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=128_000)
+    >>> scan, op = block_sparse_costs(core, Setting(decode, Options(), "bf16", "fp32", "bf16"))
+    >>> float(scan.flops)  # 2 * 4 * 128 * 128 001 keys
+    131073024.0
+    >>> float(op.flops)  # 2 * 64 * 256 * (15 blocks of 128, and the token itself)
+    62947328.0
+    """
+    forward, options = setting.forward, setting.options
+    blocks, block_len = core.indexer.top_k, core.block_len
+    if options.counts_all:
+        pairs = block_pairs(forward.queries, forward.context, block_len, blocks)
+        read = np.minimum(forward.context, forward.context % block_len + (blocks - 1) * block_len)
+    else:
+        read = np.minimum(forward.context, blocks * block_len)
+        pairs = np.asarray(forward.queries * read)
+    token_bytes = _token_bytes(core, setting.kv_dtype)
+    attention = attention_op(
+        setting,
+        flops=attention_flops(
+            n_heads=core.n_heads,
+            pair_dims=core.head_dim + core.value_dim,
+            batch_size=forward.batch,
+            pairs=pairs,
+        ),
+        read_bytes=token_bytes * read,
+        new_bytes=token_bytes * forward.queries,
+        shard=cache_only(core.n_kv_heads),
+    )
+    return [_scan_op(core, setting), attention]
+
+
+def _scan_op(core: BlockSparseAttention, setting: Setting) -> OpCost:
+    """Return the scoring of all index keys; heads divide over devices, their one key does not."""
+    forward, indexer = setting.forward, core.indexer
+    written = forward.queries if setting.options.counts_all else np.zeros(())
+    key_bytes = _index_key_bytes(core, setting.kv_dtype)
+    multiply_adds = indexer.n_heads * indexer.head_dim * forward.batch
+    narrow = setting.kv_dtype in {"fp8", "fp4"}
+    return OpCost(
+        name="indexer",
+        kind="indexer",
+        count=1,
+        flops=matmul_flops(multiply_adds * counted_pairs(forward, setting.options)),
+        weight_bytes=np.zeros(()),
+        cache_bytes=np.asarray(forward.batch * key_bytes * (forward.context + written)),
+        activation_bytes=np.zeros(()),
+        compute_dtype=setting.kv_dtype if narrow else setting.activation_dtype,
+        shard=Shard("attention", indexer.n_heads, indexer.n_heads, 1),
+    )
+
+
+def _token_bytes(core: BlockSparseAttention, dtype: str) -> float:
+    return core.n_kv_heads * (core.head_dim + core.value_dim) * cache_element_bytes(dtype)
+
+
+def _index_key_bytes(core: BlockSparseAttention, dtype: str) -> float:
+    # Unlike DeepSeek's, an FP8 index key has no scale (SGLang MiniMaxSparseKVPool on Hopper).
+    return core.indexer.head_dim * cache_element_bytes(dtype)
+
+
+def block_index_bytes(core: BlockSparseAttention, context_len: Array, dtype: str) -> Array:
+    """Return the bytes of index keys that one sequence stores in one layer, on every device.
+
+    Source
+        SGLang ``MiniMaxSparseKVPool``: one key per token, for all index heads.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Indexer
+    >>> core = BlockSparseAttention(64, 4, 128, 128, Indexer(4, 128, 16), block_len=128)
+    >>> float(block_index_bytes(core, np.array(10.0), "bf16"))  # 10 * 128 * 2
+    2560.0
+    """
+    return np.asarray(context_len * _index_key_bytes(core, dtype))
+
+
+def block_sparse_cache_bytes(core: BlockSparseAttention, context_len: Array, dtype: str) -> Array:
+    """Return the bytes that one sequence stores in one layer: all keys, values and index keys.
+
+    Source
+        SGLang ``MiniMaxSparseKVPool``: nothing is dropped, only fewer blocks are read.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Indexer
+    >>> core = BlockSparseAttention(64, 4, 128, 128, Indexer(4, 128, 16), block_len=128)
+    >>> float(block_sparse_cache_bytes(core, np.array(1.0), "bf16"))  # (4 * 256 + 128) * 2
+    2304.0
+    """
+    stored = context_len * _token_bytes(core, dtype)
+    return np.asarray(stored + block_index_bytes(core, context_len, dtype))

@@ -1,0 +1,119 @@
+"""Chunked attention (Llama 4): a query sees its own chunk of the sequence, up to itself."""
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.architecture import ChunkedAttention, cache_only
+from specroof.cost.attention import attention_flops, attention_op
+from specroof.cost.base import Array, OpCost, Setting
+from specroof.cost.layout import cache_element_bytes
+
+__all__ = ["chunked_cache_bytes", "chunked_costs", "chunked_pairs"]
+
+
+def chunked_pairs(query_len: npt.ArrayLike, context_len: npt.ArrayLike, chunk: int) -> Array:
+    r"""Return the (query, key) pairs of chunked attention in one sequence.
+
+    .. math:: A = \sum_{n=S}^{S+T-1} (n \bmod c + 1) = P(S+T) - P(S), \qquad
+        P(n) = \lfloor n/c \rfloor \frac{c(c+1)}{2} + \frac{r(r+1)}{2}, \; r = n \bmod c
+
+    Counts
+        the query's own position: the first query of a chunk sees itself alone.
+    Ignores
+        nothing; masked pairs that a tiled kernel computes all the same belong to its efficiency.
+    Source
+        transformers, `masking_utils.py`, ``chunked_overlay`` (same chunk, and causal); vLLM
+        ``ChunkedLocalAttention``. The sum by counting.
+
+    Examples
+    --------
+    >>> float(chunked_pairs(3, 2, chunk=4))  # 3 + 4, then 1 in the next chunk
+    8.0
+    >>> chunked_pairs(1, [0, 8191, 8192], chunk=8192)
+    array([1.000e+00, 8.192e+03, 1.000e+00])
+    """
+    start = np.asarray(context_len, dtype=np.float64)
+    stop = start + np.asarray(query_len, dtype=np.float64)
+    return np.asarray(_pairs_below(stop, chunk) - _pairs_below(start, chunk))
+
+
+def _pairs_below(positions: Array, chunk: int) -> Array:
+    """Return the pairs of the queries before `positions`: those of whole chunks, and the rest."""
+    rest = np.mod(positions, chunk)
+    whole_chunks = (positions - rest) / chunk
+    return np.asarray(whole_chunks * (chunk * (chunk + 1) / 2) + rest * (rest + 1) / 2)
+
+
+def _token_bytes(core: ChunkedAttention, kv_dtype: str) -> float:
+    return core.n_kv_heads * (core.head_dim + core.value_dim) * cache_element_bytes(kv_dtype)
+
+
+def chunked_costs(core: ChunkedAttention, setting: Setting) -> list[OpCost]:
+    r"""Return the cost of chunked attention in one layer.
+
+    .. math:: F = 2 \, B \, n_h (d_k + d_v) \, A \qquad
+        M = B \, n_{kv} (d_k + d_v) \, b \, (S \bmod c + T)
+
+    with A from :func:`chunked_pairs`.
+
+    Counts
+        of the cache the begun chunk, once per sequence and pass, and the T new entries written.
+        With ``count="attention+ffn"`` the cached context alone: its queries up to the border of
+        the chunk see the S mod c entries, later ones none.
+    Ignores
+        queries and outputs (see `specroof.cost.dense`). At a context that is a multiple of the
+        chunk nothing cached is read: the cost is a sawtooth in the context, and half a chunk is
+        its mean.
+    Source
+        See `chunked_pairs`; one read for all queries: Pope et al. 2022, arXiv:2211.05102,
+        section 3.3.
+
+    Examples
+    --------
+    >>> from specroof.cost.base import ForwardPass, Options
+    >>> core = ChunkedAttention(40, n_kv_heads=8, head_dim=128, value_dim=128, chunk=8192)
+    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=[8191, 10_000])
+    >>> (op,) = chunked_costs(core, Setting(decode, Options(), "bf16", "fp32", "bf16"))
+    >>> op.cache_bytes  # 8 heads * 256 elements * 2 bytes * (8191 + 1, 1808 + 1 tokens)
+    array([33554432.,  7409664.])
+    """
+    forward = setting.forward
+    read = np.mod(forward.context, core.chunk)
+    if setting.options.counts_all:
+        pairs = chunked_pairs(forward.queries, forward.context, core.chunk)
+    else:
+        pairs = np.asarray(read * np.minimum(forward.queries, core.chunk - read))
+    token_bytes = _token_bytes(core, setting.kv_dtype)
+    flops = attention_flops(
+        n_heads=core.n_heads,
+        pair_dims=core.head_dim + core.value_dim,
+        batch_size=forward.batch,
+        pairs=pairs,
+    )
+    return [
+        attention_op(
+            setting,
+            flops=flops,
+            read_bytes=np.asarray(token_bytes * read),
+            new_bytes=token_bytes * forward.queries,
+            shard=cache_only(core.n_kv_heads),
+        )
+    ]
+
+
+def chunked_cache_bytes(core: ChunkedAttention, context_len: Array, dtype: str) -> Array:
+    """Return the bytes that one sequence needs in one layer: a whole chunk once it had one.
+
+    Counts
+        what must be free for the end of a chunk, not what the begun one holds.
+    Source
+        vLLM ``ChunkedLocalAttentionSpec.max_memory_usage_bytes`` (of the new tokens of a prefill
+        apart).
+
+    Examples
+    --------
+    >>> core = ChunkedAttention(40, n_kv_heads=8, head_dim=128, value_dim=128, chunk=8192)
+    >>> chunked_cache_bytes(core, np.array([1.0, 10_000.0]), "bf16")  # 4096 bytes a token
+    array([4.0960000e+03, 3.3554432e+07])
+    """
+    return np.asarray(np.minimum(context_len, core.chunk) * _token_bytes(core, dtype))

@@ -1,0 +1,206 @@
+"""A drafter on its target: whether the two fit, where it runs, and when."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from specroof.architecture import Architecture, DraftHead
+from specroof.drafters.base import Array, Drafter, DraftTime, Price, Round
+from specroof.errors import OptionError
+from specroof.hardware import HardwareProfile, Placement
+from specroof.units import format_count, format_seconds, format_si
+
+__all__ = ["Geometry", "Seconds", "Where", "fitted", "overlapped_time", "priced_drafter"]
+
+#: From a target to the drafter that is built for it.
+Geometry = Callable[[Architecture], DraftHead]
+#: Seconds of drafting in line with the target, given the drafter, the round and the prices.
+Seconds = Callable[[DraftHead, Round, Price], Array]
+
+_TOKEN_BYTES = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where a drafter runs, and whether the target waits for it.
+
+    Parameters
+    ----------
+    hardware
+        Devices of its own; None for the target's.
+    tensor_parallel
+        Devices that it is split over; None for as many as the target, or one of its own.
+    link_bytes_per_s, link_latency_s
+        Of the link to devices of its own.
+    hit_rate
+        Share of rounds whose draft was made while the round before was verified; 1 is PEARL, less
+        is speculative speculative decoding. None drafts in line.
+    """
+
+    hardware: HardwareProfile | None = None
+    tensor_parallel: int | None = None
+    link_bytes_per_s: float | None = None
+    link_latency_s: float = 0.0
+    hit_rate: float | None = None
+
+    def price(self, round_: Round) -> Price:
+        """Return the prices of the drafter's passes."""
+        if self.hardware is None and self.tensor_parallel is None:
+            return round_.price
+        if round_.elsewhere is None:
+            message = "a round without `elsewhere` prices nothing on other devices"
+            raise ValueError(message)
+        return round_.elsewhere(self.hardware, Placement(self.tensor_parallel or 1))
+
+    def link_s(self, head: DraftHead, round_: Round) -> Array:
+        r"""Return the seconds that tokens and features take to the drafter and back.
+
+        .. math:: t = 2 t_0 + B \, (N (b_{token} + b_{features}) + \gamma \, b_{token}) / W
+
+        Counts
+            per committed token its number (4 bytes) and the hidden states that the drafter takes;
+            per draft its number.
+        Ignores
+            the draft's probabilities, which sampling needs: 4 V bytes a draft, if they are sent.
+        Source
+            Counting; SSD, arXiv:2603.03251, section 4 (drafter on devices of its own).
+        """
+        if self.link_bytes_per_s is None:
+            return np.zeros(())
+        sent = round_.committed * (_TOKEN_BYTES + head.feature_bytes)
+        back = round_.draft_len * _TOKEN_BYTES
+        moved = round_.batch_size * (sent + back) / self.link_bytes_per_s
+        return np.asarray(2 * self.link_latency_s + moved)
+
+    def time(self, draft_s: Array, round_: Round) -> DraftTime:
+        """Return what of the drafting is in line, and what overlaps."""
+        if self.hit_rate is None:
+            return DraftTime(draft_s)
+        return overlapped_time(draft_s, round_.verify_s, self.hit_rate)
+
+    @property
+    def sentence(self) -> str:
+        """What people read of it, behind the cost; nothing where it runs in line."""
+        parts = []
+        if self.hardware is not None:
+            parts.append(f"on {self.tensor_parallel or 1} x {self.hardware.name} of its own")
+            rate = format_si(self.link_bytes_per_s or 0.0, "B/s")
+            parts.append(f"over a link of {rate} and {format_seconds(self.link_latency_s)}")
+        elif self.tensor_parallel is not None:
+            parts.append(f"on {self.tensor_parallel} of the target's devices")
+        if self.hit_rate is not None:
+            parts.append(
+                f"while the target verifies in {self.hit_rate:.0%} of rounds, at full speed both"
+            )
+        return "".join(f", {part}" for part in parts)
+
+
+def overlapped_time(draft_s: Array, verify_s: Array, hit_rate: float) -> DraftTime:
+    r"""Return drafting that overlaps verification in a share of rounds, and waits in the others.
+
+    .. math:: t_{round} = p \max(t_v, t_d) + (1 - p)(t_v + t_d)
+
+    Parameters
+    ----------
+    draft_s, verify_s
+        Seconds of one draft, and of one verification.
+    hit_rate
+        p: the share of rounds for whose outcome a draft lies ready.
+
+    Counts
+        a miss as a draft in line by the same drafter. Time relative to the verification, tokens
+        alike after hits and misses, this is the published denominator with T_b = T_p.
+    Ignores
+        that the two share arithmetic and memory where they run on the same devices.
+    Source
+        PEARL (p = 1), arXiv:2408.11850, section 3; speculative speculative decoding,
+        arXiv:2603.03251 (Saguaro).
+
+    Examples
+    --------
+    >>> time = overlapped_time(np.array(3.0), np.array(4.0), hit_rate=0.75)
+    >>> float(time.serial_s), float(time.overlapped_s)  # 0.25 * 3 in line, else hidden below 4
+    (0.75, 3.0)
+    """
+    felt_s = hit_rate * draft_s + (1 - hit_rate) * verify_s
+    # Only what outlasts the verification matters; below it, the drafting itself is told.
+    overlapped_s = np.where(draft_s > verify_s, felt_s, draft_s)
+    return DraftTime(np.asarray((1 - hit_rate) * draft_s), np.asarray(overlapped_s))
+
+
+def fitted(head: DraftHead, target: Architecture) -> DraftHead:
+    """Return a drafter with the target's head where it shares it.
+
+    Raises
+    ------
+    OptionError
+        If it takes features of another width, or has more tokens than the target.
+    """
+    size = head.target_size
+    if size is not None and size != target.hidden_size:
+        message = f"{head.name} takes features of width {size}; allowed: {target.hidden_size}"
+        msg = f"{message}, the width of {target.name}"
+        raise OptionError(msg)
+    if head.vocab_size is not None and head.vocab_size > target.vocab_size:
+        message = f"{head.name} has a vocabulary of {head.vocab_size}; allowed: at most the"
+        msg = f"{message} {target.vocab_size} of {target.name}"
+        raise OptionError(msg)
+    if not head.shares_head:
+        return head
+    if head.model.hidden_size != target.head.in_features:
+        message = f"{head.name} has width {head.model.hidden_size} and no head of its own; allowed:"
+        msg = f"{message} {target.head.in_features}, the width of the head of {target.name}"
+        raise OptionError(msg)
+    return replace(head, model=replace(head.model, head=target.head))
+
+
+def priced_drafter(
+    geometry: Geometry,
+    seconds: Seconds,
+    *,
+    name: str,
+    origin: str,
+    where: Where | None = None,
+    max_draft_len: int | None = None,
+) -> Drafter:
+    """Return a drafter whose passes are priced like the target's.
+
+    Parameters
+    ----------
+    geometry
+        What it looks like for a target.
+    seconds
+        What a round of its kind does.
+    name
+        What outputs call it.
+    origin
+        Where its sizes come from.
+    where
+        Where it runs; in line on the target's devices if None.
+    max_draft_len
+        The longest draft that it can make.
+    """
+    runs = where or Where()
+
+    def draft(round_: Round) -> DraftTime:
+        if round_.target is None:
+            message = "a round without `target` has no drafter built for it"
+            raise ValueError(message)
+        head = fitted(geometry(round_.target), round_.target)
+        draft_s = seconds(head, round_, runs.price(round_)) + runs.link_s(head, round_)
+        return runs.time(np.asarray(draft_s), round_)
+
+    def describe(target: Architecture) -> str:
+        head = geometry(target)
+        fitted(head, target)
+        return f"{origin}: {_sizes(head)}{runs.sentence}"
+
+    return Drafter(name, draft, max_draft_len, describe=describe)
+
+
+def _sizes(head: DraftHead) -> str:
+    """Return how large a drafter is, in a few words."""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in head.model.layer_kinds.items())
+    owner = "the target's head" if head.shares_head else "a head of its own"
+    return f"{format_count(head.n_params)} parameters ({kinds}) and {owner}"

@@ -1,0 +1,273 @@
+"""The kinds of drafter that a SPEC may begin with, and how each is built from its keys."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from specroof.drafters.base import Drafter
+from specroof.drafters.blocks import (
+    dflash_drafter,
+    dspark_drafter,
+    p_eagle_drafter,
+    pard_drafter,
+)
+from specroof.drafters.fitting import Where
+from specroof.drafters.heads import (
+    eagle3_drafter,
+    eagle_drafter,
+    medusa_drafter,
+    model_drafter,
+    mtp_drafter,
+)
+from specroof.drafters.lookup import lookup_drafter
+from specroof.drafters.shares import autoregressive_drafter, block_drafter, ideal_drafter
+from specroof.drafters.tree_shapes import MOST_NODES, dynamic_tree, expansion_tree, optimal_tree
+from specroof.drafters.trees import with_tree
+from specroof.errors import OptionError
+
+__all__ = ["KINDS", "Kind"]
+
+Values = Mapping[str, Any]
+
+_MOST_DEVICES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of drafter, as a SPEC spells it.
+
+    Parameters
+    ----------
+    build
+        From the kind's own values and the name to use, to the drafter.
+    keys
+        The kind's own keys, and what each means.
+    required
+        Keys that must be there; of a group, exactly one.
+    reads
+        Keys whose value is no number: ``"drafter"`` and ``"model"`` (a config), ``"hardware"`` (a
+        profile), ``"numbers"`` (separated by slashes) or ``"text"``.
+    """
+
+    build: Callable[[Values, str], Drafter]
+    keys: Mapping[str, str]
+    required: tuple[tuple[str, ...], ...] = ()
+    reads: Mapping[str, str] = field(default_factory=dict)
+
+
+_WHERE: Final = {
+    "tp": "devices that the drafter is split over, where they are not all of the target's",
+    "device": "hardware of the drafter's own: a file, a name or an alias",
+    "link": "bytes/s between the target and that device",
+    "link-latency": "seconds that a message takes there",
+    "overlap": "share of rounds whose draft is made while the round before is verified: 1 is "
+    "PEARL, less is speculative speculative decoding",
+}
+_TREE: Final = {
+    "tree": "eagle2, sequoia, or the children per node of each level, such as 3/2/1; draft "
+    "lengths are then depths",
+    "nodes": "drafts of an eagle2 or sequoia tree",
+    "top-k": "nodes that an eagle2 tree expands per level, and children of each",
+    "siblings": "where the first child is wrong, the share that the second, third, … gets right",
+}
+_READS: Final = {
+    "config": "drafter",
+    "device": "hardware",
+    "tree": "text",
+    "siblings": "numbers",
+}
+_CONFIG: Final = {"config": "its config: a file, a bundled name or a Hub name"}
+_BLOCK: Final = {
+    "block": "positions of a block, its anchor included; up to the config's",
+    "drafts": "drafts of a block; up to the config's",
+}
+
+
+def _block_share(values: Values, name: str) -> Drafter:
+    if "drafts" in values:
+        return block_drafter(values["cost"], drafts=_whole("drafts", values["drafts"]), name=name)
+    block = _whole("block", values["block"])
+    if not 2 <= block <= 4097:
+        msg = f"block is {block}; allowed: from 2 (one anchor and one draft) to 4097"
+        raise OptionError(msg)
+    return block_drafter(values["cost"], drafts=block - 1, name=name)
+
+
+def _whole(key: str, value: float, most: int | None = None) -> int:
+    if not float(value).is_integer() or (most is not None and not 1 <= value <= most):
+        bounds = "" if most is None else f" from 1 to {most}"
+        msg = f"{key} is {value:g}; allowed: a whole number{bounds}"
+        raise OptionError(msg)
+    return int(value)
+
+
+def _sizes(values: Values, *keys: str) -> dict[str, int]:
+    return {key: _whole(key, values[key]) for key in keys if key in values}
+
+
+def _where(values: Values) -> Where:
+    """Return where a drafter runs; a device of its own needs to be reached."""
+    own = [key for key in ("device", "link", "link-latency") if key in values]
+    if own and len(own) < 3:
+        msg = f"{' and '.join(own)} without the rest; allowed: device=, link= and link-latency="
+        raise OptionError(msg)
+    for key, least, allowed in (("link", 1.0, "at least 1"), ("link-latency", 0.0, "at least 0")):
+        if key in values and values[key] < least:
+            msg = f"{key} is {values[key]:g}; allowed: a number of {allowed}"
+            raise OptionError(msg)
+    if not 0 <= values.get("overlap", 0.0) <= 1:
+        msg = f"overlap is {values['overlap']:g}; allowed: a number from 0 to 1"
+        raise OptionError(msg)
+    return Where(
+        hardware=values.get("device"),
+        tensor_parallel=_whole("tp", values["tp"], _MOST_DEVICES) if "tp" in values else None,
+        link_bytes_per_s=values.get("link"),
+        link_latency_s=values.get("link-latency", 0.0),
+        hit_rate=values.get("overlap"),
+    )
+
+
+def _branching(drafter: Drafter, values: Values) -> Drafter:
+    """Return the drafter with the tree that its SPEC asks for, if any."""
+    stray = [key for key in ("nodes", "top-k", "siblings") if key in values]
+    if "tree" not in values:
+        if stray:
+            msg = f"{stray[0]} is given without tree=; allowed: {_TREE['tree']}"
+            raise OptionError(msg)
+        return drafter
+    siblings = tuple(values.get("siblings", ()))
+    tree = values["tree"]
+    if tree not in {"eagle2", "sequoia"}:
+        return _static(drafter, tree, siblings, stray)
+    needed = ("nodes", "top-k") if tree == "eagle2" else ("nodes",)
+    if {*stray} - {"siblings"} != set(needed):
+        wanted = " and ".join(f"{key}=" for key in needed)
+        given = ", ".join(stray) or "nothing"
+        msg = f"tree is {tree!r} with {given}; allowed: {wanted}, and siblings="
+        raise OptionError(msg)
+    nodes = _whole("nodes", values["nodes"], MOST_NODES)
+    if tree == "sequoia":
+        return with_tree(drafter, partial(optimal_tree, n_nodes=nodes), siblings)
+    top_k = _whole("top-k", values["top-k"], len(siblings) + 1)
+    return with_tree(drafter, partial(dynamic_tree, top_k=top_k, n_nodes=nodes), siblings)
+
+
+def _static(drafter: Drafter, tree: str, siblings: tuple[float, ...], stray: list[str]) -> Drafter:
+    """Return the drafter with the children per node that `tree` lists."""
+    try:
+        branches = tuple(int(part) for part in tree.split("/"))
+    except ValueError:
+        branches = ()
+    if not branches or min(branches) < 1:
+        msg = f"tree is {tree!r}; allowed: {_TREE['tree']}"
+        raise OptionError(msg)
+    if {*stray} - {"siblings"}:
+        msg = f"{stray[0]} is given with a static tree; allowed: siblings="
+        raise OptionError(msg)
+    if max(branches) > len(siblings) + 1:
+        msg = f"tree is {tree!r} with {len(siblings)} siblings; allowed: up to one child more"
+        raise OptionError(msg)
+    total, level = 0, 1
+    for branch in branches:
+        level *= branch
+        total += level
+    if total > MOST_NODES:
+        msg = f"tree is {tree!r}, {total} drafts; allowed: up to {MOST_NODES}"
+        raise OptionError(msg)
+    return with_tree(drafter, partial(expansion_tree, branches), siblings, depth=len(branches))
+
+
+def _head(build: Callable[..., Drafter]) -> Callable[[Values, str], Drafter]:
+    """Return the builder of a kind that has a config, a place and perhaps a tree."""
+
+    def built(values: Values, name: str) -> Drafter:
+        drafter = build(values.get("config"), name=name, where=_where(values))
+        return _branching(drafter, values)
+
+    return built
+
+
+def _blocks(build: Callable[..., Drafter]) -> Callable[[Values, str], Drafter]:
+    """Return the builder of a kind that drafts in blocks."""
+
+    def built(values: Values, name: str) -> Drafter:
+        if "block" in values and "drafts" in values:
+            msg = "block and drafts are given; allowed: one of them"
+            raise OptionError(msg)
+        sizes = _sizes(values, "block", "drafts", "steps")
+        drafter = build(values.get("config"), name=name, where=_where(values), **sizes)
+        return _branching(drafter, values)
+
+    return built
+
+
+def _lookup(values: Values, name: str) -> Drafter:
+    return lookup_drafter(
+        match_rate=values.get("match", 1.0),
+        round_s=values.get("round-s"),
+        token_s=values.get("token-s", 0.0),
+        name=name,
+    )
+
+
+def _head_kind(
+    build: Callable[[Values, str], Drafter],
+    more: Mapping[str, str] | None = None,
+    *,
+    config: str | None = None,
+    tree: bool = True,
+) -> Kind:
+    """Return a kind with `config=`, the keys of its place, of trees, and its own.
+
+    A `config` other than None must be given: ``"drafter"`` or ``"model"``, what it holds.
+    """
+    return Kind(
+        build,
+        keys={**_CONFIG, **(more or {}), **_WHERE, **(_TREE if tree else {})},
+        required=() if config is None else (("config",),),
+        reads={**_READS, "config": config or "drafter"},
+    )
+
+
+_LOOKUP: Final = Kind(
+    _lookup,
+    keys={
+        "match": "share of rounds in which something is found; 1 if left out",
+        "round-s": "seconds on the host per round; measured elsewhere if left out",
+        "token-s": "seconds on the host per proposed token",
+    },
+)
+
+#: Every kind that a SPEC may begin with.
+KINDS: Final[dict[str, Kind]] = {
+    "ideal": Kind(lambda _values, _name: ideal_drafter(), keys={}),
+    "autoregressive": Kind(
+        lambda values, name: autoregressive_drafter(values["cost"], name=name),
+        keys={"cost": "share of the target's plain step per draft token"},
+        required=(("cost",),),
+    ),
+    "block": Kind(
+        _block_share,
+        keys={
+            "cost": "share of the target's plain step per block",
+            "block": "positions of a block: one anchor, the rest drafts",
+            "drafts": "drafts of a block",
+        },
+        required=(("cost",), ("block", "drafts")),
+    ),
+    "mtp": _head_kind(_head(mtp_drafter)),
+    "eagle": _head_kind(_head(eagle_drafter)),
+    "eagle3": _head_kind(_head(eagle3_drafter)),
+    "medusa": _head_kind(_head(medusa_drafter)),
+    "dflash": _head_kind(
+        _blocks(dflash_drafter), {**_BLOCK, "steps": "denoising steps: passes over the block"}
+    ),
+    "dspark": _head_kind(_blocks(dspark_drafter), _BLOCK),
+    "p_eagle": _head_kind(_head(p_eagle_drafter), tree=False),
+    "pard": _head_kind(_head(pard_drafter), config="drafter", tree=False),
+    "model": _head_kind(_head(model_drafter), config="model"),
+    "ngram": _LOOKUP,
+    "prompt_lookup": _LOOKUP,
+    "suffix": _LOOKUP,
+}

@@ -1,0 +1,126 @@
+"""What a device can do at best, what an engine reaches of it, and how a model is spread.
+
+A hardware file keeps two kinds of figures apart: `peak` and `interconnect` are datasheet figures,
+`engines` holds measured shares of them and fixed costs. Each figure names its source.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from specroof.errors import ProfileError
+from specroof.hardware.engine import (
+    IDEAL_ENGINE,
+    LAYER_KINDS,
+    OP_KINDS,
+    STATE_TOKENS,
+    CapturedGraphs,
+    Collective,
+    EngineProfile,
+    ExpectedError,
+    ExpertLocality,
+)
+from specroof.hardware.profile import (
+    HardwareProfile,
+    Interconnect,
+    Peak,
+    Placement,
+)
+from specroof.yaml_reader import parse_yaml
+
+__all__ = [
+    "IDEAL_ENGINE",
+    "LAYER_KINDS",
+    "OP_KINDS",
+    "STATE_TOKENS",
+    "CapturedGraphs",
+    "Collective",
+    "EngineProfile",
+    "ExpectedError",
+    "ExpertLocality",
+    "HardwareProfile",
+    "Interconnect",
+    "Peak",
+    "Placement",
+    "parse_hardware",
+]
+
+
+def parse_hardware(text: str, *, source: str, trusted: bool = False) -> HardwareProfile:
+    """Return the profile that the YAML of a hardware file describes.
+
+    Parameters
+    ----------
+    text
+        The whole file.
+    source
+        How messages name it: a path, usually.
+    trusted
+        Take the figures as they stand: only for the bundled files, which the tests check.
+
+    Raises
+    ------
+    ProfileError
+        If the text is no safe YAML mapping, a key is unknown or missing, or a value is not
+        allowed: one line with `source`, the key, the value and what is allowed.
+
+    Examples
+    --------
+    >>> parse_hardware(_EXAMPLE, source="example.yaml").peak.memory_bytes_per_s
+    3000000000000.0
+    >>> parse_hardware(_EXAMPLE.replace("3.0e+12", "3.0e12"), source="example.yaml")
+    Traceback (most recent call last):
+    specroof.errors.ProfileError: example.yaml: peak.memory_bytes_per_s is '3.0e12', which YAML
+    reads as text; write 3.0e+12
+    """
+    if trusted:
+        return _profile(parse_yaml(text, source=source, error=ProfileError))
+    # Imported here: pydantic costs a cold start more than all that a prediction computes.
+    from specroof.hardware.schema import checked_mapping  # noqa: PLC0415
+
+    return _profile(checked_mapping(text, source=source))
+
+
+def _profile(content: dict[str, Any]) -> HardwareProfile:
+    """Return the profile that the mapping of a good file describes."""
+    link = content.get("interconnect")
+    return HardwareProfile(
+        format_version=content["format_version"],
+        name=content["name"],
+        aliases=tuple(content.get("aliases", ())),
+        sources=content["sources"],
+        peak=Peak(**content["peak"]),
+        interconnect=None if link is None else Interconnect(**link),
+        default_engine=content.get("default_engine"),
+        engines={name: _engine(name, block) for name, block in content.get("engines", {}).items()},
+    )
+
+
+#: Blocks of an engine that are values of their own.
+_PARTS: Final[dict[str, Callable[..., Any]]] = {
+    "collective": Collective,
+    "expert_locality": ExpertLocality,
+    "graphs": lambda sizes, **rest: CapturedGraphs(sizes=tuple(sizes), **rest),
+    "expected_error": ExpectedError,
+}
+
+
+def _engine(name: str, block: dict[str, Any]) -> EngineProfile:
+    """Return one engine; what its block leaves out costs nothing."""
+    parts = {
+        key: build(**block[key]) for key, build in _PARTS.items() if block.get(key) is not None
+    }
+    return EngineProfile(**{**block, **parts, "name": name})
+
+
+_EXAMPLE: Final = """
+format_version: 1
+name: Example GPU
+sources: {peak.flops_per_s: made up, peak.memory_bytes_per_s: made up, peak.memory_bytes: made up,
+  engines.sglang: made up}
+peak:
+  flops_per_s: {bf16: 1000.0e+12, fp8: 2000.0e+12}
+  memory_bytes_per_s: 3.0e+12
+  memory_bytes: 80.0e+9
+default_engine: sglang
+engines: {sglang: {memory_frac: 0.85, pass_overhead_s: 30.0e-6}}
+"""

@@ -1,0 +1,192 @@
+"""What an engine reaches of a device, and what it loses around the work.
+
+Every figure of the ideal engine is the default of its field: all of the peak, no time lost.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+__all__ = [
+    "IDEAL_ENGINE",
+    "LAYER_KINDS",
+    "OP_KINDS",
+    "STATE_TOKENS",
+    "CapturedGraphs",
+    "Collective",
+    "EngineProfile",
+    "ExpectedError",
+    "ExpertLocality",
+]
+
+#: Kinds of operation that may have a share of their own; `dense` covers all the others.
+OP_KINDS: Final = ("experts", "attention", "state")
+#: Kinds of layer that may cost time on top of what every layer costs.
+LAYER_KINDS: Final = ("experts", "linear_attention", "latent_attention", "sparse_index")
+
+#: A longer pass runs the recurrence of linear attention in chunks of at least so many tokens.
+STATE_TOKENS: Final = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collective:
+    """What an all-reduce costs in an engine.
+
+    Attributes
+    ----------
+    latency_s
+        Seconds of the shortest one, but for what each device adds.
+    device_latency_s
+        Seconds that each device beyond the first adds.
+    link_frac
+        Share of the link's bytes/s that a long one reaches.
+    in_switch_reduce
+        Whether the switch adds the parts up, so that each device sends its part only once.
+    scale_out_latency_s
+        Seconds of the shortest one between groups of devices; None if it was not measured.
+    """
+
+    latency_s: float
+    device_latency_s: float = 0.0
+    link_frac: float = 1.0
+    in_switch_reduce: bool = False
+    scale_out_latency_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertLocality:
+    """How much less than independent the routing of tokens is.
+
+    Distinct experts of B sequences with T tokens each are those of :math:`B^b T^r` independent
+    tokens.
+
+    Attributes
+    ----------
+    run
+        r, along one sequence; 1 for independent tokens.
+    batch
+        b, across sequences; 1 for experts that are all equally popular.
+
+    Source
+        Finn 2026, "Width vs. depth": the measured rows; the two exponents reproduce them to
+        1.2 % (run, 0.737) and 5 % (batch, 0.909).
+    """
+
+    run: float
+    batch: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapturedGraphs:
+    """The sizes that an engine has recorded as CUDA graphs, and the price outside of them.
+
+    Attributes
+    ----------
+    sizes
+        Ascending; a pass is padded to the next of them.
+    counts
+        What the sizes count: ``"tokens"`` of the pass (vLLM) or its ``"sequences"`` (SGLang).
+    eager_layer_s
+        Seconds that launching one layer's kernels takes outside of a graph. A pass that is larger
+        than every size lasts at least this long per layer: the device works meanwhile.
+    """
+
+    sizes: tuple[int, ...]
+    counts: str = "tokens"
+    eager_layer_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedError:
+    """How far predictions of a profile were off on sources that its fit had not seen.
+
+    Attributes
+    ----------
+    speedup_mean, speedup_median
+        Of the speedup, as shares.
+    plain_median
+        Of plain throughput, as a share.
+    """
+
+    speedup_mean: float
+    speedup_median: float
+    plain_median: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineProfile:
+    """What kernels, collectives and the loop around them reach in one engine.
+
+    The defaults are those of the ideal engine: all of the peak, no time lost.
+
+    Attributes
+    ----------
+    name
+        The key under `engines`, which fills it in.
+    compute_frac
+        Share of the dense peak that matmuls reach, by dtype; 1 for a dtype that is left out.
+    kind_compute_frac
+        Share for operations of a kind (`OP_KINDS`), in the place of `compute_frac`.
+    memory_frac
+        Share of the memory's bytes/s that is reached.
+    kind_memory_frac
+        Share for operations of a kind, in the place of `memory_frac`.
+    overlap_norm
+        p of :math:`(c^p + m^p)^{1/p}`, the seconds of an operation with c of arithmetic and m of
+        memory; None for the larger of the two, as if p had no end.
+    pass_overhead_s, layer_overhead_s, sequence_overhead_s
+        Seconds on top of each forward pass, of each layer in it, of each sequence in it.
+    layer_kind_overhead_s
+        Seconds on top of `layer_overhead_s` in layers of a kind (`LAYER_KINDS`).
+    state_token_overhead_s
+        Seconds on top of each layer of linear attention, for each new token of a sequence beyond
+        the first and up to `STATE_TOKENS`: the recurrence takes one token after the other.
+    draft_pass_overhead_s
+        Seconds on top of each forward pass of a drafter, in the place of those per pass and per
+        sequence of the target; None if they are the same.
+    round_overhead_s, round_sequence_overhead_s
+        Seconds on top of each speculative round, and of each sequence in it.
+    request_overhead_s
+        Seconds that each request keeps the whole batch waiting, its prefill apart.
+    collective
+        What an all-reduce costs; None where collectives are free, as on the ideal engine.
+    expert_locality
+        How dependent the routing of tokens is; None for independent tokens.
+    graphs
+        Captured sizes; None for no padding.
+    recurrent_state
+        How a verification keeps recurrent state, where nobody asks for another way; None for
+        that of `Options`.
+    expected_error
+        How far its predictions were off on sources that it was fitted without.
+
+    Examples
+    --------
+    >>> EngineProfile(name="half", compute_frac={"bf16": 0.5}).memory_frac
+    1.0
+    """
+
+    name: str
+    compute_frac: Mapping[str, float] = field(default_factory=dict)
+    kind_compute_frac: Mapping[str, float] = field(default_factory=dict)
+    memory_frac: float = 1.0
+    kind_memory_frac: Mapping[str, float] = field(default_factory=dict)
+    overlap_norm: float | None = None
+    pass_overhead_s: float = 0.0
+    layer_overhead_s: float = 0.0
+    layer_kind_overhead_s: Mapping[str, float] = field(default_factory=dict)
+    sequence_overhead_s: float = 0.0
+    state_token_overhead_s: float = 0.0
+    draft_pass_overhead_s: float | None = None
+    round_overhead_s: float = 0.0
+    round_sequence_overhead_s: float = 0.0
+    request_overhead_s: float = 0.0
+    collective: Collective | None = None
+    expert_locality: ExpertLocality | None = None
+    graphs: CapturedGraphs | None = None
+    recurrent_state: str | None = None
+    expected_error: ExpectedError | None = None
+
+
+#: All of the peak and no overhead; every profile has it under the name `ideal`.
+IDEAL_ENGINE: Final = EngineProfile(name="ideal")

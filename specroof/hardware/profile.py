@@ -1,0 +1,213 @@
+"""The values that prices are read off: a device, an engine, and how a model is spread."""
+
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Final
+
+from specroof.errors import OptionError, ProfileError
+from specroof.hardware.engine import IDEAL_ENGINE, EngineProfile
+from specroof.units import DTYPE_BYTES, WIDER_DTYPES
+from specroof.yaml_reader import shown
+
+__all__ = [
+    "HardwareProfile",
+    "Interconnect",
+    "Peak",
+    "Placement",
+]
+
+_IDEAL: Final = IDEAL_ENGINE.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peak:
+    """What one device does at best, from its datasheet.
+
+    Attributes
+    ----------
+    flops_per_s
+        Dense FLOP/s by dtype (integer operations/s for int8 and int4); a multiply-add is two. A
+        dtype that the device has no units for is left out.
+    memory_bytes_per_s
+        Bytes/s between the device and its memory.
+    memory_bytes
+        Bytes of that memory which software can see.
+    """
+
+    flops_per_s: Mapping[str, float]
+    memory_bytes_per_s: float
+    memory_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interconnect:
+    """The link that devices of one group share their work over.
+
+    Attributes
+    ----------
+    link_bytes_per_s
+        Bytes/s that one device sends, one direction, all its links together.
+    max_devices
+        Devices that reach one another at this rate.
+    scale_out_bytes_per_s
+        Bytes/s that one device sends to another group, one direction; None where not known.
+    """
+
+    link_bytes_per_s: float
+    max_devices: int
+    scale_out_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardwareProfile:
+    """One kind of device, as a hardware file describes it.
+
+    Files are checked by :func:`specroof.hardware.parse_hardware`; a profile that is built in
+    Python takes its figures as they are.
+
+    Attributes
+    ----------
+    format_version
+        Layout of the file: 1.
+    name
+        What its vendor calls it.
+    aliases
+        Short names to find it by.
+    sources
+        Where each figure comes from, by its dotted key; an engine has one for all its figures.
+    peak
+        Datasheet figures of one device.
+    interconnect
+        The link between devices; None for a device that works alone.
+    default_engine
+        The engine meant when none is named; None for the ideal one.
+    engines
+        Measured engines by name.
+    """
+
+    format_version: int
+    name: str
+    aliases: tuple[str, ...] = ()
+    sources: Mapping[str, str]
+    peak: Peak
+    interconnect: Interconnect | None = None
+    default_engine: str | None = None
+    engines: Mapping[str, EngineProfile] = field(default_factory=dict)
+
+    def engine(self, name: str | None = None) -> EngineProfile:
+        """Return the engine of this name; None means the profile's default, else the ideal one.
+
+        Raises
+        ------
+        OptionError
+            If the profile has no such engine.
+
+        Examples
+        --------
+        >>> _EXAMPLE.engine(None).name, _EXAMPLE.engine("ideal").name
+        ('sglang', 'ideal')
+        """
+        wanted = (self.default_engine or _IDEAL) if name is None else name
+        if wanted == _IDEAL:
+            return IDEAL_ENGINE
+        if wanted not in self.engines:
+            known = ", ".join((_IDEAL, *self.engines))
+            message = f"engine is {shown(wanted)}; {self.name} has {known}"
+            raise OptionError(message)
+        return self.engines[wanted]
+
+    def arithmetic(self, dtype: str, *, strict: bool = False) -> tuple[str, float]:
+        """Return the dtype that work in `dtype` really runs in, and its dense peak in FLOP/s.
+
+        A device without units for a dtype widens the operands, so the next wider dtype that it
+        has takes the place: fp4 → fp6 → fp8 → bf16 → fp16 → fp32, int4 → int8 → bf16. With
+        `strict` it does not.
+
+        Raises
+        ------
+        OptionError
+            If there is no such dtype.
+        ProfileError
+            If the device has neither the dtype nor one to fall back on.
+
+        Examples
+        --------
+        >>> _EXAMPLE.arithmetic("fp8"), _EXAMPLE.arithmetic("fp4")
+        (('fp8', 2e+15), ('fp8', 2e+15))
+        >>> _EXAMPLE.arithmetic("fp4", strict=True)
+        Traceback (most recent call last):
+        specroof.errors.ProfileError: Example GPU has no flops_per_s for 'fp4'; it has bf16, fp8
+        """
+        if dtype not in DTYPE_BYTES:
+            message = f"dtype is {shown(dtype)}; must be one of {', '.join(DTYPE_BYTES)}"
+            raise OptionError(message)
+        flops_per_s = self.peak.flops_per_s
+        for candidate in (dtype,) if strict else (dtype, *WIDER_DTYPES[dtype]):
+            if candidate in flops_per_s:
+                return candidate, flops_per_s[candidate]
+        wider = "" if strict else " or a wider dtype"
+        has = ", ".join(flops_per_s)
+        message = f"{self.name} has no flops_per_s for {dtype!r}{wider}; it has {has}"
+        raise ProfileError(message)
+
+
+#: What the examples above ask.
+_EXAMPLE: Final = HardwareProfile(
+    format_version=1,
+    name="Example GPU",
+    sources={},
+    peak=Peak(flops_per_s={"bf16": 1e15, "fp8": 2e15}, memory_bytes_per_s=3e12, memory_bytes=8e10),
+    default_engine="sglang",
+    engines={"sglang": EngineProfile(name="sglang", memory_frac=0.85)},
+)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How a model is spread over `tensor_parallel` devices.
+
+    Attributes
+    ----------
+    tensor_parallel
+        Devices that every layer is split over.
+    expert_parallel
+        Devices among them that whole experts are dealt out to; 1 splits each expert instead.
+    attention_data_parallel
+        Groups of devices that attend to sequences of their own, each with all attention weights.
+
+    Raises
+    ------
+    OptionError
+        Unless all are whole numbers of at least 1, and the last two divide the first.
+
+    Examples
+    --------
+    >>> Placement(tensor_parallel=8, expert_parallel=4).devices
+    8
+    """
+
+    tensor_parallel: int = 1
+    expert_parallel: int = 1
+    attention_data_parallel: int = 1
+
+    def __post_init__(self) -> None:
+        for key in fields(self):
+            value: object = getattr(self, key.name)
+            # numpy's whole numbers are Integral and its bools are not, but Python's bools are.
+            if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+                message = f"{key.name} is {shown(value)}; must be a whole number of at least 1"
+                raise OptionError(message)
+            object.__setattr__(self, key.name, int(value))
+        for name in ("expert_parallel", "attention_data_parallel"):
+            if self.tensor_parallel % getattr(self, name) != 0:
+                message = (
+                    f"{name} is {getattr(self, name)}; must divide tensor_parallel, "
+                    f"which is {self.tensor_parallel}"
+                )
+                raise OptionError(message)
+
+    @property
+    def devices(self) -> int:
+        """Devices that the model runs on."""
+        return self.tensor_parallel

@@ -1,0 +1,205 @@
+"""Seconds of one pass, operation by operation, and the memory that a device needs."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.cost import OpCost, Shard, Storage
+from specroof.hardware import STATE_TOKENS, EngineProfile, Placement
+from specroof.latency.base import (
+    Array,
+    OpLatency,
+    PassLatency,
+    PassShape,
+    Setup,
+    overlapped_s,
+    total,
+)
+from specroof.latency.communication import communication_s
+
+__all__ = ["device_bytes", "price_pass"]
+
+
+def price_pass(
+    ops: Iterable[OpCost],
+    setup: Setup,
+    *,
+    batch_size: npt.ArrayLike,
+    n_layers: int,
+    shape: PassShape | None = None,
+) -> PassLatency:
+    r"""Return the seconds of a pass.
+
+    .. math:: t = \sum_i \max \left( \frac{F_i}{p_i f_i P}, \frac{M_i}{q_i W} \right)
+        + t_{comm} + t_{over}
+
+    with p and q the devices that share an operation, and f the fraction of peak P that the engine
+    reaches; the sum runs over operations, dtypes or the one pass.
+
+    Parameters
+    ----------
+    ops
+        From `specroof.cost.forward_cost`.
+    setup
+        Where, how well, over how many devices, and at which granularity.
+    batch_size
+        Sequences in the pass.
+    n_layers
+        Layers of the model, for what an engine loses in each.
+    shape
+        What else an engine's overhead depends on.
+
+    Raises
+    ------
+    ProfileError
+        If the device has no arithmetic for a dtype, or with ``strict_dtype`` not just that one.
+
+    Source
+        Williams et al. 2009, CACM 52(4), "Roofline"; granularities as published estimators use
+        them: per operation (Modal 2026), per dtype (doublewordai/inference-lab), per pass.
+
+    Examples
+    --------
+    >>> from specroof.cost import Options
+    >>> from specroof.hardware import parse_hardware
+    >>> text = '''
+    ... format_version: 1
+    ... name: one petaflop, one terabyte per second
+    ... aliases: []
+    ... sources: {peak.flops_per_s: "-", peak.memory_bytes_per_s: "-", peak.memory_bytes: "-"}
+    ... peak: {flops_per_s: {bf16: 1.0e+15}, memory_bytes_per_s: 1.0e+12, memory_bytes: 80.0e+9}
+    ... '''
+    >>> chip = parse_hardware(text, source="chip.yaml")
+    >>> setup = Setup(chip, chip.engine("ideal"), Placement(), Options())
+    >>> nothing = np.zeros(())
+    >>> op = OpCost("up_proj", "dense", 10, np.array(2e9), np.array(2e9), nothing, nothing, "bf16")
+    >>> float(price_pass([op], setup, batch_size=1, n_layers=10).total_s)  # 10 * 2 GB / 1 TB/s
+    0.02
+    """
+    notes: dict[str, None] = {}
+    shape = shape or PassShape()
+    engine = setup.engine
+    priced = tuple(_price_op(op, setup, notes) for op in ops)
+    latency = PassLatency(
+        ops=priced,
+        work_s=_GRANULARITIES[setup.options.granularity](priced),
+        communication_s=communication_s(priced, setup),
+        overhead_s=np.asarray(
+            engine.pass_overhead_s
+            + engine.layer_overhead_s * n_layers
+            + _kind_overhead_s(engine, shape)
+            + engine.sequence_overhead_s * np.asarray(batch_size, dtype=np.float64)
+        ),
+        notes=tuple(notes),
+    )
+    if engine.graphs is None or not np.any(shape.eager):
+        return latency
+    # Launching is what an eager pass waits for, while the device works: a floor, not a summand.
+    waited_s = np.maximum(engine.graphs.eager_layer_s * n_layers - latency.total_s, 0.0)
+    overhead_s = latency.overhead_s + np.where(shape.eager, waited_s, 0.0)
+    return replace(latency, overhead_s=np.asarray(overhead_s))
+
+
+def _kind_overhead_s(engine: EngineProfile, shape: PassShape) -> Array:
+    """Return what layers of some kinds lose beyond what every layer does."""
+    further_tokens = np.minimum(np.asarray(shape.query_len, dtype=np.float64), STATE_TOKENS) - 1
+    per_kind_s = engine.layer_kind_overhead_s
+    fixed_s = sum(per_kind_s.get(kind, 0.0) * count for kind, count in shape.layer_kinds.items())
+    recurrent = shape.layer_kinds.get("linear_attention", 0)
+    return np.asarray(fixed_s + engine.state_token_overhead_s * recurrent * further_tokens)
+
+
+def _price_op(op: OpCost, setup: Setup, notes: dict[str, None]) -> OpLatency:
+    hardware, engine = setup.hardware, setup.engine
+    dtype, flops_per_s = hardware.arithmetic(op.compute_dtype, strict=setup.options.strict_dtype)
+    if dtype != op.compute_dtype:
+        notes[f"{hardware.name} has no {op.compute_dtype} arithmetic: {dtype} stands in"] = None
+    compute_ways, weight_ways, cache_ways = _ways(op.shard, setup.placement)
+    moved = (
+        op.weight_bytes / weight_ways
+        + op.cache_bytes / cache_ways
+        + op.activation_bytes / compute_ways
+    )
+    compute_frac = engine.kind_compute_frac.get(op.kind, engine.compute_frac.get(dtype, 1.0))
+    reached = compute_frac * flops_per_s
+    memory_frac = engine.kind_memory_frac.get(op.kind, engine.memory_frac)
+    bytes_per_s = memory_frac * hardware.peak.memory_bytes_per_s
+    return OpLatency(
+        op=op,
+        compute_dtype=dtype,
+        compute_s=np.asarray(op.count * op.flops / (compute_ways * reached)),
+        memory_s=np.asarray(op.count * moved / bytes_per_s),
+        overlap_norm=engine.overlap_norm,
+    )
+
+
+def _ways(shard: Shard, placement: Placement) -> tuple[int, int, int]:
+    """Return over how many devices arithmetic, weights and cached bytes are divided.
+
+    Data-parallel attention divides the sequences, and with them arithmetic and cache, and repeats
+    the weights in every group.
+    """
+    groups = placement.attention_data_parallel if shard.group == "attention" else 1
+    group_size = placement.tensor_parallel // groups
+    return (
+        groups * min(group_size, shard.compute_ways),
+        min(group_size, shard.weight_ways),
+        groups * min(group_size, shard.cache_ways),
+    )
+
+
+def _work_per_op(ops: tuple[OpLatency, ...]) -> Array:
+    return total(op.seconds for op in ops)
+
+
+def _work_per_dtype(ops: tuple[OpLatency, ...]) -> Array:
+    dtypes = dict.fromkeys(op.compute_dtype for op in ops)
+    return total(
+        _work_per_pass(tuple(op for op in ops if op.compute_dtype == dtype)) for dtype in dtypes
+    )
+
+
+def _work_per_pass(ops: tuple[OpLatency, ...]) -> Array:
+    norm = ops[0].overlap_norm if ops else None
+    return overlapped_s(total(op.compute_s for op in ops), total(op.memory_s for op in ops), norm)
+
+
+_GRANULARITIES: Final[dict[str, Callable[[tuple[OpLatency, ...]], Array]]] = {
+    "op": _work_per_op,
+    "dtype": _work_per_dtype,
+    "pass": _work_per_pass,
+}
+
+
+def device_bytes(
+    parts: Iterable[Storage], placement: Placement, batch_size: npt.ArrayLike
+) -> Array:
+    """Return the memory that one device needs for weights and for its share of the sequences.
+
+    Parameters
+    ----------
+    parts
+        From `specroof.cost.storage`.
+    placement
+        How weights and caches divide.
+    batch_size
+        Sequences over all devices.
+
+    Source
+        Counting; the same division as `price_pass`.
+
+    Examples
+    --------
+    >>> latent = Storage(8e9, np.array(1e6), Shard("attention", cache_ways=1))
+    >>> float(device_bytes([latent], Placement(tensor_parallel=8), 1000)) / 1e9  # 8 / 8 + 1
+    2.0
+    """
+    batch = np.asarray(batch_size, dtype=np.float64)
+    total = np.zeros(())
+    for part in parts:
+        _, weight_ways, cache_ways = _ways(part.shard, placement)
+        total = total + part.weight_bytes / weight_ways + batch * part.sequence_bytes / cache_ways
+    return np.asarray(total)

@@ -1,0 +1,154 @@
+"""Predictions against published measurements: how far to trust them, source by source.
+
+Each source is predicted by profiles that were fitted without it. The fits are stored, so that
+validating needs no SciPy; `benchmarks/fit_engines.py` makes them.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+
+from specroof.architecture import Architecture
+from specroof.catalog import load_hardware, load_model
+from specroof.cost import ForwardPass
+from specroof.hardware import IDEAL_ENGINE, EngineProfile, HardwareProfile, Placement
+from specroof.latency import Setup
+from specroof.measurements import Measurement, load_measurements
+from specroof.pricing import engine_setup, model_latency
+from specroof.rounds import draft_price
+from specroof.validate.parameters import chip_family, fitted_engine
+from specroof.validate.scores import Errors, Scored, errors_of, kind_of, levelled, scored
+from specroof.validate.timing import Array, Throughput, round_seconds, throughput
+
+__all__ = [
+    "Errors",
+    "Scored",
+    "Validation",
+    "errors_of",
+    "fitted_parameters",
+    "measured_throughput",
+    "validation",
+]
+
+_FITS = "fits.json"
+#: The fit to all sources, which the hardware files hold.
+_ALL = "all"
+
+Engine = Callable[[Measurement, HardwareProfile], EngineProfile]
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What predictions are worth.
+
+    Parameters
+    ----------
+    points
+        Every measurement that could be scored, beside its prediction.
+    ideal
+        The same measurements beside what the ideal roofline says.
+    lacking
+        Measurements that could not, and what they lack.
+    """
+
+    points: tuple[Scored, ...]
+    ideal: tuple[Scored, ...]
+    lacking: tuple[tuple[Measurement, str], ...]
+
+    @property
+    def sources(self) -> dict[str, Errors]:
+        """The errors of each source."""
+        names = dict.fromkeys(one.point.source for one in self.points)
+        return {
+            name: errors_of([one for one in self.points if one.point.source == name])
+            for name in names
+        }
+
+    @property
+    def total(self) -> Errors:
+        """The errors over all sources."""
+        return errors_of(self.points)
+
+    @property
+    def ideal_total(self) -> Errors:
+        """The errors of the ideal roofline over the same points."""
+        return errors_of(self.ideal)
+
+
+@cache
+def _fits() -> dict[str, dict[str, float]]:
+    text = resources.files("specroof.validate").joinpath(_FITS).read_text(encoding="utf-8")
+    fits: dict[str, dict[str, float]] = json.loads(text)["fits"]
+    return fits
+
+
+def fitted_parameters(without: str | None = None) -> Mapping[str, float]:
+    """Return the parameters that were fitted to all measurements, or to all but one source.
+
+    Parameters
+    ----------
+    without
+        The source that was left out. One that no fit ever saw needs none left out.
+
+    Examples
+    --------
+    >>> 0 < fitted_parameters()["memory_frac"] <= 1
+    True
+    """
+    fits = _fits()
+    return fits.get(without or _ALL, fits[_ALL])
+
+
+def measured_throughput(point: Measurement, engine: EngineProfile) -> Throughput:
+    """Return what a profile predicts for a measured point.
+
+    Parameters
+    ----------
+    point
+        Model, chip, engine, load and workload.
+    engine
+        The profile.
+
+    Raises
+    ------
+    CatalogError
+        If the model or the chip is not known.
+    """
+    hardware = replace(load_hardware(point.hardware), engines={engine.name: engine})
+    placement = Placement(point.tensor_parallel or 1)
+    setup = engine_setup(hardware, engine.name, placement, None)
+    model = load_model(point.model)
+    seconds = round_seconds(point, model, _target(point, model, setup), draft_price(setup, {}))
+    return throughput(point, seconds, engine)
+
+
+def _target(
+    point: Measurement, model: Architecture, setup: Setup
+) -> Callable[[ForwardPass], Array]:
+    if point.method == "step":
+        # The time of a bare pass: nobody schedules sequences around it.
+        setup = replace(setup, engine=replace(setup.engine, sequence_overhead_s=0.0))
+    return lambda forward: model_latency(model, setup, forward).total_s
+
+
+def validation(measurements: Iterable[Measurement] | None = None) -> Validation:
+    """Return predictions beside measurements, each source predicted by a fit without it.
+
+    Parameters
+    ----------
+    measurements
+        What was measured; all that come with the package if None.
+    """
+    points, ideal, lacking = [], [], []
+    for point in load_measurements() if measurements is None else measurements:
+        kind, missing = kind_of(point)
+        if not kind:
+            lacking.append((point, missing))
+            continue
+        family = chip_family(load_hardware(point.hardware))
+        engine = fitted_engine(point.engine, family, fitted_parameters(without=point.source))
+        points.append(scored(point, kind, measured_throughput(point, engine)))
+        ideal.append(scored(point, kind, measured_throughput(point, IDEAL_ENGINE)))
+    return Validation(tuple(levelled(points)), tuple(levelled(ideal)), tuple(lacking))

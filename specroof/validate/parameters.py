@@ -1,0 +1,154 @@
+"""Fitted parameters, and the engine profiles that they make for a family of chips.
+
+The parameters are shared: by every model, by the chips of a family (peaks differ, shares do not),
+by engines but for what a speculative round costs. `benchmarks/fit_engines.py` fits them.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from specroof.errors import ProfileError
+from specroof.hardware import (
+    CapturedGraphs,
+    Collective,
+    EngineProfile,
+    ExpertLocality,
+    HardwareProfile,
+)
+
+__all__ = ["DTYPE_SHARES", "ENGINES", "FAMILIES", "PARAMETERS", "chip_family", "fitted_engine"]
+
+#: Chips of one kind of matrix unit, by what their vendor's name holds.
+FAMILIES: Final[dict[str, tuple[str, ...]]] = {
+    "ampere": ("A100",),
+    "hopper": ("H100", "H200", "GH200"),
+    "blackwell": ("B200", "B300", "GB200", "GB300"),
+}
+
+#: Engines that measurements were found for, with the way they keep recurrent state.
+ENGINES: Final = {"sglang": "snapshot-copy", "vllm": "snapshot"}
+
+#: Share of the peak of a narrow dtype relative to that of bf16: medians of large matmuls on B200,
+#: 0.55/0.70 and 0.40/0.70 (aiconfigurator, measured kernels, commit 095f58a).
+DTYPE_SHARES: Final = {"bf16": 1.0, "fp16": 1.0, "fp8": 0.79, "fp4": 0.57}
+
+#: Exponents of routing locality: Finn 2026, "Width vs. depth"; not fitted here.
+_LOCALITY: Final = ExpertLocality(run=0.737, batch=0.909)
+
+#: Seconds that each further device adds to a short all-reduce inside a CUDA graph: SGLang 0.5.14
+#: on H100, 64 KiB, 2.96 to 4.81 us from 2 to 8 devices (aiconfigurator, commit 095f58a).
+_DEVICE_LATENCY_S: Final = 0.31e-6
+
+#: Sizes that vLLM captures, as a published step-time table samples them (vLLM blog, 2026-08-14).
+_VLLM_SIZES: Final = (1, 2, 4, *range(8, 257, 8), *range(272, 1025, 16))
+
+#: Every parameter: where a fit starts, how far from there it may be taken to lie (standard
+#: deviation of its logarithm), and what it is.
+PARAMETERS: Final[dict[str, tuple[float, float, str]]] = {
+    "memory_frac": (0.85, 0.05, "share of memory bytes/s, weights of dense matmuls"),
+    "memory_frac.experts": (0.85, 0.10, "the same of experts"),
+    "memory_frac.attention": (0.78, 0.15, "the same of cached keys and values"),
+    "memory_frac.state": (0.77, 0.15, "the same of recurrent state"),
+    "compute_frac.ampere": (0.77, 0.15, "share of the bf16 peak, dense matmuls"),
+    "compute_frac.hopper": (0.69, 0.15, "share of the bf16 peak, dense matmuls"),
+    "compute_frac.blackwell": (0.60, 0.15, "share of the bf16 peak, dense matmuls"),
+    "compute_share.experts": (0.15, 0.5, "the same of experts, relative to dense matmuls"),
+    "compute_share.attention": (0.40, 0.4, "the same of attention, relative to dense matmuls"),
+    "layer_s": (47e-6, 0.4, "seconds per layer"),
+    "layer_share.ampere": (1.0, 0.2, "seconds per layer on Ampere, relative to newer chips"),
+    "layer_s.experts": (13e-6, 0.7, "seconds per layer with experts, on top"),
+    "layer_s.linear_attention": (22e-6, 0.7, "seconds per layer of linear attention, on top"),
+    "layer_s.latent_attention": (19e-6, 0.7, "seconds per layer of latent attention, on top"),
+    "layer_s.sparse_index": (15e-6, 0.7, "seconds per layer with an indexer, on top"),
+    "state_token_s": (3e-6, 0.7, "seconds per layer of linear attention and further token"),
+    "pass_s": (0.26e-3, 0.7, "seconds per pass"),
+    "sequence_s": (27e-6, 0.5, "seconds per sequence and pass"),
+    "draft_pass_s": (0.15e-3, 0.7, "seconds per pass of a drafter"),
+    "round_s.sglang": (0.6e-3, 0.7, "seconds per round"),
+    "round_s.vllm": (1.0e-3, 0.7, "seconds per round"),
+    "round_sequence_s": (15e-6, 0.7, "seconds per sequence and round"),
+    "request_s": (10e-3, 0.7, "seconds per request, its prefill apart"),
+    "collective_s": (8e-6, 0.4, "seconds per all-reduce"),
+    "link_frac": (0.5, 0.4, "share of the link's bytes/s"),
+    "eager_layer_s": (2.4e-3, 0.2, "seconds per layer outside of captured graphs"),
+}
+
+
+def chip_family(hardware: HardwareProfile) -> str:
+    """Return the family of a chip whose engines were fitted.
+
+    Raises
+    ------
+    ProfileError
+        For a chip that no measurement speaks for.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware
+    >>> chip_family(load_hardware("gb200"))
+    'blackwell'
+    """
+    words = set(hardware.name.replace("-", " ").split())
+    for family, chips in FAMILIES.items():
+        if words & set(chips):
+            return family
+    known = ", ".join(chip for chips in FAMILIES.values() for chip in chips)
+    message = f"{hardware.name} is of no family with a fitted engine; those are {known}"
+    raise ProfileError(message)
+
+
+def fitted_engine(name: str, family: str, parameters: Mapping[str, float]) -> EngineProfile:
+    """Return the engine profile that fitted parameters make.
+
+    Parameters
+    ----------
+    name
+        One of `ENGINES`.
+    family
+        One of `FAMILIES`.
+    parameters
+        A value for each of `PARAMETERS`.
+
+    Examples
+    --------
+    >>> start = {key: value for key, (value, _, _) in PARAMETERS.items()}
+    >>> engine = fitted_engine("sglang", "hopper", start)
+    >>> engine.layer_overhead_s, engine.recurrent_state
+    (4.7e-05, 'snapshot-copy')
+    """
+    dense = parameters[f"compute_frac.{family}"]
+    slower = parameters["layer_share.ampere"] if family == "ampere" else 1.0
+    graphs = CapturedGraphs(sizes=_VLLM_SIZES, eager_layer_s=parameters["eager_layer_s"])
+    return EngineProfile(
+        name=name,
+        compute_frac={dtype: dense * share for dtype, share in DTYPE_SHARES.items()},
+        kind_compute_frac={
+            kind: dense * parameters[f"compute_share.{kind}"] for kind in ("experts", "attention")
+        },
+        memory_frac=parameters["memory_frac"],
+        kind_memory_frac={
+            kind: parameters[f"memory_frac.{kind}"] for kind in ("experts", "attention", "state")
+        },
+        overlap_norm=2.0,
+        pass_overhead_s=parameters["pass_s"],
+        layer_overhead_s=slower * parameters["layer_s"],
+        layer_kind_overhead_s={
+            key.removeprefix("layer_s."): value
+            for key, value in parameters.items()
+            if key.startswith("layer_s.")
+        },
+        sequence_overhead_s=parameters["sequence_s"],
+        state_token_overhead_s=parameters["state_token_s"],
+        draft_pass_overhead_s=parameters["draft_pass_s"],
+        round_overhead_s=parameters[f"round_s.{name}"],
+        round_sequence_overhead_s=parameters["round_sequence_s"],
+        request_overhead_s=parameters["request_s"],
+        collective=Collective(
+            latency_s=parameters["collective_s"],
+            device_latency_s=_DEVICE_LATENCY_S,
+            link_frac=parameters["link_frac"],
+        ),
+        expert_locality=_LOCALITY,
+        graphs=graphs if name == "vllm" else None,
+        recurrent_state=ENGINES[name],
+    )

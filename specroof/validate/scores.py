@@ -1,0 +1,194 @@
+"""How far predictions are from measurements: of the speedup, its verdict and choice, the step."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from specroof.measurements import Measurement
+from specroof.validate.timing import METHODS, PLAIN, Throughput
+
+__all__ = [
+    "Errors",
+    "Scored",
+    "errors_of",
+    "kind_of",
+    "levelled",
+    "measured_speedup",
+    "scored",
+    "shape_group",
+]
+
+#: A measured speedup within this of 1 is no verdict.
+_UNDECIDED: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One prediction beside what was measured.
+
+    Parameters
+    ----------
+    point
+        The measurement.
+    kind
+        ``"plain"`` throughput; a ``"speedup"`` whose acceptance length is known; a ``"shape"``,
+        right but for one factor over all points of its group.
+    predicted, measured
+        Tokens per second, or the ratio.
+    """
+
+    point: Measurement
+    kind: str
+    predicted: float
+    measured: float
+
+    @property
+    def error(self) -> float:
+        """How far off, as a share of what was measured."""
+        return abs(self.predicted / self.measured - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """The errors over some points; None where none of them can say.
+
+    Parameters
+    ----------
+    n
+        Points that were scored.
+    speedup_mean, speedup_median, speedup_p90
+        Of speedups with a known acceptance length.
+    decode_mean, decode_median
+        Of plain throughput.
+    shape_mean
+        Of speedups over load, one factor per group being free.
+    verdict_accuracy
+        Share of cases, of those off 1.0x by more than 10%, whose prediction is on the same side.
+    regret_mean
+        Throughput lost by taking the option of a set-up that is predicted best.
+    """
+
+    n: int
+    speedup_mean: float | None
+    speedup_median: float | None
+    speedup_p90: float | None
+    decode_mean: float | None
+    decode_median: float | None
+    shape_mean: float | None
+    verdict_accuracy: float | None
+    regret_mean: float | None
+
+
+def measured_speedup(point: Measurement) -> float | None:
+    """Return the speedup that a source prints, or the ratio of the throughputs that it prints."""
+    if point.tokens_per_s is not None and point.baseline_tokens_per_s is not None:
+        return point.tokens_per_s / point.baseline_tokens_per_s
+    return point.speedup
+
+
+def kind_of(point: Measurement) -> tuple[str, str]:
+    """Return as what a measurement counts, or an empty kind and what it lacks."""
+    if point.method in PLAIN:
+        return ("plain", "") if point.tokens_per_s is not None else ("", "throughput")
+    if point.method not in METHODS:
+        return "", f"a drafter that method {point.method!r} stands for"
+    for name in ("batch_size", "draft_len", "verify_len"):
+        if getattr(point, name) is None:
+            return "", name
+    if measured_speedup(point) is None:
+        return ("shape", "") if point.tokens_per_s is not None else ("", "throughput")
+    return ("shape" if point.acceptance_length is None else "speedup"), ""
+
+
+def scored(point: Measurement, kind: str, found: Throughput) -> Scored:
+    """Return a prediction beside its measurement; of a shape the factor is still in it.
+
+    Parameters
+    ----------
+    point, kind
+        What was measured, and as what it counts.
+    found
+        What is predicted.
+    """
+    ratio = measured_speedup(point)
+    if kind == "plain" or ratio is None or found.speculative is None:
+        rate = found.plain if found.speculative is None else found.speculative
+        return Scored(point, kind, rate, float(point.tokens_per_s or 0.0))
+    return Scored(point, kind, found.speculative / found.plain, ratio)
+
+
+def shape_group(point: Measurement) -> tuple[object, ...]:
+    """Return what points share whose acceptance length is the same unknown number."""
+    drafts = (point.method, point.draft_len, point.verify_len)
+    return (point.source, point.model, *drafts, point.task)
+
+
+def levelled(points: Iterable[Scored]) -> list[Scored]:
+    """Return the points with the factor of every group of shapes divided out.
+
+    A group of one says nothing and is left out. The factor is the geometric mean of what is off.
+    """
+    groups = defaultdict(list)
+    kept = []
+    for one in points:
+        if one.kind == "shape":
+            groups[shape_group(one.point)].append(one)
+        else:
+            kept.append(one)
+    for shapes in groups.values():
+        if len(shapes) > 1:
+            off = np.exp(np.mean([np.log(one.predicted / one.measured) for one in shapes]))
+            kept += [replace(one, predicted=one.predicted / float(off)) for one in shapes]
+    return kept
+
+
+def errors_of(points: Sequence[Scored]) -> Errors:
+    """Return the errors over some points, shapes levelled already.
+
+    Parameters
+    ----------
+    points
+        Of one source, or of all.
+    """
+    of = {
+        kind: np.array([one.error for one in points if one.kind == kind])
+        for kind in ("speedup", "plain", "shape")
+    }
+    speedups = [one for one in points if one.kind == "speedup"]
+    decided = [one for one in speedups if abs(one.measured - 1) > _UNDECIDED]
+    right = [(one.predicted > 1) == (one.measured > 1) for one in decided]
+    return Errors(
+        n=len(points),
+        speedup_mean=_mean(of["speedup"]),
+        speedup_median=_quantile(of["speedup"], 0.5),
+        speedup_p90=_quantile(of["speedup"], 0.9),
+        decode_mean=_mean(of["plain"]),
+        decode_median=_quantile(of["plain"], 0.5),
+        shape_mean=_mean(of["shape"]),
+        verdict_accuracy=_mean(np.array(right, dtype=float)),
+        regret_mean=_mean(np.array(list(_regrets(speedups)))),
+    )
+
+
+def _regrets(speedups: Iterable[Scored]) -> Iterable[float]:
+    """Yield the share of throughput lost, for each set-up that was measured in several ways."""
+    setups = defaultdict(list)
+    for one in speedups:
+        point = one.point
+        setup = (point.source, point.model, point.hardware, point.method, point.batch_size)
+        setups[(*setup, point.task)].append(one)
+    for options in setups.values():
+        if len({(one.point.draft_len, one.point.verify_len) for one in options}) > 1:
+            chosen = max(options, key=lambda one: one.predicted)
+            yield 1 - chosen.measured / max(one.measured for one in options)
+
+
+def _mean(values: np.ndarray) -> float | None:
+    return float(np.mean(values)) if values.size else None
+
+
+def _quantile(values: np.ndarray, share: float) -> float | None:
+    return float(np.quantile(values, share)) if values.size else None

@@ -1,0 +1,212 @@
+"""A model as numbers: what it stores, by hand and layer by layer."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specroof.architecture import (
+    WEIGHT_FORMATS,
+    Architecture,
+    Block,
+    CompressedAttention,
+    Core,
+    Experts,
+    GatedDeltaNet,
+    GroupedQueryAttention,
+    Indexer,
+    LatentAttention,
+    Layer,
+    Linear,
+    Shard,
+    by_kv_heads,
+    cache_only,
+    stack_layers,
+)
+from strategies import architectures, experts, feed_forwards, formats, mixers
+
+MXFP4 = WEIGHT_FORMATS["mxfp4"]
+
+#: One dense layer and two of experts; hidden size 8, vocabulary 10.
+MOE = Architecture(
+    name="moe",
+    family="mixtral",
+    hidden_size=8,
+    vocab_size=10,
+    layers=(
+        Layer(
+            (
+                Block(
+                    "attention",
+                    (Linear("q_proj", 8, 16, bias=True), Linear("o_proj", 16, 8, groups=4)),
+                    GroupedQueryAttention(4, 2, 4, 4),
+                    vector_params=8,
+                ),
+                Block("feed_forward", (Linear("up_proj", 8, 32, MXFP4),)),
+            )
+        ),
+        Layer(
+            (
+                Block(
+                    "feed_forward",
+                    (Linear("router", 8, 4, kind="router"),),
+                    Experts(4, 1, 8, 16, MXFP4, bias_params=3, n_shared=1),
+                ),
+            ),
+            count=2,
+        ),
+    ),
+    head=Linear("lm_head", 8, 10, kind="head"),
+    vector_params=8,
+)
+
+
+# --- sizes by hand -------------------------------------------------------------------------------
+
+
+def test_elements_by_hand() -> None:
+    # q_proj 8 * 16 + 16 biases, o_proj 16 * 8 / 4, norm 8: 184. up_proj 256.
+    # Router 32; an expert 3 * 8 * 16 + 3 biases = 387, five of them: 1967. Two such layers.
+    # Embedding and head 80 each, final norm 8.
+    assert MOE.n_params == 184 + 256 + 2 * 1967 + 80 + 80 + 8
+    # A token visits one of four routed experts, and the shared one.
+    assert MOE.n_active_params == MOE.n_params - 2 * 3 * 387
+    assert MOE.n_layers == 3
+    assert MOE.embedding_params == 80
+
+
+def test_bytes_by_hand() -> None:
+    # In bf16: q_proj 128 + 16, o_proj 32, norm 8 and 8, two routers of 32, embedding, head 80.
+    in_bf16 = 144 + 32 + 8 + 8 + 64 + 80 + 80
+    # In MXFP4, 17 bytes per 32 weights: up_proj 256, ten experts of 384. Their biases in bf16.
+    in_mxfp4 = (256 + 10 * 384) * 17 / 32
+    assert MOE.weight_bytes == 2 * in_bf16 + in_mxfp4 + 2 * 10 * 3
+
+
+def test_a_tied_head_is_stored_once() -> None:
+    tied = replace(MOE, tied_embeddings=True)
+    assert MOE.n_params - tied.n_params == 80
+    assert MOE.weight_bytes - tied.weight_bytes == 160
+
+
+def test_the_embedding_is_stored_like_activations() -> None:
+    assert replace(MOE, activation_dtype="fp32").weight_bytes - MOE.weight_bytes == 80 * 2
+
+
+@pytest.mark.parametrize(
+    ("core", "label"),
+    [
+        (GroupedQueryAttention(4, 2, 4, 4), "full_attention"),
+        (GroupedQueryAttention(4, 2, 4, 4, window=8), "sliding_attention"),
+        (LatentAttention(4, 8, 4), "latent_attention"),
+        (LatentAttention(4, 8, 4, Indexer(1, 4, 4)), "sparse_attention"),
+        (CompressedAttention(4, 8, 4, window=8, ratio=128), "c128_attention"),
+        (CompressedAttention(4, 8, 4, window=8, ratio=0), "sliding_attention"),
+    ],
+)
+def test_attention_stores_nothing_and_says_what_it_is(core: Core, label: str) -> None:
+    block = Block("attention", (), core)
+    assert block.label == label
+    assert (block.n_params, block.idle_params, block.stored_bytes) == (0, 0, 0.0)
+
+
+def test_a_convolution_is_stored_in_bf16() -> None:
+    # 2 * 2 * 4 channels of queries and keys, 3 * 5 of values: 31, of 4 taps.
+    core = GatedDeltaNet(2, 3, key_dim=4, value_dim=5, conv_kernel=4, conv_columns=3)
+    block = Block("attention", (), core)
+    assert core.conv_dim == 31
+    assert (block.label, block.n_params, block.stored_bytes) == ("linear_attention", 124, 248)
+    assert block.idle_params == 0
+
+
+def test_blocks_without_attention_are_named_after_what_they_hold() -> None:
+    assert Block("feed_forward", (), Experts(4, 2, 8, 8)).label == "moe"
+    assert Block("feed_forward", (Linear("up_proj", 8, 8),)).label == "mlp"
+    with pytest.raises(NotImplementedError):
+        _ = Core().label
+
+
+@given(experts())
+def test_all_experts_are_stored_and_top_k_used(core: Experts) -> None:
+    one = replace(core, n_experts=1, top_k=1, n_shared=0)
+    assert core.n_params == (core.n_experts + core.n_shared) * one.n_params
+    assert core.n_params - core.idle_params == (core.top_k + core.n_shared) * one.n_params
+    assert core.stored_bytes == pytest.approx((core.n_experts + core.n_shared) * one.stored_bytes)
+
+
+# --- layers --------------------------------------------------------------------------------------
+
+
+@given(architectures())
+def test_sizes_are_those_of_every_layer_listed_one_by_one(model: Architecture) -> None:
+    listed = [Layer(layer.blocks) for layer in reversed(model.layers) for _ in range(layer.count)]
+    apart = replace(model, layers=tuple(listed))
+    assert apart.n_layers == model.n_layers
+    assert apart.n_params == model.n_params
+    assert apart.n_active_params == model.n_active_params
+    assert apart.weight_bytes == pytest.approx(model.weight_bytes)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4))))
+def test_equal_layers_are_merged_where_they_first_stand(listed: list[tuple[int, int]]) -> None:
+    kinds = [(Block("feed_forward", (Linear("up_proj", 8, 8 + kind),)),) for kind in range(4)]
+    layers = stack_layers(Layer(kinds[kind], count) for kind, count in listed)
+    seen = list(dict.fromkeys(kind for kind, _ in listed))
+    assert [layer.blocks for layer in layers] == [kinds[kind] for kind in seen]
+    assert [layer.count for layer in layers] == [
+        sum(count for kind, count in listed if kind == wanted) for wanted in seen
+    ]
+
+
+# --- formats -------------------------------------------------------------------------------------
+
+
+@given(architectures(), formats)
+def test_other_weights_change_projections_and_experts_alone(model: Architecture, form: Any) -> None:
+    stored = model.with_weights(form)
+    assert stored.n_params == model.n_params
+    assert stored.head == model.head
+    for before, after in zip(model.layers, stored.layers, strict=True):
+        for block, other in zip(before.blocks, after.blocks, strict=True):
+            for linear, same in zip(block.linears, other.linears, strict=True):
+                wanted = form if linear.kind == "dense" else linear.weight
+                assert same == replace(linear, weight=wanted)
+            if isinstance(block.core, Experts):
+                assert other.core == replace(block.core, weight=form)
+            else:
+                assert other.core == block.core
+    assert stored.with_weights(form) == stored
+
+
+@given(formats, st.booleans(), st.sampled_from([1, 2, 4]))
+def test_a_matrix_by_hand(form: Any, bias: bool, groups: int) -> None:
+    linear = Linear("up", 8, 16, form, bias=bias, groups=groups)
+    assert linear.matrix_params == 128 // groups
+    assert linear.n_params == 128 // groups + (16 if bias else 0)
+    assert linear.stored_bytes == 128 / groups * form.element_bytes + (32 if bias else 0)
+
+
+def test_formats_are_found_by_their_own_names() -> None:
+    for name, form in WEIGHT_FORMATS.items():
+        assert form.name == name
+
+
+# --- shards --------------------------------------------------------------------------------------
+
+
+def test_shards_say_what_repeats() -> None:
+    unlimited = Shard("attention").compute_ways
+    assert unlimited > 10**6
+    assert by_kv_heads(4) == Shard("attention", 4, 4, 4)
+    assert cache_only(1) == Shard("attention", unlimited, unlimited, 1)
+
+
+@given(mixers(16), feed_forwards(16))
+def test_models_compare_and_hash_by_value(mixer: Block, feed_forward: Block) -> None:
+    layer = Layer((mixer, feed_forward))
+    same = Layer((replace(mixer), replace(feed_forward)))
+    assert layer == same
+    assert len({layer, same}) == 1
+    assert stack_layers([layer, same]) == (replace(layer, count=2),)

@@ -1,0 +1,84 @@
+"""Words of the command line: read without Typer where that is easy, and as Typer reads them."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from specroof.cli import app
+from specroof.cli.groups import Command
+
+
+def doubled(value: int) -> int:
+    """A callback, as Typer hands a value to it."""
+    return 2 * value
+
+
+def toy_app(seen: dict[str, Any], **settings: Any) -> typer.Typer:
+    """A command with a parameter of every type that there is."""
+    toys = typer.Typer(pretty_exceptions_enable=False)
+
+    @toys.command(**settings)
+    def toy(
+        model: str,
+        name: Annotated[list[str], typer.Option()],
+        number: int = 1,
+        longest: int | None = None,
+        share: float = 0.5,
+        twice: Annotated[int, typer.Option(callback=doubled)] = 3,
+        engine: str | None = None,
+        file: Path | None = None,
+        start: datetime | None = None,
+        strict: Annotated[bool, typer.Option("--strict")] = False,
+    ) -> None:
+        values = dict(locals())
+        values.pop("seen")
+        seen.update(values)
+
+    return toys
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "m --name a",
+        "m --name a --name b --number 8 --longest 4 --share 1e-3",
+        "m --name a --twice 5 --engine x --file here/x.csv --strict",
+        "m --name a --share 3 --number -2",
+        "m --name a --start 2026-01-02",
+        # what is refused
+        "",
+        "m",
+        "--name a",
+        "m --name a --number x",
+        "m --name a --number 1.5",
+        "m --name a --share x",
+        "m --name a --start x",
+        "m --name a --what",
+        "--help",
+    ],
+)
+def test_words_mean_what_they_mean_to_typer(words: str) -> None:
+    ours: dict[str, Any] = {}
+    typers: dict[str, Any] = {}
+    run = CliRunner().invoke(toy_app(ours, cls=Command), words.split())
+    expected = CliRunner().invoke(toy_app(typers), words.split())
+    assert (run.exit_code, run.output) == (expected.exit_code, expected.output)
+    assert ours == typers
+    assert {name: type(value) for name, value in ours.items()} == {
+        name: type(value) for name, value in typers.items()
+    }
+
+
+def test_a_group_hands_its_words_on() -> None:
+    run = CliRunner().invoke(app, ["hardware", "show", "hgx-b200", "--json"])
+    assert run.exit_code == 0
+    row = json.loads(run.output)
+    assert (row["name"], row["title"]) == ("hgx-b200", "NVIDIA B200 SXM")
+    assert row["peak"]["memory_bytes_per_s"] == 8e12
+    assert row["interconnect"]["max_devices"] == 8
+    assert set(row["sources"]) >= {"peak.flops_per_s", "peak.memory_bytes_per_s"}

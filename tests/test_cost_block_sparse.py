@@ -1,0 +1,254 @@
+"""Block-sparse attention and shared selections, against asking about every key."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specroof.architecture import (
+    ATTENTION_REPLICATED,
+    Architecture,
+    Block,
+    BlockSparseAttention,
+    GroupedQueryAttention,
+    Indexer,
+    LatentAttention,
+    Layer,
+    Linear,
+    Shard,
+    cache_only,
+)
+from specroof.cost import kv_bytes_per_token, storage
+from specroof.cost.attention import grouped_query_costs, latent_costs
+from specroof.cost.base import OpCost, Options
+from specroof.cost.block_sparse import (
+    block_index_bytes,
+    block_pairs,
+    block_sparse_cache_bytes,
+    block_sparse_costs,
+)
+from specroof.cost.forward import forward_cost
+from specroof.cost.layout import cache_element_bytes, latent_bytes
+from strategies import (
+    batches,
+    block_sparse,
+    cache_dtypes,
+    contexts,
+    forward_pass,
+    indexers,
+    latents,
+    setting,
+    small,
+)
+
+CONTEXT_ONLY = Options(count="attention+ffn")
+#: MiniMax-M3: 64 query heads, 4 KV heads, 128 wide, 16 blocks of 128 tokens.
+M3 = BlockSparseAttention(64, 4, 128, 128, Indexer(4, 128, top_k=16), block_len=128)
+
+block_lens = st.integers(1, 9)
+top_blocks = st.integers(1, 8)
+
+
+def attended(position: int, block_len: int, top_k: int) -> set[int]:
+    """Return the keys of one query: its own block, and the latest of those before it.
+
+    Which blocks the indexer picks changes no count: all before the query's own are whole.
+    """
+    own = position // block_len
+    chosen = set(range(max(own - top_k + 1, 0), own + 1))
+    return {key for key in range(position + 1) if key // block_len in chosen}
+
+
+def costs(
+    core: BlockSparseAttention, *sizes: int, options: Options | None = None, kv_dtype: str = "bf16"
+) -> tuple[OpCost, OpCost]:
+    scan, attention = block_sparse_costs(core, setting(forward_pass(*sizes), options, kv_dtype))
+    return scan, attention
+
+
+# --- pairs and reads -----------------------------------------------------------------------------
+
+
+@given(small, contexts, block_lens, top_blocks)
+def test_pairs_are_the_keys_of_the_chosen_blocks(
+    queries: int, context: int, block_len: int, top_k: int
+) -> None:
+    pairs = sum(len(attended(context + query, block_len, top_k)) for query in range(queries))
+    counted = block_pairs(np.array(float(queries)), np.array(float(context)), block_len, top_k)
+    assert counted == pairs
+
+
+@given(st.lists(small, min_size=1), st.lists(contexts, min_size=1), block_lens, top_blocks)
+def test_pairs_of_arrays_are_those_of_their_elements(
+    queries: list[int], cached: list[int], block_len: int, top_k: int
+) -> None:
+    table = block_pairs(np.array(queries), np.array(cached)[:, None], block_len, top_k)
+    assert table.tolist() == [
+        [float(block_pairs(np.array(q), np.array(c), block_len, top_k)) for q in queries]
+        for c in cached
+    ]
+
+
+@given(block_sparse, batches, small, contexts)
+def test_the_first_query_says_which_cached_keys_are_read(
+    core: BlockSparseAttention, batch: int, queries: int, context: int
+) -> None:
+    _, attention = costs(core, batch, queries, context)
+    seen = attended(context, core.block_len, core.indexer.top_k)
+    cached = len([key for key in seen if key < context])
+    token_bytes = core.n_kv_heads * (core.head_dim + core.value_dim) * 2
+    assert attention.cache_bytes == batch * token_bytes * (cached + queries)
+
+
+@given(block_sparse, batches, small, contexts)
+def test_every_query_scores_every_key(
+    core: BlockSparseAttention, batch: int, queries: int, context: int
+) -> None:
+    scan, _ = costs(core, batch, queries, context)
+    pairs = sum(context + query + 1 for query in range(queries))
+    assert scan.flops == batch * pairs * 2 * core.indexer.n_heads * core.indexer.head_dim
+    assert scan.cache_bytes == batch * (context + queries) * 2 * core.indexer.head_dim
+    assert scan.kind == "indexer"
+
+
+@given(block_sparse, batches, small, contexts)
+def test_the_count_of_estimators_has_every_query_see_the_same_cached_blocks(
+    core: BlockSparseAttention, batch: int, queries: int, context: int
+) -> None:
+    scan, attention = costs(core, batch, queries, context, options=CONTEXT_ONLY)
+    seen = min(context, core.indexer.top_k * core.block_len)
+    pair_flops = 2 * core.n_heads * (core.head_dim + core.value_dim)
+    assert attention.flops == batch * queries * seen * pair_flops
+    assert scan.cache_bytes == batch * context * 2 * core.indexer.head_dim
+    once, _ = costs(core, batch, 1, context, options=CONTEXT_ONLY)
+    assert scan.flops == queries * once.flops
+
+
+# --- limits --------------------------------------------------------------------------------------
+
+
+@given(block_sparse, batches, small, contexts)
+def test_enough_blocks_are_full_attention(
+    core: BlockSparseAttention, batch: int, queries: int, context: int
+) -> None:
+    # Blocks that hold every position of the pass leave nothing out.
+    enough = replace(core, indexer=replace(core.indexer, top_k=context + queries))
+    _, attention = costs(enough, batch, queries, context)
+    dense = GroupedQueryAttention(core.n_heads, core.n_kv_heads, core.head_dim, core.value_dim)
+    (reference,) = grouped_query_costs(dense, setting(forward_pass(batch, queries, context)))
+    assert attention.flops == reference.flops
+    assert attention.cache_bytes == reference.cache_bytes
+
+
+@given(block_sparse, batches, small, contexts)
+def test_blocks_of_one_token_are_a_window_or_a_top_k(
+    core: BlockSparseAttention, batch: int, queries: int, context: int
+) -> None:
+    # k blocks of one token: k tokens, the query's own among them, like a window of k.
+    tokens = replace(core, block_len=1)
+    _, attention = costs(tokens, batch, queries, context)
+    window = GroupedQueryAttention(
+        core.n_heads, core.n_kv_heads, core.head_dim, core.value_dim, core.indexer.top_k
+    )
+    (reference,) = grouped_query_costs(window, setting(forward_pass(batch, queries, context)))
+    assert attention.flops == reference.flops
+    assert attention.cache_bytes == reference.cache_bytes
+
+
+@given(block_sparse, batches, st.integers(1, 3))
+def test_past_the_chosen_blocks_only_the_scan_grows(
+    core: BlockSparseAttention, batch: int, further: int
+) -> None:
+    near = core.indexer.top_k * core.block_len
+    far = near + further * core.block_len
+    scan_near, attention_near = costs(core, batch, 1, near)
+    scan_far, attention_far = costs(core, batch, 1, far)
+    assert attention_near.flops == attention_far.flops
+    assert attention_near.cache_bytes == attention_far.cache_bytes
+    assert scan_far.flops > scan_near.flops
+    assert scan_far.cache_bytes > scan_near.cache_bytes
+
+
+# --- by hand -------------------------------------------------------------------------------------
+
+
+def test_a_layer_of_minimax_m3_by_hand() -> None:
+    # 2 sequences verify 3 tokens at 100 000 = 781 * 128 + 32. The queries see 15 whole blocks
+    # and 33, 34, 35 tokens of their own: 3 * 1920 + 102 = 5862 pairs.
+    scan, attention = costs(M3, 2, 3, 100_000)
+    assert attention.flops == 2 * 5862 * 64 * 2 * 256
+    # A token: 4 heads * 256 * 2 bytes = 2048; 1920 + 32 are read, 3 written.
+    assert attention.cache_bytes == 2 * 2048 * (1952 + 3)
+    # All 100 001 + 100 002 + 100 003 keys are scored by 4 heads of 128; a key is 256 bytes.
+    assert scan.flops == 2 * 300_006 * 2 * 4 * 128
+    assert scan.cache_bytes == 2 * 256 * 100_003
+    # Index heads divide over devices, their one key per token does not.
+    assert scan.shard == Shard("attention", 4, 4, 1)
+    assert attention.shard == cache_only(4)
+    assert (scan.name, attention.name) == ("indexer", "core")
+
+
+@given(block_sparse, contexts, cache_dtypes)
+def test_all_keys_values_and_index_keys_are_stored(
+    core: BlockSparseAttention, context: int, dtype: str
+) -> None:
+    elements = core.n_kv_heads * (core.head_dim + core.value_dim) + core.indexer.head_dim
+    stored = block_sparse_cache_bytes(core, np.array(float(context)), dtype)
+    assert stored == pytest.approx(context * elements * cache_element_bytes(dtype))
+
+
+@pytest.mark.parametrize(
+    ("kv_dtype", "computes_in"), [("bf16", "bf16"), ("fp8", "fp8"), ("int8", "bf16")]
+)
+def test_index_keys_are_scored_in_the_narrow_format_of_the_cache(
+    kv_dtype: str, computes_in: str
+) -> None:
+    scan, _ = costs(M3, 1, 1, 10, kv_dtype=kv_dtype)
+    assert scan.compute_dtype == computes_in
+
+
+def stack(core: BlockSparseAttention | LatentAttention) -> Architecture:
+    """Return two layers with nothing but a core each."""
+    layer = Layer((Block("attention", (), core),), 2)
+    return Architecture("stack", "llama", 8, 10, (layer,), Linear("lm_head", 8, 10, kind="head"))
+
+
+def test_index_keys_do_not_divide_where_keys_and_values_do() -> None:
+    parts = [part for part in storage(stack(M3), 1000.0) if part.sequence_bytes > 0]
+    stored = {part.shard: float(part.sequence_bytes) for part in parts}
+    assert stored == {ATTENTION_REPLICATED: 2 * 256_000, cache_only(4): 2 * 2_048_000}
+    assert float(block_index_bytes(M3, np.array(1000.0), "bf16")) == 256_000
+    assert kv_bytes_per_token(stack(M3)) == 2 * 2304
+
+
+def test_operations_are_called_after_their_kind_of_attention() -> None:
+    names = [op.name for op in forward_cost(stack(M3), forward_pass(1, 1, 10))]
+    assert names[:2] == ["block_sparse_attention.indexer", "block_sparse_attention.core"]
+
+
+# --- a selection that an earlier layer made ------------------------------------------------------
+
+
+@given(latents, indexers, batches, small, contexts, cache_dtypes)
+def test_a_shared_selection_saves_the_scan_and_nothing_else(
+    core: LatentAttention, indexer: Indexer, batch: int, queries: int, context: int, dtype: str
+) -> None:
+    own = replace(core, indexer=indexer)
+    shared = replace(core, indexer=None, shared_top_k=indexer.top_k)
+    forward = setting(forward_pass(batch, queries, context), kv_dtype=dtype)
+    _, attention = latent_costs(own, forward)
+    (alone,) = latent_costs(shared, forward)
+    assert alone.flops == attention.flops
+    assert alone.cache_bytes == attention.cache_bytes
+    assert latent_bytes(shared, dtype) == latent_bytes(own, dtype)
+
+
+def test_a_layer_without_indexer_stores_no_index_key() -> None:
+    # GLM-5: a latent of 512 + 64 in bf16, and an index key of 128 where there is an indexer.
+    own = LatentAttention(64, 512, 64, Indexer(32, 128, 2048))
+    shared = LatentAttention(64, 512, 64, shared_top_k=2048)
+    assert kv_bytes_per_token(stack(own)) == 2 * (1152 + 256)
+    assert kv_bytes_per_token(stack(shared)) == 2 * 1152
+    assert (own.label, shared.label) == ("sparse_attention", "shared_index_attention")

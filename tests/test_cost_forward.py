@@ -1,0 +1,504 @@
+"""The whole pass: what is in it, in which shape, and what each option changes."""
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specroof.architecture import (
+    BF16,
+    FEED_FORWARD_REPLICATED,
+    WEIGHT_FORMATS,
+    Architecture,
+    Block,
+    Experts,
+    GatedDeltaNet,
+    GroupedQueryAttention,
+    Indexer,
+    LatentAttention,
+    Layer,
+    Linear,
+)
+from specroof.cost import CHOICES, ForwardPass, OpCost, Options, forward_cost
+from specroof.cost.base import matmul_flops
+from specroof.cost.dense import linear_cost, logit_bytes
+from strategies import (
+    Grid,
+    amounts,
+    architectures,
+    batches,
+    cache_dtypes,
+    contexts,
+    formats,
+    forward_pass,
+    grids,
+    options,
+    passes,
+    small,
+)
+
+#: Two layers of a Llama: 2 query heads and 1 KV head of 4, a feed-forward of 8 to 6, vocabulary 10.
+TINY = Architecture(
+    name="tiny",
+    family="llama",
+    hidden_size=8,
+    vocab_size=10,
+    layers=(
+        Layer(
+            (
+                Block(
+                    "attention",
+                    (
+                        Linear("q_proj", 8, 8),
+                        Linear("k_proj", 8, 4),
+                        Linear("v_proj", 8, 4),
+                        Linear("o_proj", 8, 8),
+                    ),
+                    GroupedQueryAttention(2, 1, 4, 4),
+                ),
+                Block("feed_forward", (Linear("gate_up_proj", 8, 12), Linear("down_proj", 6, 8))),
+            ),
+            count=2,
+        ),
+    ),
+    head=Linear("lm_head", 8, 10, kind="head"),
+)
+
+#: One layer with an operation of every kind that a count may leave out or keep.
+EVERY_KIND = Architecture(
+    name="every kind",
+    family="llama",
+    hidden_size=8,
+    vocab_size=10,
+    layers=(
+        Layer(
+            (
+                Block(
+                    "attention",
+                    (
+                        Linear("mix", 8, 8, kind="residual"),
+                        Linear("q_proj", 8, 8),
+                        Linear("compress", 8, 8, kind="compressor"),
+                    ),
+                    LatentAttention(2, 8, 4, Indexer(2, 4, 3)),
+                ),
+                Block("attention", (), GatedDeltaNet(1, 1, 4, 4, conv_kernel=4, conv_columns=3)),
+                Block(
+                    "feed_forward",
+                    (Linear("router", 8, 4, kind="router", shard=FEED_FORWARD_REPLICATED),),
+                    Experts(4, 2, 8, 6),
+                ),
+            )
+        ),
+    ),
+    head=Linear("lm_head", 8, 10, kind="head"),
+)
+
+
+def total(ops: list[OpCost], amount: str) -> float:
+    return sum(op.count * float(getattr(op, amount)) for op in ops)
+
+
+def of_kind(ops: list[OpCost], kind: str) -> list[OpCost]:
+    return [op for op in ops if op.kind == kind]
+
+
+# --- a pass by hand ------------------------------------------------------------------------------
+
+
+def test_a_pass_of_a_tiny_llama_by_hand() -> None:
+    # 3 sequences verify 2 tokens at context 5: 6 tokens.
+    ops = forward_cost(TINY, forward_pass(3, 2, 5))
+    assert [(op.name, op.kind, op.count) for op in ops] == [
+        ("full_attention.q_proj", "dense", 2),
+        ("full_attention.k_proj", "dense", 2),
+        ("full_attention.v_proj", "dense", 2),
+        ("full_attention.o_proj", "dense", 2),
+        ("full_attention.core", "attention", 2),
+        ("mlp.gate_up_proj", "dense", 2),
+        ("mlp.down_proj", "dense", 2),
+        ("lm_head", "head", 1),
+    ]
+    # A layer's weights: 64 + 32 + 32 + 64 = 192 of attention, 96 + 48 = 144 of the feed-forward.
+    # 2 layers * 336 * 2 FLOP * 6 tokens = 8064; the head 80 * 2 * 6 = 960; attention: 6 + 7 pairs,
+    # 2 heads, 4 * 4 FLOP: 13 * 2 * 16 * 3 sequences * 2 layers = 2496.
+    assert total(ops, "flops") == 8064 + 960 + 2496
+    # (2 * 336 + 80) weights of 2 bytes.
+    assert total(ops, "weight_bytes") == 1504
+    # 1 head * (4 + 4) * 2 bytes * (5 read + 2 written) * 3 sequences * 2 layers.
+    assert total(ops, "cache_bytes") == 672
+    # Logits of 10 float32 for 6 positions.
+    assert total(ops, "activation_bytes") == 240
+
+
+@given(architectures(), passes)
+def test_matrices_cost_two_flops_per_weight_and_token(
+    model: Architecture, forward: ForwardPass
+) -> None:
+    ops = forward_cost(model, forward)
+    matrices = [op for op in ops if op.kind in {"dense", "router", "head"}]
+    # Counted from the model, layer by layer, as if none were merged.
+    weights = 0
+    for layer in model.layers:
+        for block, _ in product(layer.blocks, range(layer.count)):
+            for linear in block.linears:
+                weights += linear.in_features * (linear.out_features // linear.groups)
+    weights += model.head.in_features * model.head.out_features
+    assert total(matrices, "flops") == 2 * weights * float(forward.tokens)
+
+
+def test_identical_layers_are_one_operation_with_a_count() -> None:
+    apart = replace(TINY, layers=(replace(TINY.layers[0], count=1),) * 2)
+    together, listed = (forward_cost(model, forward_pass(2, 3, 4)) for model in (TINY, apart))
+    assert len(listed) == 2 * len(together) - 1  # the head stands once
+    for amount in ("flops", "weight_bytes", "cache_bytes", "activation_bytes"):
+        assert total(together, amount) == total(listed, amount)
+
+
+@given(st.integers(1, 10**6))
+def test_a_multiply_add_is_two_flops(multiply_adds: int) -> None:
+    assert matmul_flops(multiply_adds) == multiply_adds + multiply_adds
+
+
+@given(formats, st.integers(1, 8), st.integers(1, 50))
+def test_a_matrix_is_read_once_whatever_the_tokens(weight: Any, groups: int, tokens: int) -> None:
+    linear = Linear("up", 16 * groups, 8, weight, groups=groups)
+    count = np.array([1.0, float(tokens)])
+    op = linear_cost(linear, tokens=count, block="mlp", count=3)
+    # Block diagonal: each output meets 16 inputs.
+    assert op.flops.tolist() == [2 * 16 * 8, 2 * 16 * 8 * tokens]
+    assert op.weight_bytes == 16 * 8 * weight.element_bytes
+    assert op.compute_dtype == weight.compute_dtype
+    assert (op.name, op.count) == ("mlp.up", 3)
+
+
+def test_logits_are_float32() -> None:
+    # A vocabulary of 100, 7 positions, 4 bytes.
+    assert logit_bytes(100, np.array(7.0)) == 2800
+
+
+# --- arrays --------------------------------------------------------------------------------------
+
+
+@given(architectures(), options, grids)
+def test_array_input_equals_the_loop_over_scalars(
+    model: Architecture, choices: Options, grid: Grid
+) -> None:
+    whole = [
+        {name: np.broadcast_to(amount, grid.shape) for name, amount in amounts(op).items()}
+        for op in forward_cost(model, grid.forward, choices)
+    ]
+    for row, column, position in np.ndindex(grid.shape):
+        single = forward_pass(grid.batches[column], grid.queries[position], grid.contexts[row])
+        for listed, op in zip(whole, forward_cost(model, single, choices), strict=True):
+            scalars = amounts(op)
+            assert listed.keys() == scalars.keys()
+            for name, amount in scalars.items():
+                assert np.shape(amount) == ()
+                assert listed[name][row, column, position] == pytest.approx(
+                    float(amount), rel=1e-12
+                )
+
+
+@given(architectures(), options)
+def test_amounts_keep_the_shape_that_their_formula_gives_them(
+    model: Architecture, choices: Options
+) -> None:
+    grid = Grid(contexts=(3, 50, 7, 0), batches=(1, 5, 9), queries=(1, 2))
+    for op in forward_cost(model, grid.forward, choices):
+        for name, amount in amounts(op).items():
+            fits = np.broadcast_shapes(np.shape(amount), grid.shape)
+            assert fits == grid.shape
+            if op.kind not in {"attention", "indexer"}:
+                # Only attention looks at the context.
+                assert np.size(amount) <= 3 * 2, f"{op.name} {name}"
+            if name == "weight_bytes" and op.kind != "experts":
+                assert np.size(amount) == 1, op.name
+            if name == "cache_bytes" and op.kind in {"dense", "experts", "head", "router"}:
+                assert np.size(amount) == 1, op.name
+
+
+@given(architectures(), options, small, contexts)
+def test_flops_are_linear_in_the_batch(
+    model: Architecture, choices: Options, queries: int, context: int
+) -> None:
+    one = forward_cost(model, forward_pass(1, queries, context), choices)
+    many = forward_cost(model, forward_pass(24, queries, context), choices)
+    for single, larger in zip(one, many, strict=True):
+        assert float(larger.flops) == pytest.approx(24 * float(single.flops))
+
+
+@given(architectures(), options, batches, small, contexts)
+def test_nothing_falls_with_the_context(
+    model: Architecture, choices: Options, batch: int, queries: int, context: int
+) -> None:
+    here = forward_cost(model, forward_pass(batch, queries, context), choices)
+    further = forward_cost(model, forward_pass(batch, queries, context + 1), choices)
+    for op, later in zip(here, further, strict=True):
+        assert later.flops >= op.flops
+        assert later.memory_bytes >= op.memory_bytes
+
+
+@given(architectures(), options, batches, small, contexts)
+def test_one_more_query_adds_work(
+    model: Architecture, choices: Options, batch: int, queries: int, context: int
+) -> None:
+    here = forward_cost(model, forward_pass(batch, queries, context), choices)
+    wider = forward_cost(model, forward_pass(batch, queries + 1, context), choices)
+    for op, more in zip(here, wider, strict=True):
+        assert more.flops >= op.flops
+        # A plain step writes the recurrent state, a verification that will replay does not.
+        if op.kind != "state" or choices.recurrent_state != "replay":
+            assert more.memory_bytes >= op.memory_bytes * (1 - 1e-12)
+
+
+# --- the head ------------------------------------------------------------------------------------
+
+
+@given(architectures(), batches, small, contexts)
+def test_a_verification_puts_every_position_through_the_head(
+    model: Architecture, batch: int, queries: int, context: int
+) -> None:
+    (head,) = of_kind(forward_cost(model, forward_pass(batch, queries, context)), "head")
+    positions = batch * queries
+    assert head.name == "lm_head"
+    assert head.flops == 2 * model.hidden_size * model.vocab_size * positions
+    assert head.activation_bytes == 4 * model.vocab_size * positions
+    assert head.weight_bytes == (
+        model.hidden_size * model.vocab_size * model.head.weight.element_bytes
+    )
+
+
+@given(architectures(), batches, small, contexts)
+def test_head_len_changes_the_head_alone(
+    model: Architecture, batch: int, queries: int, context: int
+) -> None:
+    last = ForwardPass(batch_size=batch, query_len=queries, context_len=context, head_len=1)
+    *body, head = forward_cost(model, last)
+    *all_body, _ = forward_cost(model, forward_pass(batch, queries, context))
+    assert head.flops == 2 * model.hidden_size * model.vocab_size * batch
+    assert head.activation_bytes == 4 * model.vocab_size * batch
+    for op, same in zip(body, all_body, strict=True):
+        assert amounts(op) == amounts(same)
+
+
+def test_a_pass_without_logits_does_not_read_the_head() -> None:
+    silent = ForwardPass(batch_size=2, query_len=3, context_len=0, head_len=0)
+    *_, head = forward_cost(TINY, silent)
+    assert head.flops == 0
+    assert head.memory_bytes == 0
+
+
+def test_head_len_is_an_axis_like_the_others() -> None:
+    forward = ForwardPass(batch_size=2, query_len=4, context_len=0, head_len=[1, 4])
+    *_, head = forward_cost(TINY, forward)
+    assert head.flops.tolist() == [2 * 80 * 2, 2 * 80 * 8]
+
+
+# --- options -------------------------------------------------------------------------------------
+
+
+def test_the_count_of_estimators_drops_exactly_the_kinds_it_says() -> None:
+    forward = forward_pass(2, 3, 40)
+    everything = forward_cost(EVERY_KIND, forward)
+    kept = forward_cost(EVERY_KIND, forward, Options(count="attention+ffn"))
+    assert {op.kind for op in everything} - {op.kind for op in kept} == {
+        "router",
+        "compressor",
+        "residual",
+        "convolution",
+        "head",
+    }
+    assert [op.name for op in kept] == [
+        "sparse_attention.q_proj",
+        "sparse_attention.indexer",
+        "sparse_attention.core",
+        "linear_attention.state",
+        "moe.experts",
+    ]
+    # What is kept costs the same, but for attention over the pass itself and its writes.
+    by_name = {op.name: op for op in everything}
+    for op in kept:
+        if op.kind in {"dense", "experts", "state"}:
+            assert op.flops == by_name[op.name].flops
+            assert op.memory_bytes == by_name[op.name].memory_bytes
+        else:
+            assert op.flops <= by_name[op.name].flops
+            assert op.memory_bytes < by_name[op.name].memory_bytes
+
+
+@given(architectures(), passes, formats)
+def test_weights_are_overridden_in_projections_and_experts_alone(
+    model: Architecture, forward: ForwardPass, form: Any
+) -> None:
+    plain = forward_cost(model, forward)
+    stored = forward_cost(model, forward, Options(weight_dtype=form.name))
+    for before, after in zip(plain, stored, strict=True):
+        assert after.flops == before.flops
+        if after.kind in {"dense", "experts"}:
+            assert after.compute_dtype == form.compute_dtype
+        else:
+            assert after.compute_dtype == before.compute_dtype
+            assert after.weight_bytes == before.weight_bytes
+    # 16 * 64 weights of q_proj in the first layer, 32 hidden: by the format's bytes per element.
+    (q_proj, *_) = stored
+    assert q_proj.weight_bytes == model.hidden_size * 64 * form.element_bytes
+
+
+@given(architectures(), passes, cache_dtypes, cache_dtypes)
+def test_cache_and_state_dtypes_are_overridden(
+    model: Architecture, forward: ForwardPass, kv_dtype: str, state_dtype: str
+) -> None:
+    overridden = forward_cost(model, forward, Options(kv_dtype=kv_dtype, state_dtype=state_dtype))
+    meant = forward_cost(replace(model, kv_dtype=kv_dtype, state_dtype=state_dtype), forward)
+    for op, same in zip(overridden, meant, strict=True):
+        assert amounts(op) == amounts(same)
+        assert op.compute_dtype == same.compute_dtype
+
+
+def test_the_state_dtype_changes_the_state_and_not_the_cache() -> None:
+    forward = forward_pass(1, 1, 9)
+    fp32 = forward_cost(EVERY_KIND, forward)
+    bf16 = forward_cost(EVERY_KIND, forward, Options(state_dtype="bf16"))
+    # A state of 4 * 4 float32 and 12 channels * 3 columns in bf16; read and written.
+    (before,), (after,) = of_kind(fp32, "state"), of_kind(bf16, "state")
+    assert before.cache_bytes == 2 * (16 * 4 + 12 * 3 * 2)
+    assert after.cache_bytes == 2 * (16 * 2 + 12 * 3 * 2)
+    assert of_kind(fp32, "attention")[0].cache_bytes == of_kind(bf16, "attention")[0].cache_bytes
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_an_option_outside_of_its_choices_is_refused_by_name(name: str) -> None:
+    choices: dict[str, Any] = {name: "nonsense"}
+    with pytest.raises(ValueError, match=f"^{name} is 'nonsense'; allowed: {CHOICES[name][0]}, "):
+        Options(**choices)
+
+
+@pytest.mark.parametrize("name", ["granularity", "count", "v4_attention", "cost_of"])
+def test_a_choice_that_nobody_else_makes_must_be_made(name: str) -> None:
+    choices: dict[str, Any] = {name: None}
+    with pytest.raises(ValueError, match=f"^{name} is None"):
+        Options(**choices)
+
+
+def test_every_choice_is_accepted() -> None:
+    for name, allowed in CHOICES.items():
+        for value in allowed:
+            choices: dict[str, Any] = {name: value}
+            assert getattr(Options(**choices), name) == value
+
+
+# --- collectives ---------------------------------------------------------------------------------
+
+
+def test_every_block_ends_in_one_collective_of_its_output() -> None:
+    ops = forward_cost(EVERY_KIND, forward_pass(3, 2, 5))
+    followed = {op.name: op.collective for op in ops if op.collective is not None}
+    assert {name: (c.block, c.copies) for name, c in followed.items()} == {
+        "sparse_attention.core": ("attention", 1),
+        "linear_attention.state": ("attention", 1),
+        "moe.experts": ("experts", 2),  # a token goes to its top-k experts
+    }
+    for collective in followed.values():
+        assert collective.message_bytes == 3 * 2 * 8 * 2  # tokens, hidden size, bf16
+    # A dense feed-forward is reduced under its own name.
+    *_, down, _ = forward_cost(TINY, forward_pass(3, 2, 5))
+    assert down.name == "mlp.down_proj"
+    assert down.collective is not None
+    assert (down.collective.block, down.collective.copies) == ("feed_forward", 1)
+
+
+def test_leaving_operations_out_leaves_the_collectives() -> None:
+    # The convolution, the router and the residual mixing end no block.
+    for choices in (Options(), Options(count="attention+ffn")):
+        ops = forward_cost(EVERY_KIND, forward_pass(), choices)
+        assert sum(op.collective is not None for op in ops) == 3
+    # A block of nothing that is counted has nothing to exchange.
+    gate = Block("feed_forward", (Linear("gate", 8, 1, kind="router"),))
+    lone = replace(TINY, layers=(Layer((gate,)),))
+    assert forward_cost(lone, forward_pass(), Options(count="attention+ffn")) == []
+
+
+# --- the values ----------------------------------------------------------------------------------
+
+
+def test_a_pass_holds_float64() -> None:
+    forward = forward_pass(np.array([1, 2], dtype=np.int32), 4, 1_000_000)
+    for field in (forward.batch, forward.queries, forward.context, forward.heads):
+        assert field.dtype == np.float64
+    assert forward.heads == 4
+    assert forward.tokens.tolist() == [4, 8]
+    (attention,) = of_kind(forward_cost(TINY, forward), "attention")
+    # 4 queries see 1 000 001 to 1 000 004 keys; 2 heads of 4: 32 FLOP a pair.
+    assert attention.flops.tolist() == [32 * 4_000_010, 2 * 32 * 4_000_010]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("batch_size", 0),
+        ("batch_size", -1),
+        ("batch_size", [8, 0]),
+        ("batch_size", float("nan")),
+        ("batch_size", float("inf")),
+        ("query_len", 0),
+        ("query_len", 0.5),
+        ("query_len", float("nan")),
+        ("context_len", -1),
+        ("context_len", float("inf")),
+        ("head_len", -1),
+        ("head_len", 5),
+        ("head_len", float("nan")),
+    ],
+)
+def test_a_pass_of_impossible_size_is_refused_by_name(field: str, value: Any) -> None:
+    sizes: dict[str, Any] = {"batch_size": 1, "query_len": 4, "context_len": 0} | {field: value}
+    with pytest.raises(ValueError, match=f"^{field} is .*; allowed: finite numbers"):
+        ForwardPass(**sizes)
+
+
+def test_an_operation_adds_its_bytes_up() -> None:
+    op = OpCost(
+        name="op",
+        kind="dense",
+        count=1,
+        flops=np.array(12.0),
+        weight_bytes=np.array(1.0),
+        cache_bytes=np.array([2.0, 3.0]),
+        activation_bytes=np.array(0.0),
+        compute_dtype=BF16.compute_dtype,
+    )
+    assert op.memory_bytes.tolist() == [3, 4]
+    assert op.intensity.tolist() == [4, 3]
+
+
+@given(architectures(), options, batches, small, st.sampled_from([0, 1, 30]))
+def test_every_operation_has_a_finite_intensity(
+    model: Architecture, choices: Options, batch: int, queries: int, context: int
+) -> None:
+    # At context 0 the estimators' count leaves attention with no work and no bytes.
+    for op in forward_cost(model, forward_pass(batch, queries, context), choices):
+        assert np.all(np.isfinite(op.intensity))
+        assert np.all(op.intensity >= 0)
+
+
+def test_formats_know_their_scales() -> None:
+    # One E8M0 byte per 32, one E4M3 byte per 16, one float32 per 128 * 128, bf16 per 128.
+    bytes_of = {name: form.element_bytes for name, form in WEIGHT_FORMATS.items()}
+    assert bytes_of == {
+        "bf16": 2,
+        "fp32": 4,
+        "fp16": 2,
+        "fp8": 1,
+        "fp8-block": 1 + 4 / 16384,
+        "mxfp8": 1.03125,
+        "int8": 1,
+        "fp4": 0.5,
+        "mxfp4": 0.53125,
+        "nvfp4": 0.5625,
+        "int4": 0.515625,
+    }

@@ -1,0 +1,193 @@
+"""Drafters whose cost is given: paid per token or per block, of the plain step or of the round."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specroof.drafters import (
+    KINDS,
+    Drafter,
+    DraftTime,
+    Round,
+    autoregressive_drafter,
+    block_drafter,
+    ideal_drafter,
+)
+from specroof.errors import OptionError
+
+shares = st.floats(0, 100)
+
+
+def a_round(draft_len: Any, *, cost_of: str = "decode") -> Round:
+    """Return a round of a step of 3 s and a verification of 7 s, which may price nothing."""
+
+    def price(*_: object) -> Any:
+        raise AssertionError("a fixed share needs no price")
+
+    return Round(
+        draft_len=np.asarray(draft_len, dtype=np.float64),
+        batch_size=np.array(8.0),
+        context_len=np.array(100.0),
+        tokens_per_round=np.array(2.0),
+        decode_s=np.array(3.0),
+        verify_s=np.array(7.0),
+        cost_of=cost_of,
+        price=price,
+    )
+
+
+def serial_s(drafter: Drafter, draft_len: int, *, cost_of: str = "decode") -> float:
+    time = drafter.draft(a_round(draft_len, cost_of=cost_of))
+    assert time.overlapped_s == 0
+    return float(time.serial_s)
+
+
+# --- seconds -------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 100))
+def test_the_ideal_drafter_takes_no_time(draft_len: int) -> None:
+    assert serial_s(ideal_drafter(), draft_len) == 0
+    assert ideal_drafter().is_ideal
+    assert ideal_drafter().name == "ideal"
+
+
+@given(shares, st.integers(1, 100))
+def test_an_autoregressive_drafter_is_paid_for_each_token(cost: float, draft_len: int) -> None:
+    drafter = autoregressive_drafter(cost)
+    seconds = sum(cost * 3.0 for _ in range(draft_len))
+    assert serial_s(drafter, draft_len) == pytest.approx(seconds)
+    assert not drafter.is_ideal
+    assert drafter.max_draft_len is None
+
+
+@given(shares, st.integers(1, 20), st.integers(1, 100))
+def test_a_block_drafter_is_paid_for_each_block_that_is_begun(
+    cost: float, drafts: int, draft_len: int
+) -> None:
+    seconds = 0.0
+    left = 0
+    for _ in range(draft_len):
+        if not left:
+            seconds, left = seconds + cost * 3.0, drafts
+        left -= 1
+    assert serial_s(block_drafter(cost, drafts=drafts), draft_len) == pytest.approx(seconds)
+
+
+@given(shares, st.integers(1, 100))
+def test_a_block_of_one_draft_is_autoregressive(cost: float, draft_len: int) -> None:
+    assert serial_s(block_drafter(cost, drafts=1), draft_len) == pytest.approx(
+        serial_s(autoregressive_drafter(cost), draft_len)
+    )
+
+
+def test_blocks_by_hand() -> None:
+    # A tenth of 3 s for a block of 15 drafts; the sixteenth draft begins another.
+    drafter = block_drafter(0.1, drafts=15)
+    assert [serial_s(drafter, length) for length in (1, 15, 16, 30, 31)] == pytest.approx(
+        [0.3, 0.3, 0.6, 0.6, 0.9]
+    )
+
+
+def test_a_share_may_be_of_the_verification() -> None:
+    # Two drafts at a tenth of 7 s each, and one block at a tenth.
+    assert serial_s(autoregressive_drafter(0.1), 2, cost_of="verify") == pytest.approx(1.4)
+    assert serial_s(block_drafter(0.1, drafts=4), 2, cost_of="verify") == pytest.approx(0.7)
+    assert a_round(1, cost_of="verify").share_base_s == 7
+    assert a_round(1).share_base_s == 3
+
+
+@given(shares, st.integers(1, 8), st.lists(st.integers(1, 40), min_size=1))
+def test_arrays_of_rounds_are_priced_like_each_round(
+    cost: float, drafts: int, lengths: list[int]
+) -> None:
+    for drafter in (autoregressive_drafter(cost), block_drafter(cost, drafts=drafts)):
+        together = drafter.draft(a_round(lengths)).serial_s
+        assert together.tolist() == [serial_s(drafter, length) for length in lengths]
+
+
+def test_nothing_overlaps_unless_said() -> None:
+    assert DraftTime(np.array(1.0)).overlapped_s == 0
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+HUGE = pytest.param(10**400, id="huge")
+BAD_COSTS = [-0.1, 100.1, math.nan, math.inf, -math.inf, HUGE, "0.1", None, True, 0.1j, [0.1]]
+
+
+@pytest.mark.parametrize("cost", BAD_COSTS)
+def test_a_cost_that_is_no_share_is_refused(cost: Any) -> None:
+    with pytest.raises(OptionError, match=r"^cost is .*; allowed: a number from 0 to 100$"):
+        autoregressive_drafter(cost)
+    with pytest.raises(OptionError, match=r"^cost is .*; allowed: a number from 0 to 100$"):
+        block_drafter(cost, drafts=4)
+
+
+@pytest.mark.parametrize("drafts", [0, -1, 4097, 1.5, 4.0, math.nan, "4", None, True])
+def test_blocks_hold_a_whole_number_of_drafts(drafts: Any) -> None:
+    with pytest.raises(OptionError, match=r"^drafts is .*; allowed: a whole number from 1 to 4096"):
+        block_drafter(0.1, drafts=drafts)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    drafter = block_drafter(np.float32(0.5), drafts=np.int64(4))  # type: ignore[arg-type]
+    assert drafter.name == "block,cost=0.5,drafts=4"
+    assert serial_s(drafter, 4) == 1.5
+
+
+# --- the kinds that a SPEC names -----------------------------------------------------------------
+
+
+def build(kind: str, values: Mapping[str, float], name: str = "") -> Drafter:
+    return KINDS[kind].build(values, name)
+
+
+def test_names_begin_with_their_kind() -> None:
+    assert build("ideal", {}).name == "ideal"
+    assert build("autoregressive", {"cost": 0.1}).name == "autoregressive,cost=0.1"
+    assert build("block", {"cost": 0.1, "drafts": 16.0}).name == "block,cost=0.1,drafts=16"
+    # Unless the SPEC has said more, such as its acceptance.
+    spec = "block,cost=0.1,block=16,accept=0.8"
+    assert build("block", {"cost": 0.1, "block": 16.0}, spec).name == spec
+
+
+def test_a_block_of_16_is_an_anchor_and_15_drafts() -> None:
+    anchored = build("block", {"cost": 0.1, "block": 16.0})
+    drafts = build("block", {"cost": 0.1, "drafts": 16.0})
+    assert serial_s(anchored, 15) == serial_s(drafts, 15) == serial_s(drafts, 16)
+    assert serial_s(anchored, 16) == 2 * serial_s(anchored, 15)
+    assert serial_s(drafts, 17) == 2 * serial_s(drafts, 16)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"block": 1.0}, "block is 1; allowed: from 2 (one anchor and one draft) to 4097"),
+        ({"block": 0.0}, "block is 0; allowed: from 2"),
+        ({"block": 4098.0}, "block is 4098; allowed: from 2"),
+        ({"block": 2.5}, "block is 2.5; allowed: a whole number"),
+        ({"block": math.nan}, "block is nan; allowed: a whole number"),
+        ({"drafts": 0.0}, "drafts is 0; allowed: a whole number from 1"),
+        ({"drafts": 1.5}, "drafts is 1.5; allowed: a whole number"),
+        ({"drafts": math.inf}, "drafts is inf; allowed: a whole number"),
+    ],
+)
+def test_blocks_of_impossible_size_are_refused_by_the_key_that_was_given(
+    values: dict[str, float], message: str
+) -> None:
+    with pytest.raises(OptionError) as error:
+        build("block", {"cost": 0.1} | values)
+    assert str(error.value).startswith(message)
+
+
+def test_kinds_require_keys_that_they_have() -> None:
+    for kind in KINDS.values():
+        for group in kind.required:
+            assert set(group) <= kind.keys.keys()
+        assert all(kind.keys.values())

@@ -1,0 +1,248 @@
+"""Study files: what they load, and the one line that a bad one is answered with."""
+
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+import yaml
+
+import specroof
+from specroof import Options, Placement, SpecroofError, load_drafter, load_hardware, load_model
+from specroof.cost import CHOICES
+from specroof.errors import CatalogError, OptionError, ProfileError
+from specroof.study import Study, load_study, run_study, study_schema
+
+BUNDLED = sorted((Path(specroof.__file__).parent / "studies").glob("*.yaml"))
+
+GOOD = """\
+format_version: 1
+targets:
+  - model: [Qwen/Qwen3-8B, Qwen/Qwen3-30B-A3B]
+    hardware: [b200, h200]
+    tensor_parallel: 2
+  - model: Qwen/Qwen3-8B
+    hardware: l4
+drafters:
+  - ideal
+  - autoregressive,accept=0.75,cost=0.10
+batch_size: [1, 8]
+context_len: 2048
+max_draft_len: 4
+engine: ideal
+options: {granularity: pass, kv_dtype: fp8, strict_dtype: false}
+"""
+
+Write = Callable[[str], str]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Return a function that writes a study file and returns its path."""
+
+    def written(text: str) -> str:
+        path = tmp_path / "study.yaml"
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    return written
+
+
+def changed(old: str, new: str) -> str:
+    """The good study with one thing changed."""
+    assert GOOD.count(old) == 1, f"{old!r} does not stand exactly once in the good study"
+    return GOOD.replace(old, new)
+
+
+# --- what a study loads --------------------------------------------------------------------------
+
+
+def test_every_model_meets_every_kind_of_hardware_of_its_target(write: Write) -> None:
+    study = load_study(write(GOOD))
+    two = Placement(tensor_parallel=2)
+    assert [(target.model, target.hardware, target.placement) for target in study.targets] == [
+        (load_model("Qwen/Qwen3-8B"), load_hardware("b200"), two),
+        (load_model("Qwen/Qwen3-8B"), load_hardware("h200"), two),
+        (load_model("Qwen/Qwen3-30B-A3B"), load_hardware("b200"), two),
+        (load_model("Qwen/Qwen3-30B-A3B"), load_hardware("h200"), two),
+        (load_model("Qwen/Qwen3-8B"), load_hardware("l4"), Placement()),
+    ]
+    assert [drafter.name for drafter in study.drafters] == [
+        load_drafter("ideal").name,
+        "autoregressive,accept=0.75,cost=0.10",
+    ]
+    assert (study.batch_size, study.context_len) == ((1.0, 8.0), (2048.0,))
+    assert (study.max_draft_len, study.engine) == (4, "ideal")
+    assert study.options == Options(granularity="pass", kv_dtype="fp8")
+
+
+def test_what_a_study_leaves_out_is_what_a_prediction_leaves_out(write: Write) -> None:
+    least = GOOD[: GOOD.index("batch_size")]
+    study = load_study(write(least))
+    assert (study.batch_size, study.context_len) == ((1.0,), (4096.0,))
+    assert (study.max_draft_len, study.engine, study.options) == (None, None, Options())
+
+
+@pytest.mark.parametrize("path", BUNDLED, ids=lambda path: path.stem)
+def test_a_bundled_study_is_found_by_name_and_fits_the_schema(path: Path) -> None:
+    assert isinstance(load_study(path.stem), Study)
+    jsonschema.validate(yaml.safe_load(path.read_text(encoding="utf-8")), study_schema())
+
+
+def test_a_study_that_nobody_has_is_refused() -> None:
+    with pytest.raises(CatalogError, match="study 'nothing' is neither a file nor a bundled study"):
+        load_study("nothing")
+
+
+def test_running_a_study_is_predicting_each_pair(write: Write) -> None:
+    study = load_study(write(GOOD))
+    calls: list[None] = []
+    results = run_study(study, lambda: calls.append(None))
+    assert [len(curves) for curves in results] == [2] * 5
+    assert len(calls) == 10
+    expected = specroof.speedup_curve(
+        load_model("Qwen/Qwen3-30B-A3B"),
+        load_hardware("h200"),
+        drafter=load_drafter("autoregressive,accept=0.75,cost=0.10"),
+        batch_size=[1, 8],
+        context_len=2048,
+        max_draft_len=4,
+        placement=Placement(tensor_parallel=2),
+        engine="ideal",
+        options=Options(granularity="pass", kv_dtype="fp8"),
+    )
+    np.testing.assert_array_equal(results[3][1].speedup, expected.speedup)
+
+
+# --- the schema ----------------------------------------------------------------------------------
+
+
+def test_the_schema_takes_one_value_for_a_list_of_it() -> None:
+    content = yaml.safe_load(GOOD)
+    jsonschema.validate(content, study_schema())
+    jsonschema.validate(content | {"batch_size": 8, "context_len": [1, 2]}, study_schema())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("targets", []), ("drafters", []), ("batch_size", "8"), ("max_draft_len", -1), ("watts", 1)],
+)
+def test_the_schema_refuses_what_is_refused(key: str, value: Any) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(yaml.safe_load(GOOD) | {key: value}, study_schema())
+
+
+def test_the_schema_lists_every_choice() -> None:
+    choices = study_schema()["properties"]["options"]["properties"]
+    assert set(choices) == {field.name for field in fields(Options)}
+    for name, allowed in CHOICES.items():
+        assert [value for value in choices[name]["enum"] if value is not None] == list(allowed)
+
+
+@pytest.mark.parametrize("field", fields(Options), ids=lambda field: field.name)
+def test_the_schema_takes_every_default(field: Any, write: Write) -> None:
+    options = {field.name: field.default}
+    content = yaml.safe_load(GOOD) | {"options": options}
+    jsonschema.validate(content, study_schema())
+    assert load_study(write(yaml.safe_dump(content))).options == Options()
+
+
+# --- bad files -----------------------------------------------------------------------------------
+
+TOP = "format_version, targets, drafters, batch_size, context_len, max_draft_len, engine, options"
+TARGET = "model, hardware, tensor_parallel, expert_parallel, attention_data_parallel"
+OPTIONS = ", ".join(field.name for field in fields(Options))
+WHOLE = "a whole number of at least 1"
+
+
+def refusal(path: str, error: type[SpecroofError] = OptionError) -> str:
+    """The message that a study is refused with, without the file's name."""
+    with pytest.raises(error) as caught:
+        load_study(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith(f"{path}: ")
+    return message.removeprefix(f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("format_version: 1", "format_version: 2", "format_version is 2; must be 1, the only"),
+        ("format_version: 1\n", "", f"format_version is missing; the keys there are {TOP}"),
+        ("engine: ideal", "engin: ideal", f"engin is not a known key; allowed are {TOP}"),
+        ("engine: ideal", "engine: 3", "engine is 3; must be text, and not empty"),
+        ("hardware: l4", "gpu: l4", f"targets.1.gpu is not a known key; allowed are {TARGET}"),
+        ("hardware: l4", "hardware: 4", "targets.1.hardware.0 is 4; must be text, and not empty"),
+        ("hardware: l4", "hardware: []", "targets.1.hardware is []; must not be empty"),
+        ("    hardware: l4\n", "", f"targets.1.hardware is missing; the keys there are {TARGET}"),
+        ("parallel: 2", "parallel: 0", f"targets.0.tensor_parallel is 0; must be {WHOLE}"),
+        ("parallel: 2", "parallel: 2.0", f"targets.0.tensor_parallel is 2.0; must be {WHOLE}"),
+        ("[1, 8]", "[]", "batch_size is []; must not be empty"),
+        ("[1, 8]", "[1, 0]", "batch_size.1 is 0; must be a number above 0"),
+        ("[1, 8]", "1e2", "batch_size.0 is '1e2', which YAML reads as text; write 1.0e+2"),
+        ("2048", "[1, -1]", "context_len.1 is -1; must be a number of at least 0"),
+        ("2048", ".inf", "context_len.0 is inf; must be a number of at least 0"),
+        ("draft_len: 4", "draft_len: -1", "max_draft_len is -1; must be a whole number from 0 to"),
+        ("draft_len: 4", "draft_len: 4.5", "max_draft_len is 4.5; must be a whole number from 0"),
+        ("y: pass", "y: word", "options.granularity is 'word'; allowed: op, dtype, pass"),
+        ("y: pass", "y: [pass]", "options.granularity is ['pass']; allowed: op, dtype, pass"),
+        ("type: false", "type: 0", "options.strict_dtype is 0; must be true or false"),
+        ("type: false", "type: [1]", "options.strict_dtype is [1]; must be true or false"),
+        ("gran", "grand", f"options.grandularity is not a known key; allowed are {OPTIONS}"),
+        ("kv_dtype: fp8", "8: fp8", "key '8' is not text; put it in quotes"),
+    ],
+)
+def test_a_bad_study_is_refused_with_key_value_and_what_is_allowed(
+    write: Write, old: str, new: str, message: str
+) -> None:
+    path = write(changed(old, new))
+    with pytest.raises(OptionError) as caught:
+        load_study(path)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("options", ["3", "[]", "text", "null"])
+def test_options_must_be_a_mapping(write: Write, options: str) -> None:
+    text = GOOD[: GOOD.index("options")] + f"options: {options}\n"
+    read = {"text": "'text'", "null": "empty"}.get(options, options)
+    assert refusal(write(text)) == f"options is {read}; must be a mapping of keys to values"
+
+
+def test_groups_that_do_not_divide_the_devices_are_refused_with_their_place(write: Write) -> None:
+    text = changed("    hardware: l4\n", "    hardware: l4\n    expert_parallel: 4\n")
+    expected = "targets.1.expert_parallel is 4; must divide tensor_parallel, which is 1"
+    assert refusal(write(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error", "message"),
+    [
+        ("hardware: l4", "hardware: nothing", CatalogError, "hardware 'nothing' is neither"),
+        ("  - ideal", "  - perfect", OptionError, "drafter 'perfect': kind is 'perfect'"),
+        ("engine: ideal", "engine: none", OptionError, "engine is 'none'; "),
+        ("  - ideal", "  - autoregressive,cost=0.1", OptionError, "acceptance"),
+        (
+            "kv_dtype: fp8, strict_dtype: false",
+            "kv_dtype: fp8, weight_dtype: fp4, strict_dtype: true",
+            ProfileError,
+            "has no flops_per_s for 'fp4'",
+        ),
+    ],
+)
+def test_what_shows_only_when_names_are_loaded_names_the_study_too(
+    write: Write, old: str, new: str, error: type[SpecroofError], message: str
+) -> None:
+    assert message in refusal(write(changed(old, new)), error)
+
+
+def test_a_grid_that_is_too_large_is_refused_before_it_is_computed(write: Write) -> None:
+    text = changed("[1, 8]", str([1] * 1000)).replace("2048", str([1] * 500))
+    # 5 targets x 2 drafters x draft lengths 0 to 4 x 1000 batch sizes x 500 contexts
+    expected = "the grid has 25000000 points; allowed: at most 20000000"
+    assert refusal(write(text)) == expected

@@ -1,0 +1,213 @@
+"""What a pydantic class lets through, and the one line that everything else is answered with."""
+
+import math
+from typing import Annotated, Any, Self
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from specroof.errors import ConfigError, ProfileError
+from specroof.validation import (
+    Count,
+    FirstVersion,
+    NonNegative,
+    Positive,
+    Text,
+    accept,
+    parse_model,
+)
+
+LONG = "x" * 100_000
+
+
+class Inner(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    size: int
+    flag: bool = False
+
+
+class Outer(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    one: Inner | None = None
+    other: None | Inner = None  # noqa: RUF036 - the order is what is tested
+    many: dict[str, Inner] = {}
+    names: list[str] = Field(default=[], min_length=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("two: 1", "two is not a known key; allowed are one, other, many, names"),
+        ("one: {}", "one.size is missing; the keys there are size, flag"),
+        ("other: {}", "other.size is missing; the keys there are size, flag"),
+        ("many: {a: {size: 1, b: 2}}", "many.a.b is not a known key; allowed are size, flag"),
+        ("one: {siez: 1}", "one.siez is not a known key; allowed are size, flag"),
+        ("one: [1]", "one is [1]; must be a mapping of keys to values"),
+        ("many: text", "many is 'text'; must be a mapping of keys to values"),
+        ("names: text", "names is 'text'; must be a list"),
+        ("names: [1]", "names.0 is 1; must be text"),
+        ("names: []", "names is []; must not be empty"),
+        # pydantic's own words, where there are none of ours
+        ("one: {size: a}", "one.size is 'a'; must be a valid integer"),
+        ("one: {size: 1, flag: 1}", "one.flag is 1; must be true or false"),
+    ],
+)
+def test_a_model_is_refused_in_one_line_with_key_value_and_what_is_allowed(
+    text: str, message: str
+) -> None:
+    with pytest.raises(ProfileError) as caught:
+        parse_model(text, Outer, source="x.yaml", error=ProfileError)
+    assert str(caught.value) == f"x.yaml: {message}"
+
+
+@pytest.mark.parametrize("text", [f"? {LONG}\n: 1", f"one: {{size: '{'1' * 100_000}'}}"])
+def test_a_refused_model_is_described_shortly_whatever_stands_in_it(text: str) -> None:
+    with pytest.raises(ProfileError) as caught:
+        parse_model(text, Outer, source="x.yaml", error=ProfileError)
+    assert len(str(caught.value)) < 600
+
+
+def test_a_model_that_fits_is_returned() -> None:
+    outer = parse_model("many: {a: {size: 3}}", Outer, source="x.yaml", error=ProfileError)
+    assert outer == Outer(many={"a": Inner(size=3)})
+
+
+def test_the_caller_chooses_the_exception() -> None:
+    with pytest.raises(ConfigError, match="a is not a known key"):
+        parse_model("a: 1", Outer, source="x.yaml", error=ConfigError)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("- a", "holds a list"), ("", "is empty"), ("a: &b 1", "anchor 'b'")]
+)
+def test_a_text_that_is_no_safe_mapping_is_refused_before_any_check(
+    text: str, message: str
+) -> None:
+    with pytest.raises(ProfileError, match=message):
+        parse_model(text, Outer, source="x.yaml", error=ProfileError)
+
+
+class Pair(BaseModel):
+    """A block with a check across its keys, which names the one it means."""
+
+    low: int
+    high: int
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.low > self.high:
+            message = f"high is {self.high}; must be at least low, which is {self.low}"
+            raise ValueError(message)
+        return self
+
+
+class Pairs(BaseModel):
+    listed: list[Pair] = []
+    named: dict[str, Pair] = {}
+    lone: Pair | None = None
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "key"),
+    [
+        (Pair, "{low: 2, high: 1}", "high"),
+        (Pairs, "lone: {low: 2, high: 1}", "lone.high"),
+        (Pairs, "named: {a: {low: 2, high: 1}}", "named.a.high"),
+        (Pairs, "listed: [{low: 0, high: 1}, {low: 2, high: 1}]", "listed.1.high"),
+    ],
+)
+def test_a_check_across_keys_is_reported_with_the_dotted_key(
+    model: type[BaseModel], text: str, key: str
+) -> None:
+    with pytest.raises(ProfileError) as caught:
+        parse_model(text, model, source="x.yaml", error=ProfileError)
+    assert str(caught.value) == f"x.yaml: {key} is 1; must be at least low, which is 2"
+
+
+# --- what values may be --------------------------------------------------------------------------
+
+
+class Values(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    positive: Positive = 1
+    non_negative: NonNegative = 0
+    count: Count = 1
+    text: Text = "a"
+    version: FirstVersion = 1
+    even: Annotated[int, accept("an even number", lambda number: number % 2 == 0, int)] = 2
+
+
+ALLOWED = {
+    "positive": "a number above 0",
+    "non_negative": "a number of at least 0",
+    "count": "a whole number of at least 1",
+    "text": "text, and not empty",
+    "version": "1, the only version so far",
+    "even": "an even number",
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "written", "read"),
+    [
+        ("positive", "1.0e-300", 1e-300),
+        ("positive", "3", 3.0),
+        ("non_negative", "0", 0.0),
+        ("count", "1", 1),
+        ("text", "a b", "a b"),
+        ("version", "1", 1),
+        ("even", "-4", -4),
+    ],
+)
+def test_a_value_that_fits_is_read(key: str, written: str, read: object) -> None:
+    values = parse_model(f"{key}: {written}", Values, source="x.yaml", error=ProfileError)
+    value = getattr(values, key)
+    assert value == read
+    assert type(value) is type(read)
+
+
+@pytest.mark.parametrize(
+    ("key", "written", "shown"),
+    [
+        *[("positive", "0", "0"), ("positive", ".inf", "inf"), ("positive", ".nan", "nan")],
+        *[("positive", "true", "true"), ("positive", "[1]", "[1]"), ("positive", "a", "'a'")],
+        *[("non_negative", "-1", "-1"), ("non_negative", ".nan", "nan")],
+        *[("count", "0", "0"), ("count", "1.0", "1.0"), ("count", "true", "true")],
+        *[("text", "' '", "' '"), ("text", "3", "3"), ("text", "", "empty")],
+        *[("version", "2", "2"), ("version", "true", "true"), ("version", "1.0", "1.0")],
+        *[("even", "3", "3"), ("even", "{a: 1}", "{'a': 1}")],
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_with_what_would(
+    key: str, written: str, shown: str
+) -> None:
+    with pytest.raises(ProfileError) as caught:
+        parse_model(f"{key}: {written}", Values, source="x.yaml", error=ProfileError)
+    assert str(caught.value) == f"x.yaml: {key} is {shown}; must be {ALLOWED[key]}"
+
+
+@pytest.mark.parametrize("key", ["positive", "non_negative", "count", "version", "even"])
+def test_a_number_that_yaml_reads_as_text_is_spelt_out(key: str) -> None:
+    with pytest.raises(ProfileError) as caught:
+        parse_model(f"{key}: 2e3", Values, source="x.yaml", error=ProfileError)
+    expected = f"x.yaml: {key} is '2e3', which YAML reads as text; write 2.0e+3"
+    assert str(caught.value) == expected
+
+
+@given(st.floats())
+def test_a_positive_number_is_finite_and_above_0(number: float) -> None:
+    written = {math.inf: ".inf", -math.inf: "-.inf"}.get(number, f"{number:.17e}")
+    text = "positive: " + (".nan" if math.isnan(number) else written)
+    good = math.isfinite(number) and number > 0
+    try:
+        values: Any = parse_model(text, Values, source="x.yaml", error=ProfileError)
+    except ProfileError:
+        assert not good
+    else:
+        assert good
+        assert values.positive == number
