@@ -85,6 +85,8 @@ class Hub(BaseHTTPRequestHandler):
         self.send_response(status)
         if code is not None:
             self.send_header("X-Error-Code", code)
+        if code == "EntryNotFound":  # the Hub says of which commit, and the client remembers
+            self.send_header("X-Repo-Commit", COMMIT)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
