@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test format lint suite notebooks golden network suite-lowest clean
+.PHONY: help demo validate test format lint suite notebooks golden network suite-lowest clean
 
 # Folders count too: a file that is taken away changes only its folder.
 SOURCES := pyproject.toml README.md LICENSE \
@@ -64,6 +64,9 @@ $(DEMO_ENV)/.specroof-installed: pyproject.toml
 	@echo "Installing specroof into $(DEMO_ENV)"
 	@$(DEMO_ENV)/bin/python -m pip install $(PIP_FLAGS) --editable .
 	@touch $@
+
+validate: $(DEMO_ENV)/.specroof-installed ## compare predictions with measurements, and draw a chart in notebooks/charts/
+	$(DEMO) validate --plot notebooks/charts/predicted-against-measured.png
 
 # --- the tests ---------------------------------------------------------------------------------
 

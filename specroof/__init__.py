@@ -29,6 +29,7 @@ from specroof.drafters import (
 from specroof.errors import (
     CatalogError,
     ConfigError,
+    MeasurementError,
     OptionError,
     OutputError,
     ProfileError,
@@ -48,6 +49,7 @@ __all__ = [
     "EngineProfile",
     "ForwardPass",
     "HardwareProfile",
+    "MeasurementError",
     "OpCost",
     "OptionError",
     "Options",

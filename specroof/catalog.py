@@ -14,6 +14,8 @@ from specroof.acceptance import (
     acceptance_from_length,
     beta_acceptance,
     constant_acceptance,
+    decay_acceptance,
+    extrapolated_acceptance,
     histogram_acceptance,
     rate_acceptance,
     survival_acceptance,
@@ -31,6 +33,7 @@ from specroof.errors import (
 from specroof.hardware import HardwareProfile, parse_hardware
 from specroof.parsers import parse_config
 from specroof.parsers.drafters import parse_drafter_config
+from specroof.profiles import AcceptanceProfile, bundled_profile, draft_count, parse_profiles
 
 __all__ = [
     "ACCEPTANCE_KEYS",
@@ -41,6 +44,8 @@ __all__ = [
     "load_drafter",
     "load_hardware",
     "load_model",
+    "load_profile",
+    "load_profiles_file",
     "model_names",
     "read_text",
     "study_path",
@@ -392,6 +397,58 @@ def study_path(name: str) -> Path:
     raise CatalogError(message)
 
 
+# --- acceptance --------------------------------------------------------------------------------
+
+
+def load_profile(name: str | os.PathLike[str], *, drafts: str | None = None) -> AcceptanceProfile:
+    """Return a measured acceptance: a file that holds one, or a bundled profile by its name.
+
+    Parameters
+    ----------
+    name
+        An existing path wins; else a name that ``specroof acceptance`` lists.
+    drafts
+        Drafts per round, where a file does not say, as in ``num_draft_tokens=8``.
+
+    Raises
+    ------
+    CatalogError
+        If there is neither, or the file holds several.
+    OptionError
+        If the file cannot be understood, or contradicts itself.
+
+    Examples
+    --------
+    >>> load_profile("qwen3.6-35b-a3b/mtp/speed-bench").draft_len
+    8
+    """
+    path = Path(name)
+    if not path.is_file():
+        return bundled_profile(os.fspath(name))
+    found = load_profiles_file(path, drafts=drafts)
+    if len(found) > 1:
+        names = ", ".join(profile.name for profile in found[:4])
+        message = f"{path}: holds {len(found)} profiles ({names}, …); allowed: a file with one"
+        raise CatalogError(message)
+    return found[0]
+
+
+def load_profiles_file(
+    name: str | os.PathLike[str], *, drafts: str | None = None
+) -> list[AcceptanceProfile]:
+    """Return every measured acceptance of a file, in any format of `parse_profiles`.
+
+    Raises
+    ------
+    CatalogError
+        If the file cannot be read.
+    OptionError
+        If it cannot be understood, or contradicts itself.
+    """
+    text = read_text(Path(name), CatalogError)
+    return parse_profiles(text, os.fspath(name), None if drafts is None else draft_count(drafts))
+
+
 # --- drafters ----------------------------------------------------------------------------------
 
 
@@ -462,16 +519,21 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
         raise OptionError(message)
     kind = KINDS[kind_name]
     takes_acceptance = kind_name != "ideal"
-    known = [*kind.keys, *(ACCEPTANCE_KEYS if takes_acceptance else ())]
+    known = [*kind.keys, *((*ACCEPTANCE_KEYS, _EXTRAPOLATE) if takes_acceptance else ())]
     values = _spec_values(where, pairs, known)
     for group in kind.required:
         if sum(key in values for key in group) != 1:
             message = f"{where}: needs {'exactly one of ' * (len(group) > 1)}{', '.join(group)}="
             raise OptionError(message)
     given = [key for key in ACCEPTANCE_KEYS if key in values]
+    extrapolate = values.pop(_EXTRAPOLATE, None)
     if len(given) > 1:
         message = f"{where}: gives {' and '.join(given)}; allowed: one acceptance"
         raise OptionError(message)
+    if extrapolate is not None and not given:
+        message = f"{where}: {_EXTRAPOLATE} is given without an acceptance that could go on"
+        msg = f"{message}; allowed: beside {', '.join(ACCEPTANCE_KEYS)}"
+        raise OptionError(msg)
     try:
         own = {
             key: _own_value(kind_name, key, value, fetch)
@@ -481,7 +543,10 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
         drafter = kind.build(own, text)
         if not given:
             return drafter
-        return replace(drafter, acceptance=ACCEPTANCE_KEYS[given[0]](values[given[0]]))
+        acceptance = ACCEPTANCE_KEYS[given[0]](values[given[0]])
+        if extrapolate is not None:
+            acceptance = extrapolated_acceptance(acceptance, extrapolate)
+        return replace(drafter, acceptance=acceptance)
     except OptionError as refusal:
         message = f"{where}: {refusal}"
         raise OptionError(message) from None
@@ -555,6 +620,17 @@ def _beta(text: str) -> Acceptance:
     return beta_acceptance(parameters[0], parameters[1])
 
 
+def _decay(text: str) -> Acceptance:
+    parameters = _numbers("decay", text)
+    if len(parameters) != 3:
+        message = f"decay is {text!r}; allowed: FIRST/LAST/RATIO, three numbers from 0 to 1"
+        raise OptionError(message)
+    return decay_acceptance(*parameters)
+
+
+#: The key that lets a measured acceptance go on past its depth.
+_EXTRAPOLATE: Final = "extrapolate"
+
 #: How a SPEC may give acceptance; exactly one of these.
 ACCEPTANCE_KEYS: Final[dict[str, Callable[[str], Acceptance]]] = {
     "accept": lambda text: constant_acceptance(_number("accept", text)),
@@ -563,4 +639,6 @@ ACCEPTANCE_KEYS: Final[dict[str, Callable[[str], Acceptance]]] = {
     "survival": lambda text: survival_acceptance(_numbers("survival", text)),
     "histogram": lambda text: histogram_acceptance(_numbers("histogram", text)),
     "beta": _beta,
+    "decay": _decay,
+    "profile": lambda text: load_profile(text).acceptance(),
 }

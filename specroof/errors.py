@@ -3,6 +3,7 @@
 __all__ = [
     "CatalogError",
     "ConfigError",
+    "MeasurementError",
     "OptionError",
     "OutputError",
     "ProfileError",
@@ -36,6 +37,10 @@ class OptionError(SpecroofError, ValueError):
 
 class CatalogError(SpecroofError):
     """A name that matches no bundled file, or a file that cannot be fetched."""
+
+
+class MeasurementError(SpecroofError):
+    """A benchmark result that cannot be read, or does not determine what is asked of it."""
 
 
 class OutputError(SpecroofError):

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from specroof.architecture import (
     Architecture,
+    BlockSparseAttention,
     ChunkedAttention,
     CompressedAttention,
     Experts,
@@ -253,6 +254,7 @@ def check_placement(model: Architecture, placement: Placement) -> None:
         | CompressedAttention
         | ChunkedAttention
         | SharedCacheAttention
+        | BlockSparseAttention
     )
     for layer in model.layers:
         for block in layer.blocks:

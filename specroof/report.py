@@ -24,6 +24,7 @@ __all__ = [
     "json_line",
     "pays_lines",
     "rows_csv",
+    "source_lines",
 ]
 
 _CURVE_ARRAYS = (
@@ -154,6 +155,15 @@ def _loses(curve: SpeedupCurve, i: int) -> str:
     return ", ".join(_span(*run) for run in runs) or "none"
 
 
+def source_lines(curves: Sequence[SpeedupCurve]) -> str:
+    """Return, per drafter, where its cost and its acceptance come from."""
+    return "\n".join(
+        f"{curve.drafter}: cost from {curve.cost_from or 'the drafter'}; "
+        f"acceptance: {curve.acceptance_from or 'as given'}"
+        for curve in curves
+    )
+
+
 # --- JSON and CSV ------------------------------------------------------------------------------
 
 
@@ -204,6 +214,8 @@ def _drafter_json(curve: SpeedupCurve) -> dict[str, Any]:
     shortest, longest = curve.near_best(0.01)
     return {
         "name": curve.drafter,
+        "cost_from": curve.cost_from,
+        "acceptance_from": curve.acceptance_from,
         "verify_len": _plain(curve.verify_len),
         **{name: _nested(getattr(curve, name)) for name in _CURVE_ARRAYS},
         "best_draft_len": _nested(curve.best_draft_len),
@@ -243,7 +255,7 @@ def _curve_rows(curve: SpeedupCurve) -> Iterable[dict[str, object]]:
             "context_len": _plain(curve.context_len)[i],
             "batch_size": _plain(curve.batch_size)[j],
             "draft_len": int(curve.draft_len[k]),
-            "verify_len": int(curve.verify_len[k]),
+            "verify_len": _plain(curve.verify_len)[k],
             **{name: _nested(array[index]) for name, array in arrays.items()},
             "is_best": int(curve.draft_len[k] == curve.best_draft_len[i, j]),
         }

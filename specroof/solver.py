@@ -1,6 +1,7 @@
 """Where work meets probability: the whole speedup curve over context, batch and draft length."""
 
 import math
+import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -8,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.acceptance import Acceptance, constant_acceptance
+from specroof.acceptance import Acceptance, constant_acceptance, other_model_notes
 from specroof.architecture import Architecture
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, TokensPerRound
@@ -251,6 +252,7 @@ def speedup_curve(  # noqa: PLR0913 - the contract of the library
         times = round_times(model, setup, drafter, proposed, grid, notes)
         for whole, part in zip((draft_s, verify_s, round_s), times, strict=True):
             whole[rows, columns] = part
+    notes.update(dict.fromkeys(other_model_notes(tokens, model.name)))
     notes.update(dict.fromkeys(engine_notes(setup)))
     notes.update(dict.fromkeys(memory_notes(model, setup, contexts, batches)))
     return SpeedupCurve(
@@ -310,15 +312,18 @@ def forward_latency(
     --------
     >>> from specroof import load_hardware, load_model
     >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
-    >>> latency = forward_latency(load_model("Qwen/Qwen3-8B"), load_hardware("b200"), decode)
+    >>> latency = forward_latency(
+    ...     load_model("Qwen/Qwen3-8B"), load_hardware("b200"), decode, engine="ideal"
+    ... )
     >>> round(float(latency.total_s) * 1e3, 1)  # 15.1 GB of weights, 0.6 GB of cache at 8 TB/s
     2.0
     """
     setup = engine_setup(hardware, engine, placement, options)
     check_placement(model, setup.placement)
     latency = model_latency(model, setup, forward_pass)
+    shape = np.broadcast_shapes(forward_pass.tokens.shape, forward_pass.context.shape)
     notes = (*model.notes, *option_notes(model, setup.options), *latency.notes)
-    return replace(latency, notes=notes)
+    return replace(latency, work_s=np.broadcast_to(latency.work_s, shape), notes=notes)
 
 
 def _chunks(shape: tuple[int, int, int]) -> Iterator[tuple[slice, slice]]:
@@ -335,10 +340,13 @@ def _axis(name: str, values: npt.ArrayLike, *, low: float, high: float) -> Array
     """Return an axis of the grid from a number or a list of numbers."""
     allowed = f"a number or a list of numbers from {low:g} to {high:g}"
     try:
-        axis = np.atleast_1d(np.asarray(values, dtype=np.float64))
-    except (TypeError, ValueError):
+        given = np.asarray(values)
+    except ValueError:  # lists of different lengths
+        given = np.asarray(None)
+    if given.dtype.kind not in "iuf":  # text, bools, whole numbers beyond 64 bits
         msg = f"{name} is {values!r}; allowed: {allowed}"
-        raise OptionError(msg) from None
+        raise OptionError(msg)
+    axis = np.atleast_1d(given.astype(np.float64))
     if axis.ndim != 1 or axis.size == 0:
         msg = f"{name} has shape {axis.shape}; allowed: {allowed}"
         raise OptionError(msg)
@@ -366,11 +374,18 @@ def _acceptance(drafter: Drafter, acceptance: Acceptance | None) -> TokensPerRou
     return given
 
 
+def _is_draft_len(value: object) -> bool:
+    """Whether `value` is a draft length: a whole number, and not beyond the largest grid."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        return False
+    return 0 <= int(value) <= LARGEST_DRAFT_LEN
+
+
 def _longest(drafter: Drafter, tokens: TokensPerRound, asked: int | None) -> int:
     """Return the longest draft of the grid; one that was asked for must be within the depth."""
     if asked is None:
         return DEFAULT_MAX_DRAFT_LEN
-    if isinstance(asked, bool) or not 0 <= asked <= LARGEST_DRAFT_LEN or asked != int(asked):
+    if not _is_draft_len(asked):
         msg = f"max_draft_len is {asked!r}; allowed: a whole number from 0 to {LARGEST_DRAFT_LEN}"
         raise OptionError(msg)
     depth = min(

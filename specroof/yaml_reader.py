@@ -14,6 +14,7 @@ from specroof.errors import SpecroofError
 __all__ = [
     "MAX_NESTING",
     "MAX_TEXT_BYTES",
+    "dump_yaml",
     "number_spelling",
     "parse_yaml",
     "shortened",
@@ -102,6 +103,18 @@ def parse_yaml(text: str, *, source: str, error: type[SpecroofError]) -> dict[st
         message = f"{source}: holds a {kind} at the top level; must be a mapping of keys to values"
         raise error(message)
     return content
+
+
+def dump_yaml(content: dict[str, Any]) -> str:
+    """Return a mapping of plain values as YAML that `parse_yaml` reads back, in its order.
+
+    Examples
+    --------
+    >>> dump_yaml({"peak": {"memory_bytes": 24e9}, "sizes": [1, 2]})
+    'peak:\\n  memory_bytes: 24000000000.0\\nsizes:\\n- 1\\n- 2\\n'
+    """
+    text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)
+    return text
 
 
 def shown(value: object) -> str:

@@ -22,6 +22,7 @@ from specroof.architecture import (
     Architecture,
     Block,
     BlockSparseAttention,
+    ChunkedAttention,
     CompressedAttention,
     Compressor,
     Core,
@@ -36,6 +37,7 @@ from specroof.architecture import (
     Linear,
     Mamba2,
     RecurrentCore,
+    SharedCacheAttention,
     by_kv_heads,
     stack_layers,
 )
@@ -111,6 +113,15 @@ block_sparse = st.builds(
     ),
     block_len=st.integers(1, 9),
 )
+chunked = st.builds(
+    ChunkedAttention,
+    n_heads=st.sampled_from([8, 16]),
+    n_kv_heads=st.sampled_from([1, 2, 4, 8]),
+    head_dim=widths,
+    value_dim=widths,
+    chunk=st.integers(1, 40),
+)
+shared_caches = st.builds(SharedCacheAttention, grouped_queries)
 
 
 compressors = st.builds(Compressor, rows=small, row_dim=widths)
@@ -181,16 +192,23 @@ def experts(draw: DrawFn, in_features: int = 16) -> Experts:
 
 
 @st.composite
-def mixers(draw: DrawFn, hidden_size: int) -> Block:
-    """Draw a block of attention or linear attention, with projections that shard differently."""
-    # Not `block_sparse`: a new block begins small, so that it reads less behind a longer context.
-    dense = st.one_of(grouped_queries, latents, shared_latents)
-    core: Core = draw(st.one_of(dense, compressed_attention(), recurrents))
-    key_shard = (
-        by_kv_heads(core.n_kv_heads)
-        if isinstance(core, GroupedQueryAttention)
-        else ATTENTION_REPLICATED
+def mixers(draw: DrawFn, hidden_size: int, *, sawtooth: bool = True) -> Block:
+    """Draw a block of attention or linear attention, with projections that shard differently.
+
+    Where a block or chunk of keys begins anew, attention reads less behind a longer context: such
+    a `sawtooth` may be left out.
+    """
+    rising = (
+        grouped_queries,
+        latents,
+        shared_latents,
+        shared_caches,
+        compressed_attention(),
+        recurrents,
     )
+    core: Core = draw(st.one_of(*rising, *((block_sparse, chunked) if sawtooth else ())))
+    n_kv_heads = getattr(core, "n_kv_heads", None)
+    key_shard = ATTENTION_REPLICATED if n_kv_heads is None else by_kv_heads(n_kv_heads)
     weight = draw(formats)
     return Block(
         "attention",
@@ -218,13 +236,13 @@ def feed_forwards(draw: DrawFn, hidden_size: int) -> Block:
 
 
 @st.composite
-def architectures(draw: DrawFn) -> Architecture:
+def architectures(draw: DrawFn, *, sawtooth: bool = True) -> Architecture:
     hidden_size = draw(hidden_sizes)
     layers = draw(
         st.lists(
             st.builds(
                 lambda mixer, feed_forward, count: Layer((mixer, feed_forward), count),
-                mixers(hidden_size),
+                mixers(hidden_size, sawtooth=sawtooth),
                 feed_forwards(hidden_size),
                 st.integers(1, 3),
             ),
@@ -241,6 +259,7 @@ def architectures(draw: DrawFn) -> Architecture:
         head=Linear("lm_head", hidden_size, 96, draw(formats), TENSOR, kind="head"),
         tied_embeddings=draw(st.booleans()),
         vector_params=hidden_size,
+        lookup_params=draw(st.sampled_from([0, 64])),
         kv_dtype=draw(cache_dtypes),
         state_dtype=draw(cache_dtypes),
     )

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import specroof
 from specroof.cli import app
 
-PREDICT = ["predict", "Qwen/Qwen3-8B", "-H", "b200"]
+PREDICT = ["predict", "Qwen/Qwen3-8B", "--engine", "ideal", "-H", "b200"]
 BLOCK = "block,accept=0.89,cost=0.10,drafts=16"
 AUTOREGRESSIVE = "autoregressive,accept=0.75,cost=0.10"
 
@@ -126,7 +126,8 @@ def test_tables_fit_eighty_columns() -> None:
         (*PREDICT, "--drafter", AUTOREGRESSIVE),
     ):
         lines = run(*words).splitlines()
-        assert max(len(line) for line in lines if not line.startswith("note")) <= 80
+        prose = ("note", AUTOREGRESSIVE + ": ")  # sentences, which a terminal may break
+        assert max(len(line) for line in lines if not line.startswith(prose)) <= 80
 
 
 def test_csv_has_every_point_and_marks_the_best(tmp_path: Path) -> None:

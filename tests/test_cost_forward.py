@@ -232,7 +232,7 @@ def test_flops_are_linear_in_the_batch(
         assert float(larger.flops) == pytest.approx(24 * float(single.flops))
 
 
-@given(architectures(), options, batches, small, contexts)
+@given(architectures(sawtooth=False), options, batches, small, contexts)
 def test_nothing_falls_with_the_context(
     model: Architecture, choices: Options, batch: int, queries: int, context: int
 ) -> None:

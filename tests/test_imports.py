@@ -27,13 +27,18 @@ ROOMS: dict[str, set[str]] = {
     "cost": {"architecture", "units"},
     "latency": {"cost", "hardware", "errors"},
     "acceptance": {"errors"},
-    "drafters": {"architecture", "cost", "latency", "hardware", "errors"},
+    "profiles": {"acceptance", "errors", "yaml_reader"},
+    "simulate": {"acceptance", "errors"},
+    "drafters": {"architecture", "cost", "latency", "hardware", "errors", "units"},
 }
+ROOMS["pricing"] = {"architecture", "cost", "latency", "hardware", "errors", "units"}
+ROOMS["rounds"] = {"architecture", "cost", "latency", "hardware", "drafters", "pricing"}
 ROOMS["solver"] = set(ROOMS)
 ROOMS["catalog"] = set(ROOMS)
 ROOMS["study"] = set(ROOMS)
+ROOMS["validate"] = {*ROOMS, "measured"}
 ROOMS["report"] = {"solver", "units"}
-ROOMS["plot"] = {"solver", "units", "errors"}
+ROOMS["plot"] = {"acceptance", "solver", "units", "errors"}
 ROOMS["model_facts"] = {"architecture", "cost", "report", "units"}
 ROOMS[DOOR] = set(ROOMS)
 ROOMS["cli"] = set(ROOMS)

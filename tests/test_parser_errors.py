@@ -294,8 +294,12 @@ GROUPS = "config_groups.g."
             ".bits is 9; allowed: a whole number from 1 to 8",
         ),
         (
-            {"quant_method": "gptq", "dynamic": {"-:.*": {}}},
-            ".dynamic is an object; allowed: no settings per module",
+            {"quant_method": "gptq", "bits": 4, "group_size": 8, "dynamic": {"-:a(?!b)": {}}},
+            ".dynamic is an object; allowed: module names, globs, and re: expressions",
+        ),
+        (
+            {"quant_method": "gptq", "bits": 4, "group_size": 8, "dynamic": {"+:a": {"bits": 9}}},
+            ".dynamic.+:a.bits is 9; allowed: a whole number from 1 to 8",
         ),
         ({"quant_method": "modelopt"}, ".quant_algo is missing; allowed: the algorithm of the "),
         ({"quant_algo": "FP9"}, '.quant_algo is "FP9"; allowed: FP8, FP8_PER_CHANNEL_PER_TOKEN, '),

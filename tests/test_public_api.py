@@ -17,6 +17,7 @@ PUBLIC = [
     "EngineProfile",
     "ForwardPass",
     "HardwareProfile",
+    "MeasurementError",
     "OpCost",
     "OptionError",
     "Options",

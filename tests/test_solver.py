@@ -26,14 +26,18 @@ from specroof.architecture import (
     WEIGHT_FORMATS,
     Architecture,
     Block,
+    BlockSparseAttention,
+    ChunkedAttention,
     CompressedAttention,
     Core,
     Experts,
     GatedDeltaNet,
     GroupedQueryAttention,
+    Indexer,
     LatentAttention,
     Layer,
     Linear,
+    SharedCacheAttention,
 )
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import (
@@ -393,7 +397,10 @@ def test_near_best_by_hand() -> None:
     for share, limits in ((0.0, (2, 2)), (0.006, (2, 4)), (0.0101, (1, 4)), (0.5001, (0, 5))):
         shortest, longest = found.near_best(share)
         assert (shortest.tolist(), longest.tolist()) == ([[limits[0]]], [[limits[1]]])
-    # A hundredth, unless said: 1.98 is just that.
+    # Nothing beside the best, but for rounding.
+    shortest, longest = made([1, 1.5 * (1 + 1e-15), 1.5, 1.4], [1] * 4).near_best(0)
+    assert (shortest.tolist(), longest.tolist()) == ([[1]], [[2]])
+    # A hundredth, unless said: 1.98 would be just that.
     shortest, longest = made([1, 1.981, 2, 1.979], [1] * 4).near_best()
     assert (shortest.tolist(), longest.tolist()) == ([[1]], [[2]])
 
@@ -785,7 +792,18 @@ def test_a_rate_that_is_no_probability_is_refused(rate: float) -> None:
         curve(autoregressive_drafter(0.1), constant_acceptance(rate))
 
 
-@pytest.mark.parametrize("core", list(every_core())[:3])
+@pytest.mark.parametrize(
+    "core",
+    [
+        GroupedQueryAttention(16, 4, 8, 8),
+        SharedCacheAttention(GroupedQueryAttention(16, 4, 8, 8)),
+        ChunkedAttention(16, 4, 8, 8, chunk=8),
+        BlockSparseAttention(16, 4, 8, 8, Indexer(4, 8, top_k=2), block_len=4),
+        LatentAttention(16, 32, 8),
+        CompressedAttention(16, 64, 8, window=8, ratio=4),
+    ],
+    ids=lambda core: type(core).__name__,
+)
 def test_devices_that_do_not_divide_the_query_heads_are_refused(core: Core) -> None:
     model = dense(core=core)
     with pytest.raises(OptionError) as error:

@@ -2,12 +2,15 @@
 
 import typer
 
+from specroof.cli.acceptance import acceptance_app
 from specroof.cli.explain import explain
 from specroof.cli.groups import Command, OneLineGroup
 from specroof.cli.hardware import hardware_app
 from specroof.cli.models import models_app
 from specroof.cli.predict import predict
+from specroof.cli.simulate import simulate_app
 from specroof.cli.sweep import sweep
+from specroof.cli.validate import validate
 
 __all__ = ["app", "main"]
 
@@ -25,8 +28,11 @@ app = typer.Typer(
 app.command(cls=Command)(predict)
 app.command()(sweep)
 app.command(cls=Command)(explain)
+app.command()(validate)
 app.add_typer(models_app, name="models")
 app.add_typer(hardware_app, name="hardware")
+app.add_typer(acceptance_app, name="acceptance")
+app.add_typer(simulate_app, name="simulate")
 
 
 def main() -> None:

@@ -137,6 +137,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     notes = dict.fromkeys(note for curve in curves for note in curve.notes)
     say(report.curves_table(curves))
     say("\n" + report.pays_lines(survey))
+    say("\n" + report.source_lines(curves) + "\n")
     for note in notes:
         say(f"note: {note}")
 

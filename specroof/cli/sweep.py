@@ -63,7 +63,10 @@ def sweep(
 
 
 def _study_files(output: Path, results: Sequence[Sequence[SpeedupCurve]]) -> dict[Path, bytes]:
-    """Return every file of a study: tables, and the charts of each target and of all together."""
+    """Return every file of a study: tables, a chart of all targets, and charts of each.
+
+    A target has charts of its own where it compares several drafters or context lengths.
+    """
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
     every = [curve for curves in results for curve in curves]
@@ -75,6 +78,8 @@ def _study_files(output: Path, results: Sequence[Sequence[SpeedupCurve]]) -> dic
         + b"\n",
     }
     for number, curves in enumerate(results, start=1):
+        if len(curves) == len(curves[0].context_len) == 1:
+            continue
         files |= figure_files(output / f"target-{number}.png", curve_figures(curves))
     if len(every[0].batch_size) > 1:
         by_batch = {"": plot.plot_speedup_by_batch(every)}

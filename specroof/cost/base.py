@@ -226,10 +226,6 @@ class Collective:
     copies: int = 1
 
 
-def _zero() -> Array:
-    return np.zeros(())
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class OpCost:
     """What one operation of a pass costs, before any hardware: work and bytes, apart.
@@ -286,7 +282,8 @@ class OpCost:
     @property
     def intensity(self) -> Array:
         """FLOP per byte moved."""
-        return np.asarray(self.flops / self.memory_bytes)
+        moved = self.memory_bytes
+        return np.asarray(self.flops / np.where(moved > 0, moved, np.inf))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

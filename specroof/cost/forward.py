@@ -163,6 +163,12 @@ def _head_costs(architecture: Architecture, setting: Setting) -> list[OpCost]:
     priced = replace(
         head,
         name=architecture.head.name,
+        # A pass that needs no logits does not read the head.
+        weight_bytes=(
+            head.weight_bytes
+            if np.all(positions > 0)
+            else np.where(positions > 0, head.weight_bytes, 0.0)
+        ),
         activation_bytes=logits if setting.options.counts_all else np.zeros(()),
     )
     return _counted([priced], setting.options)

@@ -147,10 +147,12 @@ def _branching(drafter: Drafter, values: Values) -> Drafter:
         msg = f"tree is {tree!r} with {given}; allowed: {wanted}, and siblings="
         raise OptionError(msg)
     nodes = _whole("nodes", values["nodes"], MOST_NODES)
+    label = f"{tree} trees of {nodes} drafts"
     if tree == "sequoia":
-        return with_tree(drafter, partial(optimal_tree, n_nodes=nodes), siblings)
+        return with_tree(drafter, partial(optimal_tree, n_nodes=nodes), siblings, label=label)
     top_k = _whole("top-k", values["top-k"], len(siblings) + 1)
-    return with_tree(drafter, partial(dynamic_tree, top_k=top_k, n_nodes=nodes), siblings)
+    grow = partial(dynamic_tree, top_k=top_k, n_nodes=nodes)
+    return with_tree(drafter, grow, siblings, label=label)
 
 
 def _static(drafter: Drafter, tree: str, siblings: tuple[float, ...], stray: list[str]) -> Drafter:
@@ -175,7 +177,13 @@ def _static(drafter: Drafter, tree: str, siblings: tuple[float, ...], stray: lis
     if total > MOST_NODES:
         msg = f"tree is {tree!r}, {total} drafts; allowed: up to {MOST_NODES}"
         raise OptionError(msg)
-    return with_tree(drafter, partial(expansion_tree, branches), siblings, depth=len(branches))
+    return with_tree(
+        drafter,
+        partial(expansion_tree, branches),
+        siblings,
+        label=f"static trees of {total} drafts",
+        depth=len(branches),
+    )
 
 
 def _head(build: Callable[..., Drafter]) -> Callable[[Values, str], Drafter]:

@@ -182,7 +182,12 @@ def _expected(tree: Tree, rates: Rates, chain: Array) -> float:
 
 
 def with_tree(
-    drafter: Drafter, grow: Grow, siblings: Sequence[float], *, depth: int | None = None
+    drafter: Drafter,
+    grow: Grow,
+    siblings: Sequence[float],
+    *,
+    label: str = "trees",
+    depth: int | None = None,
 ) -> Drafter:
     """Return a drafter that proposes trees; draft lengths are then their depths.
 
@@ -195,6 +200,10 @@ def with_tree(
     siblings
         Of the rounds in which the first child is wrong, the shares in which the second, third, …
         is right.
+    label
+        What descriptions call the trees.
+    depth
+        Levels of a static tree; None without end.
 
     Raises
     ------
@@ -208,6 +217,7 @@ def with_tree(
     ends = [end for end in (drafter.max_draft_len, depth) if end is not None]
     return replace(
         drafter,
-        max_draft_len=min(_DEEPEST, *ends),
+        max_draft_len=min([_DEEPEST, *ends]),
+        describe=lambda target: f"{drafter.describe(target)}, {label}",
         propose=lambda tokens, draft_len: tree_proposals(grow, siblings, tokens, draft_len),
     )

@@ -129,7 +129,9 @@ class _EngineProfile(_Block):
     layer_overhead_s: NonNegative = _LEFT_OUT
     layer_kind_overhead_s: dict[_LayerKind, NonNegative] = _LEFT_OUT
     sequence_overhead_s: NonNegative = _LEFT_OUT
+    state_token_overhead_s: NonNegative = _LEFT_OUT
     draft_pass_overhead_s: NonNegative = _LEFT_OUT
+    request_overhead_s: NonNegative = _LEFT_OUT
     round_overhead_s: NonNegative = _LEFT_OUT
     round_sequence_overhead_s: NonNegative = _LEFT_OUT
     collective: _Collective | None = _LEFT_OUT
@@ -179,6 +181,8 @@ class _HardwareProfile(_Block):
         needed = ["peak.flops_per_s", "peak.memory_bytes_per_s", "peak.memory_bytes"]
         if self.interconnect is not None:
             needed.append("interconnect.link_bytes_per_s")
+            if self.interconnect.scale_out_bytes_per_s is not None:
+                needed.append("interconnect.scale_out_bytes_per_s")
         needed += [f"engines.{name}" for name in self.engines]
         present = set(_dotted_keys(self.model_dump(exclude_unset=True)))
         for key in needed:

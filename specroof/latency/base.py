@@ -145,7 +145,7 @@ class PassLatency:
 
 
 def total(parts: Iterable[Array]) -> Array:
-    """Return the sum, small shapes first, so that each is expanded as late as can be.
+    """Return the sum, in the order given: a grid in slices must round as the whole one does.
 
     Source
         Addition.
@@ -156,6 +156,6 @@ def total(parts: Iterable[Array]) -> Array:
     [[4.0], [4.0]]
     """
     whole = np.zeros(())
-    for part in sorted(parts, key=np.size):
+    for part in parts:
         whole = np.asarray(whole + part)
     return whole

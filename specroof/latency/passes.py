@@ -82,7 +82,8 @@ def price_pass(
     notes: dict[str, None] = {}
     shape = shape or PassShape()
     engine = setup.engine
-    priced = tuple(_price_op(op, setup, notes) for op in ops)
+    crowding = _crowding(setup.placement, batch_size)
+    priced = tuple(_price_op(op, setup, crowding, notes) for op in ops)
     latency = PassLatency(
         ops=priced,
         work_s=_GRANULARITIES[setup.options.granularity](priced),
@@ -112,16 +113,26 @@ def _kind_overhead_s(engine: EngineProfile, shape: PassShape) -> Array:
     return np.asarray(fixed_s + engine.state_token_overhead_s * recurrent * further_tokens)
 
 
-def _price_op(op: OpCost, setup: Setup, notes: dict[str, None]) -> OpLatency:
+def _crowding(placement: Placement, batch_size: npt.ArrayLike) -> Array:
+    """Return how many times its even share the busiest data-parallel group of attention has.
+
+    Fewer sequences than groups leave groups idle; the others have no less to do for it.
+    """
+    batch = np.asarray(batch_size, dtype=np.float64)
+    return np.maximum(1.0, placement.attention_data_parallel / batch)
+
+
+def _price_op(op: OpCost, setup: Setup, crowding: Array, notes: dict[str, None]) -> OpLatency:
     hardware, engine = setup.hardware, setup.engine
     dtype, flops_per_s = hardware.arithmetic(op.compute_dtype, strict=setup.options.strict_dtype)
     if dtype != op.compute_dtype:
         notes[f"{hardware.name} has no {op.compute_dtype} arithmetic: {dtype} stands in"] = None
     compute_ways, weight_ways, cache_ways = _ways(op.shard, setup.placement)
+    busiest = crowding if op.shard.group == "attention" else 1.0
     moved = (
         op.weight_bytes / weight_ways
-        + op.cache_bytes / cache_ways
-        + op.activation_bytes / compute_ways
+        + busiest * op.cache_bytes / cache_ways
+        + busiest * op.activation_bytes / compute_ways
     )
     compute_frac = engine.kind_compute_frac.get(op.kind, engine.compute_frac.get(dtype, 1.0))
     reached = compute_frac * flops_per_s
@@ -130,7 +141,7 @@ def _price_op(op: OpCost, setup: Setup, notes: dict[str, None]) -> OpLatency:
     return OpLatency(
         op=op,
         compute_dtype=dtype,
-        compute_s=np.asarray(op.count * op.flops / (compute_ways * reached)),
+        compute_s=np.asarray(busiest * op.count * op.flops / (compute_ways * reached)),
         memory_s=np.asarray(op.count * moved / bytes_per_s),
         overlap_norm=engine.overlap_norm,
     )

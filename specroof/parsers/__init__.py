@@ -3,109 +3,113 @@
 A family is one file with one function, and one row of `PARSERS`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from importlib import import_module
 from typing import Final
 
 from specroof.architecture import Architecture
 from specroof.errors import OptionError
-from specroof.parsers.deepseek_v2 import parse_deepseek_v2, parse_mistral_latent
-from specroof.parsers.deepseek_v3 import parse_deepseek_v3, parse_deepseek_v32
-from specroof.parsers.deepseek_v4 import parse_deepseek_v4, parse_deepseek_v4_converted
-from specroof.parsers.falcon_h1 import parse_falcon_h1
-from specroof.parsers.gemma import parse_gemma2, parse_gemma3
-from specroof.parsers.gemma4 import parse_gemma4, parse_gemma4_unified
-from specroof.parsers.glm4_moe import parse_glm4_moe, parse_glm4v_moe
-from specroof.parsers.glm_moe_dsa import parse_glm4_moe_lite, parse_glm_moe_dsa
-from specroof.parsers.gpt_oss import parse_gpt_oss
-from specroof.parsers.granitemoehybrid import parse_granitemoehybrid
-from specroof.parsers.kimi_linear import parse_kimi_linear
-from specroof.parsers.llama import parse_llama, parse_qwen2, parse_qwen3
-from specroof.parsers.llama4 import parse_llama4
-from specroof.parsers.mimo_v2 import parse_mimo_v2
-from specroof.parsers.minimax_m1 import parse_minimax_m1
-from specroof.parsers.minimax_m2 import parse_minimax_m2
-from specroof.parsers.minimax_m3 import parse_minimax_m3
-from specroof.parsers.mistral import parse_ministral, parse_ministral3, parse_mistral
-from specroof.parsers.mixtral import parse_mixtral
-from specroof.parsers.model_config import ModelConfig, open_config
-from specroof.parsers.nemotron_h import parse_nemotron_h
-from specroof.parsers.nemotron_nas import parse_nemotron_nas
-from specroof.parsers.opt import parse_opt
-from specroof.parsers.phi3 import parse_phi3
-from specroof.parsers.qwen2_moe import parse_qwen2_moe
-from specroof.parsers.qwen3_moe import parse_qwen3_moe
-from specroof.parsers.qwen3_next import parse_qwen3_5, parse_qwen3_5_moe, parse_qwen3_next
+from specroof.parsers.model_config import ModelConfig, open_config, sidecar_notes
 from specroof.parsers.reader import read_json
-from specroof.parsers.step3p5 import parse_step3p5
 
 __all__ = ["PARSERS", "parse_config"]
 
-#: Family parsers by `model_type`; of a multimodal file, by the one inside `text_config`.
-PARSERS: Final[dict[str, Callable[[ModelConfig], Architecture]]] = {
-    "deepseek_ref": parse_deepseek_v4_converted,
-    "deepseek_v2": parse_deepseek_v2,
-    "deepseek_v3": parse_deepseek_v3,
-    "deepseek_v32": parse_deepseek_v32,
-    "deepseek_v4": parse_deepseek_v4,
-    "falcon_h1": parse_falcon_h1,
-    "gemma2": parse_gemma2,
-    "gemma3": parse_gemma3,
-    "gemma3_text": parse_gemma3,
-    "gemma4": parse_gemma4,
-    "gemma4_text": parse_gemma4,
-    "gemma4_unified": parse_gemma4_unified,
-    "gemma4_unified_text": parse_gemma4_unified,
-    "glm4_moe": parse_glm4_moe,
-    "glm4_moe_lite": parse_glm4_moe_lite,
-    "glm4v_moe": parse_glm4v_moe,
-    "glm4v_moe_text": parse_glm4v_moe,
-    "glm_moe_dsa": parse_glm_moe_dsa,
-    "gpt_oss": parse_gpt_oss,
-    "granitemoehybrid": parse_granitemoehybrid,
-    "kimi_k2": parse_deepseek_v3,
-    "kimi_k25": parse_deepseek_v3,
-    "kimi_k3": parse_kimi_linear,
-    "kimi_linear": parse_kimi_linear,
-    "llama": parse_llama,
-    "llama4": parse_llama4,
-    "llama4_text": parse_llama4,
-    "mimo": parse_qwen2,
-    "mimo_v2": parse_mimo_v2,
-    "mimo_v2_flash": parse_mimo_v2,
-    "minimax": parse_minimax_m1,
-    "minimax_m1": parse_minimax_m1,
-    "minimax_m2": parse_minimax_m2,
-    "minimax_m3": parse_minimax_m3,
-    "minimax_m3_vl": parse_minimax_m3,
-    "minimax_m3_vl_text": parse_minimax_m3,
-    "minimax_text_01": parse_minimax_m1,
-    "ministral": parse_ministral,
-    "ministral3": parse_ministral3,
-    "mistral": parse_mistral,
-    "mistral3": parse_mistral,
-    "mistral4": parse_mistral_latent,
-    "mistral_large3": parse_mistral_latent,
-    "mixtral": parse_mixtral,
-    "nemotron-nas": parse_nemotron_nas,
-    "nemotron_h": parse_nemotron_h,
-    "opt": parse_opt,
-    "phi3": parse_phi3,
-    "qwen2": parse_qwen2,
-    "qwen2_moe": parse_qwen2_moe,
-    "qwen3": parse_qwen3,
-    "qwen3_5": parse_qwen3_5,
-    "qwen3_5_moe": parse_qwen3_5_moe,
-    "qwen3_5_moe_text": parse_qwen3_5_moe,
-    "qwen3_5_text": parse_qwen3_5,
-    "qwen3_moe": parse_qwen3_moe,
-    "qwen3_next": parse_qwen3_next,
-    "qwen3_vl": parse_qwen3,
-    "qwen3_vl_moe": parse_qwen3_moe,
-    "qwen3_vl_moe_text": parse_qwen3_moe,
-    "qwen3_vl_text": parse_qwen3,
-    "step3p5": parse_step3p5,
-    "step3p7": parse_step3p5,
-}
+
+class _Parsers(Mapping[str, Callable[[ModelConfig], Architecture]]):
+    """Functions by `model_type`; a family's file is imported when the first model needs it.
+
+    A model is of one family, and a cold start is felt.
+    """
+
+    def __init__(self, rows: Mapping[str, str]) -> None:
+        self._rows = rows
+
+    def __getitem__(self, model_type: str) -> Callable[[ModelConfig], Architecture]:
+        file, function = self._rows[model_type].split(":")
+        module = import_module(f"{__name__}.{file}")
+        parse: Callable[[ModelConfig], Architecture] = getattr(module, function)
+        return parse
+
+    def __contains__(self, model_type: object) -> bool:
+        return model_type in self._rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+#: Family parsers by `model_type`, as the file and its function; of a multimodal file, by the type
+#: inside `text_config`.
+PARSERS: Final = _Parsers(
+    {
+        "deepseek_ref": "deepseek_v4:parse_deepseek_v4_converted",
+        "deepseek_v2": "deepseek_v2:parse_deepseek_v2",
+        "deepseek_v3": "deepseek_v3:parse_deepseek_v3",
+        "deepseek_v32": "deepseek_v3:parse_deepseek_v32",
+        "deepseek_v4": "deepseek_v4:parse_deepseek_v4",
+        "falcon_h1": "falcon_h1:parse_falcon_h1",
+        "gemma2": "gemma:parse_gemma2",
+        "gemma3": "gemma:parse_gemma3",
+        "gemma3_text": "gemma:parse_gemma3",
+        "gemma4": "gemma4:parse_gemma4",
+        "gemma4_text": "gemma4:parse_gemma4",
+        "gemma4_unified": "gemma4:parse_gemma4_unified",
+        "gemma4_unified_text": "gemma4:parse_gemma4_unified",
+        "glm4_moe": "glm4_moe:parse_glm4_moe",
+        "glm4_moe_lite": "glm_moe_dsa:parse_glm4_moe_lite",
+        "glm4v_moe": "glm4_moe:parse_glm4v_moe",
+        "glm4v_moe_text": "glm4_moe:parse_glm4v_moe",
+        "glm_moe_dsa": "glm_moe_dsa:parse_glm_moe_dsa",
+        "gpt_oss": "gpt_oss:parse_gpt_oss",
+        "granitemoehybrid": "granitemoehybrid:parse_granitemoehybrid",
+        "kimi_k2": "deepseek_v3:parse_deepseek_v3",
+        "kimi_k25": "deepseek_v3:parse_deepseek_v3",
+        "kimi_k3": "kimi_linear:parse_kimi_linear",
+        "kimi_linear": "kimi_linear:parse_kimi_linear",
+        "llama": "llama:parse_llama",
+        "llama4": "llama4:parse_llama4",
+        "llama4_text": "llama4:parse_llama4",
+        "mimo": "llama:parse_qwen2",
+        "mimo_v2": "mimo_v2:parse_mimo_v2",
+        "mimo_v2_flash": "mimo_v2:parse_mimo_v2",
+        "minimax": "minimax_m1:parse_minimax_m1",
+        "minimax_m1": "minimax_m1:parse_minimax_m1",
+        "minimax_m2": "minimax_m2:parse_minimax_m2",
+        "minimax_m3": "minimax_m3:parse_minimax_m3",
+        "minimax_m3_vl": "minimax_m3:parse_minimax_m3",
+        "minimax_m3_vl_text": "minimax_m3:parse_minimax_m3",
+        "minimax_text_01": "minimax_m1:parse_minimax_m1",
+        "ministral": "mistral:parse_ministral",
+        "ministral3": "mistral:parse_ministral3",
+        "mistral": "mistral:parse_mistral",
+        "mistral3": "mistral:parse_mistral",
+        "mistral4": "deepseek_v2:parse_mistral_latent",
+        "mistral_large3": "deepseek_v2:parse_mistral_latent",
+        "mixtral": "mixtral:parse_mixtral",
+        "nemotron-nas": "nemotron_nas:parse_nemotron_nas",
+        "nemotron_h": "nemotron_h:parse_nemotron_h",
+        "opt": "opt:parse_opt",
+        "phi3": "phi3:parse_phi3",
+        "qwen2": "llama:parse_qwen2",
+        "qwen2_moe": "qwen2_moe:parse_qwen2_moe",
+        "qwen3": "llama:parse_qwen3",
+        "qwen3_5": "qwen3_next:parse_qwen3_5",
+        "qwen3_5_moe": "qwen3_next:parse_qwen3_5_moe",
+        "qwen3_5_moe_text": "qwen3_next:parse_qwen3_5_moe",
+        "qwen3_5_text": "qwen3_next:parse_qwen3_5",
+        "qwen3_moe": "qwen3_moe:parse_qwen3_moe",
+        "qwen3_next": "qwen3_next:parse_qwen3_next",
+        "qwen3_vl": "llama:parse_qwen3",
+        "qwen3_vl_moe": "qwen3_moe:parse_qwen3_moe",
+        "qwen3_vl_moe_text": "qwen3_moe:parse_qwen3_moe",
+        "qwen3_vl_text": "llama:parse_qwen3",
+        "step3p5": "step3p5:parse_step3p5",
+        "step3p7": "step3p5:parse_step3p5",
+    }
+)
 
 
 def parse_config(
@@ -157,4 +161,8 @@ def parse_config(
     config = open_config(
         read_json(text, source=source), known=PARSERS, name=name, family=family, sidecar=sidecar
     )
-    return PARSERS[config.family](config)
+    model = PARSERS[config.family](config)
+    if sidecar is None or not config.states_quantization:
+        return model
+    notes = sidecar_notes(config, model, sidecar, PARSERS[config.family])
+    return replace(model, notes=(*model.notes, *notes))

@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final, TypeVar
 
 from specroof.architecture import TENSOR, Architecture, Block, Layer, Linear, stack_layers
+from specroof.errors import ConfigError
 from specroof.parsers.quantization import LayerWeights, Quantization, read_quantization
 from specroof.parsers.reader import MAX_LAYERS, Reader
 from specroof.parsers.weight_formats import PLAIN_FORMATS
+from specroof.units import format_binary_bytes
 
-__all__ = ["DTYPES", "Decoder", "ModelConfig", "build_layers", "open_config"]
+__all__ = ["DTYPES", "Decoder", "ModelConfig", "build_layers", "open_config", "sidecar_notes"]
 
 #: Torch's names of dtypes, with and without its prefix.
 DTYPES: Final = {
@@ -54,6 +56,8 @@ class ModelConfig:
         Of what flows between them.
     notes
         Sentences for the reader.
+    states_quantization
+        Whether the file has a `quantization_config` of its own, sidecar or not.
     """
 
     name: str
@@ -63,6 +67,7 @@ class ModelConfig:
     quantization: Quantization
     activation_dtype: str
     notes: tuple[str, ...] = ()
+    states_quantization: bool = False
 
     @property
     def hidden_size(self) -> int:
@@ -173,7 +178,40 @@ def open_config(
             *_part_notes(root, keys),
             *([] if stated else _storage_notes(name, dtype)),
         ),
+        states_quantization=section is not None,
     )
+
+
+def sidecar_notes(
+    config: ModelConfig,
+    model: Architecture,
+    sidecar: Reader,
+    parse: Callable[[ModelConfig], Architecture],
+) -> list[str]:
+    """Return what a reader must know where config and sidecar say different things.
+
+    The two are compared by the models that they make, since they spell the same lists differently.
+    """
+    plain = PLAIN_FORMATS[config.activation_dtype]
+    try:
+        quantization = read_quantization(None, sidecar, plain)
+        other = parse(replace(config, quantization=quantization, states_quantization=False))
+    except ConfigError as refusal:
+        return [f"quantization_config counts; the file beside it is not understood: {refusal}"]
+    notes = []
+    if (other.layers, other.head) != (model.layers, model.head):
+        said = format_binary_bytes(other.weight_bytes)
+        notes.append(
+            "quantization_config and the hf_quant_config.json beside it differ: weights of "
+            f"{format_binary_bytes(model.weight_bytes)} by the first, which counts, {said} by the "
+            "second"
+        )
+    if quantization.kv_dtype not in {None, model.kv_dtype}:
+        notes.append(
+            f"quantization_config says a KV cache of {model.kv_dtype}, which counts, and the "
+            f"hf_quant_config.json beside it {quantization.kv_dtype}"
+        )
+    return notes
 
 
 def build_layers(

@@ -11,6 +11,8 @@ from fnmatch import translate
 from functools import cache, lru_cache
 from typing import Final
 
+from specroof.parsers.module_patterns import ModulePattern
+
 __all__ = ["ModuleNames"]
 
 # What checkpoints put before the names of their language model.
@@ -24,6 +26,8 @@ _PREFIXES: Final = (
 _IN_LAYER: Final = re.compile(r"layers\.(\d+)(?:\.(.+))?", re.ASCII | re.DOTALL)
 # Read as the glob it is: `layers.1*` covers layers 1, 10, 11 ...
 _LAYERS_BY_DIGITS: Final = re.compile(r"layers\.(\d+)\*", re.ASCII)
+# One module of every layer: no expression is needed, and compiling one takes longer than all else.
+_EVERY_LAYER: Final = re.compile(r"layers\.\*\.([\w.]+)", re.ASCII)
 _GLOB_CHARACTERS: Final = re.compile(r"[*?\[]")
 # Marks a regular expression (compressed-tensors).
 _REGEX_MARK: Final = "re:"
@@ -43,7 +47,7 @@ class ModuleNames:
     Raises
     ------
     re.error, OverflowError, RecursionError
-        If an expression cannot be compiled.
+        If an expression cannot be compiled, or is refused by `ModulePattern`.
 
     Examples
     --------
@@ -60,7 +64,7 @@ class ModuleNames:
         self._plain: set[str] = set()
         self._in_layer: dict[int, set[str]] = {}
         self._layer_digits: set[str] = set()
-        self._patterns: list[re.Pattern[str]] = []
+        self._patterns: list[re.Pattern[str] | ModulePattern] = []
         self._tells_apart = False  # where a pattern may, each layer stands for itself
         for entry in entries:
             if entry.startswith(_REGEX_MARK):
@@ -76,7 +80,7 @@ class ModuleNames:
             return True
         full = name if layer is None else f"layers.{layer}.{name}"
         spellings = [full, *(prefix + full for prefix in _PREFIXES)] if self._patterns else []
-        return any(pattern.match(full) for pattern in self._patterns for full in spellings)
+        return any(bool(pattern.match(full)) for pattern in self._patterns for full in spellings)
 
     def layer_key(self, layer: int) -> Hashable:
         """Return a value that two layers share only if the list treats them alike."""
@@ -87,7 +91,7 @@ class ModuleNames:
         )
 
     def _add_regex(self, expression: str) -> None:
-        self._patterns.append(re.compile(expression))
+        self._patterns.append(ModulePattern(expression))
         self._tells_apart |= not _SAME_FOR_ALL_LAYERS.fullmatch(expression)
 
     def _add_name(self, entry: str) -> None:
@@ -98,6 +102,8 @@ class ModuleNames:
             return  # layers of a draft head or a vision tower
         if digits := _LAYERS_BY_DIGITS.fullmatch(name):
             self._layer_digits.add(digits[1])
+        elif everywhere := _EVERY_LAYER.fullmatch(name):
+            self._plain.add(everywhere[1])
         elif (found := _IN_LAYER.fullmatch(name)) and len(found[1]) < 9:
             self._in_layer.setdefault(int(found[1]), set()).add(found[2] or "*")
         elif _GLOB_CHARACTERS.search(name):

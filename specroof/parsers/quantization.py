@@ -185,13 +185,47 @@ def _awq_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
 
 
 def _gptq_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
-    for key in ("dynamic", "modules_in_block_to_quantize"):
-        if section.has(key):
-            section.refuse(key, "no settings per module")
     form = packed_format(section, plain, zero_points=True)  # stored even where they are all equal
-    if section.flag("lm_head", default=False):
-        return (Rule(form), Rule(form, targets=ModuleNames(["lm_head"])))
-    return (Rule(form),)
+    own, ignored = _dynamic_rules(section, plain)
+    targets = None
+    if section.has("modules_in_block_to_quantize"):
+        targets = _compiled(section, "modules_in_block_to_quantize", _block_modules(section))
+    head = section.flag("lm_head", default=False)
+    head_rules = (Rule(form, ModuleNames(["lm_head"]), ignored),) if head else ()
+    return (*own, Rule(form, targets, ignored), *head_rules)
+
+
+def _block_modules(section: Reader) -> tuple[str, ...]:
+    """Return the modules that are quantised, which stand in groups or alone."""
+    key = "modules_in_block_to_quantize"
+    groups = section.values[key]
+    if isinstance(groups, list) and all(isinstance(group, list) for group in groups):
+        modules = [module for group in groups for module in group]
+        return Reader(section.source, {key: modules}, section.prefix).texts(key)
+    return section.texts(key)
+
+
+def _dynamic_rules(section: Reader, plain: WeightFormat) -> tuple[tuple[Rule, ...], ModuleNames]:
+    """Return the rules of ``dynamic``, GPTQModel's settings per expression, and what it skips.
+
+    ``-:`` before an expression leaves its modules alone; ``+:`` or nothing gives them settings of
+    their own, where it names any. The first expression that matches counts.
+
+    Source
+        GPTQModel, `quantization/config.py`, `dynamic_get`.
+    """
+    rules: list[Rule] = []
+    skipped: list[str] = []
+    for key, changes in section.sections("dynamic").items():
+        expression = f"re:{key.removeprefix('-:').removeprefix('+:')}"
+        if key.startswith("-:"):
+            skipped.append(expression)
+            continue
+        changed = Reader(section.source, {**section.values, **changes.values}, changes.prefix)
+        form = packed_format(changed, plain, zero_points=True)
+        targets = _compiled(section, "dynamic", (expression,))
+        rules.append(Rule(form, targets, _compiled(section, "dynamic", tuple(skipped))))
+    return tuple(rules), _compiled(section, "dynamic", tuple(skipped))
 
 
 def _compressed_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:

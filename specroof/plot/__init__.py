@@ -1,5 +1,7 @@
 """Results as charts: matplotlib figures of a `SpeedupCurve` or a `PassLatency`. No physics."""
 
+from specroof.plot.acceptance import plot_acceptance
+from specroof.plot.accuracy import plot_accuracy
 from specroof.plot.batches import (
     plot_best_draft_len_map,
     plot_by_batch,
@@ -12,6 +14,8 @@ from specroof.plot.passes import plot_roofline, plot_time_per_op
 
 __all__ = [
     "figure_bytes",
+    "plot_acceptance",
+    "plot_accuracy",
     "plot_best_draft_len_map",
     "plot_by_batch",
     "plot_draft_len_by_batch",

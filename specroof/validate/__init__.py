@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
+from typing import Final
 
 from specroof.architecture import Architecture
 from specroof.catalog import load_hardware, load_model
 from specroof.cost import ForwardPass
-from specroof.hardware import IDEAL_ENGINE, EngineProfile, HardwareProfile, Placement
+from specroof.hardware import IDEAL_ENGINE, EngineProfile, Placement
 from specroof.latency import Setup
-from specroof.measurements import Measurement, load_measurements
+from specroof.measured import Measurement, load_measurements
 from specroof.pricing import engine_setup, model_latency
 from specroof.rounds import draft_price
 from specroof.validate.parameters import chip_family, fitted_engine
@@ -23,20 +24,23 @@ from specroof.validate.scores import Errors, Scored, errors_of, kind_of, levelle
 from specroof.validate.timing import Array, Throughput, round_seconds, throughput
 
 __all__ = [
+    "TRUSTED",
     "Errors",
     "Scored",
     "Validation",
     "errors_of",
     "fitted_parameters",
+    "left_out_engine",
     "measured_throughput",
     "validation",
 ]
 
-_FITS = "fits.json"
-#: The fit to all sources, which the hardware files hold.
-_ALL = "all"
+#: Sources of a trust order beyond this are predicted and shown, and neither fitted nor totalled.
+TRUSTED: Final = 3
 
-Engine = Callable[[Measurement, HardwareProfile], EngineProfile]
+_FITS: Final = "fits.json"
+#: The fit to all sources, which the hardware files hold.
+_ALL: Final = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +72,13 @@ class Validation:
 
     @property
     def total(self) -> Errors:
-        """The errors over all sources."""
-        return errors_of(self.points)
+        """The errors over all sources that are trusted."""
+        return errors_of([one for one in self.points if one.point.trust <= TRUSTED])
 
     @property
     def ideal_total(self) -> Errors:
         """The errors of the ideal roofline over the same points."""
-        return errors_of(self.ideal)
+        return errors_of([one for one in self.ideal if one.point.trust <= TRUSTED])
 
 
 @cache
@@ -99,6 +103,13 @@ def fitted_parameters(without: str | None = None) -> Mapping[str, float]:
     """
     fits = _fits()
     return fits.get(without or _ALL, fits[_ALL])
+
+
+def left_out_engine(point: Measurement) -> EngineProfile:
+    """Return the profile of a measurement's engine and chip that was fitted without its source."""
+    family = chip_family(load_hardware(point.hardware))
+    parameters = fitted_parameters(without=point.source)
+    return fitted_engine(point.engine, family, parameters, eager=point.method == "step")
 
 
 def measured_throughput(point: Measurement, engine: EngineProfile) -> Throughput:
@@ -147,8 +158,7 @@ def validation(measurements: Iterable[Measurement] | None = None) -> Validation:
         if not kind:
             lacking.append((point, missing))
             continue
-        family = chip_family(load_hardware(point.hardware))
-        engine = fitted_engine(point.engine, family, fitted_parameters(without=point.source))
+        engine = left_out_engine(point)
         points.append(scored(point, kind, measured_throughput(point, engine)))
         ideal.append(scored(point, kind, measured_throughput(point, IDEAL_ENGINE)))
     return Validation(tuple(levelled(points)), tuple(levelled(ideal)), tuple(lacking))

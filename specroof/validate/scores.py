@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from specroof.measurements import Measurement
+from specroof.measured import Measurement
 from specroof.validate.timing import METHODS, PLAIN, Throughput
 
 __all__ = [
@@ -23,6 +23,12 @@ __all__ = [
 
 #: A measured speedup within this of 1 is no verdict.
 _UNDECIDED: Final = 0.1
+
+#: What methods without a price leave open.
+_LACKING: Final = {
+    "ngram": "the share of rounds in which n-grams match",
+    "mock": "the draft count behind a forced acceptance length",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,11 @@ class Scored:
     kind: str
     predicted: float
     measured: float
+
+    @property
+    def source(self) -> str:
+        """Who measured."""
+        return self.point.source
 
     @property
     def error(self) -> float:
@@ -94,7 +105,7 @@ def kind_of(point: Measurement) -> tuple[str, str]:
     if point.method in PLAIN:
         return ("plain", "") if point.tokens_per_s is not None else ("", "throughput")
     if point.method not in METHODS:
-        return "", f"a drafter that method {point.method!r} stands for"
+        return "", _LACKING.get(point.method, f"a known cost of {point.method!r}")
     for name in ("batch_size", "draft_len", "verify_len"):
         if getattr(point, name) is None:
             return "", name

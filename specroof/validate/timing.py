@@ -21,7 +21,7 @@ from specroof.drafters import (
     mtp_drafter,
 )
 from specroof.hardware import EngineProfile
-from specroof.measurements import Measurement
+from specroof.measured import Measurement
 
 __all__ = [
     "METHODS",

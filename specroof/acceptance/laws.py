@@ -1,120 +1,32 @@
-"""Acceptance of drafts, as one thing: a survival curve.
-
-Whatever is known about a drafter (one rate, a rate for every position, a measured length, a
-histogram, a spread over sequences) says how likely the first d drafts of a round are all
-accepted. That curve, and the tokens per round that follow from it, is all the solver needs.
-"""
+"""What is known about a drafter as a curve: one rate, rates, a length, a histogram, a spread."""
 
 import math
-import numbers
-import reprlib
-from collections.abc import Callable, Iterable, Mapping
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
-from typing import Final, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specroof.acceptance.checks import (
+    LONGEST_DRAFT,
+    PROBABILITY,
+    number_from,
+    numbers_from,
+    refuse,
+    some,
+)
+from specroof.acceptance.curve import Acceptance
 from specroof.errors import OptionError
 
 __all__ = [
-    "Acceptance",
     "acceptance_from_length",
     "beta_acceptance",
+    "beta_law",
     "constant_acceptance",
     "histogram_acceptance",
+    "listed_law",
     "rate_acceptance",
     "survival_acceptance",
+    "survival_of_rates",
 ]
-
-_Law = Callable[[tuple[float, ...], int], NDArray[np.float64]]
-
-#: A curve is tabled up to the longest draft asked for, so that question needs a bound.
-_LONGEST_DRAFT: Final = 1_000_000
-_PROBABILITY: Final = "a number from 0 to 1"
-_NOT_LISTS: Final = (str, bytes, Mapping, AbstractSet)
-
-
-@dataclass(frozen=True)
-class Acceptance:
-    r"""How far the drafts of one round survive verification.
-
-    Made by :func:`constant_acceptance` and its siblings, which check what they are given.
-
-    .. math:: s_d = P(\text{accepted} \ge d), \quad N(\gamma) = 1 + \sum_{d=1}^{\gamma} s_d
-
-    Counts
-        a run of accepted drafts from the first position on, and in N the bonus token that the
-        target's own pass adds to every round, whatever was accepted.
-    Ignores
-        that a longer draft may change the drafts before it, and that the last round of a request
-        may commit more than is asked for: about half a round of tokens per request.
-    Source
-        Leviathan et al. 2022, arXiv:2211.17192, section 3.1 and equation 1, for any curve.
-
-    Attributes
-    ----------
-    description : str
-        One line for people.
-    max_draft_len : int or None
-        The longest draft the curve knows about, past which it is NaN; None where it has no end.
-    law, parameters
-        A function of this module that returns s_0 … s_depth, and the numbers it takes beside the
-        depth. Plain data, so that curves compare, hash and pickle.
-    """
-
-    description: str
-    max_draft_len: int | None
-    law: _Law = field(repr=False)
-    parameters: tuple[float, ...] = field(repr=False)
-
-    def survival(self, draft_len: ArrayLike) -> NDArray[np.float64]:
-        """Return the probability that the first `draft_len` drafts are all accepted.
-
-        Examples
-        --------
-        >>> constant_acceptance(0.5).survival([0, 1, 2, 3])
-        array([1.   , 0.5  , 0.25 , 0.125])
-        >>> survival_acceptance([0.9, 0.6]).survival([2, 3])
-        array([0.6, nan])
-        """
-        lengths = _draft_lengths(draft_len)
-        return np.asarray(self._survival_table(lengths)[lengths])
-
-    def tokens_per_round(self, draft_len: ArrayLike) -> NDArray[np.float64]:
-        """Return the expected tokens committed per sequence and round, bonus token included.
-
-        Examples
-        --------
-        >>> constant_acceptance(0.5).tokens_per_round([0, 1, 2, 3])  # 1 + 1/2 + 1/4 + 1/8
-        array([1.   , 1.5  , 1.75 , 1.875])
-        >>> survival_acceptance([0.9, 0.6]).tokens_per_round([2, 3])  # 1 + 0.9 + 0.6
-        array([2.5, nan])
-        """
-        return np.asarray(1.0 + self.accepted_tokens(draft_len))
-
-    def accepted_tokens(self, draft_len: ArrayLike) -> NDArray[np.float64]:
-        """Return the expected number of accepted drafts: `tokens_per_round` less the bonus token.
-
-        Examples
-        --------
-        >>> constant_acceptance(0.5).accepted_tokens([0, 1, 2, 3])  # 1/2 + 1/4 + 1/8
-        array([0.   , 0.5  , 0.75 , 0.875])
-        """
-        lengths = _draft_lengths(draft_len)
-        drafts = self._survival_table(lengths)
-        drafts[0] = 0.0  # s_0 is certain, not a draft
-        # Adding terms up, never (1 - α^γ) / (1 - α), which cancels where α is near 1.
-        return np.asarray(np.cumsum(drafts)[lengths])
-
-    def _survival_table(self, lengths: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return s_0, s_1, … up to the longest of `lengths`, NaN past the known depth."""
-        longest = int(lengths.max(initial=0))
-        depth = longest if self.max_draft_len is None else min(longest, self.max_draft_len)
-        table = np.full(longest + 1, np.nan)
-        table[: depth + 1] = self.law(self.parameters, depth)
-        return table
 
 
 def constant_acceptance(rate: float) -> Acceptance:
@@ -139,7 +51,7 @@ def constant_acceptance(rate: float) -> Acceptance:
     >>> constant_acceptance(1).tokens_per_round(16)  # all 16 and the bonus token
     array(17.)
     """
-    rate = _number("rate", rate, 0.0, 1.0, _PROBABILITY)
+    rate = number_from("rate", rate, 0.0, 1.0, PROBABILITY)
     description = f"constant acceptance {rate:g} per draft token"
     return Acceptance(description, None, _constant_law, (rate,))
 
@@ -165,10 +77,10 @@ def rate_acceptance(rates: ArrayLike) -> Acceptance:
     >>> rate_acceptance([0.9, 0.8, 0.5]).tokens_per_round(3)  # 1 + 0.9 + 0.72 + 0.36
     array(2.98)
     """
-    checked = _numbers("rates", rates, 0.0, 1.0, _PROBABILITY)
-    survival = tuple(_survival_of_rates(checked)[1:].tolist())
-    description = f"conditional acceptance {_some(checked)} by position"
-    return Acceptance(description, len(checked), _listed_law, survival)
+    checked = numbers_from("rates", rates, 0.0, 1.0, PROBABILITY)
+    survival = tuple(survival_of_rates(checked)[1:].tolist())
+    description = f"conditional acceptance {some(checked)} by position"
+    return Acceptance(description, len(checked), listed_law, survival)
 
 
 def survival_acceptance(survival: ArrayLike) -> Acceptance:
@@ -189,7 +101,7 @@ def survival_acceptance(survival: ArrayLike) -> Acceptance:
     >>> survival_acceptance([0.8, 0.6, 0.6]).tokens_per_round([1, 2, 3])
     array([1.8, 2.4, 3. ])
     """
-    checked = _numbers("survival", survival, 0.0, 1.0, _PROBABILITY)
+    checked = numbers_from("survival", survival, 0.0, 1.0, PROBABILITY)
     for index in range(1, len(checked)):
         if checked[index] > checked[index - 1]:
             msg = (
@@ -197,7 +109,7 @@ def survival_acceptance(survival: ArrayLike) -> Acceptance:
                 "allowed: values that never rise (conditional rates may rise, survival cannot)"
             )
             raise OptionError(msg)
-    return Acceptance(f"survival {_some(checked)} by depth", len(checked), _listed_law, checked)
+    return Acceptance(f"survival {some(checked)} by depth", len(checked), listed_law, checked)
 
 
 def acceptance_from_length(tokens_per_round: float, draft_len: int) -> Acceptance:
@@ -222,12 +134,12 @@ def acceptance_from_length(tokens_per_round: float, draft_len: int) -> Acceptanc
     >>> acceptance_from_length(1.75, 2).tokens_per_round(3)
     array(1.875)
     """
-    allowed = f"a whole number from 1 to {_LONGEST_DRAFT}"
-    drafts = _number("draft_len", draft_len, 1, _LONGEST_DRAFT, allowed)
+    allowed = f"a whole number from 1 to {LONGEST_DRAFT}"
+    drafts = number_from("draft_len", draft_len, 1, LONGEST_DRAFT, allowed)
     if not drafts.is_integer():
-        _refuse("draft_len", draft_len, allowed)
+        refuse("draft_len", draft_len, allowed)
     allowed = f"a number from 1 to {drafts + 1:.0f} (draft_len + 1: the bonus token counts)"
-    length = _number("tokens_per_round", tokens_per_round, 1.0, drafts + 1.0, allowed)
+    length = number_from("tokens_per_round", tokens_per_round, 1.0, drafts + 1.0, allowed)
     rate = _rate_of_length(length - 1.0, int(drafts))
     description = (
         f"constant acceptance {rate:.4g} per draft token, inferred from {length:g} tokens per "
@@ -256,7 +168,7 @@ def histogram_acceptance(counts: ArrayLike) -> Acceptance:
     >>> histogram_acceptance([1, 1, 2]).tokens_per_round(2)  # 1 + (0 + 1 + 2 + 2) / 4
     array(2.25)
     """
-    checked = _numbers("counts", counts, 0.0, math.inf, "a number of rounds, not negative")
+    checked = numbers_from("counts", counts, 0.0, math.inf, "a number of rounds, not negative")
     with np.errstate(over="ignore"):
         at_least = np.cumsum(checked[::-1])[::-1]
     total = float(at_least[0])
@@ -267,7 +179,7 @@ def histogram_acceptance(counts: ArrayLike) -> Acceptance:
     description = (
         f"histogram of 0 to {len(survival)} accepted drafts, mean {math.fsum(survival):.4g}"
     )
-    return Acceptance(description, len(survival), _listed_law, survival)
+    return Acceptance(description, len(survival), listed_law, survival)
 
 
 def beta_acceptance(a: float, b: float) -> Acceptance:
@@ -296,31 +208,33 @@ def beta_acceptance(a: float, b: float) -> Acceptance:
     array([0.5  , 0.25 , 0.125])
     """
     smallest = math.ulp(0.0)
-    a = _number("a", a, smallest, math.inf, "a number above 0")
-    b = _number("b", b, smallest, math.inf, "a number above 0")
-    mean = _beta_law((a, b), 1)[1]
+    a = number_from("a", a, smallest, math.inf, "a number above 0")
+    b = number_from("b", b, smallest, math.inf, "a number above 0")
+    mean = beta_law((a, b), 1)[1]
     description = f"acceptance Beta({a:g}, {b:g}) over sequences, mean {mean:.4g}"
-    return Acceptance(description, None, _beta_law, (a, b))
+    return Acceptance(description, None, beta_law, (a, b))
 
 
 def _constant_law(parameters: tuple[float, ...], depth: int) -> NDArray[np.float64]:
     (rate,) = parameters
-    return _survival_of_rates(np.full(depth, rate))
+    return survival_of_rates(np.full(depth, rate))
 
 
-def _listed_law(parameters: tuple[float, ...], depth: int) -> NDArray[np.float64]:
+def listed_law(parameters: tuple[float, ...], depth: int) -> NDArray[np.float64]:
+    """Return the values of a list, s_0 = 1 before them."""
     return np.array([1.0, *parameters[:depth]])
 
 
-def _beta_law(parameters: tuple[float, ...], depth: int) -> NDArray[np.float64]:
+def beta_law(parameters: tuple[float, ...], depth: int) -> NDArray[np.float64]:
+    """Return the average of α^d over a beta distribution of α."""
     a, b = parameters
     with np.errstate(over="ignore"):  # odds of infinity are a rate of 0
         odds_against = b / (a + np.arange(depth))
     # (a + i) / (a + b + i) in a form in which a huge a + b does not overflow.
-    return _survival_of_rates(1.0 / (1.0 + odds_against))
+    return survival_of_rates(1.0 / (1.0 + odds_against))
 
 
-def _survival_of_rates(rates: ArrayLike) -> NDArray[np.float64]:
+def survival_of_rates(rates: ArrayLike) -> NDArray[np.float64]:
     """Return s_0 = 1 and the running products of conditional `rates`."""
     return np.cumprod(np.concatenate(([1.0], rates)), dtype=np.float64)
 
@@ -338,62 +252,3 @@ def _rate_of_length(accepted_tokens: float, draft_len: int) -> float:
         low, high = (middle, high) if miss(middle) < 0.0 else (low, middle)
     # Of two neighbours the better one: 0 and 1 are met exactly.
     return min(low, high, key=lambda rate: abs(miss(rate)))
-
-
-def _draft_lengths(draft_len: ArrayLike) -> NDArray[np.intp]:
-    """Return `draft_len` as an array of whole numbers, of any shape."""
-    allowed = f"whole numbers from 0 to {_LONGEST_DRAFT}"
-    try:
-        lengths = np.asarray(draft_len)
-    except ValueError:  # rows of different lengths
-        _refuse("draft_len", draft_len, allowed)
-    if lengths.dtype.kind not in "iuf":
-        _refuse("draft_len", draft_len, allowed)
-    fitting = (lengths >= 0) & (lengths <= _LONGEST_DRAFT) & (lengths == np.floor(lengths))
-    if not np.all(fitting):
-        _refuse("draft_len", lengths[~fitting].flat[0], allowed)
-    return lengths.astype(np.intp)
-
-
-def _numbers(name: str, values: object, low: float, high: float, allowed: str) -> tuple[float, ...]:
-    """Return `values` as floats, each finite and from `low` to `high`."""
-    # Sets and mappings are iterable too, but have no positions.
-    if not isinstance(values, Iterable) or isinstance(values, _NOT_LISTS):
-        _refuse(name, values, f"a list, each {allowed}")
-    try:
-        entries = tuple(values)
-    except TypeError:  # an array without an axis calls itself iterable
-        _refuse(name, values, f"a list, each {allowed}")
-    if not entries:
-        msg = f"{name} is empty; allowed: at least one entry, each {allowed}"
-        raise OptionError(msg)
-    return tuple(
-        _number(f"{name}[{index}]", entry, low, high, allowed)
-        for index, entry in enumerate(entries)
-    )
-
-
-def _number(name: str, value: object, low: float, high: float, allowed: str) -> float:
-    """Return `value` as a float, finite and from `low` to `high`."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        _refuse(name, value, allowed)
-    try:
-        number = float(value)
-    except OverflowError:  # an integer with hundreds of digits
-        number = math.inf
-    if not (math.isfinite(number) and low <= number <= high):
-        _refuse(name, number, allowed)
-    return number + 0.0  # a zero without a sign
-
-
-def _refuse(name: str, value: object, allowed: str) -> NoReturn:
-    shown = value.item() if isinstance(value, np.generic) else value
-    msg = f"{name} is {reprlib.repr(shown)}; allowed: {allowed}"
-    raise OptionError(msg) from None
-
-
-def _some(values: tuple[float, ...]) -> str:
-    """Return the first few of `values`, for a line that people read."""
-    if len(values) <= 4:
-        return ", ".join(f"{value:g}" for value in values)
-    return ", ".join(f"{value:g}" for value in values[:3]) + f", … ({len(values)} values)"

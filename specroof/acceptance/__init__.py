@@ -1,0 +1,41 @@
+"""Acceptance of drafts, as one thing: a survival curve.
+
+Whatever is known about a drafter (one rate, a rate for every position, a measured length, a
+histogram, a spread over sequences) says how likely the first d drafts of a round are all
+accepted. That curve, and the tokens per round that follow from it, is all the solver needs.
+"""
+
+from specroof.acceptance.curve import Acceptance, other_model_notes
+from specroof.acceptance.decay import (
+    EXTRAPOLATIONS,
+    decay_acceptance,
+    extrapolated_acceptance,
+    lengths_acceptance,
+)
+from specroof.acceptance.fitting import FITTED_LAWS, AcceptanceFit, fit_acceptance
+from specroof.acceptance.laws import (
+    acceptance_from_length,
+    beta_acceptance,
+    constant_acceptance,
+    histogram_acceptance,
+    rate_acceptance,
+    survival_acceptance,
+)
+
+__all__ = [
+    "EXTRAPOLATIONS",
+    "FITTED_LAWS",
+    "Acceptance",
+    "AcceptanceFit",
+    "acceptance_from_length",
+    "beta_acceptance",
+    "constant_acceptance",
+    "decay_acceptance",
+    "extrapolated_acceptance",
+    "fit_acceptance",
+    "histogram_acceptance",
+    "lengths_acceptance",
+    "other_model_notes",
+    "rate_acceptance",
+    "survival_acceptance",
+]

@@ -1,0 +1,90 @@
+"""What the constructors of acceptance curves check, and how they refuse."""
+
+import math
+import numbers
+import reprlib
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Final, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specroof.errors import OptionError
+
+__all__ = [
+    "LONGEST_DRAFT",
+    "PROBABILITY",
+    "draft_lengths",
+    "number_from",
+    "numbers_from",
+    "refuse",
+    "some",
+]
+
+#: A curve is tabled up to the longest draft asked for, so that question needs a bound.
+LONGEST_DRAFT: Final = 1_000_000
+PROBABILITY: Final = "a number from 0 to 1"
+_NOT_LISTS: Final = (str, bytes, Mapping, AbstractSet)
+
+
+def draft_lengths(draft_len: ArrayLike) -> NDArray[np.intp]:
+    """Return `draft_len` as an array of whole numbers, of any shape."""
+    allowed = f"whole numbers from 0 to {LONGEST_DRAFT}"
+    try:
+        lengths = np.asarray(draft_len)
+    except ValueError:  # rows of different lengths
+        refuse("draft_len", draft_len, allowed)
+    if lengths.dtype.kind not in "iuf":
+        refuse("draft_len", draft_len, allowed)
+    fitting = (lengths >= 0) & (lengths <= LONGEST_DRAFT) & (lengths == np.floor(lengths))
+    if not np.all(fitting):
+        refuse("draft_len", lengths[~fitting].flat[0], allowed)
+    return lengths.astype(np.intp)
+
+
+def numbers_from(
+    name: str, values: object, low: float, high: float, allowed: str
+) -> tuple[float, ...]:
+    """Return `values` as floats, each finite and from `low` to `high`."""
+    # Sets and mappings are iterable too, but have no positions.
+    if not isinstance(values, Iterable) or isinstance(values, _NOT_LISTS):
+        refuse(name, values, f"a list, each {allowed}")
+    try:
+        entries = tuple(values)
+    except TypeError:  # an array without an axis calls itself iterable
+        refuse(name, values, f"a list, each {allowed}")
+    if not entries:
+        msg = f"{name} is empty; allowed: at least one entry, each {allowed}"
+        raise OptionError(msg)
+    return tuple(
+        number_from(f"{name}[{index}]", entry, low, high, allowed)
+        for index, entry in enumerate(entries)
+    )
+
+
+def number_from(name: str, value: object, low: float, high: float, allowed: str) -> float:
+    """Return `value` as a float, finite and from `low` to `high`."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        refuse(name, value, allowed)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer with hundreds of digits
+        number = math.inf
+    if not (math.isfinite(number) and low <= number <= high):
+        refuse(name, number, allowed)
+    return number + 0.0  # a zero without a sign
+
+
+def refuse(name: str, value: object, allowed: str) -> NoReturn:
+    """Raise the one line that names a value and what is allowed."""
+    shown = value.item() if isinstance(value, np.generic) else value
+    msg = f"{name} is {reprlib.repr(shown)}; allowed: {allowed}"
+    raise OptionError(msg) from None
+
+
+def some(values: tuple[float, ...]) -> str:
+    """Return the first few of `values`, for a line that people read."""
+    if len(values) <= 4:
+        return ", ".join(f"{value:g}" for value in values)
+    return ", ".join(f"{value:g}" for value in values[:3]) + f", … ({len(values)} values)"

@@ -1,0 +1,184 @@
+"""Laws with few numbers fitted to a measured survival curve, by search rather than by slope."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specroof.acceptance.checks import refuse
+from specroof.acceptance.curve import Acceptance
+from specroof.acceptance.decay import decay_acceptance
+from specroof.acceptance.laws import beta_acceptance, constant_acceptance, survival_acceptance
+from specroof.errors import OptionError
+
+__all__ = ["FITTED_LAWS", "AcceptanceFit", "fit_acceptance"]
+
+#: Points on each side of a search box, and how often it shrinks around the best of them.
+_POINTS: Final = 13
+_ZOOMS: Final = 40
+_SHRINK: Final = 0.5
+_SMALLEST_MEAN: Final = 0.000_001
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptanceFit:
+    """A law fitted to a measured survival curve, with what it misses.
+
+    Parameters
+    ----------
+    law
+        ``"constant"``, ``"decay"`` or ``"beta"``.
+    parameters
+        Of `constant_acceptance`, `decay_acceptance` or `beta_acceptance`.
+    acceptance
+        The fitted curve, which has no end.
+    depth
+        Drafts that were fitted.
+    rms_residual, worst_residual
+        Root of the mean square, and largest size, of fitted less measured survival.
+    length_residual
+        Fitted less measured tokens per round at `depth` drafts.
+    """
+
+    law: str
+    parameters: tuple[float, ...]
+    acceptance: Acceptance
+    depth: int
+    rms_residual: float
+    worst_residual: float
+    length_residual: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """A law as a search sees it: a box of numbers, and their survival for many at once."""
+
+    bounds: tuple[tuple[float, float], ...]
+    rates: Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.float64]]
+    parameters: Callable[[tuple[float, ...]], tuple[float, ...]]
+    acceptance: Callable[..., Acceptance]
+
+
+def fit_acceptance(survival: ArrayLike, law: str) -> AcceptanceFit:
+    r"""Return the numbers of a law that come closest to a measured survival curve.
+
+    .. math:: \min \sum_{d=1}^{\gamma} (s_d^{law} - s_d)^2
+
+    Parameters
+    ----------
+    survival
+        s_1 … s_γ, as for `survival_acceptance`.
+    law
+        ``"constant"`` (1 number), ``"decay"`` (3) or ``"beta"`` (2).
+
+    Counts
+        every depth with the same weight. The search looks over a whole box of numbers and closes
+        in on the best, so that it does not depend on where it starts.
+    Ignores
+        how many rounds stand behind each depth. A law with as many numbers as there are depths
+        meets them all and says nothing about others.
+    Source
+        least squares; the laws name theirs.
+
+    Raises
+    ------
+    OptionError
+        If `law` is unknown, or has more numbers than there are depths.
+
+    Examples
+    --------
+    >>> fit = fit_acceptance([0.5, 0.25, 0.125], "constant")
+    >>> round(fit.parameters[0], 6), round(fit.worst_residual, 6)
+    (0.5, 0.0)
+    """
+    measured = survival_acceptance(survival)
+    if law not in FITTED_LAWS:
+        refuse("law", law, ", ".join(FITTED_LAWS))
+    family = FITTED_LAWS[law]
+    depth = measured.max_draft_len or 0
+    if depth < len(family.bounds):
+        msg = (
+            f"law is {law!r}, which has {len(family.bounds)} numbers; allowed: at most as many "
+            f"as the depths measured, which are {depth}"
+        )
+        raise OptionError(msg)
+    positions = np.arange(1, depth + 1)
+    target = measured.survival(positions)
+    parameters = family.parameters(_closest(family, target))
+    fitted = family.acceptance(*parameters)
+    miss = fitted.survival(positions) - target
+    return AcceptanceFit(
+        law=law,
+        parameters=parameters,
+        acceptance=fitted,
+        depth=depth,
+        rms_residual=float(np.sqrt(np.mean(miss**2))),
+        worst_residual=float(np.max(np.abs(miss))),
+        length_residual=float(np.sum(miss)),
+    )
+
+
+def _closest(family: _Family, target: NDArray[np.float64]) -> tuple[float, ...]:
+    """Return the point of a law's box whose survival is closest to the target's."""
+    low, high = (np.array(side) for side in zip(*family.bounds, strict=True))
+    best, width = (low + high) / 2, high - low
+    depths = np.arange(1, len(target) + 1)
+    for _ in range(_ZOOMS):
+        sides = [
+            np.clip(np.linspace(middle - half, middle + half, _POINTS), *bounds)
+            for middle, half, bounds in zip(best, width / 2, family.bounds, strict=True)
+        ]
+        # The best so far stays in the race, so that a step never loses ground.
+        points = np.array([best, *itertools.product(*sides)])
+        survival = np.cumprod(family.rates(points.T[..., None], depths), axis=-1)
+        best = points[int(np.argmin(np.sum((survival - target) ** 2, axis=-1)))]
+        width = width * _SHRINK
+    return tuple(best.tolist())
+
+
+def _decay_rates(parameters: NDArray[np.float64], depths: NDArray[np.int64]) -> NDArray[np.float64]:
+    first, last, ratio = parameters
+    return np.asarray(last + (first - last) * ratio ** (depths - 1))
+
+
+def _beta_rates(parameters: NDArray[np.float64], depths: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return E[α^d] / E[α^(d-1)] of a mean rate and the logarithm of a + b."""
+    mean, log_sum = parameters
+    total = np.exp(log_sum)
+    return np.asarray((mean * total + depths - 1) / (total + depths - 1))
+
+
+def _beta_parameters(point: tuple[float, ...]) -> tuple[float, ...]:
+    mean, log_sum = point
+    total = float(np.exp(log_sum))
+    return mean * total, (1.0 - mean) * total
+
+
+#: What can be fitted, and within which box.
+FITTED_LAWS: Final = {
+    "constant": _Family(
+        bounds=((0.0, 1.0),),
+        rates=lambda parameters, depths: np.broadcast_to(
+            parameters[0], (len(parameters[0]), len(depths))
+        ),
+        parameters=lambda point: point,
+        acceptance=constant_acceptance,
+    ),
+    "decay": _Family(
+        bounds=((0.0, 1.0), (0.0, 1.0), (0.0, 1.0)),
+        rates=_decay_rates,
+        parameters=lambda point: point,
+        acceptance=decay_acceptance,
+    ),
+    # A mean of 0 or 1 has no beta distribution; a + b from sequences that are all or nothing to
+    # sequences that are alike.
+    "beta": _Family(
+        bounds=((_SMALLEST_MEAN, 1.0 - _SMALLEST_MEAN), (-7.0, 14.0)),
+        rates=_beta_rates,
+        parameters=_beta_parameters,
+        acceptance=beta_acceptance,
+    ),
+}

@@ -1,0 +1,291 @@
+"""Benchmark results as people have them: SGLang, vLLM, InferenceX, or a CSV of their own."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from specroof.calibrate.fields import Fields
+from specroof.errors import MeasurementError
+from specroof.measurements.tables import amount, count, parse_table
+
+__all__ = ["BenchmarkPoint", "read_benchmark"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkPoint:
+    """One measured operating point.
+
+    Attributes
+    ----------
+    place
+        File and line, for messages.
+    batch_size
+        Sequences in flight.
+    context_len
+        Mean cached tokens of each during decoding.
+    tokens_per_s
+        Output tokens of the whole batch.
+    draft_len
+        Drafts per round; 0 for plain decoding.
+    tokens_per_round
+        The measured acceptance length, bonus token included.
+    input_len, output_len
+        Of a request, where `tokens_per_s` includes its prefill.
+    model, tensor_parallel
+        As the file names them, if it does.
+    """
+
+    place: str
+    batch_size: float
+    context_len: float
+    tokens_per_s: float
+    draft_len: int = 0
+    tokens_per_round: float | None = None
+    input_len: float | None = None
+    output_len: float | None = None
+    model: str | None = None
+    tensor_parallel: int | None = None
+
+
+def _drafts(text: str) -> int:
+    """Return a whole number of at least 0."""
+    if text == "0":
+        return 0
+    try:
+        return count(text)
+    except ValueError:
+        message = "a whole number of at least 0"
+        raise ValueError(message) from None
+
+
+_COLUMNS: Final = {
+    "batch_size": amount,
+    "context_len": amount,
+    "draft_len": _drafts,
+    "tokens_per_s": amount,
+    "acceptance_length": amount,
+    "input_len": amount,
+    "output_len": amount,
+}
+_NEEDED: Final = ("batch_size", "draft_len", "tokens_per_s")
+
+
+def read_benchmark(
+    text: str, *, source: str, draft_len: int | None = None
+) -> tuple[BenchmarkPoint, ...]:
+    """Return the points of a benchmark file.
+
+    Parameters
+    ----------
+    text
+        The whole file: a CSV with the columns batch_size, context_len, draft_len, tokens_per_s
+        and, if known, acceptance_length, input_len and output_len; or JSON, one result or one a
+        line, of SGLang's ``bench_serving``, vLLM's ``bench serve --save-result`` or InferenceX.
+    source
+        How messages name it: a path, usually.
+    draft_len
+        Drafts per round of speculative results that do not say.
+
+    Raises
+    ------
+    MeasurementError
+        One line with the source, the line number, the key, the value and what is allowed.
+
+    Examples
+    --------
+    >>> table = "batch_size,context_len,draft_len,tokens_per_s\\n8,4096,0,900\\n"
+    >>> read_benchmark(table, source="mine.csv")[0].tokens_per_s
+    900.0
+    """
+    if not text.strip():
+        message = f"{source}: is empty; must hold benchmark results, as JSON or CSV"
+        raise MeasurementError(message)
+    if text.lstrip()[0] in "{[":
+        points = [
+            _result(fields, place, draft_len) for place, fields in _json_results(text, source)
+        ]
+    else:
+        points = list(_table_points(text, source))
+    _refuse_repeats(points)
+    return tuple(points)
+
+
+def _table_points(text: str, source: str) -> Iterator[BenchmarkPoint]:
+    for number, row in parse_table(text, source=source, readers=_COLUMNS, needed=_NEEDED):
+        place = f"{source}, line {number}"
+        prompt, answer = row.get("input_len"), row.get("output_len")
+        if (prompt is None) != (answer is None):
+            message = f"{place}: has one of input_len and output_len; must have both or neither"
+            raise MeasurementError(message)
+        context = row.get("context_len")
+        if context is None:
+            if prompt is None or answer is None:
+                message = f"{place}: context_len is empty; needed, or input_len and output_len"
+                raise MeasurementError(message)
+            context = prompt + answer / 2
+        yield _checked(
+            BenchmarkPoint(
+                place=place,
+                batch_size=row["batch_size"],
+                context_len=context,
+                tokens_per_s=row["tokens_per_s"],
+                draft_len=row["draft_len"],
+                tokens_per_round=row.get("acceptance_length"),
+                input_len=prompt,
+                output_len=answer,
+            )
+        )
+
+
+def _checked(point: BenchmarkPoint) -> BenchmarkPoint:
+    """Refuse an acceptance length that no round can have."""
+    tokens = point.tokens_per_round
+    if tokens is not None and not 1 <= tokens <= point.draft_len + 1:
+        message = (
+            f"{point.place}: acceptance length is {tokens:g} with {point.draft_len} drafts; must "
+            f"be from 1 to {point.draft_len + 1}, the bonus token included"
+        )
+        raise MeasurementError(message)
+    return point
+
+
+def _json_results(text: str, source: str) -> Iterator[tuple[str, Fields]]:
+    """Yield each result with its place: one JSON value a file, or one a line."""
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError):
+        whole = None
+    if whole is not None:
+        many = isinstance(whole, list)
+        for number, one in enumerate(whole if many else [whole], start=1):
+            place = f"{source}, result {number}" if many else f"{source}, line 1"
+            yield place, Fields(one, place)
+        return
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        place = f"{source}, line {number}"
+        try:
+            one = json.loads(line)
+        except (ValueError, RecursionError) as problem:
+            message = f"{place}: is no whole JSON value ({problem}); must be one result a line"
+            raise MeasurementError(message) from None
+        yield place, Fields(one, place)
+
+
+def _result(fields: Fields, place: str, draft_len: int | None) -> BenchmarkPoint:
+    """Return the point of one result, by the tool whose keys it has."""
+    for keys, read in _TOOLS.items():
+        if all(fields.has(key) for key in keys):
+            found = read(fields)
+            break
+    else:
+        known = "; ".join(" and ".join(keys) for keys in _TOOLS)
+        message = f"{place}: is of no known tool; must have {known}"
+        raise MeasurementError(message)
+    speculative, point = found
+    if speculative and not point.draft_len:
+        if draft_len is None:
+            message = f"{place}: drafts, and does not say how many; give --draft-len"
+            raise MeasurementError(message)
+        point = replace(point, draft_len=draft_len)
+    return _checked(point)
+
+
+def _sglang(fields: Fields) -> tuple[bool, BenchmarkPoint]:
+    """Read a line of SGLang's `bench_serving` (0.5.23): `concurrency` is the measured mean."""
+    tokens = fields.amount_or_none("accept_length")
+    server = fields.inner("server_info")
+    # The root of the tree is counted among SGLang's draft tokens; of a tree, its depth is meant.
+    nodes = server.count_or_none("speculative_num_draft_tokens")
+    drafts = nodes - 1 if nodes else 0
+    if (server.count_or_none("speculative_eagle_topk") or 1) > 1:
+        drafts = server.count("speculative_num_steps")
+    prompt, answer, rate = _totals(fields)
+    busy = fields.amount_or_none("concurrency")
+    point = BenchmarkPoint(
+        place=fields.place,
+        batch_size=busy if busy is not None else fields.amount("max_concurrency"),
+        context_len=prompt + answer / 2,
+        tokens_per_s=rate,
+        draft_len=drafts if tokens is not None else 0,
+        tokens_per_round=tokens,
+        input_len=prompt,
+        output_len=answer,
+        model=server.text_or_none("model_path"),
+        tensor_parallel=server.count_or_none("tp_size"),
+    )
+    return tokens is not None, point
+
+
+def _vllm(fields: Fields) -> tuple[bool, BenchmarkPoint]:
+    """Read a result of `vllm bench serve --save-result` (0.33.0)."""
+    tokens = fields.amount_or_none("spec_decode_acceptance_length")
+    rounds = fields.amount_or_none("spec_decode_num_drafts")
+    drafted = fields.amount_or_none("spec_decode_draft_tokens")
+    prompt, answer, rate = _totals(fields)
+    point = BenchmarkPoint(
+        place=fields.place,
+        batch_size=fields.amount("max_concurrency"),
+        context_len=prompt + answer / 2,
+        tokens_per_s=rate,
+        draft_len=round(drafted / rounds) if drafted and rounds else 0,
+        tokens_per_round=tokens,
+        input_len=prompt,
+        output_len=answer,
+        model=fields.text_or_none("model_id"),
+    )
+    return tokens is not None, point
+
+
+def _inferencex(fields: Fields) -> tuple[bool, BenchmarkPoint]:
+    """Read an aggregated InferenceX result: rates per GPU, and no acceptance length."""
+    devices = fields.count("tp")
+    prompt, answer = fields.amount("isl"), fields.amount("osl")
+    if str(fields.value("dp_attention")).casefold() == "true":
+        message = f"{fields.place}: dp_attention is true; only tensor parallelism can be read"
+        raise MeasurementError(message)
+    point = BenchmarkPoint(
+        place=fields.place,
+        batch_size=fields.amount("conc"),
+        context_len=prompt + answer / 2,
+        tokens_per_s=fields.amount("output_tput_per_gpu") * devices,
+        input_len=prompt,
+        output_len=answer,
+        model=fields.text_or_none("model"),
+        tensor_parallel=devices,
+    )
+    return fields.value("spec_decoding") not in {None, "none", ""}, point
+
+
+#: The keys that tell the tools apart, and who reads them.
+_TOOLS: Final[Mapping[tuple[str, ...], Callable[[Fields], tuple[bool, BenchmarkPoint]]]] = {
+    ("output_throughput", "model_id"): _vllm,
+    ("output_throughput", "total_output_tokens"): _sglang,
+    ("output_tput_per_gpu", "conc"): _inferencex,
+}
+
+
+def _totals(fields: Fields) -> tuple[float, float, float]:
+    """Return mean prompt, mean answer and output tokens/s, once they agree with one another."""
+    done = fields.count("completed")
+    duration_s, rate = fields.amount("duration"), fields.amount("output_throughput")
+    made = fields.amount("total_output_tokens")
+    if not 0.98 <= rate * duration_s / made <= 1.02:
+        message = (
+            f"{fields.place}: output_throughput is {rate:g}, and total_output_tokens / duration "
+            f"{made / duration_s:g}; must agree: tokens and seconds, not other units"
+        )
+        raise MeasurementError(message)
+    return fields.amount("total_input_tokens") / done, made / done, rate
+
+
+def _refuse_repeats(points: list[BenchmarkPoint]) -> None:
+    seen: dict[Any, str] = {}
+    for point in points:
+        key = replace(point, place="")
+        if key in seen:
+            message = f"{point.place}: repeats {seen[key]}; each result may be there once"
+            raise MeasurementError(message)
+        seen[key] = point.place

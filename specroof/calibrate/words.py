@@ -1,0 +1,121 @@
+"""A calibration in words: what was fitted, what was not and why, and how far off each point is."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from specroof.calibrate.fit import Calibration, Fitted
+from specroof.calibrate.readers import BenchmarkPoint
+from specroof.errors import MeasurementError
+from specroof.report import format_table
+from specroof.units import format_seconds
+
+__all__ = ["calibration_json", "calibration_text", "described", "refuse_others"]
+
+
+def refuse_others(points: Sequence[BenchmarkPoint], model: str) -> None:
+    """Refuse results that name another model than the one that is meant.
+
+    Organisations are left out, and so are paths: a local folder may be called anything.
+
+    Parameters
+    ----------
+    points
+        Results, which may say what they served.
+    model
+        What is meant, as it was asked for.
+
+    Raises
+    ------
+    MeasurementError
+        One line with both names.
+    """
+    if Path(model).exists():
+        return
+    meant = _last(model)
+    for point in points:
+        if point.model is not None and _last(point.model) != meant:
+            message = f"{point.place}: is of model {point.model!r}; --model is {model!r}"
+            raise MeasurementError(message)
+
+
+def _last(name: str) -> str:
+    return name.rstrip("/").rpartition("/")[2].casefold()
+
+
+def described(found: Calibration, model: str, files: Sequence[str], devices: int) -> str:
+    """Return what the figures of a calibrated engine come from, for `sources` of the file.
+
+    Parameters
+    ----------
+    found
+        The calibration.
+    model, files, devices
+        What was measured, in which files, over how many devices.
+    """
+    names = ", ".join(one.name for one in found.fitted)
+    return (
+        f"specroof calibrate: {len(found.residuals)} points of {model} on {devices} devices in "
+        f"{', '.join(files)}; fitted {names}, the rest as in {found.base}; mean error "
+        f"{found.mean_error:.1%} over these points"
+    )
+
+
+def calibration_json(found: Calibration) -> dict[str, Any]:
+    """Return a calibration as the object that ``--json`` prints."""
+    return {
+        "base": found.base,
+        "fitted": [
+            {"name": one.name, "value": one.value, "error": one.error, "before": one.before}
+            for one in found.fitted
+        ],
+        "kept": [{"name": name, "reason": reason} for name, reason in found.kept],
+        "mean_error": found.mean_error,
+        "points": [
+            {
+                "place": one.point.place,
+                "batch_size": one.point.batch_size,
+                "context_len": one.point.context_len,
+                "draft_len": one.point.draft_len,
+                "measured": one.point.tokens_per_s,
+                "predicted": one.predicted,
+                "off": one.off,
+            }
+            for one in found.residuals
+        ],
+    }
+
+
+def calibration_text(found: Calibration) -> str:
+    """Return a calibration as people read it."""
+    figures = format_table(
+        ["fitted", "value", "+-", f"in {found.base}"],
+        [
+            [one.name, *(_figure(one, value) for value in (one.value, one.error, one.before))]
+            for one in found.fitted
+        ],
+    )
+    points = format_table(
+        ["point", "batch", "context", "drafts", "measured tok/s", "predicted", "off"],
+        [
+            [
+                one.point.place,
+                f"{one.point.batch_size:g}",
+                f"{one.point.context_len:g}",
+                str(one.point.draft_len),
+                f"{one.point.tokens_per_s:.0f}",
+                f"{one.predicted:.0f}",
+                f"{one.off:+.1%}",
+            ]
+            for one in found.residuals
+        ],
+    )
+    kept = "\n".join(f"kept {name}: {reason}" for name, reason in found.kept)
+    mean = f"mean error {found.mean_error:.1%} over the points that were fitted"
+    return "\n\n".join(part for part in (figures, kept, points, mean) if part)
+
+
+def _figure(one: Fitted, value: float | None) -> str:
+    if value is None:
+        return "-"
+    return format_seconds(value) if one.name.endswith("_s") else f"{value:.3f}"

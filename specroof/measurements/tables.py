@@ -1,0 +1,229 @@
+"""Tables of measurements: text to records, every refusal with its line."""
+
+import csv
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from specroof.errors import MeasurementError
+from specroof.measurements.record import Measurement, Source
+
+__all__ = ["amount", "count", "parse_measurements", "parse_table"]
+
+_WORDS: Final = {
+    "method": ("ar", "step", "mtp", "eagle", "eagle2", "eagle3", "dflash", "domino", "draft_model")
+    + ("ngram", "mock"),
+    "acceptance_kind": ("pooled", "per-request", "unknown"),
+    "lengths": ("printed", "presumed"),
+}
+
+
+def amount(text: str) -> float:
+    """Return a number above 0.
+
+    Raises
+    ------
+    ValueError
+        With what is allowed.
+
+    Examples
+    --------
+    >>> amount("1.5e3"), count("16")
+    (1500.0, 16)
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (value > 0 and math.isfinite(value)):
+        message = "a finite number above 0"
+        raise ValueError(message)
+    return value
+
+
+def count(text: str) -> int:
+    """Return a whole number of at least 1.
+
+    Raises
+    ------
+    ValueError
+        With what is allowed.
+    """
+    if not (text.isdecimal() and text.isascii() and int(text) >= 1):
+        message = "a whole number of at least 1"
+        raise ValueError(message)
+    return int(text)
+
+
+def _yes_or_no(text: str) -> bool:
+    return {"yes": True, "no": False}[_word(("yes", "no"))(text)]
+
+
+def _word(allowed: tuple[str, ...]) -> Callable[[str], str]:
+    def word(text: str) -> str:
+        if text not in allowed:
+            message = f"one of {', '.join(allowed)}"
+            raise ValueError(message)
+        return text
+
+    return word
+
+
+_READERS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "tensor_parallel": count,
+    "draft_len": count,
+    "includes_prefill": _yes_or_no,
+    **{name: _word(words) for name, words in _WORDS.items()},
+    **dict.fromkeys(
+        (
+            *("verify_len", "batch_size", "context_len", "input_len", "output_len"),
+            *("acceptance_length", "tokens_per_s", "baseline_tokens_per_s", "speedup"),
+        ),
+        amount,
+    ),
+    **dict.fromkeys(("model", "hardware", "engine", "task", "reading", "note"), str),
+}
+_NEEDED: Final = ("model", "hardware", "engine", "method", "includes_prefill", "reading")
+
+
+def parse_table(
+    text: str,
+    *,
+    source: str,
+    readers: Mapping[str, Callable[[str], Any]],
+    needed: tuple[str, ...],
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the line number and the cells of each row of a CSV, None for an empty cell.
+
+    Parameters
+    ----------
+    text
+        A line of column names and at least one of values; lines that begin with ``#`` are left
+        out.
+    source
+        How messages name it.
+    readers
+        What reads the cells of each column that may be there; raises ValueError with what is
+        allowed.
+    needed
+        Columns whose cells must not be empty.
+
+    Raises
+    ------
+    MeasurementError
+        For an empty table, an unknown, missing or repeated column, a row that is too short or
+        too long, a repeated row, or a cell that its reader refuses.
+
+    Examples
+    --------
+    >>> good = "# made up\\nbatch,note\\n8,\\n"
+    >>> list(parse_table(good, source="a.csv", readers={"batch": count, "note": str}, needed=()))
+    [(3, {'batch': 8, 'note': None})]
+    """
+    lines = [
+        (number, line)
+        for number, line in enumerate(text.splitlines(), start=1)
+        if line.strip() and not line.startswith("#")
+    ]
+    names = _columns(lines, source, readers, needed)
+    seen: dict[str, int] = {}
+    for number, line in lines[1:]:
+        place = f"{source}, line {number}"
+        (cells,) = csv.reader([line])
+        if len(cells) != len(names):
+            message = f"{place}: has {len(cells)} values; must have {len(names)}, one a column"
+            raise MeasurementError(message)
+        if line in seen:
+            message = f"{place}: repeats line {seen[line]}; each point may be there once"
+            raise MeasurementError(message)
+        seen[line] = number
+        row = dict(zip(names, cells, strict=True))
+        yield number, {name: _cell(row[name], name, place, readers, needed) for name in names}
+
+
+def _columns(
+    lines: list[tuple[int, str]],
+    source: str,
+    readers: Mapping[str, Callable[[str], Any]],
+    needed: tuple[str, ...],
+) -> list[str]:
+    """Return the names of the columns, once they are known to be good ones."""
+    if len(lines) < 2:  # a line of names, and a line of values
+        message = f"{source}: is empty; must be a line of column names and one a point"
+        raise MeasurementError(message)
+    place = f"{source}, line {lines[0][0]}"
+    names = [name.strip() for name in next(csv.reader([lines[0][1]]))]
+    for name in names:
+        if name not in readers:
+            message = f"{place}: column {name!r} is unknown; allowed: {', '.join(readers)}"
+            raise MeasurementError(message)
+        if names.count(name) > 1:
+            message = f"{place}: column {name!r} appears twice"
+            raise MeasurementError(message)
+    for name in needed:
+        if name not in names:
+            message = f"{place}: column {name!r} is missing; needed are {', '.join(needed)}"
+            raise MeasurementError(message)
+    return names
+
+
+def _cell(
+    text: str,
+    name: str,
+    place: str,
+    readers: Mapping[str, Callable[[str], Any]],
+    needed: tuple[str, ...],
+) -> Any:
+    text = text.strip()
+    if not text:
+        if name in needed:
+            message = f"{place}: {name} is empty; it is needed"
+            raise MeasurementError(message)
+        return None
+    try:
+        return readers[name](text)
+    except ValueError as allowed:
+        message = f"{place}: {name} is {text!r}; must be {allowed}"
+        raise MeasurementError(message) from None
+
+
+def parse_measurements(text: str, *, source: str) -> tuple[Source, tuple[Measurement, ...]]:
+    """Return the source and the points of a table.
+
+    Parameters
+    ----------
+    text
+        The whole file.
+    source
+        The name that its points carry.
+
+    Raises
+    ------
+    MeasurementError
+        One line with the source, the line number, the value and what is allowed.
+    """
+    origin = _origin(text, source)
+    rows = parse_table(text, source=source, readers=_READERS, needed=_NEEDED)
+    points = tuple(
+        Measurement(source=source, trust=origin.trust, **{**cells, "task": cells["task"] or ""})
+        for _, cells in rows
+    )
+    return origin, points
+
+
+def _origin(text: str, source: str) -> Source:
+    """Return what the lines above a table say about it."""
+    found = dict(
+        line.removeprefix("# ").split(": ", 1)
+        for line in text.splitlines()
+        if line.startswith("# ") and ": " in line
+    )
+    keys = [one.name for one in fields(Source)]
+    if list(found) != keys:
+        message = f"{source}: begins with {', '.join(found)}; must be lines '# key: …' of {keys}"
+        raise MeasurementError(message)
+    if found["trust"] not in set("12345"):
+        message = f"{source}: trust is {found['trust']!r}; must be 1 to 5"
+        raise MeasurementError(message)
+    return Source(**{**found, "trust": int(found["trust"])})  # type: ignore[arg-type]

@@ -1,0 +1,202 @@
+"""A batch of sequences round by round: how unevenly tokens come, which a mean cannot say."""
+
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specroof.acceptance import Acceptance
+from specroof.acceptance.laws import beta_law
+from specroof.errors import OptionError
+
+__all__ = ["BatchSimulation", "Spread", "simulate_batch"]
+
+Floats = NDArray[np.float64]
+
+#: Sequences times tokens of all batches: what memory and patience allow.
+_MOST_TOKENS: Final = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Mean and percentiles of a time in seconds.
+
+    Parameters
+    ----------
+    mean_s, p50_s, p95_s, p99_s
+        The mean, and what 50, 95 and 99 of 100 stay within.
+    """
+
+    mean_s: float
+    p50_s: float
+    p95_s: float
+    p99_s: float
+
+    @classmethod
+    def of(cls, seconds: Floats) -> "Spread":
+        """Return the spread of some seconds."""
+        p50, p95, p99 = np.percentile(seconds, [50, 95, 99]).tolist()
+        return cls(float(np.mean(seconds)), p50, p95, p99)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSimulation:
+    """How tokens of a simulated batch came.
+
+    Parameters
+    ----------
+    between_tokens
+        Seconds from one token to the next of its sequence. The tokens of a round come at once,
+        so that all but one of them wait 0.
+    between_bursts
+        Seconds from one round's tokens to the next of a sequence: what a reader sees stall.
+    per_token
+        Seconds per token of each sequence from its start to its end: what clients report as time
+        per output token.
+    batch
+        Seconds until the last sequence of a batch is done.
+    tokens_per_round
+        Mean of the rounds of unfinished sequences, bonus token included; the last round of a
+        sequence may be cut short.
+    n_sequences
+        Of all batches.
+    """
+
+    between_tokens: Spread
+    between_bursts: Spread
+    per_token: Spread
+    batch: Spread
+    tokens_per_round: float
+    n_sequences: int
+
+
+def simulate_batch(
+    acceptance: Acceptance,
+    round_s: ArrayLike,
+    *,
+    draft_len: int,
+    output_len: int = 256,
+    n_batches: int = 200,
+    seed: int = 0,
+) -> BatchSimulation:
+    r"""Decode batches of equal sequences to their end, every round with dice of its own.
+
+    .. math:: P(\text{accepted} \ge d) = s_d, \qquad
+        \text{committed} = \min(\text{accepted} + 1, \text{tokens left})
+
+    Parameters
+    ----------
+    acceptance
+        The survival curve; of a beta curve each sequence draws a rate of its own.
+    round_s
+        Seconds of a round with 1, 2, … unfinished sequences; as many as the batch is large.
+    draft_len
+        γ; 0 is plain decoding.
+    output_len
+        Tokens of each sequence.
+    n_batches
+        How many batches are decoded.
+    seed
+        Of the dice.
+
+    Counts
+        the bonus token; rounds that get shorter as sequences finish, since nothing takes their
+        place.
+    Ignores
+        prefill, arrivals, and the growth of the context during an answer. Rounds of one sequence
+        are independent: runs of easy and hard text, which lengthen the tail, are not there,
+        save between sequences of a beta curve.
+    Source
+        Leviathan et al. 2022, arXiv:2211.17192, section 3.1, drawn instead of averaged.
+
+    Raises
+    ------
+    OptionError
+        For a number out of range, or a draft past the depth of a measured curve.
+
+    Examples
+    --------
+    >>> from specroof import constant_acceptance
+    >>> sure = simulate_batch(constant_acceptance(1), [0.01, 0.02], draft_len=3, output_len=8)
+    >>> sure.tokens_per_round, sure.batch.mean_s  # 4 tokens a round: 2 rounds of 0.02 s
+    (4.0, 0.04)
+    """
+    times = _times(round_s)
+    _whole("draft_len", draft_len, 0, 1000)
+    _whole("output_len", output_len, 1, 1_000_000)
+    _whole("n_batches", n_batches, 1, 1_000_000)
+    _whole("seed", seed, 0, 2**63)
+    if n_batches * len(times) * output_len > _MOST_TOKENS:
+        tokens = f"{n_batches} x {len(times)} x {output_len}"
+        _refuse("n_batches x batch size x output_len", tokens, f"at most {_MOST_TOKENS} tokens")
+    dice = np.random.default_rng(seed)
+    at_most = _cumulated(acceptance, draft_len, (n_batches, len(times)), dice)
+    wait_s, burst, done_s = _decoded(at_most, times, output_len, dice)
+    together = np.zeros(int(burst.sum()) - len(burst))
+    return BatchSimulation(
+        between_tokens=Spread.of(np.concatenate((wait_s, together))),
+        between_bursts=Spread.of(wait_s),
+        per_token=Spread.of(done_s.ravel() / output_len),
+        batch=Spread.of(done_s.max(axis=1)),
+        tokens_per_round=float(np.mean(burst)),
+        n_sequences=done_s.size,
+    )
+
+
+def _decoded(
+    at_most: Floats, times: Floats, output_len: int, dice: np.random.Generator
+) -> tuple[Floats, NDArray[np.int64], Floats]:
+    """Return the wait before and the size of each burst, and when each sequence is done."""
+    left = np.full((len(at_most), len(times)), output_len, dtype=np.int64)
+    done_s = np.zeros(left.shape)
+    waits, bursts = [], []
+    while np.any(left):
+        active = left > 0
+        running = active.sum(axis=1, keepdims=True)
+        # A batch that is done waits for nothing: times[-1] of it is never counted.
+        wait_s = np.broadcast_to(times[running - 1], left.shape)[active]
+        accepted = np.sum(dice.random((*left.shape, 1)) > at_most, axis=-1)
+        tokens = np.minimum(accepted + 1, left)[active]
+        waits.append(wait_s)
+        bursts.append(tokens)
+        done_s[active] += wait_s
+        left[active] -= tokens
+    return np.concatenate(waits), np.concatenate(bursts), done_s
+
+
+def _cumulated(
+    acceptance: Acceptance, draft_len: int, shape: tuple[int, int], dice: np.random.Generator
+) -> Floats:
+    """Return P(accepted < d) for d = 1 … γ, on a last axis, of each sequence."""
+    depth = acceptance.max_draft_len
+    if depth is not None and draft_len > depth:
+        _refuse("draft_len", draft_len, f"at most {depth}, the depth of {acceptance.description!r}")
+    if acceptance.law is beta_law:
+        a, b = acceptance.parameters
+        rates = dice.beta(a, b, size=(*shape, 1))
+        return np.asarray(1.0 - rates ** np.arange(1, draft_len + 1))
+    at_most = 1.0 - acceptance.survival(np.arange(1, draft_len + 1))
+    return np.broadcast_to(at_most, (*shape, draft_len))
+
+
+def _times(round_s: ArrayLike) -> Floats:
+    """Return the seconds of a round by unfinished sequences."""
+    allowed = "seconds above 0 for 1, 2, … sequences"
+    try:
+        times = np.atleast_1d(np.asarray(round_s, dtype=np.float64))
+    except (TypeError, ValueError):
+        _refuse("round_s", round_s, allowed)
+    if times.ndim != 1 or not times.size or not np.all(np.isfinite(times) & (times > 0.0)):
+        _refuse("round_s", round_s, allowed)
+    return times
+
+
+def _whole(name: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        _refuse(name, value, f"a whole number from {low} to {high}")
+
+
+def _refuse(name: str, value: object, allowed: str) -> NoReturn:
+    message = f"{name} is {value!r}; allowed: {allowed}"
+    raise OptionError(message) from None

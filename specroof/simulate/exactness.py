@@ -1,0 +1,335 @@
+"""Speculative sampling with dice: what is committed follows the target, whatever was drafted."""
+
+import math
+import reprlib
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specroof.errors import OptionError
+from specroof.simulate.statistics import chi_squared_p_value, chi_squared_test
+
+__all__ = ["ExactnessResult", "random_distributions", "simulate_exactness"]
+
+Floats = NDArray[np.float64]
+Tokens = NDArray[np.int64]
+
+#: Sequences that are simulated side by side.
+_SEQUENCES: Final = 256
+_MOST_TOKENS: Final = 100_000_000
+_MOST_VOCABULARY: Final = 4096
+#: How far typed probabilities may miss a sum of 1.
+_SUM_TOLERANCE: Final = 0.000_1
+_ROUNDING: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class ExactnessResult:
+    """What dice say about one pair of distributions, beside what the formulas say.
+
+    Parameters
+    ----------
+    n_tokens, n_rounds
+        Committed tokens, bonus tokens included, and rounds.
+    chi_squared, degrees_of_freedom, p_value
+        Of the committed tokens against the target's distribution: a p-value below 0.001 says
+        that they do not follow it.
+    acceptance_rate, expected_acceptance_rate
+        Share of drafts accepted among those looked at, and 1 less the total variation distance,
+        averaged over the contexts in which they were looked at.
+    acceptance_z
+        Their difference in standard deviations; beyond 4 they disagree.
+    tokens_per_round, expected_tokens_per_round
+        Mean of the rounds, and 1 plus the sum of survival.
+    tokens_per_round_z
+        Their difference in standard deviations.
+    """
+
+    n_tokens: int
+    n_rounds: int
+    chi_squared: float
+    degrees_of_freedom: int
+    p_value: float
+    acceptance_rate: float
+    expected_acceptance_rate: float
+    acceptance_z: float
+    tokens_per_round: float
+    expected_tokens_per_round: float
+    tokens_per_round_z: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pair:
+    """Target and draft distributions, a row for each context; one row where none matters."""
+
+    target: Floats
+    draft: Floats
+    residual: Floats
+
+    @property
+    def accepted(self) -> Floats:
+        """Probability of drafting a token and accepting it."""
+        return np.minimum(self.target, self.draft)
+
+    @property
+    def overlap(self) -> Floats:
+        """Acceptance rate in each context."""
+        return np.asarray(self.accepted.sum(axis=1))
+
+    def context(self, tokens: Tokens) -> Tokens:
+        """Return the rows that follow tokens."""
+        return tokens if len(self.target) > 1 else np.zeros_like(tokens)
+
+
+def simulate_exactness(
+    target: ArrayLike,
+    draft: ArrayLike,
+    *,
+    draft_len: int = 4,
+    n_tokens: int = 100_000,
+    seed: int = 0,
+) -> ExactnessResult:
+    r"""Run speculative sampling on two distributions and hold its output against the target's.
+
+    Each round drafts γ tokens from q, accepts each with probability min(1, p/q) until the first
+    refusal, replaces that one by a token from the normalised positive part of p − q, and adds a
+    token from p where all were accepted.
+
+    .. math:: \alpha = \sum_x \min(p_x, q_x) = 1 - \tfrac12 \sum_x |p_x - q_x|, \qquad
+        N = 1 + \sum_{d=1}^{\gamma} \pi M^d \mathbf 1, \quad M_{xy} = \min(p_{xy}, q_{xy})
+
+    Parameters
+    ----------
+    target, draft
+        p and q: one distribution, or a row for each token that may come before (a Markov chain).
+    draft_len
+        γ, at least 1.
+    n_tokens
+        How many tokens to commit, at least.
+    seed
+        Of the dice.
+
+    Counts
+        every committed token, the bonus token included. N starts from the contexts π in which
+        the rounds did start; without contexts it is (1 − α^{γ+1}) / (1 − α).
+    Ignores
+        everything about time.
+    Source
+        Leviathan et al. 2022, arXiv:2211.17192, algorithm 1, theorem 3.5 and equation 1; Chen et
+        al. 2023, arXiv:2302.01318, algorithm 2 and theorem 1.
+
+    Raises
+    ------
+    OptionError
+        For rows that are no distributions, or another number out of range.
+
+    Examples
+    --------
+    >>> result = simulate_exactness([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], n_tokens=20_000)
+    >>> round(result.expected_acceptance_rate, 12)  # 0.2 + 0.3 + 0.2
+    0.7
+    >>> result.p_value > 0.001, abs(result.acceptance_z) < 4, abs(result.tokens_per_round_z) < 4
+    (True, True, True)
+    """
+    pair = _pair(target, draft)
+    _whole("draft_len", draft_len, 1, 1024)
+    _whole("n_tokens", n_tokens, 1000, _MOST_TOKENS)
+    _whole("seed", seed, 0, 2**63)
+    dice = np.random.default_rng(seed)
+    tally = _Tally.empty(pair)
+    before = pair.context(dice.integers(0, pair.target.shape[1], _SEQUENCES))
+    while tally.committed.sum() < n_tokens:
+        before = tally.add_round(pair, before, draft_len, dice)
+    return _result(pair, tally, draft_len)
+
+
+def random_distributions(
+    vocabulary: int, closeness: float, *, contexts: bool = False, seed: int = 0
+) -> tuple[Floats, Floats]:
+    """Return a target's and a draft's distribution, drawn at random.
+
+    Parameters
+    ----------
+    vocabulary
+        Tokens, 2 to 4096.
+    closeness
+        1 makes both the same, 0 leaves them independent.
+    contexts
+        Whether each token before has distributions of its own.
+    seed
+        Of the dice.
+
+    Raises
+    ------
+    OptionError
+        For a number out of range.
+
+    Source
+        both are drawn from the flat Dirichlet distribution: every distribution is as likely.
+
+    Examples
+    --------
+    >>> target, draft = random_distributions(8, 1.0)
+    >>> bool((target == draft).all()), round(float(target.sum()), 12)
+    (True, 1.0)
+    """
+    _whole("vocabulary", vocabulary, 2, _MOST_VOCABULARY)
+    _whole("seed", seed, 0, 2**63)
+    if not 0.0 <= closeness <= 1.0:
+        _refuse("closeness", closeness, "a number from 0 to 1")
+    dice = np.random.default_rng(seed)
+    flat = np.ones(vocabulary)
+    shape = (vocabulary,) if contexts else ()
+    target, other = dice.dirichlet(flat, size=shape), dice.dirichlet(flat, size=shape)
+    return target, closeness * target + (1.0 - closeness) * other
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tally:
+    """What the rounds so far did: rows are contexts."""
+
+    committed: Floats
+    starts: Floats
+    looked_at: Floats
+    accepted: list[Tokens]
+
+    @classmethod
+    def empty(cls, pair: _Pair) -> "_Tally":
+        contexts = len(pair.target)
+        return cls(np.zeros_like(pair.target), np.zeros(contexts), np.zeros(contexts), [])
+
+    def add_round(
+        self, pair: _Pair, before: Tokens, draft_len: int, dice: np.random.Generator
+    ) -> Tokens:
+        """Run one round of every sequence and return the contexts that it ends in."""
+        np.add.at(self.starts, before, 1.0)
+        tokens, accepted = _round(pair, before, draft_len, dice)
+        self.accepted.append(accepted)
+        for position, token in enumerate(tokens):
+            there = position <= accepted
+            np.add.at(self.committed, (before[there], token[there]), 1.0)
+            if position < draft_len:
+                np.add.at(self.looked_at, before[there], 1.0)
+            before = np.where(there, pair.context(token), before)
+        return before
+
+
+def _round(
+    pair: _Pair, before: Tokens, draft_len: int, dice: np.random.Generator
+) -> tuple[Tokens, Tokens]:
+    """Return what one round writes at each position, and how many drafts are accepted.
+
+    Position `accepted` holds the replacement or the bonus token; what lies behind is void.
+    """
+    tokens = np.empty((draft_len + 1, len(before)), dtype=np.int64)
+    accepted = np.zeros(len(before), dtype=np.int64)
+    for position in range(draft_len):
+        draft = _drawn(pair.draft[before], dice)
+        p, q = pair.target[before, draft], pair.draft[before, draft]
+        kept = dice.random(len(before)) * q < p  # accept with probability min(1, p / q)
+        tokens[position] = np.where(kept, draft, _drawn(pair.residual[before], dice))
+        running = accepted == position
+        accepted += running & kept
+        before = np.where(running, pair.context(tokens[position]), before)
+    tokens[draft_len] = _drawn(pair.target[before], dice)
+    return tokens, accepted
+
+
+def _drawn(rows: Floats, dice: np.random.Generator) -> Tokens:
+    """Return one outcome of each row, a distribution, by inverting its cumulated sum."""
+    cumulated = np.cumsum(rows, axis=1)
+    # Scaled to the sum as it came out, so that rounding never points past the last outcome.
+    points = dice.random((len(rows), 1)) * cumulated[:, -1:]
+    return np.asarray(np.sum(cumulated <= points, axis=1), dtype=np.int64)
+
+
+def _result(pair: _Pair, tally: _Tally, draft_len: int) -> ExactnessResult:
+    """Return what was found beside what the formulas say."""
+    accepted = np.concatenate(tally.accepted)
+    n_tokens, n_rounds = int(tally.committed.sum()), len(accepted)
+    tests = [
+        chi_squared_test(row, row.sum() * distribution)
+        for row, distribution in zip(tally.committed, pair.target, strict=True)
+    ]
+    statistic, freedom = math.fsum(x for x, _ in tests), sum(k for _, k in tests)
+    looks = float(tally.looked_at.sum())
+    expected = float(tally.looked_at @ pair.overlap)
+    spread = float(tally.looked_at @ (pair.overlap * (1.0 - pair.overlap)))
+    length = _expected_length(pair, tally.starts / tally.starts.sum(), draft_len)
+    mean = 1.0 + float(accepted.mean())
+    return ExactnessResult(
+        n_tokens=n_tokens,
+        n_rounds=n_rounds,
+        chi_squared=statistic,
+        degrees_of_freedom=freedom,
+        p_value=chi_squared_p_value(statistic, freedom),
+        acceptance_rate=float(accepted.sum()) / looks,
+        expected_acceptance_rate=expected / looks,
+        acceptance_z=_deviations(float(accepted.sum()) - expected, math.sqrt(max(spread, 0.0))),
+        tokens_per_round=mean,
+        expected_tokens_per_round=length,
+        tokens_per_round_z=_deviations(mean - length, float(accepted.std()) / math.sqrt(n_rounds)),
+    )
+
+
+def _expected_length(pair: _Pair, starts: Floats, draft_len: int) -> float:
+    """Return 1 + Σ π M^d 1: accepted drafts lead from one context to the next."""
+    step = pair.accepted if len(pair.target) > 1 else pair.overlap[:, None]
+    survival, length = starts, 1.0
+    for _ in range(draft_len):
+        survival = survival @ step
+        length += float(survival.sum())
+    return length
+
+
+def _deviations(difference: float, deviation: float) -> float:
+    """Return a difference in standard deviations; rounding alone where nothing is left to chance."""
+    if deviation > _ROUNDING:
+        return difference / deviation
+    return 0.0 if abs(difference) < _SUM_TOLERANCE else math.inf
+
+
+def _pair(target: ArrayLike, draft: ArrayLike) -> _Pair:
+    """Return both distributions, checked, rescaled to a sum of 1."""
+    rows = [_distribution("target", target), _distribution("draft", draft)]
+    if rows[0].shape != rows[1].shape:
+        _refuse("draft", f"of shape {rows[1].shape}", f"the target's shape {rows[0].shape}")
+    return _Pair(*rows, _residual(*rows))
+
+
+def _residual(target: Floats, draft: Floats) -> Floats:
+    """Return what replaces a refused draft: the normalised positive part of p − q."""
+    excess = np.maximum(target - draft, 0.0)
+    total = excess.sum(axis=1, keepdims=True)
+    # Where both agree nothing is refused, and any distribution will do.
+    return np.where(total > 0.0, excess / np.where(total > 0.0, total, 1.0), target)
+
+
+def _distribution(name: str, values: ArrayLike) -> Floats:
+    """Return one distribution for each context."""
+    allowed = "probabilities that add up to 1, or a square table with a row for each token before"
+    try:
+        rows = np.atleast_2d(np.asarray(values, dtype=np.float64))
+    except (TypeError, ValueError):
+        _refuse(name, values, allowed)
+    contexts, vocabulary = rows.shape if rows.ndim == 2 else (0, 0)
+    if contexts not in {1, vocabulary} or not 2 <= vocabulary <= _MOST_VOCABULARY:
+        _refuse(name, f"of shape {rows.shape}", allowed)
+    if not np.all(np.isfinite(rows)) or np.any(rows < 0.0):
+        _refuse(name, values, allowed)
+    sums = rows.sum(axis=1, keepdims=True)
+    if np.any(np.abs(sums - 1.0) > _SUM_TOLERANCE):
+        _refuse(name, f"of sum {float(sums.flat[np.argmax(np.abs(sums - 1.0))]):g}", allowed)
+    return np.asarray(rows / sums)
+
+
+def _whole(name: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        _refuse(name, value, f"a whole number from {low} to {high}")
+
+
+def _refuse(name: str, value: object, allowed: str) -> NoReturn:
+    message = f"{name} is {reprlib.repr(value)}; allowed: {allowed}"
+    raise OptionError(message) from None

@@ -1,0 +1,213 @@
+"""Families and formats that the user chooses, and two models side by side, on the command line."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from specroof.cli import app
+from tiny_configs import TINY, Config
+
+NOTE = "read as family llama: the config says model_type brand_new"
+
+
+def run(*words: object) -> str:
+    """Return what a command prints to standard output; it must succeed."""
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def refused(*words: object) -> str:
+    """Return the one line with which a command refuses."""
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert (done.exit_code, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def write(folder: Path, name: str, config: Config) -> Path:
+    """Write a config file."""
+    path = folder / name
+    path.write_text(json.dumps(config))
+    return path
+
+
+@pytest.fixture
+def unknown(tmp_path: Path) -> Path:
+    """Return a config of a type that nobody knows, built like a llama."""
+    return write(tmp_path, "new.json", TINY | {"model_type": "brand_new"})
+
+
+# --- --family ----------------------------------------------------------------------------------
+
+
+def test_a_config_of_unknown_type_is_refused_without_a_family(unknown: Path) -> None:
+    assert 'model_type is "brand_new"; allowed: ' in refused("models", "show", unknown)
+    line = refused("models", "show", unknown, "--family", "lama")
+    assert "family is 'lama'; allowed: " in line
+
+
+def test_every_output_of_predict_says_which_family_stood_in(unknown: Path, tmp_path: Path) -> None:
+    words = ["predict", unknown, "-H", "b200", "--drafter", "ideal", "--family", "llama"]
+    table = run(*words, "--csv", tmp_path / "points.csv")
+    assert f"{unknown} (as llama) on 1 x NVIDIA B200" in table
+    assert f"note: {NOTE}" in table
+    result = json.loads(run(*words, "--json"))
+    assert NOTE in result["notes"]
+    assert result["model"] == f"{unknown} (as llama)"
+    with (tmp_path / "points.csv").open(newline="") as file:
+        assert {row["model"] for row in csv.DictReader(file)} == {f"{unknown} (as llama)"}
+
+
+def test_explain_and_show_and_diff_say_which_family_stood_in(unknown: Path) -> None:
+    chosen = ["--family", "llama"]
+    explain = ["explain", unknown, "-H", "b200", *chosen]
+    assert f"note: {NOTE}" in run(*explain)
+    result = json.loads(run(*explain, "--json"))
+    assert (result["model"], result["notes"][0]) == (f"{unknown} (as llama)", NOTE)
+    show = ["models", "show", unknown, *chosen]
+    assert f"note: {NOTE}" in run(*show)
+    row = json.loads(run(*show, "--json"))
+    assert (row["family"], row["notes"]) == ("llama", [NOTE])
+    assert f"note on a: {NOTE}" in run("models", "diff", unknown, "Qwen/Qwen3-8B", *chosen)
+
+
+def test_the_family_that_the_config_has_is_no_news(tmp_path: Path) -> None:
+    path = write(tmp_path, "tiny.json", TINY)
+    row = json.loads(run("models", "show", path, "--family", "llama", "--json"))
+    assert row["notes"] == []
+
+
+# --- --weights, --kv-cache ---------------------------------------------------------------------
+
+
+def explained(*words: object) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Return the operations of one pass by name, and its notes."""
+    result = json.loads(run("explain", *words, "--json"))
+    return {op["op"]: op for op in result["ops"]}, result["notes"]
+
+
+def test_formats_of_the_user_change_bytes_and_are_said() -> None:
+    words = ["Qwen/Qwen3-8B", "-H", "b200", "--engine", "ideal"]
+    own, no_notes = explained(*words)
+    chosen, notes = explained(*words, "--weights", "fp8", "--kv-cache", "fp8")
+    assert no_notes == []
+    assert chosen["mlp.down_proj"]["weight_bytes"] == own["mlp.down_proj"]["weight_bytes"] / 2
+    assert chosen["mlp.down_proj"]["compute_dtype"] == "fp8"
+    assert chosen["lm_head"]["weight_bytes"] == own["lm_head"]["weight_bytes"]
+    # 36 layers of keys and values of 8 heads of 128, for 4096 positions read and one written
+    (attention,) = [op for name, op in chosen.items() if op["kind"] == "attention"]
+    assert attention["cache_bytes"] == 36 * 2 * 8 * 128 * 4097
+    stays = "embedding, head, router and compressors keep what the checkpoint has"
+    assert notes == [
+        f"weights priced as fp8: {stays}",
+        "KV cache priced as fp8, in the place of bf16",
+    ]
+    drafting = ["--drafter", "ideal", "--weights", "fp8", "--kv-cache", "fp8"]
+    assert json.loads(run("predict", *words, *drafting, "--json"))["notes"] == notes
+    table = run("predict", *words, *drafting)
+    assert all(f"note: {note}" in table for note in notes)
+
+
+def test_a_format_that_the_model_has_anyway_is_no_news() -> None:
+    words = [
+        "Qwen/Qwen3-8B",
+        "-H",
+        "b200",
+        "--engine",
+        "ideal",
+        "--kv-cache",
+        "bf16",
+        "--state-dtype",
+        "bf16",
+    ]
+    assert explained(*words)[1] == []  # the second, since nothing here is recurrent
+
+
+def test_recurrent_state_of_the_user_is_said() -> None:
+    words = ["Qwen/Qwen3.5-27B", "-H", "b200", "--state-dtype", "bf16"]
+    assert "recurrent state priced as bf16, in the place of fp32" in explained(*words)[1]
+
+
+@pytest.mark.parametrize(
+    ("section", "chip", "dtype", "note"),
+    [
+        # weight-only: no arithmetic in int4 is asked for, so no chip lacks it
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, "h100", "fp16", None),
+        ({"quant_algo": "W4A16_NVFP4"}, "h100", "fp16", None),
+        # narrow on both sides: the next wider one that the chip has
+        ({"quant_algo": "NVFP4"}, "h100", "fp8", "has no fp4 arithmetic: fp8 stands in"),
+        ({"quant_algo": "NVFP4"}, "b200", "fp4", None),
+        ({"quant_method": "fp8"}, "a100", "bf16", "has no fp8 arithmetic: bf16 stands in"),
+    ],
+)
+def test_arithmetic_is_that_of_the_activations_or_the_next_wider(
+    section: Config, chip: str, dtype: str, note: str | None, tmp_path: Path
+) -> None:
+    config = TINY | {"torch_dtype": "float16", "quantization_config": section}
+    ops, notes = explained(write(tmp_path, "tiny.json", config), "-H", chip)
+    assert ops["mlp.down_proj"]["compute_dtype"] == dtype
+    said = [one for one in notes if "arithmetic" in one]
+    assert len(said) == (note is not None)
+    assert all(one.endswith(str(note)) for one in said)
+
+
+# --- models diff -------------------------------------------------------------------------------
+
+
+def test_a_quantised_copy_differs_in_formats_bytes_and_cache_alone(tmp_path: Path) -> None:
+    plain = write(tmp_path, "plain.json", TINY)
+    section = {"quant_algo": "FP8", "kv_cache_scheme": "FP8", "ignore": ["*.down_proj", "lm_head"]}
+    narrow = write(tmp_path, "narrow.json", TINY | {"quantization_config": section})
+    result = json.loads(run("models", "diff", plain, narrow, "--json"))
+    assert result["models"] == [str(plain), str(narrow)]
+    assert result["notes"] == [[], []]
+    found = {(row["group"], row["name"]): row["values"] for row in result["differences"]}
+    # two layers: q and o 64 x 64, k and v 64 x 32, gate and up 64 x 256, down 128 x 64
+    inside, down, head = 2 * (2 * 4096 + 2 * 2048 + 16384), 2 * 8192, 64 * 1000
+    assert found.pop(("formats", "params in bf16")) == [inside + down + head, down + head]
+    assert found.pop(("formats", "params in fp8")) == [None, inside]
+    wide, small = found.pop(("formats", "weight_bytes"))
+    assert wide - small == inside
+    assert found.pop(("cache", "kv_dtype")) == ["bf16", "fp8"]
+    assert found.pop(("cache", "kv_bytes_per_token")) == [2 * 2 * 32 * 2, 2 * 2 * 32]
+    assert found.pop(("layers", "full_attention.q_proj")) == [
+        "2 x [64, 64] bf16",
+        "2 x [64, 64] fp8",
+    ]
+    assert {name for _, name in found} == {
+        *("full_attention.k_proj", "full_attention.v_proj", "full_attention.o_proj"),
+        "mlp.gate_up_proj",
+    }
+
+
+def test_two_models_of_one_kind_differ_in_nothing(tmp_path: Path) -> None:
+    words = [write(tmp_path, name, TINY) for name in ("a.json", "b.json")]
+    assert "no difference in what determines cost" in run("models", "diff", *words)
+    assert json.loads(run("models", "diff", *words, "--json"))["differences"] == []
+
+
+def test_the_table_of_a_diff_has_both_values_and_their_ratio() -> None:
+    lines = run("models", "diff", "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B").splitlines()
+    assert lines[:2] == ["a: Qwen3-8B", "b: Qwen3-30B-A3B"]
+    rows = {tuple(line.split()[:2]): line.split()[2:] for line in lines[4:]}
+    # 36 and 48 layers of keys and values, of 8 and of 4 heads of 128, in two bytes
+    assert rows["cache", "kv_bytes_per_token"] == ["144", "KiB", "96.0", "KiB", "0.667"]
+    assert rows["layers", "mlp"] == ["36", "-"]
+    assert rows["layers", "moe.router"] == ["-", "48", "x", "[2048,", "128]", "bf16"]
+    assert rows["sizes", "family"] == ["qwen3", "qwen3_moe"]
+
+
+def test_shapes_inside_of_parts_are_compared() -> None:
+    words = ["models", "diff", "deepseek-ai/DeepSeek-V3.2", "deepseek-ai/DeepSeek-V4-Pro"]
+    found = {row["name"]: row["values"] for row in json.loads(run(*words, "--json"))["differences"]}
+    assert found["sparse_attention.indexer.top_k"] == ["61 x 2048", None]
+    assert found["moe.weight"] == ["58 x fp8-block", "61 x mxfp4"]
+
+
+def test_a_model_that_cannot_be_read_is_refused_in_one_line() -> None:
+    assert "neither a file" in refused("models", "diff", "Qwen/Qwen3-8B", "nope")

@@ -1,0 +1,69 @@
+"""Blocks that see themselves both ways, and passes of which nothing is taken back."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specroof.architecture import GatedDeltaNet, GroupedQueryAttention
+from specroof.cost import ForwardPass, Options
+from specroof.cost.attention import attended_tokens, grouped_query_costs
+from specroof.cost.recurrent import delta_net_costs
+from specroof.cost.two_way import two_way_tokens
+from strategies import contexts, setting, small, windows
+
+BLOCK = GroupedQueryAttention(8, 2, head_dim=16, value_dim=16, causal=False)
+
+
+@given(small, contexts, windows)
+def test_pairs_of_a_block_match_counting(query: int, context: int, window: int | None) -> None:
+    # Query i (from 0) stands at context + i: of the cached keys it sees those within its window,
+    # of the block all.
+    cached = sum(
+        window is None or context + i - j < window for i in range(query) for j in range(context)
+    )
+    assert two_way_tokens(query, context, window) == cached + query * query
+
+
+@given(small, contexts, windows)
+def test_a_block_has_no_fewer_pairs_than_causal_attention(
+    query: int, context: int, window: int | None
+) -> None:
+    assert two_way_tokens(query, context, window) >= attended_tokens(query, context, window)
+    assert two_way_tokens(1, context, None) == attended_tokens(1, context, None)
+
+
+def test_seeing_ahead_costs_arithmetic_and_no_bytes() -> None:
+    forward = setting(ForwardPass(batch_size=2, query_len=4, context_len=10))
+    (both_ways,) = grouped_query_costs(BLOCK, forward)
+    (causal,) = grouped_query_costs(replace(BLOCK, causal=True), forward)
+    # 2 sequences * 8 heads * 32 dimensions, two FLOP each, over 4 * (10 + 4) and 11 + … + 14 pairs
+    assert both_ways.flops == 2 * 2 * 8 * 32 * 56
+    assert causal.flops == 2 * 2 * 8 * 32 * 50
+    assert both_ways.cache_bytes == causal.cache_bytes
+
+
+def test_counts_of_the_context_alone_know_no_direction() -> None:
+    choices = Options(count="attention+ffn")
+    forward = setting(ForwardPass(batch_size=2, query_len=4, context_len=10), choices)
+    (both_ways,) = grouped_query_costs(BLOCK, forward)
+    (causal,) = grouped_query_costs(replace(BLOCK, causal=True), forward)
+    assert both_ways.flops == causal.flops
+
+
+@pytest.mark.parametrize("mode", ["snapshot", "snapshot-copy", "read-write", "read", "replay"])
+@given(st.integers(2, 9))
+def test_a_settled_pass_moves_the_state_as_decoding_does(mode: str, query: int) -> None:
+    core = GatedDeltaNet(2, 4, key_dim=8, value_dim=8, conv_kernel=4, conv_columns=3)
+    choices = Options(recurrent_state=mode)
+
+    def state_bytes(forward: ForwardPass) -> float:
+        *_, state = delta_net_costs(core, setting(forward, choices))
+        return float(state.cache_bytes)
+
+    settled = state_bytes(ForwardPass(3, query, 0, settled=True))
+    assert settled == state_bytes(ForwardPass(3, 1, 0))
+    # A verification of as many moves more, unless it only ever reads or writes one state.
+    verified = state_bytes(ForwardPass(3, query, 0))
+    assert (verified > settled) is (mode in {"snapshot", "snapshot-copy"}) or mode == "replay"

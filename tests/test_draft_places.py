@@ -1,0 +1,239 @@
+"""Where a drafter runs and whether the target waits for it: overlap, own devices, links."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from published_drafters import Ledger, a_round
+from specroof.acceptance import constant_acceptance
+from specroof.architecture import Architecture, DraftShape, Layer, draft_layer, draft_model
+from specroof.cost import ForwardPass
+from specroof.drafters import (
+    Drafter,
+    DraftTime,
+    Where,
+    eagle3_drafter,
+    model_drafter,
+    mtp_drafter,
+    overlapped_time,
+)
+from specroof.errors import OptionError
+from specroof.hardware import Placement
+from specroof.solver import SpeedupCurve, forward_latency, speedup_curve
+from strategies import device, real_engine
+
+SHAPE: Final = DraftShape(64, n_heads=4, n_kv_heads=2, head_dim=16, width=128)
+FAST: Final = device({"bf16": 1e15, "fp16": 1e15}, 1e12)
+SLOW: Final = replace(device({"bf16": 1e15, "fp16": 1e15}, 1e11), name="slow device")
+times = st.floats(0, 100)
+shares = st.floats(0, 1)
+
+
+def target_of(layers: int, n_heads: int = 4) -> Architecture:
+    shape = replace(SHAPE, n_heads=n_heads)
+    model = draft_model(
+        f"{layers} layers", "llama", 64, [Layer(draft_layer(shape).blocks, layers)], head_rows=500
+    )
+    return replace(model, vocab_size=500)
+
+
+TARGET, SMALL = target_of(40), target_of(4)
+
+
+def round_s(time: DraftTime, verify_s: float) -> float:
+    return float(time.serial_s + np.maximum(verify_s, time.overlapped_s))
+
+
+def curve(drafter: Drafter, **choices: Any) -> SpeedupCurve:
+    return speedup_curve(
+        TARGET,
+        choices.pop("hardware", FAST),
+        drafter=drafter,
+        acceptance=constant_acceptance(0.8),
+        max_draft_len=4,
+        context_len=1000,
+        **choices,
+    )
+
+
+# --- overlap -------------------------------------------------------------------------------------
+
+
+@given(times, times, shares)
+def test_a_round_takes_the_published_time(draft_s: float, verify_s: float, hit: float) -> None:
+    # p max(t_v, t_d) + (1 - p)(t_v + t_d): SSD, arXiv:2603.03251, with the drafter as its backup.
+    time = overlapped_time(np.asarray(draft_s), np.asarray(verify_s), hit)
+    expected = hit * max(verify_s, draft_s) + (1 - hit) * (verify_s + draft_s)
+    assert round_s(time, verify_s) == pytest.approx(expected)
+
+
+@given(times, times)
+def test_without_a_hit_drafting_is_in_line_and_with_hits_alone_it_is_pearl(
+    draft_s: float, verify_s: float
+) -> None:
+    drafted, verified = np.asarray(draft_s), np.asarray(verify_s)
+    never = overlapped_time(drafted, verified, 0.0)
+    always = overlapped_time(drafted, verified, 1.0)
+    assert round_s(never, verify_s) == pytest.approx(verify_s + draft_s)
+    assert round_s(always, verify_s) == max(verify_s, draft_s)
+
+
+@given(times, times, shares)
+def test_overlap_never_beats_the_longer_of_the_two(
+    draft_s: float, verify_s: float, hit: float
+) -> None:
+    time = overlapped_time(np.asarray(draft_s), np.asarray(verify_s), hit)
+    assert round_s(time, verify_s) >= max(verify_s, draft_s) * (1 - 1e-12)
+    assert round_s(time, verify_s) <= (verify_s + draft_s) * (1 + 1e-12)
+
+
+@given(times, shares)
+def test_free_drafting_is_free_however_it_overlaps(verify_s: float, hit: float) -> None:
+    time = overlapped_time(np.zeros(()), np.asarray(verify_s), hit)
+    assert round_s(time, verify_s) == verify_s
+
+
+def test_drafting_that_outlasts_the_verification_is_what_pearl_waits_for() -> None:
+    time = overlapped_time(np.array(9.0), np.array(4.0), 1.0)
+    assert (float(time.serial_s), float(time.overlapped_s)) == (0, 9)
+    # Three rounds of four: 3/4 of 9, and 1/4 of 9 + 4.
+    assert round_s(overlapped_time(np.array(9.0), np.array(4.0), 0.75), 4.0) == 10
+
+
+def test_the_solver_overlaps_what_the_spec_says() -> None:
+    in_line = curve(mtp_drafter())
+    hidden = curve(mtp_drafter(where=Where(hit_rate=1.0)))
+    assert np.all(hidden.draft_s[..., 1:] < hidden.verify_s[..., 1:])
+    assert hidden.round_s == pytest.approx(hidden.verify_s)
+    assert in_line.round_s[..., 1:] == pytest.approx((in_line.verify_s + in_line.draft_s)[..., 1:])
+    half = curve(mtp_drafter(where=Where(hit_rate=0.5)))
+    assert half.round_s == pytest.approx((in_line.round_s + hidden.round_s) / 2)
+
+
+# --- elsewhere -----------------------------------------------------------------------------------
+
+
+def test_a_device_of_its_own_prices_the_draft() -> None:
+    near = curve(model_drafter(SMALL))
+    far = curve(model_drafter(SMALL, where=Where(SLOW, link_bytes_per_s=1e30, link_latency_s=0.0)))
+    # A tenth of the memory's bytes per second, and small batches are bound by it.
+    assert far.draft_s == pytest.approx(10 * near.draft_s)
+    assert np.array_equal(far.verify_s, near.verify_s)
+
+
+def test_the_link_carries_tokens_and_features_there_and_drafts_back() -> None:
+    where = Where(SLOW, link_bytes_per_s=100.0, link_latency_s=7.0)
+    ledger = Ledger()
+    head = eagle3_drafter(where=where)
+
+    def elsewhere(hardware: Any, placement: Any) -> Ledger:
+        assert (hardware, placement) == (SLOW, Placement(1))
+        return ledger
+
+    round_ = a_round(
+        TARGET,
+        Ledger(),
+        draft_len=5,
+        batch_size=8,
+        context_len=50,
+        tokens_per_round=3,
+        elsewhere=elsewhere,
+    )
+    # Five passes of one second. Twice the latency; to the drafter 8 * 3 tokens of 4 bytes and
+    # three taps of 64 bf16 values each, back 8 * 5 tokens of 4 bytes.
+    moved = 8 * (3 * (4 + 3 * 64 * 2) + 5 * 4)
+    assert float(head.draft(round_).serial_s) == pytest.approx(5 + 14 + moved / 100)
+
+
+def test_an_independent_model_needs_tokens_alone() -> None:
+    where = Where(SLOW, link_bytes_per_s=1.0)
+    round_ = a_round(
+        TARGET, Ledger(), draft_len=2, tokens_per_round=3, elsewhere=lambda *_: Ledger()
+    )
+    assert float(model_drafter(SMALL, where=where).draft(round_).serial_s) == 2 + 4 * (3 + 2)
+
+
+def test_a_drafter_may_use_fewer_of_the_targets_devices() -> None:
+    alone = curve(model_drafter(SMALL, where=Where(tensor_parallel=1)), placement=Placement(4))
+    spread = curve(model_drafter(SMALL), placement=Placement(4))
+    single = curve(model_drafter(SMALL))
+    assert alone.draft_s == pytest.approx(single.draft_s)
+    assert np.all(spread.draft_s[..., 1:] < alone.draft_s[..., 1:])
+    assert np.array_equal(alone.verify_s, spread.verify_s)
+
+
+def test_heads_that_do_not_divide_are_refused_with_the_drafters_name() -> None:
+    odd = target_of(4, n_heads=6)
+    with pytest.raises(OptionError, match="do not divide the 6 query heads of 4 layers"):
+        curve(model_drafter(odd), placement=Placement(4))
+    alone = curve(model_drafter(odd, where=Where(tensor_parallel=1)), placement=Placement(4))
+    assert np.all(alone.draft_s[..., 1:] > 0)
+
+
+def test_the_drafters_device_runs_the_same_engine() -> None:
+    engine = real_engine(pass_overhead_s=2.0)
+    hardware = device({"bf16": 1e15, "fp16": 1e15}, 1e12, engine=engine)
+    where = Where(hardware, link_bytes_per_s=1e30)
+    found = curve(model_drafter(SMALL, where=where), hardware=hardware, engine="real")
+    ideal = curve(model_drafter(SMALL, where=where), hardware=hardware, engine="ideal")
+    passes = np.arange(5)
+    assert found.draft_s[0, 0] - ideal.draft_s[0, 0] == pytest.approx(2.0 * passes, abs=1e-6)
+    with pytest.raises(OptionError, match="engine is 'real'; slow device has ideal"):
+        curve(
+            model_drafter(SMALL, where=Where(SLOW, link_bytes_per_s=1e30)),
+            hardware=hardware,
+            engine="real",
+        )
+
+
+def test_a_dtype_that_the_drafters_device_lacks_is_noted() -> None:
+    half = replace(SMALL, layers=tuple(halved(layer) for layer in SMALL.layers))
+    only_bf16 = replace(device({"bf16": 1e15, "fp32": 1e13}, 1e12), name="old device")
+    where = Where(only_bf16, link_bytes_per_s=1e30)
+    notes = curve(model_drafter(half, where=where)).notes
+    assert "old device has no fp16 arithmetic: fp32 stands in" in notes
+
+
+def halved(layer: Layer) -> Layer:
+    """Return a layer whose matrices compute in fp16."""
+    blocks = tuple(
+        replace(
+            block,
+            linears=tuple(
+                replace(linear, weight=replace(linear.weight, compute_dtype="fp16"))
+                for linear in block.linears
+            ),
+        )
+        for block in layer.blocks
+    )
+    return replace(layer, blocks=blocks)
+
+
+def test_a_pass_of_a_drafter_is_priced_like_a_pass_of_the_model() -> None:
+    forward = ForwardPass(1, 1, 1000 + 0.5 + 0.5, head_len=1)
+    latency = forward_latency(SMALL, FAST, forward)
+    found = curve(model_drafter(SMALL)).draft_s[0, 0]
+    # One more draft at two is one more pass, at 1001 cached tokens.
+    assert found[2] - found[1] == pytest.approx(float(latency.total_s), rel=1e-12)
+
+
+def test_another_place_needs_prices_there() -> None:
+    with pytest.raises(ValueError, match="a round without `elsewhere`"):
+        model_drafter(SMALL, where=Where(SLOW)).draft(a_round(TARGET, Ledger()))
+
+
+def test_places_are_told() -> None:
+    def told(where: Where) -> str:
+        return model_drafter(SMALL, where=where).describe(TARGET)
+
+    assert told(Where()).endswith("and a head of its own")
+    assert told(Where(tensor_parallel=2)).endswith(", on 2 of the target's devices")
+    own = Where(SLOW, link_bytes_per_s=64e9, link_latency_s=5e-6, hit_rate=0.8)
+    assert told(own).endswith(
+        ", on 1 x slow device of its own, over a link of 64.0 GB/s and 5.00 µs, "
+        "while the target verifies in 80% of rounds, at full speed both"
+    )

@@ -1,0 +1,495 @@
+"""What engine profiles add to the roofline: every parameter by hand, and what they must not do."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specroof import constant_acceptance, hardware_names, load_hardware, load_model
+from specroof.architecture import (
+    Architecture,
+    Block,
+    Core,
+    Experts,
+    GatedDeltaNet,
+    GroupedQueryAttention,
+    Layer,
+    Linear,
+)
+from specroof.cost import CHOICES, Collective, ForwardPass, OpCost, Options, forward_cost
+from specroof.cost.experts import distinct_experts, independent_tokens
+from specroof.drafters import Drafter, DraftTime, Round, ideal_drafter
+from specroof.errors import ProfileError
+from specroof.hardware import (
+    IDEAL_ENGINE,
+    CapturedGraphs,
+    EngineProfile,
+    ExpectedError,
+    ExpertLocality,
+    HardwareProfile,
+    Interconnect,
+    Peak,
+    Placement,
+    parse_hardware,
+)
+from specroof.hardware import Collective as Reached
+from specroof.hardware.schema import RECURRENT_STATES
+from specroof.latency import Setup, overlapped_s, price_pass
+from specroof.pricing import engine_notes, engine_setup, layer_kinds, model_latency, padded_pass
+from specroof.solver import forward_latency, speedup_curve
+
+
+def chip(engine: EngineProfile | None = None, **changes: Any) -> HardwareProfile:
+    """One FLOP and one byte per second, so that times are amounts."""
+    content: dict[str, Any] = {
+        "format_version": 1,
+        "name": "unit",
+        "sources": {},
+        "peak": Peak(flops_per_s={"bf16": 1.0}, memory_bytes_per_s=1.0, memory_bytes=1e30),
+        "engines": {} if engine is None else {engine.name: engine},
+        **changes,
+    }
+    return HardwareProfile(**content)
+
+
+def real(**figures: Any) -> EngineProfile:
+    return EngineProfile(name="real", **figures)
+
+
+def operation(kind: str, flops: float, moved: float) -> OpCost:
+    nothing = np.zeros(())
+    return OpCost("op", kind, 1, np.array(flops), nothing, np.array(moved), nothing, "bf16")
+
+
+def seconds(op: OpCost, **figures: Any) -> float:
+    engine = real(**figures)
+    setup = Setup(chip(engine), engine, Placement(), Options())
+    return float(price_pass([op], setup, batch_size=1, n_layers=0).total_s)
+
+
+def toy(core: Core | None = None, *linears: Linear, count: int = 1) -> Architecture:
+    layer = Layer((Block("attention", linears, core),), count)
+    return Architecture("toy", "llama", 4, 8, (layer,), Linear("lm_head", 4, 0, kind="head"))
+
+
+ATTENTION = GroupedQueryAttention(2, n_kv_heads=1, head_dim=4, value_dim=4)
+DELTA = GatedDeltaNet(2, 4, key_dim=8, value_dim=8, conv_kernel=4, conv_columns=3)
+DECODE = ForwardPass(1, 1, 0)
+
+
+# --- shares of the peak --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["experts", "attention", "state"])
+def test_a_kind_has_a_share_of_its_own(kind: str) -> None:
+    compute = {"compute_frac": {"bf16": 0.5}, "kind_compute_frac": {kind: 0.25}}
+    assert seconds(operation(kind, 12, 0), **compute) == 48
+    assert seconds(operation("dense", 12, 0), **compute) == 24
+    memory = {"memory_frac": 0.5, "kind_memory_frac": {kind: 0.25}}
+    assert seconds(operation(kind, 0, 12), **memory) == 48
+    assert seconds(operation("dense", 0, 12), **memory) == 24
+
+
+def test_arithmetic_and_memory_overlap_by_a_norm() -> None:
+    op = operation("dense", 3, 4)
+    assert [seconds(op, overlap_norm=norm) for norm in (None, 2, 1)] == [4, 5, 7]
+    assert seconds(op, overlap_norm=100) == pytest.approx(4)
+    assert seconds(operation("dense", 0, 0), overlap_norm=2) == 0
+
+
+def test_a_norm_holds_for_coarser_granularities_too() -> None:
+    engine = real(overlap_norm=2)
+    ops = [operation("dense", 3, 0), operation("dense", 0, 4)]
+    for granularity, by_hand in (("op", 7), ("dtype", 5), ("pass", 5)):
+        setup = Setup(chip(engine), engine, Placement(), Options(granularity=granularity))
+        assert float(price_pass(ops, setup, batch_size=1, n_layers=0).total_s) == by_hand
+    setup = Setup(chip(engine), engine, Placement(), Options(granularity="pass"))
+    assert float(price_pass([], setup, batch_size=1, n_layers=0).total_s) == 0
+
+
+@given(st.floats(0, 1e9), st.floats(0, 1e9), st.floats(1, 100))
+def test_a_norm_lies_between_the_longer_and_the_sum(c: float, m: float, norm: float) -> None:
+    both = float(overlapped_s(np.array(c), np.array(m), norm))
+    assert max(c, m) <= both * (1 + 1e-12)
+    assert both <= (c + m) * (1 + 1e-12)
+
+
+# --- overheads -----------------------------------------------------------------------------------
+
+
+def test_layers_of_a_kind_take_longer() -> None:
+    experts = Experts(n_experts=4, top_k=1, in_features=4, hidden_features=4)
+    blocks = (Block("attention", (), DELTA), Block("feed_forward", (), experts))
+    head = Linear("lm_head", 4, 0, kind="head")
+    model = Architecture(
+        "toy", "llama", 4, 8, (Layer(blocks, 3), Layer((Block("attention", (), ATTENTION),))), head
+    )
+    assert layer_kinds(model) == {"linear_attention": 3, "experts": 3}
+    kinds = {"experts": 10.0, "linear_attention": 100.0, "latent_attention": 1000.0}
+    slow = model_latency(
+        model,
+        engine_setup(
+            chip(real(layer_overhead_s=1.0, layer_kind_overhead_s=kinds)), "real", None, None
+        ),
+        DECODE,
+    )
+    assert float(slow.overhead_s) == 4 + 30 + 300
+
+
+def test_kinds_of_layers_of_published_models() -> None:
+    # DeepSeek-V3.2: 61 layers, 3 dense; V4-Flash: 43 layers of which 21 have an indexer.
+    v32 = layer_kinds(load_model("deepseek-ai/DeepSeek-V3.2"))
+    assert v32 == {"latent_attention": 61, "sparse_index": 61, "experts": 58}
+    v4 = layer_kinds(load_model("deepseek-ai/DeepSeek-V4-Flash"))
+    assert (v4["latent_attention"], v4["sparse_index"]) == (43, 21)
+
+
+def test_a_recurrence_takes_one_token_after_the_other() -> None:
+    setup = engine_setup(chip(real(state_token_overhead_s=2.0)), "real", None, None)
+    passes = ForwardPass(1, np.array([1.0, 2.0, 8.0, 32.0, 4096.0]), 0)
+    found = model_latency(toy(DELTA, count=5), setup, passes).overhead_s
+    # 5 layers of 2 s for each further token, and no more than 31 of them: then come chunks.
+    assert found.tolist() == [0, 10, 70, 310, 310]
+    assert float(model_latency(toy(ATTENTION), setup, passes).overhead_s.max()) == 0
+
+
+def test_a_round_costs_each_sequence() -> None:
+    hardware = chip(real(round_overhead_s=5.0, round_sequence_overhead_s=2.0))
+    curve = speedup_curve(
+        toy(ATTENTION), hardware, drafter=ideal_drafter(), engine="real", batch_size=3,
+        max_draft_len=2,
+    )  # fmt: skip
+    assert (curve.round_s - curve.verify_s).tolist() == [[[0, 5 + 6, 5 + 6]]]
+
+
+def test_passes_of_a_drafter_have_an_overhead_of_their_own() -> None:
+    def draft(round_: Round) -> DraftTime:
+        return DraftTime(round_.price(toy(), ForwardPass(round_.batch_size, 1, 0)))
+
+    figures = {"pass_overhead_s": 3.0, "sequence_overhead_s": 7.0, "layer_overhead_s": 11.0}
+    drafted = {}
+    for own in (None, 1.0):
+        engine = real(**figures, draft_pass_overhead_s=own)
+        curve = speedup_curve(
+            toy(), chip(engine), drafter=Drafter("one", draft), engine="real",
+            acceptance=constant_acceptance(0.5), batch_size=2, max_draft_len=1,
+        )  # fmt: skip
+        drafted[own] = float(curve.draft_s[0, 0, 1])
+    assert drafted == {None: 3 + 2 * 7 + 11, 1.0: 1 + 11}
+
+
+# --- captured graphs -----------------------------------------------------------------------------
+
+
+def test_a_pass_is_padded_to_the_next_captured_size() -> None:
+    graphs = CapturedGraphs(sizes=(8, 16))
+    asked = ForwardPass(np.array([2.0, 3.0, 4.0, 5.0]), 4, 100)
+    padded, eager = padded_pass(asked, graphs)
+    assert padded.matmul_tokens.tolist() == [8, 16, 16, 20]  # 12 to 16; 20 is beyond
+    assert eager.tolist() == [False, False, False, True]
+    assert padded.tokens.tolist() == [8, 12, 16, 20]
+    by_sequence, eager = padded_pass(asked, CapturedGraphs(sizes=(4, 8), counts="sequences"))
+    assert by_sequence.matmul_tokens.tolist() == [16, 16, 16, 32]
+    assert not eager.any()
+
+
+def test_padding_changes_matmuls_and_not_attention() -> None:
+    model = toy(ATTENTION, Linear("q_proj", 4, 8))
+    asked = ForwardPass(3, 4, 100)
+    padded, _ = padded_pass(asked, CapturedGraphs(sizes=(16,)))
+    proj, core, head = forward_cost(model, asked)
+    padded_proj, padded_core, padded_head = forward_cost(model, padded)
+    assert float(padded_proj.flops) == float(proj.flops) * 16 / 12
+    assert float(padded_core.flops) == float(core.flops)
+    assert float(padded_core.cache_bytes) == float(core.cache_bytes)
+    assert padded_head.flops == head.flops == 0
+
+
+def test_padded_tokens_go_through_experts_without_reaching_more_of_them() -> None:
+    experts = Experts(n_experts=64, top_k=2, in_features=4, hidden_features=4)
+    model = toy(experts)
+    asked = ForwardPass(3, 4, 0)
+    padded, _ = padded_pass(asked, CapturedGraphs(sizes=(16,)))
+    (plain, *_), (wide, *_) = forward_cost(model, asked), forward_cost(model, padded)
+    assert float(wide.weight_bytes) == float(plain.weight_bytes)
+    assert float(wide.flops) == float(plain.flops) * 16 / 12
+
+
+def test_beyond_the_largest_graph_launching_is_a_floor() -> None:
+    model = toy(None, Linear("q_proj", 4, 8), count=3)  # 64 FLOP and 64 bytes a layer and token
+    engine = real(graphs=CapturedGraphs(sizes=(1,), eager_layer_s=100.0))
+    setup = engine_setup(chip(engine), "real", None, None)
+    # One token: 3 layers of 64 s. Two: 384 s of work hide the 300 s of launching; with a faster
+    # chip the launching is what is left.
+    assert float(model_latency(model, setup, ForwardPass(1, 1, 0)).total_s) == 192
+    assert float(model_latency(model, setup, ForwardPass(2, 1, 0)).total_s) == 384
+    fast = chip(
+        engine, peak=Peak(flops_per_s={"bf16": 64.0}, memory_bytes_per_s=64.0, memory_bytes=1e9)
+    )
+    setup = engine_setup(fast, "real", None, None)
+    found = model_latency(model, setup, ForwardPass(np.array([1.0, 2.0]), 1, 0)).total_s
+    assert found.tolist() == [3, 300]
+
+
+def test_a_pass_cannot_be_narrower_than_its_tokens() -> None:
+    with pytest.raises(ValueError, match="matmul_len"):
+        ForwardPass(1, 4, 0, matmul_len=3)
+
+
+# --- experts -------------------------------------------------------------------------------------
+
+# Finn 2026, "Width vs. depth": distinct experts of Qwen3.6-35B-A3B, 256 experts, top 8.
+RUNS = {2: 13.27, 3: 17.81, 4: 21.85, 6: 29.07, 8: 35.42, 12: 46.18, 16: 55.05}
+BATCHES = {2: 15.36, 3: 22.15, 4: 28.5, 6: 39.94, 8: 50.08, 12: 67.3, 16: 81.54}
+
+
+def test_locality_reproduces_the_published_runs_and_batches() -> None:
+    for tokens, published in RUNS.items():
+        visits = independent_tokens(np.array(1.0), np.array(float(tokens)), (0.737, 0.909))
+        assert float(distinct_experts(visits, 256, 8)) == pytest.approx(published, rel=0.015)
+    for batch, published in BATCHES.items():
+        visits = independent_tokens(np.array(float(batch)), np.array(1.0), (0.737, 0.909))
+        assert float(distinct_experts(visits, 256, 8)) == pytest.approx(published, rel=0.05)
+
+
+def test_runs_compose_with_the_batch_as_super_tokens() -> None:
+    # 16 runs of 4 tokens: each visits E(1 - (1 - k/E)^2) of E with an exponent of 1/2.
+    inclusion = 1 - (1 - 2 / 64) ** 2
+    by_hand = 64 * (1 - (1 - inclusion) ** 8)  # 16 ** 0.75 = 8
+    visits = independent_tokens(np.array(16.0), np.array(4.0), (0.5, 0.75))
+    assert float(distinct_experts(visits, 64, 2)) == pytest.approx(by_hand)
+
+
+def test_an_engine_brings_its_locality_unless_a_way_to_count_is_asked_for() -> None:
+    experts = Experts(n_experts=64, top_k=2, in_features=4, hidden_features=4)
+    hardware = chip(real(expert_locality=ExpertLocality(run=0.5, batch=0.75)))
+    forward = ForwardPass(16, 4, 0)
+    moved = {}
+    for way in (None, "exact", "replacement"):
+        latency = forward_latency(
+            toy(experts), hardware, forward, engine="real", options=Options(experts=way)
+        )
+        moved[way] = float(latency.ops[0].op.groups or 0)
+    assert moved[None] == pytest.approx(64 * (1 - (1 - 2 / 64) ** 16))
+    assert moved["exact"] == pytest.approx(64 * (1 - (1 - 2 / 64) ** 64))
+    assert moved["replacement"] == pytest.approx(64 * (1 - (1 - 1 / 64) ** 128))
+    ideal = forward_latency(toy(experts), hardware, forward, engine="ideal")
+    assert float(ideal.ops[0].op.groups or 0) == moved["exact"]
+
+
+# --- collectives ---------------------------------------------------------------------------------
+
+
+def exchanged_s(devices: int, *, block: str = "attention", **changes: Any) -> float:
+    reached = Reached(
+        latency_s=1e-6, device_latency_s=0.5e-6, scale_out_latency_s=changes.pop("out", 10e-6)
+    )
+    engine = real(collective=reached)
+    link = Interconnect(link_bytes_per_s=1e12, max_devices=8, **changes)
+    op = replace(operation("dense", 0, 0), collective=Collective(block, np.array(8e6), copies=2))
+    groups = devices if block == "experts" else 1
+    placement = Placement(devices, expert_parallel=groups, attention_data_parallel=groups)
+    setup = Setup(chip(engine, interconnect=link), engine, placement, Options())
+    return float(price_pass([op], setup, batch_size=1, n_layers=0).communication_s)
+
+
+def test_each_device_adds_to_the_latency() -> None:
+    # 1 + 3 * 0.5 and 1 + 7 * 0.5 us, and 2 * (g - 1)/g * 8 us on the links.
+    assert exchanged_s(4) == pytest.approx(2.5e-6 + 12e-6)
+    assert exchanged_s(8) == pytest.approx(4.5e-6 + 14e-6)
+
+
+def test_several_groups_reduce_in_three_steps() -> None:
+    # As the published two-node example, with 4.5 us of latency inside: 2 * (4.5 + 7) inside,
+    # 10 + 10 us between nodes.
+    assert exchanged_s(16, scale_out_bytes_per_s=100e9) == pytest.approx(43e-6)
+
+
+def test_experts_of_several_groups_send_most_tokens_out() -> None:
+    # 8 MB * 2 copies / 16 devices: 1 MB each, half of it to the other group at 100 GB/s: 10 + 5
+    # us, and back. Inside: 4.5 us and 7/8 of 0.5 MB at 1 TB/s, at the same time.
+    assert exchanged_s(16, block="experts", scale_out_bytes_per_s=100e9) == pytest.approx(30e-6)
+    assert exchanged_s(8, block="experts") == pytest.approx(2 * (4.5e-6 + 7 / 8 * 2e-6))
+
+
+@pytest.mark.parametrize(
+    ("devices", "link", "out"),
+    [(16, None, 10e-6), (16, 100e9, None), (12, 100e9, 10e-6)],
+)
+def test_groups_without_a_price_are_refused(
+    devices: int, link: float | None, out: float | None
+) -> None:
+    with pytest.raises(ProfileError, match=f"max_devices is 8; .* cannot price {devices} devices"):
+        exchanged_s(devices, scale_out_bytes_per_s=link, out=out)
+
+
+# --- recurrent state -----------------------------------------------------------------------------
+
+
+def test_an_engine_keeps_state_its_own_way_unless_asked() -> None:
+    hardware = chip(real(recurrent_state="snapshot-copy"))
+    model, verify = toy(DELTA), ForwardPass(1, 4, 0)
+
+    def moved(mode: str | None, engine: str) -> float:
+        options = Options(recurrent_state=mode)
+        latency = forward_latency(model, hardware, verify, engine=engine, options=options)
+        return float(latency.ops[-2].op.cache_bytes)
+
+    # 1 read and 4 writes; SGLang copies the chosen one: 2 more; asked for: 1 read and 1 write.
+    one = moved("read", "ideal")
+    assert [moved(None, "ideal") / one, moved(None, "real") / one] == [5, 7]
+    assert moved("read-write", "real") / one == 2
+
+
+def test_the_schema_knows_the_ways_of_the_options() -> None:
+    assert CHOICES["recurrent_state"] == RECURRENT_STATES
+
+
+# --- what a profile says of itself ---------------------------------------------------------------
+
+
+def test_a_prediction_says_which_profile_it_used_and_how_far_off_that_was() -> None:
+    engine = real(
+        expected_error=ExpectedError(speedup_mean=0.061, speedup_median=0.05, plain_median=0.07)
+    )
+    hardware = chip(engine, sources={"engines.real": "a fit"})
+    (note,) = engine_notes(engine_setup(hardware, "real", None, None))
+    assert note.startswith("engine real of unit: a fit; ")
+    assert "6.1% off on average (5.0% at the median)" in note
+    assert "plain throughput 7.0%" in note
+    assert list(engine_notes(engine_setup(hardware, "ideal", None, None))) == []
+    bare = chip(real(), sources={"engines.real": "a guess"})
+    assert list(engine_notes(engine_setup(bare, "real", None, None))) == [
+        "engine real of unit: a guess"
+    ]
+    curve = speedup_curve(
+        toy(ATTENTION), hardware, drafter=ideal_drafter(), engine="real", max_draft_len=1
+    )
+    assert note in curve.notes
+
+
+FITTED = [
+    (chip_name, engine)
+    for chip_name in hardware_names()
+    for engine in load_hardware(chip_name).engines
+]
+
+
+@pytest.mark.parametrize(("chip_name", "engine"), FITTED)
+def test_a_bundled_engine_is_slower_than_the_ideal_and_says_how_sure_it_is(
+    chip_name: str, engine: str
+) -> None:
+    hardware = load_hardware(chip_name)
+    profile = hardware.engine(engine)
+    assert profile.expected_error is not None
+    assert "benchmarks/fit_engines.py" in hardware.sources[f"engines.{engine}"]
+    model = load_model("Qwen/Qwen3-8B")
+    passes = ForwardPass(np.array([1.0, 8.0, 64.0]), np.array([[1.0], [4.0], [16.0]]), 4096)
+    slow = forward_latency(model, hardware, passes, engine=engine).total_s
+    ideal = forward_latency(model, hardware, passes, engine="ideal").total_s
+    assert np.all(slow > ideal)
+    assert np.all(np.diff(slow, axis=0) > 0)  # more positions take longer
+    assert np.all(np.diff(slow, axis=1) > 0)  # and so do more sequences
+
+
+@given(st.sampled_from(FITTED), st.integers(1, 300), st.integers(1, 20))
+def test_more_work_never_takes_less_time(fitted: tuple[str, str], batch: int, width: int) -> None:
+    hardware = load_hardware(fitted[0])
+    model = load_model("Qwen/Qwen3-30B-A3B")
+    passes = ForwardPass([[batch], [batch + 1]], [width, width + 1], 1000)
+    found = forward_latency(model, hardware, passes, engine=fitted[1]).total_s
+    assert found[0, 0] <= found[1, 0]
+    assert found[0, 0] <= found[0, 1]
+
+
+# --- the ideal engine ----------------------------------------------------------------------------
+
+
+def test_the_ideal_engine_adds_nothing() -> None:
+    assert EngineProfile(name="ideal") == IDEAL_ENGINE
+    latency = forward_latency(
+        load_model("Qwen/Qwen3-8B"), load_hardware("b200"), DECODE, engine="ideal"
+    )
+    assert float(latency.overhead_s) == float(latency.communication_s) == 0
+    assert float(latency.work_s) == sum(
+        max(float(op.compute_s), float(op.memory_s)) for op in latency.ops
+    )
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+FILE = """
+format_version: 1
+name: Test GPU
+sources: {peak.flops_per_s: d, peak.memory_bytes_per_s: d, peak.memory_bytes: d,
+  interconnect.link_bytes_per_s: d, interconnect.scale_out_bytes_per_s: d, engines.fast: d}
+peak: {flops_per_s: {bf16: 1.0e+15}, memory_bytes_per_s: 1.0e+12, memory_bytes: 8.0e+10}
+interconnect: {link_bytes_per_s: 1.0e+11, max_devices: 8, scale_out_bytes_per_s: 5.0e+10}
+engines:
+  fast:
+    kind_compute_frac: {experts: 0.1}
+    kind_memory_frac: {state: 0.7}
+    overlap_norm: 2
+    layer_kind_overhead_s: {sparse_index: 1.0e-5}
+    state_token_overhead_s: 3.0e-6
+    draft_pass_overhead_s: 1.0e-4
+    round_sequence_overhead_s: 1.0e-5
+    request_overhead_s: 5.0e-3
+    collective: {latency_s: 1.0e-5, device_latency_s: 3.0e-7, scale_out_latency_s: 2.0e-5}
+    expert_locality: {run: 0.7, batch: 0.9}
+    graphs: {sizes: [1, 2, 4], counts: sequences, eager_layer_s: 1.0e-3}
+    recurrent_state: snapshot
+    expected_error: {speedup_mean: 0.06, speedup_median: 0.05, plain_median: 0.07}
+"""
+
+
+def test_a_file_spells_every_figure() -> None:
+    for trusted in (False, True):
+        profile = parse_hardware(FILE, source="test.yaml", trusted=trusted)
+        assert profile.interconnect == Interconnect(
+            link_bytes_per_s=1e11, max_devices=8, scale_out_bytes_per_s=5e10
+        )
+        assert profile.engine("fast") == EngineProfile(
+            name="fast",
+            kind_compute_frac={"experts": 0.1},
+            kind_memory_frac={"state": 0.7},
+            overlap_norm=2.0,
+            layer_kind_overhead_s={"sparse_index": 1e-5},
+            state_token_overhead_s=3e-6,
+            draft_pass_overhead_s=1e-4,
+            round_sequence_overhead_s=1e-5,
+            request_overhead_s=5e-3,
+            collective=Reached(latency_s=1e-5, device_latency_s=3e-7, scale_out_latency_s=2e-5),
+            expert_locality=ExpertLocality(run=0.7, batch=0.9),
+            graphs=CapturedGraphs(sizes=(1, 2, 4), counts="sequences", eager_layer_s=1e-3),
+            recurrent_state="snapshot",
+            expected_error=ExpectedError(speedup_mean=0.06, speedup_median=0.05, plain_median=0.07),
+        )
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "told"),
+    [
+        ("{experts: 0.1}", "{router: 0.1}", "kind_compute_frac.*router.*experts, attention, state"),
+        ("{state: 0.7}", "{state: 1.3}", "kind_memory_frac.state.*1.3.*at most 1.2"),
+        ("overlap_norm: 2", "overlap_norm: 0.5", "overlap_norm.*0.5.*from 1 to 100"),
+        ("sparse_index:", "attention:", "layer_kind_overhead_s.*attention.*linear_attention"),
+        ("run: 0.7", "run: 1.5", "expert_locality.run.*1.5.*at most 1"),
+        ("sizes: [1, 2, 4]", "sizes: [2, 1]", "graphs.sizes.*ascending"),
+        ("sizes: [1, 2, 4]", "sizes: []", "graphs.sizes.*at least one"),
+        ("counts: sequences", "counts: rows", "graphs.counts.*rows.*tokens, sequences"),
+        ("recurrent_state: snapshot", "recurrent_state: keep", "recurrent_state.*keep.*replay"),
+        ("state_token_overhead_s: 3", "state_token_overhead_s: -3", "state_token.*at least 0"),
+        ("speedup_mean: 0.06", "speedup_worst: 0.06", "expected_error.speedup_worst"),
+        ("scale_out_bytes_per_s: 5", "scale_out_bytes_per_s: -5", "scale_out_bytes_per_s.*above 0"),
+    ],
+)
+def test_a_bad_figure_is_refused_in_one_line(good: str, bad: str, told: str) -> None:
+    with pytest.raises(ProfileError, match=told) as refusal:
+        parse_hardware(FILE.replace(good, bad), source="test.yaml")
+    message = str(refusal.value)
+    assert message.startswith("test.yaml: ")
+    assert "\n" not in message

@@ -1,0 +1,157 @@
+"""Published seconds of drafters, and the published depths with target and drafters priced alike."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from published_drafters import (
+    PUBLISHED_HEAD,
+    a_round,
+    price_on,
+    published_dflash,
+    published_mtp,
+)
+from published_models import (
+    published,
+    published_hardware,
+    published_options,
+    simulated_qwen36,
+)
+from specroof.acceptance import survival_acceptance
+from specroof.architecture import Architecture, DraftHead
+from specroof.catalog import load_draft_config
+from specroof.drafters import Drafter, dflash_drafter, mtp_drafter
+from specroof.drafters.heads import accepted_work
+from specroof.solver import SpeedupCurve, speedup_curve
+from test_golden_adaptive import BATCHES, POST, column
+
+Array = npt.NDArray[np.float64]
+
+POST_ON_COST: Final = published("finn-2026-drafter-roofline.yaml")
+VECTORS: Final[list[dict[str, Any]]] = POST_ON_COST["vectors"]
+TOLERANCE: Final[dict[str, float]] = POST_ON_COST["tolerance"]
+MICROSECONDS: Final = 1e6
+
+#: A target of which the drafters take nothing but the width.
+TARGET: Final = replace(simulated_qwen36(), hidden_size=2048, vocab_size=248_320)
+#: DFlash's 16 positions make 15 drafts, but the published cost has the head on all of them.
+DFLASH: Final = dflash_drafter(published_dflash())
+MTP: Final = mtp_drafter(published_mtp())
+
+
+def draft_s(drafter: Drafter, batch_size: Any, draft_len: Any = 1) -> Array:
+    """Return the seconds of drafting under the published options."""
+    price = price_on(published_hardware(), published_options(POST_ON_COST))
+    round_ = a_round(TARGET, price, batch_size=batch_size, draft_len=draft_len)
+    time = drafter.draft(round_)
+    assert float(time.overlapped_s) == 0
+    return np.asarray(time.serial_s)
+
+
+def equal_cost_batch(draft_len: int) -> float:
+    """Return the batch at which so many passes of MTP cost as much as a block of DFlash."""
+    low, high = 1.0, 1000.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        cheaper = draft_s(MTP, middle, draft_len) > draft_s(DFLASH, middle)
+        low, high = (middle, high) if cheaper else (low, middle)
+    return low
+
+
+@pytest.mark.golden
+def test_passes_of_the_published_sizes_take_the_published_time() -> None:
+    vector = VECTORS[0]
+    mtp, dflash = draft_s(MTP, 1) * MICROSECONDS, draft_s(DFLASH, 1) * MICROSECONDS
+    assert mtp == pytest.approx(vector["mtp_pass_us"], abs=TOLERANCE["mtp_pass_us"])
+    assert dflash == pytest.approx(vector["dflash_block_us"], abs=TOLERANCE["dflash_block_us"])
+
+
+@pytest.mark.golden
+def test_a_block_is_bound_by_arithmetic_from_the_published_knee_on() -> None:
+    knee, tolerance = VECTORS[0]["knee_batch"], TOLERANCE["knee_batch"]
+    before, after = draft_s(DFLASH, [knee - tolerance, knee + tolerance])
+    assert before == draft_s(DFLASH, 1)
+    assert after > before
+
+
+@pytest.mark.golden
+def test_mtp_and_dflash_cost_the_same_at_the_published_batches() -> None:
+    vector = VECTORS[1]
+    first = vector["first_draft_len"]
+    found = [equal_cost_batch(first + index) for index in range(len(vector["equal_cost_batch"]))]
+    tolerance = TOLERANCE["equal_cost_batch"]
+    assert found == pytest.approx(vector["equal_cost_batch"], abs=tolerance)
+
+
+@pytest.mark.golden
+def test_the_cheaper_drafter_is_the_published_one() -> None:
+    batches = np.arange(1, 2049)
+    assert np.all(draft_s(MTP, batches, VECTORS[2]["draft_len"]) < draft_s(DFLASH, batches))
+    last = VECTORS[3]["up_to_batch"]
+    cheaper = draft_s(DFLASH, batches) < draft_s(MTP, batches, VECTORS[3]["draft_len"])
+    assert batches[cheaper].max() == last
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize(("entry", "kind"), [("mtp", "mtp"), ("dflash", "dflash"),
+                                             ("dflash_today", "dflash")])  # fmt: skip
+def test_passes_of_the_configs_differ_by_what_the_file_explains(entry: str, kind: str) -> None:
+    vector = VECTORS[4]["configs"][entry]
+    head = load_draft_config(vector["config"], kind)
+    assert isinstance(head, DraftHead)
+    options = published_options(POST_ON_COST)
+    price = price_on(published_hardware(), options)
+    round_ = a_round(TARGET, price)
+    model = without_cache(replace(head.model, head=PUBLISHED_HEAD))
+    counted = replace(head, model=model)
+    drafter = mtp_drafter(counted) if kind == "mtp" else dflash_drafter(counted)
+    seconds = float(drafter.draft(round_).serial_s)
+    assert len(accepted_work(counted, round_)) == (0 if kind == "mtp" else 1)
+    tolerance = TOLERANCE["config_pass_us"]
+    assert seconds * MICROSECONDS == pytest.approx(vector["pass_us"], abs=tolerance)
+
+
+def without_cache(model: Architecture) -> Architecture:
+    """Return a pass without the attention that the published sizes leave out."""
+    layers = tuple(
+        replace(
+            layer,
+            blocks=tuple(
+                replace(block, core=None) if block.name == "attention" else block
+                for block in layer.blocks
+            ),
+        )
+        for layer in model.layers
+    )
+    return replace(model, layers=layers)
+
+
+# --- the depths of T7, target and drafters by the library ----------------------------------------
+
+
+def whole_curve(drafter: str) -> SpeedupCurve:
+    """Return the curve of one of the two drafters, priced like its target."""
+    survival = POST["options"]["drafters"][drafter]["survival"]
+    return speedup_curve(
+        TARGET,
+        published_hardware(),
+        drafter={"mtp": MTP, "dflash": DFLASH}[drafter],
+        acceptance=survival_acceptance(survival),
+        batch_size=BATCHES,
+        context_len=POST["options"]["context_len"] + 1,
+        max_draft_len=len(survival),
+        engine="ideal",
+        options=published_options(POST),
+    )
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("drafter", ["mtp", "dflash"])
+def test_drafters_priced_by_the_library_have_the_published_best_depths(drafter: str) -> None:
+    curve = whole_curve(drafter)
+    assert np.array_equal(curve.best_draft_len[0], column(drafter, "draft_len"))
+    tolerance = POST["tolerance"]["fixed_context_speedup"]
+    assert curve.best_speedup[0] == pytest.approx(column(drafter, "speedup"), rel=0, abs=tolerance)

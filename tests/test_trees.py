@@ -1,0 +1,293 @@
+"""Trees of drafts: expected tokens against dice, the best tree against all trees, the chain."""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specroof.acceptance import constant_acceptance, survival_acceptance
+from specroof.drafters import (
+    autoregressive_drafter,
+    chain_proposals,
+    chain_tree,
+    dynamic_tree,
+    expansion_tree,
+    optimal_tree,
+    tree_proposals,
+    tree_tokens,
+    with_tree,
+)
+from specroof.drafters.trees import Node, Tree, branch_rates, path_rate
+from specroof.errors import OptionError
+from strategies import acceptances
+
+# --- what there is to choose from ----------------------------------------------------------------
+
+
+def all_trees(n_nodes: int, depth: int, width: int) -> set[frozenset[Node]]:
+    """Return every tree of so many nodes: each node's parent and elder siblings belong to it."""
+    trees: set[frozenset[Node]] = {frozenset()}
+    for _ in range(n_nodes):
+        trees = {tree | {node} for tree in trees for node in next_nodes(tree, depth, width)}
+    return trees
+
+
+def next_nodes(tree: frozenset[Node], depth: int, width: int) -> Iterator[Node]:
+    """Yield the nodes that can be added to a tree."""
+    for parent in {(), *tree}:
+        child = next(rank for rank in itertools.count() if (*parent, rank) not in tree)
+        if len(parent) < depth and child < width:
+            yield (*parent, child)
+
+
+def is_a_tree(nodes: frozenset[Node]) -> bool:
+    """Tell whether each node has its parent and its elder siblings."""
+    parents = all(node[:-1] in nodes or len(node) == 1 for node in nodes)
+    elders = all(node[-1] == 0 or (*node[:-1], node[-1] - 1) in nodes for node in nodes)
+    return parents and elders
+
+
+@st.composite
+def rates(draw: st.DrawFn, max_depth: int = 9, max_width: int = 4) -> list[list[float]]:
+    """Draw positional acceptance that falls with rank and adds up to at most 1."""
+    width = draw(st.integers(1, max_width))
+    found = []
+    for _ in range(draw(st.integers(1, max_depth))):
+        shares = draw(st.lists(st.floats(0, 1), min_size=width + 1, max_size=width + 1))
+        total = math.fsum(shares) or 1.0
+        found.append(sorted((share / total for share in shares[:width]), reverse=True))
+    return found
+
+
+# --- expected tokens -----------------------------------------------------------------------------
+
+
+def test_tokens_of_a_tree_by_hand() -> None:
+    # Two children of the root, one below the first: 1 + 0.6 + 0.3 + 0.6 * 0.5.
+    nodes = [(0,), (1,), (0, 0)]
+    assert tree_tokens(nodes, [[0.6, 0.3], [0.5, 0.2]]) == pytest.approx(2.2)
+    assert tree_tokens([], []) == 1
+
+
+def test_tokens_of_a_tree_are_what_dice_say() -> None:
+    table = [[0.5, 0.2, 0.1], [0.4, 0.3, 0.2], [0.7, 0.1, 0.1]]
+    tree = expansion_tree((3, 2, 1), table)
+    dice = np.random.default_rng(7)
+    rounds, committed = 200_000, 0
+    faces = dice.random((rounds, 3))
+    for row in faces:
+        node: Node = ()
+        for face, ranks in zip(row, table, strict=True):
+            # The target picks the child whose share of the interval the face lies in.
+            rank = int(np.searchsorted(np.cumsum(ranks), face))
+            if (*node, rank) not in tree.nodes:
+                break
+            node = (*node, rank)
+        committed += len(node) + 1
+    assert tree_tokens(tree.nodes, table) == pytest.approx(committed / rounds, rel=0.01)
+
+
+@given(rates(), st.integers(1, 8))
+def test_adding_a_node_never_lowers_the_tokens_of_a_round(
+    table: list[list[float]], n_nodes: int
+) -> None:
+    tree: frozenset[Node] = frozenset()
+    before = 1.0
+    for _ in range(n_nodes):
+        options = sorted(next_nodes(tree, len(table), len(table[0])))
+        if not options:
+            break
+        tree = tree | {options[n_nodes % len(options)]}
+        tokens = tree_tokens(tree, table)
+        assert tokens >= before
+        before = tokens
+
+
+# --- Sequoia -------------------------------------------------------------------------------------
+
+
+@settings(max_examples=15)
+@given(rates(), st.integers(1, 9))
+def test_no_tree_of_up_to_nine_drafts_beats_the_optimal_one(
+    table: list[list[float]], n_nodes: int
+) -> None:
+    trees = all_trees(n_nodes, len(table), len(table[0]))
+    found = optimal_tree(table, n_nodes=n_nodes)
+    if not trees:  # the depth and width do not hold so many
+        assert len(found.nodes) < n_nodes
+        return
+    best = max(tree_tokens(tree, table) for tree in trees)
+    assert found.nodes in trees
+    assert tree_tokens(found.nodes, table) == pytest.approx(best)
+
+
+def test_the_brute_force_sees_every_tree() -> None:
+    # Ordered trees of n + 1 nodes are counted by the Catalan numbers.
+    assert [len(all_trees(n, n, n)) for n in range(1, 8)] == [1, 2, 5, 14, 42, 132, 429]
+
+
+@given(rates(max_depth=6), st.integers(1, 60))
+def test_the_optimal_tree_holds_the_most_probable_nodes(
+    table: list[list[float]], n_nodes: int
+) -> None:
+    # Path products fall from parent to child and from sibling to sibling, so that the best tree
+    # is that of the largest ones: a second way to the same answer.
+    everything = expansion_tree((len(table[0]),) * len(table), table)
+    values = sorted((path_rate(node, table) for node in everything.nodes), reverse=True)
+    found = optimal_tree(table, n_nodes=n_nodes)
+    assert is_a_tree(found.nodes)
+    assert len(found.nodes) == min(n_nodes, len(values))
+    expected = 1 + math.fsum(values[:n_nodes])
+    assert tree_tokens(found.nodes, table) == pytest.approx(expected)
+
+
+def test_a_certain_child_makes_the_optimal_tree_a_chain() -> None:
+    tree = optimal_tree([[1.0, 0.0]] * 5, n_nodes=5)
+    assert tree.nodes == chain_tree([[1.0]] * 5).nodes
+
+
+def test_hopeless_children_fill_the_tree_all_the_same() -> None:
+    # The budget is verified whatever it is worth.
+    assert len(optimal_tree([[0.0, 0.0]] * 3, n_nodes=6).nodes) == 6
+    assert optimal_tree([], n_nodes=6) == Tree(frozenset(), ())
+
+
+# --- EAGLE-2 -------------------------------------------------------------------------------------
+
+
+@given(rates(max_depth=5), st.integers(1, 30))
+def test_a_wide_dynamic_tree_is_optimal(table: list[list[float]], n_nodes: int) -> None:
+    # With every node of a level expanded, re-ranking picks the best of all.
+    top_k = len(table[0])
+    everything = dynamic_tree(table, top_k=top_k, n_nodes=n_nodes)
+    best = optimal_tree(table, n_nodes=n_nodes)
+    assert is_a_tree(everything.nodes)
+    tokens, most = tree_tokens(everything.nodes, table), tree_tokens(best.nodes, table)
+    assert tokens <= most + 1e-9
+    if len(table) <= 2 or top_k == 1:  # nothing is cut before the last level
+        assert tokens == pytest.approx(most)
+    assert len(everything.nodes) <= n_nodes
+
+
+def test_a_dynamic_tree_expands_its_best_nodes_by_hand() -> None:
+    # Level 1: .6 and .3; both are expanded: .36, .18 behind the first, .18, .09 behind the
+    # second. The best two of those are expanded again. Kept are .6, .36, .3, .216 and the first
+    # .18, which is nearest to the root.
+    tree = dynamic_tree([[0.6, 0.3]] * 3, top_k=2, n_nodes=5)
+    assert tree.nodes == {(0,), (0, 0), (1,), (0, 0, 0), (0, 1)}
+    assert tree.widths == (2, 2)
+
+
+def test_a_dynamic_tree_of_one_is_the_chain() -> None:
+    assert dynamic_tree([[0.5]] * 4, top_k=1, n_nodes=60) == chain_tree([[0.5]] * 4)
+
+
+# --- static trees, widths ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("branches", "n_nodes", "widths"),
+    [((1, 1, 1), 3, (1, 1)), ((3, 1, 1), 9, (3, 3)), ((2, 2, 2), 14, (2, 4)), ((4,), 4, ())],
+)
+def test_a_static_tree_is_drafted_level_by_level(
+    branches: tuple[int, ...], n_nodes: int, widths: tuple[int, ...]
+) -> None:
+    tree = expansion_tree(branches, [[0.1] * 4] * len(branches))
+    assert is_a_tree(tree.nodes)
+    assert (len(tree.nodes), tree.widths) == (n_nodes, widths)
+
+
+def test_a_shorter_draft_takes_the_first_levels_of_a_static_tree() -> None:
+    assert expansion_tree((2, 2, 2), [[0.5, 0.2]]).nodes == {(0,), (1,)}
+
+
+def test_only_nodes_with_children_are_expanded() -> None:
+    # The best four of .6, .36, .3, .216 …: the second child of the root stays a leaf.
+    assert optimal_tree([[0.6, 0.3]] * 3, n_nodes=4).widths == (1, 1)
+
+
+# --- proposals -----------------------------------------------------------------------------------
+
+
+@given(acceptances, st.integers(0, 20))
+def test_a_tree_of_width_one_equals_the_chain(acceptance: Any, longest: int) -> None:
+    draft_len = np.arange(longest + 1)
+    tree = tree_proposals(chain_tree, (), acceptance, draft_len)
+    chain = chain_proposals(acceptance, draft_len)
+    known = np.isfinite(chain.tokens_per_round)
+    assert np.array_equal(tree.tokens_per_round[known], chain.tokens_per_round[known])
+    assert np.all(np.isnan(tree.tokens_per_round[~known]))
+    assert np.array_equal(tree.verify_len[known], chain.verify_len[known])
+    passes = sum(width * counts for width, counts in tree.expansions)
+    ((_, of_chain),) = chain.expansions
+    assert np.array_equal(np.broadcast_to(passes, known.shape)[known], of_chain[known])
+    assert {width for width, _ in tree.expansions} <= {1.0}
+
+
+def test_the_first_children_are_accepted_like_a_chain() -> None:
+    # Rates .8 and .5; of the misses the second child gets half and the third a fifth.
+    found = branch_rates(survival_acceptance([0.8, 0.4]), 2, [0.5, 0.2])
+    assert np.array(found) == pytest.approx(np.array([[0.8, 0.1, 0.04], [0.5, 0.25, 0.1]]))
+
+
+def test_behind_a_certain_miss_nothing_is_accepted() -> None:
+    assert branch_rates(survival_acceptance([0.0, 0.0]), 2, [0.5]) == [[0.0, 0.5], [0.0, 0.5]]
+
+
+def test_proposals_of_trees_by_hand() -> None:
+    # Two children, then one each: with .5 and half of the misses, .25.
+    grow = partial(expansion_tree, (2, 1))
+    found = tree_proposals(grow, [0.5], constant_acceptance(0.5), np.arange(3))
+    assert found.verify_len.tolist() == [1, 3, 5]
+    # 1 + .5 + .25, and .5 * .5 + .25 * .5 more.
+    assert found.tokens_per_round.tolist() == pytest.approx([1, 1.75, 2.125])
+    ((width, counts),) = found.expansions
+    assert (width, counts.tolist()) == (2.0, [0, 0, 1])
+
+
+@settings(max_examples=25)
+@given(acceptances, st.lists(st.floats(0, 0.3), max_size=3), st.integers(1, 40))
+def test_tokens_of_trees_lie_between_the_chain_and_the_depth(
+    acceptance: Any, siblings: list[float], n_nodes: int
+) -> None:
+    draft_len = np.arange(7)
+    grow = partial(optimal_tree, n_nodes=n_nodes)
+    found = tree_proposals(grow, siblings, acceptance, draft_len)
+    # A chain of as many drafts is one of the trees that may be chosen.
+    chain = acceptance.tokens_per_round(np.minimum(draft_len, n_nodes))
+    known = np.isfinite(found.tokens_per_round)
+    assert np.all(found.tokens_per_round[known] >= chain[known] - 1e-9)
+    assert np.all(found.tokens_per_round[known] <= draft_len[known] + 1 + 1e-9)
+    assert np.all(found.verify_len <= n_nodes + 1)
+
+
+@given(st.lists(st.floats(0, 0.2), min_size=1, max_size=4))
+def test_more_drafts_never_lower_the_tokens_of_the_optimal_tree(siblings: Sequence[float]) -> None:
+    tokens = [
+        tree_proposals(
+            partial(optimal_tree, n_nodes=n_nodes), siblings, constant_acceptance(0.7), np.arange(5)
+        ).tokens_per_round[-1]
+        for n_nodes in (1, 2, 5, 12, 40)
+    ]
+    assert tokens == sorted(tokens)
+
+
+def test_a_drafter_with_trees_has_their_depth() -> None:
+    chain = autoregressive_drafter(0.1)
+    grow = partial(expansion_tree, (2, 2))
+    assert with_tree(chain, grow, [0.1], depth=2).max_draft_len == 2
+    assert with_tree(chain, chain_tree, ()).max_draft_len == 64
+    described = with_tree(chain, grow, [0.1], label="small trees").describe(None)  # type: ignore[arg-type]
+    assert described == "given: 0.1 of the target's step per draft token, small trees"
+
+
+@pytest.mark.parametrize("siblings", [[-0.1], [1.1], [0.6, 0.5], [math.nan]])
+def test_shares_of_siblings_are_shares(siblings: list[float]) -> None:
+    with pytest.raises(OptionError, match=r"^siblings is .*; allowed: shares from 0 to 1"):
+        with_tree(autoregressive_drafter(0.1), chain_tree, siblings)

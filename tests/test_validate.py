@@ -1,0 +1,296 @@
+"""Predictions against measurements: what counts as what, how errors are formed, and the fit."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from specroof import acceptance_from_length, load_drafter, load_hardware, load_model, speedup_curve
+from specroof.cli import app
+from specroof.errors import ProfileError
+from specroof.hardware import IDEAL_ENGINE
+from specroof.measured import Measurement, load_measurements
+from specroof.plot import plot_accuracy
+from specroof.validate import (
+    TRUSTED,
+    Validation,
+    fitted_parameters,
+    left_out_engine,
+    measured_throughput,
+    validation,
+)
+from specroof.validate.fitting import Points, fit, initial_parameters, leave_one_out
+from specroof.validate.parameters import PARAMETERS, chip_family, fitted_engine
+from specroof.validate.scores import Scored, errors_of, kind_of, levelled, measured_speedup, scored
+from specroof.validate.tables import validation_json, validation_table
+from specroof.validate.timing import Throughput
+
+MEASURED = [one for one in load_measurements() if one.trust <= TRUSTED]
+PLAIN = next(one for one in MEASURED if kind_of(one)[0] == "plain" and one.method == "ar")
+FAST = next(one for one in MEASURED if kind_of(one)[0] == "speedup")
+
+
+@pytest.fixture(scope="module")
+def found() -> Validation:
+    return validation()
+
+
+def beside(measured: float, predicted: float, kind: str = "speedup", **changes: Any) -> Scored:
+    return Scored(replace(FAST, **changes), kind, predicted, measured)
+
+
+# --- how errors are formed -----------------------------------------------------------------------
+
+
+def test_errors_by_hand() -> None:
+    points = [
+        beside(2.0, 2.2),  # 10 % off
+        beside(0.5, 0.4, batch_size=64),  # 20 % off
+        beside(1.05, 0.95, batch_size=256),  # 9.5 % off, and no verdict
+        beside(1.5, 0.9, batch_size=128),  # 40 % off, and on the wrong side
+        beside(100.0, 90.0, "plain"),
+        beside(100.0, 130.0, "plain"),
+    ]
+    errors = errors_of(points)
+    assert errors.n == 6
+    assert errors.speedup_mean == pytest.approx((0.1 + 0.2 + 0.1 / 1.05 + 0.4) / 4)
+    assert errors.speedup_median == pytest.approx(0.15)
+    assert errors.speedup_p90 == pytest.approx(0.2 + 0.7 * 0.2)  # between the third and the fourth
+    assert errors.verdict_accuracy == pytest.approx(2 / 3)
+    assert errors.decode_mean == pytest.approx(0.2)
+    assert errors.decode_median == pytest.approx(0.2)
+    assert errors.shape_mean is None
+    assert errors.regret_mean is None
+
+
+def test_regret_is_what_following_the_prediction_loses() -> None:
+    options = [
+        beside(2.0, 1.5, draft_len=3, verify_len=4),
+        beside(1.8, 1.9, draft_len=5, verify_len=6),  # predicted best, and 10 % below the best
+        beside(1.0, 1.2, draft_len=7, verify_len=8),
+        beside(1.0, 1.2, draft_len=7, verify_len=8, batch_size=64),  # no choice there
+    ]
+    assert errors_of(options).regret_mean == pytest.approx(0.1)
+
+
+def test_a_shape_is_right_but_for_one_factor() -> None:
+    shapes = [
+        beside(2.0, 4.0, "shape", batch_size=1),
+        beside(1.0, 2.0, "shape", batch_size=8),
+        beside(1.0, 9.0, "shape", task="alone"),
+    ]
+    kept = levelled([*shapes, beside(2.0, 2.2)])
+    assert [one.kind for one in kept] == ["speedup", "shape", "shape"]
+    assert errors_of(kept).shape_mean == pytest.approx(0)
+    bent = levelled([shapes[0], replace(shapes[1], predicted=2.0 * 1.21)])
+    # A factor of 2 * 1.1 is free: 10 % too low here, 10 % too high there.
+    assert [one.predicted / one.measured for one in bent] == pytest.approx([1 / 1.1, 1.1])
+
+
+def test_nothing_says_nothing() -> None:
+    errors = errors_of([])
+    assert errors.n == 0
+    assert errors.speedup_mean is errors.verdict_accuracy is errors.regret_mean is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "lacks"),
+    [
+        ({}, "speedup", ""),
+        ({"acceptance_length": None}, "shape", ""),
+        ({"acceptance_length": None, "baseline_tokens_per_s": None, "speedup": None}, "shape", ""),
+        ({"draft_len": None}, "", "draft_len"),
+        ({"verify_len": None}, "", "verify_len"),
+        ({"method": "ngram"}, "", "n-grams"),
+        ({"method": "mock"}, "", "draft count"),
+        ({"method": "medusa9"}, "", "medusa9"),
+        ({"method": "ar"}, "plain", ""),
+        ({"method": "ar", "tokens_per_s": None}, "", "throughput"),
+    ],
+)
+def test_what_a_measurement_counts_as(changes: dict[str, Any], kind: str, lacks: str) -> None:
+    found, missing = kind_of(replace(FAST, **changes))
+    assert found == kind
+    assert lacks in missing
+
+
+def test_a_rate_alone_is_compared_as_a_rate() -> None:
+    bare = replace(
+        FAST, acceptance_length=None, tokens_per_s=50.0, baseline_tokens_per_s=None, speedup=None
+    )
+    assert measured_speedup(bare) is None
+    one = scored(bare, "shape", Throughput(plain=10.0, speculative=40.0))
+    assert (one.predicted, one.measured, one.source) == (40, 50, FAST.source)
+    nothing = replace(bare, tokens_per_s=None)
+    assert kind_of(nothing) == ("", "throughput")
+
+
+# --- predictions ---------------------------------------------------------------------------------
+
+
+def test_a_chain_is_priced_as_the_curve_prices_it() -> None:
+    chain = next(
+        one
+        for one in MEASURED
+        if kind_of(one)[0] == "speedup" and one.method == "eagle3" and one.verify_len == 4
+    )
+    bare = replace(chain, includes_prefill=False, context_len=700, acceptance_kind="pooled")
+    engine = left_out_engine(bare)
+    hardware = replace(load_hardware(bare.hardware), engines={engine.name: engine})
+    from specroof import Placement  # noqa: PLC0415
+
+    curve = speedup_curve(
+        load_model(bare.model), hardware, drafter=load_drafter("eagle3"),
+        acceptance=acceptance_from_length(float(bare.acceptance_length or 0), 3),
+        batch_size=float(bare.batch_size or 0), context_len=700, max_draft_len=3,
+        placement=Placement(bare.tensor_parallel or 1), engine=engine.name,
+    )  # fmt: skip
+    predicted = measured_throughput(bare, engine)
+    assert predicted.speedup == pytest.approx(float(curve.speedup[0, 0, 3]))
+    assert predicted.plain == pytest.approx(float(curve.tokens_per_s[0, 0, 0]))
+
+
+def test_requests_keep_the_batch_waiting() -> None:
+    alone = replace(PLAIN, includes_prefill=False)
+    engine = left_out_engine(PLAIN)
+    slower = measured_throughput(PLAIN, engine).plain
+    assert slower < measured_throughput(alone, engine).plain
+    free = replace(engine, request_overhead_s=0.0)
+    waited_s = 1 / slower - 1 / measured_throughput(PLAIN, free).plain
+    # one overhead per request of `output_len` tokens
+    assert waited_s == pytest.approx(engine.request_overhead_s / float(PLAIN.output_len or 1))
+    assert measured_throughput(PLAIN, engine).speedup is None
+
+
+def test_means_over_requests_are_brought_down_to_means_over_rounds() -> None:
+    pooled = replace(FAST, acceptance_kind="pooled", includes_prefill=False)
+    means = replace(pooled, acceptance_kind="per-request")
+    ratio = [measured_throughput(one, IDEAL_ENGINE).speculative or 0 for one in (means, pooled)]
+    assert ratio[0] / ratio[1] == pytest.approx(4.65 / 5.34)
+
+
+def test_chips_of_no_family_have_no_fitted_engine() -> None:
+    assert {chip_family(load_hardware(name)) for name in ("h100", "h200", "gh200")} == {"hopper"}
+    with pytest.raises(ProfileError, match="AMD.* is of no family with a fitted engine; .*B200"):
+        chip_family(load_hardware("mi300x"))
+
+
+def test_parameters_that_no_fit_left_out_are_those_of_all() -> None:
+    assert fitted_parameters(without="nobody") == fitted_parameters()
+    assert set(fitted_parameters()) == set(PARAMETERS)
+
+
+def test_bundled_engines_are_the_fit_to_all_sources() -> None:
+    for chip in ("a100-80gb", "h200", "b200", "b300"):
+        hardware = load_hardware(chip)
+        for name, engine in hardware.engines.items():
+            fitted = fitted_engine(name, chip_family(hardware), fitted_parameters())
+            assert engine.layer_overhead_s == pytest.approx(fitted.layer_overhead_s, rel=0.005)
+            assert engine.round_overhead_s == pytest.approx(fitted.round_overhead_s, rel=0.005)
+            share = fitted.compute_frac["bf16"]
+            assert engine.compute_frac["bf16"] == pytest.approx(share, rel=0.005)
+
+
+# --- the fit -------------------------------------------------------------------------------------
+
+
+def synthetic(noise: float = 0.0) -> tuple[list[Measurement], dict[str, float]]:
+    """Return measurements as known parameters predict them."""
+    truth = {name: value * 1.15 for name, value in initial_parameters().items()}
+    rng = np.random.default_rng(1)
+    made = []
+    for point in [one for one in MEASURED if kind_of(one)[0] in {"plain", "speedup"}][::3]:
+        engine = fitted_engine(
+            point.engine, chip_family(load_hardware(point.hardware)), truth,
+            eager=point.method == "step",
+        )  # fmt: skip
+        rate = measured_throughput(point, engine)
+        plain, fast = (
+            float(one or 1.0) * float(np.exp(noise * rng.standard_normal()))
+            for one in (rate.plain, rate.speculative)
+        )
+        measured = {"tokens_per_s": plain if rate.speculative is None else fast, "speedup": None}
+        made.append(replace(point, baseline_tokens_per_s=plain, **measured))
+    return made, truth
+
+
+def test_the_record_predicts_what_the_library_does() -> None:
+    made, truth = synthetic()
+    assert np.abs(Points(made).residuals(truth)).max() < 1e-9
+
+
+def test_a_synthetic_benchmark_is_recovered() -> None:
+    made, truth = synthetic()
+    points = Points(made)
+    off = points.predicted(fit(made)) - points.predicted(truth)
+    assert np.abs(np.expm1(off)).max() < 0.01
+
+
+def test_noise_moves_predictions_less_than_itself() -> None:
+    made, truth = synthetic()
+    noisy, _ = synthetic(noise=0.05)
+    points = Points(made)
+    off = points.predicted(fit(noisy)) - points.predicted(truth)
+    assert np.abs(np.expm1(off)).max() < 0.05
+
+
+def test_every_source_is_left_out_once() -> None:
+    made = [replace(one, source=name) for name in "ab" for one in (PLAIN, FAST)]
+    assert set(leave_one_out(made)) == {"all", "a", "b"}
+
+
+# --- the whole -----------------------------------------------------------------------------------
+
+
+def test_the_targets_are_reached(found: Validation) -> None:
+    total, ideal = found.total, found.ideal_total
+    assert (total.speedup_mean or 1) <= 0.08
+    assert (total.speedup_median or 1) <= 0.06
+    assert (total.speedup_p90 or 1) <= 0.16
+    assert (total.shape_mean or 1) <= 0.06
+    assert (total.decode_median or 1) <= 0.09
+    assert (total.verdict_accuracy or 0) >= 0.96
+    assert (total.regret_mean or 0) <= 0.01
+    assert (total.speedup_mean or 1) <= (ideal.speedup_mean or 0) / 3
+    for name, errors in found.sources.items():
+        trusted = next(one.point.trust for one in found.points if one.source == name) <= TRUSTED
+        n = sum(one.source == name and one.kind == "speedup" for one in found.points)
+        if trusted and n >= 10:
+            assert (errors.speedup_mean or 1) <= 0.12, name
+
+
+def test_what_cannot_be_scored_is_listed_with_what_it_lacks(found: Validation) -> None:
+    table = validation_table(found)
+    assert "of specdecode-fig1, without the share of rounds in which n-grams match" in table
+    assert "doubleword-gh200 (not in total)" in table
+    assert len(found.points) + len(found.lacking) >= len(load_measurements()) - 5
+
+
+def test_the_command_prints_a_table_and_one_object() -> None:
+    table = CliRunner().invoke(app, ["validate"])
+    assert table.exit_code == 0
+    assert table.stdout.splitlines()[0].split()[:2] == ["source", "points"]
+    told = CliRunner().invoke(app, ["validate", "--json"])
+    content = json.loads(told.stdout.splitlines()[-1])
+    assert set(content) == {"sources", "total", "ideal"}
+    keys = {
+        "n", "speedup_p90_error", "speedup_median_error", "speedup_mean_error",
+        "decode_median_error", "decode_mean_error", "verdict_accuracy", "regret_mean",
+    }  # fmt: skip
+    assert set(content["total"]) == set(content["ideal"]) == keys
+    assert all(set(one) == keys | {"source", "trust"} for one in content["sources"])
+
+
+def test_the_chart_holds_every_speedup(found: Validation, tmp_path: Any) -> None:
+    axes = plot_accuracy(found.points).axes[0]
+    drawn = sum(len(line.get_xdata()) for line in axes.lines[1:])  # type: ignore[arg-type]
+    wanted = [one for one in found.points if one.kind != "plain" and one.measured <= 8]
+    assert drawn == len(wanted)
+    assert validation_json(found)["total"]["n"] == found.total.n
+    target = tmp_path / "accuracy.png"
+    told = CliRunner().invoke(app, ["validate", "--plot", str(target)])
+    assert told.exit_code == 0
+    assert target.stat().st_size > 10_000
