@@ -96,7 +96,7 @@ def _one_point(curves: Sequence[SpeedupCurve]) -> str:
         f"context {first.context_len[0]:g}, batch {batch:g}: a plain step takes "
         f"{format_seconds(step_s)}, {batch / step_s:.0f} tok/s, {1 / step_s:.1f} per user"
     )
-    header = ["best γ", "speedup", "within 1%", "tok/round", "tok/s", "drafter"]
+    header = ["best γ", "speedup", "within 1%", "tokens", "tok/s", "drafter"]
     rows = [[*_best_cells(curve, 0, 0)[:5], curve.drafter] for curve in curves]
     return f"{plain}\n\n{format_table(header, rows, left=[5])}"
 

@@ -88,6 +88,7 @@ def test_the_command_line_and_the_library_agree() -> None:
         specroof.load_hardware("b200"),
         drafter=specroof.load_drafter(BLOCK),
         batch_size=[1, 8],
+        engine="ideal",
     )
     assert result["drafters"][0]["speedup"] == curve.speedup.tolist()
 

@@ -36,9 +36,14 @@ MLA_V4_FLASH: Final = one_block(v4_flash_latent())
 HCA_V4_FLASH: Final = one_block(v4_flash_compressed())
 
 
+def forward_pass(*, query_len: float, context_len: float, batch_size: float = 1.0) -> ForwardPass:
+    """Return a pass of one sequence, unless more are asked for."""
+    return ForwardPass(batch_size, query_len, context_len)
+
+
 def only_op(model: Architecture, options: Options, **forward: float) -> OpCost:
     """Return the one operation that a model of one block has under these options."""
-    (op,) = forward_cost(model, ForwardPass(**{"batch_size": 1.0, **forward}), options)
+    (op,) = forward_cost(model, forward_pass(**forward), options)
     return op
 
 
