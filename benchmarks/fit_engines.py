@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from specroof.measured import Measurement, load_measurements
 
 from specroof import load_hardware
 from specroof.hardware import EngineProfile, ExpectedError
+from specroof.measured import Measurement, load_measurements
 from specroof.validate import TRUSTED, fitted_parameters, validation
 from specroof.validate.fitting import leave_one_out
 from specroof.validate.parameters import ENGINES, PARAMETERS, chip_family, fitted_engine
 from specroof.validate.scores import kind_of
+
+PACKAGE = Path(__file__).parent.parent / "specroof"
 
 #: Chips that get the profiles of their family, and of them those that an engine was measured on.
 CHIPS = ("a100-40gb", "a100-80gb", "h100-sxm", "h200", "gh200", "b200", "b300", "gb200", "gb300")
@@ -64,35 +66,39 @@ def _yaml(value: Any) -> str:
         return "[" + ", ".join(str(one) for one in value) + "]"
     if not isinstance(value, float):
         return str(value)
-    return f"{value:.3g}" if 0.01 <= value < 100 else f"{value:.2e}"
+    told = f"{value:.3g}" if 0.01 <= value < 100 else f"{value:.2e}"
+    return told if "." in told else f"{told}.0"  # as the reader of files spells a float
 
 
-def measured_on(points: Sequence[Measurement], engine: str, chip: str) -> list[str]:
-    """Return the sources that measured an engine on a chip."""
-    name = load_hardware(chip).name
+def measured_on(points: Sequence[Measurement], engine: str, chips: Sequence[str]) -> list[str]:
+    """Return the sources that measured an engine on some chips."""
+    names = {load_hardware(chip).name for chip in chips}
     return sorted(
         {
             point.source
             for point in points
             if point.engine == engine
             and kind_of(point)[0]
-            and load_hardware(point.hardware).name == name
+            and load_hardware(point.hardware).name in names
         }
     )
 
 
+def cited(source: str) -> str:
+    """Return title and address of a source, from the head of its file."""
+    text = (PACKAGE / "measurements" / f"{source}.csv").read_text(encoding="utf-8")
+    head = dict(line[2:].split(": ", 1) for line in text.splitlines() if line.startswith("# "))
+    return f"{head['title']}, {head['url']}"
+
+
 def source_sentence(points: Sequence[Measurement], engine: str, chip: str) -> str:
     """Return where a profile comes from."""
-    seen = measured_on(points, engine, chip)
-    where = (
-        f"among them on this chip {', '.join(seen)}"
-        if seen
-        else "none of them on this chip: shares and overheads are those of its family"
-    )
-    return (
-        "benchmarks/fit_engines.py, fitted to the bundled measurements (specroof/measurements), "
-        f"{where}"
-    )
+    family = chip_family(load_hardware(chip))
+    relatives = [one for one in CHIPS if chip_family(load_hardware(one)) == family]
+    seen = measured_on(points, engine, [chip])
+    where = "on this chip" if seen else "none on this chip, on its family"
+    told = "; ".join(map(cited, seen or measured_on(points, engine, relatives)))
+    return f"benchmarks/fit_engines.py, fitted to published measurements, {where}: {told}"
 
 
 def write_engines(points: Sequence[Measurement], parameters: Mapping[str, float]) -> None:
@@ -106,7 +112,7 @@ def write_engines(points: Sequence[Measurement], parameters: Mapping[str, float]
     for chip in CHIPS:
         path = Path(__file__).parent.parent / "hardware" / f"{chip}.yaml"
         family = chip_family(load_hardware(chip))
-        eager = bool(measured_on([one for one in points if one.method == "step"], "vllm", chip))
+        eager = bool(measured_on([one for one in points if one.method == "step"], "vllm", [chip]))
         engines = [
             replace(fitted_engine(name, family, parameters, eager=eager), expected_error=error)
             for name in ENGINES
@@ -128,7 +134,7 @@ def write_engines(points: Sequence[Measurement], parameters: Mapping[str, float]
             for name in ENGINES
         )
         text = text.replace("\npeak:\n", f"\n{told}peak:\n", 1)
-        default = next((name for name in ENGINES if measured_on(points, name, chip)), None)
+        default = next((name for name in ENGINES if measured_on(points, name, [chip])), None)
         block = [f"default_engine: {default}"] if default else []
         block.append("engines:")
         block += [line for engine in engines for line in engine_lines(engine)]

@@ -2,10 +2,15 @@
 
 from specroof.acceptance import (
     Acceptance,
+    AcceptanceFit,
     acceptance_from_length,
     beta_acceptance,
     constant_acceptance,
+    decay_acceptance,
+    extrapolated_acceptance,
+    fit_acceptance,
     histogram_acceptance,
+    lengths_acceptance,
     rate_acceptance,
     survival_acceptance,
 )
@@ -15,6 +20,7 @@ from specroof.catalog import (
     load_drafter,
     load_hardware,
     load_model,
+    load_profile,
     model_names,
 )
 from specroof.cost import ForwardPass, OpCost, Options, forward_cost
@@ -37,10 +43,14 @@ from specroof.errors import (
 )
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import PassLatency
+from specroof.profiles import AcceptanceProfile, load_profiles
+from specroof.simulate import simulate_batch, simulate_exactness
 from specroof.solver import SpeedupCurve, forward_latency, speedup_curve
 
 __all__ = [
     "Acceptance",
+    "AcceptanceFit",
+    "AcceptanceProfile",
     "Architecture",
     "CatalogError",
     "ConfigError",
@@ -65,16 +75,24 @@ __all__ = [
     "beta_acceptance",
     "block_drafter",
     "constant_acceptance",
+    "decay_acceptance",
+    "extrapolated_acceptance",
+    "fit_acceptance",
     "forward_cost",
     "forward_latency",
     "hardware_names",
     "histogram_acceptance",
     "ideal_drafter",
+    "lengths_acceptance",
     "load_drafter",
     "load_hardware",
     "load_model",
+    "load_profile",
+    "load_profiles",
     "model_names",
     "rate_acceptance",
+    "simulate_batch",
+    "simulate_exactness",
     "speedup_curve",
     "survival_acceptance",
 ]

@@ -32,7 +32,6 @@ from specroof.errors import (
 )
 from specroof.hardware import HardwareProfile, parse_hardware
 from specroof.parsers import parse_config
-from specroof.parsers.drafters import parse_drafter_config
 from specroof.profiles import AcceptanceProfile, bundled_profile, draft_count, parse_profiles
 
 __all__ = [
@@ -484,6 +483,9 @@ def load_draft_config(
     >>> load_draft_config("Qwen/Qwen3.6-27B", "mtp").n_params
     424699392
     """
+    # Imported here, like families: few predictions draft with a checkpoint of their own.
+    from specroof.parsers.drafters import parse_drafter_config  # noqa: PLC0415
+
     groups = {
         "drafter": _bundled(_DRAFTER_FOLDER, ".json"),
         "model": _bundled("model_configs", ".json"),
@@ -517,14 +519,7 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
     if kind_name not in KINDS:
         message = f"{where}: kind is {kind_name!r}; allowed: {', '.join(KINDS)}"
         raise OptionError(message)
-    kind = KINDS[kind_name]
-    takes_acceptance = kind_name != "ideal"
-    known = [*kind.keys, *((*ACCEPTANCE_KEYS, _EXTRAPOLATE) if takes_acceptance else ())]
-    values = _spec_values(where, pairs, known)
-    for group in kind.required:
-        if sum(key in values for key in group) != 1:
-            message = f"{where}: needs {'exactly one of ' * (len(group) > 1)}{', '.join(group)}="
-            raise OptionError(message)
+    values = _kind_values(where, kind_name, pairs)
     given = [key for key in ACCEPTANCE_KEYS if key in values]
     extrapolate = values.pop(_EXTRAPOLATE, None)
     if len(given) > 1:
@@ -540,7 +535,7 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
             for key, value in values.items()
             if key not in given
         }
-        drafter = kind.build(own, text)
+        drafter = KINDS[kind_name].build(own, text)
         if not given:
             return drafter
         acceptance = ACCEPTANCE_KEYS[given[0]](values[given[0]])
@@ -567,6 +562,19 @@ def _own_value(kind: str, key: str, text: str, fetch: Fetch | None) -> Any:
             return text
         case _:
             return _number(key, text)
+
+
+def _kind_values(where: str, kind_name: str, pairs: list[str]) -> dict[str, str]:
+    """Return the values of a SPEC as text, with all keys that its kind requires."""
+    kind = KINDS[kind_name]
+    takes_acceptance = kind_name != "ideal"
+    known = [*kind.keys, *((*ACCEPTANCE_KEYS, _EXTRAPOLATE) if takes_acceptance else ())]
+    values = _spec_values(where, pairs, known)
+    for group in kind.required:
+        if sum(key in values for key in group) != 1:
+            message = f"{where}: needs {'exactly one of ' * (len(group) > 1)}{', '.join(group)}="
+            raise OptionError(message)
+    return values
 
 
 def _spec_values(where: str, pairs: list[str], known: list[str]) -> dict[str, str]:

@@ -106,12 +106,12 @@ def parse_yaml(text: str, *, source: str, error: type[SpecroofError]) -> dict[st
 
 
 def dump_yaml(content: dict[str, Any]) -> str:
-    """Return a mapping of plain values as YAML that `parse_yaml` reads back, in its order.
+    r"""Return a mapping of plain values as YAML that `parse_yaml` reads back, in its order.
 
     Examples
     --------
     >>> dump_yaml({"peak": {"memory_bytes": 24e9}, "sizes": [1, 2]})
-    'peak:\\n  memory_bytes: 24000000000.0\\nsizes:\\n- 1\\n- 2\\n'
+    'peak:\n  memory_bytes: 24000000000.0\nsizes:\n- 1\n- 2\n'
     """
     text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)
     return text

@@ -240,6 +240,18 @@ def test_pard_is_a_whole_model_and_pard2_takes_features() -> None:
     assert [(one.in_features, one.out_features) for one in second.fusion] == [(512, 64)]
 
 
+def test_a_sidecar_says_how_a_drafter_is_stored() -> None:
+    sidecar = json.dumps({"quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}})
+    head = parse_drafter_config(
+        json.dumps(EAGLE3), source="tiny.json", kind="eagle3", quantization_text=sidecar
+    )
+    assert isinstance(head, DraftHead)
+    forms = {linear.weight.name for linear in head.model.layers[0].blocks[0].linears}
+    assert forms == {"fp8"}
+    assert (head.fusion[0].weight.name, head.model.head.weight.name) == ("bf16", "bf16")
+    assert (head.model.activation_dtype, head.model.kv_dtype) == ("bf16", "bf16")
+
+
 # --- draft layers of targets ---------------------------------------------------------------------
 
 MTP_MODELS: Final = [

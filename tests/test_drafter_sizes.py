@@ -152,6 +152,23 @@ def test_a_checkpoint_is_its_model_and_its_draft_layer() -> None:
     assert load_model(name).n_params + loaded("mtp", name).n_params + copies == 684_489_845_504
 
 
+def test_draft_layers_of_mimo_v2_are_dense_and_slide() -> None:
+    # Sizes of XiaomiMiMo/MiMo-V2-Flash; its report gives 0.33 B parameters for a draft layer.
+    config = {
+        "model_type": "mimo_v2_flash", "hidden_size": 4096, "num_hidden_layers": 48,
+        "num_attention_heads": 64, "num_key_value_heads": 4, "swa_num_key_value_heads": 8,
+        "head_dim": 192, "v_head_dim": 128, "sliding_window": 128, "intermediate_size": 16384,
+        "moe_intermediate_size": 2048, "n_routed_experts": 256, "num_experts_per_tok": 8,
+        "vocab_size": 152_576, "num_nextn_predict_layers": 3,
+    }  # fmt: skip
+    head = parse_drafter_config(json.dumps(config), source="mimo.json", kind="mtp")
+    assert isinstance(head, DraftHead)
+    assert head.modules == 3
+    assert head.n_params / 3 == pytest.approx(330 * MILLION, rel=0.01)
+    (layer,) = head.model.layers
+    assert getattr(layer.blocks[0].core, "window", None) == 128
+
+
 def test_medusa_heads_count_the_weights_and_not_the_file() -> None:
     heads = load_draft_config("FasterDecoding/medusa-vicuna-7b-v1.3", "medusa")
     assert isinstance(heads, MedusaHeads)

@@ -12,15 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from specroof.errors import OptionError
 
-__all__ = [
-    "LONGEST_DRAFT",
-    "PROBABILITY",
-    "draft_lengths",
-    "number_from",
-    "numbers_from",
-    "refuse",
-    "some",
-]
+# What its functions do is checked where formulas call them; they are no formulas themselves.
+__all__ = ["LONGEST_DRAFT", "PROBABILITY"]
 
 #: A curve is tabled up to the longest draft asked for, so that question needs a bound.
 LONGEST_DRAFT: Final = 1_000_000

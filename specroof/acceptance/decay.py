@@ -15,7 +15,6 @@ from specroof.errors import OptionError
 __all__ = [
     "EXTRAPOLATIONS",
     "decay_acceptance",
-    "decay_law",
     "extrapolated_acceptance",
     "lengths_acceptance",
 ]

@@ -19,13 +19,10 @@ from specroof.errors import OptionError
 __all__ = [
     "acceptance_from_length",
     "beta_acceptance",
-    "beta_law",
     "constant_acceptance",
     "histogram_acceptance",
-    "listed_law",
     "rate_acceptance",
     "survival_acceptance",
-    "survival_of_rates",
 ]
 
 

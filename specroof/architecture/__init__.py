@@ -19,13 +19,15 @@ from specroof.architecture.cores import (
 from specroof.architecture.draft_blocks import block_head, context_layers, markov_step
 from specroof.architecture.draft_heads import (
     DraftHead,
-    DraftShape,
     MedusaHeads,
-    draft_layer,
-    draft_model,
     eagle3_head,
     eagle_head,
     medusa_head,
+)
+from specroof.architecture.draft_layers import (
+    DraftShape,
+    draft_layer,
+    draft_model,
     replicated,
     with_first,
 )

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from specroof.architecture.draft_heads import DraftHead, draft_model, replicated
+from specroof.architecture.draft_heads import DraftHead
+from specroof.architecture.draft_layers import draft_model, replicated
 from specroof.architecture.matrices import BF16, WeightFormat
 from specroof.architecture.model import Architecture, Block, Layer
 

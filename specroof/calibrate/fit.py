@@ -148,7 +148,9 @@ def calibrate(
     return _solved(fit, chosen, kept)
 
 
-def _check(point: BenchmarkPoint, model: Architecture, setup: Setup, drafter: Drafter | None) -> None:
+def _check(
+    point: BenchmarkPoint, model: Architecture, setup: Setup, drafter: Drafter | None
+) -> None:
     """Refuse a point of another placement, or one that is faster than physics."""
     devices = setup.placement.tensor_parallel
     if point.tensor_parallel not in {None, devices}:
@@ -183,7 +185,7 @@ class _Fit:
         rates = [
             predicted_tokens_per_s(point, self.model, setup, self.drafter) for point in self.points
         ]
-        return np.log(np.array(rates))
+        return np.asarray(np.log(rates))
 
     def engine(self, parameters: Sequence[Parameter], values: Sequence[float]) -> EngineProfile:
         engine = self.base
@@ -275,7 +277,7 @@ def _solution(fit: _Fit, chosen: Sequence[Parameter], start: EngineProfile) -> _
     typical = np.array([one.typical for one in chosen])
 
     def residuals(scaled: Array) -> Array:
-        return fit.logs(fit.engine(chosen, (scaled * typical).tolist())) - measured
+        return np.asarray(fit.logs(fit.engine(chosen, (scaled * typical).tolist())) - measured)
 
     least = np.array([0.0 if one.most == np.inf else 0.05 for one in chosen])
     most = np.array([one.most for one in chosen]) / typical
@@ -322,7 +324,7 @@ def _standard_errors(jacobian: Array, off: Array) -> Array | None:
     if n_points <= n_parameters:
         return None
     variance = float(off @ off) / (n_points - n_parameters)
-    inverse = np.linalg.pinv(jacobian)
+    inverse: Array = np.asarray(np.linalg.pinv(jacobian))
     return np.asarray(np.sqrt(variance * np.sum(inverse**2, axis=1)))
 
 

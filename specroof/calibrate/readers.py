@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from specroof.calibrate.fields import Fields
+from specroof.calibrate.table import amount, count, parse_table
 from specroof.errors import MeasurementError
-from specroof.measurements.tables import amount, count, parse_table
 
 __all__ = ["BenchmarkPoint", "read_benchmark"]
 
@@ -74,7 +74,7 @@ _NEEDED: Final = ("batch_size", "draft_len", "tokens_per_s")
 def read_benchmark(
     text: str, *, source: str, draft_len: int | None = None
 ) -> tuple[BenchmarkPoint, ...]:
-    """Return the points of a benchmark file.
+    r"""Return the points of a benchmark file.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def read_benchmark(
 
     Examples
     --------
-    >>> table = "batch_size,context_len,draft_len,tokens_per_s\\n8,4096,0,900\\n"
+    >>> table = "batch_size,context_len,draft_len,tokens_per_s\n8,4096,0,900\n"
     >>> read_benchmark(table, source="mine.csv")[0].tokens_per_s
     900.0
     """

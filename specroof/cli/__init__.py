@@ -3,9 +3,11 @@
 import typer
 
 from specroof.cli.acceptance import acceptance_app
+from specroof.cli.calibrate import calibrate
 from specroof.cli.explain import explain
 from specroof.cli.groups import Command, OneLineGroup
 from specroof.cli.hardware import hardware_app
+from specroof.cli.mock import mock
 from specroof.cli.models import models_app
 from specroof.cli.predict import predict
 from specroof.cli.simulate import simulate_app
@@ -29,6 +31,8 @@ app.command(cls=Command)(predict)
 app.command()(sweep)
 app.command(cls=Command)(explain)
 app.command()(validate)
+app.command(cls=Command)(calibrate)
+app.command(cls=Command)(mock)
 app.add_typer(models_app, name="models")
 app.add_typer(hardware_app, name="hardware")
 app.add_typer(acceptance_app, name="acceptance")

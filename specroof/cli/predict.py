@@ -7,6 +7,16 @@ from typing import Annotated, Any, Final
 import typer
 
 from specroof import catalog, report
+from specroof.cli.loads import (
+    Batch,
+    Concurrency,
+    Context,
+    InputLen,
+    OutputLen,
+    counted_table,
+    load_of,
+    with_counted,
+)
 from specroof.cli.words import (
     AsJson,
     AttentionData,
@@ -28,13 +38,13 @@ from specroof.cli.words import (
     choice,
     completion,
     figure_files,
-    numbers,
     options_of,
     say,
     say_written,
 )
 from specroof.drafters import KINDS
 from specroof.hardware import Placement
+from specroof.pricing import engine_setup
 from specroof.solver import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve, speedup_curve
 
 __all__ = ["curve_figures", "predict"]
@@ -60,8 +70,11 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     expert_parallel: ExpertParallel = 1,
     attention_data_parallel: AttentionData = 1,
     engine: Engine = None,
-    batch: Annotated[str, typer.Option(help="Sequences in flight, comma-separated.")] = "1",
-    context: Annotated[str, typer.Option(help="Cached tokens each, comma-separated.")] = "4096",
+    batch: Batch = None,
+    context: Context = None,
+    input_len: InputLen = None,
+    output_len: OutputLen = None,
+    concurrency: Concurrency = None,
     max_draft_len: Annotated[
         int | None,
         typer.Option(help="Longest draft tried.", show_default=str(DEFAULT_MAX_DRAFT_LEN)),
@@ -94,10 +107,17 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     --drafter ideal --drafter autoregressive,accept=0.75,cost=0.10
     --drafter block,accept=0.89,cost=0.10,drafts=16
     """
+    load = load_of(
+        batch=batch,
+        context=context,
+        input_len=input_len,
+        output_len=output_len,
+        concurrency=concurrency,
+    )
     loaded = catalog.load_model(model, family=family)
     profile = catalog.load_hardware(hardware)
     grid: dict[str, Any] = {
-        "context_len": numbers("--context", context),
+        "context_len": load.context_len,
         "placement": Placement(tensor_parallel, expert_parallel, attention_data_parallel),
         "engine": engine,
         "options": options_of(
@@ -113,13 +133,15 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         ),
     }
     drafters = [catalog.load_drafter(spec) for spec in drafter]
-    batches = numbers("--batch", batch)
+    batches = load.batch_size
     curves = [
         speedup_curve(
             loaded, profile, drafter=one, batch_size=batches, max_draft_len=max_draft_len, **grid
         )
         for one in drafters
     ]
+    setup = engine_setup(profile, engine, grid["placement"], grid["options"])
+    counted = load.counted(curves, loaded, setup)
     files: dict[Path, bytes] = {}
     if csv_file is not None:
         files[csv_file] = report.curves_csv(curves).encode()
@@ -128,7 +150,10 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     catalog.write_files(files)
     say_written(files)
     if as_json:
-        say(report.json_line(report.curves_json(curves)))
+        found = report.curves_json(curves)
+        if load.workload is not None:
+            found = with_counted(found, load.workload, counted)
+        say(report.json_line(found))
         return
     surveyed = sorted({*batches, *_SURVEYED_BATCHES})
     survey = [
@@ -136,6 +161,8 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     ]
     notes = dict.fromkeys(note for curve in curves for note in curve.notes)
     say(report.curves_table(curves))
+    if counted:
+        say("\n" + counted_table(curves, counted))
     say("\n" + report.pays_lines(survey))
     say("\n" + report.source_lines(curves) + "\n")
     for note in notes:

@@ -131,9 +131,9 @@ class _EngineProfile(_Block):
     sequence_overhead_s: NonNegative = _LEFT_OUT
     state_token_overhead_s: NonNegative = _LEFT_OUT
     draft_pass_overhead_s: NonNegative = _LEFT_OUT
-    request_overhead_s: NonNegative = _LEFT_OUT
     round_overhead_s: NonNegative = _LEFT_OUT
     round_sequence_overhead_s: NonNegative = _LEFT_OUT
+    request_overhead_s: NonNegative = _LEFT_OUT
     collective: _Collective | None = _LEFT_OUT
     expert_locality: _ExpertLocality | None = _LEFT_OUT
     graphs: _CapturedGraphs | None = _LEFT_OUT

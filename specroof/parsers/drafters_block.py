@@ -15,6 +15,7 @@ from specroof.architecture import (
     DraftHead,
     GroupedQueryAttention,
     Layer,
+    WeightFormat,
     block_head,
     draft_layer,
     draft_model,
@@ -62,23 +63,23 @@ def parse_dflash2(config: DraftConfig) -> DraftHead:
         settings.refuse("conv_group_size", f"a divisor of hidden_size ({size})")
     rows = 2 * kernel * (size // group)
     base = 2 * kernel * size
-    layers = [_convolved(layer, size, rows, base) for layer in _layers(config)]
+    layers = [_convolved(layer, size, rows, base, config.plain) for layer in _layers(config)]
     rank = settings.positive_int("selector_rank")
-    selector = replicated("selector_proj", size, rank, config.weight)
+    selector = replicated("selector_proj", size, rank, config.plain)
     layers.append(Layer((Block("feed_forward", (selector,), joins_next=True),)))
     tables = 2 * config.keys.positive_int("vocab_size") * rank
     head = _block_head(config, "dflash", layers, anchor_default=False)
     return replace(head, model=replace(head.model, lookup_params=tables))
 
 
-def _convolved(layer: Layer, size: int, rows: int, base: int) -> Layer:
+def _convolved(layer: Layer, size: int, rows: int, base: int, plain: WeightFormat) -> Layer:
     """Return a layer with the kernel projections of its two convolutions."""
     blocks = tuple(
         replace(
             block,
             linears=(
                 *block.linears,
-                replicated(f"{name}_kernel", size, rows, block.linears[0].weight),
+                replicated(f"{name}_kernel", size, rows, plain),
             ),
             vector_params=block.vector_params + base,
         )
@@ -147,7 +148,7 @@ def _block_head(
         stack_layers(layers),
         # A head of its own comes with a smaller vocabulary only.
         head_rows=drafted if own else 0,
-        weight=config.weight,
+        weight=config.plain,
         dtype=config.dtype,
     )
     anchors = config.setting("sample_from_anchor")
@@ -159,7 +160,7 @@ def _block_head(
         block=_block(config),
         anchor_drafts=anchors.flag("sample_from_anchor", default=anchor_default),
         vocab_size=drafted if own else None,
-        weight=config.weight,
+        weight=config.plain,
     )
 
 

@@ -55,6 +55,11 @@ class DraftConfig:
         return self.quantization.weight_format(0, "mlp.gate_proj")
 
     @property
+    def plain(self) -> WeightFormat:
+        """The format of what lies around the layers: fusion and head."""
+        return self.quantization.plain
+
+    @property
     def n_layers(self) -> int:
         """Layers of the drafter."""
         return self.keys.positive_int("num_hidden_layers", maximum=MAX_LAYERS)
@@ -115,6 +120,8 @@ def layer_shapes(config: DraftConfig, *, qk_norm: bool, causal: bool = True) -> 
             sinks=sinks.flag("attention_sink_bias", default=False),
             causal=causal,
             weight=config.weight,
+            plain=config.plain,
+            dtype=config.dtype,
         )
         for window in _windows(config)
     ]

@@ -125,7 +125,7 @@ def parse_pard(config: DraftConfig) -> DraftHead:
     taps = len(root.ints("pard2_target_layers", minimum=-_MOST_HEADS)) or 1
     if taken % taps:
         root.refuse("pard2_target_dim", f"a multiple of the {taps} pard2_target_layers")
-    projection = replicated("target_proj", taken, architecture.hidden_size, config.weight)
+    projection = replicated("target_proj", taken, architecture.hidden_size, config.plain)
     biased = replace(projection, bias=root.flag("pard2_proj_bias", default=False))
     return DraftHead(
         "pard",
@@ -150,9 +150,9 @@ def parse_assistant(config: DraftConfig) -> DraftHead:
     keys, root = config.keys, config.root
     size, backbone = keys.positive_int("hidden_size"), root.positive_int("backbone_hidden_size")
     vocab_size = keys.positive_int("vocab_size")
-    first = replicated("pre_projection", 2 * backbone, size, config.weight)
+    first = replicated("pre_projection", 2 * backbone, size, config.plain)
     layers = with_first(stack_layers(_assistant_layers(config)), [first])
-    last = replicated("post_projection", size, backbone, config.weight)
+    last = replicated("post_projection", size, backbone, config.plain)
     layers = (*layers, Layer((Block("feed_forward", (last,), joins_next=True),)))
     rows = _assistant_rows(root, vocab_size)
     centroids = rows[0] * size
@@ -162,7 +162,7 @@ def parse_assistant(config: DraftConfig) -> DraftHead:
         size,
         layers,
         head_rows=sum(rows),
-        weight=config.weight,
+        weight=config.plain,
         # The head counts its rows; the table has all of them.
         lookup_params=vocab_size * size + centroids - sum(rows) * size,
         dtype=config.dtype,

@@ -57,19 +57,11 @@ def plot_acceptance(
     for i, (name, curve) in enumerate((*curves, *fits)):
         depth = curve.max_draft_len or int(np.ceil(_BEYOND * deepest))
         drafts = np.arange(depth + 1)
-        is_fit = i >= len(curves)
-        line = Line2D(
-            [],
-            [],
-            label=name,
-            color=COLORS[i % len(COLORS)],
-            marker="" if is_fit else MARKERS[i % len(MARKERS)],
-            linestyle="--" if is_fit else "-",
-        )
+        color, is_fit = COLORS[i % len(COLORS)], i >= len(curves)
+        marker, dashes = ("", "--") if is_fit else (MARKERS[i % len(MARKERS)], "-")
         for one, values in zip(axes, (curve.survival, curve.tokens_per_round), strict=True):
-            (drawn,) = one.plot(drafts, values(drafts))
-            drawn.update_from(line)
-        handles.append(line)
+            one.plot(drafts, values(drafts), color=color, marker=marker, ls=dashes)
+        handles.append(Line2D([], [], label=name, color=color, marker=marker, ls=dashes))
     for one, label in zip(axes, _LABELS, strict=True):
         one.set_xlabel("Draft length γ")
         one.set_ylabel(label)

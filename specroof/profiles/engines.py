@@ -1,5 +1,6 @@
 """What engines write about acceptance: vLLM's counters, histograms and log, SGLang's log."""
 
+import math
 import re
 from collections.abc import Iterable
 from typing import Any, Final
@@ -17,6 +18,7 @@ _SAMPLE: Final = re.compile(
     r"(?:_total)?(?:\{(?P<labels>[^{}\n]*)\})?[ \t]+(?P<value>\S+)"
 )
 _LABEL: Final = re.compile(r'(\w+)="([^"\n]*)"')
+_ROUNDING: Final = 1e-9
 _NUMBER: Final = r"([0-9]+(?:\.[0-9]+)?)"
 _VLLM_LINE: Final = re.compile(
     r"Drafted: ([0-9]+) tokens.{0,80}?Per-position acceptance rate: ([0-9., ]+)"
@@ -80,7 +82,7 @@ def _counted(model: str, counts: dict[str | int, float], source: str) -> Accepta
     accepted = [counts[position] for position in positions]
     total = counts.get("accepted_tokens", sum(accepted))
     # Floats above 2^53 round; a scrape is otherwise exact.
-    if abs(total - sum(accepted)) > 1e-9 * max(total, 1.0):
+    if not math.isclose(total, sum(accepted), rel_tol=_ROUNDING):
         refuse(f"{where}: num_accepted_tokens", total, f"{sum(accepted):g}, its sum over positions")
     return AcceptanceProfile(
         name=source,
@@ -185,9 +187,10 @@ def vllm_log_profile(text: str, source: str) -> AcceptanceProfile:
             for rate in listed.split(",")
             if rate.strip()
         ]
-        windows.append((whole(f"{source}: Drafted", drafted, high=2**53) / len(rates), rates))
-    if not windows or len({len(rates) for _, rates in windows}) != 1:
-        found = sorted({len(rates) for _, rates in windows})
+        positions = max(len(rates), 1)
+        windows.append((whole(f"{source}: Drafted", drafted, high=2**53) / positions, rates))
+    found = sorted({len(rates) for _, rates in windows})
+    if len(found) != 1 or found == [0]:
         refuse(f"{source}: positions of vLLM's log lines", found, "one number of positions")
     rounds = sum(weight for weight, _ in windows)
     if rounds <= 0.0:
@@ -252,9 +255,10 @@ def sglang_profile(text: str, source: str, drafts: int | None) -> AcceptanceProf
 def _float(where: str, text: str) -> float:
     """Return the number that a text spells."""
     try:
-        return number(where, float(text))
+        value = float(text)
     except ValueError:
         refuse(where, text, "a number")
+    return number(where, value)
 
 
 def _survival(where: str, survival: list[float]) -> tuple[float, ...]:

@@ -18,8 +18,10 @@ from specroof.yaml_reader import parse_yaml
 
 __all__ = ["golden_profiles", "speculation_profile", "trace_profiles"]
 
-#: Whole numbers as keys of YAML, which the reader takes as text only.
-_INTEGER_KEY: Final = re.compile(r"(^[ \t]*|[{,][ \t]*)([0-9]+)([ \t]*:)", re.MULTILINE)
+#: Keys that YAML takes for numbers or for yes and no, where the reader takes text only.
+_BARE_KEY: Final = re.compile(
+    r"(^[ \t]*|[{,][ \t]*)([0-9]+|on|off|yes|no|true|false)([ \t]*:)", re.MULTILINE
+)
 #: How far printed rates may be off from each other: three digits, several products.
 _ROUNDING: Final = 0.02
 
@@ -162,7 +164,7 @@ def golden_profiles(text: str, source: str) -> list[AcceptanceProfile]:
     >>> [(one.model, one.task, one.lengths) for one in golden_profiles(text, "golden.yaml")]
     [('GLM-5.2', 'thinking_on', ((1, 1.84), (2, 2.5)))]
     """
-    quoted = _INTEGER_KEY.sub(r'\1"\2"\3', text)
+    quoted = _BARE_KEY.sub(r'\1"\2"\3', text)
     document = parse_yaml(quoted, source=source, error=OptionError)
     return [
         AcceptanceProfile(

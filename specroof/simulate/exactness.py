@@ -293,10 +293,10 @@ def _deviations(difference: float, deviation: float) -> float:
 
 def _pair(target: ArrayLike, draft: ArrayLike) -> _Pair:
     """Return both distributions, checked, rescaled to a sum of 1."""
-    rows = [_distribution("target", target), _distribution("draft", draft)]
-    if rows[0].shape != rows[1].shape:
-        _refuse("draft", f"of shape {rows[1].shape}", f"the target's shape {rows[0].shape}")
-    return _Pair(*rows, _residual(*rows))
+    p, q = _distribution("target", target), _distribution("draft", draft)
+    if p.shape != q.shape:
+        _refuse("draft", f"of shape {q.shape}", f"the target's shape {p.shape}")
+    return _Pair(p, q, _residual(p, q))
 
 
 def _residual(target: Floats, draft: Floats) -> Floats:

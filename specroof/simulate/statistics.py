@@ -36,6 +36,8 @@ def chi_squared_p_value(statistic: float, degrees_of_freedom: int) -> float:
     >>> round(chi_squared_p_value(3.841, 1), 3), round(chi_squared_p_value(18.307, 10), 3)
     (0.05, 0.05)
     """
+    if math.isinf(statistic):
+        return 0.0
     half = statistic / 2.0
     if degrees_of_freedom <= 0 or half <= 0.0:
         return 1.0
@@ -73,9 +75,10 @@ def chi_squared_test(
         return math.inf, max(1, len(counts) - 1)
     order = np.argsort(expected)[::-1]
     counts, expected = counts[order], expected[order]
-    # The rarest outcomes, and more of them until together they are not rare.
-    from_rarest = np.cumsum(expected[::-1])[::-1]
-    kept = int(np.sum((expected >= _SMALLEST_EXPECTED) & (from_rarest >= 2 * _SMALLEST_EXPECTED)))
+    # The rarest outcomes go together, and others with them until they are not rare any more.
+    behind = np.append(np.cumsum(expected[:0:-1])[::-1], 0.0)
+    fits = (expected >= _SMALLEST_EXPECTED) & ((behind >= _SMALLEST_EXPECTED) | (behind == 0.0))
+    kept = int(np.max(np.flatnonzero(fits), initial=-1)) + 1
     groups = np.append(expected[:kept], expected[kept:].sum())
     found = np.append(counts[:kept], counts[kept:].sum())
     there = groups > 0.0

@@ -21,8 +21,12 @@ __all__ = ["Points", "fit", "initial_parameters", "leave_one_out"]
 
 Array = npt.NDArray[np.float64]
 
-# A residual of 7% is an ordinary one; beyond, a point counts as an outlier (soft L1).
+# What an ordinary residual is, beyond which a point counts as an outlier (soft L1): 7% at first,
+# then what the first fit leaves, between these bounds.
 _ORDINARY: Final = 0.07
+_SMALLEST: Final = 0.001
+# The standard deviation of a normal distribution, by its median of absolute values.
+_SIGMA: Final = 1.4826
 # Points of a source that count in full; a longer table weighs as much as so many.
 _FULL_POINTS: Final = 25
 # Plain throughput moves with versions and clocks that the speedup does not see.
@@ -75,6 +79,7 @@ class Points:
         self._committed = np.array([committed_tokens(one) for one in points])
         self._vllm = np.array([one.engine == "vllm" for one in points])
         self._weight = self._weights()
+        self._ordinary = _ORDINARY
 
     def _weights(self) -> Array:
         table = list(zip([one.source for one in self.points], self._plain, strict=True))
@@ -92,7 +97,7 @@ class Points:
         plain = self._batch / (decode + waiting_s)
         fast = self._batch / (round_s / self._committed + waiting_s)
         rate = np.where(self._plain, plain, fast)
-        return np.log(np.where(self._is_ratio, fast / plain, rate))
+        return np.asarray(np.log(np.where(self._is_ratio, fast / plain, rate)))
 
     def residuals(self, parameters: Mapping[str, float]) -> Array:
         """Return what predictions are off, in logarithms, the factor of each shape taken out."""
@@ -101,12 +106,17 @@ class Points:
         if shaped.any():
             group = self._group[shaped]
             off[shaped] -= (np.bincount(group, weights=off[shaped]) / np.bincount(group))[group]
-        return off
+        return np.asarray(off)
+
+    def learn_scale(self, parameters: Mapping[str, float]) -> None:
+        """Take what these parameters leave as the size of an ordinary residual."""
+        left = _SIGMA * float(np.median(np.abs(self.residuals(parameters))))
+        self._ordinary = min(max(left, _SMALLEST), _ORDINARY)
 
     def objective(self, logs: Array) -> Array:
         """Return the residuals as a solver weighs them, and how far parameters were moved."""
         parameters = dict(zip(PARAMETERS, np.exp(logs).tolist(), strict=True))
-        data = self.residuals(parameters) * self._weight / _ORDINARY
+        data = self.residuals(parameters) * self._weight / self._ordinary
         return np.concatenate([data, (logs - _START) / _SPREAD])
 
 
@@ -141,11 +151,17 @@ def fit(
     except ImportError:
         message = "fitting needs SciPy, which is missing; allowed: pip install specroof[calibrate]"
         raise OptionError(message) from None
-    first = np.log(list(start.values())) if start else _START
-    found = least_squares(
-        Points(measurements).objective, first, loss="soft_l1", x_scale=_SPREAD, max_nfev=_MOST_STEPS
-    )
-    return dict(zip(PARAMETERS, np.exp(found.x).tolist(), strict=True))
+    points = Points(measurements)
+    logs = np.log(list(start.values())) if start else _START
+    parameters = initial_parameters()
+    for _ in range(2):
+        found = least_squares(
+            points.objective, logs, loss="soft_l1", x_scale=_SPREAD, max_nfev=_MOST_STEPS
+        )
+        logs = found.x
+        parameters = dict(zip(PARAMETERS, np.exp(logs).tolist(), strict=True))
+        points.learn_scale(parameters)
+    return parameters
 
 
 def leave_one_out(measurements: Sequence[Measurement]) -> dict[str, dict[str, float]]:

@@ -142,20 +142,22 @@ def round_seconds(
     Source
         SGLang `bench_serving`, vLLM `bench serve`: output tokens over wall-clock time.
     """
-    batch = float(point.batch_size)
+    batch = float(point.batch_size or 0)
     prompt, _, context = lengths(point)
     if point.method == "step":
-        return Seconds(target(ForwardPass(batch, float(point.verify_len), context)), np.zeros(()))
+        return Seconds(
+            target(ForwardPass(batch, float(point.verify_len or 0), context)), np.zeros(())
+        )
     prefill_s = np.zeros(())
     if point.includes_prefill:
         prefill_s = target(ForwardPass(1.0, prompt, 0.0, head_len=1.0, settled=True))
     decode_s = target(ForwardPass(batch, 1.0, context))
     if point.method in PLAIN:
         return Seconds(decode_s, prefill_s)
-    verify_s = target(ForwardPass(batch, float(point.verify_len), context))
+    verify_s = target(ForwardPass(batch, float(point.verify_len or 0), context))
     time = _DRAFTERS[point.method]().draft(
         Round(
-            draft_len=np.array(float(point.draft_len)),
+            draft_len=np.array(float(point.draft_len or 0)),
             batch_size=np.array(batch),
             context_len=np.array(context),
             tokens_per_round=np.array(committed_tokens(point)),
@@ -196,7 +198,7 @@ def throughput(point: Measurement, seconds: Seconds, engine: EngineProfile) -> T
     Source
         Counting: B requests of L tokens each, every one of which keeps the batch waiting once.
     """
-    batch = float(point.batch_size)
+    batch = float(point.batch_size or 0)
     _, answer, _ = lengths(point)
     request_s = 0.0
     if point.includes_prefill:

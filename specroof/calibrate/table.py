@@ -1,22 +1,13 @@
-"""Tables of measurements: text to records, every refusal with its line."""
+"""A table of a user's own: text to checked cells, every refusal with its line."""
 
 import csv
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
-from typing import Any, Final
+from typing import Any
 
 from specroof.errors import MeasurementError
-from specroof.measurements.record import Measurement, Source
 
-__all__ = ["amount", "count", "parse_measurements", "parse_table"]
-
-_WORDS: Final = {
-    "method": ("ar", "step", "mtp", "eagle", "eagle2", "eagle3", "dflash", "domino", "draft_model")
-    + ("ngram", "mock"),
-    "acceptance_kind": ("pooled", "per-request", "unknown"),
-    "lengths": ("printed", "presumed"),
-}
+__all__ = ["amount", "count", "parse_table"]
 
 
 def amount(text: str) -> float:
@@ -56,37 +47,6 @@ def count(text: str) -> int:
     return int(text)
 
 
-def _yes_or_no(text: str) -> bool:
-    return {"yes": True, "no": False}[_word(("yes", "no"))(text)]
-
-
-def _word(allowed: tuple[str, ...]) -> Callable[[str], str]:
-    def word(text: str) -> str:
-        if text not in allowed:
-            message = f"one of {', '.join(allowed)}"
-            raise ValueError(message)
-        return text
-
-    return word
-
-
-_READERS: Final[Mapping[str, Callable[[str], Any]]] = {
-    "tensor_parallel": count,
-    "draft_len": count,
-    "includes_prefill": _yes_or_no,
-    **{name: _word(words) for name, words in _WORDS.items()},
-    **dict.fromkeys(
-        (
-            *("verify_len", "batch_size", "context_len", "input_len", "output_len"),
-            *("acceptance_length", "tokens_per_s", "baseline_tokens_per_s", "speedup"),
-        ),
-        amount,
-    ),
-    **dict.fromkeys(("model", "hardware", "engine", "task", "reading", "note"), str),
-}
-_NEEDED: Final = ("model", "hardware", "engine", "method", "includes_prefill", "reading")
-
-
 def parse_table(
     text: str,
     *,
@@ -94,7 +54,7 @@ def parse_table(
     readers: Mapping[str, Callable[[str], Any]],
     needed: tuple[str, ...],
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line number and the cells of each row of a CSV, None for an empty cell.
+    r"""Yield the line number and the cells of each row of a CSV, None for an empty cell.
 
     Parameters
     ----------
@@ -117,7 +77,7 @@ def parse_table(
 
     Examples
     --------
-    >>> good = "# made up\\nbatch,note\\n8,\\n"
+    >>> good = "# made up\nbatch,note\n8,\n"
     >>> list(parse_table(good, source="a.csv", readers={"batch": count, "note": str}, needed=()))
     [(3, {'batch': 8, 'note': None})]
     """
@@ -186,44 +146,3 @@ def _cell(
     except ValueError as allowed:
         message = f"{place}: {name} is {text!r}; must be {allowed}"
         raise MeasurementError(message) from None
-
-
-def parse_measurements(text: str, *, source: str) -> tuple[Source, tuple[Measurement, ...]]:
-    """Return the source and the points of a table.
-
-    Parameters
-    ----------
-    text
-        The whole file.
-    source
-        The name that its points carry.
-
-    Raises
-    ------
-    MeasurementError
-        One line with the source, the line number, the value and what is allowed.
-    """
-    origin = _origin(text, source)
-    rows = parse_table(text, source=source, readers=_READERS, needed=_NEEDED)
-    points = tuple(
-        Measurement(source=source, trust=origin.trust, **{**cells, "task": cells["task"] or ""})
-        for _, cells in rows
-    )
-    return origin, points
-
-
-def _origin(text: str, source: str) -> Source:
-    """Return what the lines above a table say about it."""
-    found = dict(
-        line.removeprefix("# ").split(": ", 1)
-        for line in text.splitlines()
-        if line.startswith("# ") and ": " in line
-    )
-    keys = [one.name for one in fields(Source)]
-    if list(found) != keys:
-        message = f"{source}: begins with {', '.join(found)}; must be lines '# key: …' of {keys}"
-        raise MeasurementError(message)
-    if found["trust"] not in set("12345"):
-        message = f"{source}: trust is {found['trust']!r}; must be 1 to 5"
-        raise MeasurementError(message)
-    return Source(**{**found, "trust": int(found["trust"])})  # type: ignore[arg-type]

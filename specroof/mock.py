@@ -1,0 +1,216 @@
+"""Commands that measure a predicted point on a real engine, without trained weights.
+
+Random weights take as long as trained ones, and an engine can be told how many drafts to accept. What
+random weights do not have is the routing of trained experts: a mixture spreads its tokens evenly.
+"""
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from specroof.errors import OptionError
+
+__all__ = ["FRAMEWORKS", "MockPoint", "mock_commands"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MockPoint:
+    """A predicted point, as a benchmark runs it.
+
+    Parameters
+    ----------
+    model
+        A Hub name or folder with config and tokenizer; weights are not read.
+    method
+        What drafts: one of eagle, eagle3, mtp and dflash.
+    drafter
+        A Hub name or folder with the drafter's config; None for mtp, whose layers are the model's.
+    draft_len
+        Drafts per round, in a chain or block.
+    tokens_per_round
+        The acceptance length to force, bonus token included.
+    batch_size, input_len, output_len
+        Requests in flight, and tokens of each.
+    tensor_parallel
+        Devices.
+
+    Raises
+    ------
+    OptionError
+        For a method that cannot be forced, a drafter that is missing or one too many, or an
+        acceptance length that the drafts cannot have.
+    """
+
+    model: str
+    method: str
+    draft_len: int
+    tokens_per_round: float
+    batch_size: int
+    input_len: int
+    output_len: int
+    drafter: str | None = None
+    tensor_parallel: int = 1
+
+    def __post_init__(self) -> None:
+        if self.method not in _SGLANG_ALGORITHMS:
+            known = ", ".join(_SGLANG_ALGORITHMS)
+            message = f"method is {self.method!r}; engines can force acceptance of {known}"
+            raise OptionError(message)
+        if (self.drafter is None) != (self.method == "mtp"):
+            missing = self.drafter is None
+            need = "needs the drafter's config" if missing else "drafts with layers of the model"
+            message = f"method {self.method} {need}; drafter is {self.drafter!r}"
+            raise OptionError(message)
+        for name in ("draft_len", "batch_size", "input_len", "output_len", "tensor_parallel"):
+            if getattr(self, name) < 1:
+                message = f"{name} is {getattr(self, name)}; allowed: a whole number of at least 1"
+                raise OptionError(message)
+        if not 1 <= self.tokens_per_round <= self.draft_len + 1:
+            message = (
+                f"tokens_per_round is {self.tokens_per_round:g}; allowed: from 1 to "
+                f"{self.draft_len + 1}, the drafts and the bonus token"
+            )
+            raise OptionError(message)
+
+
+#: How SGLang calls what drafts.
+_SGLANG_ALGORITHMS: Final = {
+    "eagle": "EAGLE",
+    "eagle3": "EAGLE3",
+    "mtp": "NEXTN",
+    "dflash": "DFLASH",
+}
+#: Rounds of requests through the server: the last ones leave it half empty.
+_WAVES: Final = 4
+
+
+def _line(*words: object, **environment: object) -> str:
+    variables = [f"{name}={shlex.quote(str(value))}" for name, value in environment.items()]
+    return " ".join([*variables, *(shlex.quote(str(word)) for word in words)])
+
+
+def _sglang_server(point: MockPoint, *, drafts: bool) -> str:
+    words: list[object] = ["python", "-m", "sglang.launch_server"]
+    words += ["--model-path", point.model, "--load-format", "dummy"]
+    words += ["--tp-size", point.tensor_parallel, "--disable-radix-cache"]
+    if not drafts:
+        return _line(*words)
+    words += ["--speculative-algorithm", _SGLANG_ALGORITHMS[point.method]]
+    if point.drafter is not None:
+        words += ["--speculative-draft-model-path", point.drafter]
+        words += ["--speculative-draft-load-format", "dummy"]
+    if point.method != "dflash":
+        words += ["--speculative-num-steps", point.draft_len, "--speculative-eagle-topk", 1]
+    # SGLang counts the root among the draft tokens.
+    words += ["--speculative-num-draft-tokens", point.draft_len + 1]
+    return _line(
+        *words,
+        SGLANG_SIMULATE_ACC_LEN=f"{point.tokens_per_round:.4g}",
+        SGLANG_SIMULATE_ACC_METHOD="match-expected",
+    )
+
+
+def _sglang_bench(point: MockPoint) -> str:
+    # A range ratio of 1 is what makes every prompt and answer as long as it says.
+    return _line(
+        *("python", "-m", "sglang.bench_serving", "--backend", "sglang"),
+        *("--dataset-name", "random-ids", "--random-range-ratio", 1),
+        *("--random-input-len", point.input_len, "--random-output-len", point.output_len),
+        *("--max-concurrency", point.batch_size, "--num-prompts", _WAVES * point.batch_size),
+        *("--output-file", "bench.jsonl"),
+    )
+
+
+def _vllm_server(point: MockPoint, *, drafts: bool) -> str:
+    words: list[object] = ["vllm", "serve", point.model, "--load-format", "dummy"]
+    words += ["--tensor-parallel-size", point.tensor_parallel, "--no-enable-prefix-caching"]
+    if drafts:
+        speculative: dict[str, object] = {"method": point.method}
+        if point.drafter is not None:
+            speculative["model"] = point.drafter
+        speculative |= {
+            "num_speculative_tokens": point.draft_len,
+            "rejection_sample_method": "synthetic",
+            "synthetic_acceptance_length": round(point.tokens_per_round, 4),
+        }
+        words += ["--speculative-config", json.dumps(speculative)]
+    return _line(*words)
+
+
+def _vllm_bench(point: MockPoint) -> str:
+    return _line(
+        *("vllm", "bench", "serve", "--model", point.model, "--dataset-name", "random"),
+        *("--random-input-len", point.input_len, "--random-output-len", point.output_len),
+        *("--ignore-eos", "--max-concurrency", point.batch_size),
+        *("--num-prompts", _WAVES * point.batch_size),
+        *("--save-result", "--append-result", "--result-filename", "bench.jsonl"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Framework:
+    """An engine whose flags are known, and in which release they were read."""
+
+    release: str
+    server: Callable[..., str]
+    bench: Callable[[MockPoint], str]
+
+
+#: Engines that accept as many drafts as they are told, with the release that the flags are of.
+FRAMEWORKS: Final[Mapping[str, _Framework]] = {
+    "sglang": _Framework("SGLang 0.5.23", _sglang_server, _sglang_bench),
+    "vllm": _Framework("vLLM 0.33.0", _vllm_server, _vllm_bench),
+}
+
+
+def mock_commands(point: MockPoint, framework: str = "sglang") -> Sequence[tuple[str, str]]:
+    """Return what to run, in order: titles, and commands for a shell.
+
+    Parameters
+    ----------
+    point
+        What to measure.
+    framework
+        A key of `FRAMEWORKS`.
+
+    Raises
+    ------
+    OptionError
+        For an engine without forced acceptance.
+
+    Source
+        Flags and variables as in the sources of the packages sglang 0.5.23
+        (``srt/arg_groups/fields/spec.py``, ``srt/environ.py``, ``benchmark/serving.py``) and vllm
+        0.33.0 (``config/speculative.py``, ``benchmarks/serve.py``). Both count the bonus token in
+        the length that they are given.
+
+    Examples
+    --------
+    >>> point = MockPoint(
+    ...     model="Qwen/Qwen3.5-4B",
+    ...     method="mtp",
+    ...     draft_len=3,
+    ...     tokens_per_round=2.5,
+    ...     batch_size=8,
+    ...     input_len=1024,
+    ...     output_len=512,
+    ... )
+    >>> title, command = mock_commands(point)[2]
+    >>> title
+    'SGLang 0.5.23 with 3 drafts and 2.5 tokens per round'
+    >>> command[:30]
+    'SGLANG_SIMULATE_ACC_LEN=2.5 SG'
+    """
+    if framework not in FRAMEWORKS:
+        message = f"framework is {framework!r}; allowed: {', '.join(FRAMEWORKS)}"
+        raise OptionError(message)
+    engine = FRAMEWORKS[framework]
+    bench = ("once it serves, in another shell", engine.bench(point))
+    plain = (f"{engine.release} without drafts", engine.server(point, drafts=False))
+    title = (
+        f"{engine.release} with {point.draft_len} drafts and {point.tokens_per_round:.4g} tokens "
+        f"per round"
+    )
+    return [plain, bench, (title, engine.server(point, drafts=True)), bench]

@@ -1,0 +1,339 @@
+"""Calibration: a profile is recovered from what it predicts, and never made up."""
+
+import builtins
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from specroof import (
+    ForwardPass,
+    MeasurementError,
+    OptionError,
+    Placement,
+    forward_latency,
+    load_drafter,
+    load_hardware,
+    load_model,
+    speedup_curve,
+)
+from specroof.calibrate import (
+    BenchmarkPoint,
+    Calibration,
+    calibrate,
+    calibrated_yaml,
+    calibration_json,
+    calibration_text,
+    described,
+    refuse_others,
+)
+from specroof.calibrate.forward import predicted_tokens_per_s
+from specroof.cli import app
+from specroof.hardware import EngineProfile, parse_hardware
+from specroof.pricing import engine_setup
+
+MODEL = load_model("Qwen/Qwen3-8B")
+CHIP = replace(load_hardware("b200"), engines={}, default_engine=None)
+DRAFTER = load_drafter("eagle3")
+TRUE = EngineProfile(
+    name="true",
+    compute_frac={"bf16": 0.6},
+    memory_frac=0.8,
+    pass_overhead_s=1.2e-3,
+    sequence_overhead_s=40e-6,
+    round_overhead_s=9e-4,
+)
+
+
+def points(
+    batches: Sequence[float] = (1, 8, 64),
+    contexts: Sequence[float] = (512, 8192),
+    drafts: Sequence[int] = (0,),
+    engine: EngineProfile = TRUE,
+) -> list[BenchmarkPoint]:
+    """Return what an engine would measure over a grid."""
+    setup = engine_setup(replace(CHIP, engines={engine.name: engine}), engine.name, None, None)
+    grid = [
+        BenchmarkPoint(
+            place=f"bench.csv, line {number}",
+            batch_size=batch,
+            context_len=context,
+            tokens_per_s=1.0,
+            draft_len=draft_len,
+            tokens_per_round=1 + draft_len / 2,
+        )
+        for number, (batch, context, draft_len) in enumerate(product(batches, contexts, drafts))
+    ]
+    return [
+        replace(one, tokens_per_s=predicted_tokens_per_s(one, MODEL, setup, DRAFTER))
+        for one in grid
+    ]
+
+
+def values(found: Calibration) -> dict[str, float]:
+    return {one.name: one.value for one in found.fitted}
+
+
+@pytest.fixture(scope="module")
+def three() -> Calibration:
+    """What three plain points without any further figure in them tell."""
+    bare = EngineProfile(name="bare", pass_overhead_s=1e-3, sequence_overhead_s=50e-6)
+    return calibrate(points((1, 8, 64), (2048,), engine=bare), MODEL, CHIP)
+
+
+def test_three_points_determine_the_overheads_and_keep_the_rest(three: Calibration) -> None:
+    assert values(three) == pytest.approx(
+        {"pass_overhead_s": 1e-3, "sequence_overhead_s": 50e-6}, rel=0.01
+    )
+    assert three.engine.memory_frac == 1
+    reasons = dict(three.kept)
+    assert reasons["memory_frac"] == "3 points, of 4 that it takes"
+    assert reasons["round_overhead_s"] == "no point has drafts"
+    assert three.mean_error < 0.001
+    assert three.base == "ideal"
+
+
+def test_a_synthetic_benchmark_is_recovered_to_one_percent() -> None:
+    found = calibrate(points((1, 8, 64, 256), (512, 8192), (0, 7)), MODEL, CHIP, drafter=DRAFTER)
+    expected = {
+        "pass_overhead_s": 1.2e-3,
+        "sequence_overhead_s": 40e-6,
+        "round_overhead_s": 9e-4,
+        "memory_frac": 0.8,
+        "compute_frac": 0.6,
+    }
+    assert values(found) == pytest.approx(expected, rel=0.01)
+    reasons = dict(found.kept)
+    assert reasons["round_sequence_overhead_s"].startswith("the fit is no better with it")
+    assert reasons["draft_pass_overhead_s"].startswith("the profile has that of the target's")
+    assert reasons["request_overhead_s"] == "the points hardly depend on it"
+
+
+def test_noise_of_five_percent_moves_predictions_by_no_more() -> None:
+    clean = points((1, 4, 16, 64), (512, 4096, 16384))
+    dice = np.random.default_rng(4)
+    noise = np.exp(dice.normal(0, 0.05, len(clean)))
+    noisy = [
+        replace(one, tokens_per_s=one.tokens_per_s * factor)
+        for one, factor in zip(clean, noise, strict=True)
+    ]
+    found = calibrate(noisy, MODEL, CHIP)
+    moved = [
+        abs(residual.predicted / one.tokens_per_s - 1)
+        for residual, one in zip(found.residuals, clean, strict=True)
+    ]
+    assert max(moved) <= 0.05
+    assert all(one.error is not None and one.error > 0 for one in found.fitted)
+
+
+def test_what_the_profile_knows_is_where_a_fit_starts() -> None:
+    engine = replace(
+        TRUE,
+        kind_memory_frac={"attention": 0.7},
+        kind_compute_frac={"attention": 0.3},
+        draft_pass_overhead_s=2e-4,
+    )
+    chip = replace(CHIP, engines={"true": engine})
+    found = calibrate(points(engine=engine), MODEL, chip, engine="true")
+    assert values(found) == pytest.approx(
+        {"pass_overhead_s": 1.2e-3, "sequence_overhead_s": 40e-6}, rel=0.01
+    )
+    assert [one.before for one in found.fitted] == [1.2e-3, 40e-6]
+    assert found.engine.kind_memory_frac == {"attention": 0.7}
+
+
+def test_shares_of_kinds_keep_their_ratio() -> None:
+    engine = replace(TRUE, kind_memory_frac={"attention": 0.6}, kind_compute_frac={"experts": 0.1})
+    start = replace(engine, memory_frac=1.0, kind_memory_frac={"attention": 0.75})
+    chip = replace(CHIP, engines={"true": start})
+    found = calibrate(points(engine=engine), MODEL, chip, engine="true")
+    assert found.engine.memory_frac == pytest.approx(0.8, rel=0.01)
+    assert found.engine.kind_memory_frac["attention"] == pytest.approx(0.6, rel=0.01)
+
+
+def test_a_result_with_prefills_is_predicted_with_them() -> None:
+    setup = engine_setup(CHIP, "ideal", None, None)
+    point = BenchmarkPoint(
+        place="here",
+        batch_size=4,
+        context_len=4050,
+        tokens_per_s=1.0,
+        input_len=4000,
+        output_len=100,
+    )
+    step = forward_latency(MODEL, CHIP, ForwardPass(4, 1, 4050), engine="ideal").total_s
+    prompt = ForwardPass(1, 4000, 0, head_len=1, settled=True)
+    prefill = forward_latency(MODEL, CHIP, prompt, engine="ideal").total_s
+    # Four answers of 100 tokens: 100 steps, and four prefills that hold them up.
+    seconds = 100 * float(step) + 4 * float(prefill)
+    assert predicted_tokens_per_s(point, MODEL, setup, None) == pytest.approx(400 / seconds)
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+def refusal(bench: Sequence[BenchmarkPoint], **how: Any) -> str:
+    with pytest.raises(MeasurementError) as caught:
+        calibrate(bench, MODEL, CHIP, **how)
+    (line,) = str(caught.value).splitlines()
+    return line
+
+
+def test_two_points_are_too_few() -> None:
+    assert "2 points cannot determine overheads; at least 3" in refusal(points((1, 8), (512,)))
+
+
+def test_points_that_are_all_alike_tell_one_figure() -> None:
+    found = calibrate(points((8, 8.001, 8.002), (512,)), MODEL, CHIP)
+    assert list(values(found)) == ["pass_overhead_s"]
+    assert dict(found.kept)["sequence_overhead_s"] == (
+        "the points cannot tell it from those before it"
+    )
+
+
+def test_points_that_depend_on_no_overhead_tell_nothing() -> None:
+    # Ten million cached tokens of a thousand sequences: some minutes a step.
+    slow = points((1000, 1001, 1002), (10_000_000,))
+    assert "3 points determine nothing (pass_overhead_s: the points hardly" in refusal(slow)
+
+
+def test_what_is_faster_than_physics_is_refused_with_its_place() -> None:
+    bench = points()
+    bench[1] = replace(bench[1], tokens_per_s=bench[1].tokens_per_s * 1000)
+    line = refusal(bench)
+    assert line.startswith("bench.csv, line 1: ")
+    assert "at best; other units, another model, or more devices?" in line
+
+
+def test_another_placement_is_refused() -> None:
+    bench = [replace(one, tensor_parallel=4) for one in points()]
+    line = refusal(bench, placement=Placement(2))
+    assert line == "bench.csv, line 0: tensor parallelism is 4; --tp is 2"
+
+
+def test_drafts_need_someone_who_makes_them() -> None:
+    bench = points(drafts=(3,))
+    assert "has 3 drafts; needs --drafter to price them" in refusal(bench)
+    unknown = [replace(one, tokens_per_round=None) for one in bench]
+    assert "no acceptance length; needs one" in refusal(unknown, drafter=DRAFTER)
+    priced = calibrate(unknown, MODEL, CHIP, drafter=load_drafter("eagle3,accept-length=2.5@3"))
+    assert priced.mean_error < 0.01
+    shallow = load_drafter("eagle3,survival=.9/.7")
+    assert "are more than" in refusal(unknown, drafter=shallow)
+
+
+def test_another_model_is_refused(tmp_path: Path) -> None:
+    named = [replace(one, model="org/Qwen3-4B") for one in points((1, 2, 3), (64,))]
+    with pytest.raises(MeasurementError) as caught:
+        refuse_others(named, "Qwen/Qwen3-8B")
+    assert str(caught.value) == (
+        "bench.csv, line 0: is of model 'org/Qwen3-4B'; --model is 'Qwen/Qwen3-8B'"
+    )
+    refuse_others(named, "mine/QWEN3-4b")
+    refuse_others(named, str(tmp_path))  # a folder may be called anything
+
+
+def test_without_scipy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name.startswith("scipy"):
+            raise ImportError
+        return whole(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert "pip install 'specroof[calibrate]'" in refusal(points((1, 8, 64), (512,)))
+
+
+# --- the file ----------------------------------------------------------------------------------
+
+
+def test_the_file_is_whole_and_predicts_like_the_fit(three: Calibration) -> None:
+    chip = load_hardware("b200")
+    text = calibrated_yaml(chip, three.engine, name="mine", source="a test")
+    read = parse_hardware(text, source="mine.yaml")
+    assert read.default_engine == "mine"
+    assert read.peak == chip.peak
+    assert read.interconnect == chip.interconnect
+    assert set(read.engines) == {*chip.engines, "mine"}
+    for name, engine in chip.engines.items():
+        assert read.engine(name) == engine
+    assert read.sources["engines.mine"] == "a test"
+    assert read.aliases == ()  # they find the profile that it was
+    again = replace(read.engine("mine"), name=three.engine.name)
+    assert again == three.engine
+    curve = speedup_curve(
+        MODEL, read, drafter=load_drafter("ideal"), batch_size=8, context_len=2048
+    )
+    assert float(curve.tokens_per_s[0, 0, 0]) == pytest.approx(three.residuals[1].predicted)
+
+
+def test_a_chip_that_works_alone_has_no_link_in_its_file(three: Calibration) -> None:
+    chip = replace(CHIP, interconnect=None, sources={})
+    sources = {key: "made up" for key in CHIP.sources if not key.startswith(("eng", "inter"))}
+    text = calibrated_yaml(
+        replace(chip, sources=sources), three.engine, name="mine", source="a test"
+    )
+    assert "interconnect" not in text
+
+
+def test_the_ideal_engine_cannot_be_calibrated(three: Calibration) -> None:
+    with pytest.raises(OptionError, match="which is built in; allowed: another name"):
+        calibrated_yaml(CHIP, three.engine, name="ideal", source="a test")
+
+
+def test_a_calibration_is_told_in_words_and_json(three: Calibration) -> None:
+    text = calibration_text(three)
+    assert "kept memory_frac: 3 points, of 4 that it takes" in text
+    assert "1.00 ms" in text
+    found = calibration_json(three)
+    assert [one["name"] for one in found["fitted"]] == ["pass_overhead_s", "sequence_overhead_s"]
+    assert len(found["points"]) == 3
+    sentence = described(three, "Qwen3-8B", ["a.csv"], 1)
+    assert "3 points of Qwen3-8B on 1 devices in a.csv" in sentence
+
+
+def test_a_figure_without_a_spare_point_has_no_error() -> None:
+    bare = EngineProfile(name="bare", pass_overhead_s=1e-3, sequence_overhead_s=50e-6)
+    three = [
+        *points((1, 64), (2048,), engine=bare),
+        *points((8,), (2048,), (3,), engine=replace(bare, round_overhead_s=8e-4)),
+    ]
+    found = calibrate(three, MODEL, CHIP, drafter=DRAFTER)
+    assert values(found)["round_overhead_s"] == pytest.approx(8e-4, rel=0.01)
+    assert [one.error for one in found.fitted] == [None, None, None]
+    assert " - " in calibration_text(found)
+
+
+def test_the_command_writes_a_file_that_predicts(tmp_path: Path) -> None:
+    bench = tmp_path / "bench.csv"
+    rows = [f"{one.batch_size},{one.context_len},0,{one.tokens_per_s}" for one in points()]
+    bench.write_text("batch_size,context_len,draft_len,tokens_per_s\n" + "\n".join(rows))
+    mine = tmp_path / "mine.yaml"
+    words = ["calibrate", str(bench), "-H", "b200", "--model", "Qwen/Qwen3-8B"]
+    words += ["--engine", "ideal", "-o", str(mine)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "mean error 0.0% over the points that were fitted" in done.stdout
+    engine = load_hardware(mine).engine()
+    assert engine.name == "calibrated"
+    assert engine.pass_overhead_s == pytest.approx(1.2e-3, rel=0.01)
+    told = CliRunner().invoke(app, [*words[:-2], "--json"])
+    assert json.loads(told.stdout)["base"] == "ideal"
+
+
+def test_the_command_refuses_and_writes_nothing(tmp_path: Path) -> None:
+    bench, mine = tmp_path / "bench.csv", tmp_path / "mine.yaml"
+    bench.write_text("")
+    words = ["calibrate", str(bench), "-H", "b200", "--model", "Qwen/Qwen3-8B", "-o", str(mine)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert "bench.csv: is empty" in line
+    assert not mine.exists()

@@ -1,0 +1,174 @@
+"""Benchmark files as people have them, and every bad one refused in one line with its place."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specroof import MeasurementError
+from specroof.calibrate import read_benchmark
+
+# What each tool writes, by the keys of SGLang 0.5.23, vLLM 0.33.0 and InferenceX.
+SGLANG: dict[str, Any] = {
+    "backend": "sglang",
+    "max_concurrency": 8,
+    "server_info": {
+        "model_path": "Qwen/Qwen3-8B",
+        "tp_size": 2,
+        "speculative_num_draft_tokens": 4,
+        "speculative_num_steps": 3,
+        "speculative_eagle_topk": 1,
+    },
+    "duration": 20.0,
+    "completed": 32,
+    "total_input_tokens": 32_000,
+    "total_output_tokens": 16_000,
+    "output_throughput": 800.0,
+    "concurrency": 7.5,
+    "accept_length": 2.5,
+}
+VLLM: dict[str, Any] = {
+    "model_id": "Qwen/Qwen3-8B",
+    "max_concurrency": 4,
+    "duration": 10.0,
+    "completed": 10,
+    "total_input_tokens": 1000,
+    "total_output_tokens": 5000,
+    "output_throughput": 500.0,
+    "spec_decode_acceptance_length": 1.8,
+    "spec_decode_num_drafts": 100,
+    "spec_decode_draft_tokens": 300,
+}
+INFERENCEX: dict[str, Any] = {
+    "hw": "b200",
+    "conc": 16,
+    "tp": 8,
+    "model": "deepseek-ai/DeepSeek-R1-0528",
+    "isl": 1024,
+    "osl": 1024,
+    "output_tput_per_gpu": 100.0,
+    "spec_decoding": "none",
+    "dp_attention": "false",
+}
+
+
+def one(result: dict[str, Any], **changes: Any) -> Any:
+    """Return the only point of a file with one result, some of its keys changed."""
+    text = json.dumps({**result, **changes})
+    (point,) = read_benchmark(text, source="b.json", draft_len=changes.get("draft_len"))
+    return point
+
+
+def refusal(text: str, draft_len: int | None = None) -> str:
+    """Return the one line that refuses a file."""
+    with pytest.raises(MeasurementError) as caught:
+        read_benchmark(text, source="b.json", draft_len=draft_len)
+    (line,) = str(caught.value).splitlines()
+    return line
+
+
+def test_a_line_of_sglang_is_read() -> None:
+    point = one(SGLANG)
+    assert (point.batch_size, point.tokens_per_s) == (7.5, 800)  # measured, not asked for
+    assert (point.input_len, point.output_len, point.context_len) == (1000, 500, 1250)
+    assert (point.draft_len, point.tokens_per_round) == (3, 2.5)  # 4 with the root
+    assert (point.model, point.tensor_parallel) == ("Qwen/Qwen3-8B", 2)
+
+
+def test_of_a_tree_of_sglang_the_depth_counts() -> None:
+    server = {**SGLANG["server_info"], "speculative_num_draft_tokens": 32}
+    assert one(SGLANG, server_info={**server, "speculative_eagle_topk": 4}).draft_len == 3
+
+
+def test_plain_results_of_sglang_have_no_drafts() -> None:
+    point = one(SGLANG, accept_length=None, server_info=None, concurrency=None)
+    assert (point.draft_len, point.tokens_per_round, point.batch_size) == (0, None, 8)
+
+
+def test_a_result_of_vllm_is_read() -> None:
+    point = one(VLLM)
+    assert (point.batch_size, point.draft_len, point.tokens_per_round) == (4, 3, 1.8)
+    assert (point.input_len, point.output_len) == (100, 500)
+    plain = {key: value for key, value in VLLM.items() if not key.startswith("spec_decode")}
+    assert one(plain).draft_len == 0
+
+
+def test_a_result_of_inferencex_is_per_gpu() -> None:
+    assert one(INFERENCEX).tokens_per_s == 800
+    assert one(INFERENCEX).tensor_parallel == 8
+    assert one(INFERENCEX, spec_decoding="mtp", draft_len=3).draft_len == 3
+
+
+def test_several_results_are_lines_or_a_list() -> None:
+    two = [SGLANG, {**SGLANG, "duration": 40.0, "output_throughput": 400.0}]
+    lines = "\n\n".join(json.dumps(result) for result in two)
+    places = [point.place for point in read_benchmark(lines, source="b")]
+    assert places == ["b, line 1", "b, line 3"]
+    places = [point.place for point in read_benchmark(json.dumps(two), source="b")]
+    assert places == ["b, result 1", "b, result 2"]
+
+
+def test_a_table_is_read() -> None:
+    text = (
+        "# mine\nbatch_size,context_len,draft_len,tokens_per_s,acceptance_length,input_len,"
+        "output_len\n1,4096,0,70,,,\n8,,3,900,2.5,1000,200\n"
+    )
+    plain, fast = read_benchmark(text, source="t.csv")
+    assert (plain.context_len, plain.draft_len, plain.input_len) == (4096, 0, None)
+    assert (fast.context_len, fast.tokens_per_round, fast.place) == (1100, 2.5, "t.csv, line 4")
+
+
+HEADER = "batch_size,context_len,draft_len,tokens_per_s\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "b.json: is empty"),
+        (" \n", "b.json: is empty"),
+        (json.dumps(SGLANG)[:-40], "b.json, line 1: is no whole JSON value"),
+        (json.dumps(SGLANG) + "\n" + json.dumps(VLLM)[:50], "b.json, line 2: is no whole JSON"),
+        ("[" * 100_000, "b.json, line 1: is no whole JSON value"),
+        ("[3]", "b.json, result 1: is 3; must be a JSON object"),
+        ("{}", "b.json, line 1: is of no known tool; must have output_throughput and model_id"),
+        (json.dumps(SGLANG) + "\n" + json.dumps(SGLANG), "line 2: repeats b.json, line 1"),
+        (json.dumps({**SGLANG, "completed": 0}), "completed is 0; must be a finite number above"),
+        (json.dumps({**SGLANG, "completed": 1.5}), "completed is 1.5; must be a whole number"),
+        (json.dumps({**SGLANG, "output_throughput": -800.0}), "output_throughput is -800.0"),
+        # Milliseconds where seconds belong, or the other way round.
+        (json.dumps({**SGLANG, "duration": 20_000.0}), "must agree: tokens and seconds"),
+        (json.dumps({**SGLANG, "accept_length": 4.5}), "is 4.5 with 3 drafts; must be from 1 to 4"),
+        (json.dumps({**SGLANG, "server_info": {}}), "drafts, and does not say how many"),
+        (json.dumps({**SGLANG, "server_info": {"model_path": 3}}), "model_path is 3; must be text"),
+        (json.dumps({**VLLM, "max_concurrency": None}), "max_concurrency is empty"),
+        (json.dumps({**VLLM, "duration": True}), "duration is true; must be a finite number"),
+        (json.dumps({**INFERENCEX, "dp_attention": "true"}), "dp_attention is true"),
+        (HEADER, "b.json: is empty; must be a line of column names and one a point"),
+        (HEADER + "1,4096,0,70\n1,4096,0,70\n", "b.json, line 3: repeats line 2"),
+        (HEADER + "1,4096,0,70\n1,4096,0,70.0\n", "b.json, line 3: repeats b.json, line 2"),
+        (HEADER + "1,4096,0\n", "b.json, line 2: has 3 values; must have 4"),
+        (HEADER + "1,4096,0,-70\n", "line 2: tokens_per_s is '-70'; must be a finite number"),
+        (HEADER + "1,4096,0,fast\n", "line 2: tokens_per_s is 'fast'"),
+        (HEADER + "1,4096,0,\n", "line 2: tokens_per_s is empty; it is needed"),
+        (HEADER + "1,4096,x,70\n", "draft_len is 'x'; must be a whole number of at least 0"),
+        (HEADER + "1,,0,70\n", "line 2: context_len is empty; needed, or input_len"),
+        ("batch,tokens_per_ms\n1,2\n", "line 1: column 'batch' is unknown; allowed: batch_size"),
+        ("batch_size,batch_size\n1,2\n", "line 1: column 'batch_size' appears twice"),
+        ("batch_size,draft_len\n1,2\n", "line 1: column 'tokens_per_s' is missing"),
+        (
+            "batch_size,draft_len,tokens_per_s,input_len\n1,0,9,5\n",
+            "line 2: has one of input_len and output_len; must have both or neither",
+        ),
+    ],
+)
+def test_bad_files_are_refused_in_one_line(text: str, message: str) -> None:
+    assert message in refusal(text)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with suppress(MeasurementError):
+        read_benchmark(text, source="b")

@@ -1,0 +1,258 @@
+"""SPECs of drafters with a config, a tree, a place: built, priced in a curve, refused."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specroof.catalog import (
+    drafter_names,
+    load_draft_config,
+    load_drafter,
+    load_hardware,
+    load_model,
+)
+from specroof.drafters import KINDS
+from specroof.errors import CatalogError, ConfigError, OptionError
+from specroof.report import curves_csv, curves_json, source_lines
+from specroof.solver import SpeedupCurve, speedup_curve
+
+TARGET = "Qwen/Qwen3.6-35B-A3B"
+
+
+def curve(spec: str, **choices: Any) -> SpeedupCurve:
+    return speedup_curve(
+        load_model(choices.pop("target", TARGET)),
+        load_hardware(choices.pop("hardware", "b200")),
+        drafter=load_drafter(spec),
+        engine="ideal",
+        max_draft_len=choices.pop("max_draft_len", 3),
+        **choices,
+    )
+
+
+SPECS = [
+    "mtp",
+    f"mtp,config={TARGET}",
+    "eagle",
+    "eagle3",
+    "eagle3,tree=3/1/1,siblings=.2/.1",
+    "eagle3,tree=eagle2,nodes=12,top-k=3,siblings=.2/.1",
+    "eagle3,tree=sequoia,nodes=12,siblings=.2/.1",
+    "medusa",
+    "dflash",
+    "dflash,config=z-lab/Qwen3.6-35B-A3B-DFlash,steps=2",
+    "dflash,block=8",
+    "dspark,drafts=5",
+    "p_eagle",
+    "model,config=Qwen/Qwen3.5-4B,tp=1",
+    "model,config=Qwen/Qwen3.5-4B,device=h100-sxm,link=64e9,link-latency=5e-6,overlap=0.8",
+    "mtp,overlap=1",
+    "ngram",
+    "prompt_lookup,match=0.5,round-s=1e-5,token-s=1e-6",
+    "suffix",
+]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_every_kind_is_priced_and_says_where_its_figures_come_from(spec: str) -> None:
+    found = curve(f"{spec},accept=0.7")
+    kind = spec.partition(",")[0]
+    assert found.drafter == f"{spec},accept=0.7"
+    assert np.all(np.isfinite(found.round_s))
+    assert np.all(found.draft_s[..., 1:] > 0)
+    assert np.all(found.speedup[..., 0] == 1)
+    assert np.all(found.verify_len[1:] >= found.verify_len[:-1])
+    assert found.acceptance_from == "constant acceptance 0.7 per draft token"
+    assert found.cost_from.startswith(("config ", "the usual ", "a lookup "))
+    assert ("(no config=)" in found.cost_from) is ("config=" not in spec and kind not in
+                                                     {"ngram", "prompt_lookup", "suffix"})  # fmt: skip
+
+
+def test_shares_and_the_ideal_drafter_say_it_too() -> None:
+    lines = source_lines(
+        [
+            curve("ideal"),
+            curve("autoregressive,cost=0.1,accept=0.7"),
+            curve("block,cost=0.2,drafts=8,accept-length=3@7"),
+        ]
+    ).splitlines()
+    assert lines[0] == (
+        "ideal: cost from nothing: what verification alone allows; "
+        "acceptance: constant acceptance 1 per draft token"
+    )
+    assert "cost from given: 0.1 of the target's step per draft token; acceptance: " in lines[1]
+    assert "per block of 8 drafts; acceptance: constant acceptance" in lines[2]
+    assert "inferred from 3 tokens per round (bonus included) at 7 drafts" in lines[2]
+
+
+def test_a_tree_is_verified_at_its_number_of_drafts() -> None:
+    found = curve("eagle3,tree=3/1/1,siblings=.2/.1,accept=0.7")
+    assert found.verify_len.tolist() == [1, 4, 7, 10]
+    chain = curve("eagle3,accept=0.7")
+    assert np.all(found.tokens_per_round[..., 1:] > chain.tokens_per_round[..., 1:])
+    assert np.all(found.verify_s[..., 1:] > chain.verify_s[..., 1:])
+    # 1 + .7 + .06 + .03, where the second child gets a fifth and the third a tenth of the misses.
+    assert found.tokens_per_round[0, 0, 1] == pytest.approx(1.79)
+
+
+def test_a_tree_of_width_one_is_the_chain_in_every_figure() -> None:
+    for kind in ("mtp", "eagle3", "dflash", "model,config=Qwen/Qwen3.5-4B"):
+        chain = curve(f"{kind},accept=0.7", batch_size=[1, 64])
+        tree = curve(f"{kind},accept=0.7,tree=1/1/1", batch_size=[1, 64])
+        for name in ("verify_len", "tokens_per_round", "draft_s", "verify_s", "round_s", "speedup"):
+            assert np.array_equal(getattr(tree, name), getattr(chain, name)), (kind, name)
+
+
+def test_verification_of_a_tree_reads_the_cache_once_and_attends_from_each_draft() -> None:
+    wide = curve("ngram,accept=0.5", max_draft_len=9)
+    tree = curve("mtp,accept=0.5,tree=3/1/1,siblings=.2/.1")
+    # Nine drafts in a tree of depth three are verified as nine drafts in a row are.
+    assert tree.verify_s[0, 0, 3] == wide.verify_s[0, 0, 9]
+
+
+def test_a_lookup_that_finds_nothing_is_plain_decoding_and_a_little_more() -> None:
+    found = curve("ngram,match=0,accept=1,round-s=0")
+    assert found.verify_len.tolist() == [1, 1, 1, 1]
+    assert np.all(found.speedup == 1)
+    half = curve("ngram,match=0.5,accept=1")
+    assert half.verify_len.tolist() == [1, 1.5, 2, 2.5]
+    assert half.tokens_per_round[0, 0].tolist() == [1, 1.5, 2, 2.5]
+
+
+def test_widths_that_are_means_reach_json_and_csv() -> None:
+    half = curve("ngram,match=0.5,accept=1", max_draft_len=2)
+    (drafter,) = curves_json([half])["drafters"]
+    assert drafter["verify_len"] == [1, 1.5, 2]
+    assert drafter["cost_from"].startswith("a lookup on the host")
+    rows = csv.DictReader(io.StringIO(curves_csv([half])))
+    assert [row["verify_len"] for row in rows] == ["1", "1.5", "2"]
+
+
+def test_a_block_ends_where_its_drafts_do() -> None:
+    found = curve("dflash,accept=0.8", max_draft_len=None)
+    assert np.isnan(found.speedup[0, 0, 16])
+    assert np.all(np.isfinite(found.speedup[0, 0, :16]))
+    assert np.all(found.draft_s[0, 0, 1:16] > 0)
+    with pytest.raises(OptionError, match="max_draft_len is 16; allowed: at most 15"):
+        curve("dflash,accept=0.8", max_draft_len=16)
+    with pytest.raises(OptionError, match="max_draft_len is 4; allowed: at most 3"):
+        curve("mtp,accept=0.8,tree=1/1/1", max_draft_len=4)
+
+
+def test_more_denoising_steps_cost_more_and_accept_what_the_spec_says() -> None:
+    one, two = (curve(f"dflash,steps={steps},accept=0.7") for steps in (1, 2))
+    assert np.array_equal(one.tokens_per_round, two.tokens_per_round)
+    assert np.all(two.draft_s[..., 1:] > 1.9 * one.draft_s[..., 1:])
+
+
+# --- where configs are found ---------------------------------------------------------------------
+
+TINY = {
+    "architectures": ["LlamaForCausalLMEagle3"], "hidden_size": 2048, "num_hidden_layers": 1,
+    "num_attention_heads": 16, "intermediate_size": 4096, "vocab_size": 248320,
+    "draft_vocab_size": 32000,
+}  # fmt: skip
+
+
+def test_configs_are_found_by_path_by_name_and_on_the_hub(tmp_path: Path) -> None:
+    file = tmp_path / "head.json"
+    file.write_text(json.dumps(TINY))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(TINY))
+    assert f"config {file}" in curve(f"eagle3,config={file},accept=.7").cost_from
+    assert f"config {folder}" in curve(f"eagle3,config={folder},accept=.7").cost_from
+
+    def fetch(repository: str, name: str) -> Path | None:
+        assert repository == "someone/my-head"
+        return file if name == "config.json" else None
+
+    drafter = load_drafter("eagle3,config=someone/my-head,accept=.7", fetch=fetch)
+    assert drafter.describe(load_model(TARGET)).startswith("config my-head: ")
+    assert "z-lab/Qwen3.5-4B-DFlash" in drafter_names()
+    short = load_draft_config("qwen3.5-4b-dflash", "dflash")
+    assert short == load_draft_config("z-lab/Qwen3.5-4B-DFlash", "dflash")
+
+
+def test_configs_that_are_nowhere_are_refused() -> None:
+    with pytest.raises(CatalogError, match=r"^drafter 'nothing' is neither a file nor a bundled"):
+        load_drafter("eagle3,config=nothing")
+    with pytest.raises(CatalogError, match=r"did you mean z-lab/Qwen3.5-4B-DFlash"):
+        load_drafter("dflash,config=z-lab Qwen3.5-4B-DFlash")
+    with pytest.raises(
+        CatalogError, match=r"the repository has no config.json; allowed: a drafter"
+    ):
+        load_drafter("eagle3,config=someone/other", fetch=lambda *_: None)
+    with pytest.raises(ConfigError, match="a config of a drafter of kind eagle3; this one is dfla"):
+        load_drafter("eagle3,config=z-lab/Qwen3.5-4B-DFlash")
+    with pytest.raises(CatalogError, match="hardware 'abacus'"):
+        load_drafter("mtp,device=abacus,link=1e9,link-latency=0")
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("model", "needs config="),
+        ("pard,accept=.5", "needs config="),
+        ("mtp,cost=0.1", "'cost=0.1' is not understood; allowed: config=…, tp=…"),
+        ("mtp,accept=1.5", "rate is 1.5; allowed: a number from 0 to 1"),
+        ("mtp,rates=.9/1.1", "rates[1] is 1.1; allowed: a number from 0 to 1"),
+        ("mtp,survival=.5/.6", "survival[1] is 0.6, above 0.5 before it"),
+        ("dflash,block=8,drafts=7", "block and drafts are given; allowed: one of them"),
+        ("dflash,block=17", "block is 17; allowed: a whole number from 2 to 16"),
+        ("dflash,config=z-lab/Qwen3.8-27B-DFlash2,block=9", "block is 9; allowed: a whole number from 2 to 8"),
+        ("dflash,steps=1.5", "steps is 1.5; allowed: a whole number"),
+        ("dflash,config=nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4-DFlash", "block is missing"),
+        ("mtp,tp=0", "tp is 0; allowed: a whole number from 1 to 4096"),
+        ("mtp,tp=two", "tp is 'two'; allowed: a number"),
+        ("mtp,device=l4", "device without the rest; allowed: device=, link= and link-latency="),
+        ("mtp,link=1e9,link-latency=0", "link and link-latency without the rest"),
+        ("mtp,device=l4,link=0,link-latency=0", "link is 0; allowed: a number of at least 1"),
+        ("mtp,device=l4,link=1,link-latency=-1", "link-latency is -1; allowed: a number of at least 0"),
+        ("mtp,overlap=1.1", "overlap is 1.1; allowed: a number from 0 to 1"),
+        ("mtp,nodes=3", "nodes is given without tree="),
+        ("mtp,tree=bush", "tree is 'bush'; allowed: eagle2, sequoia, or the children"),
+        ("mtp,tree=2/0", "tree is '2/0'; allowed: eagle2"),
+        ("mtp,tree=2/1", "tree is '2/1' with 0 siblings; allowed: up to one child more"),
+        ("mtp,tree=1/1,nodes=3", "nodes is given with a static tree; allowed: siblings="),
+        ("mtp,tree=2/2/2/2/2/2/2/2/2,siblings=.1", "1022 drafts; allowed: up to 512"),
+        ("mtp,tree=sequoia,siblings=.1", "tree is 'sequoia' with siblings; allowed: nodes="),
+        ("mtp,tree=eagle2,nodes=8,siblings=.1", "allowed: nodes= and top-k="),
+        ("mtp,tree=eagle2,nodes=8,top-k=3,siblings=.1", "top-k is 3; allowed: a whole number from 1 to 2"),
+        ("mtp,tree=sequoia,nodes=513,siblings=.1", "nodes is 513; allowed: a whole number from 1 to 512"),
+        ("mtp,tree=sequoia,nodes=8,siblings=.7/.7", "siblings is 0.7/0.7; allowed: shares"),
+        ("ngram,match=2", "match is 2.0; allowed: a number from 0 to 1"),
+    ],
+)  # fmt: skip
+def test_specs_that_say_no_drafter_are_refused_in_one_line(spec: str, message: str) -> None:
+    with pytest.raises(OptionError) as refusal:
+        load_drafter(spec)
+    text = str(refusal.value)
+    assert text.startswith(f"drafter {spec!r}: ")
+    assert message in text
+    assert "\n" not in text
+
+
+def test_a_head_for_another_target_is_refused_before_anything_is_priced() -> None:
+    with pytest.raises(OptionError, match="takes features of width 4096; allowed: 2048"):
+        curve("eagle3,config=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B,accept=.7")
+    with pytest.raises(
+        OptionError, match="has a vocabulary of 248320; allowed: at most the 151936"
+    ):
+        curve("model,config=Qwen/Qwen3.5-4B,accept=.7", target="Qwen/Qwen3-8B")
+
+
+def test_keys_are_told_for_every_kind() -> None:
+    for kind in KINDS.values():
+        assert all(kind.keys.values())
+        assert set(kind.reads) >= {"config"} & set(kind.keys)
+    # Acceptance is no key of a kind.
+    assert not any("accept" in key for kind in KINDS.values() for key in kind.keys)

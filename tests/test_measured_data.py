@@ -1,0 +1,124 @@
+"""The bundled measurements: every row readable, every name known, figures as their sources print."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import specroof
+from specroof import load_hardware, load_model
+from specroof.measured import Measurement, load_measurements
+
+FILES = sorted((Path(specroof.__file__).parent / "measurements").glob("*.csv"))
+HEAD = ("title", "url", "trust", "setup", "counts", "lengths")
+
+# Rows of each table, counted in its source; DESCRIBED in the notes of the collection.
+ROWS = {
+    "dflash-table3": 70,  # 3 models, 2 or 3 tasks, 5 concurrencies, two arms
+    "dflash-table12": 24,  # 12 printed pairs: the plain arm from the printed ratio
+    "specbundle": 208,
+    "domino": 91,  # 8 plain, 83 speculative cells
+    "sglang-pr19952": 6,
+    "modal": 4,
+    "dsv4-step": 88,  # the target's passes; 35 of the drafter's are left out
+    "vllm-eagle31": 6,
+    "vllm-parallel": 24,
+    "vllm-v32": 4,
+    "specdecode-fig1": 104,
+    "specdecode-fig2": 48,
+    "eagle3-table3": 21,  # 18 of table 3, and the three of table 4
+    "zlab-cards": 19,
+    "doubleword-gh200": 35,
+}
+
+
+def found(source: str, **cells: object) -> Measurement:
+    """Return the one measurement with these cells."""
+    (one,) = [
+        point
+        for point in load_measurements()
+        if point.source == source
+        and all(getattr(point, name) == value for name, value in cells.items())
+    ]
+    return one
+
+
+def test_every_table_holds_the_rows_of_its_source() -> None:
+    assert Counter(point.source for point in load_measurements()) == ROWS
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_table_says_where_it_comes_from(file: Path) -> None:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    head = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# "))
+    assert tuple(head) == HEAD
+    assert head["url"].startswith("https://")
+    assert head["trust"] in set("12345")
+
+
+def test_no_point_is_there_twice() -> None:
+    # Two runs of one set-up may print the same figures only if the task differs, and it does.
+    repeated = [point for point, n in Counter(load_measurements()).items() if n > 1]
+    assert repeated == []
+
+
+def test_models_and_chips_are_bundled() -> None:
+    points = load_measurements()
+    for model in {point.model for point in points}:
+        assert load_model(model).n_layers > 0
+    for chip in {point.hardware for point in points}:
+        assert load_hardware(chip).peak.memory_bytes > 0
+
+
+def test_figures_are_those_that_the_sources_print() -> None:
+    block = found(
+        "dflash-table3", model="Qwen/Qwen3-4B", task="Math500", batch_size=4, method="dflash"
+    )
+    assert (block.tokens_per_s, block.baseline_tokens_per_s) == (4943, 1145)
+    assert (block.acceptance_length, block.draft_len, block.verify_len) == (8.01, 15, 16)
+
+    domino = found("domino", task="GSM8K", batch_size=1, method="domino", draft_len=15)
+    assert (domino.speedup, domino.acceptance_length) == (5.25, 9.163)
+    assert (domino.acceptance_kind, domino.tokens_per_s) == ("per-request", 248.0)
+
+    bundle = found(
+        "specbundle",
+        model="Qwen/Qwen3-30B-A3B",
+        task="gsm8k",
+        draft_len=3,
+        verify_len=4,
+    )
+    assert (bundle.tokens_per_s, bundle.baseline_tokens_per_s) == (1488.36, 1071.29)
+    assert (bundle.acceptance_length, bundle.acceptance_kind) == (2.6401, "pooled")
+
+    chain = found("specdecode-fig2", task="GSM8K", batch_size=16, verify_len=4)
+    assert (chain.speedup, chain.reading) == (1.577, "digitised")
+
+    kimi = found("vllm-eagle31", batch_size=16, method="ar")
+    assert kimi.tokens_per_s == pytest.approx(79.6 * 16)  # printed per user
+
+
+def test_a_bare_pass_keeps_its_seconds() -> None:
+    seconds = {
+        point.batch_size: point.batch_size / point.tokens_per_s
+        for point in load_measurements()
+        if point.source == "dsv4-step" and point.batch_size and point.tokens_per_s
+    }
+    # 1 024 tokens, 8 each for 128 requests; the next size has no captured graph.
+    assert seconds[128] == pytest.approx(20.6e-3, rel=0.01)
+    assert seconds[192] == pytest.approx(104e-3, rel=0.01)
+
+
+def test_counts_of_drafts_are_ours() -> None:
+    for point in load_measurements():
+        if point.method in {"mtp", "dflash", "domino"} and point.draft_len:
+            assert point.verify_len == point.draft_len + 1  # a chain or a block, and its root
+        if point.acceptance_length is not None and point.draft_len is not None:
+            assert 1 <= point.acceptance_length <= point.draft_len + 1
+
+
+def test_a_printed_ratio_agrees_with_the_printed_throughputs() -> None:
+    for point in load_measurements():
+        if point.speedup and point.tokens_per_s and point.baseline_tokens_per_s:
+            ratio = point.tokens_per_s / point.baseline_tokens_per_s
+            assert point.speedup == pytest.approx(ratio, rel=0.02), point

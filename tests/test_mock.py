@@ -1,0 +1,99 @@
+"""The commands that measure a predicted point: flags of named releases, counts of drafts."""
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+
+from specroof import OptionError
+from specroof.mock import MockPoint, mock_commands
+
+POINT: dict[str, Any] = {
+    "model": "Qwen/Qwen3-8B",
+    "method": "eagle3",
+    "drafter": "org/eagle 3",
+    "draft_len": 5,
+    "tokens_per_round": 3.25,
+    "batch_size": 8,
+    "input_len": 1000,
+    "output_len": 200,
+    "tensor_parallel": 2,
+}
+
+
+def flags(command: str) -> dict[str, str]:
+    """Return the words behind each flag of a command."""
+    words = shlex.split(command)
+    pairs = zip(words, [*words[1:], "--"], strict=True)
+    return {
+        word: "" if after.startswith("--") else after for word, after in pairs if word[0] == "-"
+    }
+
+
+def test_sglang_counts_the_root_among_the_draft_tokens() -> None:
+    (_, plain), (_, bench), (title, command), again = mock_commands(MockPoint(**POINT))
+    assert again[1] == bench
+    assert "SGLang 0.5.23" in title
+    assert "--speculative" not in plain
+    assert "SIMULATE" not in plain
+    words = flags(command)
+    assert words["--speculative-num-draft-tokens"] == "6"
+    assert words["--speculative-num-steps"] == "5"
+    assert words["--speculative-algorithm"] == "EAGLE3"
+    assert words["--speculative-draft-model-path"] == "org/eagle 3"
+    assert words["--speculative-draft-load-format"] == words["--load-format"] == "dummy"
+    assert words["--tp-size"] == "2"
+    assert command.startswith(
+        "SGLANG_SIMULATE_ACC_LEN=3.25 SGLANG_SIMULATE_ACC_METHOD=match-expected python "
+    )
+    sent = flags(bench)
+    assert (sent["--random-input-len"], sent["--random-output-len"]) == ("1000", "200")
+    assert (sent["--max-concurrency"], sent["--random-range-ratio"]) == ("8", "1")
+
+
+def test_a_block_has_no_steps_and_an_mtp_no_drafter() -> None:
+    block = flags(mock_commands(MockPoint(**{**POINT, "method": "dflash"}))[2][1])
+    assert "--speculative-num-steps" not in block
+    assert block["--speculative-algorithm"] == "DFLASH"
+    mtp = flags(mock_commands(MockPoint(**{**POINT, "method": "mtp", "drafter": None}))[2][1])
+    assert "--speculative-draft-model-path" not in mtp
+    assert mtp["--speculative-algorithm"] == "NEXTN"
+
+
+def test_vllm_is_told_by_its_speculative_config() -> None:
+    commands = mock_commands(MockPoint(**POINT), "vllm")
+    assert "vLLM 0.33.0" in commands[0][0]
+    config = json.loads(flags(commands[2][1])["--speculative-config"])
+    assert config == {
+        "method": "eagle3",
+        "model": "org/eagle 3",
+        "num_speculative_tokens": 5,
+        "rejection_sample_method": "synthetic",
+        "synthetic_acceptance_length": 3.25,
+    }
+    assert "--speculative-config" not in commands[0][1]
+    assert "--ignore-eos" in flags(commands[1][1])
+    mtp = mock_commands(MockPoint(**{**POINT, "method": "mtp", "drafter": None}), "vllm")
+    assert "model" not in json.loads(flags(mtp[2][1])["--speculative-config"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"method": "block"}, "method is 'block'; engines can force acceptance of eagle"),
+        ({"drafter": None}, "eagle3 needs the drafter's config"),
+        ({"method": "mtp"}, "mtp drafts with layers of the model; drafter is 'org/eagle 3'"),
+        ({"draft_len": 0}, "draft_len is 0"),
+        ({"tokens_per_round": 6.5}, "tokens_per_round is 6.5; allowed: from 1 to 6"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as refusal:
+        MockPoint(**{**POINT, **change})
+    assert message in str(refusal.value)
+
+
+def test_an_engine_without_forced_acceptance_is_refused() -> None:
+    with pytest.raises(OptionError, match="framework is 'trtllm'; allowed: sglang, vllm"):
+        mock_commands(MockPoint(**POINT), "trtllm")

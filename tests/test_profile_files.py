@@ -1,0 +1,328 @@
+"""What engines and labs write about acceptance, read, and refused in one line where it is off."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import specroof
+from specroof.catalog import load_profiles_file
+from specroof.profiles import parse_profiles
+
+COUNTERS = """\
+# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
+# TYPE vllm:spec_decode_num_drafts_total counter
+vllm:spec_decode_num_drafts_total{engine="0",model_name="org/m"} 600.0
+vllm:spec_decode_num_drafts_total{engine="1",model_name="org/m"} 400.0
+vllm:spec_decode_num_drafts_created{engine="0",model_name="org/m"} 1.78e+09
+vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="org/m"} 3000.0
+vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="org/m"} 1300.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="org/m",position="0"} 500.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="1",model_name="org/m",position="0"} 300.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="org/m",position="1"} 400.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="org/m",position="2"} 1e+02
+vllm:num_requests_running{engine="0"} 3.0
+"""
+VLLM_LINE = (
+    "INFO 11-20 12:00:00 [metrics.py:96] SpecDecoding metrics: Mean acceptance length: {mean}, "
+    "Accepted throughput: 21.00 tokens/s, Drafted throughput: 60.00 tokens/s, Accepted: 101 "
+    "tokens, Drafted: {drafted} tokens, Per-position acceptance rate: {rates}, Avg Draft "
+    "acceptance rate: 33.8%\n"
+)
+SGLANG_LINE = (
+    "[2026-11-20 12:00:00] Decode batch. #running-req: 1, #token: 512, token usage: 0.01, accept "
+    "len: {length}, cuda graph: True, gen throughput (token/s): 300.00, #queue-req: 0\n"
+)
+MODELOPT = {
+    "num_speculative_tokens": 3,
+    "conditional_accept_rates": [0.8, 0.5, 0.5],
+    "marginal_accept_rates": [0.8, 0.4, 0.2],
+    "mean_accept_length": 2.4,
+    "acceptance_length_histogram": [20, 40, 20, 20],
+    "measurement_conditions": {"model": "org/target", "dataset": "mt-bench"},
+}
+
+
+def one(text: str, drafts: int | None = None) -> specroof.AcceptanceProfile:
+    """Return the one profile of a text."""
+    (profile,) = parse_profiles(text, "file", drafts)
+    return profile
+
+
+def refusal(text: str, drafts: int | None = None) -> str:
+    """Return the one line with which a text is refused."""
+    with pytest.raises(specroof.OptionError) as refused:
+        parse_profiles(text, "file", drafts)
+    line = str(refused.value)
+    assert line.startswith("file")
+    assert "\n" not in line
+    assert len(line) < 700
+    return line
+
+
+# --- vLLM --------------------------------------------------------------------------------------
+
+
+def test_counters_of_several_engines_are_one_model() -> None:
+    profile = one(COUNTERS)
+    # 800, 400 and 100 of 1000 rounds; vLLM's own length is 1 + 1300 / 1000.
+    assert profile.survival == (0.8, 0.4, 0.1)
+    assert (profile.model, profile.n_rounds) == ("org/m", 1000)
+    assert profile.tokens_per_round == pytest.approx(2.3)
+
+
+def test_counters_of_two_models_are_two_profiles() -> None:
+    both = COUNTERS + COUNTERS.replace("org/m", "org/n")
+    assert [profile.model for profile in parse_profiles(both, "file")] == ["org/m", "org/n"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('position="2"', 'position="7"', "every position from 0 on"),
+        ('position="2"', 'position="x"', "position is 'x'; allowed: a whole number"),
+        ("500.0", "5000.0", "num_accepted_tokens is 1300.0; allowed: 5800"),
+        ("1e+02", "many", "is 'many'; allowed: a number"),
+        ("1e+02", "NaN", "is nan"),
+        ("1e+02", "-1", "is -1.0; allowed"),
+        ("_drafts_total", "_other_total", "num_drafts is 0.0; allowed: a number of rounds above 0"),
+    ],
+)
+def test_counters_that_contradict_each_other_are_refused(old: str, new: str, message: str) -> None:
+    assert message in refusal(COUNTERS.replace(old, new))
+
+
+def test_counters_without_a_sample_are_refused() -> None:
+    assert "without samples" in refusal("# vllm:spec_decode_num_drafts_total is not here")
+
+
+def test_counted_rates_above_1_and_rising_are_refused() -> None:
+    rising = "".join(
+        line + "\n" for line in COUNTERS.splitlines() if "accepted_tokens_total" not in line
+    )
+    assert "allowed: a number from 0 to 1" in refusal(rising.replace("500.0", "5000.0"))
+    assert "never rise" in refusal(rising.replace("1e+02", "9e+02"))
+
+
+@given(st.lists(st.integers(0, 50), min_size=2, max_size=9).filter(any))
+def test_tokens_per_round_of_a_histogram_are_its_mean_and_one(counts: list[int]) -> None:
+    rounds = np.repeat(np.arange(len(counts)), counts)
+    profile = one(json.dumps({"request": "a", "acceptance_histogram": counts}))
+    assert profile.tokens_per_round == pytest.approx(rounds.mean() + 1)
+    assert profile.n_rounds == len(rounds)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"metrics": [{"acceptance_histogram": [1, 0, 2]}, {"acceptance_histogram": [0, 1]}]}',
+        '{"acceptance_histogram": [1, 0, 2]}\n\n{"acceptance_histogram": {"1": 1}}\n',
+        '[{"acceptance_histogram": {"2": 2, "0": 1}}, {"acceptance_histogram": [0, 1.0]}]',
+    ],
+)
+def test_histograms_are_found_and_added_up_wherever_they_are(text: str) -> None:
+    # 1, 1 and 2 rounds with 0, 1 and 2 accepted drafts
+    assert one(text).survival == (0.75, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("histogram", "message"),
+    [
+        ([], "a list of 1 to"),
+        ({}, "rounds for 0, 1, … accepted drafts"),
+        ([0, 0], "rounds for 0, 1, … accepted drafts"),
+        ([7], "rounds for 0, 1, … accepted drafts"),
+        ([1, -1], "[1] is -1; allowed: a whole number"),
+        ([1, 0.5], "[1] is 0.5; allowed: a whole number"),
+        ([1, True], "[1] is true"),
+        ([1, "x"], "[1] is 'x'"),
+        ({"1000000": 1}, "a key is 1000000; allowed"),
+        ("many", "is 'many'; allowed: a list"),
+        (None, "is empty; allowed: a list"),
+    ],
+)
+def test_a_histogram_of_something_else_is_refused(histogram: object, message: str) -> None:
+    assert message in refusal(json.dumps({"acceptance_histogram": histogram}))
+
+
+def test_log_windows_weigh_by_their_rounds() -> None:
+    # One 10 s window of Qwen3-32B with EAGLE-3: mean acceptance length 2.01, which is with bonus.
+    line = VLLM_LINE.format(mean="2.01", drafted=300, rates="0.601, 0.286, 0.128")
+    assert one(line).tokens_per_round == pytest.approx(2.01, abs=0.006)
+    assert one(line).n_rounds == 100
+    other = VLLM_LINE.format(mean="4.00", drafted=900, rates="1.000, 1.000, 1.000")
+    assert one(line + "noise\n" + other).survival[0] == pytest.approx((0.601 + 3 * 1.0) / 4)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["0.5, 0.6"], "never rise"),
+        (["1.2, 0.6"], "is 1.2; allowed: a number from 0 to 1"),
+        (["0.5..., 0.6"], "allowed: a number"),
+        (["0.5, 0.4", "0.5"], "one number of positions"),
+    ],
+)
+def test_log_lines_that_cannot_be_are_refused(lines: list[str], message: str) -> None:
+    text = "".join(VLLM_LINE.format(mean="2", drafted=30, rates=rates) for rates in lines)
+    assert message in refusal(text)
+
+
+def test_log_lines_of_nothing_are_refused() -> None:
+    assert "more than 0" in refusal(VLLM_LINE.format(mean="1", drafted=0, rates="0.0, 0.0"))
+    assert "one number of positions" in refusal("Per-position acceptance rate: none")
+    assert "one number of positions" in refusal(VLLM_LINE.format(mean="1", drafted=9, rates=" , "))
+
+
+# --- SGLang ------------------------------------------------------------------------------------
+
+
+def test_a_log_without_a_draft_length_asks_for_it() -> None:
+    text = SGLANG_LINE.format(length="2.50") + SGLANG_LINE.format(length="3.50")
+    assert one(text, drafts=7).lengths == ((7, 3.0),)
+    assert "num_draft_tokens=8" in refusal(text)
+    assert "is 3.0; allowed: a number from 1 to 2" in refusal(text, drafts=1)
+
+
+# --- labs --------------------------------------------------------------------------------------
+
+
+def test_a_speculation_profile_says_whether_the_bonus_token_is_in() -> None:
+    profile = one(json.dumps(MODELOPT))
+    assert profile.survival == (0.8, 0.4, 0.2)
+    assert (profile.model, profile.task, profile.n_rounds) == ("org/target", "mt-bench", 100)
+    assert "the bonus token is in mean_accept_length" in profile.counted
+    without = one(json.dumps(MODELOPT | {"mean_accept_length": 1.4}))
+    assert "the bonus token is not in mean_accept_length" in without.counted
+    assert without.tokens_per_round == profile.tokens_per_round == pytest.approx(2.4)
+
+
+@pytest.mark.parametrize("left_out", ["conditional_accept_rates", "marginal_accept_rates"])
+def test_either_kind_of_rates_will_do(left_out: str) -> None:
+    kept = {key: value for key, value in MODELOPT.items() if key != left_out}
+    kept |= {"acceptance_length_histogram": {"1": 0.2, "2": 0.8}, "measurement_conditions": None}
+    del kept["mean_accept_length"]
+    profile = one(json.dumps(kept))
+    assert profile.survival == pytest.approx((0.8, 0.4, 0.2))
+    assert profile.n_rounds is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"num_speculative_tokens": 0}, "num_speculative_tokens is 0; allowed: a whole number"),
+        ({"num_speculative_tokens": None}, "num_speculative_tokens is empty"),
+        ({"num_speculative_tokens": 2}, "is 'of 3'; allowed: 2 rates"),
+        (
+            {"conditional_accept_rates": [0.8, 0.5, 1.5]},
+            "[2] is 1.5; allowed: a number from 0 to 1",
+        ),
+        ({"conditional_accept_rates": [0.8, 0.9, 0.5]}, "allowed: the products"),
+        (
+            {"conditional_accept_rates": None, "marginal_accept_rates": [0.5, 0.6, 0.1]},
+            "never rise",
+        ),
+        ({"conditional_accept_rates": None, "marginal_accept_rates": None}, " or marginal_accept"),
+        ({"conditional_accept_rates": "high"}, "is 'high'; allowed: a list"),
+        ({"conditional_accept_rates": [0.8, "x", 0.5]}, "[1] is 'x'; allowed: a number"),
+        ({"mean_accept_length": 3.4}, "mean_accept_length is 3.4; allowed: 1.400 or 2.400"),
+        ({"mean_accept_length": 10**400}, "allowed: a number from 0 on"),
+        ({"acceptance_length_histogram": [1] * 9}, "at most 5 lengths"),
+    ],
+)
+def test_a_speculation_profile_that_contradicts_itself_is_refused(
+    changed: dict[str, object], message: str
+) -> None:
+    assert message in refusal(json.dumps(MODELOPT | changed))
+
+
+def test_golden_lengths_have_models_modes_and_whole_numbers() -> None:
+    text = """
+    # golden acceptance lengths
+    GLM-5.2:
+      thinking_on:
+        1: 1.84
+        2: 2.50
+      thinking_off: {1: 1.9, 3: 3.1}
+    Kimi-K3:
+      default: {8: 3.9}
+    """
+    found = [(p.model, p.task, dict(p.lengths)) for p in parse_profiles(text, "file")]
+    assert found == [
+        ("GLM-5.2", "thinking_on", {1: 1.84, 2: 2.5}),
+        ("GLM-5.2", "thinking_off", {1: 1.9, 3: 3.1}),
+        ("Kimi-K3", "default", {8: 3.9}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("m: {on: {1: 2.5}}", "→ 1 is 2.5; allowed: a number from 1 to 2"),
+        ("m: {on: {0: 1.0}}", "a number of drafts is 0"),
+        ("m: {on: fast}", "is 'fast'; allowed: model → mode → K: AL"),
+        ("m: {on: {}}", "allowed: model → mode → K: AL"),
+        ("m: {on: {1: 1.5, x: 2}}", "allowed: model → mode → K: AL"),
+        ("m: &a {on: *a}", "not allowed; write the value out"),
+        ("m: {on: {1: 1.5, 1: 1.6}}", "appears twice"),
+        ("{[", "allowed: "),
+        ("no words about it", "allowed: vLLM's counters"),
+        ("", "allowed: vLLM's counters"),
+        ("{}", "holds no acceptance_histogram or num_speculative_tokens"),
+        ("[" * 100_000, ""),
+        ('{"a":' * 200_000, ""),
+    ],
+)
+def test_hostile_texts_are_refused(text: str, message: str) -> None:
+    assert message in refusal(text)
+
+
+def test_deeply_nested_json_is_not_walked() -> None:
+    assert "holds no" in refusal("[" * 200 + '{"acceptance_histogram": [1, 1]}' + "]" * 200)
+
+
+def test_a_trace_bank_is_a_profile_for_each_category() -> None:
+    text = "commits,category,a0,a1\n2,chat,.9,.8\n0,chat,.3,.2\n1,code,.9,.1\n"
+    chat, code = parse_profiles(text, "file")
+    assert (chat.task, chat.survival, chat.n_rounds) == ("chat", (0.5, 0.5), 2)
+    assert (code.task, code.survival) == ("code", (1.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("commits,kind,a0\n1,x,.5", "allowed: commits,category,a0,a1,…"),
+        ("commits,category\n1,x", "allowed: commits,category,a0,a1,…"),
+        ("commits,category,a0\n2,x,.5", "commits is 2; allowed: a whole number from 0 to 1"),
+        ("commits,category,a0\n1,x", "line 2 is 'of 2 fields'; allowed: 3 fields"),
+        ("commits,category,a0\n", "one row a round"),
+        ("commits,category,a0\n1," + "x" * 200_000 + ",.5", "allowed: plain CSV"),
+    ],
+)
+def test_a_trace_bank_of_another_kind_is_refused(text: str, message: str) -> None:
+    assert message in refusal(text)
+
+
+# --- from disk ---------------------------------------------------------------------------------
+
+
+def test_a_file_is_a_profile_in_a_spec(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.txt"
+    path.write_text(COUNTERS)
+    drafter = specroof.load_drafter(f"block,cost=0.1,drafts=3,profile={path}")
+    assert drafter.acceptance is not None
+    assert drafter.acceptance.tokens_per_round(3) == pytest.approx(2.3)
+    log = tmp_path / "server.log"
+    log.write_text(SGLANG_LINE.format(length="2.50"))
+    assert specroof.load_profile(log, drafts="num_draft_tokens=8").lengths == ((7, 2.5),)
+
+
+def test_a_file_of_several_profiles_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "golden.yaml"
+    path.write_text("m: {on: {1: 1.5}, off: {1: 1.6}}")
+    assert len(load_profiles_file(path)) == 2
+    with pytest.raises(specroof.CatalogError, match="holds 2 profiles"):
+        specroof.load_profile(path)

@@ -1,0 +1,317 @@
+"""Published acceptance: the bundled library, its use in SPECs, laws fitted to it."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import specroof
+from specroof.acceptance import EXTRAPOLATIONS, FITTED_LAWS
+from specroof.profiles import AcceptanceProfile, draft_count, load_profiles, profile_names
+
+MTP = "qwen3.6-35b-a3b/mtp/speed-bench"
+DFLASH = "qwen3.6-35b-a3b/dflash/speed-bench"
+
+
+# --- the library -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", load_profiles(), ids=lambda profile: profile.name)
+def test_every_profile_gives_a_curve_as_deep_as_it_was_measured(
+    profile: AcceptanceProfile,
+) -> None:
+    curve = profile.acceptance()
+    assert curve.max_draft_len == profile.draft_len
+    assert curve.measured_on == profile.model != ""
+    assert profile.drafter
+    assert profile.task
+    assert "https://" in profile.source
+    assert "bonus" in profile.counted
+    length = float(curve.tokens_per_round(profile.draft_len))
+    # Separate runs scatter: published lengths that fall with more drafts cannot be met.
+    assert length == pytest.approx(profile.tokens_per_round, abs=0.31)
+    if profile.survival or len(profile.lengths) == 1:
+        assert length == pytest.approx(profile.tokens_per_round, rel=1e-9)
+    assert math.isnan(curve.survival(profile.draft_len + 1))
+
+
+def test_names_are_unique_and_fit_into_a_spec() -> None:
+    names = profile_names()
+    assert len(names) == len(set(names)) == len(load_profiles())
+    assert all(name == name.casefold() and not set(name) & set(",= ") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("name", "draft_len", "tokens_per_round"),
+    [
+        # Finn 2026, "Adaptive speculative decoding": 3.00 and 3.42 accepted drafts, one bonus.
+        (MTP, 8, 4.00),
+        (DFLASH, 15, 4.42),
+        # Red Hat's DFlash for Gemma 4 31B, printed average lengths (vLLM blog 2026-05-28).
+        ("gemma-4-31b-it/dflash/humaneval", 8, 4.91),
+        ("gemma-4-31b-it/dflash/math-reasoning", 8, 5.17),
+        ("gemma-4-31b-it/dflash/qa", 8, 2.63),
+        # DSpark paper, table 1, 7 drafts.
+        ("qwen3-8b/eagle3/gsm8k", 7, 5.30),
+        ("qwen3-8b/dspark/mt-bench", 7, 3.72),
+        # DFlash 2 blog, table 1: the recall by position is of a drafter with length 4.27.
+        ("qwen3-4b/dflash/gsm8k-by-position", 7, 4.27),
+        # InferenceX, golden lengths: GLM-5.2 at 8 drafts.
+        ("glm-5.2-fp8/mtp/speed-bench-coding-thinking-on", 8, 4.06),
+    ],
+)
+def test_acceptance_lengths_as_published(
+    name: str, draft_len: int, tokens_per_round: float
+) -> None:
+    profile = specroof.load_profile(name)
+    assert profile.draft_len == draft_len
+    assert profile.tokens_per_round == pytest.approx(tokens_per_round, abs=0.011)
+
+
+def test_conditional_rates_are_multiplied_up() -> None:
+    # DSpark paper, figure 2, EAGLE-3 on chat: 0.5336, then 0.5894 of those.
+    profile = specroof.load_profile("Qwen3-4B/EAGLE3/Chat")
+    assert profile.survival[:2] == pytest.approx([0.5336, 0.5336 * 0.5894])
+
+
+def test_a_histogram_of_shares_is_one_more_than_its_mean() -> None:
+    # Shares in percent of 0 to 8 accepted drafts, as Finn 2026 prints them.
+    shares = [18.7, 19.5, 13.8, 9.1, 7.0, 6.3, 4.1, 3.8, 17.8]
+    mean = sum(n * share for n, share in enumerate(shares)) / sum(shares)
+    profile = specroof.load_profile("qwen3.6-35b-a3b/mtp/speed-bench-histogram")
+    assert profile.tokens_per_round == pytest.approx(1 + mean)
+
+
+def test_an_unknown_profile_is_refused_with_those_that_are_close() -> None:
+    with pytest.raises(specroof.CatalogError, match=r"did you mean .*speed-bench"):
+        specroof.load_profile(MTP[:-2])
+    with pytest.raises(specroof.CatalogError, match="'zzz' is neither a file nor"):
+        specroof.load_profile("zzz")
+
+
+# --- in a SPEC ---------------------------------------------------------------------------------
+
+
+def test_a_profile_of_another_model_is_noted_with_both_names() -> None:
+    drafter = specroof.load_drafter(f"autoregressive,cost=0.1,profile={MTP}")
+    hardware = specroof.load_hardware("b200")
+    for model, noted in (("Qwen/Qwen3-8B", True), ("Qwen/Qwen3.6-35B-A3B", False)):
+        curve = specroof.speedup_curve(
+            specroof.load_model(model), hardware, drafter=drafter, batch_size=[1]
+        )
+        notes = [note for note in curve.notes if "measured on Qwen3.6-35B-A3B" in note]
+        assert [model.partition("/")[2] in note for note in notes] == [True] * noted
+        assert "profile" in curve.acceptance_from
+
+
+@pytest.mark.parametrize(
+    ("model", "noted"),
+    [
+        ("Qwen3-8B", False),
+        ("qwen/QWEN3-8b", False),
+        ("configs/Qwen--Qwen3-8B.json", False),
+        ("/models/Qwen3-8B/config.json", False),
+        ("Qwen3-8B-Base", True),
+    ],
+)
+def test_a_model_is_known_by_name_or_path(model: str, noted: bool) -> None:
+    curve = replace(specroof.constant_acceptance(0.5), measured_on="Qwen3-8B")
+    assert bool(specroof.acceptance.other_model_notes(curve, model)) is noted
+
+
+def test_past_the_measured_depth_a_name_must_be_given() -> None:
+    model, hardware = specroof.load_model("Qwen/Qwen3-8B"), specroof.load_hardware("b200")
+    spec = f"autoregressive,cost=0.1,profile={MTP}"
+    drafter = specroof.load_drafter(spec)
+    curve = specroof.speedup_curve(model, hardware, drafter=drafter, batch_size=[1])
+    assert np.isnan(curve.speedup[0, 0, 9:]).all()
+    with pytest.raises(specroof.OptionError, match="allowed: at most 8"):
+        specroof.speedup_curve(model, hardware, drafter=drafter, batch_size=[1], max_draft_len=9)
+    for how in EXTRAPOLATIONS:
+        asked = specroof.load_drafter(f"{spec},extrapolate={how}")
+        longer = specroof.speedup_curve(
+            model, hardware, drafter=asked, batch_size=[1], max_draft_len=9
+        )
+        assert longer.tokens_per_round[0, 0, :9] == pytest.approx(curve.tokens_per_round[0, 0, :9])
+        assert np.isfinite(longer.speedup).all()
+        assert f"extrapolated: {how}" in longer.acceptance_from
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("autoregressive,cost=0.1,profile=zzz", "'zzz' is neither a file nor a bundled profile"),
+        ("autoregressive,cost=0.1,accept=0.5,extrapolate=up", "extrapolate is 'up'; allowed: geom"),
+        ("autoregressive,cost=0.1,extrapolate=zero", "without an acceptance that could go on"),
+        (f"autoregressive,cost=0.1,accept=0.5,profile={MTP}", "allowed: one acceptance"),
+        ("autoregressive,cost=0.1,decay=0.5/0.5", "allowed: FIRST/LAST/RATIO"),
+        ("autoregressive,cost=0.1,decay=0.5/0.5/2", "decay is 2.0; allowed: a number from 0 to 1"),
+        (f"ideal,profile={MTP}", "is not understood; allowed: nothing"),
+    ],
+)
+def test_a_wrong_spec_is_refused_in_one_line(spec: str, message: str) -> None:
+    with pytest.raises(specroof.SpecroofError, match=message) as refusal:
+        specroof.load_drafter(spec)
+    assert "\n" not in str(refusal.value)
+
+
+# --- counts of drafts --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "drafts"),
+    [
+        ("1", 1),
+        ("drafts=3", 3),
+        ("num_speculative_tokens=15", 15),
+        ("num_draft_tokens=16", 15),
+        (" block_size = 8 ", 7),
+    ],
+)
+def test_engines_count_drafts_in_their_own_way(text: str, drafts: int) -> None:
+    assert draft_count(text) == drafts
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "-1", "1.5", "block_size=1", "tokens=4", "block_size=", "²", "9" * 30]
+)
+def test_a_count_that_leaves_no_draft_is_refused(text: str) -> None:
+    with pytest.raises(specroof.OptionError, match="allowed: a"):
+        draft_count(text)
+
+
+# --- laws --------------------------------------------------------------------------------------
+
+
+def test_lengths_by_draft_length_are_met_where_one_curve_can() -> None:
+    lengths = {1: 1.6, 3: 2.4, 7: 3.0}
+    curve = specroof.lengths_acceptance(lengths)
+    assert curve.tokens_per_round([1, 3, 7]) == pytest.approx(list(lengths.values()))
+    assert curve.max_draft_len == 7
+
+
+def test_pooled_lengths_are_the_closest_falling_curve() -> None:
+    # Brute force over falling curves on a grid of tenths, steps of one draft.
+    lengths = {1: 1.5, 2: 2.2, 3: 2.4, 4: 2.9}
+    slopes = np.array([0.5, 0.7, 0.2, 0.5])
+    grid = np.round(np.arange(0, 1.0001, 0.05), 2)
+    falling = np.array(
+        [
+            (a, b, c, d)
+            for a in grid
+            for b in grid[grid <= a]
+            for c in grid[grid <= b]
+            for d in grid[grid <= c]
+        ]
+    )
+    best = falling[np.argmin(np.sum((falling - slopes) ** 2, axis=1))]
+    assert specroof.lengths_acceptance(lengths).survival([1, 2, 3, 4]) == pytest.approx(best)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [
+        ({}, "holds no lengths"),
+        ([1.5], "holds no lengths"),
+        ({0: 1.0}, "a key of tokens_per_round is 0.0; allowed: a whole number"),
+        ({1.5: 1.0}, "a key of tokens_per_round is 1.5"),
+        ({2: 3.1}, r"tokens_per_round\[2\] is 3.1; allowed: a number from 1 to 3"),
+        ({2: 0.9}, r"tokens_per_round\[2\] is 0.9"),
+        ({2: math.nan}, r"tokens_per_round\[2\] is nan"),
+    ],
+)
+def test_lengths_that_no_drafter_has_are_refused(lengths: dict[int, float], message: str) -> None:
+    with pytest.raises(specroof.OptionError, match=message):
+        specroof.lengths_acceptance(lengths)
+
+
+def test_a_decay_that_goes_nowhere_is_constant() -> None:
+    depths = np.arange(6)
+    constant = specroof.constant_acceptance(0.7).survival(depths)
+    for curve in (
+        specroof.decay_acceptance(0.7, 0.7, 0.3),  # from 0.7 to 0.7
+        specroof.decay_acceptance(0.7, 0.1, 1.0),  # never leaves 0.7
+    ):
+        assert curve.survival(depths) == pytest.approx(constant)
+    at_once = specroof.decay_acceptance(0.9, 0.5, 0.0)  # the first, then the last
+    assert at_once.survival([1, 2, 3]) == pytest.approx([0.9, 0.45, 0.225])
+
+
+def test_extrapolations_of_a_measured_block_drafter() -> None:
+    # The DFlash curve of Finn 2026 cut at 8 of its 15 drafts: what is left out by each.
+    whole = specroof.load_profile(DFLASH).survival
+    cut = specroof.survival_acceptance(whole[:8])
+    accepted = sum(whole[:8])
+    rate = whole[7] / whole[6]
+    geometric = accepted + whole[7] * sum(rate**step for step in range(1, 8))
+    lengths = {
+        how: float(specroof.extrapolated_acceptance(cut, how).accepted_tokens(15))
+        for how in EXTRAPOLATIONS
+    }
+    assert lengths["zero"] == pytest.approx(accepted)
+    assert lengths["geometric"] == pytest.approx(geometric)
+    assert lengths["zero"] < lengths["decay"] < 3.42  # measured, with a heavier tail
+    # As the docstring says, beside 3.42 accepted drafts that were measured.
+    assert (round(1 + accepted, 2), round(1 + geometric, 2)) == (3.86, 4.36)
+
+
+def test_a_decay_that_was_cut_off_goes_on_as_it_would_have() -> None:
+    whole = specroof.decay_acceptance(0.9, 0.6, 0.7)
+    cut = specroof.survival_acceptance(whole.survival(np.arange(1, 9)))
+    longer = specroof.extrapolated_acceptance(cut, "decay")
+    depths = np.arange(1, 15)
+    assert longer.survival(depths) == pytest.approx(whole.survival(depths), rel=1e-3)
+
+
+def test_extrapolation_keeps_what_has_no_end_and_what_ended_in_nothing() -> None:
+    endless = specroof.constant_acceptance(0.5)
+    assert specroof.extrapolated_acceptance(endless, "geometric") is endless
+    never = specroof.survival_acceptance([0.0, 0.0])
+    assert specroof.extrapolated_acceptance(never, "geometric").survival(4) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("law", "curve"),
+    [
+        ("constant", specroof.constant_acceptance(0.83)),
+        ("constant", specroof.constant_acceptance(1.0)),
+        ("decay", specroof.decay_acceptance(0.9, 0.6, 0.7)),
+        ("decay", specroof.decay_acceptance(0.5, 0.8, 0.8)),
+        ("beta", specroof.beta_acceptance(3.0, 1.5)),
+        ("beta", specroof.beta_acceptance(0.4, 0.2)),
+    ],
+)
+def test_a_fit_finds_the_law_that_made_a_curve(law: str, curve: specroof.Acceptance) -> None:
+    fit = specroof.fit_acceptance(curve.survival(np.arange(1, 11)), law)
+    assert fit.worst_residual < 1e-4
+    assert fit.depth == 10
+    assert fit.acceptance.survival(14) == pytest.approx(curve.survival(14), abs=1e-3)
+
+
+@pytest.mark.parametrize("law", FITTED_LAWS)
+def test_no_other_numbers_of_a_law_come_closer(law: str) -> None:
+    measured = np.array(specroof.load_profile(DFLASH).survival)
+    fit = specroof.fit_acceptance(measured, law)
+    assert fit.rms_residual == pytest.approx(
+        math.sqrt(np.mean((fit.acceptance.survival(np.arange(1, 16)) - measured) ** 2))
+    )
+    dice = np.random.default_rng(5)
+    makers: dict[str, Callable[..., specroof.Acceptance]] = {
+        "constant": specroof.constant_acceptance,
+        "decay": specroof.decay_acceptance,
+        "beta": specroof.beta_acceptance,
+    }
+    for _ in range(300):
+        numbers = np.array(fit.parameters) * dice.uniform(0.8, 1.25, len(fit.parameters))
+        numbers = numbers if law == "beta" else np.clip(numbers, 0, 1)
+        miss = makers[law](*numbers.tolist()).survival(np.arange(1, 16)) - measured
+        assert math.sqrt(np.mean(miss**2)) >= fit.rms_residual - 1e-9
+
+
+def test_a_law_with_more_numbers_than_depths_is_refused() -> None:
+    with pytest.raises(specroof.OptionError, match="which has 3 numbers; allowed: at most"):
+        specroof.fit_acceptance([0.5, 0.2], "decay")
+    with pytest.raises(specroof.OptionError, match="law is 'line'; allowed: constant, decay"):
+        specroof.fit_acceptance([0.5, 0.2], "line")

@@ -1,0 +1,254 @@
+"""The algorithm with dice: exact, as often accepted as the formula says, and how times spread."""
+
+import importlib.util
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import specroof
+from specroof.simulate import (
+    chi_squared_p_value,
+    chi_squared_test,
+    exactness,
+    random_distributions,
+)
+
+# --- the chi-squared test ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("freedom", "statistic", "p_value"),
+    [
+        # Pearson and Hartley 1966, Biometrika Tables for Statisticians 1, table 8.
+        (1, 3.84146, 0.05),
+        (1, 6.63490, 0.01),
+        (2, 5.99146, 0.05),
+        (3, 7.81473, 0.05),
+        (5, 11.0705, 0.05),
+        (10, 18.3070, 0.05),
+        (10, 29.5883, 0.001),
+        (30, 43.7730, 0.05),
+        (100, 124.342, 0.05),
+        (100, 70.0649, 0.99),
+    ],
+)
+def test_p_values_are_those_of_the_tables(freedom: int, statistic: float, p_value: float) -> None:
+    assert chi_squared_p_value(statistic, freedom) == pytest.approx(p_value, rel=2e-4)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("scipy") is None, reason="SciPy is not installed")
+def test_p_values_are_those_of_scipy() -> None:
+    from scipy.stats import chi2  # noqa: PLC0415 - not everybody has it
+
+    for freedom, ratio in itertools.product((1, 2, 7, 64, 999, 20_000), (0.3, 0.9, 1.0, 1.1, 3)):
+        statistic = freedom * ratio
+        expected = float(chi2.sf(statistic, freedom))
+        assert chi_squared_p_value(statistic, freedom) == pytest.approx(expected, abs=1e-9)
+
+
+def test_limits_of_the_p_value() -> None:
+    assert chi_squared_p_value(0.0, 4) == 1.0  # all as expected
+    assert chi_squared_p_value(3.0, 0) == 1.0  # nothing could be off
+    assert chi_squared_p_value(math.inf, 3) == 0.0  # the impossible came
+    assert chi_squared_p_value(math.inf, 4) == 0.0
+
+
+def test_outcomes_that_are_rare_are_counted_as_one() -> None:
+    counts = np.array([60.0, 30.0, 1.0, 2.0, 7.0])
+    expected = np.array([50.0, 40.0, 2.0, 2.0, 6.0])
+    # 10^2 / 50 + 10^2 / 40, and 10 that came of 10 that should
+    assert chi_squared_test(counts, expected) == (4.5, 2)
+    assert chi_squared_test(np.array([3.0, 0.0]), np.array([3.0, 0.0])) == (0.0, 0)
+    assert chi_squared_test(np.array([9.0, 1.0]), np.array([10.0, 0.0])) == (math.inf, 1)
+
+
+# --- exactness ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("contexts", [False, True])
+@pytest.mark.parametrize(("closeness", "draft_len"), [(0.0, 1), (0.5, 4), (0.9, 8)])
+def test_the_output_follows_the_target_whatever_is_drafted(
+    seed: int, contexts: bool, closeness: float, draft_len: int
+) -> None:
+    pair = random_distributions(12, closeness, contexts=contexts, seed=seed)
+    result = specroof.simulate_exactness(*pair, draft_len=draft_len, n_tokens=60_000, seed=seed)
+    assert result.n_tokens >= 60_000
+    # One in ten thousand, for 18 runs of three claims each.
+    assert result.p_value > 1e-4
+    assert abs(result.acceptance_z) < 4.5
+    assert abs(result.tokens_per_round_z) < 4.5
+    if not contexts:
+        distance = 0.5 * np.abs(pair[0] - pair[1]).sum()
+        assert result.expected_acceptance_rate == pytest.approx(1 - distance)
+        formula = specroof.constant_acceptance(1 - distance).tokens_per_round(draft_len)
+        assert result.expected_tokens_per_round == pytest.approx(float(formula))
+
+
+def test_expected_lengths_of_a_chain_are_those_of_all_its_paths() -> None:
+    # All paths of two drafts by hand: what is drafted and accepted leads to the next context.
+    target = np.array([[0.6, 0.4], [0.3, 0.7]])
+    draft = np.array([[0.8, 0.2], [0.5, 0.5]])
+    shared = np.minimum(target, draft)
+    result = specroof.simulate_exactness(target, draft, draft_len=2, n_tokens=400_000)
+    by_start = [
+        1 + sum(shared[start, x] * (1 + shared[x].sum()) for x in range(2)) for start in range(2)
+    ]
+    # 1 + 0.8 + (0.6 * 0.8 + 0.2 * 0.8) = 2.44, whatever the start, as both rows overlap by 0.8
+    assert by_start == pytest.approx([2.44, 2.44])
+    assert result.expected_tokens_per_round == pytest.approx(2.44)
+    assert result.tokens_per_round == pytest.approx(2.44, abs=0.01)
+
+
+def test_a_draft_that_is_the_target_is_always_accepted() -> None:
+    result = specroof.simulate_exactness([0.5, 0.5], [0.5, 0.5], draft_len=3, n_tokens=5000)
+    assert (result.tokens_per_round, result.acceptance_rate) == (4.0, 1.0)
+    assert (result.acceptance_z, result.tokens_per_round_z) == (0.0, 0.0)
+
+
+def test_a_draft_that_the_target_never_says_is_never_accepted() -> None:
+    result = specroof.simulate_exactness([0.5, 0.5, 0], [0, 0, 1], draft_len=3, n_tokens=5000)
+    assert (result.tokens_per_round, result.acceptance_rate) == (1.0, 0.0)
+    assert result.p_value > 1e-4
+
+
+def test_a_refused_draft_replaced_from_the_target_itself_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The mistake that is easily made: after a refusal sample from p, not from what is left of it.
+    monkeypatch.setattr(exactness, "_residual", lambda target, _draft: target)
+    result = specroof.simulate_exactness([0.5, 0.3, 0.2], [0.2, 0.3, 0.5])
+    assert result.p_value < 1e-9
+
+
+def test_acceptance_and_length_that_disagree_are_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    honest = exactness._round
+
+    def shortened(*words: object) -> tuple[np.ndarray, np.ndarray]:
+        tokens, accepted = honest(*words)  # type: ignore[arg-type]
+        return tokens, np.minimum(accepted, 1)
+
+    monkeypatch.setattr(exactness, "_round", shortened)
+    result = specroof.simulate_exactness([0.5, 0.3, 0.2], [0.2, 0.3, 0.5])
+    assert result.acceptance_z < -10
+    assert result.tokens_per_round_z < -10
+    monkeypatch.setattr(
+        exactness, "_round", lambda *words: (honest(*words)[0], honest(*words)[1] * 0)
+    )
+    sure = specroof.simulate_exactness([0.5, 0.5], [0.5, 0.5], n_tokens=2000)
+    assert math.isinf(sure.tokens_per_round_z)
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "message"),
+    [
+        ([0.5, 0.4], [0.5, 0.5], "target is 'of sum 0.9'; allowed: probabilities that add up to 1"),
+        ([0.5, 0.5], [1.5, -0.5], "draft is"),
+        ([0.5, 0.5], [0.2, 0.3, 0.5], r"draft is 'of shape \(1, 3\)'; allowed: the target's"),
+        ([math.nan, 1], [0.5, 0.5], "target is"),
+        ([1.0], [1.0], "of shape"),
+        ([[0.5, 0.5]] * 3, [[0.5, 0.5]] * 3, "of shape"),
+        (np.ones((2, 2, 2)) / 2, [0.5, 0.5], "of shape"),
+        ([[0.5], [0.5, 0.5]], [0.5, 0.5], "target is"),
+        (["a", "b"], [0.5, 0.5], "target is"),
+    ],
+)
+def test_what_is_no_distribution_is_refused(target: object, draft: object, message: str) -> None:
+    with pytest.raises(specroof.OptionError, match=message) as refused:
+        specroof.simulate_exactness(target, draft)  # type: ignore[arg-type]
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "words", [{"draft_len": 0}, {"draft_len": 1.5}, {"n_tokens": 10}, {"seed": -1}, {"seed": True}]
+)
+def test_numbers_of_a_run_out_of_range_are_refused(words: dict[str, int]) -> None:
+    with pytest.raises(specroof.OptionError, match=f"{next(iter(words))} is .*; allowed: a whole"):
+        specroof.simulate_exactness([0.5, 0.5], [0.5, 0.5], **words)
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "closeness", "seed"), [(1, 0.5, 0), (8, 1.1, 0), (8, math.nan, 0), (8, 0.5, -1)]
+)
+def test_random_distributions_out_of_range_are_refused(
+    vocabulary: int, closeness: float, seed: int
+) -> None:
+    with pytest.raises(specroof.OptionError, match="allowed: a"):
+        random_distributions(vocabulary, closeness, seed=seed)
+
+
+# --- a batch round by round --------------------------------------------------------------------
+
+
+def test_plain_decoding_has_no_spread() -> None:
+    plain = specroof.simulate_batch(
+        specroof.constant_acceptance(0.5), [0.002, 0.003], draft_len=0, output_len=10, n_batches=3
+    )
+    for spread in (plain.between_tokens, plain.between_bursts, plain.per_token):
+        assert (spread.mean_s, spread.p50_s, spread.p99_s) == pytest.approx((0.003,) * 3)
+    assert plain.batch.mean_s == pytest.approx(0.03)
+    assert (plain.tokens_per_round, plain.n_sequences) == (1.0, 6)
+
+
+def test_rounds_of_one_sequence_follow_the_curve() -> None:
+    curve = specroof.survival_acceptance([0.8, 0.5, 0.2])
+    run = specroof.simulate_batch(curve, 0.01, draft_len=3, output_len=3000, n_batches=40, seed=4)
+    # N = 1 + 0.8 + 0.5 + 0.2; of N tokens one waits a round, 1.5 come with it
+    assert run.tokens_per_round == pytest.approx(2.5, abs=0.02)
+    assert run.per_token.mean_s == pytest.approx(0.01 / 2.5, rel=0.01)
+    assert run.between_tokens.mean_s == pytest.approx(0.01 / 2.5, rel=0.01)
+    assert run.between_tokens.p50_s == 0.0
+    assert run.between_tokens.p95_s == pytest.approx(0.01)
+    assert run.between_bursts.p99_s == pytest.approx(0.01)
+
+
+def test_percentiles_of_two_rounds_are_those_of_all_cases() -> None:
+    # Answers of two tokens with one draft: one round with probability 0.3, else two.
+    curve = specroof.constant_acceptance(0.3)
+    run = specroof.simulate_batch(curve, 1.0, draft_len=1, output_len=2, n_batches=20_000, seed=9)
+    assert run.per_token.mean_s == pytest.approx(0.3 * 0.5 + 0.7 * 1.0, abs=0.01)
+    assert (run.per_token.p50_s, run.per_token.p99_s) == (1.0, 1.0)
+    # The second round has one token left to commit, whatever is accepted: 2 tokens in 1.7 rounds.
+    assert run.tokens_per_round == pytest.approx(2 / 1.7, abs=0.01)
+
+
+def test_rounds_get_shorter_as_sequences_finish() -> None:
+    # Dice by hand: two sequences of one draft and two tokens, 1 s alone and 3 s together. Both are
+    # done after one round (p = 1/4), both need two (1/4), or one is left alone (1/2).
+    run = specroof.simulate_batch(
+        specroof.constant_acceptance(0.5), [1.0, 3.0], draft_len=1, output_len=2, n_batches=20_000
+    )
+    assert run.batch.mean_s == pytest.approx(3 / 4 + 6 / 4 + (3 + 1) / 2, abs=0.03)
+
+
+def test_sequences_that_differ_have_a_longer_tail() -> None:
+    words = {"draft_len": 4, "output_len": 400, "n_batches": 400}
+    alike = specroof.simulate_batch(specroof.constant_acceptance(0.7), 0.01, **words)
+    differing = specroof.simulate_batch(specroof.beta_acceptance(3.5, 1.5), 0.01, **words)
+    assert differing.per_token.p95_s > 1.3 * alike.per_token.p95_s
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"round_s": []}, "round_s is"),
+        ({"round_s": [0.0]}, "round_s is"),
+        ({"round_s": [math.nan]}, "round_s is"),
+        ({"round_s": "fast"}, "round_s is 'fast'"),
+        ({"round_s": [[1.0]]}, "round_s is"),
+        ({"draft_len": -1}, "draft_len is -1; allowed: a whole number from 0"),
+        ({"draft_len": 3}, "draft_len is 3; allowed: at most 2, the depth"),
+        ({"output_len": 0}, "output_len is 0"),
+        ({"n_batches": 1.5}, "n_batches is 1.5"),
+        ({"seed": -1}, "seed is -1"),
+        ({"n_batches": 1_000_000}, "n_batches x batch size x output_len is"),
+    ],
+)
+def test_a_batch_out_of_range_is_refused(words: dict[str, object], message: str) -> None:
+    given = {"round_s": [0.01], "draft_len": 2} | words
+    with pytest.raises(specroof.OptionError, match=message):
+        specroof.simulate_batch(specroof.survival_acceptance([0.5, 0.2]), **given)  # type: ignore[arg-type]

@@ -1,0 +1,91 @@
+"""Requests: prefills counted, shares that add up, and the way back to decoding alone."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specroof import (
+    OptionError,
+    Placement,
+    autoregressive_drafter,
+    constant_acceptance,
+    load_hardware,
+    load_model,
+    speedup_curve,
+)
+from specroof.cost import ForwardPass
+from specroof.pricing import engine_setup
+from specroof.solver import forward_latency
+from specroof.workload import (
+    Workload,
+    decode_tokens_per_s,
+    end_to_end,
+    end_to_end_tokens_per_s,
+    prefill_frac,
+    request_s,
+)
+
+positive = st.floats(min_value=1e-4, max_value=10)
+
+
+def test_the_mean_context_is_the_prompt_and_half_the_answer() -> None:
+    assert Workload(1000, 500).mean_context_len == 1250
+
+
+@pytest.mark.parametrize(("prompt", "answer"), [(0, 10), (10, 0.5), (float("nan"), 10)])
+def test_a_request_without_tokens_is_refused(prompt: float, answer: float) -> None:
+    with pytest.raises(OptionError, match=r"_len is .*; allowed: a finite number of tokens"):
+        Workload(prompt, answer)
+
+
+def test_a_request_waits_for_one_pass_over_its_prompt() -> None:
+    model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
+    setup = engine_setup(chip, "ideal", None, None)
+    prefill = ForwardPass(1, 2048, 0, head_len=1, settled=True)
+    expected = float(forward_latency(model, chip, prefill, engine="ideal").total_s)
+    assert request_s(model, setup, 2048) == expected
+    # 2 flops x 6.9e9 weights in matmuls x 2048 tokens over 2.25 PFLOP/s, attention on top.
+    assert expected == pytest.approx(2 * 6.95e9 * 2048 / 2.25e15, rel=0.1)
+
+
+@given(st.integers(1, 64), positive, positive, st.integers(1, 4096))
+def test_decoding_alone_is_what_is_left_of_a_throughput(
+    batch: int, token_s: float, wait_s: float, output_len: int
+) -> None:
+    whole = end_to_end_tokens_per_s(batch, token_s, wait_s=wait_s, output_len=output_len)
+    back = decode_tokens_per_s(batch, whole, wait_s=wait_s, output_len=output_len)
+    share = prefill_frac(batch, token_s, wait_s=wait_s, output_len=output_len)
+    # What prefills take is what decoding loses.
+    assert float(whole) == pytest.approx(batch / token_s * (1 - float(share)), rel=1e-6)
+    if share < 0.999:  # beyond, the difference of two large times is rounding
+        assert float(back) == pytest.approx(batch / token_s, rel=1e-6)
+
+
+def test_prefills_that_leave_no_time_are_refused() -> None:
+    with pytest.raises(OptionError, match="leave no time to decode; allowed: below 100"):
+        decode_tokens_per_s(2, 150.0, wait_s=1.0, output_len=100)
+
+
+def test_prefills_take_from_the_speedup_and_not_from_not_drafting() -> None:
+    model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
+    workload = Workload(4096, 512)
+    curve = speedup_curve(
+        model,
+        chip,
+        drafter=autoregressive_drafter(0.05),
+        acceptance=constant_acceptance(0.8),
+        batch_size=[1, 16],
+        context_len=workload.mean_context_len,
+        max_draft_len=4,
+        placement=Placement(),
+        engine="ideal",
+    )
+    found = end_to_end(curve, model, engine_setup(chip, "ideal", None, None), workload)
+    assert found.speedup[..., 0] == pytest.approx(1)
+    assert np.all(found.speedup[..., 1:] < curve.speedup[..., 1:])
+    assert found.tokens_per_s.shape == curve.round_s.shape
+    # By hand at batch 1 without drafts: 512 steps and one prefill.
+    seconds = 512 * float(curve.decode_s[0, 0]) + found.wait_s
+    assert float(found.tokens_per_s[0, 0, 0]) == pytest.approx(512 / seconds)
+    assert float(found.effective_batch[0, 0, 0]) == pytest.approx(1 - found.wait_s / seconds)
