@@ -274,7 +274,10 @@ def test_what_cannot_be_scored_is_listed_with_what_it_lacks(found: Validation) -
     assert len(found.points) + len(found.lacking) >= len(load_measurements()) - 5
 
 
-def test_the_command_prints_a_table_and_one_object() -> None:
+def test_the_command_prints_a_table_and_one_object(
+    found: Validation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specroof.validate.validation", lambda: found)
     table = CliRunner().invoke(app, ["validate"])
     assert table.exit_code == 0
     assert table.stdout.splitlines()[0].split()[:2] == ["source", "points"]
@@ -289,7 +292,10 @@ def test_the_command_prints_a_table_and_one_object() -> None:
     assert all(set(one) == keys | {"source", "trust"} for one in content["sources"])
 
 
-def test_the_chart_holds_every_speedup(found: Validation, tmp_path: Any) -> None:
+def test_the_chart_holds_every_speedup(
+    found: Validation, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specroof.validate.validation", lambda: found)
     axes = plot_accuracy(found.points).axes[0]
     drawn = sum(np.size(line.get_xdata()) for line in axes.lines[1:])
     wanted = [one for one in found.points if one.kind != "plain" and one.measured <= 8]

@@ -1,0 +1,80 @@
+"""Hardware profiles: the user's own files, then the bundled ones."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from specroof.catalog.files import bundled, read_text, suggestion
+from specroof.errors import CatalogError, ProfileError
+from specroof.hardware import HardwareProfile, parse_hardware
+
+__all__ = ["HARDWARE_PATH_VARIABLE", "hardware_names", "load_hardware"]
+
+HARDWARE_PATH_VARIABLE: Final = "SPECROOF_HARDWARE_PATH"
+
+
+def hardware_names() -> list[str]:
+    """Return the names of all hardware files: the user's own, then the bundled ones."""
+    return list(_hardware_files())
+
+
+def load_hardware(name: str | os.PathLike[str]) -> HardwareProfile:
+    """Return a hardware profile from a path, the user's folder or the bundled files.
+
+    Parameters
+    ----------
+    name
+        A YAML file; else a file name without suffix, or an alias, in the folder that
+        ``SPECROOF_HARDWARE_PATH`` names or among the bundled profiles; capitals do not matter.
+
+    Raises
+    ------
+    CatalogError
+        If there is no such file, name or alias.
+    ProfileError
+        If the file is no valid profile.
+
+    Examples
+    --------
+    >>> load_hardware("H200").peak.memory_bytes_per_s
+    4800000000000.0
+    """
+    text = os.fspath(name)
+    path = Path(text)
+    if path.is_file():
+        return _parse_hardware(path, trusted=False)
+    wanted = text.casefold()
+    files = _hardware_files()
+    for stem, (known, is_bundled) in files.items():
+        if stem.casefold() == wanted:
+            return _parse_hardware(known, trusted=is_bundled)
+    for known, is_bundled in files.values():
+        # Parsing is slow and aliases stand in plain text: parse only files that hold the word.
+        if wanted in read_text(known, ProfileError).casefold():
+            profile = _parse_hardware(known, trusted=is_bundled)
+            if wanted in (alias.casefold() for alias in profile.aliases):
+                return profile
+    message = f"hardware {text!r} is neither a file nor a bundled name or alias"
+    msg = f"{message}{suggestion(text, list(files))}; see: specroof hardware"
+    raise CatalogError(msg)
+
+
+def _hardware_files() -> dict[str, tuple[Path, bool]]:
+    """Return the hardware files by stem, each with whether it is a bundled one."""
+    files = {stem: (path, True) for stem, path in bundled("hardware", ".yaml").items()}
+    own = os.environ.get(HARDWARE_PATH_VARIABLE)
+    if own is not None:
+        files |= {path.stem: (path, False) for path in _yaml_files(Path(own))}
+    return files
+
+
+def _yaml_files(folder: Path) -> Iterator[Path]:
+    if not folder.is_dir():
+        message = f"{HARDWARE_PATH_VARIABLE} is {str(folder)!r}; allowed: a folder"
+        raise CatalogError(message)
+    yield from sorted(folder.glob("*.yaml"))
+
+
+def _parse_hardware(path: Path, *, trusted: bool) -> HardwareProfile:
+    return parse_hardware(read_text(path, ProfileError), source=str(path), trusted=trusted)

@@ -1,0 +1,59 @@
+"""Acceptance profiles: published ones by name, measured ones by file."""
+
+import os
+from pathlib import Path
+
+from specroof.catalog.files import read_text
+from specroof.errors import CatalogError
+from specroof.profiles import AcceptanceProfile, bundled_profile, draft_count, parse_profiles
+
+__all__ = ["load_profile", "load_profiles_file"]
+
+
+def load_profile(name: str | os.PathLike[str], *, drafts: str | None = None) -> AcceptanceProfile:
+    """Return a measured acceptance: a file that holds one, or a bundled profile by its name.
+
+    Parameters
+    ----------
+    name
+        An existing path wins; else a name that ``specroof acceptance`` lists.
+    drafts
+        Drafts per round, where a file does not say, as in ``num_draft_tokens=8``.
+
+    Raises
+    ------
+    CatalogError
+        If there is neither, or the file holds several.
+    OptionError
+        If the file cannot be understood, or contradicts itself.
+
+    Examples
+    --------
+    >>> load_profile("qwen3.6-35b-a3b/mtp/speed-bench").draft_len
+    8
+    """
+    path = Path(name)
+    if not path.is_file():
+        return bundled_profile(os.fspath(name))
+    found = load_profiles_file(path, drafts=drafts)
+    if len(found) > 1:
+        names = ", ".join(profile.name for profile in found[:4])
+        message = f"{path}: holds {len(found)} profiles ({names}, …); allowed: a file with one"
+        raise CatalogError(message)
+    return found[0]
+
+
+def load_profiles_file(
+    name: str | os.PathLike[str], *, drafts: str | None = None
+) -> list[AcceptanceProfile]:
+    """Return every measured acceptance of a file, in any format of `parse_profiles`.
+
+    Raises
+    ------
+    CatalogError
+        If the file cannot be read.
+    OptionError
+        If it cannot be understood, or contradicts itself.
+    """
+    text = read_text(Path(name), CatalogError)
+    return parse_profiles(text, os.fspath(name), None if drafts is None else draft_count(drafts))

@@ -1,0 +1,185 @@
+"""SPECs: a drafter and its acceptance, as the command line spells them."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from specroof.acceptance import (
+    Acceptance,
+    acceptance_from_length,
+    beta_acceptance,
+    constant_acceptance,
+    decay_acceptance,
+    extrapolated_acceptance,
+    histogram_acceptance,
+    rate_acceptance,
+    survival_acceptance,
+)
+from specroof.catalog.hardware import load_hardware
+from specroof.catalog.hub import Fetch
+from specroof.catalog.models import load_draft_config, load_model
+from specroof.catalog.profiles import load_profile
+from specroof.drafters import KINDS, Drafter
+from specroof.errors import OptionError
+
+__all__ = ["ACCEPTANCE_KEYS", "load_drafter"]
+
+
+def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
+    """Return the drafter that a SPEC describes, with its acceptance if the SPEC gives one.
+
+    Parameters
+    ----------
+    spec
+        ``KIND[,key=value…]``: the kind's own keys, and at most one of `ACCEPTANCE_KEYS`.
+    fetch
+        What to fetch a ``config=`` with that is neither a file nor bundled; as for `load_model`.
+
+    Raises
+    ------
+    OptionError
+        For an unknown kind or key, a missing or doubled key, a value out of range.
+
+    Examples
+    --------
+    >>> load_drafter("block,accept=0.89,cost=0.10,drafts=16").name
+    'block,accept=0.89,cost=0.10,drafts=16'
+    """
+    text = spec.strip()
+    kind_name, *pairs = (part.strip() for part in text.split(","))
+    where = f"drafter {text!r}"
+    if kind_name not in KINDS:
+        message = f"{where}: kind is {kind_name!r}; allowed: {', '.join(KINDS)}"
+        raise OptionError(message)
+    values = _kind_values(where, kind_name, pairs)
+    given = [key for key in ACCEPTANCE_KEYS if key in values]
+    extrapolate = values.pop(_EXTRAPOLATE, None)
+    if len(given) > 1:
+        message = f"{where}: gives {' and '.join(given)}; allowed: one acceptance"
+        raise OptionError(message)
+    if extrapolate is not None and not given:
+        message = f"{where}: {_EXTRAPOLATE} is given without an acceptance that could go on"
+        msg = f"{message}; allowed: beside {', '.join(ACCEPTANCE_KEYS)}"
+        raise OptionError(msg)
+    try:
+        own = {
+            key: _own_value(kind_name, key, value, fetch)
+            for key, value in values.items()
+            if key not in given
+        }
+        drafter = KINDS[kind_name].build(own, text)
+        if not given:
+            return drafter
+        acceptance = ACCEPTANCE_KEYS[given[0]](values[given[0]])
+        if extrapolate is not None:
+            acceptance = extrapolated_acceptance(acceptance, extrapolate)
+        return replace(drafter, acceptance=acceptance)
+    except OptionError as refusal:
+        message = f"{where}: {refusal}"
+        raise OptionError(message) from None
+
+
+def _own_value(kind: str, key: str, text: str, fetch: Fetch | None) -> Any:
+    """Return the value of a kind's own key: a number, or what its table says it is."""
+    match KINDS[kind].reads.get(key, "number"):
+        case "drafter":
+            return load_draft_config(text, kind, fetch=fetch)
+        case "model":
+            return load_model(text, fetch=fetch)
+        case "hardware":
+            return load_hardware(text)
+        case "numbers":
+            return _numbers(key, text)
+        case "text":
+            return text
+        case _:
+            return _number(key, text)
+
+
+def _kind_values(where: str, kind_name: str, pairs: list[str]) -> dict[str, str]:
+    """Return the values of a SPEC as text, with all keys that its kind requires."""
+    kind = KINDS[kind_name]
+    takes_acceptance = kind_name != "ideal"
+    known = [*kind.keys, *((*ACCEPTANCE_KEYS, _EXTRAPOLATE) if takes_acceptance else ())]
+    values = _spec_values(where, pairs, known)
+    for group in kind.required:
+        if sum(key in values for key in group) != 1:
+            message = f"{where}: needs {'exactly one of ' * (len(group) > 1)}{', '.join(group)}="
+            raise OptionError(message)
+    return values
+
+
+def _spec_values(where: str, pairs: list[str], known: list[str]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not value or key not in known:
+            allowed = ", ".join(f"{name}=…" for name in known) or "nothing after the kind"
+            message = f"{where}: {pair!r} is not understood; allowed: {allowed}"
+            raise OptionError(message)
+        if key in values:
+            message = f"{where}: {key} is given twice; allowed: once"
+            raise OptionError(message)
+        values[key] = value
+    return values
+
+
+def _number(key: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        message = f"{key} is {text!r}; allowed: a number"
+        raise OptionError(message)
+    return value
+
+
+def _numbers(key: str, text: str) -> list[float]:
+    return [_number(key, part) for part in text.split("/")]
+
+
+def _accept_length(text: str) -> Acceptance:
+    length, at, drafts = text.partition("@")
+    if not at:
+        message = f"accept-length is {text!r}; allowed: TOKENS@DRAFTS, such as 3.4@7: tokens per"
+        msg = f"{message} round, bonus included, and the drafts it was measured with"
+        raise OptionError(msg)
+    measured_with = _number("accept-length", drafts)
+    if not measured_with.is_integer():
+        message = f"accept-length is {text!r}; allowed: a whole number of drafts after @"
+        raise OptionError(message)
+    return acceptance_from_length(_number("accept-length", length), int(measured_with))
+
+
+def _beta(text: str) -> Acceptance:
+    parameters = _numbers("beta", text)
+    if len(parameters) != 2:
+        message = f"beta is {text!r}; allowed: A/B, two numbers above 0"
+        raise OptionError(message)
+    return beta_acceptance(parameters[0], parameters[1])
+
+
+def _decay(text: str) -> Acceptance:
+    parameters = _numbers("decay", text)
+    if len(parameters) != 3:
+        message = f"decay is {text!r}; allowed: FIRST/LAST/RATIO, three numbers from 0 to 1"
+        raise OptionError(message)
+    return decay_acceptance(*parameters)
+
+
+#: The key that lets a measured acceptance go on past its depth.
+_EXTRAPOLATE: Final = "extrapolate"
+
+#: How a SPEC may give acceptance; exactly one of these.
+ACCEPTANCE_KEYS: Final[dict[str, Callable[[str], Acceptance]]] = {
+    "accept": lambda text: constant_acceptance(_number("accept", text)),
+    "accept-length": _accept_length,
+    "rates": lambda text: rate_acceptance(_numbers("rates", text)),
+    "survival": lambda text: survival_acceptance(_numbers("survival", text)),
+    "histogram": lambda text: histogram_acceptance(_numbers("histogram", text)),
+    "beta": _beta,
+    "decay": _decay,
+    "profile": lambda text: load_profile(text).acceptance(),
+}

@@ -1,0 +1,25 @@
+"""Studies, by path or bundled name."""
+
+from pathlib import Path
+
+from specroof.errors import CatalogError
+
+__all__ = ["study_path"]
+
+
+def study_path(name: str) -> Path:
+    """Return the file of a study: an existing path, or a bundled study by name.
+
+    Raises
+    ------
+    CatalogError
+        If there is neither.
+    """
+    path = Path(name)
+    if path.is_file():
+        return path
+    bundled = {file.stem: file for file in (Path(__file__).parents[1] / "studies").glob("*.yaml")}
+    if name in bundled:
+        return bundled[name]
+    message = f"study {name!r} is neither a file nor a bundled study ({', '.join(bundled)})"
+    raise CatalogError(message)
