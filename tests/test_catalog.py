@@ -152,6 +152,22 @@ def test_a_users_folder_is_searched_first(
     assert "b200" in hardware_names()
 
 
+def test_a_bundled_file_that_somebody_broke_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hardware_folder: Path
+) -> None:
+    text = (hardware_folder / "h200.yaml").read_text()
+    (tmp_path / "h200.yaml").write_text(text.replace("memory_bytes:", "memory_byte:"))
+    files = {"h200": tmp_path / "h200.yaml"}
+    monkeypatch.setattr("specroof.catalog.hardware.bundled", lambda _folder, _suffix: files)
+    with pytest.raises(ProfileError) as error:
+        load_hardware("h200")
+    assert "memory_byte" in one_line(error)
+
+
+def test_a_checked_bundled_profile_is_the_trusted_one() -> None:
+    assert load_hardware("b200", check=True) == load_hardware("b200")
+
+
 def test_a_users_folder_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECROOF_HARDWARE_PATH", os.devnull)
     with pytest.raises(CatalogError, match="SPECROOF_HARDWARE_PATH"):

@@ -46,7 +46,7 @@ def check_hardware(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Your own YAML file.")],
 ) -> None:
     """Check a hardware file: every key, every figure, every source."""
-    profile = catalog.load_hardware(file)
+    profile = catalog.load_hardware(file, check=True)
     say(f"{file}: {profile.name}, all figures valid and sourced")
 
 
