@@ -24,7 +24,15 @@ from specroof.validate import (
 )
 from specroof.validate.fitting import Points, fit, leave_one_out
 from specroof.validate.parameters import PARAMETERS, chip_family, fitted_engine
-from specroof.validate.scores import Scored, errors_of, kind_of, levelled, measured_speedup, scored
+from specroof.validate.scores import (
+    Scored,
+    errors_of,
+    kind_of,
+    levelled,
+    measured_speedup,
+    round_costs,
+    scored,
+)
 from specroof.validate.tables import validation_json, validation_table
 from specroof.validate.timing import Throughput
 
@@ -305,3 +313,15 @@ def test_the_chart_holds_every_speedup(
     told = CliRunner().invoke(app, ["validate", "--plot", str(target)])
     assert told.exit_code == 0
     assert target.stat().st_size > 10_000
+
+
+def test_a_round_costs_its_tokens_over_the_speedup() -> None:
+    points = [one for one in validation().points if one.kind == "speedup"]
+    eagle = [one for one in points if one.point.method == "eagle3"]
+    costs = round_costs(points)
+    assert set(costs) == {one.point.method for one in points}
+    # 3 tokens a round at a speedup of 1.5 are 2 plain steps, predicted at 2.0x they are 1.5
+    point = replace(eagle[0].point, acceptance_length=3.0)
+    (only,) = round_costs([replace(eagle[0], point=point, predicted=2.0, measured=1.5)]).values()
+    assert (only.n, only.predicted, only.measured) == (1, 1.5, 2.0)
+    assert only.mean_error == pytest.approx(0.25)

@@ -12,11 +12,13 @@ from specroof.validate.timing import METHODS, PLAIN, Throughput
 
 __all__ = [
     "Errors",
+    "RoundCosts",
     "Scored",
     "errors_of",
     "kind_of",
     "levelled",
     "measured_speedup",
+    "round_costs",
     "scored",
     "shape_group",
 ]
@@ -91,6 +93,54 @@ class Errors:
     shape_mean: float | None
     verdict_accuracy: float | None
     regret_mean: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCosts:
+    """What one round costs in units of a plain step, over the points of one kind of drafter.
+
+    A round that commits N tokens at a speedup of s takes N / s plain steps.
+
+    Parameters
+    ----------
+    n
+        Points whose acceptance length is known.
+    predicted, measured
+        Means over them.
+    mean_error
+        Mean of how far each is off, as a share of what was measured.
+    """
+
+    n: int
+    predicted: float
+    measured: float
+    mean_error: float
+
+
+def round_costs(points: Iterable[Scored]) -> dict[str, RoundCosts]:
+    """Return the cost of a round for each kind of drafter, by its method.
+
+    Examples
+    --------
+    >>> round_costs([])
+    {}
+    """
+    found: dict[str, list[tuple[float, float]]] = {}
+    for one in points:
+        tokens = one.point.acceptance_length
+        if one.kind == "speedup" and tokens is not None:
+            pair = (tokens / one.predicted, tokens / one.measured)
+            found.setdefault(one.point.method, []).append(pair)
+    costs = {}
+    for method, pairs in sorted(found.items()):
+        predicted, measured = np.array(pairs).T
+        costs[method] = RoundCosts(
+            n=len(pairs),
+            predicted=float(predicted.mean()),
+            measured=float(measured.mean()),
+            mean_error=float(np.abs(predicted / measured - 1).mean()),
+        )
+    return costs
 
 
 def measured_speedup(point: Measurement) -> float | None:

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any, Final
 
 from specroof.validate import TRUSTED, Validation
-from specroof.validate.scores import Errors, Scored, shape_group
+from specroof.validate.scores import Errors, Scored, round_costs, shape_group
 
 __all__ = ["validation_json", "validation_table"]
 
@@ -87,7 +87,16 @@ def validation_table(found: Validation) -> str:
         "Errors are shares of what was measured. Speedup: the acceptance length is known. Shape "
         f"alone: it is not, and one factor is free in each of {freed} groups."
     )
-    return "\n".join([*lines, "", told, *notes])
+    costs = [
+        f"one round of {method}: {cost.predicted:.2f} plain steps predicted, {cost.measured:.2f} "
+        f"measured, {cost.mean_error:.1%} off on average over {cost.n} points"
+        for method, cost in round_costs(_trusted(found)).items()
+    ]
+    return "\n".join([*lines, "", told, *costs, *notes])
+
+
+def _trusted(found: Validation) -> list[Scored]:
+    return [one for one in found.points if one.point.trust <= TRUSTED]
 
 
 def _shape(one: Scored) -> tuple[object, ...] | None:
