@@ -319,6 +319,33 @@ def test_sweep_refuses_a_bad_study_before_it_computes_or_writes(tmp_path: Path) 
     assert "STUDY.yaml is missing" in refused("sweep")
 
 
+STUDY = """
+format_version: 1
+targets: [{model: openai/gpt-oss-20b, hardware: h100}]
+drafters: [ideal, "autoregressive,accept=0.75,cost=0.10"]
+engine: ideal
+"""
+
+
+def test_a_study_of_several_drafters_has_charts_of_its_target(tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text(STUDY)
+    assert "note: NVIDIA H100" in run("sweep", str(study), "-o", str(tmp_path / "out"))
+    names = sorted(file.name for file in (tmp_path / "out").iterdir())
+    assert names == ["results.csv", "results.json", "target-1.png"]
+    assert "autoregressive" in run("sweep", str(study))  # prints without a folder, too
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(STUDY)
+    (tmp_path / "file").write_text("")
+    folder = tmp_path / "file" / "out"
+    done = CliRunner().invoke(app, ["sweep", str(tmp_path / "study.yaml"), "-o", str(folder)])
+    assert done.exit_code == 2
+    assert f"specroof: {folder}" in done.stderr
+    assert (tmp_path / "file").read_text() == ""
+
+
 def test_the_schema_of_a_study_is_printed() -> None:
     assert {"targets", "drafters"} <= set(last_object(run("sweep", "--schema"))["properties"])
 

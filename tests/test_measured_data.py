@@ -7,7 +7,8 @@ import pytest
 
 import specroof
 from specroof import load_hardware, load_model
-from specroof.measured import Measurement, load_measurements
+from specroof.errors import MeasurementError
+from specroof.measured import Measurement, load_measurements, parse_measurements
 
 FILES = sorted((Path(specroof.__file__).parent / "measurements").glob("*.csv"))
 HEAD = ("title", "url", "trust", "setup", "counts", "lengths")
@@ -122,3 +123,31 @@ def test_a_printed_ratio_agrees_with_the_printed_throughputs() -> None:
         if point.speedup and point.tokens_per_s and point.baseline_tokens_per_s:
             ratio = point.tokens_per_s / point.baseline_tokens_per_s
             assert point.speedup == pytest.approx(ratio, rel=0.02), point
+
+
+def bundled_table() -> str:
+    """Return a bundled table, to be broken."""
+    folder = Path(specroof.__file__).parent / "measurements"
+    return (folder / "modal.csv").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "says"),
+    [
+        ("# trust: 2", "# trust: high", "trust is 'high'"),
+        (",75,,,yes,", ",-75,,,yes,", "tokens_per_s is '-75'"),
+        (",75,,,yes,", ",fast,,,yes,", "tokens_per_s is 'fast'"),
+        (",75,,,yes,", ",inf,,,yes,", "tokens_per_s is 'inf'"),
+        (",75,,,yes,", ",75,,,maybe,", "includes_prefill is 'maybe'"),
+        (",75,,,yes,", ",75,,yes,", "another number of cells"),
+        (",75,,,yes,", ",75,,,,,yes,", "another number of cells"),
+    ],
+)
+def test_a_broken_table_is_refused_with_its_file_and_line(good: str, bad: str, says: str) -> None:
+    text = bundled_table()
+    assert good in text
+    with pytest.raises(MeasurementError) as error:
+        parse_measurements(text.replace(good, bad, 1), source="modal", file="modal.csv")
+    assert says in str(error.value)
+    assert str(error.value).startswith("modal.csv:")
+    assert "\n" not in str(error.value)

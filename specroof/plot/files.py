@@ -42,7 +42,3 @@ def figure_bytes(figure: Figure, name: PurePath | str) -> bytes:
     with house_style():
         figure.savefig(content, format=kind[1:], dpi=_DPI, metadata=_METADATA[kind])
     return content.getvalue()
-
-
-def _allowed() -> str:
-    return ", ".join(_METADATA)
