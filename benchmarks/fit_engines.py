@@ -21,6 +21,7 @@ from specroof.hardware import EngineProfile, ExpectedError
 from specroof.measured import Measurement, load_measurements
 from specroof.validate import TRUSTED, fitted_parameters, validation
 from specroof.validate.fitting import leave_one_out
+from specroof.validate.kernels import KERNEL_ENGINE, KERNEL_SOURCE, kernel_engine
 from specroof.validate.parameters import ENGINES, PARAMETERS, chip_family, fitted_engine
 from specroof.validate.scores import kind_of
 
@@ -52,7 +53,8 @@ def _wrapped(text: str, *, indent: int) -> list[str]:
     margin = " " * indent
     bound = text.replace(": ", ":\0")  # a key stays with its value
     lines = textwrap.wrap(
-        bound, 99, initial_indent=margin, subsequent_indent=margin + "  ", break_long_words=False
+        bound, 99, initial_indent=margin, subsequent_indent=margin + "  ", break_long_words=False,
+        break_on_hyphens=False,
     )
     return [line.replace("\0", " ") for line in lines]
 
@@ -122,16 +124,20 @@ def write_engines(points: Sequence[Measurement], parameters: Mapping[str, float]
             replace(one, compute_frac={key: one.compute_frac[key] for key in has})
             for one in engines
         ]
+        sources = {name: source_sentence(points, name, chip) for name in ENGINES}
+        engines.append(kernel_engine(load_hardware(chip), parameters))
+        sources[KERNEL_ENGINE] = (
+            f"{KERNEL_SOURCE}; overheads as benchmarks/fit_engines.py fitted them to SGLang and vLLM; "
+            "no benchmark with drafts is known"
+        )
         text = path.read_text(encoding="utf-8")
         text = re.split(r"^(?:default_engine|engines):", text, flags=re.MULTILINE)[0]
-        text = re.sub(r"  engines\.\w+: >-\n(    .*\n)+", "", text)
+        text = re.sub(r"  engines\.[\w-]+: >-\n(    .*\n)+", "", text)
         told = "".join(
             f"  engines.{name}: >-\n"
-            + "\n".join(_wrapped(source_sentence(points, name, chip), indent=4)).replace(
-                "\n      ", "\n    "
-            )
+            + "\n".join(_wrapped(sentence, indent=4)).replace("\n      ", "\n    ")
             + "\n"
-            for name in ENGINES
+            for name, sentence in sources.items()
         )
         text = text.replace("\npeak:\n", f"\n{told}peak:\n", 1)
         default = next((name for name in ENGINES if measured_on(points, name, [chip])), None)

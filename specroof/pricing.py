@@ -103,7 +103,7 @@ def model_latency(
             expert_locality=None if locality is None else (locality.run, locality.batch),
         )
     ]
-    shape = PassShape(layer_kinds(model), forward.queries, eager)
+    shape = PassShape(layer_kinds(model), forward.queries, eager, settled=forward.settled)
     return price_pass(ops, setup, batch_size=forward.batch, n_layers=model.n_layers, shape=shape)
 
 
@@ -195,7 +195,8 @@ def engine_setup(
 
 def drafting_setup(setup: Setup) -> Setup:
     """Return where a drafter runs: its passes are small, and may have an overhead of their own."""
-    engine = replace(setup.engine, graphs=None)
+    # What it reads again is a few accepted positions, no prompt.
+    engine = replace(setup.engine, graphs=None, prefill_compute_frac={})
     if engine.draft_pass_overhead_s is not None:
         engine = replace(
             engine, pass_overhead_s=engine.draft_pass_overhead_s, sequence_overhead_s=0.0

@@ -8,6 +8,7 @@ from typing import Final
 
 __all__ = [
     "DTYPE_BYTES",
+    "MICROSECOND",
     "WIDER_DTYPES",
     "dtype_bytes",
     "format_binary_bytes",
@@ -39,6 +40,9 @@ WIDER_DTYPES: Final[dict[str, tuple[str, ...]]] = {
     "int4": ("int8", "bf16", "fp16", "fp32"),
     "int8": ("bf16", "fp16", "fp32"),
 }
+
+#: Seconds.
+MICROSECOND: Final = 1e-6
 
 _SI_PREFIXES: Final = (
     (1e15, "P"),

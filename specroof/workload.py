@@ -66,7 +66,7 @@ def request_s(model: Architecture, setup: Setup, input_len: float) -> float:
     """Return the seconds that one request keeps the whole batch waiting before it is decoded.
 
     One pass over the prompt, of which only the last position goes through the head, and what the
-    engine loses with each request.
+    engine loses with each request; not the engine's `request_latency_s`, which others do not feel.
 
     Parameters
     ----------
@@ -86,11 +86,16 @@ def request_s(model: Architecture, setup: Setup, input_len: float) -> float:
 
 
 def end_to_end_tokens_per_s(
-    batch_size: npt.ArrayLike, token_s: npt.ArrayLike, *, wait_s: float, output_len: float
+    batch_size: npt.ArrayLike,
+    token_s: npt.ArrayLike,
+    *,
+    wait_s: float,
+    output_len: float,
+    latency_s: float = 0.0,
 ) -> Array:
     r"""Return output tokens per second of the whole batch, prefill included.
 
-    .. math:: \frac{B L}{L t + B w}
+    .. math:: \frac{B L}{L t + B w + l}
 
     Parameters
     ----------
@@ -102,6 +107,8 @@ def end_to_end_tokens_per_s(
         Seconds that each request keeps the batch waiting, w.
     output_len
         Tokens of the answer, L.
+    latency_s
+        Seconds that each request loses alone, l.
 
     Source
         Counting: while one request is answered, B of them are, and each is prefilled once.
@@ -112,15 +119,20 @@ def end_to_end_tokens_per_s(
     100.0
     """
     batch = np.asarray(batch_size, dtype=np.float64)
-    return np.asarray(batch / (np.asarray(token_s) + batch * wait_s / output_len))
+    return np.asarray(batch / (np.asarray(token_s) + (batch * wait_s + latency_s) / output_len))
 
 
 def decode_tokens_per_s(
-    batch_size: npt.ArrayLike, tokens_per_s: npt.ArrayLike, *, wait_s: float, output_len: float
+    batch_size: npt.ArrayLike,
+    tokens_per_s: npt.ArrayLike,
+    *,
+    wait_s: float,
+    output_len: float,
+    latency_s: float = 0.0,
 ) -> Array:
     r"""Return what of a throughput "including prefill" was decoding: the inverse of the above.
 
-    .. math:: \frac{B}{B / x - B w / L}
+    .. math:: \frac{B}{B / x - (B w + l) / L}
 
     Raises
     ------
@@ -136,7 +148,8 @@ def decode_tokens_per_s(
     200.0
     """
     batch = np.asarray(batch_size, dtype=np.float64)
-    token_s = batch / np.asarray(tokens_per_s, dtype=np.float64) - batch * wait_s / output_len
+    waited_s = (batch * wait_s + latency_s) / output_len
+    token_s = batch / np.asarray(tokens_per_s, dtype=np.float64) - waited_s
     if np.any(token_s <= 0):
         message = (
             f"tokens_per_s is {np.asarray(tokens_per_s).tolist()}: prefills of {wait_s:.3g} s a "
@@ -147,11 +160,16 @@ def decode_tokens_per_s(
 
 
 def prefill_frac(
-    batch_size: npt.ArrayLike, token_s: npt.ArrayLike, *, wait_s: float, output_len: float
+    batch_size: npt.ArrayLike,
+    token_s: npt.ArrayLike,
+    *,
+    wait_s: float,
+    output_len: float,
+    latency_s: float = 0.0,
 ) -> Array:
     r"""Return the share of the time that goes into prefills.
 
-    .. math:: \frac{B w}{L t + B w}
+    .. math:: \frac{B w}{L t + B w + l}
 
     Source
         See `end_to_end_tokens_per_s`.
@@ -162,7 +180,7 @@ def prefill_frac(
     0.5
     """
     waiting_s = np.asarray(batch_size, dtype=np.float64) * wait_s
-    return np.asarray(waiting_s / (output_len * np.asarray(token_s) + waiting_s))
+    return np.asarray(waiting_s / (output_len * np.asarray(token_s) + waiting_s + latency_s))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,17 +189,19 @@ class EndToEnd:
 
     Parameters
     ----------
-    wait_s
-        Seconds that each request keeps the batch waiting.
+    wait_s, latency_s
+        Seconds that each request keeps the batch waiting, and that it loses alone.
     tokens_per_s, speedup
         Prefill included; the speedup is over plain decoding with the same prefills.
     prefill_frac
         Share of the time that goes into prefills.
     effective_batch
-        Requests that are being decoded at a time, on average; the others wait for their prompt.
+        Requests that are being decoded at a time, on average; the others wait for their prompt,
+        or are on their way.
     """
 
     wait_s: float
+    latency_s: float
     tokens_per_s: Array
     speedup: Array
     prefill_frac: Array
@@ -193,7 +213,8 @@ def end_to_end(
 ) -> EndToEnd:
     r"""Return a curve's throughput and speedup with prefills counted.
 
-    The effective batch is :math:`B (1 - w / (L t + B w))`: a request waits w of its own time.
+    The effective batch is :math:`B (1 - (w + l) / (L t + B w + l))`: a request waits w, and loses
+    l, of its own time.
 
     Parameters
     ----------
@@ -210,13 +231,16 @@ def end_to_end(
     batch = curve.batch_size[:, None]
     wait_s = request_s(model, setup, workload.input_len)
     token_s = curve.round_s / curve.tokens_per_round
-    amounts = {"wait_s": wait_s, "output_len": workload.output_len}
+    latency_s = setup.engine.request_latency_s
+    amounts = {"wait_s": wait_s, "output_len": workload.output_len, "latency_s": latency_s}
     rate = end_to_end_tokens_per_s(batch, token_s, **amounts)
     share = prefill_frac(batch, token_s, **amounts)
     return EndToEnd(
         wait_s=wait_s,
+        latency_s=latency_s,
         tokens_per_s=rate,
         speedup=np.asarray(rate / rate[..., :1]),
         prefill_frac=share,
-        effective_batch=np.asarray(batch - share),
+        # Little's law: as many are on their way as there are tokens, by the time of each.
+        effective_batch=np.asarray(batch - share - rate * latency_s / workload.output_len),
     )

@@ -49,7 +49,11 @@ def predicted_tokens_per_s(
         return point.batch_size / token_s
     wait_s = request_s(model, setup, point.input_len)
     rate = end_to_end_tokens_per_s(
-        point.batch_size, token_s, wait_s=wait_s, output_len=point.output_len
+        point.batch_size,
+        token_s,
+        wait_s=wait_s,
+        output_len=point.output_len,
+        latency_s=setup.engine.request_latency_s,
     )
     return float(rate)
 

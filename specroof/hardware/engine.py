@@ -127,6 +127,9 @@ class EngineProfile:
         Share of the dense peak that matmuls reach, by dtype; 1 for a dtype that is left out.
     kind_compute_frac
         Share for operations of a kind (`OP_KINDS`), in the place of `compute_frac`.
+    prefill_compute_frac
+        Share for operations of a kind in passes over a prompt, in the place of `kind_compute_frac`:
+        their kernels have thousands of rows to work on where those of a verification have a few.
     memory_frac
         Share of the memory's bytes/s that is reached.
     kind_memory_frac
@@ -148,6 +151,8 @@ class EngineProfile:
         Seconds on top of each speculative round, and of each sequence in it.
     request_overhead_s
         Seconds that each request keeps the whole batch waiting, its prefill apart.
+    request_latency_s
+        Seconds that each request loses alone, while the others are decoded: on its way in and out.
     collective
         What an all-reduce costs; None where collectives are free, as on the ideal engine.
     expert_locality
@@ -169,6 +174,7 @@ class EngineProfile:
     name: str
     compute_frac: Mapping[str, float] = field(default_factory=dict)
     kind_compute_frac: Mapping[str, float] = field(default_factory=dict)
+    prefill_compute_frac: Mapping[str, float] = field(default_factory=dict)
     memory_frac: float = 1.0
     kind_memory_frac: Mapping[str, float] = field(default_factory=dict)
     overlap_norm: float | None = None
@@ -181,6 +187,7 @@ class EngineProfile:
     round_overhead_s: float = 0.0
     round_sequence_overhead_s: float = 0.0
     request_overhead_s: float = 0.0
+    request_latency_s: float = 0.0
     collective: Collective | None = None
     expert_locality: ExpertLocality | None = None
     graphs: CapturedGraphs | None = None

@@ -122,6 +122,7 @@ class _EngineProfile(_Block):
     name: _ShortName
     compute_frac: dict[_Dtype, _Share] = _LEFT_OUT
     kind_compute_frac: dict[_OpKind, _Share] = _LEFT_OUT
+    prefill_compute_frac: dict[_OpKind, _Share] = _LEFT_OUT
     memory_frac: _Share = _LEFT_OUT
     kind_memory_frac: dict[_OpKind, _Share] = _LEFT_OUT
     overlap_norm: _Norm | None = _LEFT_OUT
@@ -134,6 +135,7 @@ class _EngineProfile(_Block):
     round_overhead_s: NonNegative = _LEFT_OUT
     round_sequence_overhead_s: NonNegative = _LEFT_OUT
     request_overhead_s: NonNegative = _LEFT_OUT
+    request_latency_s: NonNegative = _LEFT_OUT
     collective: _Collective | None = _LEFT_OUT
     expert_locality: _ExpertLocality | None = _LEFT_OUT
     graphs: _CapturedGraphs | None = _LEFT_OUT

@@ -79,11 +79,14 @@ class PassShape:
         New positions per sequence.
     eager
         Where the pass is larger than every captured graph.
+    settled
+        Whether all new positions are accepted already, as those of a prompt are.
     """
 
     layer_kinds: Mapping[str, int] = field(default_factory=dict)
     query_len: npt.ArrayLike = 1.0
     eager: npt.ArrayLike = False
+    settled: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,6 +1,6 @@
 """Seconds of one pass, operation by operation, and the memory that a device needs."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -83,7 +83,10 @@ def price_pass(
     shape = shape or PassShape()
     engine = setup.engine
     crowding = _crowding(setup.placement, batch_size)
-    priced = tuple(_price_op(op, setup, crowding, notes) for op in ops)
+    kind_frac = engine.kind_compute_frac
+    if shape.settled:
+        kind_frac = {**kind_frac, **engine.prefill_compute_frac}
+    priced = tuple(_price_op(op, setup, kind_frac, crowding, notes) for op in ops)
     latency = PassLatency(
         ops=priced,
         work_s=_GRANULARITIES[setup.options.granularity](priced),
@@ -122,7 +125,13 @@ def _crowding(placement: Placement, batch_size: npt.ArrayLike) -> Array:
     return np.maximum(1.0, placement.attention_data_parallel / batch)
 
 
-def _price_op(op: OpCost, setup: Setup, crowding: Array, notes: dict[str, None]) -> OpLatency:
+def _price_op(
+    op: OpCost,
+    setup: Setup,
+    kind_frac: Mapping[str, float],
+    crowding: Array,
+    notes: dict[str, None],
+) -> OpLatency:
     hardware, engine = setup.hardware, setup.engine
     dtype, flops_per_s = hardware.arithmetic(op.compute_dtype, strict=setup.options.strict_dtype)
     if dtype != op.compute_dtype:
@@ -134,7 +143,7 @@ def _price_op(op: OpCost, setup: Setup, crowding: Array, notes: dict[str, None])
         + busiest * op.cache_bytes / cache_ways
         + busiest * op.activation_bytes / compute_ways
     )
-    compute_frac = engine.kind_compute_frac.get(op.kind, engine.compute_frac.get(dtype, 1.0))
+    compute_frac = kind_frac.get(op.kind, engine.compute_frac.get(dtype, 1.0))
     reached = compute_frac * flops_per_s
     memory_frac = engine.kind_memory_frac.get(op.kind, engine.memory_frac)
     bytes_per_s = memory_frac * hardware.peak.memory_bytes_per_s

@@ -19,6 +19,7 @@ from specroof.latency import Setup
 from specroof.measured import Measurement, load_measurements
 from specroof.pricing import engine_setup, model_latency
 from specroof.rounds import draft_price
+from specroof.validate.kernels import KERNEL_ENGINE, kernel_engine
 from specroof.validate.parameters import chip_family, fitted_engine
 from specroof.validate.scores import Errors, Scored, errors_of, kind_of, levelled, scored
 from specroof.validate.timing import Array, Throughput, round_seconds, throughput
@@ -107,8 +108,11 @@ def fitted_parameters(without: str | None = None) -> Mapping[str, float]:
 
 def left_out_engine(point: Measurement) -> EngineProfile:
     """Return the profile of a measurement's engine and chip that was fitted without its source."""
-    family = chip_family(load_hardware(point.hardware))
+    hardware = load_hardware(point.hardware)
     parameters = fitted_parameters(without=point.source)
+    if point.engine == KERNEL_ENGINE:
+        return kernel_engine(hardware, parameters)
+    family = chip_family(hardware)
     return fitted_engine(point.engine, family, parameters, eager=point.method == "step")
 
 

@@ -91,7 +91,8 @@ class Points:
         """Return the logarithm of what is predicted: a throughput or a speedup, as was measured."""
         p, pass_s = parameters, self._record.pass_s(parameters)
         decode, prefill, verify, draft = (self._record.counts[part] @ pass_s for part in PARTS)
-        waiting_s = self._requests * self._batch * (prefill + p["request_s"]) / self._answer
+        waiting_s = self._batch * (prefill + p["request_s"]) + p["request_latency_s"]
+        waiting_s = self._requests * waiting_s / self._answer
         per_round_s = np.where(self._vllm, p["round_s.vllm"], p["round_s.sglang"])
         round_s = verify + draft + per_round_s + p["round_sequence_s"] * self._batch
         plain = self._batch / (decode + waiting_s)

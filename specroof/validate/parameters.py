@@ -41,6 +41,13 @@ DTYPE_SHARES: Final = {
     "fp4": 0.57,
 }
 
+#: Share of the bf16 peak, relative to that of large matmuls, in passes over a prompt. Attention:
+#: 230 of 312 TFLOP/s on A100, 740 of 989 on H100, 1605 of 2250 on B200 (FlashAttention-2, -3 and
+#: -4: arXiv:2307.08691, arXiv:2407.08608, and its announcement), 0.87 to 1.06 of what is fitted
+#: here. Experts: grouped matmuls of 256 to 8192 rows each reach 815 to 1297 TFLOP/s in fp8 on H800,
+#: plain ones of 4096 rows 990 to 1358 where the inner side is not short (README of deep-gemm 1.0.0).
+_PREFILL_SHARES: Final = {"attention": 0.9, "experts": 0.8}
+
 #: Exponents of routing locality: Finn 2026, "Width vs. depth"; not fitted here.
 _LOCALITY: Final = ExpertLocality(run=0.737, batch=0.909)
 
@@ -54,17 +61,25 @@ _SCALE_OUT_LATENCY_S: Final = 20e-6
 #: Sizes that vLLM captures, as a published step-time table samples them (vLLM blog, 2026-08-14).
 _VLLM_SIZES: Final = (1, 2, 4, *range(8, 257, 8), *range(272, 1025, 16))
 
+#: Sizes that SGLang captures for verification, in sequences: `generate_decode_cuda_graph_batch_sizes`
+#: in the sources of sglang 0.5.23. Beyond 256 only on large or on several devices; servers without
+#: drafts skip some below 72, where padding costs next to nothing.
+_SGLANG_SIZES: Final = (
+    *range(1, 8), *range(8, 33, 2), *range(40, 64, 4), *range(64, 256, 8), *range(256, 513, 16)
+)  # fmt: skip
+
 #: Every parameter: where a fit starts, how far from there it may be taken to lie (standard
 #: deviation of its logarithm), and what it is. Shares start at medians of measured kernels
-#: (aiconfigurator, commit 095f58a); overheads at round numbers, and may lie anywhere near.
+#: (aiconfigurator, commit 095f58a) and may lie as far as those of three engines on the chips of a
+#: family do; overheads start at round numbers, and may lie anywhere near.
 PARAMETERS: Final[dict[str, tuple[float, float, str]]] = {
     "memory_frac": (0.85, 0.05, "share of memory bytes/s, weights of dense matmuls"),
-    "memory_frac.experts": (0.85, 0.10, "the same of experts"),
+    "memory_frac.experts": (0.85, 0.08, "the same of experts"),
     "memory_frac.attention": (0.85, 0.15, "the same of cached keys and values"),
     "memory_frac.state": (0.85, 0.15, "the same of recurrent state"),
-    "compute_frac.ampere": (0.78, 0.15, "share of the bf16 peak, dense matmuls"),
-    "compute_frac.hopper": (0.78, 0.15, "share of the bf16 peak, dense matmuls"),
-    "compute_frac.blackwell": (0.70, 0.15, "share of the bf16 peak, dense matmuls"),
+    "compute_frac.ampere": (0.84, 0.08, "share of the bf16 peak, dense matmuls"),
+    "compute_frac.hopper": (0.78, 0.08, "share of the bf16 peak, dense matmuls"),
+    "compute_frac.blackwell": (0.66, 0.12, "share of the bf16 peak, dense matmuls"),
     "compute_share.experts": (0.3, 1.0, "the same of experts, relative to dense matmuls"),
     "compute_share.attention": (0.3, 1.0, "the same of attention, relative to dense matmuls"),
     "layer_s": (50e-6, 1.0, "seconds per layer"),
@@ -80,7 +95,8 @@ PARAMETERS: Final[dict[str, tuple[float, float, str]]] = {
     "round_s.sglang": (1e-3, 1.0, "seconds per round"),
     "round_s.vllm": (1e-3, 1.0, "seconds per round"),
     "round_sequence_s": (10e-6, 1.0, "seconds per sequence and round"),
-    "request_s": (10e-3, 1.0, "seconds per request, its prefill apart"),
+    "request_s": (2e-3, 1.0, "seconds per request that all others wait, its prefill apart"),
+    "request_latency_s": (10e-3, 1.0, "seconds per request that it loses alone"),
     "collective_s": (10e-6, 0.5, "seconds per all-reduce"),
     "link_frac": (0.5, 0.5, "share of the link's bytes/s"),
     # 24 ms a token of a model with 36 layers, launched kernel by kernel (CAST, Qwen3-8B, H100).
@@ -137,15 +153,18 @@ def fitted_engine(
     """
     dense = parameters[f"compute_frac.{family}"]
     slower = parameters["layer_share.ampere"] if family == "ampere" else 1.0
-    graphs = CapturedGraphs(
-        sizes=_VLLM_SIZES, eager_layer_s=parameters["eager_layer_s"] if eager else 0.0
-    )
+    if name == "vllm":
+        eager_s = parameters["eager_layer_s"] if eager else 0.0
+        graphs = CapturedGraphs(sizes=_VLLM_SIZES, eager_layer_s=eager_s)
+    else:
+        graphs = CapturedGraphs(sizes=_SGLANG_SIZES, counts="sequences")
     return EngineProfile(
         name=name,
         compute_frac={dtype: dense * share for dtype, share in DTYPE_SHARES.items()},
         kind_compute_frac={
             kind: dense * parameters[f"compute_share.{kind}"] for kind in ("experts", "attention")
         },
+        prefill_compute_frac={kind: dense * share for kind, share in _PREFILL_SHARES.items()},
         memory_frac=parameters["memory_frac"],
         kind_memory_frac={
             kind: parameters[f"memory_frac.{kind}"] for kind in ("experts", "attention", "state")
@@ -164,6 +183,7 @@ def fitted_engine(
         round_overhead_s=parameters[f"round_s.{name}"],
         round_sequence_overhead_s=parameters["round_sequence_s"],
         request_overhead_s=parameters["request_s"],
+        request_latency_s=parameters["request_latency_s"],
         collective=Collective(
             latency_s=parameters["collective_s"],
             device_latency_s=_DEVICE_LATENCY_S,
@@ -171,6 +191,6 @@ def fitted_engine(
             scale_out_latency_s=_SCALE_OUT_LATENCY_S,
         ),
         expert_locality=_LOCALITY,
-        graphs=graphs if name == "vllm" else None,
+        graphs=graphs,
         recurrent_state=ENGINES[name],
     )

@@ -101,10 +101,10 @@ class Record:
         p, facts = parameters, self._facts
         engines = {family: fitted_engine("vllm", family, p) for family in FAMILIES}
         compute = np.array(
-            [[_compute_share(engines[family], kind, dtype) for family, dtype in _FAMILY_DTYPES]
-             for kind in _KINDS]
+            [[_compute_share(engines[family], kind, dtype, prompt=prompt)
+              for family, dtype in _FAMILY_DTYPES] for prompt in (False, True) for kind in _KINDS]
         )  # fmt: skip
-        memory = np.array([p["memory_frac"], *(p[f"memory_frac.{kind}"] for kind in OP_KINDS)])
+        memory = np.tile([p["memory_frac"], *(p[f"memory_frac.{kind}"] for kind in OP_KINDS)], 2)
         work = np.hypot(
             self._compute_s / compute[self._kind, self._where],
             self._memory_s / memory[self._kind],
@@ -165,8 +165,10 @@ class Record:
     ) -> None:
         rows, placement = self._rows, host.setup.placement
         rows.first.append(len(rows.kind))
+        # Every kind is there twice: once more for passes over a prompt.
+        prompt = len(_KINDS) if forward.settled and not host.drafts else 0
         for op in latency.ops:
-            rows.kind.append(_KINDS.index(op.op.kind) if op.op.kind in OP_KINDS else 0)
+            rows.kind.append(prompt + (_KINDS.index(op.op.kind) if op.op.kind in OP_KINDS else 0))
             rows.where.append(_FAMILY_DTYPES.index((host.family, op.compute_dtype)))
             rows.compute_s.append(float(op.compute_s))
             rows.memory_s.append(float(op.memory_s))
@@ -209,5 +211,8 @@ def _host(point: Measurement, parameters: Mapping[str, float], *, drafts: bool) 
     return _Host(setup, family, graphs, point.method != "step", drafts)
 
 
-def _compute_share(engine: EngineProfile, kind: str, dtype: str) -> float:
-    return engine.kind_compute_frac.get(kind, engine.compute_frac[dtype])
+def _compute_share(engine: EngineProfile, kind: str, dtype: str, *, prompt: bool) -> float:
+    shares = engine.kind_compute_frac
+    if prompt:
+        shares = {**shares, **engine.prefill_compute_frac}
+    return shares.get(kind, engine.compute_frac[dtype])

@@ -183,8 +183,8 @@ def committed_tokens(point: Measurement) -> float:
 def throughput(point: Measurement, seconds: Seconds, engine: EngineProfile) -> Throughput:
     r"""Return the throughput that an engine reaches with passes of these seconds.
 
-    .. math:: \frac{B L}{L \, t_1 + B \, (t_{prefill} + t_{request})} \qquad
-        \frac{B L}{L \, t_{round} / N + B \, (t_{prefill} + t_{request})}
+    .. math:: \frac{B L}{L \, t_1 + t_{wait}} \qquad \frac{B L}{L \, t_{round} / N + t_{wait}}
+        \qquad t_{wait} = B \, (t_{prefill} + t_{request}) + t_{latency}
 
     Parameters
     ----------
@@ -196,13 +196,15 @@ def throughput(point: Measurement, seconds: Seconds, engine: EngineProfile) -> T
         What a round and a request cost beside them.
 
     Source
-        Counting: B requests of L tokens each, every one of which keeps the batch waiting once.
+        Counting: B requests of L tokens each, every one of which keeps the batch waiting once and
+        is on its way for a while of its own.
     """
     batch = float(point.batch_size or 0)
     _, answer, _ = lengths(point)
     request_s = 0.0
     if point.includes_prefill:
-        request_s = batch * (float(seconds.prefill_s) + engine.request_overhead_s) / answer
+        waiting_s = batch * (float(seconds.prefill_s) + engine.request_overhead_s)
+        request_s = (waiting_s + engine.request_latency_s) / answer
     plain = batch / (float(seconds.decode_s) + request_s)
     if seconds.verify_s is None or seconds.draft_s is None:
         return Throughput(plain)
