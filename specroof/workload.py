@@ -1,7 +1,8 @@
 """Requests instead of steps: input and output length and concurrency, prefill included."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +13,17 @@ from specroof.errors import OptionError
 from specroof.latency import Setup
 from specroof.pricing import model_latency
 from specroof.solver import SpeedupCurve
+from specroof.units import plain_number
 
 __all__ = [
     "EndToEnd",
+    "Load",
     "Workload",
     "decode_tokens_per_s",
     "end_to_end",
     "end_to_end_tokens_per_s",
     "prefill_frac",
+    "prefill_token_s",
     "request_s",
 ]
 
@@ -61,6 +65,11 @@ class Workload:
         """Cached tokens while a request is decoded, on average: the prompt and half the answer."""
         return self.input_len + self.output_len / 2
 
+    @property
+    def requests(self) -> str:
+        """What a request is, in words: "8192 tokens in, 1024 out"."""
+        return f"{plain_number(self.input_len)} tokens in, {plain_number(self.output_len)} out"
+
 
 def request_s(model: Architecture, setup: Setup, input_len: float) -> float:
     """Return the seconds that one request keeps the whole batch waiting before it is decoded.
@@ -85,6 +94,31 @@ def request_s(model: Architecture, setup: Setup, input_len: float) -> float:
     return float(model_latency(model, setup, prefill).total_s) + setup.engine.request_overhead_s
 
 
+def prefill_token_s(batch_size: npt.ArrayLike, *, wait_s: float, output_len: float) -> Array:
+    r"""Return the seconds that prefills add to each token of an answer.
+
+    .. math:: \frac{B w}{L}
+
+    Parameters
+    ----------
+    batch_size
+        Requests in flight, B.
+    wait_s
+        Seconds that each request keeps the batch waiting, w.
+    output_len
+        Tokens of the answer, L.
+
+    Source
+        Counting: while one request is answered, B of them are, and each is prefilled once.
+
+    Examples
+    --------
+    >>> float(prefill_token_s(2, wait_s=0.5, output_len=100))  # 1 s over 100 tokens
+    0.01
+    """
+    return np.asarray(np.asarray(batch_size, dtype=np.float64) * wait_s / output_len)
+
+
 def end_to_end_tokens_per_s(
     batch_size: npt.ArrayLike, token_s: npt.ArrayLike, *, wait_s: float, output_len: float
 ) -> Array:
@@ -104,7 +138,7 @@ def end_to_end_tokens_per_s(
         Tokens of the answer, L.
 
     Source
-        Counting: while one request is answered, B of them are, and each is prefilled once.
+        See `prefill_token_s`.
 
     Examples
     --------
@@ -112,7 +146,8 @@ def end_to_end_tokens_per_s(
     100.0
     """
     batch = np.asarray(batch_size, dtype=np.float64)
-    return np.asarray(batch / (np.asarray(token_s) + batch * wait_s / output_len))
+    waits_s = prefill_token_s(batch, wait_s=wait_s, output_len=output_len)
+    return np.asarray(batch / (np.asarray(token_s) + waits_s))
 
 
 def decode_tokens_per_s(
@@ -136,7 +171,8 @@ def decode_tokens_per_s(
     200.0
     """
     batch = np.asarray(batch_size, dtype=np.float64)
-    token_s = batch / np.asarray(tokens_per_s, dtype=np.float64) - batch * wait_s / output_len
+    waits_s = prefill_token_s(batch, wait_s=wait_s, output_len=output_len)
+    token_s = batch / np.asarray(tokens_per_s, dtype=np.float64) - waits_s
     if np.any(token_s <= 0):
         message = (
             f"tokens_per_s is {np.asarray(tokens_per_s).tolist()}: prefills of {wait_s:.3g} s a "
@@ -154,15 +190,15 @@ def prefill_frac(
     .. math:: \frac{B w}{L t + B w}
 
     Source
-        See `end_to_end_tokens_per_s`.
+        See `prefill_token_s`.
 
     Examples
     --------
     >>> float(prefill_frac(2, 0.01, wait_s=0.5, output_len=100))  # 1 s of 2 s
     0.5
     """
-    waiting_s = np.asarray(batch_size, dtype=np.float64) * wait_s
-    return np.asarray(waiting_s / (output_len * np.asarray(token_s) + waiting_s))
+    waits_s = prefill_token_s(batch_size, wait_s=wait_s, output_len=output_len)
+    return np.asarray(waits_s / (np.asarray(token_s) + waits_s))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,21 +207,34 @@ class EndToEnd:
 
     Parameters
     ----------
+    workload
+        The requests.
     wait_s
         Seconds that each request keeps the batch waiting.
-    tokens_per_s, speedup
-        Prefill included; the speedup is over plain decoding with the same prefills.
+    curve
+        The same operating points with prefills in their rounds: each round is longer by what the
+        prefills add to its tokens. Its speedup is over plain decoding with the same prefills.
     prefill_frac
         Share of the time that goes into prefills.
     effective_batch
         Requests that are being decoded at a time, on average; the others wait for their prompt.
     """
 
+    workload: Workload
     wait_s: float
-    tokens_per_s: Array
-    speedup: Array
+    curve: SpeedupCurve
     prefill_frac: Array
     effective_batch: Array
+
+    @property
+    def tokens_per_s(self) -> Array:
+        """Output tokens per second of the whole batch, prefill included."""
+        return self.curve.tokens_per_s
+
+    @property
+    def speedup(self) -> Array:
+        """Speedup over plain decoding with the same prefills; [..., 0] is 1."""
+        return self.curve.speedup
 
 
 def end_to_end(
@@ -198,7 +247,7 @@ def end_to_end(
     Parameters
     ----------
     curve
-        At the mean context of the workload.
+        Of decoding alone, at the mean context of the workload.
     model, setup
         What the curve is of.
     workload
@@ -207,16 +256,49 @@ def end_to_end(
     Source
         See `end_to_end_tokens_per_s`; Little 1961, Oper. Res. 9(3) for the effective batch.
     """
-    batch = curve.batch_size[:, None]
+    batch = curve.batch_size
     wait_s = request_s(model, setup, workload.input_len)
-    token_s = curve.round_s / curve.tokens_per_round
-    amounts = {"wait_s": wait_s, "output_len": workload.output_len}
-    rate = end_to_end_tokens_per_s(batch, token_s, **amounts)
-    share = prefill_frac(batch, token_s, **amounts)
-    return EndToEnd(
+    waits_s = prefill_token_s(batch, wait_s=wait_s, output_len=workload.output_len)
+    share = prefill_frac(
+        batch[:, None],
+        curve.round_s / curve.tokens_per_round,
         wait_s=wait_s,
-        tokens_per_s=rate,
-        speedup=np.asarray(rate / rate[..., :1]),
-        prefill_frac=share,
-        effective_batch=np.asarray(batch - share),
+        output_len=workload.output_len,
     )
+    return EndToEnd(
+        workload=workload,
+        wait_s=wait_s,
+        curve=replace(
+            curve,
+            round_s=curve.round_s + curve.tokens_per_round * waits_s[:, None],
+            requests=workload.requests,
+            prefill_token_s=waits_s,
+        ),
+        prefill_frac=share,
+        effective_batch=np.asarray(batch[:, None] - share),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a prediction is for.
+
+    Parameters
+    ----------
+    batch_size, context_len
+        The axes of the grid: sequences in flight, and cached tokens of each.
+    workload
+        Requests, where they are asked for in the place of a context.
+    """
+
+    batch_size: Sequence[float]
+    context_len: Sequence[float]
+    workload: Workload | None = None
+
+    def counted(
+        self, curves: Sequence[SpeedupCurve], model: Architecture, setup: Setup
+    ) -> list[EndToEnd]:
+        """Return the curves with prefills counted; none where no workload was asked for."""
+        if self.workload is None:
+            return []
+        return [end_to_end(curve, model, setup, self.workload) for curve in curves]

@@ -89,3 +89,26 @@ def test_prefills_take_from_the_speedup_and_not_from_not_drafting() -> None:
     seconds = 512 * float(curve.decode_s[0, 0]) + found.wait_s
     assert float(found.tokens_per_s[0, 0, 0]) == pytest.approx(512 / seconds)
     assert float(found.effective_batch[0, 0, 0]) == pytest.approx(1 - found.wait_s / seconds)
+
+
+def test_prefills_bound_the_free_lunch() -> None:
+    model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
+    workload = Workload(4096, 512)
+    curve = speedup_curve(
+        model,
+        chip,
+        drafter=autoregressive_drafter(0.05),
+        acceptance=constant_acceptance(0.5),
+        batch_size=[1, 16],
+        context_len=workload.mean_context_len,
+        max_draft_len=2,
+        engine="ideal",
+    )
+    np.testing.assert_array_equal(curve.free_lunch, curve.tokens_per_round)
+    found = end_to_end(curve, model, engine_setup(chip, "ideal", None, None), workload)
+    assert found.curve.requests == "4096 tokens in, 512 out"
+    # Sixteen answers of 512 tokens, 1.75 a round, each round as long as a plain step.
+    step_s, prefills_s = float(curve.decode_s[0, 1]), 16 * found.wait_s
+    lunch = (512 * step_s + prefills_s) / (512 / 1.75 * step_s + prefills_s)
+    assert float(found.curve.free_lunch[0, 1, 2]) == pytest.approx(lunch)
+    assert np.all(found.speedup <= found.curve.free_lunch)

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +11,9 @@ from specroof import catalog, report
 from specroof.cli.predict import curve_figures
 from specroof.cli.words import figure_files, say, say_written
 from specroof.errors import OptionError, OutputError
-from specroof.solver import SpeedupCurve
+
+if TYPE_CHECKING:
+    from specroof.study import Outcome  # needs pydantic
 
 __all__ = ["sweep"]
 
@@ -33,7 +35,9 @@ def sweep(
 
     The file is validated whole before anything is computed. Its keys: format_version (1), targets
     (a list of model, hardware, tensor_parallel, expert_parallel, attention_data_parallel),
-    drafters (SPECs), batch_size, context_len, max_draft_len, engine, options.
+    drafters (SPECs), batch_size, context_len or workload (input_len and output_len of requests,
+    whose prefills are then counted; batch_size is how many are in flight), max_draft_len, engine,
+    options.
     """
     from specroof.study import load_study, run_study, study_schema  # noqa: PLC0415 - pydantic
 
@@ -44,15 +48,18 @@ def sweep(
         message = "STUDY.yaml is missing; allowed: a study file, or --schema"
         raise OptionError(message)
     loaded = load_study(study)
-    steps = len(loaded.targets) * len(loaded.drafters)
+    steps = len(loaded.targets) * len(loaded.loads) * len(loaded.drafters)
     with typer.progressbar(length=steps, label="curves", file=sys.stderr) as bar:
-        results = run_study(loaded, lambda: bar.update(1))
-    for curves in results:
-        say(report.curves_table(curves) + "\n")
-    for note in dict.fromkeys(note for curves in results for one in curves for note in one.notes):
+        outcomes = run_study(loaded, lambda: bar.update(1))
+    for one in outcomes:
+        say(report.curves_table(one.curves) + "\n")
+        if one.counted:
+            say(report.counted_table(one.curves, one.counted) + "\n")
+    notes = [note for one in outcomes for curve in one.curves for note in curve.notes]
+    for note in dict.fromkeys(notes):
         say(f"note: {note}")
     if output is not None:
-        files = _study_files(output, results)
+        files = _study_files(output, outcomes)
         try:
             output.mkdir(parents=True, exist_ok=True)
         except OSError as failure:
@@ -62,26 +69,29 @@ def sweep(
         say_written(files)
 
 
-def _study_files(output: Path, results: Sequence[Sequence[SpeedupCurve]]) -> dict[Path, bytes]:
+def _study_files(output: Path, outcomes: "Sequence[Outcome]") -> dict[Path, bytes]:
     """Return every file of a study: tables, a chart of all targets, and charts of each.
 
     A target has charts of its own where it compares several drafters or context lengths.
     """
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
-    every = [curve for curves in results for curve in curves]
+    curves = [curve for one in outcomes for curve in one.curves]
+    counted = [whole for one in outcomes for whole in one.counted]
+    objects = [report.curves_json(one.curves, one.counted) for one in outcomes]
     files = {
-        output / "results.csv": report.curves_csv(every).encode(),
-        output / "results.json": report.json_line(
-            [report.curves_json(curves) for curves in results]
-        ).encode()
-        + b"\n",
+        output / "results.csv": report.curves_csv(curves, counted).encode(),
+        output / "results.json": report.json_line(objects).encode() + b"\n",
     }
-    for number, curves in enumerate(results, start=1):
-        if len(curves) == len(curves[0].context_len) == 1:
+    several = outcomes[-1].workload > 1
+    for one in outcomes:
+        if len(one.curves) == len(one.curves[0].context_len) == 1:
             continue
-        files |= figure_files(output / f"target-{number}.png", curve_figures(curves))
-    if len(every[0].batch_size) > 1:
-        by_batch = {"": plot.plot_speedup_by_batch(every)}
+        workload = f"-workload-{one.workload}" if several else ""
+        name = output / f"target-{one.target}{workload}.png"
+        files |= figure_files(name, curve_figures(one.drawn))
+    drawn = [curve for one in outcomes for curve in one.drawn]
+    if len(drawn[0].batch_size) > 1:
+        by_batch = {"": plot.plot_speedup_by_batch(drawn)}
         files |= figure_files(output / "best-speedup-by-batch-size.png", by_batch)
     return files
