@@ -1,5 +1,6 @@
 """Study files: what they load, and the one line that a bad one is answered with."""
 
+import json
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -21,7 +22,8 @@ from specroof import (
     load_model,
 )
 from specroof.cost import CHOICES
-from specroof.errors import CatalogError, OptionError, ProfileError
+from specroof.errors import CatalogError, ConfigError, OptionError, ProfileError
+from specroof.parsers import PARSERS
 from specroof.study import Study, load_study, run_study, study_schema
 from specroof.workload import Load, Workload
 
@@ -129,6 +131,21 @@ def test_running_a_study_is_predicting_each_pair(write: Write) -> None:
     assert outcomes[3].drawn == outcomes[3].curves
 
 
+def test_a_config_of_an_unknown_type_is_read_as_the_family_of_its_target(
+    tmp_path: Path, write: Write, model_configs_folder: Path
+) -> None:
+    bundled = model_configs_folder / "Qwen--Qwen3-8B.json"
+    config = json.loads(bundled.read_text(encoding="utf-8")) | {"model_type": "unheard"}
+    mine = tmp_path / "mine.json"
+    mine.write_text(json.dumps(config))
+    text = changed("  - model: Qwen/Qwen3-8B\n", f"  - model: {mine}\n    family: qwen3\n")
+    known, *_, model = (target.model for target in load_study(write(text)).targets)
+    assert model.name == f"{mine} (as qwen3)"
+    assert model.layers == known.layers  # the other target has the same model under its own type
+    without = write(changed("  - model: Qwen/Qwen3-8B\n", f"  - model: {mine}\n"))
+    assert 'model_type is "unheard"' in refusal(without, ConfigError)
+
+
 WORKLOADS = "workload: [{input_len: 4000, output_len: 1000}, {input_len: 64, output_len: 32}]"
 
 
@@ -186,6 +203,16 @@ def test_the_schema_refuses_what_is_refused(key: str, value: Any) -> None:
         jsonschema.validate(yaml.safe_load(GOOD) | {key: value}, study_schema())
 
 
+def test_the_schema_lists_every_family() -> None:
+    content: dict[str, Any] = yaml.safe_load(GOOD)
+    for family in [*PARSERS, None]:
+        content["targets"][0]["family"] = family
+        jsonschema.validate(content, study_schema())
+    content["targets"][0]["family"] = "unheard"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(content, study_schema())
+
+
 def test_the_schema_takes_a_workload_or_a_context() -> None:
     content: dict[str, Any] = yaml.safe_load(changed("context_len: 2048", WORKLOADS))
     jsonschema.validate(content, study_schema())
@@ -216,7 +243,7 @@ TOP = (
     "format_version, targets, drafters, batch_size, context_len, workload, max_draft_len, engine, "
     "options"
 )
-TARGET = "model, hardware, tensor_parallel, expert_parallel, attention_data_parallel"
+TARGET = "model, hardware, family, tensor_parallel, expert_parallel, attention_data_parallel"
 OPTIONS = ", ".join(field.name for field in fields(Options))
 WHOLE = "a whole number of at least 1"
 
@@ -255,6 +282,16 @@ def refusal(path: str, error: type[SpecroofError] = OptionError) -> str:
         ("y: pass", "y: [pass]", "options.granularity is ['pass']; allowed: op, dtype, pass"),
         ("type: false", "type: 0", "options.strict_dtype is 0; must be true or false"),
         ("type: false", "type: [1]", "options.strict_dtype is [1]; must be true or false"),
+        (
+            "hardware: l4",
+            "hardware: l4\n    family: 3",
+            "targets.1.family is 3; must be text, and not empty",
+        ),
+        (
+            "hardware: l4",
+            "hardware: l4\n    family: unheard",
+            f"targets.1.family is 'unheard'; must be one of {', '.join(sorted(PARSERS))}",
+        ),
         ("gran", "grand", f"options.grandularity is not a known key; allowed are {OPTIONS}"),
         ("kv_dtype: fp8", "8: fp8", "key '8' is not text; put it in quotes"),
     ],

@@ -34,8 +34,8 @@ def sweep(
     """Run a study: several models x hardware x drafters.
 
     The file is validated whole before anything is computed. Its keys: format_version (1), targets
-    (a list of model, hardware, tensor_parallel, expert_parallel, attention_data_parallel),
-    drafters (SPECs), batch_size, context_len or workload (input_len and output_len of requests,
+    (a list of model, hardware, family, tensor_parallel, expert_parallel,
+    attention_data_parallel), drafters (SPECs), batch_size, context_len or workload (input_len and output_len of requests,
     whose prefills are then counted; batch_size is how many are in flight), max_draft_len, engine,
     options.
     """
