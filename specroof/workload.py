@@ -23,8 +23,10 @@ __all__ = [
     "end_to_end",
     "end_to_end_tokens_per_s",
     "prefill_frac",
+    "prefill_pass",
     "prefill_token_s",
     "request_s",
+    "time_to_first_token_s",
 ]
 
 Array = npt.NDArray[np.float64]
@@ -71,11 +73,73 @@ class Workload:
         return f"{plain_number(self.input_len)} tokens in, {plain_number(self.output_len)} out"
 
 
+def prefill_pass(
+    input_len: float, *, batch_size: float = 1.0, context_len: float = 0.0
+) -> ForwardPass:
+    """Return the pass over prompts that comes before the first token.
+
+    Unlike a verification it keeps recurrent state behind the last position only, since nothing of
+    a prompt is taken back, and only that position goes through the head.
+
+    Parameters
+    ----------
+    input_len
+        Tokens of each prompt that are not cached yet.
+    batch_size
+        Prompts in the pass.
+    context_len
+        Tokens before them that are cached already, such as a shared prefix.
+
+    Raises
+    ------
+    ValueError
+        As `ForwardPass` does.
+
+    Source
+        The serving loop of SGLang and vLLM, without chunks.
+
+    Examples
+    --------
+    >>> float(prefill_pass(8192, batch_size=4).head_tokens)  # the last position of each
+    4.0
+    """
+    return ForwardPass(batch_size, input_len, context_len, head_len=1.0, settled=True)
+
+
+def time_to_first_token_s(
+    prefill_s: float, *, batch_size: float, request_overhead_s: float
+) -> float:
+    r"""Return the seconds from the start of a prefill to the first token of its prompts.
+
+    .. math:: t + B \, t_{request}
+
+    Parameters
+    ----------
+    prefill_s
+        Seconds of the pass, t.
+    batch_size
+        Prompts in the pass, B.
+    request_overhead_s
+        Seconds that the engine takes for each request.
+
+    Ignores
+        queues, and the transfer of text: what a client measures is longer.
+    Source
+        Counting.
+
+    Examples
+    --------
+    >>> time_to_first_token_s(0.5, batch_size=2, request_overhead_s=0.125)
+    0.75
+    """
+    return prefill_s + batch_size * request_overhead_s
+
+
 def request_s(model: Architecture, setup: Setup, input_len: float) -> float:
     """Return the seconds that one request keeps the whole batch waiting before it is decoded.
 
-    One pass over the prompt, of which only the last position goes through the head, and what the
-    engine loses with each request.
+    One pass over the prompt, and what the engine loses with each request: the time to the first
+    token of a request that is prefilled alone.
 
     Parameters
     ----------
@@ -90,8 +154,11 @@ def request_s(model: Architecture, setup: Setup, input_len: float) -> float:
         See `specroof.cost.forward_cost`; the serving loop is that of SGLang and vLLM with a
         prefill of its own for each request.
     """
-    prefill = ForwardPass(1.0, input_len, 0.0, head_len=1.0, settled=True)
-    return float(model_latency(model, setup, prefill).total_s) + setup.engine.request_overhead_s
+    return time_to_first_token_s(
+        float(model_latency(model, setup, prefill_pass(input_len)).total_s),
+        batch_size=1.0,
+        request_overhead_s=setup.engine.request_overhead_s,
+    )
 
 
 def prefill_token_s(batch_size: npt.ArrayLike, *, wait_s: float, output_len: float) -> Array:

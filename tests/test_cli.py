@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import specroof
 from specroof.cli import app
+from specroof.units import format_seconds
 
 PREDICT = ["predict", "Qwen/Qwen3-8B", "--engine", "ideal", "-H", "b200"]
 BLOCK = "block,accept=0.89,cost=0.10,drafts=16"
@@ -264,6 +265,59 @@ def test_explain_prints_a_table_and_draws_two_charts(tmp_path: Path) -> None:
         "roof.svg.csv",
     ]
     assert "query_len is 0" in refused("explain", "Qwen/Qwen3-8B", "-H", "b200", "--query-len", "0")
+
+
+def explained(*words: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what `explain` says in all, and of each operation."""
+    result = last_object(run("explain", *words, "--json"))
+    return result, {op["op"]: op for op in result["ops"]}
+
+
+def test_a_prefill_keeps_the_state_behind_the_last_position_only() -> None:
+    words = ("Qwen/Qwen3.5-27B", "-H", "b200", "--engine", "ideal", "--query-len", "8192")
+    # 48 layers of 48 heads, 128 x 128 in float32, and three columns of 10240 channels in bf16.
+    state_bytes = 48 * (48 * 128 * 128 * 4 + 3 * 10240 * 2)
+    verified, ops = explained(*words, "--context", "0")
+    assert ops["linear_attention.state"]["cache_bytes"] == (1 + 8192) * state_bytes
+    prefilled, ops = explained(*words, "--prefill")
+    assert ops["linear_attention.state"]["cache_bytes"] == (1 + 1) * state_bytes
+    assert ops["lm_head"]["flops"] == 2 * 5120 * 248320  # one position
+    assert prefilled["total_s"] < 0.6 * verified["total_s"]
+    assert "time_to_first_token_s" not in verified
+
+
+def test_a_prefill_starts_from_an_empty_cache() -> None:
+    words = ("Qwen/Qwen3-8B", "-H", "b200", "--engine", "ideal", "--prefill", "--query-len", "3")
+    _, ops = explained(*words)
+    # 36 layers of 32 heads of 128; three positions see 1, 2 and 3; scores and values, 2 FLOP each.
+    assert ops["full_attention.core"]["flops"] == 36 * 4 * 32 * 128 * (1 + 2 + 3)
+    _, ops = explained(*words, "--context", "10")
+    assert ops["full_attention.core"]["flops"] == 36 * 4 * 32 * 128 * (11 + 12 + 13)
+
+
+def test_the_time_to_the_first_token_is_the_pass_and_each_request() -> None:
+    words = ("Qwen/Qwen3-8B", "-H", "b200", "--prefill", "--query-len", "1000")
+    request_s = specroof.load_hardware("b200").engine(None).request_overhead_s
+    assert request_s > 0
+    alone, _ = explained(*words)
+    assert alone["time_to_first_token_s"] == pytest.approx(alone["total_s"] + request_s)
+    four, _ = explained(*words, "--batch", "4")
+    assert four["time_to_first_token_s"] == pytest.approx(four["total_s"] + 4 * request_s)
+    # What a request waits for in `predict`.
+    requests = ("--input-len", "1000", "--output-len", "10", "--drafter", "ideal", "--json")
+    (drafter,) = last_object(run("predict", *words[:3], *requests))["drafters"]
+    assert drafter["end_to_end"]["wait_s"] == alone["time_to_first_token_s"]
+    text = run("explain", *words)
+    assert "context 0, 1000 new per sequence (prefill): the pass takes" in text
+    seconds = format_seconds(alone["time_to_first_token_s"])
+    assert f"\ntime to first token: {seconds}\n" in text
+
+
+def test_a_prefill_needs_a_prompt() -> None:
+    words = ("explain", "Qwen/Qwen3-8B", "-H", "b200", "--prefill")
+    assert "--query-len is missing; needed with --prefill" in refused(*words)
+    assert "query_len is 0.0; allowed" in refused(*words, "--query-len", "0")
+    assert "context_len is -1.0; allowed" in refused(*words, "--query-len", "8", "--context", "-1")
 
 
 def test_models_lists_sizes_as_a_table_and_as_json() -> None:
