@@ -470,6 +470,15 @@ def test_the_legend_names_what_differs_and_the_title_what_does_not() -> None:
     assert figure.get_suptitle() == "ideal engine, context 4096\ndrafter: ideal"
 
 
+def test_lines_of_one_name_are_counted() -> None:
+    chart = plot_speedup_by_draft_len(
+        [curve([1, 1.5]), curve([1, 1.2]), curve([1, 1.1], drafter="b")]
+    )
+    first, second, other, *_ = legend_texts(chart)
+    name = "autoregressive, accept=0.75, cost=0.10"
+    assert (first, second, other) == (f"{name} (1)", f"{name} (2)", "b")
+
+
 def test_a_drafter_is_named_behind_the_model() -> None:
     one = curve([1, 1.5], drafter="ideal")
     placement = Placement(4, attention_data_parallel=2)

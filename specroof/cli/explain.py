@@ -25,6 +25,7 @@ from specroof.cli.words import (
     TensorParallel,
     WeightDtype,
     figure_files,
+    joined_files,
     options_of,
     say,
     say_written,
@@ -133,7 +134,7 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
             title=title,
         )
         bars = plot.plot_time_per_op(latency, title=title)
-        files |= figure_files(plot_file, {"": roofline, "-time": bars})
+        files = joined_files(files, figure_files(plot_file, {"": roofline, "-time": bars}))
     catalog.write_files(files)
     say_written(files)
     if as_json:

@@ -36,6 +36,7 @@ from specroof.cli.words import (
     choice,
     completion,
     figure_files,
+    joined_files,
     options_of,
     say,
     say_written,
@@ -95,7 +96,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         typer.Option(
             "--plot",
             help="Draw speedup against draft length; with several batch sizes also best speedup "
-            "against batch size (NAME-by-batch), with several contexts too a map (NAME-map). With "
+            "against batch size (NAME-by-batch), with several contexts a map (NAME-map). With "
             "--input-len the speedups have prefills counted.",
         ),
     ] = None,
@@ -146,7 +147,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         files[csv_file] = report.curves_csv(curves, counted).encode()
     if plot_file is not None:
         drawn = [whole.curve for whole in counted] or curves
-        files |= figure_files(plot_file, curve_figures(drawn))
+        files = joined_files(files, figure_files(plot_file, curve_figures(drawn)))
     catalog.write_files(files)
     say_written(files)
     if as_json:
@@ -173,6 +174,6 @@ def curve_figures(curves: Sequence[SpeedupCurve]) -> dict[str, Any]:
     figures: dict[str, Any] = {"": plot.plot_speedup_by_draft_len(curves)}
     if len(curves[0].batch_size) > 1:
         figures["-by-batch"] = plot.plot_by_batch(curves)
-        if len(curves[0].context_len) > 1:
-            figures["-map"] = plot.plot_best_draft_len_map(curves[0])
+    if len(curves[0].context_len) > 1:
+        figures["-map"] = plot.plot_best_draft_len_map(curves[0])
     return figures

@@ -202,9 +202,20 @@ def curve_names(
     ]
     varying = {key for key in facets[0] if len({facet[key] for facet in facets}) > 1}
     own = varying or {"drafter"}
-    names = [_phrase(facet, own, joint=":\n") for facet in facets]
+    names = _numbered([_phrase(facet, own, joint=":\n") for facet in facets])
     shared = _phrase(facets[0], facets[0].keys() - own, joint="\ndrafter: ")
     return shared, names
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    """Return names of which equal ones are counted: "a (1)", "b", "a (2)".
+
+    Things that differ may have one name, such as a chip and a calibrated copy of its profile.
+    """
+    return [
+        f"{name} ({names[: i + 1].count(name)})" if names.count(name) > 1 else name
+        for i, name in enumerate(names)
+    ]
 
 
 def context_name(curve: SpeedupCurve, index: int) -> str:
