@@ -53,7 +53,11 @@ def _wrapped(text: str, *, indent: int) -> list[str]:
     margin = " " * indent
     bound = text.replace(": ", ":\0")  # a key stays with its value
     lines = textwrap.wrap(
-        bound, 99, initial_indent=margin, subsequent_indent=margin + "  ", break_long_words=False,
+        bound,
+        99,
+        initial_indent=margin,
+        subsequent_indent=margin + "  ",
+        break_long_words=False,
         break_on_hyphens=False,
     )
     return [line.replace("\0", " ") for line in lines]

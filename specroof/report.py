@@ -11,8 +11,11 @@ import numpy as np
 
 from specroof.solver import PassLatency, SpeedupCurve
 from specroof.units import format_binary_bytes, format_seconds, format_si
+from specroof.workload import EndToEnd, Workload
 
 __all__ = [
+    "counted_table",
+    "curve_rows",
     "curves_csv",
     "curves_json",
     "curves_table",
@@ -36,6 +39,7 @@ _CURVE_ARRAYS = (
     "tokens_per_s",
     "tokens_per_s_per_user",
 )
+_COUNTED_ARRAYS = ("tokens_per_s", "speedup", "prefill_frac", "effective_batch")
 
 
 # --- plain text --------------------------------------------------------------------------------
@@ -155,6 +159,39 @@ def _loses(curve: SpeedupCurve, i: int) -> str:
     return ", ".join(_span(*run) for run in runs) or "none"
 
 
+def counted_table(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd]) -> str:
+    """Return what is left of each best speedup with prefills counted.
+
+    Parameters
+    ----------
+    curves
+        Of decoding alone, as `curves_table` has them.
+    counted
+        The same with prefills.
+    """
+    header = ["batch", "decoding", "prefill", "best γ", "speedup", "tok/s", "drafter"]
+    rows = []
+    for curve, whole in zip(curves, counted, strict=True):
+        for j, batch in enumerate(curve.batch_size):
+            best = int(whole.curve.best_draft_len[0, j])
+            rows.append(
+                [
+                    f"{batch:g}",
+                    f"{whole.effective_batch[0, j, best]:.1f}",
+                    f"{whole.prefill_frac[0, j, best]:.1%}",
+                    str(best),
+                    f"{whole.speedup[0, j, best]:.2f}x",
+                    f"{whole.tokens_per_s[0, j, best]:.0f}",
+                    curve.drafter,
+                ]
+            )
+    first = counted[0]
+    own = f", and {format_seconds(first.latency_s)} of its own" if first.latency_s else ""
+    waits = f"{format_seconds(first.wait_s)} a request{own}"
+    title = f"prefills counted, {first.workload.requests}, {waits}:"
+    return f"{title}\n{format_table(header, rows, left=[6])}"
+
+
 def source_lines(curves: Sequence[SpeedupCurve]) -> str:
     """Return, per drafter, where its cost and its acceptance come from."""
     return "\n".join(
@@ -186,10 +223,24 @@ def _plain(values: Any) -> list[int | float]:
     return [int(value) if float(value).is_integer() else float(value) for value in values]
 
 
-def curves_json(curves: Sequence[SpeedupCurve]) -> dict[str, Any]:
-    """Return several drafters on one grid as the object that ``--json`` prints."""
+def _lengths(workload: Workload) -> dict[str, int | float]:
+    """Return the lengths of a request, whole numbers without a point."""
+    names = ("input_len", "output_len")
+    return dict(zip(names, _plain([workload.input_len, workload.output_len]), strict=True))
+
+
+def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()) -> dict[str, Any]:
+    """Return several drafters on one grid as the object that ``--json`` prints.
+
+    Parameters
+    ----------
+    curves
+        Of decoding alone.
+    counted
+        The same with prefills, under ``end_to_end`` of each drafter; none for a plain context.
+    """
     first = curves[0]
-    return {
+    found: dict[str, Any] = {
         "model": first.model,
         "hardware": first.hardware,
         "engine": first.engine,
@@ -208,6 +259,13 @@ def curves_json(curves: Sequence[SpeedupCurve]) -> dict[str, Any]:
         },
         "drafters": [_drafter_json(curve) for curve in curves],
     }
+    if counted:
+        found["workload"] = _lengths(counted[0].workload)
+        for drafter, whole in zip(found["drafters"], counted, strict=True):
+            arrays = {name: _nested(getattr(whole, name)) for name in _COUNTED_ARRAYS}
+            times = {"wait_s": whole.wait_s, "latency_s": whole.latency_s}
+            drafter["end_to_end"] = {**times, **arrays}
+    return found
 
 
 def _drafter_json(curve: SpeedupCurve) -> dict[str, Any]:
@@ -233,13 +291,33 @@ def rows_csv(rows: Sequence[Mapping[str, object]]) -> str:
     return text.getvalue()
 
 
-def curves_csv(curves: Sequence[SpeedupCurve]) -> str:
-    """Return every point of several curves as CSV, one row each."""
-    rows = [row for curve in curves for row in _curve_rows(curve)]
-    return rows_csv(rows)
+def curves_csv(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()) -> str:
+    """Return every point of several curves as CSV, one row each: see `curve_rows`."""
+    return rows_csv(curve_rows(curves, counted))
 
 
-def _curve_rows(curve: SpeedupCurve) -> Iterable[dict[str, object]]:
+def curve_rows(
+    curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
+) -> list[dict[str, object]]:
+    """Return every point of several curves as a row of a CSV file.
+
+    Parameters
+    ----------
+    curves
+        Of decoding alone.
+    counted
+        The same with prefills, in columns called as in `curves_json` with ``end_to_end_`` before
+        the name; none for a plain context.
+    """
+    wholes: Sequence[EndToEnd | None] = counted or [None] * len(curves)
+    return [
+        row
+        for curve, whole in zip(curves, wholes, strict=True)
+        for row in _curve_rows(curve, whole)
+    ]
+
+
+def _curve_rows(curve: SpeedupCurve, whole: EndToEnd | None) -> Iterable[dict[str, object]]:
     arrays = {name: getattr(curve, name) for name in _CURVE_ARRAYS}
     placement = curve.placement
     for index in np.ndindex(*curve.speedup.shape):
@@ -258,7 +336,18 @@ def _curve_rows(curve: SpeedupCurve) -> Iterable[dict[str, object]]:
             "verify_len": _plain(curve.verify_len)[k],
             **{name: _nested(array[index]) for name, array in arrays.items()},
             "is_best": int(curve.draft_len[k] == curve.best_draft_len[i, j]),
+            **({} if whole is None else _counted_cells(whole, index)),
         }
+
+
+def _counted_cells(whole: EndToEnd, index: tuple[int, ...]) -> dict[str, object]:
+    """Return what the row of a point says of its requests."""
+    return {
+        **_lengths(whole.workload),
+        "end_to_end_wait_s": whole.wait_s,
+        "end_to_end_latency_s": whole.latency_s,
+        **{f"end_to_end_{name}": _nested(getattr(whole, name)[index]) for name in _COUNTED_ARRAYS},
+    }
 
 
 # --- one pass ----------------------------------------------------------------------------------

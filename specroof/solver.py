@@ -28,6 +28,7 @@ from specroof.rounds import proposals, round_times
 
 __all__ = [
     "DEFAULT_MAX_DRAFT_LEN",
+    "LARGEST_CONTEXT_LEN",
     "LARGEST_DRAFT_LEN",
     "PassLatency",
     "SpeedupCurve",
@@ -41,9 +42,9 @@ IntArray = npt.NDArray[np.int64]
 
 DEFAULT_MAX_DRAFT_LEN: Final = 16
 LARGEST_DRAFT_LEN: Final = 1024
+LARGEST_CONTEXT_LEN: Final = 100_000_000
 
 _LARGEST_BATCH: Final = 10_000_000
-_LARGEST_CONTEXT: Final = 100_000_000
 # Operating points that are priced at once: their temporaries stay within some tens of MB.
 _CHUNK_POINTS: Final = 1 << 16
 # Equal but for rounding: the shorter draft wins.
@@ -77,6 +78,10 @@ class SpeedupCurve:
         fell back, a model that does not fit.
     cost_from, acceptance_from
         Where the drafter's cost and its acceptance come from: a sentence each.
+    requests, request_token_s
+        What is answered, such as "4000 tokens in, 1000 out", where `round_s` holds prefills too,
+        and the seconds that these add to each token, axis (batch_size): see
+        `specroof.workload.end_to_end`. Empty and 0 where decoding alone is counted.
     """
 
     model: str
@@ -95,6 +100,8 @@ class SpeedupCurve:
     notes: tuple[str, ...] = ()
     cost_from: str = ""
     acceptance_from: str = ""
+    requests: str = ""
+    request_token_s: Array | float = 0.0
 
     @property
     def decode_s(self) -> Array:
@@ -119,6 +126,22 @@ class SpeedupCurve:
     def tokens_per_s_per_user(self) -> Array:
         """Tokens per second of one sequence."""
         return self.tokens_per_round / self.round_s
+
+    @property
+    def free_lunch(self) -> Array:
+        r"""The speedup of rounds that cost a plain step: N, where no prefills are counted.
+
+        .. math:: \frac{t_1 + p}{t_1 / N + p} = N \, \frac{t_1 + p}{t_1 + p + (N - 1) \, p}
+
+        with p the prefills of a token, which drafting does not shorten.
+
+        Source
+            Amdahl 1967, AFIPS 30, 483-485.
+        """
+        plain_s = self.decode_s[..., None]
+        waits_s = np.asarray(self.request_token_s)[..., None]
+        extra_s = (self.tokens_per_round - 1) * waits_s
+        return np.asarray(self.tokens_per_round * (plain_s / (plain_s + extra_s)))
 
     @property
     def best_draft_len(self) -> IntArray:
@@ -237,7 +260,7 @@ def speedup_curve(  # noqa: PLR0913 - the contract of the library
     """
     setup = engine_setup(hardware, engine, placement, options)
     check_placement(model, setup.placement)
-    contexts = _axis("context_len", context_len, low=0, high=_LARGEST_CONTEXT)
+    contexts = _axis("context_len", context_len, low=0, high=LARGEST_CONTEXT_LEN)
     batches = _axis("batch_size", batch_size, low=1, high=_LARGEST_BATCH)
     tokens = _acceptance(drafter, acceptance)
     cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit

@@ -1,4 +1,4 @@
-"""Studies: several models x hardware x drafters from one YAML file, validated whole."""
+"""Studies: several models x hardware x loads x drafters from one YAML file, validated whole."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
@@ -12,7 +12,9 @@ from specroof.cost import CHOICES, Options
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, SpecroofError
 from specroof.hardware import HardwareProfile, Placement
-from specroof.solver import LARGEST_DRAFT_LEN, SpeedupCurve, speedup_curve
+from specroof.parsers import PARSERS
+from specroof.pricing import engine_setup
+from specroof.solver import LARGEST_CONTEXT_LEN, LARGEST_DRAFT_LEN, SpeedupCurve, speedup_curve
 from specroof.validation import (
     Count,
     FirstVersion,
@@ -22,9 +24,10 @@ from specroof.validation import (
     accept,
     parse_model,
 )
+from specroof.workload import EndToEnd, Load, Workload
 from specroof.yaml_reader import shown
 
-__all__ = ["Study", "Target", "load_study", "run_study", "study_schema"]
+__all__ = ["Outcome", "Study", "Target", "load_study", "run_study", "study_schema"]
 
 #: A grid beyond this takes minutes and writes gigabytes.
 _MOST_POINTS: Final = 20_000_000
@@ -75,6 +78,17 @@ _Contexts = Annotated[
     Field(min_length=1),
     BeforeValidator(_listed, json_schema_input_type=float | list[float]),
 ]
+_Family = Annotated[Text, WithJsonSchema({"enum": sorted(PARSERS)})]
+_RequestLen = Annotated[
+    float,
+    Field(ge=1, le=LARGEST_CONTEXT_LEN),
+    accept(
+        f"a number from 1 to {LARGEST_CONTEXT_LEN}",
+        lambda length: 1 <= length <= LARGEST_CONTEXT_LEN,
+        int,
+        float,
+    ),
+]
 _Options = Annotated[
     Options,
     BeforeValidator(_options),
@@ -100,11 +114,28 @@ class _Block(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
+class _WorkloadBlock(_Block):
+    """Requests as benchmarks state them; `batch_size` is how many are in flight."""
+
+    input_len: _RequestLen = Field(description="tokens of a prompt")
+    output_len: _RequestLen = Field(description="tokens of an answer")
+
+
+_Workloads = Annotated[
+    list[_WorkloadBlock],
+    Field(min_length=1),
+    BeforeValidator(_listed, json_schema_input_type=_WorkloadBlock | list[_WorkloadBlock]),
+]
+
+
 class _TargetBlock(_Block):
     """Models x hardware at one placement."""
 
     model: _Names = Field(description="a path, a bundled name or a Hub name; or a list of them")
     hardware: _Names = Field(description="a path, a name or an alias; or a list of them")
+    family: _Family | None = Field(
+        default=None, description="the model_type that every model of the target is read as"
+    )
     tensor_parallel: Count = Field(default=1, description="devices")
     expert_parallel: Count = Field(default=1, description="devices that experts are spread over")
     attention_data_parallel: Count = Field(default=1, description="groups with their own sequences")
@@ -131,14 +162,34 @@ class _StudyBlock(_Block):
     drafters: list[Text] = Field(min_length=1, description="drafter SPECs, as for predict")
     batch_size: _Batches = Field(default=[1.0], description="sequences in flight")
     context_len: _Contexts = Field(default=[4096.0], description="cached tokens per sequence")
+    workload: _Workloads = Field(
+        default=[],
+        description="requests in the place of context_len, whose prefills are counted; or a list",
+    )
     max_draft_len: _DraftLen | None = Field(default=None, description="longest draft tried")
     engine: Text | None = Field(default=None, description="the profile's default_engine if absent")
     options: _Options = Options()
 
+    @model_validator(mode="after")
+    def _one_kind_of_load(self) -> Self:
+        if {"context_len", "workload"} <= self.model_fields_set:
+            message = "context_len and workload are both given; must be one of them"
+            raise ValueError(message)
+        return self
+
+    def loads(self) -> Iterator[Load]:
+        """Yield the grid of all contexts, or that of each workload at its mean context."""
+        batches = tuple(self.batch_size)
+        if not self.workload:
+            yield Load(batches, tuple(self.context_len))
+        for block in self.workload:
+            workload = Workload(block.input_len, block.output_len)
+            yield Load(batches, (workload.mean_context_len,), workload)
+
 
 def study_schema() -> dict[str, Any]:
     """Return the JSON Schema of a study file."""
-    return _StudyBlock.model_json_schema()
+    return _StudyBlock.model_json_schema() | {"not": {"required": ["context_len", "workload"]}}
 
 
 # --- the study ---------------------------------------------------------------------------------
@@ -155,15 +206,51 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A study with everything it names loaded."""
+    """A study with everything it names loaded.
+
+    Parameters
+    ----------
+    targets, drafters
+        What is served where, and what drafts for each.
+    loads
+        One grid of batch sizes and context lengths; or one for each workload.
+    max_draft_len, engine, options
+        As for `speedup_curve`.
+    """
 
     targets: tuple[Target, ...]
     drafters: tuple[Drafter, ...]
-    batch_size: tuple[float, ...]
-    context_len: tuple[float, ...]
+    loads: tuple[Load, ...]
     max_draft_len: int | None
     engine: str | None
     options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a study found for one target under one load.
+
+    Parameters
+    ----------
+    target
+        The position of the target in its study, from 1.
+    workload
+        The position of the load in its study, from 1.
+    curves
+        One per drafter, of decoding alone.
+    counted
+        The same with prefills; empty where the load is no workload.
+    """
+
+    target: int
+    workload: int
+    curves: list[SpeedupCurve]
+    counted: list[EndToEnd]
+
+    @property
+    def drawn(self) -> list[SpeedupCurve]:
+        """The curves that charts show: with prefills, where they are counted."""
+        return [whole.curve for whole in self.counted] or self.curves
 
 
 def load_study(name: str) -> Study:
@@ -181,8 +268,7 @@ def load_study(name: str) -> Study:
         study = Study(
             targets=tuple(_targets(block)),
             drafters=tuple(load_drafter(spec) for spec in block.drafters),
-            batch_size=tuple(block.batch_size),
-            context_len=tuple(block.context_len),
+            loads=tuple(block.loads()),
             max_draft_len=block.max_draft_len,
             engine=block.engine,
             options=block.options,
@@ -195,36 +281,46 @@ def load_study(name: str) -> Study:
 
 
 def _targets(block: _StudyBlock) -> Iterator[Target]:
-    for target in block.targets:
+    for number, target in enumerate(block.targets):
+        # Not by the block: its messages are too short for the list of what is allowed.
+        if target.family is not None and target.family not in PARSERS:
+            known = ", ".join(sorted(PARSERS))
+            message = f"targets.{number}.family is {shown(target.family)}; must be one of {known}"
+            raise OptionError(message)
         for model in target.model:
             for hardware in target.hardware:
-                yield Target(load_model(model), load_hardware(hardware), target.placement())
+                yield Target(
+                    load_model(model, family=target.family),
+                    load_hardware(hardware),
+                    target.placement(),
+                )
 
 
 def _check(study: Study) -> None:
     """Refuse what only shows when a curve is computed, before the first one is."""
     drafts = (study.max_draft_len or LARGEST_DRAFT_LEN // 64) + 1
     curves = len(study.targets) * len(study.drafters)
-    points = curves * drafts * len(study.batch_size) * len(study.context_len)
+    cells = sum(len(load.batch_size) * len(load.context_len) for load in study.loads)
+    points = curves * drafts * cells
     if points > _MOST_POINTS:
         message = f"the grid has {points} points; allowed: at most {_MOST_POINTS}"
         raise OptionError(message)
     for target in study.targets:
         for drafter in study.drafters:
-            first = replace(
-                study, batch_size=study.batch_size[:1], context_len=study.context_len[:1]
-            )
-            _curve(first, target, drafter)
-    _curve(replace(study, max_draft_len=0), study.targets[0], study.drafters[0])
+            grid = study.loads[0]
+            first = Load(grid.batch_size[:1], grid.context_len[:1])
+            _curve(study, target, first, drafter)
+    for load in study.loads:
+        _curve(replace(study, max_draft_len=0), study.targets[0], load, study.drafters[0])
 
 
-def _curve(study: Study, target: Target, drafter: Drafter) -> SpeedupCurve:
+def _curve(study: Study, target: Target, load: Load, drafter: Drafter) -> SpeedupCurve:
     return speedup_curve(
         target.model,
         target.hardware,
         drafter=drafter,
-        batch_size=study.batch_size,
-        context_len=study.context_len,
+        batch_size=load.batch_size,
+        context_len=load.context_len,
         max_draft_len=study.max_draft_len,
         placement=target.placement,
         engine=study.engine,
@@ -232,13 +328,29 @@ def _curve(study: Study, target: Target, drafter: Drafter) -> SpeedupCurve:
     )
 
 
-def run_study(study: Study, advance: Callable[[], None] = lambda: None) -> list[list[SpeedupCurve]]:
-    """Return the curves of each target, one per drafter, calling `advance` after each curve."""
-    results = []
-    for target in study.targets:
-        curves = []
-        for drafter in study.drafters:
-            curves.append(_curve(study, target, drafter))
-            advance()
-        results.append(curves)
-    return results
+def run_study(study: Study, advance: Callable[[], None] = lambda: None) -> list[Outcome]:
+    """Return what each target does under each load, calling `advance` after each curve.
+
+    Parameters
+    ----------
+    study
+        From `load_study`.
+    advance
+        Called targets x loads x drafters times.
+
+    Raises
+    ------
+    SpecroofError
+        As `speedup_curve` does, for a study that `load_study` has not checked.
+    """
+    outcomes = []
+    for number, target in enumerate(study.targets, start=1):
+        setup = engine_setup(target.hardware, study.engine, target.placement, study.options)
+        for order, load in enumerate(study.loads, start=1):
+            curves = []
+            for drafter in study.drafters:
+                curves.append(_curve(study, target, load, drafter))
+                advance()
+            counted = load.counted(curves, target.model, setup)
+            outcomes.append(Outcome(number, order, curves, counted))
+    return outcomes

@@ -15,6 +15,7 @@ __all__ = [
     "format_count",
     "format_seconds",
     "format_si",
+    "plain_number",
 ]
 
 #: Bytes of one element, without block scales (those belong to a weight format).
@@ -146,3 +147,14 @@ def _three_digits(value: float) -> str:
     if size < 9.995:
         return f"{value:.2f}"
     return f"{value:.1f}" if size < 99.95 else f"{value:.0f}"
+
+
+def plain_number(value: float) -> str:
+    """Return a number without an exponent, and without decimals where it is whole.
+
+    Examples
+    --------
+    >>> plain_number(1048576.0), plain_number(1.5)
+    ('1048576', '1.5')
+    """
+    return f"{value:.0f}" if value == round(value) else f"{value:g}"

@@ -1,6 +1,7 @@
 """The command line as people use it: tables, JSON, files, and one line when it refuses."""
 
 import csv
+import io
 import json
 import math
 import subprocess
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 import specroof
 from specroof.cli import app
+from specroof.units import format_seconds
 
 PREDICT = ["predict", "Qwen/Qwen3-8B", "--engine", "ideal", "-H", "b200"]
 BLOCK = "block,accept=0.89,cost=0.10,drafts=16"
@@ -266,6 +268,59 @@ def test_explain_prints_a_table_and_draws_two_charts(tmp_path: Path) -> None:
     assert "query_len is 0" in refused("explain", "Qwen/Qwen3-8B", "-H", "b200", "--query-len", "0")
 
 
+def explained(*words: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what `explain` says in all, and of each operation."""
+    result = last_object(run("explain", *words, "--json"))
+    return result, {op["op"]: op for op in result["ops"]}
+
+
+def test_a_prefill_keeps_the_state_behind_the_last_position_only() -> None:
+    words = ("Qwen/Qwen3.5-27B", "-H", "b200", "--engine", "ideal", "--query-len", "8192")
+    # 48 layers of 48 heads, 128 x 128 in float32, and three columns of 10240 channels in bf16.
+    state_bytes = 48 * (48 * 128 * 128 * 4 + 3 * 10240 * 2)
+    verified, ops = explained(*words, "--context", "0")
+    assert ops["linear_attention.state"]["cache_bytes"] == (1 + 8192) * state_bytes
+    prefilled, ops = explained(*words, "--prefill")
+    assert ops["linear_attention.state"]["cache_bytes"] == (1 + 1) * state_bytes
+    assert ops["lm_head"]["flops"] == 2 * 5120 * 248320  # one position
+    assert prefilled["total_s"] < 0.6 * verified["total_s"]
+    assert "time_to_first_token_s" not in verified
+
+
+def test_a_prefill_starts_from_an_empty_cache() -> None:
+    words = ("Qwen/Qwen3-8B", "-H", "b200", "--engine", "ideal", "--prefill", "--query-len", "3")
+    _, ops = explained(*words)
+    # 36 layers of 32 heads of 128; three positions see 1, 2 and 3; scores and values, 2 FLOP each.
+    assert ops["full_attention.core"]["flops"] == 36 * 4 * 32 * 128 * (1 + 2 + 3)
+    _, ops = explained(*words, "--context", "10")
+    assert ops["full_attention.core"]["flops"] == 36 * 4 * 32 * 128 * (11 + 12 + 13)
+
+
+def test_the_time_to_the_first_token_is_the_pass_and_each_request() -> None:
+    words = ("Qwen/Qwen3-8B", "-H", "b200", "--prefill", "--query-len", "1000")
+    request_s = specroof.load_hardware("b200").engine(None).request_overhead_s
+    assert request_s > 0
+    alone, _ = explained(*words)
+    assert alone["time_to_first_token_s"] == pytest.approx(alone["total_s"] + request_s)
+    four, _ = explained(*words, "--batch", "4")
+    assert four["time_to_first_token_s"] == pytest.approx(four["total_s"] + 4 * request_s)
+    # What a request waits for in `predict`.
+    requests = ("--input-len", "1000", "--output-len", "10", "--drafter", "ideal", "--json")
+    (drafter,) = last_object(run("predict", *words[:3], *requests))["drafters"]
+    assert drafter["end_to_end"]["wait_s"] == alone["time_to_first_token_s"]
+    text = run("explain", *words)
+    assert "context 0, 1000 new per sequence (prefill): the pass takes" in text
+    seconds = format_seconds(alone["time_to_first_token_s"])
+    assert f"\ntime to first token: {seconds}\n" in text
+
+
+def test_a_prefill_needs_a_prompt() -> None:
+    words = ("explain", "Qwen/Qwen3-8B", "-H", "b200", "--prefill")
+    assert "--query-len is missing; needed with --prefill" in refused(*words)
+    assert "query_len is 0.0; allowed" in refused(*words, "--query-len", "0")
+    assert "context_len is -1.0; allowed" in refused(*words, "--query-len", "8", "--context", "-1")
+
+
 def test_models_lists_sizes_as_a_table_and_as_json() -> None:
     assert "Qwen/Qwen3-8B" in run("models")
     rows = {row["name"]: row for row in json.loads(run("models", "--json"))}
@@ -340,10 +395,113 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(STUDY)
     (tmp_path / "file").write_text("")
     folder = tmp_path / "file" / "out"
-    done = CliRunner().invoke(app, ["sweep", str(tmp_path / "study.yaml"), "-o", str(folder)])
-    assert done.exit_code == 2
-    assert f"specroof: {folder}" in done.stderr
+    for place in (folder, tmp_path / "file"):
+        says = f"specroof: {place}: {tmp_path / 'file'} is a file; allowed: a folder"
+        # Before anything is computed and printed.
+        assert says in refused("sweep", str(tmp_path / "study.yaml"), "-o", str(place))
     assert (tmp_path / "file").read_text() == ""
+    long = str(tmp_path / ("long" * 100))
+    says = f"specroof: {long}: File name too long; allowed: a folder that can be written to"
+    assert refused("sweep", str(tmp_path / "study.yaml"), "-o", long) == says
+    # A link to nowhere looks like room for a folder.
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "nowhere" / "else")
+    done = CliRunner().invoke(app, ["sweep", str(tmp_path / "study.yaml"), "-o", str(link)])
+    assert done.exit_code == 2
+    assert (
+        done.stderr == f"specroof: {link}: File exists; allowed: a folder that can be written to\n"
+    )
+
+
+def chart_names(tmp_path: Path, study: str) -> list[str]:
+    """Return the names of the charts that a study is written with."""
+    (tmp_path / "study.yaml").write_text(study)
+    run("sweep", str(tmp_path / "study.yaml"), "-o", str(tmp_path / "out"))
+    return sorted(path.name for path in (tmp_path / "out").glob("*.png"))
+
+
+ONE_POINT = STUDY.replace(', "autoregressive,accept=0.75,cost=0.10"', "")
+SEVERAL = "openai/gpt-oss-20b, hardware: [h100, b200]"
+
+
+@pytest.mark.parametrize(
+    ("study", "names"),
+    [
+        # one target, one drafter, one batch size, one context
+        (ONE_POINT, ["speedup-by-draft-length.png"]),
+        (ONE_POINT + "batch_size: [1, 8]\n", ["best-speedup-by-batch-size.png"]),
+        (ONE_POINT + "context_len: [1, 8]\n", ["target-1-map.png", "target-1.png"]),
+        (
+            ONE_POINT.replace("openai/gpt-oss-20b, hardware: h100", SEVERAL),
+            ["speedup-by-draft-length.png"],
+        ),
+        (
+            STUDY.replace("openai/gpt-oss-20b, hardware: h100", SEVERAL),
+            ["speedup-by-draft-length.png", "target-1.png", "target-2.png"],
+        ),
+    ],
+)
+def test_a_study_of_any_shape_has_a_chart(tmp_path: Path, study: str, names: list[str]) -> None:
+    assert chart_names(tmp_path, study) == names
+
+
+def test_targets_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    target = "{model: openai/gpt-oss-20b, hardware: h100}"
+    chart_names(tmp_path, STUDY.replace(target, f"{target}, {target}"))
+    with (tmp_path / "out" / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    # 2 drafters x draft lengths 0 to 16, one after the other
+    assert [row["target"] for row in rows] == 2 * 17 * ["1"] + 2 * 17 * ["2"]
+
+
+def test_a_study_says_once_what_does_not_fit(tmp_path: Path) -> None:
+    served = "Qwen/Qwen2.5-72B-Instruct, hardware: l40s"
+    study = STUDY.replace("openai/gpt-oss-20b, hardware: h100", served)
+    (tmp_path / "study.yaml").write_text(study)
+    (note,) = [
+        line
+        for line in run("sweep", str(tmp_path / "study.yaml")).splitlines()
+        if "does not fit" in line
+    ]
+    assert note.startswith("note: Qwen2.5-72B-Instruct does not fit 1 x NVIDIA L40S from batch")
+    assert "135 GiB of weights" in note  # 72.7e9 * 2 bytes / 2**30
+
+
+class Terminal(io.StringIO):
+    """Standard error that a person looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_to_people_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "study.yaml").write_text(STUDY)
+    done = CliRunner().invoke(app, ["sweep", str(tmp_path / "study.yaml")])
+    assert (done.exit_code, done.stderr) == (0, "")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with pytest.raises(SystemExit) as ended:
+        app(["sweep", str(tmp_path / "study.yaml")])
+    assert ended.value.code == 0
+    assert "curves  [" in terminal.getvalue()
+    assert "100%" in terminal.getvalue()
+    assert capsys.readouterr().out == done.stdout
+
+
+@pytest.mark.parametrize("plot", ["a.png", "b.png"])
+def test_two_outputs_in_one_place_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plot: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    grid = ("--drafter", "ideal", "--batch", "1,8")
+    table = {"a.png": "a.png", "b.png": "b-by-batch.png"}[plot]
+    says = refused(*PREDICT, *grid, "--plot", plot, "--csv", table)
+    assert f"{table}: two outputs go there; allowed: a file for each" in says
+    explain = ("explain", "Qwen/Qwen3-8B", "-H", "b200", "--plot", "a.png", "--csv", "a-time.png")
+    assert "a-time.png: two outputs go there" in refused(*explain)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_schema_of_a_study_is_printed() -> None:

@@ -1,5 +1,6 @@
 """Requests and mocks on the command line."""
 
+import csv
 import json
 import shlex
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from specroof import plot
 from specroof.cli import app
 
 PREDICT = "predict Qwen/Qwen3-8B -H b200 --engine ideal --drafter autoregressive,accept=.8,cost=.05"
@@ -74,6 +76,125 @@ def test_the_table_shows_what_prefills_leave() -> None:
 )
 def test_both_spellings_of_a_load_and_halves_of_one_are_refused(words: str, message: str) -> None:
     assert message in refused(f"{PREDICT} {words}")
+
+
+STUDY = """
+format_version: 1
+targets:
+  - {model: Qwen/Qwen3-8B, hardware: [b200, h200], tensor_parallel: 2}
+drafters: ["autoregressive,accept=.8,cost=.05", "autoregressive,cost=0.1,survival=.9/.7"]
+batch_size: [1, 8]
+workload: [{input_len: 4000, output_len: 1000}, {input_len: 64, output_len: 32}]
+engine: ideal
+"""
+COUNTED = ("tokens_per_s", "speedup", "prefill_frac", "effective_batch")
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_study_of_workloads_writes_what_predict_prints(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(STUDY)
+    text = run(f"sweep {tmp_path / 'study.yaml'} -o {tmp_path / 'out'}")
+    assert text.count("prefills counted, 64 tokens in, 32 out, ") == 2
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    drafters = "--drafter autoregressive,accept=.8,cost=.05 "
+    drafters += "--drafter autoregressive,cost=0.1,survival=.9/.7"
+    assert found == [
+        result(
+            f"predict Qwen/Qwen3-8B -H {chip} --tp 2 --engine ideal --concurrency 1,8 {drafters} "
+            f"--input-len {prompt} --output-len {answer}"
+        )
+        for chip in ("b200", "h200")
+        for prompt, answer in ((4000, 1000), (64, 32))
+    ]
+    assert sorted(path.name for path in (tmp_path / "out").glob("*.png")) == [
+        "best-speedup-by-batch-size.png",
+        *(
+            f"target-{target}-workload-{workload}{chart}.png"
+            for target in (1, 2)
+            for workload in (1, 2)
+            for chart in ("-by-batch", "")
+        ),
+    ]
+
+
+def test_csv_has_prefills_beside_decoding(tmp_path: Path) -> None:
+    path = tmp_path / "points.csv"
+    words = f"{PREDICT} --input-len 4000 --output-len 1000 --concurrency 1,8 --max-draft-len 3"
+    found = result(f"{words} --csv {path}")
+    (drafter,) = found["drafters"]
+    rows = read_csv(path)
+    assert len(rows) == 2 * 4
+    for row in rows:
+        j, k = found["batch_size"].index(int(row["batch_size"])), int(row["draft_len"])
+        assert (row["input_len"], row["output_len"]) == ("4000", "1000")
+        assert float(row["end_to_end_wait_s"]) == drafter["end_to_end"]["wait_s"]
+        assert float(row["speedup"]) == drafter["speedup"][0][j][k]
+        for name in COUNTED:
+            assert float(row[f"end_to_end_{name}"]) == drafter["end_to_end"][name][0][j][k]
+    run(f"{PREDICT} --csv {path}")
+    assert not [name for name in read_csv(path)[0] if name.startswith(("end_to", "input"))]
+
+
+def test_a_study_has_the_same_columns_and_leaves_unknown_depths_empty(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(STUDY)
+    run(f"sweep {tmp_path / 'study.yaml'} -o {tmp_path / 'out'}")
+    rows = read_csv(tmp_path / "out" / "results.csv")
+    # 2 chips x 2 workloads x 2 drafters x 2 batch sizes x draft lengths 0 to 16
+    assert len(rows) == 2 * 2 * 2 * 2 * 17
+    assert {(row["context_len"], row["input_len"], row["output_len"]) for row in rows} == {
+        ("4500", "4000", "1000"),
+        ("80", "64", "32"),
+    }
+    unknown = [row for row in rows if row["end_to_end_speedup"] == ""]
+    assert {row["drafter"] for row in unknown} == {"autoregressive,cost=0.1,survival=.9/.7"}
+    assert {int(row["draft_len"]) for row in unknown} == set(range(3, 17))  # two were measured
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
+    """The curves that each kind of chart is drawn of, in the course of a test."""
+    seen: dict[str, list[Any]] = {}
+
+    def spied(name: str) -> Any:
+        figure_of = getattr(plot, name)
+
+        def spy(curves: Any) -> Any:
+            seen.setdefault(name, []).extend(curves)
+            return figure_of(curves)
+
+        return spy
+
+    for name in ("plot_speedup_by_draft_len", "plot_by_batch", "plot_speedup_by_batch"):
+        monkeypatch.setattr(plot, name, spied(name))
+    return seen
+
+
+def test_charts_of_requests_show_what_prefills_leave(
+    tmp_path: Path, drawn: dict[str, list[Any]]
+) -> None:
+    words = f"{PREDICT} --input-len 4000 --output-len 1000 --plot {tmp_path / 'a.png'}"
+    (drafter,) = result(words)["drafters"]
+    ((curve,),) = drawn.values()
+    assert curve.speedup.tolist() == drafter["end_to_end"]["speedup"]
+    assert curve.speedup.tolist() != drafter["speedup"]
+
+
+def test_every_chart_of_a_study_of_workloads_has_prefills(
+    tmp_path: Path, drawn: dict[str, list[Any]]
+) -> None:
+    (tmp_path / "study.yaml").write_text(STUDY)
+    run(f"sweep {tmp_path / 'study.yaml'} -o {tmp_path / 'out'}")
+    # 2 chips, 2 workloads, 2 drafters
+    whole = 2 * [*2 * ["4000 tokens in, 1000 out"], *2 * ["64 tokens in, 32 out"]]
+    assert {name: [curve.requests for curve in curves] for name, curves in drawn.items()} == {
+        "plot_speedup_by_draft_len": whole,
+        "plot_by_batch": whole,
+        "plot_speedup_by_batch": whole,
+    }
 
 
 def test_mock_prints_commands_and_what_to_expect() -> None:

@@ -29,6 +29,7 @@ ROWS = {
     "specdecode-fig2": 48,
     "eagle3-table3": 21,  # 18 of table 3, and the three of table 4
     "zlab-cards": 19,
+    "trtllm-r1": 2,
     "doubleword-gh200": 35,
 }
 

@@ -264,6 +264,10 @@ CHARTS = {
         [grid(1, 40, batch_size=np.unique(np.geomspace(1, 1e7, 40).round()))]
     ),
     "large batch sizes": lambda: plot_by_batch([grid(1, 21)]),
+    "requests": lambda: plot_by_batch([grid(1, 9, requests="8192 tokens in, 1024 out")]),
+    "requests by batch": lambda: plot_speedup_by_batch(
+        [grid(1, 9, requests="8192 tokens in, 1024 out")]
+    ),
     "map of one cell": lambda: plot_best_draft_len_map(grid(1, 1)),
     "map of 45 cells": lambda: plot_best_draft_len_map(grid(5, 9)),
     "map of 150 cells": lambda: plot_best_draft_len_map(grid(10, 15)),
@@ -403,6 +407,27 @@ def test_axes_say_quantity_and_unit() -> None:
     assert axes.get_ylabel() == "Speedup over plain decoding (×)"
 
 
+def test_charts_of_requests_say_that_prefills_are_counted() -> None:
+    # A step of 1 s, as many seconds a round as tokens, and prefills of 1 s a token.
+    counted = curve(
+        [1.0, 1.0, 1.0],
+        tokens_per_round=np.array([1.0, 2.0, 3.0]),
+        round_s=np.array([[[2.0, 4.0, 6.0]]]),
+        requests="8 tokens in, 8 out",
+        request_token_s=np.array([1.0]),
+    )
+    chart = plot_speedup_by_draft_len([counted])
+    axes = main_axes(chart)
+    assert axes.get_ylabel() == "Speedup over plain decoding,\nprefills counted in both (×)"
+    assert chart.get_suptitle().endswith("batch 1, 8 tokens in, 8 out")
+    # Rounds of 1 s: 2 tokens in 3 s in the place of 4, and 3 in 4 s in the place of 6.
+    (lunch,) = lines(axes, style="--")
+    np.testing.assert_allclose(ys(lunch), [1, 4 / 3, 6 / 4])
+    assert "free lunch: every round costs a plain step" in legend_texts(chart)
+    upper, _ = plot_by_batch([counted]).axes
+    assert upper.get_ylabel() == "Best speedup over plain decoding,\nprefills counted in both (×)"
+
+
 def test_the_legend_says_what_dashes_and_dots_are() -> None:
     assert legend_texts(plot_speedup_by_draft_len([curve([1, 1.5])])) == [
         "autoregressive, accept=0.75, cost=0.10",
@@ -443,6 +468,15 @@ def test_the_legend_names_what_differs_and_the_title_what_does_not() -> None:
         "Example-70B on 8 × Example GPU (EP 4), batch 2",
     ]
     assert figure.get_suptitle() == "ideal engine, context 4096\ndrafter: ideal"
+
+
+def test_lines_of_one_name_are_counted() -> None:
+    chart = plot_speedup_by_draft_len(
+        [curve([1, 1.5]), curve([1, 1.2]), curve([1, 1.1], drafter="b")]
+    )
+    first, second, other, *_ = legend_texts(chart)
+    name = "autoregressive, accept=0.75, cost=0.10"
+    assert (first, second, other) == (f"{name} (1)", f"{name} (2)", "b")
 
 
 def test_a_drafter_is_named_behind_the_model() -> None:

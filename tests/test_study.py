@@ -1,5 +1,6 @@
 """Study files: what they load, and the one line that a bad one is answered with."""
 
+import json
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -11,10 +12,20 @@ import pytest
 import yaml
 
 import specroof
-from specroof import Options, Placement, SpecroofError, load_drafter, load_hardware, load_model
+from specroof import (
+    ForwardPass,
+    Options,
+    Placement,
+    SpecroofError,
+    load_drafter,
+    load_hardware,
+    load_model,
+)
 from specroof.cost import CHOICES
-from specroof.errors import CatalogError, OptionError, ProfileError
+from specroof.errors import CatalogError, ConfigError, OptionError, ProfileError
+from specroof.parsers import PARSERS
 from specroof.study import Study, load_study, run_study, study_schema
+from specroof.workload import Load, Workload
 
 BUNDLED = sorted((Path(specroof.__file__).parent / "studies").glob("*.yaml"))
 
@@ -74,7 +85,7 @@ def test_every_model_meets_every_kind_of_hardware_of_its_target(write: Write) ->
         load_drafter("ideal").name,
         "autoregressive,accept=0.75,cost=0.10",
     ]
-    assert (study.batch_size, study.context_len) == ((1.0, 8.0), (2048.0,))
+    assert study.loads == (Load((1.0, 8.0), (2048.0,)),)
     assert (study.max_draft_len, study.engine) == (4, "ideal")
     assert study.options == Options(granularity="pass", kv_dtype="fp8")
 
@@ -82,7 +93,7 @@ def test_every_model_meets_every_kind_of_hardware_of_its_target(write: Write) ->
 def test_what_a_study_leaves_out_is_what_a_prediction_leaves_out(write: Write) -> None:
     least = GOOD[: GOOD.index("batch_size")]
     study = load_study(write(least))
-    assert (study.batch_size, study.context_len) == ((1.0,), (4096.0,))
+    assert study.loads == (Load((1.0,), (4096.0,)),)
     assert (study.max_draft_len, study.engine, study.options) == (None, None, Options())
 
 
@@ -100,8 +111,10 @@ def test_a_study_that_nobody_has_is_refused() -> None:
 def test_running_a_study_is_predicting_each_pair(write: Write) -> None:
     study = load_study(write(GOOD))
     calls: list[None] = []
-    results = run_study(study, lambda: calls.append(None))
-    assert [len(curves) for curves in results] == [2] * 5
+    outcomes = run_study(study, lambda: calls.append(None))
+    assert [(one.target, len(one.curves), one.counted) for one in outcomes] == [
+        (target, 2, []) for target in range(1, 6)
+    ]
     assert len(calls) == 10
     expected = specroof.speedup_curve(
         load_model("Qwen/Qwen3-30B-A3B"),
@@ -114,7 +127,62 @@ def test_running_a_study_is_predicting_each_pair(write: Write) -> None:
         engine="ideal",
         options=Options(granularity="pass", kv_dtype="fp8"),
     )
-    np.testing.assert_array_equal(results[3][1].speedup, expected.speedup)
+    np.testing.assert_array_equal(outcomes[3].curves[1].speedup, expected.speedup)
+    assert outcomes[3].drawn == outcomes[3].curves
+
+
+def test_a_config_of_an_unknown_type_is_read_as_the_family_of_its_target(
+    tmp_path: Path, write: Write, model_configs_folder: Path
+) -> None:
+    bundled = model_configs_folder / "Qwen--Qwen3-8B.json"
+    config = json.loads(bundled.read_text(encoding="utf-8")) | {"model_type": "unheard"}
+    mine = tmp_path / "mine.json"
+    mine.write_text(json.dumps(config))
+    text = changed("  - model: Qwen/Qwen3-8B\n", f"  - model: {mine}\n    family: qwen3\n")
+    known, *_, model = (target.model for target in load_study(write(text)).targets)
+    assert model.name == f"{mine} (as qwen3)"
+    assert model.layers == known.layers  # the other target has the same model under its own type
+    without = write(changed("  - model: Qwen/Qwen3-8B\n", f"  - model: {mine}\n"))
+    assert 'model_type is "unheard"' in refusal(without, ConfigError)
+
+
+WORKLOADS = "workload: [{input_len: 4000, output_len: 1000}, {input_len: 64, output_len: 32}]"
+
+
+def test_a_workload_is_decoded_at_its_mean_context(write: Write) -> None:
+    study = load_study(write(changed("context_len: 2048", WORKLOADS)))
+    assert study.loads == (
+        Load((1.0, 8.0), (4500.0,), Workload(4000, 1000)),
+        Load((1.0, 8.0), (80.0,), Workload(64, 32)),
+    )
+    one = write(changed("context_len: 2048", "workload: {input_len: 64, output_len: 32}"))
+    assert load_study(one).loads == study.loads[1:]
+
+
+def test_every_target_meets_every_workload(write: Write) -> None:
+    calls: list[None] = []
+    text = changed("context_len: 2048", WORKLOADS)
+    outcomes = run_study(load_study(write(text)), lambda: calls.append(None))
+    assert [(one.target, one.workload) for one in outcomes] == [
+        (target, workload) for target in range(1, 6) for workload in (1, 2)
+    ]
+    assert len(calls) == 5 * 2 * 2
+    one = outcomes[0]  # Qwen3-8B on two B200, 4000 tokens in, 1000 out
+    _, slow = one.curves
+    # The time of eight answers at once: their rounds and eight prefills, one after the other.
+    prefill = ForwardPass(1, 4000, 0, head_len=1, settled=True)
+    prefill_s = specroof.forward_latency(
+        load_model("Qwen/Qwen3-8B"),
+        load_hardware("b200"),
+        prefill,
+        placement=Placement(tensor_parallel=2),
+        engine="ideal",
+        options=Options(granularity="pass", kv_dtype="fp8"),
+    ).total_s
+    rounds = 1000 / slow.tokens_per_round[0, 1]
+    answer_s = rounds * slow.round_s[0, 1] + 8 * float(prefill_s)
+    np.testing.assert_allclose(one.counted[1].tokens_per_s[0, 1], 8 * 1000 / answer_s)
+    np.testing.assert_allclose(one.drawn[1].speedup[0, 1], answer_s[0] / answer_s)
 
 
 # --- the schema ----------------------------------------------------------------------------------
@@ -135,6 +203,25 @@ def test_the_schema_refuses_what_is_refused(key: str, value: Any) -> None:
         jsonschema.validate(yaml.safe_load(GOOD) | {key: value}, study_schema())
 
 
+def test_the_schema_lists_every_family() -> None:
+    content: dict[str, Any] = yaml.safe_load(GOOD)
+    for family in [*PARSERS, None]:
+        content["targets"][0]["family"] = family
+        jsonschema.validate(content, study_schema())
+    content["targets"][0]["family"] = "unheard"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(content, study_schema())
+
+
+def test_the_schema_takes_a_workload_or_a_context() -> None:
+    content: dict[str, Any] = yaml.safe_load(changed("context_len: 2048", WORKLOADS))
+    jsonschema.validate(content, study_schema())
+    jsonschema.validate(content | {"workload": content["workload"][0]}, study_schema())
+    for wrong in ({"context_len": 2048}, {"workload": {"input_len": 64}}, {"workload": 64}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(content | wrong, study_schema())
+
+
 def test_the_schema_lists_every_choice() -> None:
     choices = study_schema()["properties"]["options"]["properties"]
     assert set(choices) == {field.name for field in fields(Options)}
@@ -152,8 +239,11 @@ def test_the_schema_takes_every_default(field: Any, write: Write) -> None:
 
 # --- bad files -----------------------------------------------------------------------------------
 
-TOP = "format_version, targets, drafters, batch_size, context_len, max_draft_len, engine, options"
-TARGET = "model, hardware, tensor_parallel, expert_parallel, attention_data_parallel"
+TOP = (
+    "format_version, targets, drafters, batch_size, context_len, workload, max_draft_len, engine, "
+    "options"
+)
+TARGET = "model, hardware, family, tensor_parallel, expert_parallel, attention_data_parallel"
 OPTIONS = ", ".join(field.name for field in fields(Options))
 WHOLE = "a whole number of at least 1"
 
@@ -192,6 +282,16 @@ def refusal(path: str, error: type[SpecroofError] = OptionError) -> str:
         ("y: pass", "y: [pass]", "options.granularity is ['pass']; allowed: op, dtype, pass"),
         ("type: false", "type: 0", "options.strict_dtype is 0; must be true or false"),
         ("type: false", "type: [1]", "options.strict_dtype is [1]; must be true or false"),
+        (
+            "hardware: l4",
+            "hardware: l4\n    family: 3",
+            "targets.1.family is 3; must be text, and not empty",
+        ),
+        (
+            "hardware: l4",
+            "hardware: l4\n    family: unheard",
+            f"targets.1.family is 'unheard'; must be one of {', '.join(sorted(PARSERS))}",
+        ),
         ("gran", "grand", f"options.grandularity is not a known key; allowed are {OPTIONS}"),
         ("kv_dtype: fp8", "8: fp8", "key '8' is not text; put it in quotes"),
     ],
@@ -205,6 +305,34 @@ def test_a_bad_study_is_refused_with_key_value_and_what_is_allowed(
     assert message in str(caught.value)
     assert str(caught.value).startswith(path)
     assert "\n" not in str(caught.value)
+
+
+LENGTH = "must be a number from 1 to 100000000"
+
+
+@pytest.mark.parametrize(
+    ("workload", "message"),
+    [
+        (
+            "{input_len: 8, output_len: 8}\ncontext_len: 9",
+            "context_len and workload are both given; must be one of them",
+        ),
+        ("{input_len: 8, output_len: 0}", f"workload.0.output_len is 0; {LENGTH}"),
+        ("[{input_len: 8, output_len: .inf}]", f"workload.0.output_len is inf; {LENGTH}"),
+        ("{input_len: 1e9, output_len: 8}", "workload.0.input_len is '1e9', which YAML reads as"),
+        ("{input_len: 1.0e+9, output_len: 8}", f"workload.0.input_len is 1000000000.0; {LENGTH}"),
+        ("{input_len: 8}", "workload.0.output_len is missing; the keys there are input_len, out"),
+        (
+            "[{input_len: 8, output_len: 8}, {input: 8, output_len: 8}]",
+            "workload.1.input is not a known key; allowed are input_len, output_len",
+        ),
+        ("8", "workload.0 is 8; must be a mapping of keys to values"),
+        ("[]", "workload is []; must not be empty"),
+    ],
+)
+def test_a_bad_workload_is_refused(write: Write, workload: str, message: str) -> None:
+    path = write(changed("context_len: 2048", f"workload: {workload}"))
+    assert refusal(path).startswith(message)
 
 
 @pytest.mark.parametrize("options", ["3", "[]", "text", "null"])

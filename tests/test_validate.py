@@ -12,6 +12,7 @@ from specroof import acceptance_from_length, load_drafter, load_hardware, load_m
 from specroof.cli import app
 from specroof.errors import ProfileError
 from specroof.hardware import IDEAL_ENGINE
+from specroof.latency.collectives import all_reduce_s
 from specroof.measured import Measurement, load_measurements
 from specroof.plot import plot_accuracy
 from specroof.validate import (
@@ -23,6 +24,7 @@ from specroof.validate import (
     validation,
 )
 from specroof.validate.fitting import Points, fit, leave_one_out
+from specroof.validate.kernels import KERNEL_ENGINE, kernel_engine
 from specroof.validate.parameters import PARAMETERS, chip_family, fitted_engine
 from specroof.validate.scores import (
     Scored,
@@ -195,11 +197,68 @@ def test_bundled_engines_are_the_fit_to_all_sources() -> None:
     for chip in ("a100-80gb", "h200", "b200", "b300"):
         hardware = load_hardware(chip)
         for name, engine in hardware.engines.items():
-            fitted = fitted_engine(name, chip_family(hardware), fitted_parameters())
+            if name == KERNEL_ENGINE:
+                fitted = kernel_engine(hardware, fitted_parameters())
+            else:
+                fitted = fitted_engine(name, chip_family(hardware), fitted_parameters())
             assert engine.layer_overhead_s == pytest.approx(fitted.layer_overhead_s, rel=0.005)
             assert engine.round_overhead_s == pytest.approx(fitted.round_overhead_s, rel=0.005)
             share = fitted.compute_frac["bf16"]
             assert engine.compute_frac["bf16"] == pytest.approx(share, rel=0.005)
+
+
+def test_kernels_reach_what_was_timed() -> None:
+    # aiconfigurator's timings for TensorRT-LLM, in microseconds by devices and bytes; KERNEL_SOURCE.
+    timed = {
+        "h200": {(2, 65536): 2.95, (4, 262144): 5.43, (8, 1024): 3.17, (8, 1048576): 25.74},
+        "b200": {(2, 65536): 5.15, (4, 262144): 5.79, (8, 1024): 5.38, (8, 1048576): 17.78},
+    }
+    for name, points in timed.items():
+        hardware = load_hardware(name)
+        engine = kernel_engine(hardware, fitted_parameters())
+        assert hardware.engines[KERNEL_ENGINE].memory_frac == engine.memory_frac
+        price, link = engine.collective, hardware.interconnect
+        assert price is not None
+        assert link is not None
+        off = []
+        for (devices, size), us in points.items():
+            seconds = all_reduce_s(
+                size,
+                devices=devices,
+                link_bytes_per_s=price.link_frac * link.link_bytes_per_s,
+                latency_s=price.latency_s + (devices - 1) * price.device_latency_s,
+            )
+            off.append(abs(float(seconds) * 1e6 / us - 1))
+        # Engines change the algorithm with the size: one line through all of it misses a knee.
+        assert np.mean(off) < 0.25, off
+    assert engine.compute_frac == {
+        "bf16": 0.65, "fp16": 0.65, "fp32": 0.65, "int8": 0.65, "fp8": 0.53, "fp6": 0.53, "fp4": 0.39
+    }  # fmt: skip
+    parameters = fitted_parameters()
+    assert engine.round_overhead_s**2 == pytest.approx(
+        parameters["round_s.sglang"] * parameters["round_s.vllm"]
+    )
+    with pytest.raises(ProfileError, match=r"AMD.* has no published kernel timings; .*H200"):
+        kernel_engine(load_hardware("mi300x"), fitted_parameters())
+
+
+def test_kernels_are_validated_where_they_were_measured() -> None:
+    (h200, b200) = (one for one in load_measurements() if one.source == "trtllm-r1")
+    for point in (h200, b200):
+        engine = left_out_engine(point)
+        assert engine.name == KERNEL_ENGINE
+        assert engine.graphs is None
+        assert measured_throughput(point, engine).plain > float(point.tokens_per_s or 0)
+
+
+def test_sglang_pads_to_the_sizes_that_it_captures() -> None:
+    graphs = load_hardware("b200").engines["sglang"].graphs
+    assert graphs is not None
+    assert graphs.counts == "sequences"
+    # generate_decode_cuda_graph_batch_sizes with drafts, sglang 0.5.23, up to 512.
+    assert set(graphs.sizes) == {
+        *range(1, 9), *range(10, 33, 2), *range(40, 65, 4), *range(72, 257, 8), *range(272, 513, 16)
+    }  # fmt: skip
 
 
 # --- the fit -------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Requests: prefills counted, shares that add up, and the way back to decoding alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,11 +12,13 @@ from specroof import (
     Placement,
     autoregressive_drafter,
     constant_acceptance,
+    ideal_drafter,
     load_hardware,
     load_model,
     speedup_curve,
 )
 from specroof.cost import ForwardPass
+from specroof.hardware import EngineProfile
 from specroof.pricing import engine_setup
 from specroof.solver import forward_latency
 from specroof.workload import (
@@ -49,17 +53,37 @@ def test_a_request_waits_for_one_pass_over_its_prompt() -> None:
     assert expected == pytest.approx(2 * 6.95e9 * 2048 / 2.25e15, rel=0.1)
 
 
-@given(st.integers(1, 64), positive, positive, st.integers(1, 4096))
+@given(st.integers(1, 64), positive, positive, st.integers(1, 4096), st.just(0.0) | positive)
 def test_decoding_alone_is_what_is_left_of_a_throughput(
-    batch: int, token_s: float, wait_s: float, output_len: int
+    batch: int, token_s: float, wait_s: float, output_len: int, latency_s: float
 ) -> None:
-    whole = end_to_end_tokens_per_s(batch, token_s, wait_s=wait_s, output_len=output_len)
-    back = decode_tokens_per_s(batch, whole, wait_s=wait_s, output_len=output_len)
-    share = prefill_frac(batch, token_s, wait_s=wait_s, output_len=output_len)
-    # What prefills take is what decoding loses.
-    assert float(whole) == pytest.approx(batch / token_s * (1 - float(share)), rel=1e-6)
-    if share < 0.999:  # beyond, the difference of two large times is rounding
+    amounts = {"wait_s": wait_s, "output_len": output_len, "latency_s": latency_s}
+    whole = end_to_end_tokens_per_s(batch, token_s, **amounts)
+    back = decode_tokens_per_s(batch, whole, **amounts)
+    share = prefill_frac(batch, token_s, **amounts)
+    # What prefills and the way in and out take is what decoding loses.
+    per_answer_s = output_len * token_s + batch * wait_s + latency_s
+    lost = float(share) + latency_s / per_answer_s
+    assert float(share) == pytest.approx(batch * wait_s / per_answer_s)
+    assert float(whole) == pytest.approx(batch / token_s * (1 - lost), rel=1e-6)
+    if lost < 0.999:  # beyond, the difference of two large times is rounding
         assert float(back) == pytest.approx(batch / token_s, rel=1e-6)
+
+
+def test_a_request_on_its_way_is_not_decoded_and_keeps_nobody_waiting() -> None:
+    model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
+    slow = EngineProfile(name="slow", request_latency_s=3.0)
+    hardware = replace(chip, engines={"slow": slow})
+    curve = speedup_curve(
+        model, hardware, drafter=ideal_drafter(), batch_size=[4], context_len=250,
+        max_draft_len=0, engine="slow",
+    )  # fmt: skip
+    found = end_to_end(curve, model, engine_setup(hardware, "slow", None, None), Workload(200, 100))
+    # By hand: 100 steps and four prefills that all wait for, and 3 s that only the request feels.
+    answer_s = 100 * float(curve.decode_s[0, 0]) + 4 * found.wait_s + 3.0
+    assert float(found.tokens_per_s[0, 0, 0]) == pytest.approx(400 / answer_s)
+    away = 4 * (found.wait_s + 3.0) / answer_s
+    assert float(found.effective_batch[0, 0, 0]) == pytest.approx(4 - away)
 
 
 def test_prefills_that_leave_no_time_are_refused() -> None:
@@ -89,3 +113,26 @@ def test_prefills_take_from_the_speedup_and_not_from_not_drafting() -> None:
     seconds = 512 * float(curve.decode_s[0, 0]) + found.wait_s
     assert float(found.tokens_per_s[0, 0, 0]) == pytest.approx(512 / seconds)
     assert float(found.effective_batch[0, 0, 0]) == pytest.approx(1 - found.wait_s / seconds)
+
+
+def test_prefills_bound_the_free_lunch() -> None:
+    model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
+    workload = Workload(4096, 512)
+    curve = speedup_curve(
+        model,
+        chip,
+        drafter=autoregressive_drafter(0.05),
+        acceptance=constant_acceptance(0.5),
+        batch_size=[1, 16],
+        context_len=workload.mean_context_len,
+        max_draft_len=2,
+        engine="ideal",
+    )
+    np.testing.assert_array_equal(curve.free_lunch, curve.tokens_per_round)
+    found = end_to_end(curve, model, engine_setup(chip, "ideal", None, None), workload)
+    assert found.curve.requests == "4096 tokens in, 512 out"
+    # Sixteen answers of 512 tokens, 1.75 a round, each round as long as a plain step.
+    step_s, prefills_s = float(curve.decode_s[0, 1]), 16 * found.wait_s
+    lunch = (512 * step_s + prefills_s) / (512 / 1.75 * step_s + prefills_s)
+    assert float(found.curve.free_lunch[0, 1, 2]) == pytest.approx(lunch)
+    assert np.all(found.speedup <= found.curve.free_lunch)

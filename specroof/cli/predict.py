@@ -13,9 +13,7 @@ from specroof.cli.loads import (
     Context,
     InputLen,
     OutputLen,
-    counted_table,
     load_of,
-    with_counted,
 )
 from specroof.cli.words import (
     AsJson,
@@ -38,6 +36,7 @@ from specroof.cli.words import (
     choice,
     completion,
     figure_files,
+    joined_files,
     options_of,
     say,
     say_written,
@@ -97,7 +96,8 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         typer.Option(
             "--plot",
             help="Draw speedup against draft length; with several batch sizes also best speedup "
-            "against batch size (NAME-by-batch), with several contexts too a map (NAME-map).",
+            "against batch size (NAME-by-batch), with several contexts a map (NAME-map). With "
+            "--input-len the speedups have prefills counted.",
         ),
     ] = None,
 ) -> None:
@@ -144,16 +144,14 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     counted = load.counted(curves, loaded, setup)
     files: dict[Path, bytes] = {}
     if csv_file is not None:
-        files[csv_file] = report.curves_csv(curves).encode()
+        files[csv_file] = report.curves_csv(curves, counted).encode()
     if plot_file is not None:
-        files |= figure_files(plot_file, curve_figures(curves))
+        drawn = [whole.curve for whole in counted] or curves
+        files = joined_files(files, figure_files(plot_file, curve_figures(drawn)))
     catalog.write_files(files)
     say_written(files)
     if as_json:
-        found = report.curves_json(curves)
-        if load.workload is not None:
-            found = with_counted(found, load.workload, counted)
-        say(report.json_line(found))
+        say(report.json_line(report.curves_json(curves, counted)))
         return
     surveyed = sorted({*batches, *_SURVEYED_BATCHES})
     survey = [
@@ -162,7 +160,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     notes = dict.fromkeys(note for curve in curves for note in curve.notes)
     say(report.curves_table(curves))
     if counted:
-        say("\n" + counted_table(curves, counted))
+        say("\n" + report.counted_table(curves, counted))
     say("\n" + report.pays_lines(survey))
     say("\n" + report.source_lines(curves) + "\n")
     for note in notes:
@@ -176,6 +174,6 @@ def curve_figures(curves: Sequence[SpeedupCurve]) -> dict[str, Any]:
     figures: dict[str, Any] = {"": plot.plot_speedup_by_draft_len(curves)}
     if len(curves[0].batch_size) > 1:
         figures["-by-batch"] = plot.plot_by_batch(curves)
-        if len(curves[0].context_len) > 1:
-            figures["-map"] = plot.plot_best_draft_len_map(curves[0])
+    if len(curves[0].context_len) > 1:
+        figures["-map"] = plot.plot_best_draft_len_map(curves[0])
     return figures

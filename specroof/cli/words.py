@@ -1,6 +1,6 @@
 """Words that commands share: arguments, options, and how their text is read and printed."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +8,7 @@ import typer
 
 from specroof import catalog
 from specroof.cost import CHOICES, Options
-from specroof.errors import OptionError
+from specroof.errors import OptionError, OutputError
 from specroof.parsers import PARSERS
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "choice",
     "completion",
     "figure_files",
+    "joined_files",
     "numbers",
     "options_of",
     "say",
@@ -157,6 +158,23 @@ def figure_files(path: Path, figures: dict[str, Any]) -> dict[Path, bytes]:
 
     names = {path.with_stem(path.stem + ending): figure for ending, figure in figures.items()}
     return {name: plot.figure_bytes(figure, name) for name, figure in names.items()}
+
+
+def joined_files(*groups: Mapping[Path, bytes]) -> dict[Path, bytes]:
+    """Return the files of all groups, each of which has a place of its own.
+
+    Raises
+    ------
+    OutputError
+        For a place that two groups ask for: one would replace the other without a word.
+    """
+    files: dict[Path, bytes] = {}
+    for path, data in (entry for group in groups for entry in group.items()):
+        if path in files:
+            message = f"{path}: two outputs go there; allowed: a file for each"
+            raise OutputError(message)
+        files[path] = data
+    return files
 
 
 def say(text: str) -> None:

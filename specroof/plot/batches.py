@@ -21,14 +21,15 @@ from specroof.plot.style import (
     INK,
     MARKERS,
     add_legend,
+    context_name,
     curve_names,
     house_style,
     marks_every,
     new_chart,
-    plain_number,
     position,
     require_curves,
     short_number,
+    speedup_label,
     speedup_limits,
     thin_ticks,
     tick_at,
@@ -88,7 +89,7 @@ def plot_speedup_by_batch(
     shared, rows = _rows(curves, context_index)
     chart = new_chart(shared if title is None else title, width=8, height=4.2)
     axes = chart.add_subplot()
-    _draw_speedup(axes, rows)
+    _draw_speedup(axes, rows, speedup_label("Best speedup", curves))
     _finish_batch_axis(axes, rows)
     add_legend(chart, [*_lines(rows), _plain_decoding()])
     return chart
@@ -146,7 +147,7 @@ def plot_by_batch(
     shared, rows = _rows(curves, context_index)
     chart = new_chart(shared if title is None else title, width=8, height=6.6)
     upper, lower = chart.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    _draw_speedup(upper, rows)
+    _draw_speedup(upper, rows, speedup_label("Best speedup", curves))
     _draw_draft_len(lower, rows)
     _finish_batch_axis(lower, rows)
     add_legend(chart, [*_lines(rows), _plain_decoding(), _band()])
@@ -158,7 +159,7 @@ def _rows(curves: Sequence[SpeedupCurve], context_index: int) -> tuple[str, list
     require_curves(curves)
     contexts = [position("context_index", context_index, curve.context_len) for curve in curves]
     points = [
-        {"context": f"context {plain_number(curve.context_len[context])}"}
+        {"context": context_name(curve, context)}
         for curve, context in zip(curves, contexts, strict=True)
     ]
     shared, names = curve_names(curves, points)
@@ -181,13 +182,13 @@ def _rows(curves: Sequence[SpeedupCurve], context_index: int) -> tuple[str, list
     return shared, rows
 
 
-def _draw_speedup(axes: Axes, rows: Sequence[_Row]) -> None:
+def _draw_speedup(axes: Axes, rows: Sequence[_Row], label: str) -> None:
     axes.axhline(1, color=GREY, lw=1.2, ls=":")
     for row in rows:
         turn = _turn(row.speedup, [other.speedup for other in rows])
         axes.plot(row.batch_size, row.speedup, color=row.color, marker=row.marker, markevery=turn)
     axes.set_ylim(speedup_limits([row.speedup for row in rows]))
-    axes.set_ylabel("Best speedup over plain decoding (×)")
+    axes.set_ylabel(label)
 
 
 def _draw_draft_len(axes: Axes, rows: Sequence[_Row]) -> None:

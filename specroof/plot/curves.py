@@ -19,16 +19,18 @@ from specroof.plot.style import (
     INK,
     MARKERS,
     add_legend,
+    context_name,
     curve_names,
     house_style,
     marks_every,
     new_chart,
-    plain_number,
     position,
     require_curves,
+    speedup_label,
     speedup_limits,
 )
 from specroof.solver import SpeedupCurve
+from specroof.units import plain_number
 
 __all__ = ["plot_speedup_by_draft_len"]
 
@@ -47,7 +49,7 @@ class _Row:
     marker: str
     draft_len: Floats
     speedup: Floats
-    tokens_per_round: Floats
+    free_lunch: Floats
     best_draft_len: int
     best_speedup: float
 
@@ -67,7 +69,8 @@ def plot_speedup_by_draft_len(
     """Draw speedup against draft length, a line for each drafter, its optimum marked.
 
     The dashed line of the same colour is the free lunch: the speedup if drafting and the
-    verification of more than one position cost nothing, which is the tokens per round.
+    verification of more than one position cost nothing, which is the tokens per round unless
+    prefills are counted.
 
     Parameters
     ----------
@@ -95,8 +98,8 @@ def plot_speedup_by_draft_len(
     axes.set_ylim(speedup_limits([row.speedup for row in rows]))
     axes.xaxis.set_major_locator(MaxNLocator(nbins=17, integer=True, min_n_ticks=1))
     axes.set_xlabel("Draft length γ (tokens per sequence and round)")
-    axes.set_ylabel("Speedup over plain decoding (×)")
-    add_legend(chart, _legend(rows))
+    axes.set_ylabel(speedup_label("Speedup", curves))
+    add_legend(chart, _legend(rows, free_lunch=_free_lunch(curves)))
     place_labels(chart, axes, _optima(rows) if len(rows) <= _MOST_LABELS else [])
     return chart
 
@@ -115,7 +118,7 @@ def _rows(
     points = [
         {
             "batch": f"batch {plain_number(curve.batch_size[batch])}",
-            "context": f"context {plain_number(curve.context_len[context])}",
+            "context": context_name(curve, context),
         }
         for curve, (context, batch) in zip(curves, places, strict=True)
     ]
@@ -127,7 +130,7 @@ def _rows(
             marker=MARKERS[i % len(MARKERS)],
             draft_len=curve.draft_len.astype(np.float64),
             speedup=curve.speedup[place],
-            tokens_per_round=curve.tokens_per_round[place],
+            free_lunch=curve.free_lunch[place],
             best_draft_len=int(curve.best_draft_len[place]),
             best_speedup=float(curve.best_speedup[place]),
         )
@@ -146,9 +149,7 @@ def _draw(axes: Axes, row: _Row, *, twins: list[_Row], order: int) -> None:
 
     Rows that cannot be told apart share out the marks among them.
     """
-    axes.plot(
-        row.draft_len, row.tokens_per_round, color=row.color, lw=1.2, dashes=(4, 2.5), alpha=0.85
-    )
+    axes.plot(row.draft_len, row.free_lunch, color=row.color, lw=1.2, dashes=(4, 2.5), alpha=0.85)
     axes.plot(
         row.draft_len,
         row.speedup,
@@ -170,7 +171,14 @@ def _draw(axes: Axes, row: _Row, *, twins: list[_Row], order: int) -> None:
     )
 
 
-def _legend(rows: Sequence[_Row]) -> list[Artist]:
+def _free_lunch(curves: Sequence[SpeedupCurve]) -> str:
+    """Return what the dashed lines are."""
+    if any(curve.requests for curve in curves):
+        return "free lunch: every round costs a plain step"
+    return "free lunch: speedup = tokens per round"
+
+
+def _legend(rows: Sequence[_Row], *, free_lunch: str) -> list[Artist]:
     """Return handles: a line for each row, then what dashes and dots mean."""
     in_legend = len(rows) > _MOST_LABELS
     lines = [
@@ -183,10 +191,9 @@ def _legend(rows: Sequence[_Row]) -> list[Artist]:
         )
         for row in rows
     ]
-    dashed = "free lunch: speedup = tokens per round"
     return [
         *lines,
-        Line2D([], [], color=GREY, lw=1.2, dashes=(4, 2.5), label=dashed),
+        Line2D([], [], color=GREY, lw=1.2, dashes=(4, 2.5), label=free_lunch),
         Line2D([], [], color=GREY, lw=1.2, ls=":", label="plain decoding"),
     ]
 

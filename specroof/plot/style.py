@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from specroof.errors import OptionError
 from specroof.solver import SpeedupCurve
+from specroof.units import plain_number
 
 __all__ = [
     "BINARY_PREFIXES",
@@ -24,14 +25,15 @@ __all__ = [
     "MARKERS",
     "Chart",
     "add_legend",
+    "context_name",
     "curve_names",
     "house_style",
     "marks_every",
     "new_chart",
-    "plain_number",
     "position",
     "require_curves",
     "short_number",
+    "speedup_label",
     "speedup_limits",
     "thin_ticks",
     "tick_at",
@@ -165,17 +167,6 @@ def _shortened(part: str, longest: int = 36) -> str:
     return f"{first or rest}/…/{last[-12:]}"
 
 
-def plain_number(value: float) -> str:
-    """Return a number without an exponent, and without decimals where it is whole.
-
-    Examples
-    --------
-    >>> plain_number(1048576.0), plain_number(1.5)
-    ('1048576', '1.5')
-    """
-    return f"{value:.0f}" if value == round(value) else f"{value:g}"
-
-
 def short_number(value: float, *, plain_below: float = 1 << 10) -> str:
     """Return a length as people say it.
 
@@ -211,9 +202,37 @@ def curve_names(
     ]
     varying = {key for key in facets[0] if len({facet[key] for facet in facets}) > 1}
     own = varying or {"drafter"}
-    names = [_phrase(facet, own, joint=":\n") for facet in facets]
+    names = _numbered([_phrase(facet, own, joint=":\n") for facet in facets])
     shared = _phrase(facets[0], facets[0].keys() - own, joint="\ndrafter: ")
     return shared, names
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    """Return names of which equal ones are counted: "a (1)", "b", "a (2)".
+
+    Things that differ may have one name, such as a chip and a calibrated copy of its profile.
+    """
+    return [
+        f"{name} ({names[: i + 1].count(name)})" if names.count(name) > 1 else name
+        for i, name in enumerate(names)
+    ]
+
+
+def context_name(curve: SpeedupCurve, index: int) -> str:
+    """Return the context that a curve is read at, or the requests whose mean context it is."""
+    return curve.requests or f"context {plain_number(curve.context_len[index])}"
+
+
+def speedup_label(what: str, curves: Sequence[SpeedupCurve]) -> str:
+    """Return the name of an axis of speedups, which says where prefills are counted.
+
+    Examples
+    --------
+    >>> speedup_label("Speedup", [])
+    'Speedup over plain decoding (×)'
+    """
+    counted = ",\nprefills counted in both" if any(curve.requests for curve in curves) else ""
+    return f"{what} over plain decoding{counted} (×)"
 
 
 def _hardware_name(curve: SpeedupCurve) -> str:

@@ -22,6 +22,7 @@ from specroof.drafters import (
 )
 from specroof.hardware import EngineProfile
 from specroof.measured import Measurement
+from specroof.workload import prefill_pass
 
 __all__ = [
     "METHODS",
@@ -150,7 +151,7 @@ def round_seconds(
         )
     prefill_s = np.zeros(())
     if point.includes_prefill:
-        prefill_s = target(ForwardPass(1.0, prompt, 0.0, head_len=1.0, settled=True))
+        prefill_s = target(prefill_pass(prompt))
     decode_s = target(ForwardPass(batch, 1.0, context))
     if point.method in PLAIN:
         return Seconds(decode_s, prefill_s)
