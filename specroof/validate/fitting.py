@@ -109,6 +109,11 @@ class Points:
             off[shaped] -= (np.bincount(group, weights=off[shaped]) / np.bincount(group))[group]
         return np.asarray(off)
 
+    @property
+    def weights(self) -> Array:
+        """What each residual counts for, in units of an ordinary one."""
+        return np.asarray(self._weight / self._ordinary)
+
     def learn_scale(self, parameters: Mapping[str, float]) -> None:
         """Take what these parameters leave as the size of an ordinary residual."""
         left = _SIGMA * float(np.median(np.abs(self.residuals(parameters))))
@@ -117,7 +122,7 @@ class Points:
     def objective(self, logs: Array) -> Array:
         """Return the residuals as a solver weighs them, and how far parameters were moved."""
         parameters = dict(zip(PARAMETERS, np.exp(logs).tolist(), strict=True))
-        data = self.residuals(parameters) * self._weight / self._ordinary
+        data = self.residuals(parameters) * self.weights
         return np.concatenate([data, (logs - _START) / _SPREAD])
 
 
