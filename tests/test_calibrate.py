@@ -154,7 +154,16 @@ def test_what_is_faster_than_physics_is_refused_with_its_place() -> None:
     bench[1] = replace(bench[1], tokens_per_s=bench[1].tokens_per_s * 1000)
     line = refusal(bench)
     assert line.startswith("bench.csv, line 1: ")
-    assert "at best; other units, another model, or more devices?" in line
+    assert "at best; other units, another model, or other devices?" in line
+
+
+def test_what_is_slower_than_any_engine_is_refused_with_its_place() -> None:
+    bench = points()
+    # Thousands of tokens per second, written down as tokens per second.
+    bench[2] = replace(bench[2], tokens_per_s=bench[2].tokens_per_s / 1000)
+    line = refusal(bench)
+    assert line.startswith("bench.csv, line 2: ")
+    assert "tokens/s is less than a 200th of the" in line
 
 
 def test_another_placement_is_refused() -> None:
@@ -272,6 +281,13 @@ def test_the_command_writes_a_file_that_predicts(tmp_path: Path) -> None:
     assert engine.pass_overhead_s == pytest.approx(1.2e-3, rel=0.01)
     told = CliRunner().invoke(app, [*words[:-2], "--json"])
     assert json.loads(told.stdout)["base"] == "ideal"
+
+
+def test_a_name_for_a_file_that_is_not_written_is_refused() -> None:
+    words = ["calibrate", "b.csv", "-H", "b200", "--model", "m", "--engine-name", "mine"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert "--engine-name is 'mine' without --output; allowed: with --output" in done.stderr
 
 
 def test_the_command_refuses_and_writes_nothing(tmp_path: Path) -> None:

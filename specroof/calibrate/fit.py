@@ -9,22 +9,19 @@ import numpy.typing as npt
 
 from specroof.architecture import Architecture
 from specroof.calibrate.estimate import Estimate, Problem, estimate, noise_of, prior_width
-from specroof.calibrate.forward import predicted_tokens_per_s
+from specroof.calibrate.forward import ideal_rates
 from specroof.calibrate.parameters import PARAMETERS, Coordinate, Parameter, coordinate
 from specroof.calibrate.readers import BenchmarkPoint
 from specroof.drafters import Drafter
 from specroof.errors import MeasurementError
-from specroof.hardware import IDEAL_ENGINE, EngineProfile, HardwareProfile, Placement
-from specroof.latency import Setup
-from specroof.pricing import check_placement, engine_setup
+from specroof.hardware import EngineProfile, HardwareProfile, Placement
+from specroof.pricing import engine_setup
 
 __all__ = ["Calibration", "Fitted", "Residual", "calibrate"]
 
 Array = npt.NDArray[np.float64]
 
 _LEAST_POINTS: Final = 3
-#: A measurement may beat the ideal roofline by its own noise, not by more.
-_IMPOSSIBLE: Final = 1.1
 #: A usual change of a parameter that moves predictions by less than this share is not seen.
 _UNSEEN: Final = 1e-3
 #: The part of a parameter's effect that those before it cannot copy; below, it is not told apart.
@@ -130,8 +127,7 @@ def calibrate(
     Raises
     ------
     MeasurementError
-        For fewer than three points, points that determine nothing, points of another placement,
-        or a throughput that the ideal roofline does not allow.
+        For fewer than three points, points that determine nothing, or what `ideal_rates` refuses.
 
     Source
         Soft-L1 least squares on the logarithm of throughput, held near the profile
@@ -142,11 +138,7 @@ def calibrate(
         message = f"{len(points)} points cannot determine overheads; at least 3 are needed"
         raise MeasurementError(message)
     setup = engine_setup(hardware, engine, placement, None)
-    check_placement(model, setup.placement)
-    if drafter is not None:
-        drafter.describe(model)  # refuses a model that the drafter does not fit
-    for point in points:
-        _check(point, model, setup, drafter)
+    ideal_rates(points, model, setup, drafter)  # refuses what cannot be
     problem = Problem(points, model, setup, drafter)
     determined, kept = _determined(problem)
     if not determined:
@@ -154,24 +146,6 @@ def calibrate(
         message = f"{len(points)} points determine nothing ({reasons})"
         raise MeasurementError(message)
     return _solved(problem, determined, kept)
-
-
-def _check(
-    point: BenchmarkPoint, model: Architecture, setup: Setup, drafter: Drafter | None
-) -> None:
-    """Refuse a point of another placement, or one that is faster than physics."""
-    devices = setup.placement.tensor_parallel
-    if point.tensor_parallel not in {None, devices}:
-        message = f"{point.place}: tensor parallelism is {point.tensor_parallel}; --tp is {devices}"
-        raise MeasurementError(message)
-    (ideal,) = predicted_tokens_per_s([point], model, replace(setup, engine=IDEAL_ENGINE), drafter)
-    if point.tokens_per_s > _IMPOSSIBLE * ideal:
-        message = (
-            f"{point.place}: {point.tokens_per_s:g} tokens/s is more than the {ideal:.4g} that "
-            f"{model.name} reaches on {setup.placement.devices} x {setup.hardware.name} at best; "
-            f"other units, another model, or more devices?"
-        )
-        raise MeasurementError(message)
 
 
 def _determined(problem: Problem) -> tuple[list[Coordinate], list[tuple[str, str]]]:

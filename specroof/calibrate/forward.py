@@ -1,6 +1,7 @@
 """What an engine profile predicts for the points of a benchmark."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -10,13 +11,20 @@ from specroof.architecture import Architecture
 from specroof.calibrate.readers import BenchmarkPoint
 from specroof.drafters import Drafter, TokensPerRound, ideal_drafter
 from specroof.errors import MeasurementError
+from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Setup
+from specroof.pricing import check_placement, engine_setup
 from specroof.rounds import proposals, round_times
 from specroof.workload import end_to_end_tokens_per_s, request_s
 
-__all__ = ["predicted_tokens_per_s"]
+__all__ = ["ideal_rates", "predicted_tokens_per_s"]
 
 Array = npt.NDArray[np.float64]
+
+#: A measurement may beat the ideal roofline by its own noise, not by more.
+_FASTEST: Final = 1.1
+#: Engines are 2 to 20 times slower than it, one sequence at a time; other units are a thousand.
+_SLOWEST: Final = 1 / 200
 
 
 def predicted_tokens_per_s(
@@ -57,6 +65,51 @@ def predicted_tokens_per_s(
             for point, seconds in zip(points, token_s, strict=True)
         ]
     )
+
+
+def ideal_rates(
+    points: Sequence[BenchmarkPoint], model: Architecture, setup: Setup, drafter: Drafter | None
+) -> Array:
+    """Return what the ideal engine predicts for each point, once they can be compared with it.
+
+    Parameters
+    ----------
+    points
+        What was measured.
+    model, setup, drafter
+        Of what, where; the engine of the setup does not matter.
+
+    Raises
+    ------
+    MeasurementError
+        One line with the place of a point of another placement, or of a throughput that cannot
+        be: above what the ideal roofline allows, or less than a 200th of it.
+    OptionError
+        For a placement or a drafter that the model does not fit.
+    """
+    check_placement(model, setup.placement)
+    if drafter is not None:
+        drafter.describe(model)  # refuses a model that the drafter does not fit
+    devices = setup.placement.tensor_parallel
+    for point in points:
+        if point.tensor_parallel not in {None, devices}:
+            message = (
+                f"{point.place}: tensor parallelism is {point.tensor_parallel}; --tp is {devices}"
+            )
+            raise MeasurementError(message)
+    ideal = engine_setup(setup.hardware, IDEAL_ENGINE.name, setup.placement, None)
+    rates = predicted_tokens_per_s(points, model, ideal, drafter)
+    for point, rate in zip(points, rates.tolist(), strict=True):
+        if not _SLOWEST <= point.tokens_per_s / rate <= _FASTEST:
+            beyond = "more" if point.tokens_per_s > rate else "less than a 200th"
+            than = "than" if point.tokens_per_s > rate else "of"
+            message = (
+                f"{point.place}: {point.tokens_per_s:g} tokens/s is {beyond} {than} the "
+                f"{rate:.4g} that {model.name} reaches on {setup.placement.devices} x "
+                f"{setup.hardware.name} at best; other units, another model, or other devices?"
+            )
+            raise MeasurementError(message)
+    return rates
 
 
 def _token_s(
