@@ -1,6 +1,5 @@
 """Benchmark results as people have them: SGLang, vLLM, InferenceX, or a CSV of their own."""
 
-import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -170,11 +169,13 @@ def _json_results(text: str, source: str) -> Iterator[tuple[str, Fields]]:
     if many:
         _json_value(text, start, source)  # refuses a list that does not end
         start += 1
-    for number in itertools.count(1):
+    number = 0
+    while True:
         start = (_BETWEEN_ITEMS if many else _BETWEEN_VALUES).match(text, start).end()  # type: ignore[union-attr]  # both match nothing too
         if start == len(text):
             return
         place, value, start = _json_value(text, start, source)
+        number += 1
         place = f"{place}, result {number}" if many else place
         yield place, Fields(value, place)
 
