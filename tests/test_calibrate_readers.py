@@ -108,7 +108,38 @@ def test_several_results_are_lines_or_a_list() -> None:
     places = [point.place for point in read_benchmark(lines, source="b")]
     assert places == ["b, line 1", "b, line 3"]
     places = [point.place for point in read_benchmark(json.dumps(two), source="b")]
-    assert places == ["b, result 1", "b, result 2"]
+    assert places == ["b, line 1, result 1", "b, line 1, result 2"]
+
+
+def test_results_that_span_lines_are_found_where_they_begin() -> None:
+    two = [SGLANG, {**SGLANG, "duration": 40.0, "output_throughput": 400.0}]
+    spread = json.dumps(two, indent=1)
+    height = json.dumps(SGLANG, indent=1).count("\n") + 1
+    places = [point.place for point in read_benchmark(f"\n{spread}\n", source="b")]
+    assert places == ["b, line 3, result 1", f"b, line {3 + height}, result 2"]
+    apart = "\n\n".join(json.dumps(result, indent=1) for result in two)
+    places = [point.place for point in read_benchmark(apart, source="b")]
+    assert places == ["b, line 1", f"b, line {height + 2}"]
+    half = refusal(spread[: len(spread) // 2])
+    assert half.startswith("b.json, line 1: is no whole JSON value")
+    bad = json.dumps([SGLANG, {**SGLANG, "completed": 0}], indent=1)
+    assert refusal(bad).startswith(f"b.json, line {2 + height}, result 2: completed is 0")
+
+
+def test_a_server_of_sglang_that_drafts_is_no_plain_run() -> None:
+    server = {**SGLANG["server_info"], "speculative_algorithm": "EAGLE3"}
+    silent = one(SGLANG, server_info=server, accept_length=None)
+    assert (silent.draft_len, silent.tokens_per_round) == (3, None)
+    unsaid = {"model_path": "Qwen/Qwen3-8B", "speculative_algorithm": "EAGLE3"}
+    text = json.dumps({**SGLANG, "server_info": unsaid, "accept_length": None})
+    assert "line 1: drafts, and does not say how many; give --draft-len" in refusal(text)
+    plain = {**SGLANG["server_info"], "speculative_num_draft_tokens": None}
+    assert one(SGLANG, server_info=plain, accept_length=None).draft_len == 0
+
+
+def test_the_load_that_was_asked_for_is_kept_beside_the_measured_one() -> None:
+    assert (one(SGLANG).concurrency, one(SGLANG).batch_size) == (8, 7.5)
+    assert one(VLLM).concurrency is None
 
 
 def test_a_table_is_read() -> None:
@@ -132,7 +163,7 @@ HEADER = "batch_size,context_len,draft_len,tokens_per_s\n"
         (json.dumps(SGLANG)[:-40], "b.json, line 1: is no whole JSON value"),
         (json.dumps(SGLANG) + "\n" + json.dumps(VLLM)[:50], "b.json, line 2: is no whole JSON"),
         ("[" * 100_000, "b.json, line 1: is no whole JSON value"),
-        ("[3]", "b.json, result 1: is 3; must be a JSON object"),
+        ("[3]", "b.json, line 1, result 1: is 3; must be a JSON object"),
         ("{}", "b.json, line 1: is of no known tool; must have output_throughput and model_id"),
         (json.dumps(SGLANG) + "\n" + json.dumps(SGLANG), "line 2: repeats b.json, line 1"),
         (json.dumps({**SGLANG, "completed": 0}), "completed is 0; must be a finite number above"),
@@ -143,6 +174,9 @@ HEADER = "batch_size,context_len,draft_len,tokens_per_s\n"
         (json.dumps({**SGLANG, "accept_length": 4.5}), "is 4.5 with 3 drafts; must be from 1 to 4"),
         (json.dumps({**SGLANG, "server_info": {}}), "drafts, and does not say how many"),
         (json.dumps({**SGLANG, "server_info": {"model_path": 3}}), "model_path is 3; must be text"),
+        (json.dumps({**SGLANG, "server_info": {"dp_size": 2}}), "server_info: dp_size is 2; only"),
+        ("[]", "b.json: is an empty list; must hold benchmark results"),
+        (json.dumps([SGLANG]) + "x", "b.json, line 1: is no whole JSON value"),
         (json.dumps({**VLLM, "max_concurrency": None}), "max_concurrency is empty"),
         (json.dumps({**VLLM, "duration": True}), "duration is true; must be a finite number"),
         (json.dumps({**INFERENCEX, "dp_attention": "true"}), "dp_attention is true"),

@@ -2,13 +2,17 @@
 
 import json
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from specroof import OptionError
+from specroof.cli import app
 from specroof.mock import MockPoint, mock_commands
 
+PROFILES = Path(__file__).parents[1] / "hardware"
 POINT: dict[str, Any] = {
     "model": "Qwen/Qwen3-8B",
     "method": "eagle3",
@@ -97,3 +101,57 @@ def test_what_cannot_be_measured_is_refused(change: dict[str, Any], message: str
 def test_an_engine_without_forced_acceptance_is_refused() -> None:
     with pytest.raises(OptionError, match="framework is 'trtllm'; allowed: sglang, vllm"):
         mock_commands(MockPoint(**POINT), "trtllm")
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+def told(*words: object) -> Any:
+    fixed = ["mock", "Qwen/Qwen3-8B", "--draft-model", "org/eagle3", "--draft-len", "3"]
+    return CliRunner().invoke(app, [*fixed, *map(str, words)])
+
+
+def hints(output: str) -> list[list[str]]:
+    """Return the words of the commands that are proposed at the end."""
+    lines = [line.partition("specroof ")[2] for line in output.splitlines() if "specroof " in line]
+    return [shlex.split(line) for line in lines]
+
+
+def test_what_to_do_with_the_results_repeats_what_was_asked(tmp_path: Path) -> None:
+    chip = tmp_path / "my chips" / "b200.yaml"
+    chip.parent.mkdir()
+    chip.write_text((PROFILES / "b200.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    done = told(
+        *("-H", chip, "--drafter", "eagle3,accept=0.7", "--tp", 2, "--engine", "vllm"),
+        *("--family", "qwen3"),
+    )
+    assert done.exit_code == 0, done.output
+    validate, calibrate = hints(done.stdout)
+    words = ["bench.jsonl", "-H", str(chip), "--model", "Qwen/Qwen3-8B"]
+    words += ["--drafter", "eagle3,accept=0.7", "--draft-len", "3", "--tp", "2"]
+    words += ["--family", "qwen3", "--engine", "vllm"]
+    assert validate == ["validate", *words]
+    assert calibrate == ["calibrate", *words, "-o", "my-b200.yaml"]
+
+
+def test_prefills_are_counted_as_the_benchmark_counts_them() -> None:
+    words = ["-H", "b200", "--drafter", "eagle3,accept=0.7", "--concurrency", "8"]
+    words += ["--input-len", "4000", "--output-len", "200"]
+    found = json.loads(told(*words, "--json").stdout.splitlines()[-1])["predicted"]
+    counted = found["end_to_end"]
+    rates = [counted["baseline_tokens_per_s"], counted["tokens_per_s"]]
+    assert counted["speedup"] == pytest.approx(rates[1] / rates[0])
+    assert 1 < counted["speedup"] < found["speedup"]
+    done = CliRunner().invoke(app, ["predict", "Qwen/Qwen3-8B", *words, "--json"])
+    predicted = done.stdout.splitlines()[-1]
+    (drafter,) = json.loads(predicted)["drafters"]
+    assert rates == pytest.approx(
+        [drafter["end_to_end"]["tokens_per_s"][0][0][drafts] for drafts in (0, 3)]
+    )
+
+
+def test_trees_cannot_be_forced() -> None:
+    done = told("-H", "b200", "--drafter", "eagle3,accept=0.7,tree=3/1/1,siblings=.1/.05")
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert "positions verified at 3 drafts; allowed: a chain or block" in line

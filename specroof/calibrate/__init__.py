@@ -1,11 +1,21 @@
 """A user's own benchmark results to an engine profile of the user's own machine."""
 
 from specroof.calibrate.fit import Calibration, Fitted, Residual, calibrate
+from specroof.calibrate.forward import ideal_rates, predicted_tokens_per_s
 from specroof.calibrate.profile import calibrated_yaml
-from specroof.calibrate.readers import BenchmarkPoint, read_benchmark
-from specroof.calibrate.words import calibration_json, calibration_text, described, refuse_others
+from specroof.calibrate.readers import BenchmarkPoint, read_benchmark, refuse_repeats
+from specroof.calibrate.words import (
+    RESIDUAL_HEADER,
+    calibration_json,
+    calibration_text,
+    described,
+    refuse_others,
+    residual_cells,
+    residual_json,
+)
 
 __all__ = [
+    "RESIDUAL_HEADER",
     "BenchmarkPoint",
     "Calibration",
     "Fitted",
@@ -15,6 +25,11 @@ __all__ = [
     "calibration_json",
     "calibration_text",
     "described",
+    "ideal_rates",
+    "predicted_tokens_per_s",
     "read_benchmark",
     "refuse_others",
+    "refuse_repeats",
+    "residual_cells",
+    "residual_json",
 ]

@@ -1,7 +1,8 @@
 """Benchmark results as people have them: SGLang, vLLM, InferenceX, or a CSV of their own."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ from specroof.calibrate.fields import Fields
 from specroof.calibrate.table import amount, count, parse_table
 from specroof.errors import MeasurementError
 
-__all__ = ["BenchmarkPoint", "read_benchmark"]
+__all__ = ["BenchmarkPoint", "read_benchmark", "refuse_repeats"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,10 @@ class BenchmarkPoint:
     place
         File and line, for messages.
     batch_size
-        Sequences in flight.
+        Sequences in flight: as measured, where the file says so.
+    concurrency
+        Sequences in flight as they were asked for, which two runs of one load have in common;
+        None if `batch_size` is that.
     context_len
         Mean cached tokens of each during decoding.
     tokens_per_s
@@ -40,6 +44,7 @@ class BenchmarkPoint:
     batch_size: float
     context_len: float
     tokens_per_s: float
+    concurrency: float | None = None
     draft_len: int = 0
     tokens_per_round: float | None = None
     input_len: float | None = None
@@ -107,7 +112,10 @@ def read_benchmark(
         ]
     else:
         points = list(_table_points(text, source))
-    _refuse_repeats(points)
+    if not points:
+        message = f"{source}: is an empty list; must hold benchmark results"
+        raise MeasurementError(message)
+    refuse_repeats(points)
     return tuple(points)
 
 
@@ -150,28 +158,37 @@ def _checked(point: BenchmarkPoint) -> BenchmarkPoint:
     return point
 
 
+#: What stands between results: of a list, and of values one after another.
+_BETWEEN_ITEMS: Final = re.compile(r"[\s,\]]*")
+_BETWEEN_VALUES: Final = re.compile(r"\s*")
+
+
 def _json_results(text: str, source: str) -> Iterator[tuple[str, Fields]]:
-    """Yield each result with its place: one JSON value a file, or one a line."""
+    """Yield each result with its place: a list of them, or one after another."""
+    start, many = len(text) - len(text.lstrip()), text.lstrip()[0] == "["
+    if many:
+        _json_value(text, start, source)  # refuses a list that does not end
+        start += 1
+    number = 0
+    while True:
+        start = (_BETWEEN_ITEMS if many else _BETWEEN_VALUES).match(text, start).end()  # type: ignore[union-attr]  # both match nothing too
+        if start == len(text):
+            return
+        place, value, start = _json_value(text, start, source)
+        number += 1
+        place = f"{place}, result {number}" if many else place
+        yield place, Fields(value, place)
+
+
+def _json_value(text: str, start: int, source: str) -> tuple[str, Any, int]:
+    """Return a place with its line, the JSON value that begins there, and where it ends."""
+    place = f"{source}, line {text.count(chr(10), 0, start) + 1}"
     try:
-        whole = json.loads(text)
-    except (ValueError, RecursionError):
-        whole = None
-    if whole is not None:
-        many = isinstance(whole, list)
-        for number, one in enumerate(whole if many else [whole], start=1):
-            place = f"{source}, result {number}" if many else f"{source}, line 1"
-            yield place, Fields(one, place)
-        return
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        place = f"{source}, line {number}"
-        try:
-            one = json.loads(line)
-        except (ValueError, RecursionError) as problem:
-            message = f"{place}: is no whole JSON value ({problem}); must be one result a line"
-            raise MeasurementError(message) from None
-        yield place, Fields(one, place)
+        value, end = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError) as problem:
+        message = f"{place}: is no whole JSON value ({problem}); must be one result a line"
+        raise MeasurementError(message) from None
+    return place, value, end
 
 
 def _result(fields: Fields, place: str, draft_len: int | None) -> BenchmarkPoint:
@@ -202,21 +219,28 @@ def _sglang(fields: Fields) -> tuple[bool, BenchmarkPoint]:
     drafts = nodes - 1 if nodes else 0
     if (server.count_or_none("speculative_eagle_topk") or 1) > 1:
         drafts = server.count("speculative_num_steps")
+    groups = server.count_or_none("dp_size") or 1
+    if groups > 1:
+        message = f"{server.place}: dp_size is {groups}; only tensor parallelism can be read"
+        raise MeasurementError(message)
+    # A server that drafts and a client that did not ask how much was accepted are no plain run.
+    speculative = tokens is not None or server.text_or_none("speculative_algorithm") is not None
     prompt, answer, rate = _totals(fields)
     busy = fields.amount_or_none("concurrency")
     point = BenchmarkPoint(
         place=fields.place,
         batch_size=busy if busy is not None else fields.amount("max_concurrency"),
+        concurrency=fields.amount_or_none("max_concurrency"),
         context_len=prompt + answer / 2,
         tokens_per_s=rate,
-        draft_len=drafts if tokens is not None else 0,
+        draft_len=drafts if speculative else 0,
         tokens_per_round=tokens,
         input_len=prompt,
         output_len=answer,
         model=server.text_or_none("model_path"),
         tensor_parallel=server.count_or_none("tp_size"),
     )
-    return tokens is not None, point
+    return speculative, point
 
 
 def _vllm(fields: Fields) -> tuple[bool, BenchmarkPoint]:
@@ -281,7 +305,19 @@ def _totals(fields: Fields) -> tuple[float, float, float]:
     return fields.amount("total_input_tokens") / done, made / done, rate
 
 
-def _refuse_repeats(points: list[BenchmarkPoint]) -> None:
+def refuse_repeats(points: Iterable[BenchmarkPoint]) -> None:
+    """Refuse a result that is there twice.
+
+    Parameters
+    ----------
+    points
+        Of one file, or of several together.
+
+    Raises
+    ------
+    MeasurementError
+        One line with both places.
+    """
     seen: dict[Any, str] = {}
     for point in points:
         key = replace(point, place="")

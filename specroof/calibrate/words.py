@@ -2,15 +2,28 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from specroof.calibrate.fit import Calibration, Fitted
+from specroof.calibrate.fit import Calibration, Fitted, Residual
 from specroof.calibrate.readers import BenchmarkPoint
 from specroof.errors import MeasurementError
 from specroof.report import format_table
 from specroof.units import format_seconds
 
-__all__ = ["calibration_json", "calibration_text", "described", "refuse_others"]
+__all__ = [
+    "RESIDUAL_HEADER",
+    "calibration_json",
+    "calibration_text",
+    "described",
+    "refuse_others",
+    "residual_cells",
+    "residual_json",
+]
+
+#: Titles of what `residual_cells` returns.
+RESIDUAL_HEADER: Final = (
+    "point", "batch", "context", "drafts", "measured tok/s", "predicted", "off",
+)  # fmt: skip
 
 
 def refuse_others(points: Sequence[BenchmarkPoint], model: str) -> None:
@@ -71,18 +84,20 @@ def calibration_json(found: Calibration) -> dict[str, Any]:
         ],
         "kept": [{"name": name, "reason": reason} for name, reason in found.kept],
         "mean_error": found.mean_error,
-        "points": [
-            {
-                "place": one.point.place,
-                "batch_size": one.point.batch_size,
-                "context_len": one.point.context_len,
-                "draft_len": one.point.draft_len,
-                "measured": one.point.tokens_per_s,
-                "predicted": one.predicted,
-                "off": one.off,
-            }
-            for one in found.residuals
-        ],
+        "points": [residual_json(one) for one in found.residuals],
+    }
+
+
+def residual_json(one: Residual) -> dict[str, Any]:
+    """Return a point beside its prediction as ``--json`` prints it; rates in tokens per second."""
+    return {
+        "place": one.point.place,
+        "batch_size": one.point.batch_size,
+        "context_len": one.point.context_len,
+        "draft_len": one.point.draft_len,
+        "measured": one.point.tokens_per_s,
+        "predicted": one.predicted,
+        "off": one.off,
     }
 
 
@@ -95,24 +110,23 @@ def calibration_text(found: Calibration) -> str:
             for one in found.fitted
         ],
     )
-    points = format_table(
-        ["point", "batch", "context", "drafts", "measured tok/s", "predicted", "off"],
-        [
-            [
-                one.point.place,
-                f"{one.point.batch_size:g}",
-                f"{one.point.context_len:g}",
-                str(one.point.draft_len),
-                f"{one.point.tokens_per_s:.0f}",
-                f"{one.predicted:.0f}",
-                f"{one.off:+.1%}",
-            ]
-            for one in found.residuals
-        ],
-    )
+    points = format_table(RESIDUAL_HEADER, [residual_cells(one) for one in found.residuals])
     kept = "\n".join(f"kept {name}: {reason}" for name, reason in found.kept)
     mean = f"mean error {found.mean_error:.1%} over the points that were fitted"
     return "\n\n".join(part for part in (figures, kept, points, mean) if part)
+
+
+def residual_cells(one: Residual) -> list[str]:
+    """Return a point beside its prediction as cells below `RESIDUAL_HEADER`."""
+    return [
+        one.point.place,
+        f"{one.point.batch_size:g}",
+        f"{one.point.context_len:g}",
+        str(one.point.draft_len),
+        f"{one.point.tokens_per_s:.0f}",
+        f"{one.predicted:.0f}",
+        f"{one.off:+.1%}",
+    ]
 
 
 def _figure(one: Fitted, value: float | None) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from specroof import catalog, report
+from specroof.cli.benchmarks import BENCH_HELP, DrafterWord, DraftLen, load_benchmark
 from specroof.cli.words import (
     AsJson,
     Engine,
@@ -16,22 +17,16 @@ from specroof.cli.words import (
     say,
     say_written,
 )
-from specroof.errors import MeasurementError
+from specroof.errors import OptionError
 from specroof.hardware import Placement
 
 __all__ = ["calibrate"]
 
+_ENGINE_NAME = "calibrated"
+
 
 def calibrate(  # noqa: PLR0913, PLR0917 - one parameter per flag
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="BENCH…",
-            help="JSON of SGLang's bench_serving, of vllm bench serve --save-result or of "
-            "InferenceX; or a CSV with batch_size, context_len, draft_len, tokens_per_s and, "
-            "if known, acceptance_length, input_len, output_len.",
-        ),
-    ],
+    files: Annotated[list[Path], typer.Argument(metavar="BENCH…", help=BENCH_HELP)],
     hardware: HardwareWord,
     model: Annotated[
         str, typer.Option("--model", help="What was served: as MODEL of `specroof predict`.")
@@ -44,17 +39,14 @@ def calibrate(  # noqa: PLR0913, PLR0917 - one parameter per flag
     tensor_parallel: TensorParallel = 1,
     expert_parallel: ExpertParallel = 1,
     engine: Engine = None,
-    drafter: Annotated[
-        str | None,
-        typer.Option(metavar="SPEC", help="What drafted, where results have drafts."),
-    ] = None,
-    draft_len: Annotated[
-        int | None,
-        typer.Option(min=1, help="Drafts per round of results that do not say."),
-    ] = None,
+    drafter: DrafterWord = None,
+    draft_len: DraftLen = None,
     engine_name: Annotated[
-        str, typer.Option("--engine-name", help="What to call the engine in the file.")
-    ] = "calibrated",
+        str | None,
+        typer.Option(
+            "--engine-name", help="What to call the engine in the file.", show_default=_ENGINE_NAME
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Fit an engine profile to your own benchmark, and write a hardware file with it.
@@ -67,26 +59,25 @@ def calibrate(  # noqa: PLR0913, PLR0917 - one parameter per flag
     """
     from specroof import calibrate as room  # noqa: PLC0415 - only this command fits
 
-    loaded = catalog.load_model(model, family=family)
-    profile = catalog.load_hardware(hardware)
-    points = [
-        point
-        for file in files
-        for point in room.read_benchmark(
-            catalog.read_text(file, MeasurementError), source=str(file), draft_len=draft_len
-        )
-    ]
-    room.refuse_others(points, model)
+    if engine_name is not None and output is None:
+        message = f"--engine-name is {engine_name!r} without --output; allowed: with --output FILE"
+        raise OptionError(message)
+    bench = load_benchmark(
+        files, model=model, hardware=hardware, family=family, drafter=drafter, draft_len=draft_len
+    )
     found = room.calibrate(
-        points,
-        loaded,
-        profile,
+        bench.points,
+        bench.model,
+        bench.hardware,
         placement=Placement(tensor_parallel, expert_parallel),
         engine=engine,
-        drafter=None if drafter is None else catalog.load_drafter(drafter),
+        drafter=bench.drafter,
     )
-    source = room.described(found, loaded.name, [file.name for file in files], tensor_parallel)
-    text = room.calibrated_yaml(profile, found.engine, name=engine_name, source=source)
+    names = [file.name for file in files]
+    source = room.described(found, bench.model.name, names, tensor_parallel)
+    text = room.calibrated_yaml(
+        bench.hardware, found.engine, name=engine_name or _ENGINE_NAME, source=source
+    )
     if output is not None:
         written = {output: text.encode()}
         catalog.write_files(written)

@@ -1,5 +1,7 @@
 """`specroof mock`: the commands that measure a predicted point on a real engine."""
 
+import shlex
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,8 +19,9 @@ from specroof.cli.words import (
 from specroof.errors import OptionError
 from specroof.hardware import Placement
 from specroof.mock import FRAMEWORKS, MockPoint, mock_commands
-from specroof.solver import speedup_curve
-from specroof.workload import Workload
+from specroof.pricing import engine_setup
+from specroof.solver import SpeedupCurve, speedup_curve
+from specroof.workload import EndToEnd, Workload, end_to_end
 
 __all__ = ["mock"]
 
@@ -48,8 +51,8 @@ def mock(  # noqa: PLR0913, PLR0917 - one parameter per flag
 ) -> None:
     """Print the commands that measure a predicted point without trained weights.
 
-    The engine runs with random weights and accepts as many drafts as it is told. Feed the
-    results to `specroof calibrate`.
+    The engine runs with random weights and accepts as many drafts as it is told. Compare the
+    results with predictions by `specroof validate`, and fit them by `specroof calibrate`.
 
     Example: specroof mock Qwen/Qwen3.5-27B -H b200 --drafter mtp,accept=0.8 --draft-len 3
     """
@@ -57,16 +60,25 @@ def mock(  # noqa: PLR0913, PLR0917 - one parameter per flag
     if one.acceptance is None:
         message = f"drafter {drafter!r} has no acceptance to force; give one, as in accept=0.8"
         raise OptionError(message)
+    loaded, profile = catalog.load_model(model, family=family), catalog.load_hardware(hardware)
+    workload, placement = Workload(input_len, output_len), Placement(tensor_parallel)
     curve = speedup_curve(
-        catalog.load_model(model, family=family),
-        catalog.load_hardware(hardware),
+        loaded,
+        profile,
         drafter=one,
         batch_size=concurrency,
-        context_len=Workload(input_len, output_len).mean_context_len,
+        context_len=workload.mean_context_len,
         max_draft_len=draft_len,
-        placement=Placement(tensor_parallel),
+        placement=placement,
         engine=engine,
     )
+    if curve.verify_len[-1] != draft_len + 1:
+        message = (
+            f"drafter {drafter!r} has {curve.verify_len[-1]:g} positions verified at {draft_len} "
+            f"drafts; allowed: a chain or block, which is what engines are told to accept"
+        )
+        raise OptionError(message)
+    whole = end_to_end(curve, loaded, engine_setup(profile, engine, placement, None), workload)
     point = MockPoint(
         model=model,
         method=drafter.partition(",")[0],
@@ -81,15 +93,34 @@ def mock(  # noqa: PLR0913, PLR0917 - one parameter per flag
     commands = mock_commands(point, framework)
     if as_json:
         rows = [{"title": title, "command": command} for title, command in commands]
-        expected = {"speedup": float(curve.speedup[0, 0, -1]), "engine": curve.engine}
-        say(report.json_line({"commands": rows, "predicted": expected}))
+        say(report.json_line({"commands": rows, "predicted": _predicted(curve, whole)}))
         return
     for title, command in commands:
         say(f"# {title}\n{command}\n")
+    words = ["-H", hardware, "--model", model, "--drafter", drafter]
+    words += ["--draft-len", str(draft_len), "--tp", str(tensor_parallel)]
+    words += [] if family is None else ["--family", family]
+    words += [] if engine is None else ["--engine", engine]
+    bench, mine = shlex.join(["bench.jsonl", *words]), f"my-{Path(hardware).stem}.yaml"
     say(
-        f"# predicted by engine {curve.engine}, prefill apart: "
-        f"{curve.tokens_per_s[0, 0, 0]:.0f} tok/s without drafts, "
-        f"{curve.tokens_per_s[0, 0, -1]:.0f} with, {curve.speedup[0, 0, -1]:.2f}x\n"
-        f"# then: specroof calibrate bench.jsonl -H {hardware} --model {model} "
-        f"--drafter {drafter} --draft-len {draft_len} -o my-{hardware}.yaml"
+        f"# predicted by engine {curve.engine}, prefills counted as the benchmark does: "
+        f"{whole.tokens_per_s[0, 0, 0]:.0f} tok/s without drafts, "
+        f"{whole.tokens_per_s[0, 0, -1]:.0f} with, {whole.speedup[0, 0, -1]:.2f}x "
+        f"({curve.speedup[0, 0, -1]:.2f}x while decoding)\n"
+        f"# then compare: specroof validate {bench}\n"
+        f"# and fit, with results at several loads: specroof calibrate {bench} "
+        f"-o {shlex.quote(mine)}"
     )
+
+
+def _predicted(curve: SpeedupCurve, whole: EndToEnd) -> dict[str, object]:
+    """Return what is predicted: the speedup while decoding, and all of it with prefills counted."""
+    return {
+        "speedup": float(curve.speedup[0, 0, -1]),
+        "engine": curve.engine,
+        "end_to_end": {
+            "speedup": float(whole.speedup[0, 0, -1]),
+            "baseline_tokens_per_s": float(whole.tokens_per_s[0, 0, 0]),
+            "tokens_per_s": float(whole.tokens_per_s[0, 0, -1]),
+        },
+    }

@@ -1,7 +1,7 @@
 """Results as charts: matplotlib figures of a `SpeedupCurve` or a `PassLatency`. No physics."""
 
 from specroof.plot.acceptance import plot_acceptance
-from specroof.plot.accuracy import plot_accuracy
+from specroof.plot.accuracy import plot_accuracy, plot_throughput_accuracy
 from specroof.plot.batches import (
     plot_best_draft_len_map,
     plot_by_batch,
@@ -22,5 +22,6 @@ __all__ = [
     "plot_roofline",
     "plot_speedup_by_batch",
     "plot_speedup_by_draft_len",
+    "plot_throughput_accuracy",
     "plot_time_per_op",
 ]

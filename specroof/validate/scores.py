@@ -43,7 +43,8 @@ class Scored:
         The measurement.
     kind
         ``"plain"`` throughput; a ``"speedup"`` whose acceptance length is known; a ``"shape"``,
-        right but for one factor over all points of its group.
+        right but for one factor over all points of its group; a ``"rate"``, throughput with
+        drafts that nobody measured without.
     predicted, measured
         Tokens per second, or the ratio.
     """
@@ -62,6 +63,13 @@ class Scored:
     def error(self) -> float:
         """How far off, as a share of what was measured."""
         return abs(self.predicted / self.measured - 1)
+
+    @property
+    def verdict(self) -> bool | None:
+        """Whether a speedup is predicted on the side of 1 where it is; None where it is near 1."""
+        if self.kind != "speedup" or abs(self.measured - 1) <= _UNDECIDED:
+            return None
+        return (self.predicted > 1) == (self.measured > 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +227,7 @@ def errors_of(points: Sequence[Scored]) -> Errors:
         for kind in ("speedup", "plain", "shape")
     }
     speedups = [one for one in points if one.kind == "speedup"]
-    decided = [one for one in speedups if abs(one.measured - 1) > _UNDECIDED]
-    right = [(one.predicted > 1) == (one.measured > 1) for one in decided]
+    right = [one.verdict for one in speedups if one.verdict is not None]
     return Errors(
         n=len(points),
         speedup_mean=_mean(of["speedup"]),

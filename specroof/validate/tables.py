@@ -3,10 +3,13 @@
 from collections import Counter
 from typing import Any, Final
 
+from specroof.calibrate import RESIDUAL_HEADER, residual_cells, residual_json
+from specroof.report import format_table
 from specroof.validate import TRUSTED, Validation
+from specroof.validate.own import OwnErrors, OwnPoint, OwnValidation
 from specroof.validate.scores import Errors, Scored, round_costs, shape_group
 
-__all__ = ["validation_json", "validation_table"]
+__all__ = ["own_json", "own_text", "validation_json", "validation_table"]
 
 _KEYS: Final = {
     "n": "n",
@@ -30,6 +33,9 @@ _HEADINGS: Final = (
     ("verdict_accuracy", "verdict right"),
     ("regret_mean", "regret"),
 )
+
+#: What results of one's own can say besides their number; they have no shapes.
+_OWN_HEADINGS: Final = tuple(one for one in _HEADINGS if one[0] not in {"n", "shape_mean"})
 
 
 def _errors_json(errors: Errors) -> dict[str, Any]:
@@ -107,3 +113,96 @@ def _cell(key: str, value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value}" if key == "n" else f"{value:.1%}"
+
+
+def own_json(found: OwnValidation) -> dict[str, Any]:
+    """Return the errors of each file, of all, and of the ideal roofline: shares, or null.
+
+    Examples
+    --------
+    >>> sorted(own_json(OwnValidation((), ())))
+    ['ideal', 'sources', 'total']
+    """
+    pairs = list(zip(found.points, found.ideal, strict=True))
+    return {
+        "sources": [
+            {
+                "source": name,
+                "trust": None,
+                **_own_errors_json(errors),
+                "points": [_point_json(*pair) for pair in pairs if pair[0].source == name],
+            }
+            for name, errors in found.sources.items()
+        ],
+        "total": _own_errors_json(found.total),
+        "ideal": _own_errors_json(found.ideal_total),
+    }
+
+
+def _own_errors_json(errors: OwnErrors) -> dict[str, Any]:
+    return {**_errors_json(errors.scored), "tokens_per_s_mean_error": errors.rate_mean}
+
+
+def _point_json(one: OwnPoint, ideal: OwnPoint) -> dict[str, Any]:
+    known = one.scored.kind == "speedup"
+    return {
+        **residual_json(one.rate),
+        "ideal": ideal.rate.predicted,
+        "ideal_off": ideal.rate.off,
+        "measured_speedup": one.scored.measured if known else None,
+        "predicted_speedup": one.scored.predicted if known else None,
+        "ideal_speedup": ideal.scored.predicted if known else None,
+        "verdict": one.scored.verdict,
+    }
+
+
+def own_text(found: OwnValidation) -> str:
+    """Return results beside predictions as people read them: points, speedups, errors by file.
+
+    Examples
+    --------
+    >>> print(own_text(OwnValidation((), ())).splitlines()[-1].split()[:2])
+    ['ideal', 'roofline']
+    """
+    pairs = list(zip(found.points, found.ideal, strict=True))
+    points = format_table(
+        [*RESIDUAL_HEADER, "ideal", "off"],
+        [
+            [*residual_cells(one.rate), f"{ideal.rate.predicted:.0f}", f"{ideal.rate.off:+.1%}"]
+            for one, ideal in pairs
+        ],
+    )
+    both = [pair for pair in pairs if pair[0].scored.kind == "speedup"]
+    speedups = format_table(
+        ["point", "drafts", "measured speedup", "predicted", "off", "ideal", "off", "verdict"],
+        [_speedup_cells(*pair) for pair in both],
+    )
+    absent = "no load was measured with and without drafts: no speedup to compare"
+    rows = [*found.sources.items(), ("total", found.total), ("ideal roofline", found.ideal_total)]
+    errors = format_table(
+        ["source", "points", "tok/s, mean", *(heading for _, heading in _OWN_HEADINGS)],
+        [
+            [
+                name,
+                str(one.scored.n),
+                _cell("", one.rate_mean),
+                *(_cell(key, getattr(one.scored, key)) for key, _ in _OWN_HEADINGS),
+            ]
+            for name, one in rows
+        ],
+    )
+    return "\n\n".join([points, speedups if both else absent, errors])
+
+
+def _speedup_cells(one: OwnPoint, ideal: OwnPoint) -> list[str]:
+    scored, roof = one.scored, ideal.scored
+    return [
+        one.rate.point.place,
+        str(one.rate.point.draft_len),
+        f"{scored.measured:.2f}x",
+        f"{scored.predicted:.2f}x",
+        f"{scored.predicted / scored.measured - 1:+.1%}",
+        f"{roof.predicted:.2f}x",
+        f"{roof.predicted / roof.measured - 1:+.1%}",
+        {None: "-", True: "right", False: "wrong"}[scored.verdict],
+    ]

@@ -1,0 +1,92 @@
+"""Benchmark results that commands read: their files, and what was measured where."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from specroof import catalog
+from specroof.architecture import Architecture
+from specroof.drafters import Drafter
+from specroof.errors import MeasurementError
+from specroof.hardware import HardwareProfile
+
+if TYPE_CHECKING:
+    from specroof.calibrate import BenchmarkPoint
+
+__all__ = ["BENCH_HELP", "Benchmark", "DraftLen", "DrafterWord", "load_benchmark"]
+
+BENCH_HELP = (
+    "JSON of SGLang's bench_serving, of vllm bench serve --save-result or of InferenceX; or a CSV "
+    "with batch_size, context_len, draft_len, tokens_per_s and, if known, acceptance_length, "
+    "input_len, output_len."
+)
+DrafterWord = Annotated[
+    str | None,
+    typer.Option(metavar="SPEC", help="What drafted, where results have drafts."),
+]
+DraftLen = Annotated[
+    int | None,
+    typer.Option(min=1, help="Drafts per round of results that do not say."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """What was measured.
+
+    Parameters
+    ----------
+    points, sources
+        Results, and the file of each.
+    model, hardware, drafter
+        Of what, on what, with which drafter.
+    """
+
+    points: tuple["BenchmarkPoint", ...]
+    sources: tuple[str, ...]
+    model: Architecture
+    hardware: HardwareProfile
+    drafter: Drafter | None
+
+
+def load_benchmark(
+    files: Sequence[Path],
+    *,
+    model: str,
+    hardware: str,
+    family: str | None,
+    drafter: str | None,
+    draft_len: int | None,
+) -> Benchmark:
+    """Return the results of some files, all of one model.
+
+    Raises
+    ------
+    SpecroofError
+        For a file, model, profile or SPEC that cannot be read, results of another model, or a
+        result that is there twice.
+    """
+    from specroof import calibrate as room  # noqa: PLC0415 - few commands read results
+
+    loaded = catalog.load_model(model, family=family)
+    profile = catalog.load_hardware(hardware)
+    found = [
+        (point, str(file))
+        for file in files
+        for point in room.read_benchmark(
+            catalog.read_text(file, MeasurementError), source=str(file), draft_len=draft_len
+        )
+    ]
+    points = tuple(point for point, _ in found)
+    room.refuse_repeats(points)
+    room.refuse_others(points, model)
+    return Benchmark(
+        points=points,
+        sources=tuple(source for _, source in found),
+        model=loaded,
+        hardware=profile,
+        drafter=None if drafter is None else catalog.load_drafter(drafter),
+    )

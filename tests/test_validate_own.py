@@ -1,0 +1,316 @@
+"""A user's own results beside predictions: what is paired, how it is scored, and the command."""
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, points
+from specroof import load_hardware
+from specroof.calibrate import BenchmarkPoint, calibrated_yaml, predicted_tokens_per_s
+from specroof.cli import app
+from specroof.hardware import EngineProfile
+from specroof.plot import plot_throughput_accuracy
+from specroof.pricing import engine_setup
+from specroof.validate.own import OwnValidation, own_validation
+from specroof.validate.tables import own_json, own_text
+
+CHOSEN = replace(CHIP, engines={"true": TRUE}, default_engine="true")
+SETUP = engine_setup(CHOSEN, None, None, None)
+#: An engine whose drafts are launched faster than passes of the target, and one that is 20% slower.
+GUESS = replace(TRUE, draft_pass_overhead_s=2e-4)
+SLOWER = replace(
+    GUESS,
+    pass_overhead_s=1.2 * TRUE.pass_overhead_s,
+    sequence_overhead_s=1.2 * TRUE.sequence_overhead_s,
+    round_overhead_s=1.2 * TRUE.round_overhead_s,
+)
+KEYS = {
+    "n", "speedup_p90_error", "speedup_median_error", "speedup_mean_error", "decode_median_error",
+    "decode_mean_error", "verdict_accuracy", "regret_mean", "tokens_per_s_mean_error",
+}  # fmt: skip
+
+
+def compared(
+    bench: Sequence[BenchmarkPoint], sources: Sequence[str] | None = None
+) -> OwnValidation:
+    return own_validation(bench, sources or ["a.csv"] * len(bench), MODEL, SETUP, DRAFTER)
+
+
+def test_results_as_predicted_have_no_error() -> None:
+    found = compared(points(drafts=(0, 3, 7)))
+    total = found.total.scored
+    assert total.n == len(found.points) == 18
+    assert total.speedup_mean == pytest.approx(0)
+    assert total.decode_mean == pytest.approx(0)
+    assert total.verdict_accuracy == 1
+    assert total.regret_mean == pytest.approx(0)
+    assert found.total.rate_mean == pytest.approx(0)
+    assert (found.ideal_total.rate_mean or 0) > 0.3
+
+
+def test_errors_and_speedups_by_hand() -> None:
+    plain, fast = points((8,), (2048,), (0, 3))
+    bench = [
+        replace(plain, tokens_per_s=plain.tokens_per_s / 1.25),
+        replace(fast, tokens_per_s=fast.tokens_per_s / 1.25 * 2),
+    ]
+    found = compared(bench)
+    first, second = found.points
+    assert first.rate.off == pytest.approx(0.25)
+    assert second.rate.off == pytest.approx(1.25 / 2 - 1)
+    assert (first.scored.kind, second.scored.kind) == ("plain", "speedup")
+    predicted = fast.tokens_per_s / plain.tokens_per_s
+    assert second.scored.predicted == pytest.approx(predicted)
+    assert second.scored.measured == pytest.approx(2 * predicted)
+    assert second.scored.verdict is True
+    assert found.total.scored.speedup_mean == pytest.approx(0.5)
+    assert found.total.scored.decode_mean == pytest.approx(0.25)
+    assert found.total.rate_mean == pytest.approx((0.25 + 0.375) / 2)
+
+
+def test_the_ideal_roofline_stands_beside_each_point() -> None:
+    bench = points((8,), (2048,), (0, 3))
+    ideal = predicted_tokens_per_s(bench, MODEL, engine_setup(CHIP, "ideal", None, None), DRAFTER)
+    found = compared(bench)
+    assert [one.rate.predicted for one in found.ideal] == pytest.approx(list(ideal))
+    assert found.ideal[1].scored.predicted == pytest.approx(ideal[1] / ideal[0])
+
+
+def test_a_wrong_verdict_is_told() -> None:
+    plain, fast = points((8,), (2048,), (0, 3))
+    slow = replace(fast, tokens_per_s=plain.tokens_per_s * 0.7)
+    found = compared([plain, slow])
+    assert found.points[1].scored.verdict is False
+    assert found.total.scored.verdict_accuracy == 0
+    near = compared([plain, replace(fast, tokens_per_s=plain.tokens_per_s * 1.05)])
+    assert near.points[1].scored.verdict is None
+    assert near.total.scored.verdict_accuracy is None
+
+
+def test_regret_is_over_the_draft_lengths_of_one_load() -> None:
+    plain, short, long = points((8,), (2048,), (0, 3, 7))
+    assert long.tokens_per_s > short.tokens_per_s  # which is what is predicted, too
+    better = replace(short, tokens_per_s=long.tokens_per_s / 0.8)
+    assert compared([plain, better, long]).total.scored.regret_mean == pytest.approx(0.2)
+    # Another load is no option.
+    elsewhere = points((8,), (4096,), (0, 7))
+    two = compared([plain, better, *elsewhere])
+    assert two.total.scored.regret_mean is None
+
+
+def test_arms_are_paired_by_the_load_that_was_asked_for() -> None:
+    plain, fast = points((8,), (2048,), (0, 3), prefills=True)
+    busy = [
+        replace(plain, batch_size=7.6, concurrency=8.0),
+        # Another server is never as busy, and samples a token more or less.
+        replace(fast, batch_size=7.3, input_len=(fast.input_len or 0) + 3, concurrency=8.0),
+    ]
+    assert compared(busy).points[1].scored.kind == "speedup"
+    changes: list[dict[str, Any]] = [
+        {"concurrency": 16.0},
+        {"output_len": 2 * (fast.output_len or 0)},
+        {"context_len": 4096.0},
+        {"input_len": None, "output_len": None},
+    ]
+    for change in changes:
+        other = compared([busy[0], replace(busy[1], **change)])
+        assert other.points[1].scored.kind == "rate", change
+        assert other.total.scored.speedup_mean is None
+        assert other.total.scored.n == 2
+
+
+def test_repeated_plain_runs_count_by_their_mean() -> None:
+    plain, fast = points((8,), (2048,), (0, 3))
+    runs = [replace(plain, tokens_per_s=factor * plain.tokens_per_s) for factor in (0.9, 1.1)]
+    found = compared([*runs, fast])
+    assert found.points[2].scored.measured == pytest.approx(fast.tokens_per_s / plain.tokens_per_s)
+
+
+def test_arms_may_lie_in_two_files() -> None:
+    found = compared(points((8,), (2048,), (0, 3)), ["plain.csv", "fast.csv"])
+    assert list(found.sources) == ["plain.csv", "fast.csv"]
+    assert found.sources["plain.csv"].scored.speedup_mean is None
+    assert found.sources["fast.csv"].scored.speedup_mean == pytest.approx(0)
+    assert found.sources["fast.csv"].scored.decode_mean is None
+
+
+def test_json_has_the_shape_of_the_published_one() -> None:
+    content = own_json(compared(points((8,), (2048,), (0, 3)), ["a.csv", "b.csv"]))
+    assert set(content) == {"sources", "total", "ideal"}
+    assert set(content["total"]) == set(content["ideal"]) == KEYS
+    first, second = content["sources"]
+    assert set(first) == KEYS | {"source", "trust", "points"}
+    assert (first["source"], first["n"], first["speedup_mean_error"]) == ("a.csv", 1, None)
+    (point,) = second["points"]
+    assert point["place"] == "bench.csv, line 1"
+    assert point["measured_speedup"] == pytest.approx(point["predicted_speedup"])
+    assert point["ideal_speedup"] > point["measured_speedup"]
+    assert first["points"][0]["measured_speedup"] is None
+    json.dumps(content, allow_nan=False)
+
+
+def test_words_say_where_there_is_no_speedup() -> None:
+    text = own_text(compared(points((8,), (2048,), (3,))))
+    assert "no load was measured with and without drafts" in text
+    assert text.splitlines()[0].split()[:2] == ["point", "batch"]
+    both = own_text(compared(points((8,), (2048,), (0, 3))))
+    assert both.splitlines()[4].split()[:4] == ["point", "drafts", "measured", "speedup"]
+    assert " right" in both
+
+
+def test_the_chart_draws_each_point_twice() -> None:
+    found = compared(points(drafts=(0, 3)))
+    rates = [(one.source, one.rate) for one in found.points]
+    ideal = [(one.source, one.rate) for one in found.ideal]
+    axes = plot_throughput_accuracy(rates, ideal, engine="true").axes[0]
+    right, filled, hollow = axes.lines
+    measured = [one.rate.point.tokens_per_s for one in found.points]
+    for line, some in ((filled, found.points), (hollow, found.ideal)):
+        assert np.asarray(line.get_xdata(), dtype=float) == pytest.approx(measured)
+        assert np.asarray(line.get_ydata(), dtype=float) == pytest.approx(
+            [one.rate.predicted for one in some]
+        )
+    low, high = np.asarray(right.get_xdata(), dtype=float)
+    assert low < min(measured) < max(one.rate.predicted for one in found.ideal) < high
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+def run(*words: object) -> Any:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def sglang_lines(engine: EngineProfile, words: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what SGLang's benchmark would write of a load, without drafts and with."""
+    batch, prompt, answer = (float(words[key]) for key in ("batch", "input", "output"))
+    lines = []
+    for drafts in (0, words["drafts"]):
+        tokens = words["tokens"] if drafts else None
+        point = BenchmarkPoint(
+            place="", batch_size=batch, context_len=prompt + answer / 2, tokens_per_s=1.0,
+            draft_len=drafts, tokens_per_round=tokens, input_len=prompt, output_len=answer,
+        )  # fmt: skip
+        setup = engine_setup(replace(CHIP, engines={engine.name: engine}), engine.name, None, None)
+        (rate,) = predicted_tokens_per_s([point], MODEL, setup, DRAFTER).tolist()
+        n = int(4 * batch)
+        server = {"model_path": "Qwen/Qwen3-8B", "tp_size": 1}
+        if drafts:
+            server["speculative_num_draft_tokens"] = drafts + 1
+        lines.append({
+            "backend": "sglang", "max_concurrency": batch, "concurrency": batch,
+            "server_info": server, "completed": n, "total_input_tokens": n * prompt,
+            "total_output_tokens": n * answer, "output_throughput": rate,
+            "duration": n * answer / rate, "accept_length": tokens,
+        })  # fmt: skip
+    return lines
+
+
+def test_from_mock_to_validate_to_calibrate_and_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = calibrated_yaml(load_hardware("b200"), GUESS, name="guess", source="a guess")
+    Path("guess.yaml").write_text(text, encoding="utf-8")
+    hints, bench = [], []
+    for batch in (1, 8, 64):
+        told = run(
+            *("mock", "Qwen/Qwen3-8B", "-H", "guess.yaml", "--drafter", "eagle3,accept=0.7"),
+            *("--draft-model", "some/eagle3", "--draft-len", 3, "--concurrency", batch),
+        )
+        assert told.exit_code == 0, told.output
+        hints = [
+            shlex.split(line.partition("specroof ")[2])
+            for line in told.stdout.splitlines()
+            if "specroof " in line
+        ]
+        (title,) = [line for line in told.stdout.splitlines() if "tokens per round" in line]
+        tokens = float(title.split("and ")[1].split()[0])
+        load = {"batch": batch, "input": 1024, "output": 1024, "drafts": 3, "tokens": tokens}
+        bench += sglang_lines(SLOWER, load)
+    assert [words[0] for words in hints] == ["validate", "calibrate"]
+    assert hints[1][-1] == "my-guess.yaml"
+
+    Path("bench.jsonl").write_text("\n".join(json.dumps(line) for line in bench), encoding="utf-8")
+    before = run(*hints[0], "--json")
+    assert before.exit_code == 0, before.output
+    fitted = run(*hints[1])
+    assert fitted.exit_code == 0, fitted.output
+    mine = [word if word != "guess.yaml" else "my-guess.yaml" for word in hints[0]]
+    after = run(*mine, "--json", "--plot", "mine.png")
+    assert after.exit_code == 0, after.output
+    first, second = (json.loads(told.stdout.splitlines()[-1]) for told in (before, after))
+    for total in (first["total"], second["total"]):
+        assert total["n"] == 6
+        assert total["verdict_accuracy"] == 1
+    assert first["total"]["tokens_per_s_mean_error"] > 0.05
+    assert second["total"]["tokens_per_s_mean_error"] < 0.01
+    assert second["total"]["decode_mean_error"] < first["total"]["decode_mean_error"]
+    assert second["total"]["speedup_mean_error"] < first["total"]["speedup_mean_error"]
+    assert second["ideal"] == first["ideal"]
+    assert Path("mine.png").stat().st_size > 10_000
+    words = run(*mine)
+    assert words.stdout.splitlines()[0] == "Qwen3-8B on 1 x NVIDIA B200 SXM, engine calibrated"
+
+
+BENCH = "batch_size,context_len,draft_len,tokens_per_s\n8,2048,0,900\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-H", "b200"], "--hardware is 'b200' without benchmark files; allowed: with BENCH"),
+        (["--model", "m"], "--model is 'm' without benchmark files"),
+        (["--family", "llama"], "--family is 'llama' without benchmark files"),
+        (["--tp", "1"], "--tp is 1 without benchmark files"),
+        (["--ep", "2"], "--ep is 2 without benchmark files"),
+        (["--engine", "ideal"], "--engine is 'ideal' without benchmark files"),
+        (["--drafter", "mtp"], "--drafter is 'mtp' without benchmark files"),
+        (["--draft-len", "3"], "--draft-len is 3 without benchmark files"),
+        (["b.csv"], "--hardware is missing; needed to predict b.csv"),
+        (["b.csv", "-H", "b200"], "--model is missing; needed to predict b.csv"),
+        (["no.csv", "-H", "b200", "--model", "Qwen/Qwen3-8B"], "no.csv: No such file"),
+        (["b.csv", "b.csv", "-H", "b200", "--model", "Qwen/Qwen3-8B"], "repeats b.csv, line 2"),
+        (["b.csv", "c.csv", "-H", "b200", "--model", "Qwen/Qwen3-8B"], "c.csv, line 2: repeats"),
+        (
+            ["fast.csv", "-H", "b200", "--model", "Qwen/Qwen3-8B"],
+            "fast.csv, line 2: 1e+06 tokens/s",
+        ),
+        (["b.csv", "-H", "b200", "--model", "Qwen/Qwen3-8B", "--tp", "3"], "tensor_parallel is 3"),
+        (
+            ["b.csv", "-H", "b200", "--model", "Qwen/Qwen3-8B", "--engine", "no"],
+            "engine is 'no'; NVIDIA B200",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_in_one_line(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("b.csv").write_text(BENCH, encoding="utf-8")
+    Path("c.csv").write_text(BENCH, encoding="utf-8")
+    Path("fast.csv").write_text(BENCH.replace("900", "1e6"), encoding="utf-8")
+    done = run("validate", *words, "--plot", "no.png")
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert message in line
+    assert not Path("no.png").exists()
+
+
+def test_one_plain_result_is_enough(tmp_path: Path) -> None:
+    bench = tmp_path / "b.csv"
+    bench.write_text(BENCH, encoding="utf-8")
+    words = ("validate", bench, "-H", "b200", "--model", "Qwen/Qwen3-8B")
+    content = json.loads(run(*words, "--json").stdout.splitlines()[-1])
+    assert content["total"]["n"] == 1
+    assert content["total"]["speedup_mean_error"] is content["total"]["regret_mean"] is None
+    assert content["sources"][0]["source"] == str(bench)
+    assert np.isfinite(content["total"]["decode_mean_error"])
+    assert "engine sglang" in run(*words).stdout
