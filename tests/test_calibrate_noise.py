@@ -68,22 +68,16 @@ def moved(
 
 
 @pytest.mark.parametrize(
-    ("model", "grid", "most"),
-    [
-        (MODEL, PLAIN_12, 0.05),
-        # One seed in twenty looks like another machine, and moves a corner by more.
-        (MODEL, BOTH_16, 0.08),
-        (MIXTURE, PLAIN_12, 0.08),
-    ],
+    ("model", "grid"),
+    [(MODEL, PLAIN_12), (MODEL, BOTH_16), (MIXTURE, PLAIN_12)],
     ids=["dense, 12 plain", "dense, 16 with drafts", "mixture, 12 plain"],
 )
 def test_where_the_profile_holds_noise_of_five_percent_hardly_moves_it(
-    model: Architecture, grid: dict[str, Any], most: float
+    model: Architecture, grid: dict[str, Any]
 ) -> None:
     off = moved(points(**grid, engine=FITTED, model=model), 8, model=model)
     assert off.mean() <= 0.01
-    assert np.quantile(off, 0.95) <= 0.05
-    assert off.max() <= most
+    assert off.max() <= 0.05
 
 
 @pytest.mark.parametrize("grid", [PLAIN_12, BOTH_16, BOTH_36], ids=["12", "16", "36"])
@@ -99,9 +93,9 @@ def test_on_another_machine_noise_of_five_percent_seldom_moves_more(grid: dict[s
 def test_three_points_hand_noise_on_but_no_more_of_it_than_there_is() -> None:
     clean = points((1, 8, 64), (2048,), engine=FASTER)
     off = moved(clean, 20)
-    # Two figures from three points keep a part of sqrt(2/3) of the noise: 5% * 0.8 * 0.82 (what
-    # a normal distribution's mean of absolute values is) where the prior does not help.
-    assert off.mean() <= 0.035
+    # Three noisy points can hardly show that the machine is not that of the profile, which is
+    # 10% off here: what they leave is no worse than their noise.
+    assert off.mean() <= 0.05
     assert np.quantile(off, 0.95) <= 0.1
 
 

@@ -31,6 +31,8 @@ _DOUBT: Final = 0.2
 _LOOSE: Final = 0.02
 #: Widths of the prior that are tried: from a profile that holds, to one of another machine.
 _WIDTHS: Final = np.geomspace(0.05, 1.0, 14)
+#: Twice the logarithm of the ratio of likelihoods at one standard deviation.
+_ONE_DEVIATION: Final = 1.0
 _STEP: Final = 1e-4
 _INSIDE: Final = 1e-6
 
@@ -205,13 +207,14 @@ def noise_of(problem: Problem, coordinates: Sequence[Coordinate]) -> float:
 
 
 def prior_width(problem: Problem, coordinates: Sequence[Coordinate], noise: float) -> float:
-    r"""Return how far from the profile the points as a whole say that the machine is.
+    r"""Return how far from the profile the points as a whole say that the machine is, at least.
 
-    .. math:: \max_w \; \log N(r_0; 0, \sigma^2 I + w^2 J_k J_k^T + J_u J_u^T)
+    .. math:: \min \{ w : 2 \log E(w) \ge \max 2 \log E - 1 \}, \quad
+        E(w) = N(r_0; 0, \sigma^2 I + w^2 J_k J_k^T + J_u J_u^T)
 
     with the residuals of the profile as it is, and slopes of the coordinates that it knows (k)
     and of the others (u). Where the profile explains the points up to their noise, w is small,
-    and noise moves little; where it does not, w is 1 and the points decide.
+    and noise moves little; where it does not, w is about 1 and the points decide.
 
     Parameters
     ----------
@@ -223,7 +226,9 @@ def prior_width(problem: Problem, coordinates: Sequence[Coordinate], noise: floa
     Ignores
         that predictions are not linear in the coordinates.
     Source
-        MacKay 1992, Neural Computation 4(3), "Bayesian interpolation": the evidence.
+        MacKay 1992, Neural Computation 4(3), "Bayesian interpolation": the evidence. The smallest
+        width that is within one standard deviation of the likeliest (Wilks 1938, the ratio of
+        likelihoods): noise may look like another machine, and is to move little all the same.
     """
     x = np.array([one.first for one in coordinates])
     known = np.array([one.is_known for one in coordinates])
@@ -237,7 +242,12 @@ def prior_width(problem: Problem, coordinates: Sequence[Coordinate], noise: floa
         return float(-np.linalg.slogdet(spread)[1] - left @ np.linalg.solve(spread, left))
 
     widths: list[float] = _WIDTHS.tolist()
-    return max(widths, key=evidence)
+    found = [evidence(width) for width in widths]
+    return next(
+        width
+        for width, one in zip(widths, found, strict=True)
+        if one >= max(found) - _ONE_DEVIATION
+    )
 
 
 def _least_squares() -> Any:

@@ -119,8 +119,10 @@ def coordinate(parameter: Parameter, engine: EngineProfile) -> Coordinate:
     --------
     >>> from specroof import load_hardware
     >>> layer = coordinate(PARAMETERS[0], load_hardware("b200").engine("sglang"))
-    >>> layer.value(0), layer.value(1) / layer.value(0)  # e ** 0.2
-    (5.35e-05, 1.22)
+    >>> layer.centre == load_hardware("b200").engine("sglang").layer_overhead_s
+    True
+    >>> round(layer.value(1) / layer.value(0), 2)  # e ** 0.2
+    1.22
     """
     value = parameter.start(engine)
     if parameter.is_share:
@@ -166,10 +168,13 @@ def _scaled_compute(engine: EngineProfile, value: float) -> EngineProfile:
     dtypes = {
         dtype: min(engine.compute_frac.get(dtype, 1.0) * factor, _MOST_SHARE) for dtype in _DTYPES
     }
-    kinds = {
-        kind: min(share * factor, _MOST_SHARE) for kind, share in engine.kind_compute_frac.items()
-    }
-    return replace(engine, compute_frac=dtypes, kind_compute_frac=kinds)
+    kinds, prompts = (
+        {kind: min(share * factor, _MOST_SHARE) for kind, share in shares.items()}
+        for shares in (engine.kind_compute_frac, engine.prefill_compute_frac)
+    )
+    return replace(
+        engine, compute_frac=dtypes, kind_compute_frac=kinds, prefill_compute_frac=prompts
+    )
 
 
 #: Overheads first, which three points determine; shares of the peaks from more. Seconds per layer
