@@ -90,7 +90,8 @@ suite: $(TEST_ENV)/.wheel-installed ## tests and doctests of the built wheel, wi
 	$(fill_run_folder)
 	cd $(RUN) && $(TEST_ENVIRONMENT) ../venv/bin/python -m coverage run -m pytest $(PYTEST_FLAGS) \
 	    ./tests --pyargs specroof
-	@cd $(RUN) && ../venv/bin/python -m coverage report >coverage.txt || { cat coverage.txt; exit 1; }
+	@cd $(RUN) && ../venv/bin/python -m coverage combine --quiet && \
+	    ../venv/bin/python -m coverage report >coverage.txt || { cat coverage.txt; exit 1; }
 
 notebooks: $(TEST_ENV)/.wheel-installed ## execute the notebooks
 	$(fill_run_folder)

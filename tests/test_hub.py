@@ -180,3 +180,11 @@ def test_offline_without_a_copy_is_one_line(hub: Served) -> None:
 def test_a_bundled_model_needs_no_network(hub: Served) -> None:
     assert hub.show("Qwen/Qwen3-8B").returncode == 0
     assert Hub.requests == []
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(hub: Served) -> None:
+    taken = hub.cache / "taken"
+    taken.write_text("a file where a folder should be")
+    line = refusal(hub.show("org/plain", HF_HOME=str(taken)))
+    assert "org/plain: config.json cannot be fetched" in line
+    assert str(taken) in line
