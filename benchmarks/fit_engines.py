@@ -114,7 +114,7 @@ def kernel_sentence() -> str:
     told = ", ".join(f"{one.predicted / one.measured - 1:+.0%} on {one.point.model}" for one in off)
     return (
         f"{KERNEL_SOURCE}; overheads as benchmarks/fit_engines.py fitted them to SGLang and vLLM; "
-        f"no benchmark with drafts is known, and plain throughput is {told} (trtllm-r1)"
+        f"no benchmark with drafts is known, and plain throughput is off by {told} (trtllm-r1)"
     )
 
 
