@@ -1,7 +1,7 @@
 """List how far noise moves the predictions of a calibrated profile, over designs and machines.
 
 Needs SciPy: ``pip install specroof[calibrate]``, then
-``python benchmarks/calibration_noise.py [SEEDS]``. Some minutes with 50 seeds.
+``python benchmarks/calibration_noise.py [SEEDS]``. A quarter of an hour.
 """
 
 import sys
@@ -19,7 +19,7 @@ from specroof.report import format_table
 
 #: Standard deviation of the logarithm of every throughput.
 NOISE = 0.05
-SEEDS = 50
+SEEDS = 30
 
 MODELS = ("Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B")
 DRAFTER = load_drafter("eagle3")

@@ -51,15 +51,16 @@ def sweep(
     if output is not None:
         _check_folder(output)
     outcomes = _run(loaded)
-    _say_outcomes(outcomes)
+    files = {} if output is None else _study_files(output, outcomes)
     if output is not None:
-        files = _study_files(output, outcomes)
         try:
             output.mkdir(parents=True, exist_ok=True)
         except OSError as failure:
             raise _unwritable(output, failure) from None
+        # Before the tables, which whoever reads them may stop reading.
         catalog.write_files(files)
-        say_written(files)
+    _say_outcomes(outcomes)
+    say_written(files)
 
 
 def _say_outcomes(outcomes: "Sequence[Outcome]") -> None:
