@@ -89,6 +89,13 @@ def test_a_request_on_its_way_is_not_decoded_and_keeps_nobody_waiting() -> None:
 def test_prefills_that_leave_no_time_are_refused() -> None:
     with pytest.raises(OptionError, match="leave no time to decode; allowed: below 100"):
         decode_tokens_per_s(2, 150.0, wait_s=1.0, output_len=100)
+    # Two requests of 1 s that both wait for, and 2 s that each loses alone: 200 tokens in 4 s.
+    amounts = {"wait_s": 1.0, "output_len": 100, "latency_s": 2.0}
+    with pytest.raises(OptionError, match="leave no time to decode; allowed: below 50"):
+        decode_tokens_per_s(2, 60.0, **amounts)
+    assert float(decode_tokens_per_s(2, 49.0, **amounts)) > 0
+    with pytest.raises(OptionError, match="allowed: below 100"):
+        decode_tokens_per_s(2, 150.0, wait_s=0.0, output_len=100, latency_s=2.0)
 
 
 def test_prefills_take_from_the_speedup_and_not_from_not_drafting() -> None:
