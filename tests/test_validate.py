@@ -1,6 +1,7 @@
 """Predictions against measurements: what counts as what, how errors are formed, and the fit."""
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 
 from specroof import acceptance_from_length, load_drafter, load_hardware, load_model, speedup_curve
 from specroof.cli import app
-from specroof.errors import ProfileError
+from specroof.errors import OptionError, ProfileError
 from specroof.hardware import IDEAL_ENGINE
 from specroof.latency.collectives import all_reduce_s
 from specroof.measured import Measurement, load_measurements
@@ -330,6 +331,14 @@ def test_one_draw_of_noise_moves_few_predictions_by_as_much() -> None:
     off = np.abs(np.expm1(points.residuals(fit(noisy)) - points.residuals(truth)))
     assert off.mean() < 0.02
     assert np.quantile(off, 0.98) < 0.05
+
+
+def test_a_fit_without_scipy_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    with pytest.raises(
+        OptionError, match=r"needs SciPy.*allowed: pip install specroof\[calibrate\]"
+    ):
+        fit([])
 
 
 def test_every_source_is_left_out_once() -> None:
