@@ -120,6 +120,8 @@ def padded_pass(
 ) -> tuple[ForwardPass, npt.NDArray[np.bool_]]:
     """Return the pass as an engine runs it, and where no captured graph is large enough.
 
+    Graphs whose sizes count sequences are of decoding and verification: a prompt fits none.
+
     Parameters
     ----------
     forward
@@ -140,6 +142,8 @@ def padded_pass(
     """
     if graphs is None:
         return forward, np.zeros((), dtype=bool)
+    if forward.settled and graphs.counts == "sequences":
+        return forward, np.ones((), dtype=bool)
     asked = forward.tokens if graphs.counts == "tokens" else forward.batch
     sizes = np.array([*graphs.sizes, np.inf])
     size = sizes[np.searchsorted(sizes, asked)]

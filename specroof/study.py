@@ -14,7 +14,13 @@ from specroof.errors import OptionError, SpecroofError
 from specroof.hardware import HardwareProfile, Placement
 from specroof.parsers import PARSERS
 from specroof.pricing import engine_setup
-from specroof.solver import LARGEST_CONTEXT_LEN, LARGEST_DRAFT_LEN, SpeedupCurve, speedup_curve
+from specroof.solver import (
+    DEFAULT_MAX_DRAFT_LEN,
+    LARGEST_CONTEXT_LEN,
+    LARGEST_DRAFT_LEN,
+    SpeedupCurve,
+    speedup_curve,
+)
 from specroof.validation import (
     Count,
     FirstVersion,
@@ -298,7 +304,8 @@ def _targets(block: _StudyBlock) -> Iterator[Target]:
 
 def _check(study: Study) -> None:
     """Refuse what only shows when a curve is computed, before the first one is."""
-    drafts = (study.max_draft_len or LARGEST_DRAFT_LEN // 64) + 1
+    longest = study.max_draft_len
+    drafts = (DEFAULT_MAX_DRAFT_LEN if longest is None else longest) + 1
     curves = len(study.targets) * len(study.drafters)
     cells = sum(len(load.batch_size) * len(load.context_len) for load in study.loads)
     points = curves * drafts * cells

@@ -244,7 +244,7 @@ def decode_tokens_per_s(
     Raises
     ------
     OptionError
-        If the prefills alone take longer than the throughput x leaves.
+        If the requests alone take as long as the throughput x leaves.
 
     Source
         See `end_to_end_tokens_per_s`.
@@ -258,9 +258,11 @@ def decode_tokens_per_s(
     added_s = request_token_s(batch, wait_s=wait_s, output_len=output_len, latency_s=latency_s)
     token_s = batch / np.asarray(tokens_per_s, dtype=np.float64) - added_s
     if np.any(token_s <= 0):
+        most = np.asarray(batch / added_s).tolist()
         message = (
-            f"tokens_per_s is {np.asarray(tokens_per_s).tolist()}: prefills of {wait_s:.3g} s a "
-            f"request leave no time to decode; allowed: below {output_len / wait_s:.4g}"
+            f"tokens_per_s is {np.asarray(tokens_per_s).tolist()}: requests that take {wait_s:.3g} s "
+            f"of the batch and {latency_s:.3g} s of their own leave no time to decode; allowed: "
+            f"below {most}"
         )
         raise OptionError(message)
     return np.asarray(batch / token_s)

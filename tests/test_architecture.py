@@ -20,6 +20,7 @@ from specroof.architecture import (
     LatentAttention,
     Layer,
     Linear,
+    RecurrentCore,
     Shard,
     by_kv_heads,
     cache_only,
@@ -210,3 +211,13 @@ def test_models_compare_and_hash_by_value(mixer: Block, feed_forward: Block) -> 
     assert layer == same
     assert len({layer, same}) == 1
     assert stack_layers([layer, same]) == (replace(layer, count=2),)
+
+
+def test_a_recurrent_core_says_what_it_keeps() -> None:
+    class Unfinished(RecurrentCore):
+        __slots__ = ()
+
+    with pytest.raises(NotImplementedError):
+        _ = Unfinished().state_elements
+    with pytest.raises(NotImplementedError):
+        _ = Unfinished().conv_dim

@@ -101,6 +101,17 @@ def test_shares_of_kinds_keep_their_ratio() -> None:
     assert found.engine.kind_memory_frac["attention"] == pytest.approx(0.6, rel=0.01)
 
 
+def test_kernels_of_a_prompt_keep_their_distance_from_matmuls() -> None:
+    engine = replace(TRUE, prefill_compute_frac={"attention": 0.5})
+    bench = [*points(engine=engine), *points(engine=engine, prefills=True)]
+    faster = replace(engine, compute_frac={"bf16": 0.75}, prefill_compute_frac={"attention": 0.625})
+    chip = replace(CHIP, engines={"true": faster})
+    found = calibrate(bench, MODEL, chip, engine="true")
+    assert found.engine.compute_frac["bf16"] == pytest.approx(0.6, rel=0.01)
+    assert found.engine.prefill_compute_frac["attention"] == pytest.approx(0.5, rel=0.01)
+    assert found.mean_error < 0.001
+
+
 def test_a_result_with_prefills_is_predicted_with_them() -> None:
     setup = engine_setup(CHIP, "ideal", None, None)
     point = BenchmarkPoint(

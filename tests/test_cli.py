@@ -344,8 +344,21 @@ def test_hardware_lists_shows_and_checks(tmp_path: Path, hardware_folder: Path) 
     text = (hardware_folder / "h200.yaml").read_text()
     mine.write_text(text)
     assert "all figures valid" in run("hardware", "check", str(mine))
+    assert "each way, up to 8 devices" in run("hardware", "show", str(mine))
     mine.write_text(text.replace("4.8e+12", "4.8e12"))
     assert "peak.memory_bytes_per_s" in refused("hardware", "check", str(mine))
+
+
+def test_a_chip_without_a_link_is_shown_without_one(tmp_path: Path) -> None:
+    alone = tmp_path / "alone.yaml"
+    alone.write_text(
+        "format_version: 1\nname: Alone\naliases: []\n"
+        "sources: {peak.flops_per_s: a, peak.memory_bytes_per_s: b, peak.memory_bytes: c}\n"
+        "peak: {flops_per_s: {bf16: 1.0e+15}, memory_bytes_per_s: 1.0e+12, memory_bytes: 80.0e+9}\n"
+    )
+    text = run("hardware", "show", str(alone))
+    assert "source of peak.memory_bytes: c" in text
+    assert "each way" not in text
 
 
 def test_sweep_runs_the_bundled_study_and_writes_everything(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from specroof.cli import app
-from specroof.cli.groups import Command
+from specroof.cli.groups import Command, OneLineGroup
+from specroof.cli.words import completion
 
 
 def doubled(value: int) -> int:
@@ -82,3 +83,40 @@ def test_a_group_hands_its_words_on() -> None:
     assert row["peak"]["memory_bytes_per_s"] == 8e12
     assert row["interconnect"]["max_devices"] == 8
     assert set(row["sources"]) >= {"peak.flops_per_s", "peak.memory_bytes_per_s"}
+
+
+def test_words_are_completed_whatever_their_capitals() -> None:
+    complete = completion(lambda: ["Qwen/Qwen3-8B", "qwen/other", "b200"])
+    assert complete("qwen/Q") == ["Qwen/Qwen3-8B"]
+    assert complete("QWEN") == ["Qwen/Qwen3-8B", "qwen/other"]
+    assert complete("x") == []
+
+
+def failing_app(failure: Exception) -> typer.Typer:
+    """A group of commands of which one fails."""
+    group = typer.Typer(cls=OneLineGroup, pretty_exceptions_enable=False)
+
+    @group.command()
+    def fails() -> None:
+        raise failure
+
+    @group.command()
+    def works() -> None:
+        typer.echo("done")
+
+    return group
+
+
+def test_whoever_stops_a_command_reads_one_line() -> None:
+    group = failing_app(typer.Abort())
+    run = CliRunner().invoke(group, ["fails"])
+    assert run.exit_code == 2
+    assert run.stderr == "specroof: aborted\n"
+    assert CliRunner().invoke(group, ["works"]).output == "done\n"
+
+
+def test_a_failure_of_the_program_is_no_refusal() -> None:
+    failure = ZeroDivisionError("a bug")
+    run = CliRunner().invoke(failing_app(failure), ["fails"])
+    assert run.exception is failure
+    assert "specroof:" not in run.output

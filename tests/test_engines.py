@@ -230,6 +230,17 @@ def test_a_pass_is_padded_to_the_next_captured_size() -> None:
     assert not eager.any()
 
 
+def test_a_prompt_fits_no_graph_that_was_captured_for_decoding() -> None:
+    prompts = replace(ForwardPass(3, 4, 0), settled=True)
+    alone, eager = padded_pass(prompts, CapturedGraphs(sizes=(4, 8), counts="sequences"))
+    assert alone.matmul_tokens.tolist() == 12
+    assert eager.tolist() is True
+    # Graphs of tokens hold any pass of so many.
+    padded, eager = padded_pass(prompts, CapturedGraphs(sizes=(16,)))
+    assert padded.matmul_tokens.tolist() == 16
+    assert eager.tolist() is False
+
+
 def test_padding_changes_matmuls_and_not_attention() -> None:
     model = toy(ATTENTION, Linear("q_proj", 4, 8))
     asked = ForwardPass(3, 4, 100)
@@ -436,8 +447,10 @@ def test_more_work_never_takes_less_time(fitted: tuple[str, str], batch: int, wi
     model = load_model("Qwen/Qwen3-30B-A3B")
     passes = ForwardPass([[batch], [batch + 1]], [width, width + 1], 1000)
     found = forward_latency(model, hardware, passes, engine=fitted[1]).total_s
-    assert found[0, 0] <= found[1, 0]
-    assert found[0, 0] <= found[0, 1]
+    # Where launching is the floor, both are the same but for rounding.
+    least = found[0, 0] * (1 - 1e-12)
+    assert least <= found[1, 0]
+    assert least <= found[0, 1]
 
 
 # --- the ideal engine ----------------------------------------------------------------------------

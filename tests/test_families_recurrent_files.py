@@ -192,6 +192,27 @@ def test_what_describes_no_model_is_refused_in_one_line(
     assert "\n" not in text
 
 
+def test_flat_sizes_of_delta_attention_need_the_kind_of_each_layer() -> None:
+    config = {key: value for key, value in CONFIGS[KIMI].items() if key != "linear_attn_config"}
+    config |= {"linear_num_heads": LINEAR["num_heads"], "linear_head_dim": LINEAR["head_dim"]}
+    with pytest.raises(ConfigError, match=r"linear_attn_config is missing; .* kda_layers and full"):
+        parse(config)
+
+
+def test_a_mixture_may_have_no_shared_expert() -> None:
+    with_one = parse(CONFIGS[NANO])
+    without = parse({**CONFIGS[NANO], "n_shared_experts": 0})
+    layers = sum(
+        layer.count
+        for layer in with_one.layers
+        for block in layer.blocks
+        if isinstance(block.core, Experts)
+    )
+    width = CONFIGS[NANO]["moe_shared_expert_intermediate_size"]
+    hidden_size = CONFIGS[NANO]["hidden_size"]
+    assert with_one.n_params - without.n_params == layers * 2 * hidden_size * width
+
+
 # --- mutations -----------------------------------------------------------------------------------
 
 MISSING = object()

@@ -49,6 +49,17 @@ def test_every_table_holds_the_rows_of_its_source() -> None:
     assert Counter(point.source for point in load_measurements()) == ROWS
 
 
+def test_what_is_no_table_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "measurements"
+    folder.mkdir()
+    (folder / "modal.csv").write_bytes(
+        next(file for file in FILES if file.stem == "modal").read_bytes()
+    )
+    (folder / "README.md").write_text("no table")
+    monkeypatch.setattr("specroof.measured.resources.files", lambda _: tmp_path)
+    assert {point.source for point in load_measurements.__wrapped__()} == {"modal"}
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_table_says_where_it_comes_from(file: Path) -> None:
     lines = file.read_text(encoding="utf-8").splitlines()

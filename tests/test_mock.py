@@ -12,7 +12,6 @@ from specroof import OptionError
 from specroof.cli import app
 from specroof.mock import MockPoint, mock_commands
 
-PROFILES = Path(__file__).parents[1] / "hardware"
 POINT: dict[str, Any] = {
     "model": "Qwen/Qwen3-8B",
     "method": "eagle3",
@@ -117,10 +116,12 @@ def hints(output: str) -> list[list[str]]:
     return [shlex.split(line) for line in lines]
 
 
-def test_what_to_do_with_the_results_repeats_what_was_asked(tmp_path: Path) -> None:
+def test_what_to_do_with_the_results_repeats_what_was_asked(
+    hardware_folder: Path, tmp_path: Path
+) -> None:
     chip = tmp_path / "my chips" / "b200.yaml"
     chip.parent.mkdir()
-    chip.write_text((PROFILES / "b200.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    chip.write_text((hardware_folder / "b200.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     done = told(
         *("-H", chip, "--drafter", "eagle3,accept=0.7", "--tp", 2, "--engine", "vllm"),
         *("--family", "qwen3"),

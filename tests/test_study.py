@@ -374,3 +374,12 @@ def test_a_grid_that_is_too_large_is_refused_before_it_is_computed(write: Write)
     # 5 targets x 2 drafters x draft lengths 0 to 4 x 1000 batch sizes x 500 contexts
     expected = "the grid has 25000000 points; allowed: at most 20000000"
     assert refusal(write(text)) == expected
+
+
+def test_a_grid_without_drafts_has_one_draft_length(write: Write) -> None:
+    batches = str([1] * 1000)
+    text = changed("[1, 8]", batches).replace("2048", str([1] * 5000))
+    text = text.replace("max_draft_len: 4", "max_draft_len: 0")
+    # 5 targets x 2 drafters x 1 draft length x 1000 batch sizes x 5000 contexts
+    expected = "the grid has 50000000 points; allowed: at most 20000000"
+    assert refusal(write(text)) == expected

@@ -89,6 +89,13 @@ def test_a_request_on_its_way_is_not_decoded_and_keeps_nobody_waiting() -> None:
 def test_prefills_that_leave_no_time_are_refused() -> None:
     with pytest.raises(OptionError, match="leave no time to decode; allowed: below 100"):
         decode_tokens_per_s(2, 150.0, wait_s=1.0, output_len=100)
+    # Two requests of 1 s that both wait for, and 2 s that each loses alone: 200 tokens in 4 s.
+    amounts = {"wait_s": 1.0, "output_len": 100, "latency_s": 2.0}
+    with pytest.raises(OptionError, match="leave no time to decode; allowed: below 50"):
+        decode_tokens_per_s(2, 60.0, **amounts)
+    assert float(decode_tokens_per_s(2, 49.0, **amounts)) > 0
+    with pytest.raises(OptionError, match="allowed: below 100"):
+        decode_tokens_per_s(2, 150.0, wait_s=0.0, output_len=100, latency_s=2.0)
 
 
 def test_prefills_take_from_the_speedup_and_not_from_not_drafting() -> None:
@@ -136,3 +143,27 @@ def test_prefills_bound_the_free_lunch() -> None:
     lunch = (512 * step_s + prefills_s) / (512 / 1.75 * step_s + prefills_s)
     assert float(found.curve.free_lunch[0, 1, 2]) == pytest.approx(lunch)
     assert np.all(found.speedup <= found.curve.free_lunch)
+
+
+def test_shares_with_drafts_by_hand() -> None:
+    model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
+    slow = EngineProfile(name="slow", request_overhead_s=0.25, request_latency_s=3.0)
+    hardware = replace(chip, engines={"slow": slow})
+    curve = speedup_curve(
+        model, hardware, drafter=autoregressive_drafter(0.05), batch_size=[2, 4],
+        acceptance=constant_acceptance(0.5), context_len=[250, 1000], max_draft_len=2,
+        engine="slow",
+    )  # fmt: skip
+    found = end_to_end(curve, model, engine_setup(hardware, "slow", None, None), Workload(200, 100))
+    assert found.wait_s > 0.25
+    # Four answers of 100 tokens, 1.75 a round, at the longer context.
+    answer_s = 100 / 1.75 * float(curve.round_s[1, 1, 2]) + 4 * found.wait_s + 3.0
+    assert float(found.tokens_per_s[1, 1, 2]) == pytest.approx(400 / answer_s)
+    assert float(found.prefill_frac[1, 1, 2]) == pytest.approx(4 * found.wait_s / answer_s)
+    away = 4 * (found.wait_s + 3.0) / answer_s
+    assert float(found.effective_batch[1, 1, 2]) == pytest.approx(4 - away)
+    # Two of them at the shorter context, over the same without drafts.
+    plain_s = 100 * float(curve.decode_s[0, 0]) + 2 * found.wait_s + 3.0
+    assert float(found.speedup[0, 0, 2]) == pytest.approx(
+        plain_s / (100 / 1.75 * float(curve.round_s[0, 0, 2]) + 2 * found.wait_s + 3.0)
+    )

@@ -212,9 +212,10 @@ def prior_width(problem: Problem, coordinates: Sequence[Coordinate], noise: floa
     .. math:: \min \{ w : 2 \log E(w) \ge \max 2 \log E - 1 \}, \quad
         E(w) = N(r_0; 0, \sigma^2 I + w^2 J_k J_k^T + J_u J_u^T)
 
-    with the residuals of the profile as it is, and slopes of the coordinates that it knows (k)
-    and of the others (u). Where the profile explains the points up to their noise, w is small,
-    and noise moves little; where it does not, w is about 1 and the points decide.
+    with the residuals of the profile as it is, usual seconds where it has none, and slopes of
+    the coordinates that it knows (k) and of the others (u). Where the profile explains the
+    points up to their noise, w is small, and noise moves little; where it does not, w is about
+    1 and the points decide.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """What a benchmark can determine of an engine profile, in the order in which it is asked for."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -148,11 +148,13 @@ def _seconds(
     return Parameter(name, typical, spread, False, drafts, points, start, apply)
 
 
+def _scaled(shares: Mapping[str, float], factor: float) -> dict[str, float]:
+    return {key: min(share * factor, _MOST_SHARE) for key, share in shares.items()}
+
+
 def _scaled_memory(engine: EngineProfile, value: float) -> EngineProfile:
     factor = value / engine.memory_frac
-    kinds = {
-        kind: min(share * factor, _MOST_SHARE) for kind, share in engine.kind_memory_frac.items()
-    }
+    kinds = _scaled(engine.kind_memory_frac, factor)
     return replace(engine, memory_frac=value, kind_memory_frac=kinds)
 
 
@@ -165,15 +167,13 @@ _DTYPES: Final = ("fp32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4", "int4")
 
 def _scaled_compute(engine: EngineProfile, value: float) -> EngineProfile:
     factor = value / _compute_share(engine)
-    dtypes = {
-        dtype: min(engine.compute_frac.get(dtype, 1.0) * factor, _MOST_SHARE) for dtype in _DTYPES
-    }
-    kinds, prompts = (
-        {kind: min(share * factor, _MOST_SHARE) for kind, share in shares.items()}
-        for shares in (engine.kind_compute_frac, engine.prefill_compute_frac)
-    )
     return replace(
-        engine, compute_frac=dtypes, kind_compute_frac=kinds, prefill_compute_frac=prompts
+        engine,
+        compute_frac=_scaled(
+            {dtype: engine.compute_frac.get(dtype, 1.0) for dtype in _DTYPES}, factor
+        ),
+        kind_compute_frac=_scaled(engine.kind_compute_frac, factor),
+        prefill_compute_frac=_scaled(engine.prefill_compute_frac, factor),
     )
 
 

@@ -159,7 +159,7 @@ def _checked(point: BenchmarkPoint) -> BenchmarkPoint:
 
 
 #: What stands between results: of a list, and of values one after another.
-_BETWEEN_ITEMS: Final = re.compile(r"[\s,\]]*")
+_BETWEEN_ITEMS: Final = re.compile(r"[\s,]*")
 _BETWEEN_VALUES: Final = re.compile(r"\s*")
 
 
@@ -167,8 +167,12 @@ def _json_results(text: str, source: str) -> Iterator[tuple[str, Fields]]:
     """Yield each result with its place: a list of them, or one after another."""
     start, many = len(text) - len(text.lstrip()), text.lstrip()[0] == "["
     if many:
-        _json_value(text, start, source)  # refuses a list that does not end
-        start += 1
+        _, _, end = _json_value(text, start, source)  # refuses a list that does not end
+        if text[end:].strip():
+            place = _place(text, end + len(text[end:]) - len(text[end:].lstrip()), source)
+            message = f"{place}: stands behind a list; must be one list, or one result a line"
+            raise MeasurementError(message)
+        start, text = start + 1, text[: end - 1]
     number = 0
     while True:
         start = (_BETWEEN_ITEMS if many else _BETWEEN_VALUES).match(text, start).end()  # type: ignore[union-attr]  # both match nothing too
@@ -180,9 +184,13 @@ def _json_results(text: str, source: str) -> Iterator[tuple[str, Fields]]:
         yield place, Fields(value, place)
 
 
+def _place(text: str, start: int, source: str) -> str:
+    return f"{source}, line {text.count(chr(10), 0, start) + 1}"
+
+
 def _json_value(text: str, start: int, source: str) -> tuple[str, Any, int]:
     """Return a place with its line, the JSON value that begins there, and where it ends."""
-    place = f"{source}, line {text.count(chr(10), 0, start) + 1}"
+    place = _place(text, start, source)
     try:
         value, end = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError) as problem:

@@ -70,19 +70,12 @@ def validation_table(found: Validation) -> str:
     total
     """
     rows = [*found.sources.items(), ("total", found.total), ("ideal roofline", found.ideal_total)]
-    cells = [["source", *(heading for _, heading in _HEADINGS)]]
+    cells = []
     trust = {one.source: one.point.trust for one in found.points}
     for name, errors in rows:
         aside = " (not in total)" if trust.get(name, 0) > TRUSTED else ""
         cells.append([name + aside, *(_cell(key, getattr(errors, key)) for key, _ in _HEADINGS)])
-    widths = [max(len(row[n]) for row in cells) for n in range(len(cells[0]))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if n == 0 else cell.rjust(width)
-            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in cells
-    ]
+    table = format_table(["source", *(heading for _, heading in _HEADINGS)], cells)
     lacking = Counter((point.source, missing) for point, missing in found.lacking)
     notes = [
         f"not scored: {count} of {source}, without {missing}"
@@ -98,7 +91,7 @@ def validation_table(found: Validation) -> str:
         f"measured, {cost.mean_error:.1%} off on average over {cost.n} points"
         for method, cost in round_costs(_trusted(found)).items()
     ]
-    return "\n".join([*lines, "", told, *costs, *notes])
+    return "\n".join([table, "", told, *costs, *notes])
 
 
 def _trusted(found: Validation) -> list[Scored]:

@@ -22,7 +22,7 @@ from specroof.drafters import (
 )
 from specroof.hardware import EngineProfile
 from specroof.measured import Measurement
-from specroof.workload import prefill_pass
+from specroof.workload import prefill_pass, request_token_s
 
 __all__ = [
     "METHODS",
@@ -202,11 +202,17 @@ def throughput(point: Measurement, seconds: Seconds, engine: EngineProfile) -> T
     """
     batch = float(point.batch_size or 0)
     _, answer, _ = lengths(point)
-    request_s = 0.0
+    added_s = 0.0
     if point.includes_prefill:
-        waiting_s = batch * (float(seconds.prefill_s) + engine.request_overhead_s)
-        request_s = (waiting_s + engine.request_latency_s) / answer
-    plain = batch / (float(seconds.decode_s) + request_s)
+        added_s = float(
+            request_token_s(
+                batch,
+                wait_s=float(seconds.prefill_s) + engine.request_overhead_s,
+                output_len=answer,
+                latency_s=engine.request_latency_s,
+            )
+        )
+    plain = batch / (float(seconds.decode_s) + added_s)
     if seconds.verify_s is None or seconds.draft_s is None:
         return Throughput(plain)
     round_s = (
@@ -215,4 +221,4 @@ def throughput(point: Measurement, seconds: Seconds, engine: EngineProfile) -> T
         + engine.round_overhead_s
         + engine.round_sequence_overhead_s * batch
     )
-    return Throughput(plain, batch / (round_s / committed_tokens(point) + request_s))
+    return Throughput(plain, batch / (round_s / committed_tokens(point) + added_s))
