@@ -279,6 +279,39 @@ def test_one_layer_of_deepseek_v3_by_hand() -> None:
     assert op.cache_bytes == 12 * 1152
 
 
+def test_a_prompt_is_attended_expanded_where_that_is_less() -> None:
+    # DeepSeek-V3: keys of 128 + 64, values of 128, so that a pair costs 128 * 2 * 320 = 81 920
+    # FLOP in the place of 278 528, and a cached token 2 * 512 * 128 * 256 to be projected up.
+    core = LatentAttention(128, 512, 64, head_dims=(192, 128))
+    prompt = replace(forward_pass(2, 1000, 0), settled=True)
+    (op,) = latent_costs(core, setting(prompt))
+    assert op.flops == 2 * 1000 * 1001 / 2 * 81_920
+    chunk = replace(forward_pass(2, 1000, 3000), settled=True)
+    (op,) = latent_costs(core, setting(chunk))
+    pairs = 1000 * 3000 + 1000 * 1001 / 2
+    assert op.flops == 2 * (pairs * 81_920 + 3000 * 33_554_432)
+    # Latents are what is cached, whatever form they are attended in.
+    assert op.cache_bytes == 2 * 4000 * 1152
+
+
+def test_short_runs_and_verifications_stay_absorbed() -> None:
+    core = LatentAttention(128, 512, 64, head_dims=(192, 128))
+    # Crossing at 33 554 432 / (278 528 - 81 920) = 170.67 queries, where the cache is long.
+    for queries, absorbed in ((170, True), (171, False)):
+        asked = forward_pass(1, queries, 1e9)
+        (verified,), (read,) = (
+            latent_costs(core, setting(replace(asked, settled=settled)))
+            for settled in (False, True)
+        )
+        assert (float(read.flops) == float(verified.flops)) is absorbed
+        assert read.flops <= verified.flops
+    # Behind an indexer each query sees tokens of its own.
+    sparse = replace(core, shared_top_k=64)
+    prompt = replace(forward_pass(1, 1000, 0), settled=True)
+    (op,) = latent_costs(sparse, setting(prompt))
+    assert op.flops == (64 * 65 / 2 + 936 * 64) * 278_528
+
+
 @given(latents, batches, small, contexts)
 def test_latent_attention_is_one_kv_head_whose_value_lies_inside_its_key(
     core: LatentAttention, batch: int, queries: int, context: int

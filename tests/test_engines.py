@@ -29,6 +29,7 @@ from specroof.hardware import (
     EngineProfile,
     ExpectedError,
     ExpertLocality,
+    ExpertTile,
     HardwareProfile,
     Interconnect,
     Peak,
@@ -90,7 +91,7 @@ DECODE = ForwardPass(1, 1, 0)
 # --- shares of the peak --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["experts", "attention", "state"])
+@pytest.mark.parametrize("kind", ["experts", "attention", "latent_attention", "state"])
 def test_a_kind_has_a_share_of_its_own(kind: str) -> None:
     compute = {"compute_frac": {"bf16": 0.5}, "kind_compute_frac": {kind: 0.25}}
     assert seconds(operation(kind, 12, 0), **compute) == 48
@@ -325,6 +326,42 @@ def test_an_engine_brings_its_locality_unless_a_way_to_count_is_asked_for() -> N
     assert float(ideal.ops[0].op.groups or 0) == moved["exact"]
 
 
+def test_experts_speed_up_with_their_rows() -> None:
+    tile = ExpertTile(rows=16, compute_frac=0.5)
+    figures: dict[str, Any] = {"kind_compute_frac": {"experts": 0.1}, "compute_frac": {"bf16": 1.0}}
+    taken = {
+        rows: seconds(
+            replace(operation("experts", 12, 0), rows=np.array(rows)), **figures, expert_tile=tile
+        )
+        for rows in (0.0, 16.0, 48.0, 1e12)
+    }
+    # 12 FLOP at a tenth of the peak, and at half of it: 120 and 24 s; 48 rows waste a quarter.
+    expected = {0.0: 120, 16.0: (120 + 24) / 2, 48.0: 120 / 4 + 24 * 3 / 4, 1e12: 24}
+    assert taken == pytest.approx(expected)
+    # Without one, and for whatever has no rows of its own, the share is the same for all.
+    assert seconds(replace(operation("experts", 12, 0), rows=np.array(48.0)), **figures) == 120
+    assert seconds(operation("dense", 12, 0), **figures, expert_tile=tile) == 12
+
+
+def test_a_large_verification_takes_as_long_as_the_same_rows_of_a_prompt() -> None:
+    experts = Experts(n_experts=8, top_k=2, in_features=4, hidden_features=4)
+    engine = real(
+        kind_compute_frac={"experts": 0.1},
+        expert_tile=ExpertTile(rows=16, compute_frac=0.5),
+        prefill_compute_frac={"attention": 0.7},
+    )
+    setup = Setup(chip(engine), engine, Placement(), Options())
+    asked = ForwardPass(64, 16, 0)
+    verified, read = (
+        model_latency(toy(experts), setup, forward).ops[0]
+        for forward in (asked, replace(asked, settled=True))
+    )
+    assert float(verified.compute_s) == float(read.compute_s)
+    # 1024 tokens with 2 of 8 experts each: 256 rows, of which 16 in 272 are wasted.
+    share = 1 / (16 / 272 / 0.1 + 256 / 272 / 0.5)
+    assert float(verified.compute_s) == pytest.approx(float(verified.op.flops) / share)
+
+
 # --- collectives ---------------------------------------------------------------------------------
 
 
@@ -487,6 +524,7 @@ engines:
     round_sequence_overhead_s: 1.0e-5
     request_overhead_s: 5.0e-3
     collective: {latency_s: 1.0e-5, device_latency_s: 3.0e-7, scale_out_latency_s: 2.0e-5}
+    expert_tile: {rows: 16, compute_frac: 0.4}
     expert_locality: {run: 0.7, batch: 0.9}
     request_latency_s: 2.0e-2
     prefill_compute_frac: {attention: 0.7}
@@ -513,6 +551,7 @@ def test_a_file_spells_every_figure() -> None:
             round_sequence_overhead_s=1e-5,
             request_overhead_s=5e-3,
             collective=Reached(latency_s=1e-5, device_latency_s=3e-7, scale_out_latency_s=2e-5),
+            expert_tile=ExpertTile(rows=16, compute_frac=0.4),
             expert_locality=ExpertLocality(run=0.7, batch=0.9),
             request_latency_s=2e-2,
             prefill_compute_frac={"attention": 0.7},
@@ -525,10 +564,16 @@ def test_a_file_spells_every_figure() -> None:
 @pytest.mark.parametrize(
     ("good", "bad", "told"),
     [
-        ("{experts: 0.1}", "{router: 0.1}", "kind_compute_frac.*router.*experts, attention, state"),
+        (
+            "{experts: 0.1}",
+            "{router: 0.1}",
+            "kind_compute_frac.*router.*experts, attention, latent",
+        ),
         ("{state: 0.7}", "{state: 1.3}", "kind_memory_frac.state.*1.3.*at most 1.2"),
         ("overlap_norm: 2", "overlap_norm: 0.5", "overlap_norm.*0.5.*from 1 to 100"),
         ("sparse_index:", "attention:", "layer_kind_overhead_s.*attention.*linear_attention"),
+        ("rows: 16", "rows: 0", "expert_tile.rows is 0; must be a number above 0"),
+        ("frac: 0.4", "frac: 1.4", "expert_tile.compute_frac.*1.4.*at most 1.2"),
         ("run: 0.7", "run: 1.5", "expert_locality.run.*1.5.*at most 1"),
         ("sizes: [1, 2, 4]", "sizes: [2, 1]", "graphs.sizes.*ascending"),
         ("sizes: [1, 2, 4]", "sizes: []", "graphs.sizes.*at least one"),

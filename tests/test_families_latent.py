@@ -200,7 +200,7 @@ def test_glm_5_2_runs_21_indexers_for_78_layers() -> None:
     scans = {op.name: op.count for op in ops if op.kind == "indexer"}
     attentions: dict[str, int] = {}
     for op in ops:
-        if op.kind == "attention":
+        if op.kind == "latent_attention":
             attentions[op.name] = attentions.get(op.name, 0) + op.count
     # Dense and sparse layers with an indexer are 3 and 18.
     assert sum(op.count for op in ops if op.kind == "indexer") == 21
@@ -231,8 +231,8 @@ def test_a_shared_selection_needs_no_indexer_matrices() -> None:
     model = parse({**GLM_5, "indexer_types": ["full", "shared"] * 2, "first_k_dense_replace": 4})
     full, shared = model.layers
     assert cores(model) == [
-        LatentAttention(4, 16, 4, Indexer(3, 5, 7)),
-        LatentAttention(4, 16, 4, shared_top_k=7),
+        LatentAttention(4, 16, 4, Indexer(3, 5, 7), head_dims=(12, 6)),
+        LatentAttention(4, 16, 4, shared_top_k=7, head_dims=(12, 6)),
     ]
     extra = {linear.name for linear in full.blocks[0].linears} - {
         linear.name for linear in shared.blocks[0].linears

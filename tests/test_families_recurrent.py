@@ -188,7 +188,8 @@ def test_latent_attention_of_kimi_caches_the_rotary_dimensions_that_it_does_not_
     # Neither head_dim 72 nor 32 KV heads have anything to do with it.
     config = {**load(model_configs_folder, KIMI), "head_dim": 72, "num_key_value_heads": 32}
     model = parse({**config, "mla_use_nope": True})
-    assert core(model, LatentAttention) == LatentAttention(32, latent_dim=512, rope_dim=64)
+    expected = LatentAttention(32, latent_dim=512, rope_dim=64, head_dims=(192, 128))
+    assert core(model, LatentAttention) == expected
     assert kv_bytes_per_token(model) == 7 * 576 * 2
 
 

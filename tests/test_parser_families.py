@@ -228,7 +228,7 @@ def test_the_shared_expert_of_qwen_has_a_gate() -> None:
 
 def test_latent_attention_caches_one_latent_for_all_heads() -> None:
     model = parse(TINY_LATENT)
-    assert cores(model) == [LatentAttention(n_heads=4, latent_dim=16, rope_dim=4)] * 2
+    assert cores(model) == [LatentAttention(4, latent_dim=16, rope_dim=4, head_dims=(12, 6))] * 2
     found = linears(model)
     shapes = {name: (found[name].out_features, found[name].in_features) for name in found}
     assert shapes == {
@@ -280,7 +280,7 @@ def test_deepseek_experts_share_one_that_all_tokens_visit() -> None:
 def test_deepseek_v32_adds_an_indexer_to_every_layer() -> None:
     model = parse(TINY_LATENT | {"model_type": "deepseek_v32"})
     indexer = Indexer(n_heads=3, head_dim=5, top_k=7)
-    assert cores(model) == [LatentAttention(4, 16, 4, indexer=indexer)] * 2
+    assert cores(model) == [LatentAttention(4, 16, 4, indexer=indexer, head_dims=(12, 6))] * 2
     found = linears(model)
     assert found["indexer_wq_b"].matrix_params == 24 * 15
     assert found["indexer_wk"].matrix_params == 64 * 5

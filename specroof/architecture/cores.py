@@ -147,7 +147,7 @@ class Indexer:
 
 @dataclass(frozen=True, slots=True)
 class LatentAttention(Core):
-    """Multi-head latent attention in its absorbed form: one latent per token for all heads.
+    """Multi-head latent attention: one cached latent per token for all heads.
 
     Parameters
     ----------
@@ -160,6 +160,9 @@ class LatentAttention(Core):
     shared_top_k
         Tokens that attention sees where it takes over what the indexer of an earlier layer
         picked (GLM-5.2); None where it has an indexer, or sees all.
+    head_dims
+        Widths of a head's key and value once the latent is expanded, positions included: what a
+        prompt may be attended with. None where only the absorbed form is known.
     """
 
     n_heads: int
@@ -167,6 +170,7 @@ class LatentAttention(Core):
     rope_dim: int
     indexer: Indexer | None = None
     shared_top_k: int | None = None
+    head_dims: tuple[int, int] | None = None
 
     @property
     def label(self) -> str:

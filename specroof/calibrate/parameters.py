@@ -174,6 +174,7 @@ def _scaled_compute(engine: EngineProfile, value: float) -> EngineProfile:
         ),
         kind_compute_frac=_scaled(engine.kind_compute_frac, factor),
         prefill_compute_frac=_scaled(engine.prefill_compute_frac, factor),
+        expert_tile=engine.expert_tile and engine.expert_tile.scaled(factor, most=_MOST_SHARE),
     )
 
 

@@ -143,7 +143,13 @@ def attention_flops(*, n_heads: int, pair_dims: int, batch_size: Array, pairs: A
 
 
 def attention_op(
-    setting: Setting, *, flops: Array, read_bytes: Array, new_bytes: Array, shard: Shard
+    setting: Setting,
+    *,
+    flops: Array,
+    read_bytes: Array,
+    new_bytes: Array,
+    shard: Shard,
+    kind: str = "attention",
 ) -> OpCost:
     """Return the operation that attends a cache.
 
@@ -157,6 +163,8 @@ def attention_op(
         Cached bytes per sequence that the pass reads, and that it adds.
     shard
         How the cache divides.
+    kind
+        ``"attention"`` or ``"latent_attention"``, whose kernels reach more.
 
     Source
         The bytes are the caller's; that new entries are written and not read back is counting.
@@ -178,7 +186,7 @@ def attention_op(
     written = new_bytes if setting.options.counts_all else np.zeros(())
     return OpCost(
         name="core",
-        kind="attention",
+        kind=kind,
         count=1,
         flops=flops,
         weight_bytes=np.zeros(()),
@@ -305,18 +313,26 @@ def indexer_op(
 
 
 def latent_costs(core: LatentAttention, setting: Setting) -> list[OpCost]:
-    r"""Return the cost of absorbed multi-head latent attention in one layer, indexer included.
+    r"""Return the cost of multi-head latent attention in one layer, indexer included.
 
     .. math:: F = 2 \, B \, n_h (2 d_c + d_r) \, A \qquad M = B \, b_{latent} (S_{read} + T)
 
+    and over a prompt (``settled`` passes), where that is less, with keys and values expanded:
+
+    .. math:: F = 2 \, B \, n_h [(d_k + d_v) \, A + d_c (d_k - d_r + d_v) \, S]
+
     Counts
         scores over the latent and the rotary key, values over the latent; behind an indexer, be
-        it an earlier layer's, only its top-k tokens.
+        it an earlier layer's, only its top-k tokens. Expanded, the cached latents are projected
+        up once for all queries.
     Ignores
-        that queries of one sequence may select different tokens (the cache is read once for all).
-        The absorbed up-projections are matrices of the block, not part of this.
+        that queries of one sequence may select different tokens (the cache is read once for all),
+        and what expanded keys and values move: a kernel may expand a tile at a time.
+        The up-projections of new tokens are matrices of the block, not part of this.
     Source
         DeepSeek-V2 report, arXiv:2405.04434, section 2.1; V3.2: DeepSeek-V3.2-Exp report 2025.
+        Which form engines choose: decoding and short runs are absorbed, prompts expanded (vLLM,
+        `v1/attention/backends/mla/common.py`).
 
     Examples
     --------
@@ -330,18 +346,22 @@ def latent_costs(core: LatentAttention, setting: Setting) -> list[OpCost]:
     forward, options = setting.forward, setting.options
     top_k = core.top_k
     token_bytes = latent_bytes(core, setting.kv_dtype)
+    pairs = counted_pairs(forward, options, top_k)
     flops = attention_flops(
         n_heads=core.n_heads,
         pair_dims=2 * core.latent_dim + core.rope_dim,
         batch_size=forward.batch,
-        pairs=counted_pairs(forward, options, top_k),
+        pairs=pairs,
     )
+    if forward.settled and top_k is None and core.head_dims is not None:
+        flops = np.minimum(flops, _expanded_flops(core, core.head_dims, forward, pairs))
     attention = attention_op(
         setting,
         flops=flops,
         read_bytes=token_bytes * cached_tokens_read(forward, options, top_k),
         new_bytes=token_bytes * forward.queries,
         shard=cache_only(1),
+        kind="latent_attention",
     )
     if core.indexer is None:
         return [attention]
@@ -353,6 +373,18 @@ def latent_costs(core: LatentAttention, setting: Setting) -> list[OpCost]:
         new=forward.queries,
     )
     return [scan, attention]
+
+
+def _expanded_flops(
+    core: LatentAttention, head_dims: tuple[int, int], forward: ForwardPass, pairs: Array
+) -> Array:
+    """Return the FLOP of attending expanded keys and values, cached latents projected up first."""
+    attended = attention_flops(
+        n_heads=core.n_heads, pair_dims=sum(head_dims), batch_size=forward.batch, pairs=pairs
+    )
+    projected_dims = core.n_heads * (sum(head_dims) - core.rope_dim)
+    projected = matmul_flops(core.latent_dim * projected_dims * forward.batch * forward.context)
+    return np.asarray(attended + projected)
 
 
 def latent_cache_bytes(core: LatentAttention, context_len: Array, dtype: str) -> Array:

@@ -239,8 +239,8 @@ class OpCost:
     name
         Block and role, such as ``"attention.q_proj"``.
     kind
-        ``"dense"``, ``"experts"``, ``"attention"``, ``"indexer"``, ``"state"``,
-        ``"convolution"``, ``"compressor"``, ``"residual"``, ``"router"`` or ``"head"``.
+        ``"dense"``, ``"experts"``, ``"attention"``, ``"latent_attention"``, ``"indexer"``,
+        ``"state"``, ``"convolution"``, ``"compressor"``, ``"residual"``, ``"router"`` or ``"head"``.
     count
         Identical operations in the pass.
     flops

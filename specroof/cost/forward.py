@@ -38,7 +38,9 @@ from specroof.units import dtype_bytes
 __all__ = ["forward_cost"]
 
 #: Kinds that ``count="attention+ffn"`` keeps.
-_ATTENTION_AND_FFN: Final = {"dense", "experts", "attention", "indexer", "state"}
+_ATTENTION_AND_FFN: Final = {
+    *("dense", "experts", "attention", "latent_attention", "indexer", "state")
+}
 
 
 _CORE_COSTS: Final[dict[type[Core], Callable[[Any, Setting], list[OpCost]]]] = {

@@ -18,6 +18,7 @@ from specroof.hardware.engine import (
     EngineProfile,
     ExpectedError,
     ExpertLocality,
+    ExpertTile,
 )
 from specroof.hardware.profile import (
     HardwareProfile,
@@ -37,6 +38,7 @@ __all__ = [
     "EngineProfile",
     "ExpectedError",
     "ExpertLocality",
+    "ExpertTile",
     "HardwareProfile",
     "Interconnect",
     "Peak",
@@ -98,6 +100,7 @@ def _profile(content: dict[str, Any]) -> HardwareProfile:
 #: Blocks of an engine that are values of their own.
 _PARTS: Final[dict[str, Callable[..., Any]]] = {
     "collective": Collective,
+    "expert_tile": ExpertTile,
     "expert_locality": ExpertLocality,
     "graphs": lambda sizes, **rest: CapturedGraphs(sizes=tuple(sizes), **rest),
     "expected_error": ExpectedError,

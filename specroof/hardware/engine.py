@@ -4,8 +4,11 @@ Every figure of the ideal engine is the default of its field: all of the peak, n
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 __all__ = [
     "IDEAL_ENGINE",
@@ -17,10 +20,11 @@ __all__ = [
     "EngineProfile",
     "ExpectedError",
     "ExpertLocality",
+    "ExpertTile",
 ]
 
 #: Kinds of operation that may have a share of their own; `dense` covers all the others.
-OP_KINDS: Final = ("experts", "attention", "state")
+OP_KINDS: Final = ("experts", "attention", "latent_attention", "state")
 #: Kinds of layer that may cost time on top of what every layer costs.
 LAYER_KINDS: Final = ("experts", "linear_attention", "latent_attention", "sparse_index")
 
@@ -74,6 +78,38 @@ class ExpertLocality:
 
     run: float
     batch: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertTile:
+    r"""How the grouped matmuls of experts speed up as each expert gets more rows.
+
+    A kernel works on tiles of rows, and an expert that has fewer wastes the rest of one. With r
+    rows per expert that is hit,
+
+    .. math:: \frac{1}{s(r)} = \frac{\varphi}{s_{few}} + \frac{1 - \varphi}{s_{many}},
+        \quad \varphi = \frac{r_0}{r_0 + r}
+
+    with the share of experts in `EngineProfile.kind_compute_frac` for few rows.
+
+    Attributes
+    ----------
+    rows
+        :math:`r_0`, rows per expert at which half of the way is made.
+    compute_frac
+        :math:`s_{many}`, share of the peak with many rows.
+    """
+
+    rows: float
+    compute_frac: float
+
+    def scaled(self, factor: float, *, most: float = 1.0) -> "ExpertTile":
+        """Return it with another share, of at most so much."""
+        return replace(self, compute_frac=min(self.compute_frac * factor, most))
+
+    def wasted(self, rows: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        r"""Return :math:`\varphi`, by how much few rows decide."""
+        return np.asarray(self.rows / (self.rows + np.asarray(rows, dtype=np.float64)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +191,8 @@ class EngineProfile:
         Seconds that each request loses alone, while the others are decoded: on its way in and out.
     collective
         What an all-reduce costs; None where collectives are free, as on the ideal engine.
+    expert_tile
+        How experts speed up with their rows; None where their share is the same for all.
     expert_locality
         How dependent the routing of tokens is; None for independent tokens.
     graphs
@@ -189,6 +227,7 @@ class EngineProfile:
     request_overhead_s: float = 0.0
     request_latency_s: float = 0.0
     collective: Collective | None = None
+    expert_tile: ExpertTile | None = None
     expert_locality: ExpertLocality | None = None
     graphs: CapturedGraphs | None = None
     recurrent_state: str | None = None

@@ -93,6 +93,11 @@ class _Collective(_Block):
     scale_out_latency_s: Positive | None = _LEFT_OUT
 
 
+class _ExpertTile(_Block):
+    rows: Positive
+    compute_frac: _Share
+
+
 class _ExpertLocality(_Block):
     run: _Exponent
     batch: _Exponent
@@ -137,6 +142,7 @@ class _EngineProfile(_Block):
     request_overhead_s: NonNegative = _LEFT_OUT
     request_latency_s: NonNegative = _LEFT_OUT
     collective: _Collective | None = _LEFT_OUT
+    expert_tile: _ExpertTile | None = _LEFT_OUT
     expert_locality: _ExpertLocality | None = _LEFT_OUT
     graphs: _CapturedGraphs | None = _LEFT_OUT
     recurrent_state: _RecurrentState | None = _LEFT_OUT

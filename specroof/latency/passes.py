@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.cost import OpCost, Shard, Storage
-from specroof.hardware import STATE_TOKENS, EngineProfile, Placement
+from specroof.hardware import STATE_TOKENS, EngineProfile, ExpertTile, Placement
 from specroof.latency.base import (
     Array,
     OpLatency,
@@ -20,7 +20,7 @@ from specroof.latency.base import (
 )
 from specroof.latency.communication import communication_s
 
-__all__ = ["device_bytes", "price_pass"]
+__all__ = ["device_bytes", "price_pass", "tiled_share"]
 
 
 def price_pass(
@@ -144,7 +144,9 @@ def _price_op(
         + busiest * op.activation_bytes / compute_ways
     )
     compute_frac = kind_frac.get(op.kind, engine.compute_frac.get(dtype, 1.0))
-    reached = compute_frac * flops_per_s
+    reached = np.asarray(compute_frac * flops_per_s)
+    if engine.expert_tile is not None and op.rows is not None:
+        reached = flops_per_s * tiled_share(engine.expert_tile, op.rows, few=compute_frac)
     memory_frac = engine.kind_memory_frac.get(op.kind, engine.memory_frac)
     bytes_per_s = memory_frac * hardware.peak.memory_bytes_per_s
     return OpLatency(
@@ -154,6 +156,31 @@ def _price_op(
         memory_s=np.asarray(op.count * moved / bytes_per_s),
         overlap_norm=engine.overlap_norm,
     )
+
+
+def tiled_share(tile: ExpertTile, rows: Array, *, few: float) -> Array:
+    """Return the share of the peak that grouped matmuls reach.
+
+    Parameters
+    ----------
+    tile
+        What an engine's kernels do with their rows.
+    rows
+        Rows per expert that is hit.
+    few
+        The share with few rows.
+
+    Source
+        `specroof.hardware.ExpertTile`.
+
+    Examples
+    --------
+    >>> tile = ExpertTile(rows=25, compute_frac=0.5)
+    >>> tiled_share(tile, np.array([0.0, 25.0, 1e9]), few=0.1).round(3).tolist()
+    [0.1, 0.167, 0.5]
+    """
+    wasted = tile.wasted(rows)
+    return np.asarray(1 / (wasted / few + (1 - wasted) / tile.compute_frac))
 
 
 def _ways(shard: Shard, placement: Placement) -> tuple[int, int, int]:

@@ -200,7 +200,12 @@ def latent_block(shape: LatentShape, weights: LayerWeights) -> Block:
         "attention",
         (*linears, *_indexer_linears(shape, weights)),
         LatentAttention(
-            shape.n_heads, shape.latent_dim, shape.rope_dim, shape.indexer, shape.shared_top_k
+            shape.n_heads,
+            shape.latent_dim,
+            shape.rope_dim,
+            shape.indexer,
+            shape.shared_top_k,
+            head_dims=(shape.nope_dim + shape.rope_dim, shape.value_dim),
         ),
         vector_params=norms + index_norm,
     )

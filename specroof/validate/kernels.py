@@ -161,6 +161,7 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
         compute_frac=compute,
         kind_compute_frac=_scaled(fitted.kind_compute_frac, faster),
         prefill_compute_frac=_scaled(fitted.prefill_compute_frac, faster),
+        expert_tile=fitted.expert_tile and fitted.expert_tile.scaled(faster),
         memory_frac=timed.memory_frac,
         kind_memory_frac=_scaled(fitted.kind_memory_frac, wider),
         round_overhead_s=(parameters["round_s.sglang"] * parameters["round_s.vllm"]) ** 0.5,

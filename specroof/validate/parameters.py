@@ -9,10 +9,12 @@ from typing import Final
 
 from specroof.errors import ProfileError
 from specroof.hardware import (
+    OP_KINDS,
     CapturedGraphs,
     Collective,
     EngineProfile,
     ExpertLocality,
+    ExpertTile,
     HardwareProfile,
 )
 
@@ -41,12 +43,21 @@ DTYPE_SHARES: Final = {
     "fp4": 0.57,
 }
 
-#: Share of the bf16 peak, relative to that of large matmuls, in passes over a prompt. Attention:
+#: Share of the bf16 peak, relative to that of large matmuls, of attention in passes over a prompt:
 #: 230 of 312 TFLOP/s on A100, 740 of 989 on H100, 1605 of 2250 on B200 (FlashAttention-2, -3 and
 #: -4: arXiv:2307.08691, arXiv:2407.08608, and its announcement), 0.87 to 1.06 of what is fitted
-#: here. Experts: grouped matmuls of 256 to 8192 rows each reach 815 to 1297 TFLOP/s in fp8 on H800,
-#: plain ones of 4096 rows 990 to 1358 where the inner side is not short (README of deep-gemm 1.0.0).
-_PREFILL_SHARES: Final = {"attention": 0.9, "experts": 0.8}
+#: here.
+_PREFILL_SHARES: Final = {"attention": 0.9, "latent_attention": 0.9}
+
+#: The same of latent attention in decoding, where 128 heads leave memory behind: 0.36 on A100,
+#: 0.86 to 1.39 on Hopper and more on Blackwell (benchmarks/timed_kernels.py, on kernels of SGLang
+#: and TensorRT-LLM that aiconfigurator-core 0.12.0 has timed).
+_LATENT_SHARES: Final = {"ampere": 0.36, "hopper": 1.0, "blackwell": 1.0}
+
+#: Experts with many rows each, relative to large matmuls, and the rows that take half of the way
+#: there: medians over 15 fits to kernels of SGLang and vLLM (benchmarks/timed_kernels.py).
+_MANY_ROWS_SHARE: Final = 0.52
+_HALF_ROWS: Final = 16.0
 
 #: Exponents of routing locality: Finn 2026, "Width vs. depth"; not fitted here.
 _LOCALITY: Final = ExpertLocality(run=0.737, batch=0.909)
@@ -68,6 +79,9 @@ _SGLANG_SIZES: Final = (
     *range(1, 8), *range(8, 33, 2), *range(40, 64, 4), *range(64, 256, 8), *range(256, 513, 16)
 )  # fmt: skip
 
+#: Kinds whose share of the memory's bytes/s is another's: a cache is a cache.
+_MEMORY_OF: Final = {"latent_attention": "attention"}
+
 #: Every parameter: where a fit starts, how far from there it may be taken to lie (standard
 #: deviation of its logarithm), and what it is. Shares start at medians of measured kernels
 #: (aiconfigurator, commit 095f58a) and may lie as far as those of three engines on the chips of a
@@ -80,7 +94,7 @@ PARAMETERS: Final[dict[str, tuple[float, float, str]]] = {
     "compute_frac.ampere": (0.84, 0.08, "share of the bf16 peak, dense matmuls"),
     "compute_frac.hopper": (0.78, 0.08, "share of the bf16 peak, dense matmuls"),
     "compute_frac.blackwell": (0.66, 0.12, "share of the bf16 peak, dense matmuls"),
-    "compute_share.experts": (0.3, 1.0, "the same of experts, relative to dense matmuls"),
+    "compute_share.experts": (0.09, 0.6, "the same of experts with few rows, relative to dense"),
     "compute_share.attention": (0.3, 1.0, "the same of attention, relative to dense matmuls"),
     "layer_s": (50e-6, 1.0, "seconds per layer"),
     "layer_share.ampere": (1.0, 0.2, "seconds per layer on Ampere, relative to newer chips"),
@@ -162,12 +176,14 @@ def fitted_engine(
         name=name,
         compute_frac={dtype: dense * share for dtype, share in DTYPE_SHARES.items()},
         kind_compute_frac={
-            kind: dense * parameters[f"compute_share.{kind}"] for kind in ("experts", "attention")
+            "experts": dense * parameters["compute_share.experts"],
+            "attention": dense * parameters["compute_share.attention"],
+            "latent_attention": dense * _LATENT_SHARES[family],
         },
         prefill_compute_frac={kind: dense * share for kind, share in _PREFILL_SHARES.items()},
         memory_frac=parameters["memory_frac"],
         kind_memory_frac={
-            kind: parameters[f"memory_frac.{kind}"] for kind in ("experts", "attention", "state")
+            kind: parameters[f"memory_frac.{_MEMORY_OF.get(kind, kind)}"] for kind in OP_KINDS
         },
         overlap_norm=2.0,
         pass_overhead_s=parameters["pass_s"],
@@ -190,6 +206,7 @@ def fitted_engine(
             link_frac=parameters["link_frac"],
             scale_out_latency_s=_SCALE_OUT_LATENCY_S,
         ),
+        expert_tile=ExpertTile(rows=_HALF_ROWS, compute_frac=dense * _MANY_ROWS_SHARE),
         expert_locality=_LOCALITY,
         graphs=graphs,
         recurrent_state=ENGINES[name],

@@ -21,6 +21,7 @@ from specroof.hardware import (
     STATE_TOKENS,
     CapturedGraphs,
     EngineProfile,
+    ExpertTile,
     Placement,
 )
 from specroof.latency import PassLatency, Setup
@@ -52,6 +53,7 @@ class _Rows:
 
     kind: list[int] = field(default_factory=list)
     where: list[int] = field(default_factory=list)
+    wasted: list[float] = field(default_factory=list)
     compute_s: list[float] = field(default_factory=list)
     memory_s: list[float] = field(default_factory=list)
     first: list[int] = field(default_factory=list)
@@ -65,6 +67,7 @@ class _Host:
     setup: Setup
     family: str
     graphs: CapturedGraphs | None
+    tile: ExpertTile | None
     scheduled: bool
     drafts: bool
 
@@ -92,6 +95,7 @@ class Record:
         rows = self._rows
         self._kind, self._where = np.array(rows.kind, dtype=int), np.array(rows.where, dtype=int)
         self._compute_s, self._memory_s = np.array(rows.compute_s), np.array(rows.memory_s)
+        self._wasted = np.array(rows.wasted)
         self._first = np.array(rows.first, dtype=int)
         facts = np.array(rows.facts, dtype=float).reshape(known, len(_FACTS))
         self._facts: dict[str, Array] = dict(zip(_FACTS, facts.T, strict=True))
@@ -104,11 +108,14 @@ class Record:
             [[_compute_share(engines[family], kind, dtype, prompt=prompt)
               for family, dtype in _FAMILY_DTYPES] for prompt in (False, True) for kind in _KINDS]
         )  # fmt: skip
-        memory = np.tile([p["memory_frac"], *(p[f"memory_frac.{kind}"] for kind in OP_KINDS)], 2)
-        work = np.hypot(
-            self._compute_s / compute[self._kind, self._where],
-            self._memory_s / memory[self._kind],
+        memory = np.tile(
+            [p["memory_frac"], *(engines["hopper"].kind_memory_frac[kind] for kind in OP_KINDS)], 2
         )
+        few = compute[self._kind, self._where]
+        tiles = [engines[family].expert_tile for family, _ in _FAMILY_DTYPES]
+        many = np.array([1.0 if tile is None else tile.compute_frac for tile in tiles])[self._where]
+        slowness = self._wasted / few + (1 - self._wasted) / many
+        work = np.hypot(self._compute_s * slowness, self._memory_s / memory[self._kind])
         slower = np.where(facts["ampere"] > 0, p["layer_share.ampere"], 1.0)
         kinds_s = sum(p[f"layer_s.{kind}"] * facts[kind] for kind in LAYER_KINDS)
         state_s = p["state_token_s"] * facts["linear_attention"] * facts["further"]
@@ -170,6 +177,7 @@ class Record:
         for op in latency.ops:
             rows.kind.append(prompt + (_KINDS.index(op.op.kind) if op.op.kind in OP_KINDS else 0))
             rows.where.append(_FAMILY_DTYPES.index((host.family, op.compute_dtype)))
+            rows.wasted.append(_wasted(host.tile, op.op.rows))
             rows.compute_s.append(float(op.compute_s))
             rows.memory_s.append(float(op.memory_s))
         devices = placement.devices
@@ -208,7 +216,12 @@ def _host(point: Measurement, parameters: Mapping[str, float], *, drafts: bool) 
     bare = EngineProfile(name="bare", expert_locality=engine.expert_locality, graphs=graphs)
     options = Options(recurrent_state=engine.recurrent_state)
     setup = Setup(hardware, bare, Placement(point.tensor_parallel or 1), options)
-    return _Host(setup, family, graphs, point.method != "step", drafts)
+    return _Host(setup, family, graphs, engine.expert_tile, point.method != "step", drafts)
+
+
+def _wasted(tile: ExpertTile | None, rows: Array | None) -> float:
+    """Return how much of the share of few rows is in that of an operation; all but of experts."""
+    return 1.0 if tile is None or rows is None else float(tile.wasted(rows))
 
 
 def _compute_share(engine: EngineProfile, kind: str, dtype: str, *, prompt: bool) -> float:
