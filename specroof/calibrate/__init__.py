@@ -2,8 +2,9 @@
 
 from specroof.calibrate.fit import Calibration, Fitted, Residual, calibrate
 from specroof.calibrate.forward import ideal_rates, predicted_tokens_per_s
+from specroof.calibrate.points import BenchmarkPoint, refuse_mixed, refuse_repeats
 from specroof.calibrate.profile import calibrated_yaml
-from specroof.calibrate.readers import BenchmarkPoint, read_benchmark, refuse_repeats
+from specroof.calibrate.readers import read_benchmark
 from specroof.calibrate.words import (
     RESIDUAL_HEADER,
     calibration_json,
@@ -28,6 +29,7 @@ __all__ = [
     "ideal_rates",
     "predicted_tokens_per_s",
     "read_benchmark",
+    "refuse_mixed",
     "refuse_others",
     "refuse_repeats",
     "residual_cells",

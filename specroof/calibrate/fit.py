@@ -11,7 +11,7 @@ from specroof.architecture import Architecture
 from specroof.calibrate.estimate import Estimate, Problem, estimate, noise_of, prior_width
 from specroof.calibrate.forward import ideal_rates
 from specroof.calibrate.parameters import PARAMETERS, Coordinate, Parameter, coordinate
-from specroof.calibrate.readers import BenchmarkPoint
+from specroof.calibrate.points import BenchmarkPoint
 from specroof.drafters import Drafter
 from specroof.errors import MeasurementError
 from specroof.hardware import EngineProfile, HardwareProfile, Placement

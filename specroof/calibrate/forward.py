@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from specroof.acceptance import acceptance_from_length, constant_acceptance
 from specroof.architecture import Architecture
-from specroof.calibrate.readers import BenchmarkPoint
+from specroof.calibrate.points import BenchmarkPoint
 from specroof.drafters import Drafter, TokensPerRound, ideal_drafter
 from specroof.errors import MeasurementError
 from specroof.hardware import IDEAL_ENGINE

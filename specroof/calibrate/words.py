@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from specroof.calibrate.fit import Calibration, Fitted, Residual
-from specroof.calibrate.readers import BenchmarkPoint
+from specroof.calibrate.points import BenchmarkPoint
 from specroof.errors import MeasurementError
 from specroof.report import format_table
 from specroof.units import format_seconds
