@@ -183,9 +183,8 @@ def test_benchmarks_of_sglang_may_be_of_other_servers(backend: str, tool: str | 
 
 
 def test_no_more_are_in_flight_than_there_are_requests() -> None:
-    assert one(VLLM, max_concurrency=256, num_prompts=10).batch_size == 10
     few = one(VLLM, max_concurrency=256, num_prompts=20)
-    assert few.batch_size == 10  # of which 10 were answered
+    assert few.batch_size == 10  # which were answered
     many = one(SGLANG, max_concurrency=64, concurrency=None)
     assert (many.batch_size, many.concurrency) == (32, 32)
     assert one(VLLM, num_prompts=1000).batch_size == 4

@@ -238,7 +238,6 @@ def _most_requests(fields: Fields, server: Fields) -> float:
     _refuse_arrivals(fields)
     limits = [
         fields.count("completed"),
-        fields.count_or_none("num_prompts"),
         fields.count_or_none("max_running_requests"),
         server.count_or_none("max_running_requests"),
         server.first("internal_states").count_or_none("effective_max_running_requests_per_dp"),
