@@ -226,7 +226,7 @@ def test_a_tool_without_engine_is_said() -> None:
     bare = replace(b200, engines={"sglang": b200.engines["sglang"]}, default_engine="sglang")
     assert engine_of_results(stated(PLAIN, tool="vllm"), bare) == (
         None,
-        ["results are of vllm, of which NVIDIA B200 SXM has no engine: sglang predicts them"],
+        ["NVIDIA B200 SXM has no engine vllm: sglang predicts in its place"],
     )
 
 

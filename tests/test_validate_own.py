@@ -368,7 +368,7 @@ def test_a_chip_without_the_engine_says_so(tmp_path: Path, monkeypatch: pytest.M
     text = calibrated_yaml(bare, b200.engines["sglang"], name="sglang", source="as it was")
     Path("bare.yaml").write_text(text, encoding="utf-8")
     words = ("validate", results("v.jsonl", VLLM), "-H", "bare.yaml", "--model", "Qwen/Qwen3-8B")
-    note = "results are of vllm, of which NVIDIA B200 SXM has no engine: sglang predicts them"
+    note = "NVIDIA B200 SXM has no engine vllm: sglang predicts in its place"
     assert run(*words).stdout.splitlines()[-1] == f"note: {note}"
     assert json.loads(run(*words, "--json").stdout.splitlines()[-1])["notes"] == [note]
 

@@ -19,6 +19,7 @@ __all__ = [
     "calibration_text",
     "described",
     "engine_of_results",
+    "engine_of_tool",
     "file_label",
     "idle_notes",
     "in_sample_notes",
@@ -75,13 +76,18 @@ def engine_of_results(
     hardware
         What they ran on: its engine of that name, else its default.
     """
-    tool = next((point.tool for point in points if point.tool is not None), None)
+    return engine_of_tool(
+        next((point.tool for point in points if point.tool is not None), None), hardware
+    )
+
+
+def engine_of_tool(tool: str | None, hardware: HardwareProfile) -> tuple[str | None, list[str]]:
+    """Return the engine that stands for a tool, None for the default, and what to say about it."""
     engine = hardware.engine_of(tool)
-    default = hardware.engine().name
     if engine is not None or tool is None or tool in hardware.engines:
         return engine, []
-    note = f"results are of {tool}, of which {hardware.name} has no engine: {default} predicts them"
-    return None, [note]
+    default = hardware.engine().name
+    return None, [f"{hardware.name} has no engine {tool}: {default} predicts in its place"]
 
 
 def idle_notes(points: Sequence[BenchmarkPoint], words: Mapping[str, object]) -> list[str]:
