@@ -220,6 +220,11 @@ def test_formats_that_are_asked_for_are_predicted() -> None:
     )
     # Half of the bytes that a step reads; overheads stay.
     assert 1 < thin["baseline_tokens_per_s"] / wide["baseline_tokens_per_s"] < 2
+    grid = ["--input-len", "1024", "--output-len", "1024", "--weights", "fp8", "--kv-cache", "fp8"]
+    asked = CliRunner().invoke(app, ["predict", "Qwen/Qwen3-8B", *words, *grid])
+    (drafter,) = json.loads(asked.stdout.splitlines()[-1])["drafters"]
+    rates = [drafter["end_to_end"]["tokens_per_s"][0][0][drafts] for drafts in (0, 3)]
+    assert [thin["baseline_tokens_per_s"], thin["tokens_per_s"]] == pytest.approx(rates)
 
 
 def test_trees_cannot_be_forced() -> None:

@@ -392,6 +392,9 @@ def test_what_cannot_be_taken_together_is_refused(
     assert told.exit_code == 2
     (line,) = told.stderr.splitlines()
     assert "n.jsonl, line 1: speculative_algorithm is 'NGRAM', and --drafter is of kind" in line
+    named = {**fast, "server_info": {**server, "speculative_algorithm": "EAGLE3"}}
+    told = run(command, results("e.jsonl", named), *WORDS, "--drafter", "eagle3 ,accept=0.5")
+    assert "speculative_algorithm" not in told.stderr
 
 
 @pytest.mark.parametrize("command", ["validate", "calibrate"])
