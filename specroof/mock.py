@@ -35,12 +35,14 @@ class MockPoint:
         Requests in flight, and tokens of each.
     tensor_parallel
         Devices.
+    weights, kv_cache
+        Formats in the place of the checkpoint's own, as engines make them of any checkpoint.
 
     Raises
     ------
     OptionError
-        For a method that cannot be forced, a drafter that is missing or one too many, or an
-        acceptance length that the drafts cannot have.
+        For a method that cannot be forced, a drafter that is missing or one too many, an
+        acceptance length that the drafts cannot have, or a format that engines do not make.
     """
 
     model: str
@@ -52,6 +54,8 @@ class MockPoint:
     output_len: int
     drafter: str | None = None
     tensor_parallel: int = 1
+    weights: str | None = None
+    kv_cache: str | None = None
 
     def __post_init__(self) -> None:
         if self.method not in _SGLANG_ALGORITHMS:
@@ -59,10 +63,16 @@ class MockPoint:
             message = f"method is {self.method!r}; engines can force acceptance of {known}"
             raise OptionError(message)
         if (self.drafter is None) != (self.method == "mtp"):
-            missing = self.drafter is None
-            need = "needs the drafter's config" if missing else "drafts with layers of the model"
-            message = f"method {self.method} {need}; drafter is {self.drafter!r}"
+            message = (
+                f"method {self.method} needs the drafter's config; allowed: --draft-model, with a "
+                f"Hub name or a folder"
+                if self.drafter is None
+                else f"method {self.method} drafts with layers of the model; drafter "
+                f"(--draft-model) is {self.drafter!r}, and must be left out"
+            )
             raise OptionError(message)
+        _refuse_format("--weights", self.weights, _WEIGHTS)
+        _refuse_format("--kv-cache", self.kv_cache, tuple(_SGLANG_CACHES))
         for name in ("draft_len", "batch_size", "input_len", "output_len", "tensor_parallel"):
             if getattr(self, name) < 1:
                 message = f"{name} is {getattr(self, name)}; allowed: a whole number of at least 1"
@@ -75,6 +85,13 @@ class MockPoint:
             raise OptionError(message)
 
 
+def _refuse_format(word: str, value: str | None, known: Sequence[str]) -> None:
+    """Refuse a format that engines do not make of a checkpoint in another one."""
+    if value not in {None, *known}:
+        message = f"{word} is {value!r}; allowed, as engines make it: {', '.join(known)}"
+        raise OptionError(message)
+
+
 #: How SGLang calls what drafts.
 _SGLANG_ALGORITHMS: Final = {
     "eagle": "EAGLE",
@@ -82,6 +99,13 @@ _SGLANG_ALGORITHMS: Final = {
     "mtp": "NEXTN",
     "dflash": "DFLASH",
 }
+#: Formats of weights that both engines make of any checkpoint as they load it.
+_WEIGHTS: Final = ("fp8",)
+#: How the engines call the dtypes of a cache.
+_SGLANG_CACHES: Final = {"bf16": "bf16", "fp8": "fp8_e4m3"}
+_VLLM_CACHES: Final = {"bf16": "bfloat16", "fp8": "fp8"}
+#: Requests that SGLang runs at a time where it drafts, unless it is told: others would wait.
+_SGLANG_REQUESTS: Final = 48
 #: Rounds of requests through the server: the last ones leave it half empty.
 _WAVES: Final = 4
 
@@ -91,10 +115,21 @@ def _line(*words: object, **environment: object) -> str:
     return " ".join([*variables, *(shlex.quote(str(word)) for word in words)])
 
 
+def _formats(point: MockPoint, caches: Mapping[str, str]) -> list[object]:
+    """Return the flags of the formats that are not the checkpoint's own."""
+    words: list[object] = []
+    if point.weights is not None:
+        words += ["--quantization", point.weights]
+    if point.kv_cache is not None:
+        words += ["--kv-cache-dtype", caches[point.kv_cache]]
+    return words
+
+
 def _sglang_server(point: MockPoint, *, drafts: bool) -> str:
     words: list[object] = ["python", "-m", "sglang.launch_server"]
     words += ["--model-path", point.model, "--load-format", "dummy"]
     words += ["--tp-size", point.tensor_parallel, "--disable-radix-cache"]
+    words += _formats(point, _SGLANG_CACHES)
     if not drafts:
         return _line(*words)
     words += ["--speculative-algorithm", _SGLANG_ALGORITHMS[point.method]]
@@ -105,6 +140,7 @@ def _sglang_server(point: MockPoint, *, drafts: bool) -> str:
         words += ["--speculative-num-steps", point.draft_len, "--speculative-eagle-topk", 1]
     # SGLang counts the root among the draft tokens.
     words += ["--speculative-num-draft-tokens", point.draft_len + 1]
+    words += ["--max-running-requests", max(_SGLANG_REQUESTS, point.batch_size)]
     return _line(
         *words,
         SGLANG_SIMULATE_ACC_LEN=f"{point.tokens_per_round:.4g}",
@@ -126,6 +162,7 @@ def _sglang_bench(point: MockPoint) -> str:
 def _vllm_server(point: MockPoint, *, drafts: bool) -> str:
     words: list[object] = ["vllm", "serve", point.model, "--load-format", "dummy"]
     words += ["--tensor-parallel-size", point.tensor_parallel, "--no-enable-prefix-caching"]
+    words += _formats(point, _VLLM_CACHES)
     if drafts:
         speculative: dict[str, object] = {"method": point.method}
         if point.drafter is not None:
@@ -182,8 +219,9 @@ def mock_commands(point: MockPoint, framework: str = "sglang") -> Sequence[tuple
 
     Source
         Flags and variables as in the sources of the packages sglang 0.5.23
-        (``srt/arg_groups/fields/spec.py``, ``srt/environ.py``, ``benchmark/serving.py``) and vllm
-        0.33.0 (``config/speculative.py``, ``benchmarks/serve.py``). Both count the bonus token in
+        (``srt/arg_groups/fields/``, ``srt/arg_groups/speculative_hook.py``, ``srt/environ.py``,
+        ``benchmark/serving.py``) and vllm 0.33.0 (``config/speculative.py``, ``config/cache.py``,
+        ``benchmarks/serve.py``). Both count the bonus token in
         the length that they are given.
 
     Examples

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof import MeasurementError
-from specroof.calibrate import read_benchmark
+from specroof.calibrate import read_benchmark, refuse_mixed
 
 # What each tool writes, by the keys of SGLang 0.5.23, vLLM 0.33.0 and InferenceX.
 SGLANG: dict[str, Any] = {
@@ -152,7 +152,78 @@ def test_a_table_is_read() -> None:
     assert (fast.context_len, fast.tokens_per_round, fast.place) == (1100, 2.5, "t.csv, line 4")
 
 
+def test_what_serves_and_how_is_kept_as_the_file_says_it() -> None:
+    server = {
+        **SGLANG["server_info"],
+        "ep_size": 2,
+        "speculative_algorithm": "EAGLE3",
+        "quantization": "fp8",
+        "kv_cache_dtype": "fp8_e4m3",
+    }
+    point = one(SGLANG, server_info=server)
+    assert (point.tool, point.expert_parallel) == ("sglang", 2)
+    assert (point.algorithm, point.top_k) == ("EAGLE3", 1)
+    assert (point.quantization, point.kv_cache) == ("fp8", "fp8_e4m3")
+    plain = one(SGLANG, accept_length=None)
+    assert (plain.algorithm, plain.top_k) == (None, None)
+    assert one(VLLM).tool == "vllm"
+    theirs = one(INFERENCEX, framework="vllm", ep=4, precision="fp8", spec_decoding="none")
+    assert (theirs.tool, theirs.expert_parallel) == ("vllm", 4)
+    assert (theirs.quantization, theirs.algorithm) == ("fp8", None)
+    assert one(INFERENCEX, spec_decoding="mtp", draft_len=3).algorithm == "mtp"
+    assert one(INFERENCEX, framework="something").tool is one(INFERENCEX).tool is None
+
+
+@pytest.mark.parametrize(
+    ("backend", "tool"),
+    [("sglang-oai-chat", "sglang"), ("vllm", "vllm"), ("trt", "tensorrt-llm"), ("truss", None)],
+)
+def test_benchmarks_of_sglang_may_be_of_other_servers(backend: str, tool: str | None) -> None:
+    assert one(SGLANG, backend=backend).tool == tool
+
+
+def test_no_more_are_in_flight_than_there_are_requests() -> None:
+    few = one(VLLM, max_concurrency=256, num_prompts=20)
+    assert few.batch_size == 10  # which were answered
+    many = one(SGLANG, max_concurrency=64, concurrency=None)
+    assert (many.batch_size, many.concurrency) == (32, 32)
+    assert one(VLLM, num_prompts=1000).batch_size == 4
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"max_running_requests": 5},
+        {"server_info": {**SGLANG["server_info"], "max_running_requests": 5}},
+        {
+            "server_info": {
+                **SGLANG["server_info"],
+                "max_running_requests": 48,
+                "internal_states": [{"effective_max_running_requests_per_dp": 5}],
+            }
+        },
+    ],
+)
+def test_no_more_are_in_flight_than_the_server_runs(where: dict[str, Any]) -> None:
+    # The client's mean counts those that wait, too.
+    point = one(SGLANG, **where)
+    assert (point.batch_size, point.concurrency) == (5, 5)
+
+
+def test_a_server_that_runs_more_than_there_are_changes_nothing() -> None:
+    server = {**SGLANG["server_info"], "max_running_requests": 48, "internal_states": []}
+    point = one(SGLANG, server_info=server)
+    assert (point.batch_size, point.concurrency) == (7.5, 8)
+
+
+@pytest.mark.parametrize("rate", ["inf", None, float("inf")])
+@pytest.mark.parametrize("result", [SGLANG, VLLM])
+def test_requests_that_come_at_once_are_a_load(result: dict[str, Any], rate: Any) -> None:
+    assert one(result, request_rate=rate) == one(result)
+
+
 HEADER = "batch_size,context_len,draft_len,tokens_per_s\n"
+WHOLE = "batch_size,context_len,draft_len,tokens_per_s,input_len,output_len\n"
 
 
 @pytest.mark.parametrize(
@@ -175,6 +246,44 @@ HEADER = "batch_size,context_len,draft_len,tokens_per_s\n"
         (json.dumps({**SGLANG, "server_info": {}}), "drafts, and does not say how many"),
         (json.dumps({**SGLANG, "server_info": {"model_path": 3}}), "model_path is 3; must be text"),
         (json.dumps({**SGLANG, "server_info": {"dp_size": 2}}), "server_info: dp_size is 2; only"),
+        (json.dumps({**SGLANG, "server_info": {"attn_dp_size": 2}}), "attn_dp_size is 2; only"),
+        (json.dumps({**SGLANG, "server_info": {"pp_size": 2}}), "server_info: pp_size is 2; only"),
+        (
+            json.dumps({**SGLANG, "server_info": {"enable_dp_attention": True}}),
+            "b.json, line 1, server_info: enable_dp_attention is true; only tensor parallelism",
+        ),
+        (
+            json.dumps({**SGLANG, "server_info": {"enable_dp_attention": "no"}}),
+            "enable_dp_attention is 'no'; must be true or false",
+        ),
+        (
+            json.dumps({**SGLANG, "server_info": {"internal_states": [3]}}),
+            "server_info, internal_states: is 3; must be a JSON object",
+        ),
+        (
+            json.dumps({**SGLANG, "concurrency": 8.5}),
+            "b.json, line 1: concurrency is 8.5; must be at most max_concurrency, 8",
+        ),
+        (
+            json.dumps({**VLLM, "request_rate": 2.0}),
+            "b.json, line 1: request_rate is 2.0; must be inf: of requests that come by the clock",
+        ),
+        (json.dumps({**SGLANG, "request_rate": "trace"}), "request_rate is 'trace'; must be inf"),
+        (
+            json.dumps({**VLLM, "request_rate": "inf", "ramp_up_strategy": "linear"}),
+            "ramp_up_strategy is 'linear'; must be left out: of requests",
+        ),
+        (json.dumps({**VLLM, "spec_decode_num_drafts": 1e-308}), "must be a whole number"),
+        (
+            json.dumps({**VLLM, "spec_decode_draft_tokens": 10**300, "spec_decode_num_drafts": 1}),
+            "draft_len is 1000",
+        ),
+        (
+            json.dumps({**VLLM, "max_concurrency": 1e308, "completed": 1e308}),
+            "batch_size is 1e+308; must be from 0.01 to 1e+06",
+        ),
+        (json.dumps({**INFERENCEX, "conc": 1e308}), "batch_size is 1e+308; must be from 0.01 to"),
+        (json.dumps({**INFERENCEX, "spec_decoding": []}), "spec_decoding is []; must be text"),
         ("[]", "b.json: is an empty list; must hold benchmark results"),
         (json.dumps([SGLANG]) + "x", "b.json, line 1: stands behind a list; must be one list"),
         (json.dumps([SGLANG]) + ",,]", "b.json, line 1: stands behind a list; must be one list"),
@@ -195,6 +304,22 @@ HEADER = "batch_size,context_len,draft_len,tokens_per_s\n"
         (HEADER + "1,4096,0,\n", "line 2: tokens_per_s is empty; it is needed"),
         (HEADER + "1,4096,x,70\n", "draft_len is 'x'; must be a whole number of at least 0"),
         (HEADER + "1,,0,70\n", "line 2: context_len is empty; needed, or input_len"),
+        (HEADER + "1_0,4096,0,70\n", "line 2: batch_size is '1_0'; must be a finite number"),
+        (HEADER + "\u0661,4096,0,70\n", "line 2: batch_size is '\u0661'; must be a finite"),
+        (HEADER + "1,4096,0,inf\n", "line 2: tokens_per_s is 'inf'; must be a finite number"),
+        (HEADER + "1e999,4096,0,70\n", "line 2: batch_size is '1e999'; must be a finite"),
+        (HEADER + f"1,4096,{'9' * 5000},70\n", "must be a whole number of at least 0"),
+        (HEADER + "1,4096,5000,70\n", "b.json, line 2: draft_len is 5000; must be from 0 to 4096"),
+        (HEADER + "1e7,4096,0,70\n", "b.json, line 2: batch_size is 10000000.0; must be from 0.01"),
+        (HEADER + "1e-308,4096,0,70\n", "batch_size is 1e-308; must be from 0.01 to 1e+06"),
+        (HEADER + "1,1e308,0,70\n", "context_len is 1e+308; must be from 1 to 1e+09"),
+        (WHOLE + "1,4096,0,70,1e10,5\n", "input_len is 10000000000.0; must be from 1 to 1e+09"),
+        (WHOLE + "1,4096,0,70,4000,0.5\n", "output_len is 0.5; must be from 1 to 1e+09"),
+        (
+            WHOLE + "1,999,0,70,1000,200\n",
+            "line 2: context_len is 999; must be from 1000 to 1200, from input_len to input_len +",
+        ),
+        (WHOLE + "1,1201,0,70,1000,200\n", "context_len is 1201; must be from 1000 to 1200"),
         ("batch,tokens_per_ms\n1,2\n", "line 1: column 'batch' is unknown; allowed: batch_size"),
         ("batch_size,batch_size\n1,2\n", "line 1: column 'batch_size' appears twice"),
         ("batch_size,draft_len\n1,2\n", "line 1: column 'tokens_per_s' is missing"),
@@ -206,6 +331,26 @@ HEADER = "batch_size,context_len,draft_len,tokens_per_s\n"
 )
 def test_bad_files_are_refused_in_one_line(text: str, message: str) -> None:
     assert message in refusal(text)
+
+
+@pytest.mark.parametrize("text", ["1000", "1200", "1e3", "+1100.", "1_100", ".5"])
+def test_numerals_are_those_of_arithmetic(text: str) -> None:
+    row = WHOLE + f"1,{text},0,70,1000,200\n"
+    if text in {"1_100", ".5"}:
+        assert "context_len" in refusal(row)
+    else:
+        (point,) = read_benchmark(row, source="t.csv")
+        assert 1000 <= point.context_len <= 1200
+
+
+def test_results_of_two_tools_are_no_one_run() -> None:
+    refuse_mixed([one(VLLM), one(INFERENCEX), one(VLLM, num_prompts=7)])  # of one, and unknown
+    with pytest.raises(MeasurementError) as caught:
+        refuse_mixed([one(INFERENCEX), one(VLLM), one(SGLANG)])
+    assert str(caught.value) == (
+        "b.json, line 1: is of sglang, and b.json, line 1 of vllm; allowed: results of one tool, "
+        "the others in a run of their own"
+    )
 
 
 @given(st.text(max_size=60))

@@ -64,6 +64,29 @@ def test_a_block_has_no_steps_and_an_mtp_no_drafter() -> None:
     assert mtp["--speculative-algorithm"] == "NEXTN"
 
 
+@pytest.mark.parametrize(("batch_size", "requests"), [(1, "48"), (48, "48"), (256, "256")])
+def test_a_drafting_sglang_is_told_to_run_all_requests(batch_size: int, requests: str) -> None:
+    # SGLang 0.5.23, `_handle_eagle_family` and its like: "Max running requests is reset to 48 for
+    # speculative decoding. You can override this by explicitly setting --max-running-requests."
+    plain, _, fast, _ = mock_commands(MockPoint(**{**POINT, "batch_size": batch_size}))
+    assert flags(fast[1])["--max-running-requests"] == requests
+    assert "--max-running-requests" not in plain[1]
+
+
+@pytest.mark.parametrize(
+    ("framework", "caches"),
+    [("sglang", {"fp8": "fp8_e4m3", "bf16": "bf16"}), ("vllm", {"fp8": "fp8", "bf16": "bfloat16"})],
+)
+def test_formats_are_made_by_both_servers(framework: str, caches: dict[str, str]) -> None:
+    for cache, called in caches.items():
+        point = MockPoint(**{**POINT, "weights": "fp8", "kv_cache": cache})
+        for _, server in mock_commands(point, framework)[::2]:
+            words = flags(server)
+            assert (words["--quantization"], words["--kv-cache-dtype"]) == ("fp8", called)
+    for _, server in mock_commands(MockPoint(**POINT), framework)[::2]:
+        assert not {"--quantization", "--kv-cache-dtype"} & set(flags(server))
+
+
 def test_vllm_is_told_by_its_speculative_config() -> None:
     commands = mock_commands(MockPoint(**POINT), "vllm")
     assert "vLLM 0.33.0" in commands[0][0]
@@ -85,8 +108,13 @@ def test_vllm_is_told_by_its_speculative_config() -> None:
     ("change", "message"),
     [
         ({"method": "block"}, "method is 'block'; engines can force acceptance of eagle"),
-        ({"drafter": None}, "eagle3 needs the drafter's config"),
-        ({"method": "mtp"}, "mtp drafts with layers of the model; drafter is 'org/eagle 3'"),
+        ({"drafter": None}, "eagle3 needs the drafter's config; allowed: --draft-model, with a"),
+        ({"weights": "fp4"}, "--weights is 'fp4'; allowed, as engines make it: fp8"),
+        ({"kv_cache": "int8"}, "--kv-cache is 'int8'; allowed, as engines make it: bf16, fp8"),
+        (
+            {"method": "mtp"},
+            "mtp drafts with layers of the model; drafter (--draft-model) is 'org/eagle 3', and",
+        ),
         ({"draft_len": 0}, "draft_len is 0"),
         ({"tokens_per_round": 6.5}, "tokens_per_round is 6.5; allowed: from 1 to 6"),
     ],
@@ -124,13 +152,13 @@ def test_what_to_do_with_the_results_repeats_what_was_asked(
     chip.write_text((hardware_folder / "b200.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     done = told(
         *("-H", chip, "--drafter", "eagle3,accept=0.7", "--tp", 2, "--engine", "vllm"),
-        *("--family", "qwen3"),
+        *("--family", "qwen3", "--weights", "fp8", "--kv-cache", "fp8"),
     )
     assert done.exit_code == 0, done.output
     validate, calibrate = hints(done.stdout)
     words = ["bench.jsonl", "-H", str(chip), "--model", "Qwen/Qwen3-8B"]
     words += ["--drafter", "eagle3,accept=0.7", "--draft-len", "3", "--tp", "2"]
-    words += ["--family", "qwen3", "--engine", "vllm"]
+    words += ["--family", "qwen3", "--engine", "vllm", "--kv-cache", "fp8", "--weights", "fp8"]
     assert validate == ["validate", *words]
     assert calibrate == ["calibrate", *words, "-o", "my-b200.yaml"]
 
@@ -149,6 +177,54 @@ def test_prefills_are_counted_as_the_benchmark_counts_them() -> None:
     assert rates == pytest.approx(
         [drafter["end_to_end"]["tokens_per_s"][0][0][drafts] for drafts in (0, 3)]
     )
+
+
+@pytest.mark.parametrize(
+    ("chip", "words", "engine"),
+    [
+        ("b200", ["--framework", "vllm"], "vllm"),
+        ("b300", [], "sglang"),  # whose default is vllm
+        ("b300", ["--framework", "vllm", "--engine", "sglang"], "sglang"),
+        ("b200", ["--engine", "ideal"], "ideal"),
+    ],
+)
+def test_the_framework_whose_commands_are_printed_is_predicted(
+    chip: str, words: list[str], engine: str
+) -> None:
+    fixed = ["-H", chip, "--drafter", "eagle3,accept=0.7"]
+    found = json.loads(told(*fixed, *words, "--json").stdout.splitlines()[-1])
+    assert (found["predicted"]["engine"], found["notes"]) == (engine, [])
+    grid = ["--engine", engine, "--max-draft-len", "3", "--context", "1536", "--json"]
+    asked = CliRunner().invoke(app, ["predict", "Qwen/Qwen3-8B", *fixed, *grid])
+    (drafter,) = json.loads(asked.stdout.splitlines()[-1])["drafters"]
+    assert found["predicted"]["speedup"] == pytest.approx(drafter["speedup"][0][0][3])
+
+
+def test_a_chip_without_the_framework_says_so(hardware_folder: Path, tmp_path: Path) -> None:
+    text = (hardware_folder / "b200.yaml").read_text(encoding="utf-8")
+    chip = tmp_path / "b200.yaml"
+    chip.write_text(
+        text.replace("engines.vllm:", "engines.other:").replace("\n  vllm:", "\n  other:")
+    )
+    done = told("-H", chip, "--drafter", "eagle3,accept=0.7", "--framework", "vllm")
+    note = "# note: NVIDIA B200 SXM has no engine vllm: sglang predicts in its place"
+    assert note in done.stdout.splitlines()
+    assert "note:" not in told("-H", chip, "--drafter", "eagle3,accept=0.7").stdout
+
+
+def test_formats_that_are_asked_for_are_predicted() -> None:
+    words = ["-H", "b200", "--drafter", "eagle3,accept=0.7", "--json"]
+    wide, thin = (
+        json.loads(told(*words, *more).stdout.splitlines()[-1])["predicted"]["end_to_end"]
+        for more in ([], ["--weights", "fp8", "--kv-cache", "fp8"])
+    )
+    # Half of the bytes that a step reads; overheads stay.
+    assert 1 < thin["baseline_tokens_per_s"] / wide["baseline_tokens_per_s"] < 2
+    grid = ["--input-len", "1024", "--output-len", "1024", "--weights", "fp8", "--kv-cache", "fp8"]
+    asked = CliRunner().invoke(app, ["predict", "Qwen/Qwen3-8B", *words, *grid])
+    (drafter,) = json.loads(asked.stdout.splitlines()[-1])["drafters"]
+    rates = [drafter["end_to_end"]["tokens_per_s"][0][0][drafts] for drafts in (0, 3)]
+    assert [thin["baseline_tokens_per_s"], thin["tokens_per_s"]] == pytest.approx(rates)
 
 
 def test_trees_cannot_be_forced() -> None:

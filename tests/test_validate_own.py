@@ -314,3 +314,154 @@ def test_one_plain_result_is_enough(tmp_path: Path) -> None:
     assert content["sources"][0]["source"] == str(bench)
     assert np.isfinite(content["total"]["decode_mean_error"])
     assert "engine sglang" in run(*words).stdout
+
+
+# --- what the files themselves say ---------------------------------------------------------------
+
+VLLM = {
+    "model_id": "Qwen/Qwen3-8B", "max_concurrency": 1, "request_rate": "inf", "completed": 4,
+    "duration": 20.0, "total_input_tokens": 4096, "total_output_tokens": 4096,
+    "output_throughput": 204.8,
+}  # fmt: skip
+SERVER: dict[str, Any] = {"model_path": "Qwen/Qwen3-8B", "tp_size": 1}
+SGLANG: dict[str, Any] = {
+    **{key: value for key, value in VLLM.items() if key != "model_id"},
+    "backend": "sglang",
+    "server_info": SERVER,
+}
+
+
+def results(name: str, *lines: dict[str, Any]) -> str:
+    Path(name).write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
+    return name
+
+
+WORDS = ("-H", "b200", "--model", "Qwen/Qwen3-8B")
+
+
+@pytest.mark.parametrize("command", ["validate", "calibrate"])
+def test_the_engine_is_that_of_the_tool_unless_it_is_named(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        {**VLLM, "max_concurrency": n, "completed": 4 * n, "total_input_tokens": 4096 * n,
+         "total_output_tokens": 4096 * n, "output_throughput": 204.8 * n}
+        for n in (1, 2, 3)
+    ]  # fmt: skip
+    bench = results("v.jsonl", *lines)
+    said = {
+        engine: run(command, bench, *WORDS, *words).stdout
+        for engine, words in (("vllm", ()), ("sglang", ("--engine", "sglang")))
+    }
+    for engine, text in said.items():
+        named = f"engine {engine}" if command == "validate" else f"in {engine}"
+        assert named in text.splitlines()[0]
+        assert "note:" not in text
+
+
+def test_a_chip_without_the_engine_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    b200 = load_hardware("b200")
+    known = {key: text for key, text in b200.sources.items() if not key.startswith("engines.")}
+    bare = replace(b200, engines={}, default_engine=None, sources=known)
+    text = calibrated_yaml(bare, b200.engines["sglang"], name="sglang", source="as it was")
+    Path("bare.yaml").write_text(text, encoding="utf-8")
+    words = ("validate", results("v.jsonl", VLLM), "-H", "bare.yaml", "--model", "Qwen/Qwen3-8B")
+    note = "NVIDIA B200 SXM has no engine vllm: sglang predicts in its place"
+    assert run(*words).stdout.splitlines()[-1] == f"note: {note}"
+    assert json.loads(run(*words, "--json").stdout.splitlines()[-1])["notes"] == [note]
+
+
+@pytest.mark.parametrize("command", ["validate", "calibrate"])
+def test_what_cannot_be_taken_together_is_refused(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    both = (results("v.jsonl", VLLM), results("s.jsonl", SGLANG))
+    told = run(command, *both, *WORDS)
+    assert told.exit_code == 2
+    assert told.stderr == (
+        "specroof: s.jsonl, line 1: is of sglang, and v.jsonl, line 1 of vllm; allowed: results of "
+        "one tool, the others in a run of their own\n"
+    )
+    server = {**SERVER, "speculative_algorithm": "NGRAM"}
+    server |= {"speculative_num_draft_tokens": 4, "speculative_eagle_topk": 1}
+    fast = {**SGLANG, "server_info": server, "accept_length": 2.5}
+    told = run(command, results("n.jsonl", fast), *WORDS, "--drafter", "eagle3 ,accept=0.5")
+    assert told.exit_code == 2
+    (line,) = told.stderr.splitlines()
+    assert "n.jsonl, line 1: speculative_algorithm is 'NGRAM', and --drafter is of kind" in line
+    named = {**fast, "server_info": {**server, "speculative_algorithm": "EAGLE3"}}
+    told = run(command, results("e.jsonl", named), *WORDS, "--drafter", "eagle3 ,accept=0.5")
+    assert "speculative_algorithm" not in told.stderr
+
+
+@pytest.mark.parametrize("command", ["validate", "calibrate"])
+def test_formats_are_options_of_both_commands(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    server = {**SERVER, "quantization": "fp8", "kv_cache_dtype": "fp8_e4m3"}
+    lines = [
+        {**SGLANG, "max_concurrency": n, "completed": 4 * n, "total_input_tokens": 4096 * n,
+         "total_output_tokens": 4096 * n, "output_throughput": 204.8 * n, "server_info": server}
+        for n in (1, 2, 3)
+    ]  # fmt: skip
+    bench = results("s.jsonl", *lines)
+    assert "quantization is 'fp8'" in run(command, bench, *WORDS).stderr
+    half = run(command, bench, *WORDS, "--weights", "fp8")
+    assert (half.exit_code, "kv_cache_dtype is 'fp8_e4m3'" in half.stderr) == (2, True)
+    told = run(command, bench, *WORDS, "--weights", "fp8", "--kv-cache", "fp8", "--drafter", "mtp")
+    assert told.exit_code == 0, told.output
+    notes = [line for line in told.stdout.splitlines() if line.startswith("note: ")]
+    assert notes[0] == "note: --drafter is 'mtp', and no result has drafts: it changes nothing"
+    assert notes[1].startswith("note: weights priced as fp8")
+    assert notes[2] == "note: KV cache priced as fp8, in the place of bf16"
+    wrong = run(command, bench, *WORDS, "--weights", "fp9")
+    assert "--weights is 'fp9'; allowed: bf16" in wrong.stderr
+
+
+def test_errors_on_the_very_file_are_in_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = BENCH + "1,2048,0,150\n64,2048,0,5000\n"
+    Path("b.csv").write_text(table, encoding="utf-8")
+    Path("c.csv").write_text(table + "16,2048,0,1500\n", encoding="utf-8")
+    done = run("calibrate", "b.csv", *WORDS, "-o", "mine.yaml")
+    assert done.exit_code == 0, done.output
+    words = ("-H", "mine.yaml", "--model", "Qwen/Qwen3-8B")
+    (note,) = [
+        line for line in run("validate", "b.csv", *words).stdout.splitlines() if "note: " in line
+    ]
+    assert note == (
+        "note: in-sample: engine calibrated was fitted to the results of b.csv, so that its errors "
+        "there are no test of it"
+    )
+    for other in (
+        ("validate", "c.csv", *words),
+        ("validate", "b.csv", *words, "--engine", "vllm"),
+        ("validate", "b.csv", *WORDS),
+    ):
+        assert "note: " not in run(*other).stdout
+
+
+@pytest.mark.parametrize("command", ["validate", "calibrate"])
+@pytest.mark.parametrize("hostile", ["1e308", "1e-308", "1e9", "1e6", "1", "0.01", "4096"])
+@pytest.mark.parametrize("column", range(7))
+def test_no_figure_makes_numpy_speak(
+    command: str, hostile: str, column: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        [str(batch), "4500", str(drafts), str(150 * batch), "2" if drafts else "", "4000", "1000"]
+        for batch in (1, 8, 64)
+        for drafts in (0, 3)
+    ]
+    rows[1][column] = hostile
+    header = "batch_size,context_len,draft_len,tokens_per_s,acceptance_length,input_len,output_len"
+    Path("b.csv").write_text("\n".join([header, *map(",".join, rows)]), encoding="utf-8")
+    done = run(command, "b.csv", *WORDS, "--drafter", "eagle3")  # a warning is an error here
+    assert done.exit_code in {0, 2}, done.exception
+    assert len(done.stderr.splitlines()) == (1 if done.exit_code else 0)

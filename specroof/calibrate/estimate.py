@@ -10,7 +10,7 @@ import numpy.typing as npt
 from specroof.architecture import Architecture
 from specroof.calibrate.forward import predicted_tokens_per_s
 from specroof.calibrate.parameters import Coordinate
-from specroof.calibrate.readers import BenchmarkPoint
+from specroof.calibrate.points import BenchmarkPoint
 from specroof.drafters import Drafter
 from specroof.errors import MeasurementError
 from specroof.hardware import EngineProfile

@@ -56,6 +56,19 @@ class Fields:
         value = self.value(key)
         return Fields({} if value is None else value, f"{self.place}, {key}")
 
+    def first(self, key: str) -> "Fields":
+        """Return the first object of a list within, empty where there is none."""
+        value = self.value(key)
+        one = value[0] if isinstance(value, list) and value else {}
+        return Fields(one, f"{self.place}, {key}")
+
+    def flag_or_none(self, key: str) -> bool | None:
+        """Return true or false; None where there is neither."""
+        value = self.value(key)
+        if value is not None and not isinstance(value, bool):
+            raise self._refusal(key, "true or false")
+        return value
+
     def amount(self, key: str) -> float:
         """Return a finite number above 0."""
         value = self.value(key)

@@ -11,7 +11,8 @@ from specroof.architecture import Architecture
 from specroof.calibrate.estimate import Estimate, Problem, estimate, noise_of, prior_width
 from specroof.calibrate.forward import ideal_rates
 from specroof.calibrate.parameters import PARAMETERS, Coordinate, Parameter, coordinate
-from specroof.calibrate.readers import BenchmarkPoint
+from specroof.calibrate.points import BenchmarkPoint
+from specroof.cost import Options
 from specroof.drafters import Drafter
 from specroof.errors import MeasurementError
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
@@ -102,7 +103,7 @@ class Calibration:
         return float(np.mean([abs(one.off) for one in self.residuals]))
 
 
-def calibrate(
+def calibrate(  # noqa: PLR0913 - what was measured, and how it is priced
     points: Sequence[BenchmarkPoint],
     model: Architecture,
     hardware: HardwareProfile,
@@ -110,6 +111,7 @@ def calibrate(
     placement: Placement | None = None,
     engine: str | None = None,
     drafter: Drafter | None = None,
+    options: Options | None = None,
 ) -> Calibration:
     """Return the profile that fits a benchmark best; what it cannot determine stays as it was.
 
@@ -123,6 +125,8 @@ def calibrate(
         The engine to start from: the profile's default if None.
     drafter
         What made the drafts, where some points have any.
+    options
+        Formulas and formats that price the points; the defaults if None.
 
     Raises
     ------
@@ -137,7 +141,7 @@ def calibrate(
     if len(points) < _LEAST_POINTS:
         message = f"{len(points)} points cannot determine overheads; at least 3 are needed"
         raise MeasurementError(message)
-    setup = engine_setup(hardware, engine, placement, None)
+    setup = engine_setup(hardware, engine, placement, options)
     ideal_rates(points, model, setup, drafter)  # refuses what cannot be
     problem = Problem(points, model, setup, drafter)
     determined, kept = _determined(problem)

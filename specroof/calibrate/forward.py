@@ -8,7 +8,9 @@ import numpy.typing as npt
 
 from specroof.acceptance import acceptance_from_length, constant_acceptance
 from specroof.architecture import Architecture
-from specroof.calibrate.readers import BenchmarkPoint
+from specroof.calibrate.points import BenchmarkPoint
+from specroof.calibrate.stated import refuse_other_drafts, refuse_other_setup
+from specroof.cost import Options
 from specroof.drafters import Drafter, TokensPerRound, ideal_drafter
 from specroof.errors import MeasurementError
 from specroof.hardware import IDEAL_ENGINE
@@ -78,27 +80,26 @@ def ideal_rates(
     points
         What was measured.
     model, setup, drafter
-        Of what, where; the engine of the setup does not matter.
+        Of what, where; of the setup the engine does not matter, nor any option but the formats
+        of weights and cache.
 
     Raises
     ------
     MeasurementError
-        One line with the place of a point of another placement, or of a throughput that cannot
-        be: above what the ideal roofline allows, or less than a 200th of it.
+        One line with the place of a point that was served in another way than is priced, or of a
+        throughput that cannot be: above what the ideal roofline allows, or less than a 200th.
     OptionError
         For a placement or a drafter that the model does not fit.
     """
     check_placement(model, setup.placement)
     if drafter is not None:
         drafter.describe(model)  # refuses a model that the drafter does not fit
-    devices = setup.placement.tensor_parallel
+    refuse_other_setup(points, model, setup)
     for point in points:
-        if point.tensor_parallel not in {None, devices}:
-            message = (
-                f"{point.place}: tensor parallelism is {point.tensor_parallel}; --tp is {devices}"
-            )
-            raise MeasurementError(message)
-    ideal = engine_setup(setup.hardware, IDEAL_ENGINE.name, setup.placement, None)
+        if point.draft_len:
+            refuse_other_drafts(point, *_drafting(point, drafter))
+    stored = Options(kv_dtype=setup.options.kv_dtype, weight_dtype=setup.options.weight_dtype)
+    ideal = engine_setup(setup.hardware, IDEAL_ENGINE.name, setup.placement, stored)
     rates = predicted_tokens_per_s(points, model, ideal, drafter)
     for point, rate in zip(points, rates.tolist(), strict=True):
         if not _SLOWEST <= point.tokens_per_s / rate <= _FASTEST:

@@ -1,56 +1,19 @@
 """Benchmark results as people have them: SGLang, vLLM, InferenceX, or a CSV of their own."""
 
 import json
+import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from specroof.calibrate.fields import Fields
+from specroof.calibrate.points import BenchmarkPoint, checked_point, refuse_repeats
 from specroof.calibrate.table import amount, count, parse_table
 from specroof.errors import MeasurementError
+from specroof.yaml_reader import shown
 
-__all__ = ["BenchmarkPoint", "read_benchmark", "refuse_repeats"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkPoint:
-    """One measured operating point.
-
-    Attributes
-    ----------
-    place
-        File and line, for messages.
-    batch_size
-        Sequences in flight: as measured, where the file says so.
-    concurrency
-        Sequences in flight as they were asked for, which two runs of one load have in common;
-        None if `batch_size` is that.
-    context_len
-        Mean cached tokens of each during decoding.
-    tokens_per_s
-        Output tokens of the whole batch.
-    draft_len
-        Drafts per round; 0 for plain decoding.
-    tokens_per_round
-        The measured acceptance length, bonus token included.
-    input_len, output_len
-        Of a request, where `tokens_per_s` includes its prefill.
-    model, tensor_parallel
-        As the file names them, if it does.
-    """
-
-    place: str
-    batch_size: float
-    context_len: float
-    tokens_per_s: float
-    concurrency: float | None = None
-    draft_len: int = 0
-    tokens_per_round: float | None = None
-    input_len: float | None = None
-    output_len: float | None = None
-    model: str | None = None
-    tensor_parallel: int | None = None
+__all__ = ["read_benchmark"]
 
 
 def _drafts(text: str) -> int:
@@ -132,7 +95,7 @@ def _table_points(text: str, source: str) -> Iterator[BenchmarkPoint]:
                 message = f"{place}: context_len is empty; needed, or input_len and output_len"
                 raise MeasurementError(message)
             context = prompt + answer / 2
-        yield _checked(
+        yield checked_point(
             BenchmarkPoint(
                 place=place,
                 batch_size=row["batch_size"],
@@ -144,18 +107,6 @@ def _table_points(text: str, source: str) -> Iterator[BenchmarkPoint]:
                 output_len=answer,
             )
         )
-
-
-def _checked(point: BenchmarkPoint) -> BenchmarkPoint:
-    """Refuse an acceptance length that no round can have."""
-    tokens = point.tokens_per_round
-    if tokens is not None and not 1 <= tokens <= point.draft_len + 1:
-        message = (
-            f"{point.place}: acceptance length is {tokens:g} with {point.draft_len} drafts; must "
-            f"be from 1 to {point.draft_len + 1}, the bonus token included"
-        )
-        raise MeasurementError(message)
-    return point
 
 
 #: What stands between results: of a list, and of values one after another.
@@ -215,57 +166,114 @@ def _result(fields: Fields, place: str, draft_len: int | None) -> BenchmarkPoint
             message = f"{place}: drafts, and does not say how many; give --draft-len"
             raise MeasurementError(message)
         point = replace(point, draft_len=draft_len)
-    return _checked(point)
+    return checked_point(point)
 
 
 def _sglang(fields: Fields) -> tuple[bool, BenchmarkPoint]:
     """Read a line of SGLang's `bench_serving` (0.5.23): `concurrency` is the measured mean."""
     tokens = fields.amount_or_none("accept_length")
     server = fields.inner("server_info")
+    _refuse_groups(server)
     # The root of the tree is counted among SGLang's draft tokens; of a tree, its depth is meant.
     nodes = server.count_or_none("speculative_num_draft_tokens")
     drafts = nodes - 1 if nodes else 0
-    if (server.count_or_none("speculative_eagle_topk") or 1) > 1:
+    top_k = server.count_or_none("speculative_eagle_topk")
+    if (top_k or 1) > 1:
         drafts = server.count("speculative_num_steps")
-    groups = server.count_or_none("dp_size") or 1
-    if groups > 1:
-        message = f"{server.place}: dp_size is {groups}; only tensor parallelism can be read"
-        raise MeasurementError(message)
+    algorithm = server.text_or_none("speculative_algorithm")
     # A server that drafts and a client that did not ask how much was accepted are no plain run.
-    speculative = tokens is not None or server.text_or_none("speculative_algorithm") is not None
+    speculative = tokens is not None or algorithm is not None
     prompt, answer, rate = _totals(fields)
+    most = _most_requests(fields, server)
+    asked = fields.amount_or_none("max_concurrency")
     busy = fields.amount_or_none("concurrency")
+    if busy is not None and asked is not None and busy > asked:
+        message = (
+            f"{fields.place}: concurrency is {busy:g}; must be at most max_concurrency, {asked:g}"
+        )
+        raise MeasurementError(message)
     point = BenchmarkPoint(
         place=fields.place,
-        batch_size=busy if busy is not None else fields.amount("max_concurrency"),
-        concurrency=fields.amount_or_none("max_concurrency"),
+        batch_size=min(busy if busy is not None else fields.amount("max_concurrency"), most),
+        concurrency=None if asked is None else min(asked, most),
         context_len=prompt + answer / 2,
         tokens_per_s=rate,
         draft_len=drafts if speculative else 0,
         tokens_per_round=tokens,
         input_len=prompt,
         output_len=answer,
+        tool=_SERVERS.get(fields.text_or_none("backend") or "sglang"),
         model=server.text_or_none("model_path"),
         tensor_parallel=server.count_or_none("tp_size"),
+        expert_parallel=server.count_or_none("ep_size"),
+        algorithm=algorithm,
+        top_k=top_k if speculative else None,
+        quantization=server.text_or_none("quantization"),
+        kv_cache=server.text_or_none("kv_cache_dtype"),
     )
     return speculative, point
+
+
+def _refuse_groups(server: Fields) -> None:
+    """Refuse servers whose devices do not all work on the same sequences and layers."""
+    for key in ("dp_size", "attn_dp_size", "pp_size"):
+        groups = server.count_or_none(key) or 1
+        if groups > 1:
+            message = f"{server.place}: {key} is {groups}; only tensor parallelism can be read"
+            raise MeasurementError(message)
+    if server.flag_or_none("enable_dp_attention"):
+        message = (
+            f"{server.place}: enable_dp_attention is true; only tensor parallelism can be read"
+        )
+        raise MeasurementError(message)
+
+
+def _most_requests(fields: Fields, server: Fields) -> float:
+    """Return how many requests can have been in flight, whatever was asked for.
+
+    No more than there were; and no more than the server runs at a time, the others wait. What
+    SGLang (0.5.23) was told, 48 where it drafts and was told nothing, stands in its arguments;
+    what its memory leaves of that, in the state of its scheduler.
+    """
+    _refuse_arrivals(fields)
+    limits = [
+        fields.count("completed"),
+        fields.count_or_none("max_running_requests"),
+        server.count_or_none("max_running_requests"),
+        server.first("internal_states").count_or_none("effective_max_running_requests_per_dp"),
+    ]
+    return min(limit for limit in limits if limit is not None)
+
+
+def _refuse_arrivals(fields: Fields) -> None:
+    """Refuse requests that come by the clock: what they keep in flight is not what was asked."""
+    for key, allowed in (("request_rate", (None, "inf", math.inf)), ("ramp_up_strategy", (None,))):
+        if fields.value(key) not in allowed:
+            message = (
+                f"{fields.place}: {key} is {shown(fields.value(key))}; must be "
+                f"{'inf' if len(allowed) > 1 else 'left out'}: of requests that come by the clock, "
+                f"nobody knows how many are in flight"
+            )
+            raise MeasurementError(message)
 
 
 def _vllm(fields: Fields) -> tuple[bool, BenchmarkPoint]:
     """Read a result of `vllm bench serve --save-result` (0.33.0)."""
     tokens = fields.amount_or_none("spec_decode_acceptance_length")
-    rounds = fields.amount_or_none("spec_decode_num_drafts")
-    drafted = fields.amount_or_none("spec_decode_draft_tokens")
+    rounds = fields.count_or_none("spec_decode_num_drafts")
+    drafted = fields.count_or_none("spec_decode_draft_tokens")
     prompt, answer, rate = _totals(fields)
+    most = _most_requests(fields, Fields({}, fields.place))
     point = BenchmarkPoint(
         place=fields.place,
-        batch_size=fields.amount("max_concurrency"),
+        batch_size=min(fields.amount("max_concurrency"), most),
         context_len=prompt + answer / 2,
         tokens_per_s=rate,
         draft_len=round(drafted / rounds) if drafted and rounds else 0,
         tokens_per_round=tokens,
         input_len=prompt,
         output_len=answer,
+        tool="vllm",
         model=fields.text_or_none("model_id"),
     )
     return tokens is not None, point
@@ -278,6 +286,8 @@ def _inferencex(fields: Fields) -> tuple[bool, BenchmarkPoint]:
     if str(fields.value("dp_attention")).casefold() == "true":
         message = f"{fields.place}: dp_attention is true; only tensor parallelism can be read"
         raise MeasurementError(message)
+    algorithm = fields.text_or_none("spec_decoding")
+    drafting = algorithm not in {None, "none", ""}
     point = BenchmarkPoint(
         place=fields.place,
         batch_size=fields.amount("conc"),
@@ -285,11 +295,27 @@ def _inferencex(fields: Fields) -> tuple[bool, BenchmarkPoint]:
         tokens_per_s=fields.amount("output_tput_per_gpu") * devices,
         input_len=prompt,
         output_len=answer,
+        tool=_SERVERS.get(fields.text_or_none("framework") or ""),
         model=fields.text_or_none("model"),
         tensor_parallel=devices,
+        expert_parallel=fields.count_or_none("ep"),
+        algorithm=algorithm if drafting else None,
+        quantization=fields.text_or_none("precision"),
     )
-    return fields.value("spec_decoding") not in {None, "none", ""}, point
+    return drafting, point
 
+
+#: Engines of hardware files, by what benchmarks call them: `--backend` of SGLang's, and `framework`
+#: of InferenceX.
+_SERVERS: Final = {
+    "sglang": "sglang",
+    "sglang-native": "sglang",
+    "sglang-oai": "sglang",
+    "sglang-oai-chat": "sglang",
+    "vllm": "vllm",
+    "vllm-chat": "vllm",
+    "trt": "tensorrt-llm",
+}
 
 #: The keys that tell the tools apart, and who reads them.
 _TOOLS: Final[Mapping[tuple[str, ...], Callable[[Fields], tuple[bool, BenchmarkPoint]]]] = {
@@ -311,25 +337,3 @@ def _totals(fields: Fields) -> tuple[float, float, float]:
         )
         raise MeasurementError(message)
     return fields.amount("total_input_tokens") / done, made / done, rate
-
-
-def refuse_repeats(points: Iterable[BenchmarkPoint]) -> None:
-    """Refuse a result that is there twice.
-
-    Parameters
-    ----------
-    points
-        Of one file, or of several together.
-
-    Raises
-    ------
-    MeasurementError
-        One line with both places.
-    """
-    seen: dict[Any, str] = {}
-    for point in points:
-        key = replace(point, place="")
-        if key in seen:
-            message = f"{point.place}: repeats {seen[key]}; each result may be there once"
-            raise MeasurementError(message)
-        seen[key] = point.place

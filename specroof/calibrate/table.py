@@ -2,12 +2,15 @@
 
 import csv
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from specroof.errors import MeasurementError
 
 __all__ = ["amount", "count", "parse_table"]
+
+_NUMERAL: Final = re.compile(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def amount(text: str) -> float:
@@ -23,10 +26,8 @@ def amount(text: str) -> float:
     >>> amount("1.5e3"), count("16")
     (1500.0, 16)
     """
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    # Python itself reads 1_000, too, and the digits of any script.
+    value = float(text) if _NUMERAL.fullmatch(text) else math.nan
     if not (value > 0 and math.isfinite(value)):
         message = "a finite number above 0"
         raise ValueError(message)
@@ -41,7 +42,8 @@ def count(text: str) -> int:
     ValueError
         With what is allowed.
     """
-    if not (text.isdecimal() and text.isascii() and int(text) >= 1):
+    # Python reads no whole number of more than 4300 digits.
+    if not (text.isdecimal() and text.isascii() and len(text) < 300 and int(text) >= 1):
         message = "a whole number of at least 1"
         raise ValueError(message)
     return int(text)

@@ -16,13 +16,20 @@ from specroof.hardware import HardwareProfile
 if TYPE_CHECKING:
     from specroof.calibrate import BenchmarkPoint
 
-__all__ = ["BENCH_HELP", "Benchmark", "DraftLen", "DrafterWord", "load_benchmark"]
+__all__ = ["BENCH_HELP", "BenchEngine", "Benchmark", "DraftLen", "DrafterWord", "load_benchmark"]
 
 BENCH_HELP = (
     "JSON of SGLang's bench_serving, of vllm bench serve --save-result or of InferenceX; or a CSV "
     "with batch_size, context_len, draft_len, tokens_per_s and, if known, acceptance_length, "
     "input_len, output_len."
 )
+BenchEngine = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        help="An engine of the hardware profile: that of the tool which BENCH is of, if left out.",
+    ),
+]
 DrafterWord = Annotated[
     str | None,
     typer.Option(metavar="SPEC", help="What drafted, where results have drafts."),
@@ -43,6 +50,12 @@ class Benchmark:
         Results, and the file of each.
     model, hardware, drafter
         Of what, on what, with which drafter.
+    engine
+        The engine that is to predict them; None for the profile's default.
+    notes
+        What to know about how they are read.
+    labels
+        Each file by its name and its content, to be found again.
     """
 
     points: tuple["BenchmarkPoint", ...]
@@ -50,43 +63,62 @@ class Benchmark:
     model: Architecture
     hardware: HardwareProfile
     drafter: Drafter | None
+    engine: str | None
+    notes: tuple[str, ...]
+    labels: tuple[str, ...]
 
 
-def load_benchmark(
+def load_benchmark(  # noqa: PLR0913 - one parameter per flag
     files: Sequence[Path],
     *,
     model: str,
     hardware: str,
     family: str | None,
+    engine: str | None,
     drafter: str | None,
     draft_len: int | None,
 ) -> Benchmark:
-    """Return the results of some files, all of one model.
+    """Return the results of some files, all of one model and one tool.
 
     Raises
     ------
     SpecroofError
-        For a file, model, profile or SPEC that cannot be read, results of another model, or a
-        result that is there twice.
+        For a file, model, profile or SPEC that cannot be read, results of another model, of
+        several tools or of other drafts, or a result that is there twice.
     """
     from specroof import calibrate as room  # noqa: PLC0415 - few commands read results
 
     loaded = catalog.load_model(model, family=family)
     profile = catalog.load_hardware(hardware)
+    texts = [catalog.read_text(file, MeasurementError) for file in files]
     found = [
         (point, str(file))
-        for file in files
-        for point in room.read_benchmark(
-            catalog.read_text(file, MeasurementError), source=str(file), draft_len=draft_len
-        )
+        for file, text in zip(files, texts, strict=True)
+        for point in room.read_benchmark(text, source=str(file), draft_len=draft_len)
     ]
     points = tuple(point for point, _ in found)
     room.refuse_repeats(points)
     room.refuse_others(points, model)
+    room.refuse_mixed(points)
+    notes = []
+    if engine is None:
+        engine, note = room.engine_of_results(points, profile)
+        notes += note
+    one = None
+    if drafter is not None:
+        one = catalog.load_drafter(drafter)
+        room.refuse_other_kinds(points, drafter.strip().partition(",")[0].strip())
+    words = {"--drafter": drafter, "--draft-len": draft_len}
+    notes += room.idle_notes(points, words)
     return Benchmark(
         points=points,
         sources=tuple(source for _, source in found),
         model=loaded,
         hardware=profile,
-        drafter=None if drafter is None else catalog.load_drafter(drafter),
+        drafter=one,
+        engine=engine,
+        notes=tuple(notes),
+        labels=tuple(
+            room.file_label(file.name, text) for file, text in zip(files, texts, strict=True)
+        ),
     )

@@ -6,19 +6,29 @@ from typing import Annotated, Any
 import typer
 
 from specroof import catalog, report
-from specroof.cli.benchmarks import BENCH_HELP, DrafterWord, DraftLen, load_benchmark
+from specroof.cli.benchmarks import (
+    BENCH_HELP,
+    BenchEngine,
+    DrafterWord,
+    DraftLen,
+    load_benchmark,
+)
 from specroof.cli.words import (
     AsJson,
-    Engine,
     ExpertParallel,
     Family,
     HardwareWord,
+    KvDtype,
     TensorParallel,
+    WeightDtype,
+    options_of,
     say,
+    say_notes,
     say_written,
 )
 from specroof.errors import OptionError
 from specroof.hardware import Placement
+from specroof.pricing import option_notes
 
 __all__ = ["calibrate"]
 
@@ -38,7 +48,9 @@ def calibrate(  # noqa: PLR0913, PLR0917 - one parameter per flag
     family: Family = None,
     tensor_parallel: TensorParallel = 1,
     expert_parallel: ExpertParallel = 1,
-    engine: Engine = None,
+    engine: BenchEngine = None,
+    kv_dtype: KvDtype = None,
+    weight_dtype: WeightDtype = None,
     drafter: DrafterWord = None,
     draft_len: DraftLen = None,
     engine_name: Annotated[
@@ -62,19 +74,26 @@ def calibrate(  # noqa: PLR0913, PLR0917 - one parameter per flag
     if engine_name is not None and output is None:
         message = f"--engine-name is {engine_name!r} without --output; allowed: with --output FILE"
         raise OptionError(message)
+    options = options_of(kv_dtype=kv_dtype, weight_dtype=weight_dtype)
     bench = load_benchmark(
-        files, model=model, hardware=hardware, family=family, drafter=drafter, draft_len=draft_len
+        files,
+        model=model,
+        hardware=hardware,
+        family=family,
+        engine=engine,
+        drafter=drafter,
+        draft_len=draft_len,
     )
     found = room.calibrate(
         bench.points,
         bench.model,
         bench.hardware,
         placement=Placement(tensor_parallel, expert_parallel),
-        engine=engine,
+        engine=bench.engine,
         drafter=bench.drafter,
+        options=options,
     )
-    names = [file.name for file in files]
-    source = room.described(found, bench.model.name, names, tensor_parallel)
+    source = room.described(found, bench.model.name, bench.labels, tensor_parallel)
     text = room.calibrated_yaml(
         bench.hardware, found.engine, name=engine_name or _ENGINE_NAME, source=source
     )
@@ -82,5 +101,10 @@ def calibrate(  # noqa: PLR0913, PLR0917 - one parameter per flag
         written = {output: text.encode()}
         catalog.write_files(written)
         say_written(written)
-    rows: dict[str, Any] = room.calibration_json(found)
-    say(report.json_line(rows) if as_json else room.calibration_text(found))
+    notes = [*bench.notes, *option_notes(bench.model, options)]
+    if as_json:
+        rows: dict[str, Any] = {**room.calibration_json(found), "notes": notes}
+        say(report.json_line(rows))
+        return
+    say(room.calibration_text(found))
+    say_notes(notes)

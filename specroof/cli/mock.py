@@ -7,13 +7,16 @@ from typing import Annotated
 import typer
 
 from specroof import catalog, report
+from specroof.calibrate import engine_of_tool
 from specroof.cli.words import (
     AsJson,
-    Engine,
     Family,
     HardwareWord,
+    KvDtype,
     ModelWord,
     TensorParallel,
+    WeightDtype,
+    options_of,
     say,
 )
 from specroof.errors import OptionError
@@ -45,7 +48,15 @@ def mock(  # noqa: PLR0913, PLR0917 - one parameter per flag
     input_len: Annotated[int, typer.Option(min=1, help="Tokens of each prompt.")] = 1024,
     output_len: Annotated[int, typer.Option(min=1, help="Tokens of each answer.")] = 1024,
     tensor_parallel: TensorParallel = 1,
-    engine: Engine = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="An engine of the hardware profile: that of --framework, if left out, where the "
+            "profile has one."
+        ),
+    ] = None,
+    kv_dtype: KvDtype = None,
+    weight_dtype: WeightDtype = None,
     family: Family = None,
     as_json: AsJson = False,
 ) -> None:
@@ -62,6 +73,10 @@ def mock(  # noqa: PLR0913, PLR0917 - one parameter per flag
         raise OptionError(message)
     loaded, profile = catalog.load_model(model, family=family), catalog.load_hardware(hardware)
     workload, placement = Workload(input_len, output_len), Placement(tensor_parallel)
+    options = options_of(kv_dtype=kv_dtype, weight_dtype=weight_dtype)
+    predicting, notes = engine, list[str]()
+    if engine is None:
+        predicting, notes = engine_of_tool(framework, profile)
     curve = speedup_curve(
         loaded,
         profile,
@@ -70,7 +85,8 @@ def mock(  # noqa: PLR0913, PLR0917 - one parameter per flag
         context_len=workload.mean_context_len,
         max_draft_len=draft_len,
         placement=placement,
-        engine=engine,
+        engine=predicting,
+        options=options,
     )
     if curve.verify_len[-1] != draft_len + 1:
         message = (
@@ -78,7 +94,9 @@ def mock(  # noqa: PLR0913, PLR0917 - one parameter per flag
             f"drafts; allowed: a chain or block, which is what engines are told to accept"
         )
         raise OptionError(message)
-    whole = end_to_end(curve, loaded, engine_setup(profile, engine, placement, None), workload)
+    whole = end_to_end(
+        curve, loaded, engine_setup(profile, predicting, placement, options), workload
+    )
     point = MockPoint(
         model=model,
         method=drafter.partition(",")[0],
@@ -89,18 +107,32 @@ def mock(  # noqa: PLR0913, PLR0917 - one parameter per flag
         input_len=input_len,
         output_len=output_len,
         tensor_parallel=tensor_parallel,
+        weights=weight_dtype,
+        kv_cache=kv_dtype,
     )
     commands = mock_commands(point, framework)
     if as_json:
         rows = [{"title": title, "command": command} for title, command in commands]
-        say(report.json_line({"commands": rows, "predicted": _predicted(curve, whole)}))
+        say(
+            report.json_line(
+                {"commands": rows, "predicted": _predicted(curve, whole), "notes": notes}
+            )
+        )
         return
     for title, command in commands:
         say(f"# {title}\n{command}\n")
+    for note in notes:
+        say(f"# note: {note}")
     words = ["-H", hardware, "--model", model, "--drafter", drafter]
     words += ["--draft-len", str(draft_len), "--tp", str(tensor_parallel)]
-    words += [] if family is None else ["--family", family]
-    words += [] if engine is None else ["--engine", engine]
+    given = {
+        "--family": family,
+        "--engine": engine,
+        "--kv-cache": kv_dtype,
+        "--weights": weight_dtype,
+    }
+    for word, value in given.items():
+        words += [] if value is None else [word, value]
     bench, mine = shlex.join(["bench.jsonl", *words]), f"my-{Path(hardware).stem}.yaml"
     say(
         f"# predicted by engine {curve.engine}, prefills counted as the benchmark does: "

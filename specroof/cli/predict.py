@@ -39,6 +39,7 @@ from specroof.cli.words import (
     joined_files,
     options_of,
     say,
+    say_notes,
     say_written,
 )
 from specroof.drafters import KINDS
@@ -163,8 +164,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         say("\n" + report.counted_table(curves, counted))
     say("\n" + report.pays_lines(survey))
     say("\n" + report.source_lines(curves) + "\n")
-    for note in notes:
-        say(f"note: {note}")
+    say_notes(notes)
 
 
 def curve_figures(curves: Sequence[SpeedupCurve]) -> dict[str, Any]:

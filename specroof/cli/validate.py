@@ -7,11 +7,28 @@ from typing import Annotated, Any
 import typer
 
 from specroof import catalog, report
-from specroof.cli.benchmarks import BENCH_HELP, DrafterWord, DraftLen, load_benchmark
-from specroof.cli.words import AsJson, Engine, Family, completion, figure_files, say, say_written
+from specroof.cli.benchmarks import (
+    BENCH_HELP,
+    BenchEngine,
+    DrafterWord,
+    DraftLen,
+    load_benchmark,
+)
+from specroof.cli.words import (
+    AsJson,
+    Family,
+    KvDtype,
+    WeightDtype,
+    completion,
+    figure_files,
+    options_of,
+    say,
+    say_notes,
+    say_written,
+)
 from specroof.errors import OptionError
 from specroof.hardware import Placement
-from specroof.pricing import engine_setup
+from specroof.pricing import engine_setup, option_notes
 
 __all__ = ["validate"]
 
@@ -41,7 +58,9 @@ def validate(  # noqa: PLR0913, PLR0917 - one parameter per flag
         int | None,
         typer.Option("--ep", help="Devices that experts are spread over.", show_default="1"),
     ] = None,
-    engine: Engine = None,
+    engine: BenchEngine = None,
+    kv_dtype: KvDtype = None,
+    weight_dtype: WeightDtype = None,
     drafter: DrafterWord = None,
     draft_len: DraftLen = None,
     as_json: AsJson = False,
@@ -72,6 +91,8 @@ def validate(  # noqa: PLR0913, PLR0917 - one parameter per flag
         "--tp": tensor_parallel,
         "--ep": expert_parallel,
         "--engine": engine,
+        "--kv-cache": kv_dtype,
+        "--weights": weight_dtype,
         "--drafter": drafter,
         "--draft-len": draft_len,
     }
@@ -83,14 +104,22 @@ def validate(  # noqa: PLR0913, PLR0917 - one parameter per flag
         missing = "--hardware" if hardware is None else "--model"
         message = f"{missing} is missing; needed to predict {files[0]}: what served it, on what"
         raise OptionError(message)
+    from specroof.calibrate import in_sample_notes  # noqa: PLC0415
     from specroof.validate.own import own_validation  # noqa: PLC0415
     from specroof.validate.tables import own_json, own_text  # noqa: PLC0415 - reads measurements
 
+    options = options_of(kv_dtype=kv_dtype, weight_dtype=weight_dtype)
     bench = load_benchmark(
-        files, model=model, hardware=hardware, family=family, drafter=drafter, draft_len=draft_len
+        files,
+        model=model,
+        hardware=hardware,
+        family=family,
+        engine=engine,
+        drafter=drafter,
+        draft_len=draft_len,
     )
     placement = Placement(tensor_parallel or 1, expert_parallel or 1)
-    setup = engine_setup(bench.hardware, engine, placement, None)
+    setup = engine_setup(bench.hardware, bench.engine, placement, options)
     found = own_validation(bench.points, bench.sources, bench.model, setup, bench.drafter)
     if plot_file is not None:
         from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
@@ -98,11 +127,17 @@ def validate(  # noqa: PLR0913, PLR0917 - one parameter per flag
         rates = [(one.source, one.rate) for one in found.points]
         roof = [(one.source, one.rate) for one in found.ideal]
         _draw(plot_file, plot.plot_throughput_accuracy(rates, roof, engine=setup.engine.name))
+    notes = [
+        *bench.notes,
+        *option_notes(bench.model, options),
+        *in_sample_notes(bench.labels, bench.hardware, setup.engine.name),
+    ]
     if as_json:
-        say(report.json_line(own_json(found)))
+        say(report.json_line({**own_json(found), "notes": notes}))
         return
     title = f"{bench.model.name} on {placement.devices} x {bench.hardware.name}"
     say(f"{title}, engine {setup.engine.name}\n\n{own_text(found)}")
+    say_notes(notes)
 
 
 def _refuse_without_files(options: Mapping[str, object]) -> None:

@@ -36,6 +36,7 @@ __all__ = [
     "numbers",
     "options_of",
     "say",
+    "say_notes",
     "say_written",
 ]
 
@@ -180,6 +181,12 @@ def joined_files(*groups: Mapping[Path, bytes]) -> dict[Path, bytes]:
 def say(text: str) -> None:
     """Print to standard output."""
     typer.echo(text)
+
+
+def say_notes(notes: Iterable[str]) -> None:
+    """Print a line for each note, below what they are about."""
+    for note in notes:
+        say(f"note: {note}")
 
 
 def say_written(paths: Iterable[Path]) -> None:

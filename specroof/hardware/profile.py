@@ -18,6 +18,8 @@ __all__ = [
 ]
 
 _IDEAL: Final = IDEAL_ENGINE.name
+#: Serving tools whose names engines have in bundled files.
+_TOOLS: Final = ("sglang", "vllm", "tensorrt-llm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +118,20 @@ class HardwareProfile:
             message = f"engine is {shown(wanted)}; {self.name} has {known}"
             raise OptionError(message)
         return self.engines[wanted]
+
+    def engine_of(self, tool: str | None) -> str | None:
+        """Return the engine that stands for a serving tool; None where the default does.
+
+        A default that is named after no tool is its owner's choice, and stays: it was calibrated
+        to one machine. None for the `tool` is one that nobody knows.
+
+        Examples
+        --------
+        >>> _EXAMPLE.engine_of("sglang"), _EXAMPLE.engine_of("vllm"), _EXAMPLE.engine_of(None)
+        ('sglang', None, None)
+        """
+        chosen = self.default_engine not in {None, _IDEAL, *_TOOLS}
+        return tool if tool in self.engines and not chosen else None
 
     def arithmetic(self, dtype: str, *, strict: bool = False) -> tuple[str, float]:
         """Return the dtype that work in `dtype` really runs in, and its dense peak in FLOP/s.

@@ -144,7 +144,9 @@ def _plain_arm(point: BenchmarkPoint, points: Sequence[BenchmarkPoint]) -> list[
 
 
 def _same_load(one: BenchmarkPoint, other: BenchmarkPoint) -> bool:
-    """Tell whether two results are of one batch size, as it was asked for, and of one workload."""
+    """Tell whether two results are of one tool, one batch size (as asked for) and one workload."""
+    if one.tool != other.tool:
+        return False
     if (one.concurrency or one.batch_size) != (other.concurrency or other.batch_size):
         return False
     lengths = (

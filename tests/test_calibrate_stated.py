@@ -1,0 +1,263 @@
+"""What results say of how they were served, against how they are to be predicted."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, points
+from specroof import (
+    Architecture,
+    MeasurementError,
+    Options,
+    Placement,
+    load_drafter,
+    load_hardware,
+    load_model,
+)
+from specroof.calibrate import (
+    BenchmarkPoint,
+    calibrate,
+    engine_of_results,
+    file_label,
+    ideal_rates,
+    idle_notes,
+    in_sample_notes,
+    predicted_tokens_per_s,
+    refuse_other_kinds,
+)
+from specroof.drafters import Drafter
+from specroof.hardware import HardwareProfile
+from specroof.pricing import engine_setup
+from specroof.validate.own import own_validation
+
+SETUP = engine_setup(CHIP, None, None, None)
+FP8 = Options(weight_dtype="fp8", kv_dtype="fp8")
+
+
+def stated(bench: Sequence[BenchmarkPoint], **facts: Any) -> list[BenchmarkPoint]:
+    return [replace(one, **facts) for one in bench]
+
+
+def refusal(
+    bench: Sequence[BenchmarkPoint],
+    model: Architecture = MODEL,
+    options: Options | None = None,
+    placement: Placement | None = None,
+    drafter: Drafter = DRAFTER,
+) -> str | None:
+    """Return the one line that refuses results; None where they pass."""
+    try:
+        ideal_rates(bench, model, engine_setup(CHIP, None, placement, options), drafter)
+    except MeasurementError as problem:
+        (line,) = str(problem).splitlines()
+        return line
+    return None
+
+
+PLAIN = points((8,), (2048,))
+
+
+@pytest.mark.parametrize("said", [None, "", "auto", "None", "unquant"])
+def test_what_leaves_formats_to_the_checkpoint_contradicts_nothing(said: str | None) -> None:
+    assert refusal(stated(PLAIN, quantization=said), load_model("Qwen/Qwen3-8B")) is None
+    if said in {None, "", "auto"}:
+        assert refusal(stated(PLAIN, kv_cache=said)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "weights", "said", "passes"),
+    [
+        ("Qwen/Qwen3-8B", None, "fp8", False),
+        ("Qwen/Qwen3-8B", "fp8", "fp8", True),
+        ("Qwen/Qwen3-8B", "fp8-block", "FP8", True),  # scales add less than a bit
+        ("Qwen/Qwen3-8B", "fp8", "modelopt_fp4", False),
+        ("Qwen/Qwen3-8B", "nvfp4", "modelopt_fp4", True),
+        ("Qwen/Qwen3-8B", None, "compressed-tensors", False),
+        ("Qwen/Qwen3-8B", "int4", "compressed-tensors", True),  # of any width
+        ("Qwen/Qwen3-30B-A3B-FP8", None, "fp8", True),
+        ("openai/gpt-oss-20b", None, "mxfp4", True),  # experts alone
+        ("openai/gpt-oss-20b", None, "w8a8_int8", False),
+    ],
+)
+def test_weights_are_priced_as_they_were_served(
+    name: str, weights: str | None, said: str, passes: bool
+) -> None:
+    model = load_model(name)
+    options = Options(weight_dtype=weights)
+    setup = engine_setup(CHIP, "ideal", None, options)
+    (rate,) = predicted_tokens_per_s(PLAIN, model, setup, None).tolist()
+    bench = stated(PLAIN, quantization=said, tokens_per_s=rate / 2)
+    line = refusal(bench, model, options)
+    assert (line is None) == passes
+    if line is not None:
+        assert line.startswith(f"bench.csv, line 0: quantization is {said!r}, and {model.name} is")
+        assert line.endswith("allowed: the same, by --weights or another --model")
+
+
+@pytest.mark.parametrize(
+    ("cache", "said", "passes"),
+    [
+        (None, "bfloat16", True),
+        (None, "fp8_e4m3", False),
+        ("fp8", "fp8_e4m3", True),
+        ("fp8", "fp8_e5m2", True),
+        ("fp8", "bf16", False),
+        ("fp8", "nvfp4", False),
+        ("fp16", "bf16", True),  # as many bytes
+        (None, "something", False),
+        ("int8", "something", True),  # somebody knows what it is
+    ],
+)
+def test_caches_are_priced_as_they_were_served(cache: str | None, said: str, passes: bool) -> None:
+    line = refusal(stated(PLAIN, kv_cache=said), options=Options(kv_dtype=cache))
+    assert (line is None) == passes
+    if line is not None:
+        assert f"bench.csv, line 0: kv_cache_dtype is {said!r}, and Qwen3-8B is" in line
+        assert "allowed: the same, by --kv-cache" in line
+
+
+def test_a_known_cache_is_named_in_the_words_of_the_option() -> None:
+    line = refusal(stated(PLAIN, kv_cache="fp8_e4m3"))
+    assert (line or "").endswith("is predicted with bf16; allowed: the same, by --kv-cache fp8")
+
+
+def test_experts_are_spread_as_they_were_served() -> None:
+    line = refusal(stated(PLAIN, expert_parallel=8))
+    assert line == "bench.csv, line 0: expert parallelism is 8; --ep is 1"
+    both = stated(PLAIN, tensor_parallel=2, expert_parallel=2)
+    assert refusal(both, placement=Placement(2, 2)) is None
+    assert refusal(both, placement=Placement(2)) == (
+        "bench.csv, line 0: expert parallelism is 2; --ep is 1"
+    )
+
+
+TREE = load_drafter("eagle3,tree=3/1/1,siblings=.1/.05")
+
+
+def test_a_tree_is_no_chain() -> None:
+    fast = points((8,), (2048,), (3,))
+    chain, tree = stated(fast, top_k=1), stated(fast, top_k=4)
+    assert refusal(chain) is refusal(tree, drafter=TREE) is refusal(fast, drafter=TREE) is None
+    assert refusal(tree) == (
+        "bench.csv, line 0: speculative_eagle_topk is 4, a tree of drafts, and drafter 'eagle3' is "
+        "a chain; allowed: a SPEC with tree="
+    )
+    line = refusal(chain, drafter=TREE) or ""
+    assert "speculative_eagle_topk is 1, a chain of drafts, and drafter 'eagle3,tree=" in line
+    assert line.endswith("is a tree; allowed: a SPEC without tree=")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "kinds"),
+    [
+        ("EAGLE", {"eagle", "mtp", "p_eagle"}),
+        ("nextn", {"eagle", "mtp"}),
+        ("FROZEN_KV_MTP", {"mtp"}),
+        ("mtp", {"eagle", "mtp"}),
+        ("EAGLE3", {"eagle3", "p_eagle"}),
+        ("STANDALONE", {"model", "pard"}),
+        ("NGRAM", {"ngram", "prompt_lookup", "suffix"}),
+        ("DFLASH", {"dflash"}),
+        ("DSPARK", {"dspark"}),
+    ],
+)
+def test_what_drafted_is_what_is_priced(algorithm: str, kinds: set[str]) -> None:
+    fast = stated(points((8,), (2048,), (3,)), algorithm=algorithm)
+    for kind in sorted({*kinds, "ideal", "autoregressive", "block"}):
+        refuse_other_kinds(fast, kind)
+    with pytest.raises(MeasurementError) as caught:
+        refuse_other_kinds(fast, "medusa")
+    named = ", ".join(sorted({*kinds, "ideal", "autoregressive", "block"}))
+    assert str(caught.value) == (
+        f"bench.csv, line 0: speculative_algorithm is {algorithm!r}, and --drafter is of kind "
+        f"'medusa'; allowed: {named}"
+    )
+    refuse_other_kinds(stated(fast, draft_len=0), "medusa")  # a plain run says nothing
+
+
+def test_algorithms_that_nobody_has_listed_go_with_any_kind() -> None:
+    fast = points((8,), (2048,), (3,))
+    refuse_other_kinds([*fast, *stated(fast, algorithm="UNO")], "medusa")
+
+
+def test_formats_that_are_asked_for_are_fitted_and_are_what_the_roofline_has() -> None:
+    true = replace(CHIP, engines={"true": TRUE}, default_engine="true")
+    bench = points((1, 8, 64), (512, 8192))
+    rates = predicted_tokens_per_s(bench, MODEL, engine_setup(true, None, None, FP8), None)
+    narrow = [
+        replace(one, tokens_per_s=rate) for one, rate in zip(bench, rates.tolist(), strict=True)
+    ]
+    found = calibrate(narrow, MODEL, CHIP, options=FP8)
+    assert found.engine.pass_overhead_s == pytest.approx(TRUE.pass_overhead_s, rel=0.01)
+    assert found.mean_error < 0.001
+    wide, thin = (
+        ideal_rates(narrow, MODEL, engine_setup(CHIP, None, None, options), None)
+        for options in (None, FP8)
+    )
+    # Half of the bytes of every step, where memory decides: nearly twice as fast.
+    assert 1.5 < thin[0] / wide[0] <= 2
+
+
+# --- the engine, and what is to be known -------------------------------------------------------
+
+
+def test_the_engine_is_that_of_the_tool() -> None:
+    b200 = load_hardware("b200")
+    theirs = stated(PLAIN, tool="vllm")
+    assert engine_of_results(theirs, b200) == ("vllm", [])
+    assert engine_of_results([*PLAIN, *theirs], b200) == ("vllm", [])
+    assert engine_of_results(stated(PLAIN, tool="sglang"), b200) == ("sglang", [])
+    assert engine_of_results(PLAIN, b200) == (None, [])  # a table names no tool
+    unnamed = replace(b200, default_engine=None)
+    assert engine_of_results(theirs, unnamed) == ("vllm", [])
+
+
+def test_an_engine_of_ones_own_stays_the_default() -> None:
+    b200 = load_hardware("b200")
+    mine = {**b200.engines, "mine": b200.engines["sglang"]}
+    own = replace(b200, engines=mine, default_engine="mine")
+    assert engine_of_results(stated(PLAIN, tool="vllm"), own) == (None, [])
+
+
+def test_a_tool_without_engine_is_said() -> None:
+    b200 = load_hardware("b200")
+    bare = replace(b200, engines={"sglang": b200.engines["sglang"]}, default_engine="sglang")
+    assert engine_of_results(stated(PLAIN, tool="vllm"), bare) == (
+        None,
+        ["NVIDIA B200 SXM has no engine vllm: sglang predicts in its place"],
+    )
+
+
+def test_words_about_drafts_that_change_nothing_are_named() -> None:
+    words = {"--drafter": "eagle3", "--draft-len": None}
+    assert idle_notes(PLAIN, words) == [
+        "--drafter is 'eagle3', and no result has drafts: it changes nothing"
+    ]
+    assert idle_notes(points((8,), (2048,), (0, 3)), words) == []
+    assert idle_notes(PLAIN, {"--drafter": None, "--draft-len": 3}) == [
+        "--draft-len is 3, and no result has drafts: it changes nothing"
+    ]
+
+
+def test_errors_on_what_was_fitted_are_said_to_be_in_sample() -> None:
+    mine, other = file_label("a.csv", "batch"), file_label("a.csv", "another batch")
+    source = f"specroof calibrate: 3 points in {mine}; fitted"
+    chip: HardwareProfile = replace(CHIP, sources={"engines.mine": source})
+    copied = file_label("b (1).csv", "batch")
+    assert in_sample_notes([mine, other], chip, "mine") == [
+        "in-sample: engine mine was fitted to the results of a.csv, so that its errors there are "
+        "no test of it"
+    ]
+    (note,) = in_sample_notes([copied], chip, "mine")  # by what it holds, not by its name
+    assert "the results of b (1).csv, so" in note
+    assert in_sample_notes([mine], chip, "sglang") == []
+
+
+def test_arms_of_two_tools_are_no_speedup() -> None:
+    plain, fast = points((8,), (2048,), (0, 3))
+    for tools, kind in ((("vllm", "vllm"), "speedup"), (("vllm", "sglang"), "rate")):
+        bench = [replace(plain, tool=tools[0]), replace(fast, tool=tools[1])]
+        found = own_validation(bench, ["a", "b"], MODEL, SETUP, DRAFTER)
+        assert found.points[1].scored.kind == kind
