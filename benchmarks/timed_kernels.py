@@ -116,7 +116,7 @@ def latent_share(rows: list[dict[str, Any]], hardware: HardwareProfile) -> float
 
 def memory_share(rows: list[dict[str, Any]], hardware: HardwareProfile) -> float:
     """Return the largest share of memory bytes/s in long decodes of few heads."""
-    shares = [
+    shares: list[float] = [
         2 * (LATENT_DIM + ROPE_DIM) * row["batch_size"] * (row["step"] + 1)
         / (row["latency"] * 1e-3 * hardware.peak.memory_bytes_per_s)
         for row in rows

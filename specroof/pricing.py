@@ -1,5 +1,7 @@
 """A model on an engine: from a forward pass to its seconds, and what to say about them."""
 
+import math
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -305,16 +307,19 @@ def memory_notes(
     has = setup.hardware.peak.memory_bytes
     context = contexts.max()
     parts = storage(model, context, setup.options)
-    needs = device_bytes(parts, setup.placement, batches)
-    too_large = batches[needs > has]
-    if not too_large.size:
+
+    def needed(batch_size: float) -> float:
+        return float(device_bytes(parts, setup.placement, batch_size))
+
+    if needed(batches.max()) <= has:
         return
-    weights = float(device_bytes(parts, setup.placement, 0.0))
-    per_sequence = float(device_bytes(parts, setup.placement, 1.0)) - weights
-    batch = float(too_large.min())
+    weights = needed(0.0)
+    per_sequence = needed(1.0) - weights
+    # The smallest that does not, whatever the grid holds.
+    batch = 1 + bisect_right(range(1, math.ceil(batches.max())), has, key=needed)
     yield (
         f"{model.name} does not fit {setup.placement.devices} x {setup.hardware.name} from batch "
-        f"size {batch:g} at context {context:g}: {format_binary_bytes(weights)} of weights and "
+        f"size {batch} at context {context:g}: {format_binary_bytes(weights)} of weights and "
         f"{format_binary_bytes(per_sequence)} of cache per sequence on each device, which has "
         f"{format_binary_bytes(has)}"
     )

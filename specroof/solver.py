@@ -345,7 +345,14 @@ def forward_latency(
     check_placement(model, setup.placement)
     latency = model_latency(model, setup, forward_pass)
     shape = np.broadcast_shapes(forward_pass.tokens.shape, forward_pass.context.shape)
-    notes = (*model.notes, *option_notes(model, setup.options), *latency.notes)
+    held = memory_notes(model, setup, forward_pass.context, forward_pass.batch)
+    notes = (
+        *model.notes,
+        *option_notes(model, setup.options),
+        *latency.notes,
+        *engine_notes(setup),
+        *held,
+    )
     return replace(latency, work_s=np.broadcast_to(latency.work_s, shape), notes=notes)
 
 

@@ -144,6 +144,7 @@ def test_a_tree_is_no_chain() -> None:
         "bench.csv, line 0: speculative_eagle_topk is 4, a tree of drafts, and drafter 'eagle3' is "
         "a chain; allowed: a SPEC with tree="
     )
+    assert refusal([replace(one, algorithm="NGRAM") for one in tree]) is None
     line = refusal(chain, drafter=TREE) or ""
     assert "speculative_eagle_topk is 1, a chain of drafts, and drafter 'eagle3,tree=" in line
     assert line.endswith("is a tree; allowed: a SPEC without tree=")

@@ -164,6 +164,17 @@ def test_a_recurrence_takes_one_token_after_the_other() -> None:
     assert float(model_latency(toy(ATTENTION), setup, passes).overhead_s.max()) == 0
 
 
+def test_each_token_takes_time_of_its_own_in_each_layer() -> None:
+    setup = engine_setup(chip(real(layer_token_overhead_s=2.0)), "real", None, None)
+    # 5 layers, 3 sequences of 4 tokens.
+    found = model_latency(toy(ATTENTION, count=5), setup, ForwardPass(3, 4, 100))
+    assert float(found.overhead_s) == 5 * 12 * 2
+    # Padding to a captured size holds no tokens that norms would look at.
+    padding = replace(setup, engine=replace(setup.engine, graphs=CapturedGraphs(sizes=(16,))))
+    padded = model_latency(toy(ATTENTION, count=5), padding, ForwardPass(3, 4, 100))
+    assert float(padded.overhead_s) == 5 * 12 * 2
+
+
 def test_a_round_costs_each_sequence() -> None:
     hardware = chip(real(round_overhead_s=5.0, round_sequence_overhead_s=2.0))
     curve = speedup_curve(
@@ -519,6 +530,7 @@ engines:
     kind_memory_frac: {state: 0.7}
     overlap_norm: 2
     layer_kind_overhead_s: {sparse_index: 1.0e-5}
+    layer_token_overhead_s: 1.0e-7
     state_token_overhead_s: 3.0e-6
     draft_pass_overhead_s: 1.0e-4
     round_sequence_overhead_s: 1.0e-5
@@ -546,6 +558,7 @@ def test_a_file_spells_every_figure() -> None:
             kind_memory_frac={"state": 0.7},
             overlap_norm=2.0,
             layer_kind_overhead_s={"sparse_index": 1e-5},
+            layer_token_overhead_s=1e-7,
             state_token_overhead_s=3e-6,
             draft_pass_overhead_s=1e-4,
             round_sequence_overhead_s=1e-5,

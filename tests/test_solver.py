@@ -871,7 +871,7 @@ MEBIBYTE = 2.0**20
 def test_a_model_that_does_not_fit_is_a_note_with_the_numbers() -> None:
     # At 1024 tokens a sequence caches 256 KiB: in 2 MiB there is room for two.
     assert held(2 * MEBIBYTE) == (
-        "toy does not fit 1 x toy device from batch size 4 at context 1024: 1.50 MiB of weights "
+        "toy does not fit 1 x toy device from batch size 3 at context 1024: 1.50 MiB of weights "
         "and 256 KiB of cache per sequence on each device, which has 2.00 MiB",
     )
     # What just fits, fits.

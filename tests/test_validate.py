@@ -456,6 +456,8 @@ def test_the_chart_holds_every_speedup(
     drawn = sum(np.size(line.get_xdata()) for line in axes.lines[1:])
     wanted = [one for one in found.points if one.kind != "plain" and one.measured <= 8]
     assert drawn == len(wanted)
+    assert axes.get_xlim()[0] < min(one.measured for one in wanted)
+    assert axes.get_ylim()[0] < min(one.predicted for one in wanted)
     assert validation_json(found)["total"]["n"] == found.total.n
     target = tmp_path / "accuracy.png"
     told = CliRunner().invoke(app, ["validate", "--plot", str(target)])

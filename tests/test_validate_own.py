@@ -1,6 +1,7 @@
 """A user's own results beside predictions: what is paired, how it is scored, and the command."""
 
 import json
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -179,6 +180,11 @@ def test_the_chart_draws_each_point_twice() -> None:
         )
     low, high = np.asarray(right.get_xdata(), dtype=float)
     assert low < min(measured) < max(one.rate.predicted for one in found.ideal) < high
+    axes.figure.canvas.draw()
+    for axis in (axes.xaxis, axes.yaxis):
+        told = [label.get_text() for label in axis.get_ticklabels() if label.get_text()]
+        assert len(told) >= 2
+        assert all(re.fullmatch(r"\d+(\.\d+)?k?", text) for text in told)
 
 
 # --- the command ---------------------------------------------------------------------------------

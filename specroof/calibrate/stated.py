@@ -111,7 +111,8 @@ def refuse_other_drafts(point: BenchmarkPoint, drafter: Drafter, tokens: TokensP
     MeasurementError
         One line with both.
     """
-    if point.top_k is None:
+    # What SGLang's n-gram search finds is a tree by default, and costs what as many drafts do.
+    if point.top_k is None or (point.algorithm or "").upper() == "NGRAM":
         return
     proposed = proposals(drafter, tokens, np.array([point.draft_len]))
     branches = bool(proposed.verify_len[0] > point.draft_len + 1)

@@ -112,7 +112,8 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     rows = report.explain_rows(latency)
     title = (
         f"{loaded.name} on {placement.devices} x {profile.name}, batch {batch:g}, "
-        f"context {forward.context:g}, {forward.queries:g} new per sequence"
+        f"context {forward.context:g}, {forward.queries:g} new per sequence, "
+        f"engine {profile.engine(engine).name}"
     )
     first_token_s = None
     if prefill:
@@ -143,6 +144,7 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
                 {
                     "model": loaded.name,
                     "hardware": profile.name,
+                    "engine": profile.engine(engine).name,
                     "total_s": float(latency.total_s),
                     **({"time_to_first_token_s": first_token_s} if prefill else {}),
                     "notes": [*latency.notes],

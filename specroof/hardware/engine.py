@@ -177,6 +177,9 @@ class EngineProfile:
         Seconds on top of each forward pass, of each layer in it, of each sequence in it.
     layer_kind_overhead_s
         Seconds on top of `layer_overhead_s` in layers of a kind (`LAYER_KINDS`).
+    layer_token_overhead_s
+        Seconds on top of each layer for each new token of the pass: norms, rotations, activations
+        and whatever else touches tokens one by one.
     state_token_overhead_s
         Seconds on top of each layer of linear attention, for each new token of a sequence beyond
         the first and up to `STATE_TOKENS`: the recurrence takes one token after the other.
@@ -220,6 +223,7 @@ class EngineProfile:
     layer_overhead_s: float = 0.0
     layer_kind_overhead_s: Mapping[str, float] = field(default_factory=dict)
     sequence_overhead_s: float = 0.0
+    layer_token_overhead_s: float = 0.0
     state_token_overhead_s: float = 0.0
     draft_pass_overhead_s: float | None = None
     round_overhead_s: float = 0.0

@@ -135,6 +135,7 @@ class _EngineProfile(_Block):
     layer_overhead_s: NonNegative = _LEFT_OUT
     layer_kind_overhead_s: dict[_LayerKind, NonNegative] = _LEFT_OUT
     sequence_overhead_s: NonNegative = _LEFT_OUT
+    layer_token_overhead_s: NonNegative = _LEFT_OUT
     state_token_overhead_s: NonNegative = _LEFT_OUT
     draft_pass_overhead_s: NonNegative = _LEFT_OUT
     round_overhead_s: NonNegative = _LEFT_OUT

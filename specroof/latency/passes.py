@@ -86,6 +86,8 @@ def price_pass(
     kind_frac = engine.kind_compute_frac
     if shape.settled:
         kind_frac = {**kind_frac, **engine.prefill_compute_frac}
+    batch = np.asarray(batch_size, dtype=np.float64)
+    layer_tokens = n_layers * batch * np.asarray(shape.query_len, dtype=np.float64)
     priced = tuple(_price_op(op, setup, kind_frac, crowding, notes) for op in ops)
     latency = PassLatency(
         ops=priced,
@@ -95,7 +97,8 @@ def price_pass(
             engine.pass_overhead_s
             + engine.layer_overhead_s * n_layers
             + _kind_overhead_s(engine, shape)
-            + engine.sequence_overhead_s * np.asarray(batch_size, dtype=np.float64)
+            + engine.layer_token_overhead_s * layer_tokens
+            + engine.sequence_overhead_s * batch
         ),
         notes=tuple(notes),
     )

@@ -7,13 +7,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from specroof.plot.style import COLORS, GREY, MARKERS, add_legend, house_style, new_chart
 
 __all__ = ["plot_accuracy", "plot_throughput_accuracy"]
 
-_TICKS: Final = (0.5, 1, 1.5, 2, 3, 4, 5, 6, 8)
+_TICKS: Final = (0.25, 0.5, 1, 1.5, 2, 3, 4, 5, 6, 8)
 
 
 class Compared(Protocol):
@@ -88,7 +88,8 @@ def plot_accuracy(points: Iterable[Compared], *, title: str | None = None) -> Fi
     headline = "Predicted against measured speedup, each source predicted by fits without it"
     chart = new_chart(headline if title is None else title, width=7.4, height=6.0)
     axes = chart.add_subplot()
-    line = np.array([_TICKS[0] * 0.8, _TICKS[-1] * 1.1])
+    least = min(0.9 * value for one in drawn for value in (one.measured, one.predicted))
+    line = np.array([min(least, 0.8 * _TICKS[1]), _TICKS[-1] * 1.1])
     _draw_band(axes, line)
     names = list(dict.fromkeys(one.source for one in [*speedups, *shapes]))
     handles = []
@@ -156,6 +157,11 @@ def plot_throughput_accuracy(
             pairs = [(one[1], one[2]) for one in drawn if one[0] == name and one[3] is filled]
             _draw_points(axes, pairs, marker, color, filled=filled)
         handles.append(Line2D([], [], ls="", marker=marker, mec=color, mfc=color, label=name))
+    for axis in (axes.xaxis, axes.yaxis):
+        # A few ticks within a decade too: the loads of a benchmark seldom span two.
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(EngFormatter(sep=""))
+        axis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("Measured tokens per second")
     axes.set_ylabel("Predicted tokens per second")
     add_legend(chart, handles)

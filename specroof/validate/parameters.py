@@ -85,7 +85,9 @@ _MEMORY_OF: Final = {"latent_attention": "attention"}
 #: Every parameter: where a fit starts, how far from there it may be taken to lie (standard
 #: deviation of its logarithm), and what it is. Shares start at medians of measured kernels
 #: (aiconfigurator, commit 095f58a) and may lie as far as those of three engines on the chips of a
-#: family do; overheads start at round numbers, and may lie anywhere near.
+#: family do; that of attention at kernels of latent attention with 64 to 128 heads, which are as
+#: many rows as 16 queries of 4 to 8 grouped heads. Overheads start at round numbers, and may lie
+#: anywhere near.
 PARAMETERS: Final[dict[str, tuple[float, float, str]]] = {
     "memory_frac": (0.85, 0.05, "share of memory bytes/s, weights of dense matmuls"),
     "memory_frac.experts": (0.85, 0.08, "the same of experts"),
@@ -95,13 +97,14 @@ PARAMETERS: Final[dict[str, tuple[float, float, str]]] = {
     "compute_frac.hopper": (0.78, 0.08, "share of the bf16 peak, dense matmuls"),
     "compute_frac.blackwell": (0.66, 0.12, "share of the bf16 peak, dense matmuls"),
     "compute_share.experts": (0.09, 0.6, "the same of experts with few rows, relative to dense"),
-    "compute_share.attention": (0.3, 1.0, "the same of attention, relative to dense matmuls"),
+    "compute_share.attention": (0.6, 0.3, "the same of attention, relative to dense matmuls"),
     "layer_s": (50e-6, 1.0, "seconds per layer"),
     "layer_share.ampere": (1.0, 0.2, "seconds per layer on Ampere, relative to newer chips"),
     "layer_s.experts": (10e-6, 1.0, "seconds per layer with experts, on top"),
     "layer_s.linear_attention": (10e-6, 1.0, "seconds per layer of linear attention, on top"),
     "layer_s.latent_attention": (10e-6, 1.0, "seconds per layer of latent attention, on top"),
     "layer_s.sparse_index": (10e-6, 1.0, "seconds per layer with an indexer, on top"),
+    "layer_token_s": (50e-9, 1.0, "seconds per layer and token"),
     "state_token_s": (3e-6, 1.0, "seconds per layer of linear attention and further token"),
     "pass_s": (0.2e-3, 1.0, "seconds per pass"),
     "sequence_s": (10e-6, 1.0, "seconds per sequence and pass"),
@@ -193,6 +196,7 @@ def fitted_engine(
             for key, value in parameters.items()
             if key.startswith("layer_s.")
         },
+        layer_token_overhead_s=parameters["layer_token_s"],
         sequence_overhead_s=parameters["sequence_s"],
         state_token_overhead_s=parameters["state_token_s"],
         draft_pass_overhead_s=parameters["draft_pass_s"],

@@ -41,7 +41,7 @@ _KINDS: Final = ("dense", *OP_KINDS)
 _FAMILY_DTYPES: Final = tuple((family, dtype) for family in FAMILIES for dtype in DTYPE_SHARES)
 _FACTS: Final = (
     "layers", "ampere", "collectives", "devices", "link_s", "sequences", "further", "drafts",
-    "eager", *LAYER_KINDS,
+    "eager", "layer_tokens", *LAYER_KINDS,
 )  # fmt: skip
 #: More passes than any set of measurements needs.
 _MOST_PASSES: Final = 4096
@@ -126,6 +126,7 @@ class Record:
             np.add.reduceat(work, self._first)
             + slower * p["layer_s"] * facts["layers"]
             + kinds_s
+            + p["layer_token_s"] * facts["layer_tokens"]
             + state_s
             + np.where(facts["drafts"] > 0, p["draft_pass_s"], target_s)
             + facts["collectives"] * (p["collective_s"] + further_s)
@@ -202,6 +203,7 @@ class Record:
                 min(float(forward.queries), STATE_TOKENS) - 1,
                 host.drafts,
                 bool(eager) and not host.scheduled,
+                model.n_layers * float(forward.tokens),
                 *(kinds.get(kind, 0) for kind in LAYER_KINDS),
             )
         )
