@@ -186,9 +186,10 @@ def counted_table(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd]) -
                 ]
             )
     first = counted[0]
-    own = f", and {format_seconds(first.latency_s)} of its own" if first.latency_s else ""
-    waits = f"{format_seconds(first.wait_s)} a request{own}"
-    title = f"prefills counted, {first.workload.requests}, {waits}:"
+    title = f"prefills counted, {first.workload.requests}: each stops the batch for "
+    title += f"{format_seconds(first.wait_s)}"
+    if first.latency_s:
+        title += f", and loses {format_seconds(first.latency_s)} alone"
     return f"{title}\n{format_table(header, rows, left=[6])}"
 
 
@@ -264,7 +265,12 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
         for drafter, whole in zip(found["drafters"], counted, strict=True):
             arrays = {name: _nested(getattr(whole, name)) for name in _COUNTED_ARRAYS}
             times = {"wait_s": whole.wait_s, "latency_s": whole.latency_s}
-            drafter["end_to_end"] = {**times, **arrays}
+            drafter["end_to_end"] = {
+                **times,
+                **arrays,
+                "best_draft_len": _nested(whole.curve.best_draft_len),
+                "best_speedup": _nested(whole.curve.best_speedup),
+            }
     return found
 
 
@@ -342,11 +348,13 @@ def _curve_rows(curve: SpeedupCurve, whole: EndToEnd | None) -> Iterable[dict[st
 
 def _counted_cells(whole: EndToEnd, index: tuple[int, ...]) -> dict[str, object]:
     """Return what the row of a point says of its requests."""
+    best = whole.curve.best_draft_len[index[0], index[1]]
     return {
         **_lengths(whole.workload),
         "end_to_end_wait_s": whole.wait_s,
         "end_to_end_latency_s": whole.latency_s,
         **{f"end_to_end_{name}": _nested(getattr(whole, name)[index]) for name in _COUNTED_ARRAYS},
+        "end_to_end_is_best": int(whole.curve.draft_len[index[2]] == best),
     }
 
 

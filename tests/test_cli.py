@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -309,7 +310,7 @@ def test_the_time_to_the_first_token_is_the_pass_and_each_request() -> None:
     (drafter,) = last_object(run("predict", *words[:3], *requests))["drafters"]
     assert drafter["end_to_end"]["wait_s"] == alone["time_to_first_token_s"]
     text = run("explain", *words)
-    assert "context 0, 1000 new per sequence (prefill): the pass takes" in text
+    assert "context 0, 1000 new per sequence, engine sglang (prefill): the pass takes" in text
     seconds = format_seconds(alone["time_to_first_token_s"])
     assert f"\ntime to first token: {seconds}\n" in text
 
@@ -524,3 +525,14 @@ def test_the_schema_of_a_study_is_printed() -> None:
 @pytest.mark.parametrize("command", ["predict", "sweep", "explain", "models", "hardware"])
 def test_every_command_explains_itself(command: str) -> None:
     assert "Usage" in run(command, "--help")
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert run("--version") == f"specroof {version('specroof')}\n"
+
+
+def test_a_call_without_words_shows_the_help_and_nothing_else() -> None:
+    done = CliRunner().invoke(app, [])
+    assert done.exit_code == 2
+    assert "Usage: specroof" in done.stdout
+    assert done.stderr == ""

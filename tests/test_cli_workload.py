@@ -49,6 +49,9 @@ def test_requests_stand_for_a_context_and_a_batch() -> None:
     seconds = 1000 * found["baseline"]["step_s"][0][0] + whole["wait_s"]
     assert whole["tokens_per_s"][0][0][0] == pytest.approx(1000 / seconds)
     assert whole["speedup"][0][1][0] == 1
+    for batch, best in enumerate(whole["best_draft_len"][0]):
+        speedups = whole["speedup"][0][batch]
+        assert speedups[best] == whole["best_speedup"][0][batch] == max(speedups)
 
 
 def test_depths_without_a_value_are_null_with_prefills_too() -> None:
@@ -60,7 +63,7 @@ def test_depths_without_a_value_are_null_with_prefills_too() -> None:
 def test_the_table_shows_what_prefills_leave() -> None:
     text = run(f"{PREDICT} --input-len 4000 --output-len 100 --concurrency 1,8")
     assert "prefills counted, " in text
-    assert "a request:" in text
+    assert ": each stops the batch for " in text
 
 
 @pytest.mark.parametrize(
@@ -98,7 +101,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 def test_a_study_of_workloads_writes_what_predict_prints(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(STUDY)
     text = run(f"sweep {tmp_path / 'study.yaml'} -o {tmp_path / 'out'}")
-    assert text.count("prefills counted, 64 tokens in, 32 out, ") == 2
+    assert text.count("prefills counted, 64 tokens in, 32 out: ") == 2
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     drafters = "--drafter autoregressive,accept=.8,cost=.05 "
     drafters += "--drafter autoregressive,cost=0.1,survival=.9/.7"
@@ -135,6 +138,8 @@ def test_csv_has_prefills_beside_decoding(tmp_path: Path) -> None:
         assert float(row["speedup"]) == drafter["speedup"][0][j][k]
         for name in COUNTED:
             assert float(row[f"end_to_end_{name}"]) == drafter["end_to_end"][name][0][j][k]
+        best = drafter["end_to_end"]["best_draft_len"][0][j]
+        assert row["end_to_end_is_best"] == str(int(k == best))
     run(f"{PREDICT} --csv {path}")
     assert not [name for name in read_csv(path)[0] if name.startswith(("end_to", "input"))]
 

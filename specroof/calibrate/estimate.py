@@ -31,8 +31,8 @@ _DOUBT: Final = 0.2
 _LOOSE: Final = 0.02
 #: Widths of the prior that are tried: from a profile that holds, to one of another machine.
 _WIDTHS: Final = np.geomspace(0.05, 1.0, 14)
-#: Twice the logarithm of the ratio of likelihoods at one standard deviation.
-_ONE_DEVIATION: Final = 1.0
+#: Twice the logarithm of the ratio of likelihoods that a one-sided test at 10% refutes: 1.28².
+_REFUTED: Final = 1.64
 _STEP: Final = 1e-4
 _INSIDE: Final = 1e-6
 
@@ -209,7 +209,7 @@ def noise_of(problem: Problem, coordinates: Sequence[Coordinate]) -> float:
 def prior_width(problem: Problem, coordinates: Sequence[Coordinate], noise: float) -> float:
     r"""Return how far from the profile the points as a whole say that the machine is, at least.
 
-    .. math:: \min \{ w : 2 \log E(w) \ge \max 2 \log E - 1 \}, \quad
+    .. math:: \min \{ w : 2 \log E(w) \ge \max 2 \log E - 1.64 \}, \quad
         E(w) = N(r_0; 0, \sigma^2 I + w^2 J_k J_k^T + J_u J_u^T)
 
     with the residuals of the profile as it is, usual seconds where it has none, and slopes of
@@ -228,8 +228,8 @@ def prior_width(problem: Problem, coordinates: Sequence[Coordinate], noise: floa
         that predictions are not linear in the coordinates.
     Source
         MacKay 1992, Neural Computation 4(3), "Bayesian interpolation": the evidence. The smallest
-        width that is within one standard deviation of the likeliest (Wilks 1938, the ratio of
-        likelihoods): noise may look like another machine, and is to move little all the same.
+        width that the ratio to the likeliest does not refute at 10%, one-sided (Wilks 1938):
+        noise may look like another machine, and is to move little all the same.
     """
     x = np.array([one.first for one in coordinates])
     known = np.array([one.is_known for one in coordinates])
@@ -247,7 +247,7 @@ def prior_width(problem: Problem, coordinates: Sequence[Coordinate], noise: floa
     return next(
         width
         for width, one in zip(widths, found, strict=True)
-        if one >= max(found) - _ONE_DEVIATION
+        if one >= max(found) - _REFUTED
     )
 
 

@@ -1,5 +1,7 @@
 """The command line: parse, call, print. No arithmetic, and one place where refusals are caught."""
 
+from typing import Annotated
+
 import typer
 
 from specroof.cli.acceptance import acceptance_app
@@ -26,6 +28,28 @@ app = typer.Typer(
     epilog="Start with: specroof predict Qwen/Qwen3-8B -H b200 --batch 1,8,32 "
     "--drafter autoregressive,accept=0.75,cost=0.10",
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version  # noqa: PLC0415 - slow to import, seldom asked for
+
+        typer.echo(f"specroof {version('specroof')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _specroof(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version and leave."
+        ),
+    ] = False,
+) -> None:
+    pass
+
 
 app.command(cls=Command)(predict)
 app.command()(sweep)

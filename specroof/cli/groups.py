@@ -80,5 +80,6 @@ class OneLineGroup(typer.core.TyperGroup):
 
 
 def _refuse(message: str) -> None:
-    typer.echo(f"specroof: {' '.join(message.split())}", err=True)
+    if message:  # a call without words has had its help
+        typer.echo(f"specroof: {' '.join(message.split())}", err=True)
     sys.exit(2)

@@ -108,7 +108,7 @@ def plot_accuracy(points: Iterable[Compared], *, title: str | None = None) -> Fi
         )  # fmt: skip
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(NullLocator())
-        axis.set_ticks(_TICKS)
+        axis.set_ticks([tick for tick in _TICKS if tick >= line[0]])
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
     axes.set_xlabel("Measured speedup")
