@@ -5,7 +5,7 @@ import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -364,7 +364,7 @@ def _counted_cells(whole: EndToEnd, index: tuple[int, ...]) -> dict[str, object]
 def explain_rows(latency: PassLatency) -> list[dict[str, Any]]:
     """Return one row per operation of a pass at one operating point, longest first.
 
-    FLOP and bytes are totals over identical layers and all devices; seconds are per device. What
+    Layers of several kinds share a row where they hold the same operation at the same cost. FLOP and bytes are totals over identical layers and all devices; seconds are per device. What
     is not an operation (collectives, overheads) follows, where the engine has any.
     """
     total_s = float(latency.total_s)
@@ -387,7 +387,7 @@ def explain_rows(latency: PassLatency) -> list[dict[str, Any]]:
         }
         for op in latency.ops
     ]
-    rows.sort(key=lambda row: -row["seconds"])
+    rows = sorted(_merged(rows), key=lambda row: -row["seconds"])
     for name, seconds in (
         ("communication", latency.communication_s),
         ("overhead", latency.overhead_s),
@@ -396,6 +396,25 @@ def explain_rows(latency: PassLatency) -> list[dict[str, Any]]:
             spent = {"op": name, "kind": name, "count": 1, "bound": name, "seconds": float(seconds)}
             rows.append(dict.fromkeys(rows[0]) | spent | {"share": float(seconds) / total_s})
     return rows
+
+
+#: What rows of the same operation add up; in all else they are alike.
+_ADDED: Final = (
+    *("count", "flops", "weight_bytes", "cache_bytes", "activation_bytes"),
+    *("compute_s", "memory_s", "seconds", "share"),
+)
+
+
+def _merged(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with those of one operation, at one cost each, added up."""
+    merged: dict[tuple[object, ...], dict[str, Any]] = {}
+    for row in rows:
+        each_s = f"{row['seconds'] / row['count']:.9g}"
+        same = merged.setdefault((row["op"], row["kind"], row["compute_dtype"], each_s), row)
+        if same is not row:
+            for name in _ADDED:
+                same[name] += row[name]
+    return list(merged.values())
 
 
 def _intensity(flops: float, memory_bytes: float) -> float | None:

@@ -275,6 +275,21 @@ def explained(*words: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return result, {op["op"]: op for op in result["ops"]}
 
 
+def test_layers_of_several_kinds_share_the_rows_of_what_they_have_in_common() -> None:
+    result, ops = explained("openai/gpt-oss-120b", "-H", "b200", "--batch", "8")
+    assert len(ops) == len(result["ops"])
+    # 36 layers, half of them with a window.
+    assert (ops["moe.experts"]["count"], ops["full_attention.core"]["count"]) == (36, 18)
+    assert sum(op["seconds"] for op in result["ops"]) == pytest.approx(result["total_s"])
+    assert sum(op["share"] for op in result["ops"]) == pytest.approx(1)
+    one = ops["moe.experts"]["flops"] / 36
+    assert one == pytest.approx(2 * 8 * 4 * 3 * 2880**2)  # 8 tokens, 4 experts each
+    # Layers that differ, such as the two windows of one name, keep rows of their own.
+    sizes, _ = explained("deepseek-ai/DeepSeek-V4-Flash", "-H", "b200")
+    rows = [(op["op"], op["kind"], op["seconds"] / op["count"]) for op in sizes["ops"]]
+    assert len(set(rows)) == len(rows)
+
+
 def test_a_prefill_keeps_the_state_behind_the_last_position_only() -> None:
     words = ("Qwen/Qwen3.5-27B", "-H", "b200", "--engine", "ideal", "--query-len", "8192")
     # 48 layers of 48 heads, 128 x 128 in float32, and three columns of 10240 channels in bf16.

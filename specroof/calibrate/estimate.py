@@ -245,9 +245,7 @@ def prior_width(problem: Problem, coordinates: Sequence[Coordinate], noise: floa
     widths: list[float] = _WIDTHS.tolist()
     found = [evidence(width) for width in widths]
     return next(
-        width
-        for width, one in zip(widths, found, strict=True)
-        if one >= max(found) - _REFUTED
+        width for width, one in zip(widths, found, strict=True) if one >= max(found) - _REFUTED
     )
 
 

@@ -30,6 +30,7 @@ _KIND_COLORS: Final = {
     "dense": _BLUE,
     "experts": _VERMILLION,
     "attention": _GREEN,
+    "latent_attention": _GREEN,  # no model has both
     "state": _PURPLE,
     "head": _BLACK,
     "indexer": _SKY,
