@@ -275,6 +275,19 @@ def explained(*words: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return result, {op["op"]: op for op in result["ops"]}
 
 
+def test_explain_says_which_engine_prices_and_what_does_not_fit() -> None:
+    words = ("Qwen/Qwen2.5-72B-Instruct", "-H", "h100")
+    result, _ = explained(*words)
+    assert result["engine"] == "sglang"
+    assert any(note.startswith("engine sglang of NVIDIA H100") for note in result["notes"])
+    (note,) = [note for note in result["notes"] if "does not fit" in note]
+    assert "from batch size 1 at context 4096: 135 GiB of weights" in note
+    assert f"note: {note}" in run("explain", *words)
+    # Four devices hold it, until the cache of a batch is added: 1.25 GiB a sequence, 46 GiB left.
+    assert not [note for note in explained(*words, "--tp", "4")[0]["notes"] if "fit " in note]
+    assert explained(*words, "--engine", "ideal")[0]["engine"] == "ideal"
+
+
 def test_layers_of_several_kinds_share_the_rows_of_what_they_have_in_common() -> None:
     result, ops = explained("openai/gpt-oss-120b", "-H", "b200", "--batch", "8")
     assert len(ops) == len(result["ops"])

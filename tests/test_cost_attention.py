@@ -23,10 +23,9 @@ from specroof.cost.attention import (
     grouped_query_cache_bytes,
     grouped_query_costs,
     indexer_op,
-    latent_cache_bytes,
-    latent_costs,
 )
 from specroof.cost.base import OpCost, Options
+from specroof.cost.latent import latent_cache_bytes, latent_costs
 from specroof.cost.layout import latent_bytes
 from strategies import (
     batches,

@@ -21,7 +21,7 @@ from specroof.architecture import (
     cache_only,
 )
 from specroof.cost import kv_bytes_per_token, storage
-from specroof.cost.attention import grouped_query_costs, latent_costs
+from specroof.cost.attention import grouped_query_costs
 from specroof.cost.base import OpCost, Options
 from specroof.cost.block_sparse import (
     block_index_bytes,
@@ -30,6 +30,7 @@ from specroof.cost.block_sparse import (
     block_sparse_costs,
 )
 from specroof.cost.forward import forward_cost
+from specroof.cost.latent import latent_costs
 from specroof.cost.layout import cache_element_bytes, latent_bytes
 from strategies import (
     batches,

@@ -1,4 +1,4 @@
-"""Attention over a cache: grouped-query, sliding-window and latent, and the sparse indexer."""
+"""Attention over a cache: grouped-query and sliding-window, and the sparse indexer."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,12 +7,11 @@ from specroof.architecture import (
     ATTENTION_REPLICATED,
     GroupedQueryAttention,
     Indexer,
-    LatentAttention,
     Shard,
     cache_only,
 )
 from specroof.cost.base import Array, ForwardPass, OpCost, Options, Setting, matmul_flops
-from specroof.cost.layout import cache_element_bytes, index_key_bytes, latent_bytes
+from specroof.cost.layout import cache_element_bytes, index_key_bytes
 from specroof.cost.two_way import two_way_tokens
 
 __all__ = [
@@ -24,8 +23,6 @@ __all__ = [
     "grouped_query_cache_bytes",
     "grouped_query_costs",
     "indexer_op",
-    "latent_cache_bytes",
-    "latent_costs",
 ]
 
 
@@ -310,96 +307,3 @@ def indexer_op(
         compute_dtype=setting.kv_dtype if narrow else setting.activation_dtype,
         shard=ATTENTION_REPLICATED,
     )
-
-
-def latent_costs(core: LatentAttention, setting: Setting) -> list[OpCost]:
-    r"""Return the cost of multi-head latent attention in one layer, indexer included.
-
-    .. math:: F = 2 \, B \, n_h (2 d_c + d_r) \, A \qquad M = B \, b_{latent} (S_{read} + T)
-
-    and over a prompt (``settled`` passes), where that is less, with keys and values expanded:
-
-    .. math:: F = 2 \, B \, n_h [(d_k + d_v) \, A + d_c (d_k - d_r + d_v) \, S]
-
-    Counts
-        scores over the latent and the rotary key, values over the latent; behind an indexer, be
-        it an earlier layer's, only its top-k tokens. Expanded, the cached latents are projected
-        up once for all queries.
-    Ignores
-        that queries of one sequence may select different tokens (the cache is read once for all),
-        and what expanded keys and values move: a kernel may expand a tile at a time.
-        The up-projections of new tokens are matrices of the block, not part of this.
-    Source
-        DeepSeek-V2 report, arXiv:2405.04434, section 2.1; V3.2: DeepSeek-V3.2-Exp report 2025.
-        Which form engines choose: decoding and short runs are absorbed, prompts expanded (vLLM,
-        `v1/attention/backends/mla/common.py`).
-
-    Examples
-    --------
-    >>> from specroof.cost.base import ForwardPass, Options
-    >>> core = LatentAttention(n_heads=128, latent_dim=512, rope_dim=64)
-    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=0)
-    >>> (op,) = latent_costs(core, Setting(decode, Options(), "bf16", "fp32", "bf16"))
-    >>> float(op.flops)  # one pair: 2 * 128 * (2 * 512 + 64)
-    278528.0
-    """
-    forward, options = setting.forward, setting.options
-    top_k = core.top_k
-    token_bytes = latent_bytes(core, setting.kv_dtype)
-    pairs = counted_pairs(forward, options, top_k)
-    flops = attention_flops(
-        n_heads=core.n_heads,
-        pair_dims=2 * core.latent_dim + core.rope_dim,
-        batch_size=forward.batch,
-        pairs=pairs,
-    )
-    if forward.settled and top_k is None and core.head_dims is not None:
-        flops = np.minimum(flops, _expanded_flops(core, core.head_dims, forward, pairs))
-    attention = attention_op(
-        setting,
-        flops=flops,
-        read_bytes=token_bytes * cached_tokens_read(forward, options, top_k),
-        new_bytes=token_bytes * forward.queries,
-        shard=cache_only(1),
-        kind="latent_attention",
-    )
-    if core.indexer is None:
-        return [attention]
-    scan = indexer_op(
-        core.indexer,
-        setting,
-        pairs=counted_pairs(forward, options),
-        read=forward.context,
-        new=forward.queries,
-    )
-    return [scan, attention]
-
-
-def _expanded_flops(
-    core: LatentAttention, head_dims: tuple[int, int], forward: ForwardPass, pairs: Array
-) -> Array:
-    """Return the FLOP of attending expanded keys and values, cached latents projected up first."""
-    attended = attention_flops(
-        n_heads=core.n_heads, pair_dims=sum(head_dims), batch_size=forward.batch, pairs=pairs
-    )
-    projected_dims = core.n_heads * (sum(head_dims) - core.rope_dim)
-    projected = matmul_flops(core.latent_dim * projected_dims * forward.batch * forward.context)
-    return np.asarray(attended + projected)
-
-
-def latent_cache_bytes(core: LatentAttention, context_len: Array, dtype: str) -> Array:
-    """Return the bytes that one sequence stores in one layer, index keys included.
-
-    Source
-        See `specroof.cost.layout`.
-
-    Examples
-    --------
-    >>> mla = LatentAttention(n_heads=128, latent_dim=512, rope_dim=64)
-    >>> float(latent_cache_bytes(mla, np.array(1.0), "bf16"))  # (512 + 64) * 2
-    1152.0
-    """
-    token_bytes = latent_bytes(core, dtype)
-    if core.indexer is not None:
-        token_bytes += index_key_bytes(core.indexer, dtype)
-    return np.asarray(context_len * token_bytes)

@@ -23,13 +23,14 @@ from specroof.architecture import (
     Mamba2,
     SharedCacheAttention,
 )
-from specroof.cost.attention import grouped_query_costs, latent_costs
+from specroof.cost.attention import grouped_query_costs
 from specroof.cost.base import Array, Collective, ForwardPass, OpCost, Options, Setting
 from specroof.cost.block_sparse import block_sparse_costs
 from specroof.cost.chunked import chunked_costs
 from specroof.cost.compressed import compressed_costs
 from specroof.cost.dense import linear_cost, logit_bytes
 from specroof.cost.experts import expert_costs
+from specroof.cost.latent import latent_costs
 from specroof.cost.recurrent import delta_net_costs
 from specroof.cost.shared_cache import shared_cache_costs
 from specroof.cost.state_space import kimi_delta_costs, lightning_costs, mamba2_costs

@@ -27,11 +27,12 @@ from specroof.architecture import (
     Shard,
     cache_only,
 )
-from specroof.cost.attention import grouped_query_cache_bytes, latent_cache_bytes
+from specroof.cost.attention import grouped_query_cache_bytes
 from specroof.cost.base import Array, Options
 from specroof.cost.block_sparse import block_index_bytes, block_sparse_cache_bytes
 from specroof.cost.chunked import chunked_cache_bytes
 from specroof.cost.compressed import compressed_cache_bytes, compressed_state_bytes
+from specroof.cost.latent import latent_cache_bytes
 from specroof.cost.recurrent import delta_net_state_bytes, recurrent_state_bytes
 from specroof.units import dtype_bytes
 

@@ -1,0 +1,52 @@
+"""Hardware profiles as text."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from specroof.report.layout import format_table
+from specroof.units import format_binary_bytes, format_si
+
+__all__ = ["hardware_table", "hardware_text"]
+
+
+def hardware_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the list of hardware profiles."""
+    header = ["name", "bf16", "fp8", "fp4", "memory", "bandwidth", "engines", "title"]
+    cells = [
+        [
+            row["name"],
+            *(_peak(row, dtype) for dtype in ("bf16", "fp8", "fp4")),
+            format_binary_bytes(row["peak"]["memory_bytes"]),
+            format_si(row["peak"]["memory_bytes_per_s"], "B/s"),
+            ", ".join(["ideal", *row["engines"]]),
+            row["title"],
+        ]
+        for row in rows
+    ]
+    return format_table(header, cells, left=(0, 6, 7))
+
+
+def _peak(row: Mapping[str, Any], dtype: str) -> str:
+    flops_per_s = row["peak"]["flops_per_s"].get(dtype)
+    return "-" if flops_per_s is None else format_si(flops_per_s, "")
+
+
+def hardware_text(row: Mapping[str, Any]) -> str:
+    """Return one profile's figures and their sources, line by line."""
+    peak, link = row["peak"], row["interconnect"]
+    lines = {
+        **{
+            f"peak {dtype}": format_si(value, "FLOP/s")
+            for dtype, value in peak["flops_per_s"].items()
+        },
+        "memory": format_binary_bytes(peak["memory_bytes"]),
+        "bandwidth": format_si(peak["memory_bytes_per_s"], "B/s"),
+        "aliases": ", ".join(row["aliases"]),
+        "engines": ", ".join(["ideal", *row["engines"]]),
+    }
+    if link is not None:
+        rate = format_si(link["link_bytes_per_s"], "B/s")
+        lines["link"] = f"{rate} each way, up to {link['max_devices']} devices"
+    facts = format_table([row["title"], ""], lines.items(), left=(0, 1))
+    sources = [f"source of {key}: {text}" for key, text in row["sources"].items()]
+    return "\n".join([facts, *sources])
