@@ -283,7 +283,7 @@ def test_explain_says_which_engine_prices_and_what_does_not_fit() -> None:
     (note,) = [note for note in result["notes"] if "does not fit" in note]
     assert "from batch size 1 at context 4096: 135 GiB of weights" in note
     assert f"note: {note}" in run("explain", *words)
-    # Four devices hold it, until the cache of a batch is added: 1.25 GiB a sequence, 46 GiB left.
+    # Four devices hold it.
     assert not [note for note in explained(*words, "--tp", "4")[0]["notes"] if "fit " in note]
     assert explained(*words, "--engine", "ideal")[0]["engine"] == "ideal"
 
