@@ -323,8 +323,11 @@ def test_sglang_pads_to_the_sizes_that_it_captures() -> None:
 # --- the fit -------------------------------------------------------------------------------------
 
 
-def synthetic(noise: float = 0.0) -> tuple[list[Measurement], dict[str, float]]:
-    """Return measurements as known parameters predict them."""
+def synthetic(noise: float = 0.0, most: float = 0.0) -> tuple[list[Measurement], dict[str, float]]:
+    """Return measurements as known parameters predict them.
+
+    With normal noise of a standard deviation on their logarithm, and with noise of at most so much.
+    """
     truth = dict(fitted_parameters())
     rng = np.random.default_rng(1)
     made = []
@@ -335,7 +338,9 @@ def synthetic(noise: float = 0.0) -> tuple[list[Measurement], dict[str, float]]:
         )  # fmt: skip
         rate = measured_throughput(point, engine)
         plain, fast = (
-            float(one or 1.0) * float(np.exp(noise * rng.standard_normal()))
+            float(one or 1.0)
+            * float(np.exp(noise * rng.standard_normal()))
+            * (1 + most * float(rng.uniform(-1, 1)))
             for one in (rate.plain, rate.speculative)
         )
         measured = plain if rate.speculative is None else fast
@@ -379,6 +384,15 @@ def test_noise_of_5_percent_moves_every_prediction_by_less() -> None:
     moved = np.sqrt((response**2 * noise**2).sum(axis=1))
     assert moved.max() < 0.05
     assert moved.mean() < 0.01
+
+
+def test_noise_of_up_to_5_percent_moves_no_prediction_by_more() -> None:
+    made, truth = synthetic()
+    noisy, _ = synthetic(most=0.05)
+    points = Points(made)
+    off = np.abs(np.expm1(points.residuals(fit(noisy)) - points.residuals(truth)))
+    assert off.max() <= 0.05
+    assert off.mean() <= 0.01
 
 
 def test_one_draw_of_noise_moves_few_predictions_by_as_much() -> None:
