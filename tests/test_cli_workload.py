@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,10 @@ def test_the_table_shows_what_prefills_leave() -> None:
     text = run(f"{PREDICT} --input-len 4000 --output-len 100 --concurrency 1,8")
     assert "prefills counted, " in text
     assert ": each stops the batch for " in text
+    assert "alone" not in text
+    # An engine that was measured loses time around each request, too.
+    fitted = run("predict Qwen/Qwen3-8B -H b200 --drafter ideal --input-len 64 --output-len 64")
+    assert re.search(r": each stops the batch for [\d.]+ ms, and loses [\d.]+ ms alone\n", fitted)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -323,20 +324,30 @@ def test_sglang_pads_to_the_sizes_that_it_captures() -> None:
 # --- the fit -------------------------------------------------------------------------------------
 
 
-def synthetic(noise: float = 0.0, most: float = 0.0) -> tuple[list[Measurement], dict[str, float]]:
-    """Return measurements as known parameters predict them.
+@cache
+def true_rates() -> tuple[tuple[Measurement, Throughput], ...]:
+    """Return what the fitted parameters predict of each measurement."""
+    truth = fitted_parameters()
+    scored = [one for one in MEASURED if kind_of(one)[0]]
+    engines = [
+        fitted_engine(
+            one.engine, chip_family(load_hardware(one.hardware)), truth, eager=one.method == "step"
+        )
+        for one in scored
+    ]
+    return tuple(
+        (one, measured_throughput(one, engine)) for one, engine in zip(scored, engines, strict=True)
+    )
+
+
+def synthetic(noise: float = 0.0, most: float = 0.0) -> list[Measurement]:
+    """Return measurements as the fitted parameters predict them.
 
     With normal noise of a standard deviation on their logarithm, and with noise of at most so much.
     """
-    truth = dict(fitted_parameters())
     rng = np.random.default_rng(1)
     made = []
-    for point in [one for one in MEASURED if kind_of(one)[0]]:
-        engine = fitted_engine(
-            point.engine, chip_family(load_hardware(point.hardware)), truth,
-            eager=point.method == "step",
-        )  # fmt: skip
-        rate = measured_throughput(point, engine)
+    for point, rate in true_rates():
         plain, fast = (
             float(one or 1.0)
             * float(np.exp(noise * rng.standard_normal()))
@@ -347,24 +358,34 @@ def synthetic(noise: float = 0.0, most: float = 0.0) -> tuple[list[Measurement],
         made.append(
             replace(point, tokens_per_s=measured, baseline_tokens_per_s=plain, speedup=None)
         )
-    return made, truth
+    return made
+
+
+@cache
+def clean() -> Points:
+    """Return the record of measurements without noise."""
+    return Points(synthetic())
+
+
+def moved_by(fitted: Mapping[str, float]) -> np.ndarray:
+    """Return how far a fit moves each prediction from that of the parameters behind the points."""
+    points = clean()
+    return np.abs(np.expm1(points.residuals(fitted) - points.residuals(fitted_parameters())))
 
 
 def test_the_record_predicts_what_the_library_does() -> None:
-    made, truth = synthetic()
-    assert np.abs(Points(made).residuals(truth)).max() < 1e-9
+    assert np.abs(clean().residuals(fitted_parameters())).max() < 1e-9
 
 
 def test_a_synthetic_benchmark_is_recovered() -> None:
-    made, truth = synthetic()
-    points = Points(made)
-    off = points.predicted(fit(made)) - points.predicted(truth)
+    points = clean()
+    off = points.predicted(fit(synthetic())) - points.predicted(fitted_parameters())
     assert np.abs(np.expm1(off)).max() < 0.01
 
 
 def test_noise_of_5_percent_moves_every_prediction_by_less() -> None:
     # Standard deviation in, standard deviation out, of each of the predictions: to first order.
-    noisy, truth = synthetic(noise=0.05)
+    noisy, truth = synthetic(noise=0.05), fitted_parameters()
     points = Points(noisy)
     points.learn_scale(truth)
     logs = np.log(list(truth.values()))
@@ -387,19 +408,13 @@ def test_noise_of_5_percent_moves_every_prediction_by_less() -> None:
 
 
 def test_noise_of_up_to_5_percent_moves_no_prediction_by_more() -> None:
-    made, truth = synthetic()
-    noisy, _ = synthetic(most=0.05)
-    points = Points(made)
-    off = np.abs(np.expm1(points.residuals(fit(noisy)) - points.residuals(truth)))
+    off = moved_by(fit(synthetic(most=0.05)))
     assert off.max() <= 0.05
     assert off.mean() <= 0.01
 
 
 def test_one_draw_of_noise_moves_few_predictions_by_as_much() -> None:
-    made, truth = synthetic()
-    noisy, _ = synthetic(noise=0.05)
-    points = Points(made)
-    off = np.abs(np.expm1(points.residuals(fit(noisy)) - points.residuals(truth)))
+    off = moved_by(fit(synthetic(noise=0.05)))
     assert off.mean() < 0.02
     assert np.quantile(off, 0.98) < 0.05
 
@@ -479,8 +494,8 @@ def test_the_chart_holds_every_speedup(
     assert target.stat().st_size > 10_000
 
 
-def test_a_round_costs_its_tokens_over_the_speedup() -> None:
-    points = [one for one in validation().points if one.kind == "speedup"]
+def test_a_round_costs_its_tokens_over_the_speedup(found: Validation) -> None:
+    points = [one for one in found.points if one.kind == "speedup"]
     eagle = [one for one in points if one.point.method == "eagle3"]
     costs = round_costs(points)
     assert set(costs) == {one.point.method for one in points}

@@ -12,7 +12,6 @@ from importlib import resources
 from typing import Final
 
 from specroof.architecture import Architecture
-from specroof.catalog import load_hardware, load_model
 from specroof.cost import ForwardPass
 from specroof.hardware import IDEAL_ENGINE, EngineProfile, Placement
 from specroof.latency import Setup
@@ -21,6 +20,7 @@ from specroof.pricing import engine_setup, model_latency
 from specroof.rounds import draft_price
 from specroof.validate.kernels import KERNEL_ENGINE, kernel_engine
 from specroof.validate.parameters import chip_family, fitted_engine
+from specroof.validate.places import chip_of, model_of
 from specroof.validate.scores import Errors, Scored, errors_of, kind_of, levelled, scored
 from specroof.validate.timing import Array, Throughput, round_seconds, throughput
 
@@ -108,7 +108,7 @@ def fitted_parameters(without: str | None = None) -> Mapping[str, float]:
 
 def left_out_engine(point: Measurement) -> EngineProfile:
     """Return the profile of a measurement's engine and chip that was fitted without its source."""
-    hardware = load_hardware(point.hardware)
+    hardware = chip_of(point.hardware)
     parameters = fitted_parameters(without=point.source)
     if point.engine == KERNEL_ENGINE:
         return kernel_engine(hardware, parameters)
@@ -131,10 +131,10 @@ def measured_throughput(point: Measurement, engine: EngineProfile) -> Throughput
     CatalogError
         If the model or the chip is not known.
     """
-    hardware = replace(load_hardware(point.hardware), engines={engine.name: engine})
+    hardware = replace(chip_of(point.hardware), engines={engine.name: engine})
     placement = Placement(point.tensor_parallel or 1)
     setup = engine_setup(hardware, engine.name, placement, None)
-    model = load_model(point.model)
+    model = model_of(point.model)
     seconds = round_seconds(point, model, _target(point, model, setup), draft_price(setup, {}))
     return throughput(point, seconds, engine)
 

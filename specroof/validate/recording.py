@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import Architecture
-from specroof.catalog import load_hardware, load_model
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import Price, Work
 from specroof.hardware import (
@@ -28,6 +27,7 @@ from specroof.latency import PassLatency, Setup
 from specroof.measured import Measurement
 from specroof.pricing import layer_kinds, model_latency, padded_pass
 from specroof.validate.parameters import DTYPE_SHARES, FAMILIES, chip_family, fitted_engine
+from specroof.validate.places import chip_of, model_of
 from specroof.validate.timing import round_seconds
 
 __all__ = ["PARTS", "Record"]
@@ -136,7 +136,7 @@ class Record:
 
     def _counts(self, point: Measurement, parameters: Mapping[str, float]) -> dict[str, Array]:
         """Return how often each pass is run, for each part of a point's time."""
-        model = load_model(point.model)
+        model = model_of(point.model)
         target = self._price(point, parameters, drafts=False)
         draft = self._price(point, parameters, drafts=True)
         found = round_seconds(point, model, lambda forward: target(model, forward), draft)
@@ -210,7 +210,7 @@ class Record:
 
 
 def _host(point: Measurement, parameters: Mapping[str, float], *, drafts: bool) -> _Host:
-    hardware = load_hardware(point.hardware)
+    hardware = chip_of(point.hardware)
     family = chip_family(hardware)
     engine = fitted_engine(point.engine, family, parameters)
     graphs = None if drafts else engine.graphs

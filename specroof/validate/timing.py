@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import Architecture
-from specroof.catalog import load_model
 from specroof.cost import ForwardPass
 from specroof.drafters import (
     Drafter,
@@ -22,6 +21,7 @@ from specroof.drafters import (
 )
 from specroof.hardware import EngineProfile
 from specroof.measured import Measurement
+from specroof.validate.places import model_of
 from specroof.workload import prefill_pass, request_token_s
 
 __all__ = [
@@ -48,7 +48,7 @@ _DRAFTERS: Final[dict[str, Callable[[], Drafter]]] = {
     "eagle3": eagle3_drafter,
     "dflash": dflash_drafter,
     "domino": dflash_drafter,
-    "draft_model": lambda: model_drafter(load_model("Qwen/Qwen3-0.6B")),
+    "draft_model": lambda: model_drafter(model_of("Qwen/Qwen3-0.6B")),
 }
 
 #: Methods whose rounds can be priced.
