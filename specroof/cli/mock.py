@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from specroof import catalog, report
-from specroof.calibrate import engine_of_tool
 from specroof.cli.words import (
     AsJson,
     Family,
@@ -76,6 +75,8 @@ def mock(  # noqa: PLR0913, PLR0917 - one parameter per flag
     options = options_of(kv_dtype=kv_dtype, weight_dtype=weight_dtype)
     predicting, notes = engine, list[str]()
     if engine is None:
+        from specroof.calibrate import engine_of_tool  # noqa: PLC0415 - no prediction needs it
+
         predicting, notes = engine_of_tool(framework, profile)
     curve = speedup_curve(
         loaded,

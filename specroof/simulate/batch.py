@@ -1,7 +1,7 @@
 """A batch of sequences round by round: how unevenly tokens come, which a mean cannot say."""
 
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,6 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 from specroof.acceptance import Acceptance
 from specroof.acceptance.laws import beta_law
 from specroof.errors import OptionError
+
+if TYPE_CHECKING:
+    # Dice take longer to import than a prediction does.
+    from numpy.random import Generator
 
 __all__ = ["BatchSimulation", "Spread", "simulate_batch"]
 
@@ -145,7 +149,7 @@ def simulate_batch(
 
 
 def _decoded(
-    at_most: Floats, times: Floats, output_len: int, dice: np.random.Generator
+    at_most: Floats, times: Floats, output_len: int, dice: "Generator"
 ) -> tuple[Floats, NDArray[np.int64], Floats]:
     """Return the wait before and the size of each burst, and when each sequence is done."""
     left = np.full((len(at_most), len(times)), output_len, dtype=np.int64)
@@ -166,7 +170,7 @@ def _decoded(
 
 
 def _cumulated(
-    acceptance: Acceptance, draft_len: int, shape: tuple[int, int], dice: np.random.Generator
+    acceptance: Acceptance, draft_len: int, shape: tuple[int, int], dice: "Generator"
 ) -> Floats:
     """Return P(accepted < d) for d = 1 … γ, on a last axis, of each sequence."""
     depth = acceptance.max_draft_len

@@ -3,13 +3,17 @@
 import math
 import reprlib
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specroof.errors import OptionError
 from specroof.simulate.statistics import chi_squared_p_value, chi_squared_test
+
+if TYPE_CHECKING:
+    # Dice take longer to import than a prediction does.
+    from numpy.random import Generator
 
 __all__ = ["ExactnessResult", "random_distributions", "simulate_exactness"]
 
@@ -200,9 +204,7 @@ class _Tally:
         contexts = len(pair.target)
         return cls(np.zeros_like(pair.target), np.zeros(contexts), np.zeros(contexts), [])
 
-    def add_round(
-        self, pair: _Pair, before: Tokens, draft_len: int, dice: np.random.Generator
-    ) -> Tokens:
+    def add_round(self, pair: _Pair, before: Tokens, draft_len: int, dice: "Generator") -> Tokens:
         """Run one round of every sequence and return the contexts that it ends in."""
         np.add.at(self.starts, before, 1.0)
         tokens, accepted = _round(pair, before, draft_len, dice)
@@ -216,9 +218,7 @@ class _Tally:
         return before
 
 
-def _round(
-    pair: _Pair, before: Tokens, draft_len: int, dice: np.random.Generator
-) -> tuple[Tokens, Tokens]:
+def _round(pair: _Pair, before: Tokens, draft_len: int, dice: "Generator") -> tuple[Tokens, Tokens]:
     """Return what one round writes at each position, and how many drafts are accepted.
 
     Position `accepted` holds the replacement or the bonus token; what lies behind is void.
@@ -237,7 +237,7 @@ def _round(
     return tokens, accepted
 
 
-def _drawn(rows: Floats, dice: np.random.Generator) -> Tokens:
+def _drawn(rows: Floats, dice: "Generator") -> Tokens:
     """Return one outcome of each row, a distribution, by inverting its cumulated sum."""
     cumulated = np.cumsum(rows, axis=1)
     # Scaled to the sum as it came out, so that rounding never points past the last outcome.
