@@ -23,7 +23,8 @@ from scipy.optimize import least_squares
 
 from specroof import load_hardware
 from specroof.cost.experts import distinct_experts
-from specroof.hardware import HardwareProfile
+from specroof.hardware import ExpertTile, HardwareProfile
+from specroof.latency.passes import tiled_share
 from specroof.validate import fitted_parameters
 from specroof.validate.parameters import chip_family
 
@@ -40,7 +41,8 @@ CHIPS = {
 ENGINES = ("sglang", "vllm")
 #: Where a fit starts: share of the memory's bytes/s, few, many, r0, seconds of the floor.
 START = (0.85, 0.05, 0.5, 32.0, 1e-5)
-#: Routing as it was drawn for the timings, across the batch; see `specroof.cost.experts`.
+#: Tokens were routed by a power law there: taken as an exponent across the batch, as of unrelated
+#: sequences of a served model (0.909, see `specroof.cost.experts`).
 BATCH_EXPONENT = 0.9
 #: Heads of latent attention that a kernel has to have before arithmetic is the limit.
 HEADS = 128
@@ -87,9 +89,8 @@ def fitted_tile(amounts: Floats) -> tuple[Floats, float]:
 
     def modelled(logs: Floats) -> Floats:
         memory, few, many, half, floor_s = np.exp(logs)
-        wasted = half / (half + rows)
-        slowness = wasted / few + (1 - wasted) / many
-        return np.asarray(np.hypot(memory_s / memory, compute_s * slowness) + floor_s)
+        share = tiled_share(ExpertTile(rows=half, compute_frac=many), rows, few=few)
+        return np.asarray(np.hypot(memory_s / memory, compute_s / share) + floor_s)
 
     found = least_squares(
         lambda logs: np.log(modelled(logs) / taken_s), np.log(START), loss="soft_l1", f_scale=0.1

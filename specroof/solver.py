@@ -345,7 +345,9 @@ def forward_latency(
     check_placement(model, setup.placement)
     latency = model_latency(model, setup, forward_pass)
     shape = np.broadcast_shapes(forward_pass.tokens.shape, forward_pass.context.shape)
-    held = memory_notes(model, setup, forward_pass.context, forward_pass.batch)
+    # A prompt is cached by its own pass; what a verification adds is a few tokens.
+    added = forward_pass.queries if forward_pass.settled else 0.0
+    held = memory_notes(model, setup, forward_pass.context + added, forward_pass.batch)
     notes = (
         *model.notes,
         *option_notes(model, setup.options),

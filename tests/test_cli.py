@@ -286,6 +286,10 @@ def test_explain_says_which_engine_prices_and_what_does_not_fit() -> None:
     # Four devices hold it.
     assert not [note for note in explained(*words, "--tp", "4")[0]["notes"] if "fit " in note]
     assert explained(*words, "--engine", "ideal")[0]["engine"] == "ideal"
+    # A prompt is cached as it is read: 80 layers * 2 * 8 * 128 * 2 bytes * 800 000 tokens / 4.
+    prompt = ("--tp", "4", "--prefill", "--query-len", "800000")
+    (note,) = [note for note in explained(*words, *prompt)[0]["notes"] if "not fit" in note]
+    assert "at context 800000: 33.9 GiB of weights and 61.0 GiB of cache per sequence" in note
 
 
 def test_layers_of_several_kinds_share_the_rows_of_what_they_have_in_common() -> None:

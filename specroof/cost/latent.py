@@ -35,8 +35,8 @@ def latent_costs(core: LatentAttention, setting: Setting) -> list[OpCost]:
         The up-projections of new tokens are matrices of the block, not part of this.
     Source
         DeepSeek-V2 report, arXiv:2405.04434, section 2.1; V3.2: DeepSeek-V3.2-Exp report 2025.
-        Which form engines choose: decoding and short runs are absorbed, prompts expanded (vLLM,
-        `v1/attention/backends/mla/common.py`).
+        When expanding pays: Finn 2026, "The economics of speculative decoding", appendix; with
+        128 wide keys and values from 171 new tokens on, where the cache is long.
 
     Examples
     --------

@@ -174,7 +174,8 @@ def tiled_share(tile: ExpertTile, rows: Array, *, few: float) -> Array:
         The share with few rows.
 
     Source
-        `specroof.hardware.ExpertTile`.
+        Its two limits, and how it goes from one to the other: fits to published timings of fused
+        kernels, `benchmarks/timed_kernels.py` (aiconfigurator-core 0.12.0).
 
     Examples
     --------

@@ -1,33 +1,14 @@
 """Models and chips of measurements, each read once: hundreds of points share a dozen of them."""
 
 from functools import cache
+from typing import Final
 
-from specroof.architecture import Architecture
 from specroof.catalog import load_hardware, load_model
-from specroof.hardware import HardwareProfile
 
 __all__ = ["chip_of", "model_of"]
 
+#: A chip by the name that a measurement has for it; see `specroof.load_hardware`.
+chip_of: Final = cache(load_hardware)
 
-@cache
-def chip_of(name: str) -> HardwareProfile:
-    """Return a chip by the name that a measurement has for it.
-
-    Raises
-    ------
-    CatalogError
-        If no profile has it.
-    """
-    return load_hardware(name)
-
-
-@cache
-def model_of(name: str) -> Architecture:
-    """Return a model by the name that a measurement has for it.
-
-    Raises
-    ------
-    CatalogError
-        If no config has it.
-    """
-    return load_model(name)
+#: A model by the name that a measurement has for it; see `specroof.load_model`.
+model_of: Final = cache(load_model)
