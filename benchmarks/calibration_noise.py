@@ -12,9 +12,10 @@ from itertools import product
 import numpy as np
 
 from specroof import Architecture, EngineProfile, load_drafter, load_hardware, load_model
-from specroof.calibrate import BenchmarkPoint, calibrate, predicted_tokens_per_s
+from specroof.engines import calibrate, predicted_tokens_per_s
+from specroof.evidence import BenchmarkPoint
 from specroof.hardware import HardwareProfile
-from specroof.pricing import engine_setup
+from specroof.latency.model import engine_setup
 from specroof.report import format_table
 
 #: Standard deviation of the logarithm of every throughput.

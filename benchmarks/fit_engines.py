@@ -1,7 +1,7 @@
 """Fit the engine profiles to the bundled measurements, and once more without each source.
 
 Needs SciPy: ``pip install specroof[calibrate]``, then ``python benchmarks/fit_engines.py``. It
-prints the parameters; with ``--write`` it also writes ``specroof/validate/fits.json``, which
+prints the parameters; with ``--write`` it also writes ``specroof/engines/fits.json``, which
 `specroof validate` reads, and the ``engines:`` blocks of the hardware files. Two minutes.
 """
 
@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from specroof import load_hardware
+from specroof.engines.kernels import KERNEL_ENGINE, KERNEL_SOURCE, kernel_engine
+from specroof.engines.shared_fit import leave_one_out
+from specroof.engines.shared_parameters import ENGINES, PARAMETERS, chip_family, fitted_engine
+from specroof.evidence.bundled import Measurement, load_measurements
 from specroof.hardware import EngineProfile, ExpectedError
-from specroof.measured import Measurement, load_measurements
 from specroof.validate import TRUSTED, fitted_parameters, validation
-from specroof.validate.fitting import leave_one_out
-from specroof.validate.kernels import KERNEL_ENGINE, KERNEL_SOURCE, kernel_engine
-from specroof.validate.parameters import ENGINES, PARAMETERS, chip_family, fitted_engine
 from specroof.validate.scores import kind_of
 
 PACKAGE = Path(__file__).parent.parent / "specroof"
@@ -178,7 +178,10 @@ def main() -> None:
         print(f"{name:28s} {value:10.4g}  {moved:+5.1f} sd  {span:22s} {what}")
     if asked.write:
         target = Path(__file__).parent.parent / "specroof" / "validate" / "fits.json"
-        content = {"made_by": "benchmarks/fit_engines.py, from specroof/measurements", "fits": fits}
+        content = {
+            "made_by": "benchmarks/fit_engines.py, from specroof/evidence/measurements",
+            "fits": fits,
+        }
         target.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         write_engines(points, fits["all"])
 

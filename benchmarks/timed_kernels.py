@@ -6,7 +6,7 @@ it) and fits, for each chip and engine, the seconds of a kernel that `specroof` 
     t = hypot(bytes / (m W), FLOP / (s(r) C)) + floor,  1/s(r) = phi/few + (1 - phi)/many
 
 with phi = r0 / (r0 + r) and r rows per expert that is hit. The medians are the constants in
-`specroof/validate/parameters.py`. Needs SciPy and pyarrow:
+`specroof/engines/shared_parameters.py`. Needs SciPy and pyarrow:
 ``python benchmarks/timed_kernels.py FOLDER``.
 """
 
@@ -23,10 +23,10 @@ from scipy.optimize import least_squares
 
 from specroof import load_hardware
 from specroof.cost.experts import distinct_experts
+from specroof.engines.shared_parameters import chip_family
 from specroof.hardware import ExpertTile, HardwareProfile
-from specroof.latency.passes import tiled_share
+from specroof.latency.operations import tiled_share
 from specroof.validate import fitted_parameters
-from specroof.validate.parameters import chip_family
 
 Floats = npt.NDArray[np.float64]
 

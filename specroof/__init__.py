@@ -14,6 +14,7 @@ from specroof.acceptance import (
     rate_acceptance,
     survival_acceptance,
 )
+from specroof.acceptance.published import AcceptanceProfile, load_profiles
 from specroof.architecture import Architecture
 from specroof.catalog import (
     hardware_names,
@@ -43,9 +44,8 @@ from specroof.errors import (
 )
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import PassLatency
-from specroof.profiles import AcceptanceProfile, load_profiles
 from specroof.simulate import simulate_batch, simulate_exactness
-from specroof.solver import SpeedupCurve, forward_latency, speedup_curve
+from specroof.speedup.curve import SpeedupCurve, forward_latency, speedup_curve
 
 __all__ = [
     "Acceptance",

@@ -5,10 +5,10 @@ from dataclasses import replace
 from itertools import product
 
 from specroof import Architecture, load_drafter, load_hardware, load_model
-from specroof.calibrate import BenchmarkPoint
-from specroof.calibrate.forward import predicted_tokens_per_s
+from specroof.engines.forward import predicted_tokens_per_s
+from specroof.evidence import BenchmarkPoint
 from specroof.hardware import EngineProfile
-from specroof.pricing import engine_setup
+from specroof.latency.model import engine_setup
 
 MODEL = load_model("Qwen/Qwen3-8B")
 CHIP = replace(load_hardware("b200"), engines={}, default_engine=None)

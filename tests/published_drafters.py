@@ -20,7 +20,7 @@ from specroof.cost import ForwardPass, Options
 from specroof.drafters import Price, Round
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Setup
-from specroof.rounds import draft_price
+from specroof.speedup.round import draft_price
 
 #: Qwen3.6-35B-A3B's LM head, counted under every option: width and vocabulary.
 PUBLISHED_HEAD: Final = Linear("lm_head", 2048, 248_320, shard=TENSOR, kind="dense")

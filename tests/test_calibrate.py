@@ -22,20 +22,13 @@ from specroof import (
     load_hardware,
     speedup_curve,
 )
-from specroof.calibrate import (
-    BenchmarkPoint,
-    Calibration,
-    calibrate,
-    calibrated_yaml,
-    calibration_json,
-    calibration_text,
-    described,
-    refuse_others,
-)
-from specroof.calibrate.forward import predicted_tokens_per_s
 from specroof.cli import app
+from specroof.engines import Calibration, calibrate, calibrated_yaml
+from specroof.engines.forward import predicted_tokens_per_s
+from specroof.evidence import BenchmarkPoint
 from specroof.hardware import EngineProfile, parse_hardware
-from specroof.pricing import engine_setup
+from specroof.latency.model import engine_setup
+from specroof.report.calibration import calibration_json, calibration_text, described, refuse_others
 
 
 def values(found: Calibration) -> dict[str, float]:

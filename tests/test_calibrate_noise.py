@@ -10,12 +10,13 @@ import pytest
 
 from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, points
 from specroof import Architecture, load_hardware, load_model
-from specroof.calibrate import BenchmarkPoint, Calibration, calibrate
-from specroof.calibrate.estimate import Problem, noise_of, prior_width
-from specroof.calibrate.forward import predicted_tokens_per_s
-from specroof.calibrate.parameters import PARAMETERS, Parameter, coordinate
+from specroof.engines import Calibration, calibrate
+from specroof.engines.estimate import Problem, noise_of, prior_width
+from specroof.engines.forward import predicted_tokens_per_s
+from specroof.engines.own_parameters import PARAMETERS, Parameter, coordinate
+from specroof.evidence import BenchmarkPoint
 from specroof.hardware import EngineProfile, HardwareProfile
-from specroof.pricing import engine_setup
+from specroof.latency.model import engine_setup
 
 B200 = load_hardware("b200")
 FITTED = B200.engine("sglang")

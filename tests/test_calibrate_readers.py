@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof import MeasurementError
-from specroof.calibrate import read_benchmark, refuse_mixed
+from specroof.evidence import read_benchmark, refuse_mixed
 
 # What each tool writes, by the keys of SGLang 0.5.23, vLLM 0.33.0 and InferenceX.
 SGLANG: dict[str, Any] = {

@@ -16,21 +16,13 @@ from specroof import (
     load_hardware,
     load_model,
 )
-from specroof.calibrate import (
-    BenchmarkPoint,
-    calibrate,
-    engine_of_results,
-    file_label,
-    ideal_rates,
-    idle_notes,
-    in_sample_notes,
-    predicted_tokens_per_s,
-    refuse_other_kinds,
-)
 from specroof.drafters import Drafter
+from specroof.engines import calibrate, ideal_rates, predicted_tokens_per_s
+from specroof.evidence import BenchmarkPoint, refuse_other_kinds
 from specroof.hardware import HardwareProfile
-from specroof.pricing import engine_setup
-from specroof.validate.own import own_validation
+from specroof.latency.model import engine_setup
+from specroof.report.calibration import engine_of_results, file_label, idle_notes, in_sample_notes
+from specroof.validate.own_results import own_validation
 
 SETUP = engine_setup(CHIP, None, None, None)
 FP8 = Options(weight_dtype="fp8", kv_dtype="fp8")

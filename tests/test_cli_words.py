@@ -10,8 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from specroof.cli import app
+from specroof.cli.flags import completion
 from specroof.cli.groups import Command, OneLineGroup
-from specroof.cli.words import completion
 
 
 def doubled(value: int) -> int:

@@ -25,7 +25,7 @@ from specroof.cost.chunked import chunked_cache_bytes, chunked_costs, chunked_pa
 from specroof.cost.shared_cache import shared_cache_costs
 from specroof.errors import OptionError
 from specroof.hardware import Placement
-from specroof.solver import check_placement
+from specroof.speedup.curve import check_placement
 from strategies import (
     batches,
     cache_dtypes,

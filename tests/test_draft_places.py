@@ -23,7 +23,7 @@ from specroof.drafters import (
 )
 from specroof.errors import OptionError
 from specroof.hardware import Placement
-from specroof.solver import SpeedupCurve, forward_latency, speedup_curve
+from specroof.speedup.curve import SpeedupCurve, forward_latency, speedup_curve
 from strategies import device, real_engine
 
 SHAPE: Final = DraftShape(64, n_heads=4, n_kv_heads=2, head_dim=16, width=128)

@@ -19,7 +19,7 @@ from specroof.catalog import (
 from specroof.drafters import KINDS
 from specroof.errors import CatalogError, ConfigError, OptionError
 from specroof.report import curves_csv, curves_json, source_lines
-from specroof.solver import SpeedupCurve, speedup_curve
+from specroof.speedup.curve import SpeedupCurve, speedup_curve
 
 TARGET = "Qwen/Qwen3.6-35B-A3B"
 

@@ -39,7 +39,7 @@ from specroof.hardware import (
 from specroof.hardware import Collective as Reached
 from specroof.hardware.schema import RECURRENT_STATES
 from specroof.latency import Setup, overlapped_s, price_pass
-from specroof.pricing import (
+from specroof.latency.model import (
     drafting_setup,
     engine_notes,
     engine_setup,
@@ -47,7 +47,7 @@ from specroof.pricing import (
     model_latency,
     padded_pass,
 )
-from specroof.solver import forward_latency, speedup_curve
+from specroof.speedup.curve import forward_latency, speedup_curve
 
 
 def chip(engine: EngineProfile | None = None, **changes: Any) -> HardwareProfile:

@@ -20,7 +20,7 @@ from specroof.catalog import load_hardware, load_model
 from specroof.cost.experts import distinct_experts
 from specroof.drafters import Drafter, DraftTime, Round
 from specroof.hardware import HardwareProfile
-from specroof.solver import SpeedupCurve, speedup_curve
+from specroof.speedup.curve import SpeedupCurve, speedup_curve
 
 Array = npt.NDArray[np.float64]
 Vector = dict[str, Any]

@@ -10,7 +10,7 @@ from published_models import chart_v4_flash, published, published_hardware, publ
 from specroof.acceptance import constant_acceptance
 from specroof.drafters import autoregressive_drafter
 from specroof.hardware import HardwareProfile
-from specroof.solver import SpeedupCurve, speedup_curve
+from specroof.speedup.curve import SpeedupCurve, speedup_curve
 
 Vector = dict[str, Any]
 

@@ -25,7 +25,7 @@ from specroof.architecture import Architecture, DraftHead
 from specroof.catalog import load_draft_config
 from specroof.drafters import Drafter, dflash_drafter, mtp_drafter
 from specroof.drafters.heads import accepted_work
-from specroof.solver import SpeedupCurve, speedup_curve
+from specroof.speedup.curve import SpeedupCurve, speedup_curve
 from test_golden_adaptive import BATCHES, POST, column
 
 Array = npt.NDArray[np.float64]

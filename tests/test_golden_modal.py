@@ -24,7 +24,7 @@ from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import ForwardPass, Options, forward_cost
 from specroof.hardware import IDEAL_ENGINE, Placement
 from specroof.latency import Setup, price_pass
-from specroof.solver import SpeedupCurve, speedup_curve
+from specroof.speedup.curve import SpeedupCurve, speedup_curve
 
 Array = npt.NDArray[np.float64]
 Vector = dict[str, Any]

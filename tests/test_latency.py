@@ -40,7 +40,7 @@ from specroof.latency import (
     hierarchical_all_reduce_s,
     price_pass,
 )
-from specroof.solver import forward_latency
+from specroof.speedup.curve import forward_latency
 from strategies import (
     Grid,
     architectures,

@@ -8,9 +8,9 @@ import pytest
 import specroof
 from specroof import load_hardware, load_model
 from specroof.errors import MeasurementError
-from specroof.measured import Measurement, load_measurements, parse_measurements
+from specroof.evidence.bundled import Measurement, load_measurements, parse_measurements
 
-FILES = sorted((Path(specroof.__file__).parent / "measurements").glob("*.csv"))
+FILES = sorted((Path(specroof.__file__).parent / "evidence" / "measurements").glob("*.csv"))
 HEAD = ("title", "url", "trust", "setup", "counts", "lengths")
 
 # Rows of each table, counted in its source; DESCRIBED in the notes of the collection.
@@ -56,7 +56,7 @@ def test_what_is_no_table_is_left_out(tmp_path: Path, monkeypatch: pytest.Monkey
         next(file for file in FILES if file.stem == "modal").read_bytes()
     )
     (folder / "README.md").write_text("no table")
-    monkeypatch.setattr("specroof.measured.resources.files", lambda _: tmp_path)
+    monkeypatch.setattr("specroof.evidence.bundled.resources.files", lambda _: tmp_path)
     assert {point.source for point in load_measurements.__wrapped__()} == {"modal"}
 
 
@@ -139,7 +139,7 @@ def test_a_printed_ratio_agrees_with_the_printed_throughputs() -> None:
 
 def bundled_table() -> str:
     """Return a bundled table, to be broken."""
-    folder = Path(specroof.__file__).parent / "measurements"
+    folder = Path(specroof.__file__).parent / "evidence" / "measurements"
     return (folder / "modal.csv").read_text(encoding="utf-8")
 
 

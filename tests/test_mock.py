@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from specroof import OptionError
 from specroof.cli import app
-from specroof.mock import MockPoint, mock_commands
+from specroof.serving.benchmark_commands import MockPoint, mock_commands
 
 POINT: dict[str, Any] = {
     "model": "Qwen/Qwen3-8B",

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof.errors import ConfigError
-from specroof.parsers.module_names import ModuleNames
-from specroof.parsers.module_patterns import ModulePattern
+from specroof.parsers.formats.module_names import ModuleNames
+from specroof.parsers.formats.module_patterns import ModulePattern
 from tiny_configs import FP8_BLOCKS, TINY, Config, parse
 
 

@@ -9,14 +9,10 @@ import pytest
 from specroof import parsers
 from specroof.parsers import PARSERS
 
-SHARED = {
-    *("__init__", "blocks", "layer_lists", "mamba2", "model_config", "module_names"),
-    *("module_patterns", "quantization", "reader", "weight_formats"),
-}
 FAMILIES = {
     file.stem
-    for file in Path(parsers.__file__).parent.glob("*.py")
-    if file.stem not in SHARED and not file.stem.startswith("drafters")
+    for file in (Path(parsers.__file__).parent / "families").glob("*.py")
+    if file.stem != "__init__"
 }
 
 
@@ -42,7 +38,7 @@ def test_a_type_without_a_row_is_a_key_error() -> None:
     ],
 )
 def test_only_the_family_of_a_model_is_imported(program: str, loaded: set[str]) -> None:
-    names = [f"specroof.parsers.{family}" for family in sorted(FAMILIES)]
+    names = [f"specroof.parsers.families.{family}" for family in sorted(FAMILIES)]
     command = f"{program}; import sys; print(*(m for m in {names!r} if m in sys.modules))"
     run = subprocess.run(
         [sys.executable, "-c", command], capture_output=True, text=True, check=False

@@ -39,7 +39,7 @@ from specroof.plot import (
     plot_time_per_op,
 )
 from specroof.plot.style import COLORS, MARKERS
-from specroof.solver import SpeedupCurve
+from specroof.speedup.curve import SpeedupCurve
 
 Floats = NDArray[np.float64]
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import specroof
+from specroof.acceptance.published import parse_profiles
 from specroof.catalog import load_profiles_file
-from specroof.profiles import parse_profiles
 
 COUNTERS = """\
 # HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.

@@ -9,7 +9,12 @@ import pytest
 
 import specroof
 from specroof.acceptance import EXTRAPOLATIONS, FITTED_LAWS
-from specroof.profiles import AcceptanceProfile, draft_count, load_profiles, profile_names
+from specroof.acceptance.published import (
+    AcceptanceProfile,
+    draft_count,
+    load_profiles,
+    profile_names,
+)
 
 MTP = "qwen3.6-35b-a3b/mtp/speed-bench"
 DFLASH = "qwen3.6-35b-a3b/dflash/speed-bench"

@@ -24,8 +24,8 @@ from specroof import (
 from specroof.cost import CHOICES
 from specroof.errors import CatalogError, ConfigError, OptionError, ProfileError
 from specroof.parsers import PARSERS
-from specroof.study import Study, load_study, run_study, study_schema
-from specroof.workload import Load, Workload
+from specroof.questions.study import Study, load_study, run_study, study_schema
+from specroof.serving.requests import Load, Workload
 
 BUNDLED = sorted((Path(specroof.__file__).parent / "studies").glob("*.yaml"))
 

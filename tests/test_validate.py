@@ -13,23 +13,25 @@ from typer.testing import CliRunner
 
 from specroof import acceptance_from_length, load_drafter, load_hardware, load_model, speedup_curve
 from specroof.cli import app
+from specroof.engines import kernels
+from specroof.engines.kernels import KERNEL_ENGINE, kernel_engine
+from specroof.engines.shared_fit import Points, fit, leave_one_out
+from specroof.engines.shared_parameters import ENGINES, PARAMETERS, chip_family, fitted_engine
+from specroof.engines.timing import Throughput
 from specroof.errors import OptionError, ProfileError
+from specroof.evidence.bundled import Measurement, load_measurements
 from specroof.hardware import IDEAL_ENGINE, Collective, EngineProfile
 from specroof.latency.collectives import all_reduce_s
-from specroof.measured import Measurement, load_measurements
 from specroof.plot import plot_accuracy
+from specroof.report.validation import validation_json, validation_table
 from specroof.validate import (
     TRUSTED,
     Validation,
     fitted_parameters,
-    kernels,
     left_out_engine,
     measured_throughput,
     validation,
 )
-from specroof.validate.fitting import Points, fit, leave_one_out
-from specroof.validate.kernels import KERNEL_ENGINE, kernel_engine
-from specroof.validate.parameters import ENGINES, PARAMETERS, chip_family, fitted_engine
 from specroof.validate.scores import (
     Scored,
     errors_of,
@@ -39,8 +41,6 @@ from specroof.validate.scores import (
     round_costs,
     scored,
 )
-from specroof.validate.tables import validation_json, validation_table
-from specroof.validate.timing import Throughput
 
 MEASURED = [one for one in load_measurements() if one.trust <= TRUSTED]
 PLAIN = next(one for one in MEASURED if kind_of(one)[0] == "plain" and one.method == "ar")

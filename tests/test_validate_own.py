@@ -14,13 +14,14 @@ from typer.testing import CliRunner
 
 from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, points
 from specroof import load_hardware
-from specroof.calibrate import BenchmarkPoint, calibrated_yaml, predicted_tokens_per_s
 from specroof.cli import app
+from specroof.engines import calibrated_yaml, predicted_tokens_per_s
+from specroof.evidence import BenchmarkPoint
 from specroof.hardware import EngineProfile
+from specroof.latency.model import engine_setup
 from specroof.plot import plot_throughput_accuracy
-from specroof.pricing import engine_setup
-from specroof.validate.own import OwnValidation, own_validation
-from specroof.validate.tables import own_json, own_text
+from specroof.report.validation import own_json, own_text
+from specroof.validate.own_results import OwnValidation, own_validation
 
 CHOSEN = replace(CHIP, engines={"true": TRUE}, default_engine="true")
 SETUP = engine_setup(CHOSEN, None, None, None)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specroof.errors import ConfigError, ProfileError
-from specroof.validation import (
+from specroof.reading.checked import (
     Count,
     FirstVersion,
     NonNegative,

@@ -19,9 +19,8 @@ from specroof import (
 )
 from specroof.cost import ForwardPass
 from specroof.hardware import EngineProfile
-from specroof.pricing import engine_setup
-from specroof.solver import forward_latency
-from specroof.workload import (
+from specroof.latency.model import engine_setup
+from specroof.serving.requests import (
     Workload,
     decode_tokens_per_s,
     end_to_end,
@@ -29,6 +28,7 @@ from specroof.workload import (
     prefill_frac,
     request_s,
 )
+from specroof.speedup.curve import forward_latency
 
 positive = st.floats(min_value=1e-4, max_value=10)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof.errors import ConfigError, OptionError, ProfileError, SpecroofError
-from specroof.yaml_reader import (
+from specroof.reading.yaml_text import (
     MAX_NESTING,
     MAX_TEXT_BYTES,
     number_spelling,

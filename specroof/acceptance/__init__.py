@@ -12,7 +12,7 @@ from specroof.acceptance.decay import (
     extrapolated_acceptance,
     lengths_acceptance,
 )
-from specroof.acceptance.fitting import FITTED_LAWS, AcceptanceFit, fit_acceptance
+from specroof.acceptance.law_fits import FITTED_LAWS, AcceptanceFit, fit_acceptance
 from specroof.acceptance.laws import (
     acceptance_from_length,
     beta_acceptance,

@@ -185,7 +185,7 @@ def _last_rate(survival: tuple[float, ...]) -> tuple[float, float, float]:
 
 
 def _fitted_decay(survival: tuple[float, ...]) -> tuple[float, float, float]:
-    from specroof.acceptance.fitting import fit_acceptance  # noqa: PLC0415 - it uses this module
+    from specroof.acceptance.law_fits import fit_acceptance  # noqa: PLC0415 - it uses this module
 
     first, last, ratio = fit_acceptance(survival, "decay").parameters
     return first, last, ratio

@@ -3,9 +3,14 @@
 import os
 from pathlib import Path
 
+from specroof.acceptance.published import (
+    AcceptanceProfile,
+    bundled_profile,
+    draft_count,
+    parse_profiles,
+)
 from specroof.catalog.files import read_text
 from specroof.errors import CatalogError
-from specroof.profiles import AcceptanceProfile, bundled_profile, draft_count, parse_profiles
 
 __all__ = ["load_profile", "load_profiles_file"]
 

@@ -18,7 +18,10 @@ def study_path(name: str) -> Path:
     path = Path(name)
     if path.is_file():
         return path
-    bundled = {file.stem: file for file in (Path(__file__).parents[1] / "studies").glob("*.yaml")}
+    bundled = {
+        file.stem: file
+        for file in (Path(__file__).parents[1] / "questions" / "studies").glob("*.yaml")
+    }
     if name in bundled:
         return bundled[name]
     message = f"study {name!r} is neither a file nor a bundled study ({', '.join(bundled)})"

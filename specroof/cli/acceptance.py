@@ -9,8 +9,13 @@ import typer
 
 from specroof import catalog, report
 from specroof.acceptance import FITTED_LAWS, Acceptance, AcceptanceFit, fit_acceptance
-from specroof.cli.words import AsJson, completion, figure_files, say, say_written
-from specroof.profiles import DRAFT_COUNTS, AcceptanceProfile, load_profiles, profile_names
+from specroof.acceptance.published import (
+    DRAFT_COUNTS,
+    AcceptanceProfile,
+    load_profiles,
+    profile_names,
+)
+from specroof.cli.flags import AsJson, completion, figure_files, say, say_written
 
 __all__ = ["acceptance_app"]
 

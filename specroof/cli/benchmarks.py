@@ -14,7 +14,7 @@ from specroof.errors import MeasurementError
 from specroof.hardware import HardwareProfile
 
 if TYPE_CHECKING:
-    from specroof.calibrate import BenchmarkPoint
+    from specroof.evidence import BenchmarkPoint
 
 __all__ = ["BENCH_HELP", "BenchEngine", "Benchmark", "DraftLen", "DrafterWord", "load_benchmark"]
 
@@ -86,7 +86,8 @@ def load_benchmark(  # noqa: PLR0913 - one parameter per flag
         For a file, model, profile or SPEC that cannot be read, results of another model, of
         several tools or of other drafts, or a result that is there twice.
     """
-    from specroof import calibrate as room  # noqa: PLC0415 - few commands read results
+    from specroof import evidence  # noqa: PLC0415 - few commands read results
+    from specroof.report import calibration as words_of  # noqa: PLC0415
 
     loaded = catalog.load_model(model, family=family)
     profile = catalog.load_hardware(hardware)
@@ -94,22 +95,22 @@ def load_benchmark(  # noqa: PLR0913 - one parameter per flag
     found = [
         (point, str(file))
         for file, text in zip(files, texts, strict=True)
-        for point in room.read_benchmark(text, source=str(file), draft_len=draft_len)
+        for point in evidence.read_benchmark(text, source=str(file), draft_len=draft_len)
     ]
     points = tuple(point for point, _ in found)
-    room.refuse_repeats(points)
-    room.refuse_others(points, model)
-    room.refuse_mixed(points)
+    evidence.refuse_repeats(points)
+    words_of.refuse_others(points, model)
+    evidence.refuse_mixed(points)
     notes = []
     if engine is None:
-        engine, note = room.engine_of_results(points, profile)
+        engine, note = words_of.engine_of_results(points, profile)
         notes += note
     one = None
     if drafter is not None:
         one = catalog.load_drafter(drafter)
-        room.refuse_other_kinds(points, drafter.strip().partition(",")[0].strip())
+        evidence.refuse_other_kinds(points, drafter.strip().partition(",")[0].strip())
     words = {"--drafter": drafter, "--draft-len": draft_len}
-    notes += room.idle_notes(points, words)
+    notes += words_of.idle_notes(points, words)
     return Benchmark(
         points=points,
         sources=tuple(source for _, source in found),
@@ -119,6 +120,6 @@ def load_benchmark(  # noqa: PLR0913 - one parameter per flag
         engine=engine,
         notes=tuple(notes),
         labels=tuple(
-            room.file_label(file.name, text) for file, text in zip(files, texts, strict=True)
+            words_of.file_label(file.name, text) for file, text in zip(files, texts, strict=True)
         ),
     )

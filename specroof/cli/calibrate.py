@@ -13,7 +13,7 @@ from specroof.cli.benchmarks import (
     DraftLen,
     load_benchmark,
 )
-from specroof.cli.words import (
+from specroof.cli.flags import (
     AsJson,
     ExpertParallel,
     Family,
@@ -28,7 +28,7 @@ from specroof.cli.words import (
 )
 from specroof.errors import OptionError
 from specroof.hardware import Placement
-from specroof.pricing import option_notes
+from specroof.latency.model import option_notes
 
 __all__ = ["calibrate"]
 
@@ -69,7 +69,8 @@ def calibrate(  # noqa: PLR0913, PLR0917 - one parameter per flag
 
     Example: specroof calibrate bench.jsonl -H b200 --model Qwen/Qwen3-8B -o my-b200.yaml
     """
-    from specroof import calibrate as room  # noqa: PLC0415 - only this command fits
+    from specroof import engines  # noqa: PLC0415 - only this command fits
+    from specroof.report import calibration as words_of  # noqa: PLC0415
 
     if engine_name is not None and output is None:
         message = f"--engine-name is {engine_name!r} without --output; allowed: with --output FILE"
@@ -84,7 +85,7 @@ def calibrate(  # noqa: PLR0913, PLR0917 - one parameter per flag
         drafter=drafter,
         draft_len=draft_len,
     )
-    found = room.calibrate(
+    found = engines.calibrate(
         bench.points,
         bench.model,
         bench.hardware,
@@ -93,8 +94,8 @@ def calibrate(  # noqa: PLR0913, PLR0917 - one parameter per flag
         drafter=bench.drafter,
         options=options,
     )
-    source = room.described(found, bench.model.name, bench.labels, tensor_parallel)
-    text = room.calibrated_yaml(
+    source = words_of.described(found, bench.model.name, bench.labels, tensor_parallel)
+    text = engines.calibrated_yaml(
         bench.hardware, found.engine, name=engine_name or _ENGINE_NAME, source=source
     )
     if output is not None:
@@ -103,8 +104,8 @@ def calibrate(  # noqa: PLR0913, PLR0917 - one parameter per flag
         say_written(written)
     notes = [*bench.notes, *option_notes(bench.model, options)]
     if as_json:
-        rows: dict[str, Any] = {**room.calibration_json(found), "notes": notes}
+        rows: dict[str, Any] = {**words_of.calibration_json(found), "notes": notes}
         say(report.json_line(rows))
         return
-    say(room.calibration_text(found))
+    say(words_of.calibration_text(found))
     say_notes(notes)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from specroof import catalog, report
-from specroof.cli.words import (
+from specroof.cli.flags import (
     AsJson,
     AttentionData,
     Count,
@@ -33,9 +33,9 @@ from specroof.cli.words import (
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError
 from specroof.hardware import Placement
-from specroof.solver import forward_latency
+from specroof.serving.requests import prefill_pass, time_to_first_token_s
+from specroof.speedup.curve import forward_latency
 from specroof.units import format_seconds
-from specroof.workload import prefill_pass, time_to_first_token_s
 
 __all__ = ["explain"]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from specroof import catalog, report
-from specroof.cli.words import AsJson, completion, say
+from specroof.cli.flags import AsJson, completion, say
 from specroof.hardware import HardwareProfile
 
 __all__ = ["hardware_app"]

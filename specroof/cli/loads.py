@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from specroof.cli.words import numbers
+from specroof.cli.flags import numbers
 from specroof.errors import OptionError
-from specroof.workload import Load, Workload
+from specroof.serving.requests import Load, Workload
 
 __all__ = ["Batch", "Concurrency", "Context", "InputLen", "OutputLen", "load_of"]
 

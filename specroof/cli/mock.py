@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from specroof import catalog, report
-from specroof.cli.words import (
+from specroof.cli.flags import (
     AsJson,
     Family,
     HardwareWord,
@@ -20,10 +20,10 @@ from specroof.cli.words import (
 )
 from specroof.errors import OptionError
 from specroof.hardware import Placement
-from specroof.mock import FRAMEWORKS, MockPoint, mock_commands
-from specroof.pricing import engine_setup
-from specroof.solver import SpeedupCurve, speedup_curve
-from specroof.workload import EndToEnd, Workload, end_to_end
+from specroof.latency.model import engine_setup
+from specroof.serving.benchmark_commands import FRAMEWORKS, MockPoint, mock_commands
+from specroof.serving.requests import EndToEnd, Workload, end_to_end
+from specroof.speedup.curve import SpeedupCurve, speedup_curve
 
 __all__ = ["mock"]
 
@@ -75,7 +75,7 @@ def mock(  # noqa: PLR0913, PLR0917 - one parameter per flag
     options = options_of(kv_dtype=kv_dtype, weight_dtype=weight_dtype)
     predicting, notes = engine, list[str]()
     if engine is None:
-        from specroof.calibrate import engine_of_tool  # noqa: PLC0415 - no prediction needs it
+        from specroof.report.calibration import engine_of_tool  # noqa: PLC0415 - no prediction needs it
 
         predicting, notes = engine_of_tool(framework, profile)
     curve = speedup_curve(

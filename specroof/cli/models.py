@@ -3,8 +3,8 @@
 import typer
 
 from specroof import catalog, report
-from specroof.cli.words import AsJson, Family, ModelWord, say
-from specroof.model_facts import diff_table, model_diff, model_row, model_text, models_table
+from specroof.cli.flags import AsJson, Family, ModelWord, say
+from specroof.questions.models import diff_table, model_diff, model_row, model_text, models_table
 
 __all__ = ["models_app"]
 

@@ -7,15 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from specroof import catalog, report
-from specroof.cli.loads import (
-    Batch,
-    Concurrency,
-    Context,
-    InputLen,
-    OutputLen,
-    load_of,
-)
-from specroof.cli.words import (
+from specroof.cli.flags import (
     AsJson,
     AttentionData,
     Count,
@@ -42,10 +34,18 @@ from specroof.cli.words import (
     say_notes,
     say_written,
 )
+from specroof.cli.loads import (
+    Batch,
+    Concurrency,
+    Context,
+    InputLen,
+    OutputLen,
+    load_of,
+)
 from specroof.drafters import KINDS
 from specroof.hardware import Placement
-from specroof.pricing import engine_setup
-from specroof.solver import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve, speedup_curve
+from specroof.latency.model import engine_setup
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve, speedup_curve
 
 __all__ = ["curve_figures", "predict"]
 

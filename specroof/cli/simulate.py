@@ -9,7 +9,7 @@ import typer
 
 from specroof import catalog, report
 from specroof.acceptance import Acceptance, constant_acceptance
-from specroof.cli.words import AsJson, Engine, HardwareWord, ModelWord, TensorParallel, numbers, say
+from specroof.cli.flags import AsJson, Engine, HardwareWord, ModelWord, TensorParallel, numbers, say
 from specroof.drafters import Drafter
 from specroof.drafters.base import chain_proposals
 from specroof.errors import OptionError
@@ -22,7 +22,7 @@ from specroof.simulate import (
     simulate_batch,
     simulate_exactness,
 )
-from specroof.solver import speedup_curve
+from specroof.speedup.curve import speedup_curve
 from specroof.units import format_seconds
 
 __all__ = ["simulate_app"]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specroof import catalog, report
+from specroof.cli.flags import figure_files, joined_files, say, say_written
 from specroof.cli.predict import curve_figures
-from specroof.cli.words import figure_files, joined_files, say, say_written
 from specroof.errors import OptionError, OutputError
 
 if TYPE_CHECKING:
-    from specroof.study import Outcome, Study  # needs pydantic
+    from specroof.questions.study import Outcome, Study  # needs pydantic
 
 __all__ = ["sweep"]
 
@@ -39,7 +39,7 @@ def sweep(
     whose prefills are then counted; batch_size is how many are in flight), max_draft_len, engine,
     options.
     """
-    from specroof.study import load_study, study_schema  # noqa: PLC0415 - pydantic
+    from specroof.questions.study import load_study, study_schema  # noqa: PLC0415 - pydantic
 
     if schema:
         say(report.json_line(study_schema()))
@@ -92,7 +92,7 @@ def _unwritable(output: Path, failure: OSError) -> OutputError:
 
 def _run(study: "Study") -> "list[Outcome]":
     """Return what a study finds; where people look on, a bar shows how far it is."""
-    from specroof.study import run_study  # noqa: PLC0415 - pydantic
+    from specroof.questions.study import run_study  # noqa: PLC0415 - pydantic
 
     if not sys.stderr.isatty():
         return run_study(study)

@@ -14,7 +14,7 @@ from specroof.cli.benchmarks import (
     DraftLen,
     load_benchmark,
 )
-from specroof.cli.words import (
+from specroof.cli.flags import (
     AsJson,
     Family,
     KvDtype,
@@ -28,7 +28,7 @@ from specroof.cli.words import (
 )
 from specroof.errors import OptionError
 from specroof.hardware import Placement
-from specroof.pricing import engine_setup, option_notes
+from specroof.latency.model import engine_setup, option_notes
 
 __all__ = ["validate"]
 
@@ -104,9 +104,9 @@ def validate(  # noqa: PLR0913, PLR0917 - one parameter per flag
         missing = "--hardware" if hardware is None else "--model"
         message = f"{missing} is missing; needed to predict {files[0]}: what served it, on what"
         raise OptionError(message)
-    from specroof.calibrate import in_sample_notes  # noqa: PLC0415
-    from specroof.validate.own import own_validation  # noqa: PLC0415
-    from specroof.validate.tables import own_json, own_text  # noqa: PLC0415 - reads measurements
+    from specroof.report.calibration import in_sample_notes  # noqa: PLC0415
+    from specroof.report.validation import own_json, own_text  # noqa: PLC0415 - reads measurements
+    from specroof.validate.own_results import own_validation  # noqa: PLC0415
 
     options = options_of(kv_dtype=kv_dtype, weight_dtype=weight_dtype)
     bench = load_benchmark(
@@ -150,8 +150,8 @@ def _refuse_without_files(options: Mapping[str, object]) -> None:
 
 def _published(*, as_json: bool, plot_file: Path | None) -> None:
     """Compare predictions with the bundled measurements."""
+    from specroof.report.validation import validation_json, validation_table  # noqa: PLC0415
     from specroof.validate import validation  # noqa: PLC0415 - reads all measurements
-    from specroof.validate.tables import validation_json, validation_table  # noqa: PLC0415
 
     found = validation()
     if plot_file is not None:

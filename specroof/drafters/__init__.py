@@ -16,7 +16,6 @@ from specroof.drafters.blocks import (
     p_eagle_drafter,
     pard_drafter,
 )
-from specroof.drafters.fitting import Where, overlapped_time, priced_drafter
 from specroof.drafters.heads import (
     eagle3_drafter,
     eagle_drafter,
@@ -26,6 +25,7 @@ from specroof.drafters.heads import (
 )
 from specroof.drafters.kinds import KINDS, Kind
 from specroof.drafters.lookup import lookup_drafter
+from specroof.drafters.placed import Where, overlapped_time, priced_drafter
 from specroof.drafters.shares import autoregressive_drafter, block_drafter, ideal_drafter
 from specroof.drafters.tree_shapes import chain_tree, dynamic_tree, expansion_tree, optimal_tree
 from specroof.drafters.trees import Tree, tree_proposals, tree_tokens, with_tree

@@ -7,7 +7,6 @@ import numpy as np
 from specroof.architecture import Architecture, DraftHead
 from specroof.cost import ForwardPass
 from specroof.drafters.base import Array, Drafter, Price, Round, Work
-from specroof.drafters.fitting import Geometry, Seconds, Where, priced_drafter
 from specroof.drafters.geometry import (
     USUAL_BLOCKS,
     usual_dflash,
@@ -15,6 +14,7 @@ from specroof.drafters.geometry import (
     usual_p_eagle,
 )
 from specroof.drafters.heads import accepted_work, usual_origin
+from specroof.drafters.placed import Geometry, Seconds, Where, priced_drafter
 from specroof.errors import OptionError
 
 __all__ = ["block_s", "dflash_drafter", "dspark_drafter", "p_eagle_drafter", "pard_drafter"]

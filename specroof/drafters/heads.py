@@ -6,7 +6,6 @@ from specroof.architecture import Architecture, Block, DraftHead, Layer, Linear,
 from specroof.architecture import medusa_head as sized_medusa
 from specroof.cost import ForwardPass
 from specroof.drafters.base import Array, Drafter, Price, Round, Work
-from specroof.drafters.fitting import Where, priced_drafter
 from specroof.drafters.geometry import (
     USUAL_MEDUSA_HEADS,
     usual_eagle,
@@ -14,6 +13,7 @@ from specroof.drafters.geometry import (
     usual_medusa,
     usual_mtp,
 )
+from specroof.drafters.placed import Where, priced_drafter
 
 __all__ = [
     "accepted_work",

@@ -12,7 +12,6 @@ from specroof.drafters.blocks import (
     p_eagle_drafter,
     pard_drafter,
 )
-from specroof.drafters.fitting import Where
 from specroof.drafters.heads import (
     eagle3_drafter,
     eagle_drafter,
@@ -21,6 +20,7 @@ from specroof.drafters.heads import (
     mtp_drafter,
 )
 from specroof.drafters.lookup import lookup_drafter
+from specroof.drafters.placed import Where
 from specroof.drafters.shares import autoregressive_drafter, block_drafter, ideal_drafter
 from specroof.drafters.tree_shapes import MOST_NODES, dynamic_tree, expansion_tree, optimal_tree
 from specroof.drafters.trees import with_tree

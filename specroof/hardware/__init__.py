@@ -26,7 +26,7 @@ from specroof.hardware.profile import (
     Peak,
     Placement,
 )
-from specroof.yaml_reader import parse_yaml
+from specroof.reading.yaml_text import parse_yaml
 
 __all__ = [
     "IDEAL_ENGINE",

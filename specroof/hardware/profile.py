@@ -7,8 +7,8 @@ from typing import Final
 
 from specroof.errors import OptionError, ProfileError
 from specroof.hardware.engine import IDEAL_ENGINE, EngineProfile
+from specroof.reading.yaml_text import shown
 from specroof.units import DTYPE_BYTES, WIDER_DTYPES
-from specroof.yaml_reader import shown
 
 __all__ = [
     "HardwareProfile",

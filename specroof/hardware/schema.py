@@ -8,8 +8,7 @@ from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from specroof.errors import ProfileError
 from specroof.hardware.engine import IDEAL_ENGINE, LAYER_KINDS, OP_KINDS
-from specroof.units import DTYPE_BYTES
-from specroof.validation import (
+from specroof.reading.checked import (
     Count,
     FirstVersion,
     NonNegative,
@@ -18,6 +17,7 @@ from specroof.validation import (
     accept,
     parse_model,
 )
+from specroof.units import DTYPE_BYTES
 
 __all__ = ["RECURRENT_STATES", "checked_mapping"]
 

@@ -9,8 +9,8 @@ from specroof.cost import Collective
 from specroof.errors import ProfileError
 from specroof.hardware import Collective as Reached
 from specroof.hardware import Interconnect, Placement
-from specroof.latency.base import Array, OpLatency, Setup, total
 from specroof.latency.collectives import all_reduce_s, all_to_all_s, hierarchical_all_reduce_s
+from specroof.latency.setup import Array, OpLatency, Setup, total
 
 __all__ = ["communication_s"]
 

@@ -27,7 +27,7 @@ class _Parsers(Mapping[str, Callable[[ModelConfig], Architecture]]):
 
     def __getitem__(self, model_type: str) -> Callable[[ModelConfig], Architecture]:
         file, function = self._rows[model_type].split(":")
-        module = import_module(f"{__name__}.{file}")
+        module = import_module(f"{__name__}.families.{file}")
         parse: Callable[[ModelConfig], Architecture] = getattr(module, function)
         return parse
 

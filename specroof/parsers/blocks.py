@@ -18,7 +18,7 @@ from specroof.architecture import (
     Linear,
     by_kv_heads,
 )
-from specroof.parsers.quantization import LayerWeights
+from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.reader import Reader
 
 __all__ = [

@@ -9,7 +9,7 @@ Source
 from dataclasses import dataclass
 
 from specroof.architecture import HEADS, Block, Linear, Mamba2
-from specroof.parsers.quantization import LayerWeights
+from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.reader import Reader
 
 __all__ = ["MambaShape", "group_count", "mamba_block", "read_mamba"]

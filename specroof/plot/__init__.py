@@ -10,7 +10,7 @@ from specroof.plot.batches import (
 )
 from specroof.plot.curves import plot_speedup_by_draft_len
 from specroof.plot.files import figure_bytes
-from specroof.plot.passes import plot_roofline, plot_time_per_op
+from specroof.plot.operations import plot_roofline, plot_time_per_op
 
 __all__ = [
     "figure_bytes",

@@ -37,7 +37,7 @@ class Compared(Protocol):
 
 
 class Rate(Protocol):
-    """A throughput beside its prediction; `specroof.calibrate.Residual` is one."""
+    """A throughput beside its prediction; `specroof.engines.Residual` is one."""
 
     @property
     def predicted(self) -> float:

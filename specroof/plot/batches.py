@@ -34,7 +34,7 @@ from specroof.plot.style import (
     thin_ticks,
     tick_at,
 )
-from specroof.solver import SpeedupCurve
+from specroof.speedup.curve import SpeedupCurve
 
 __all__ = [
     "plot_best_draft_len_map",

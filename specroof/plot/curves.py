@@ -29,7 +29,7 @@ from specroof.plot.style import (
     speedup_label,
     speedup_limits,
 )
-from specroof.solver import SpeedupCurve
+from specroof.speedup.curve import SpeedupCurve
 from specroof.units import plain_number
 
 __all__ = ["plot_speedup_by_draft_len"]

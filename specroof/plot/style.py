@@ -14,7 +14,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 from specroof.errors import OptionError
-from specroof.solver import SpeedupCurve
+from specroof.speedup.curve import SpeedupCurve
 from specroof.units import plain_number
 
 __all__ = [

@@ -3,7 +3,7 @@
 from specroof.report.chips import hardware_table, hardware_text
 from specroof.report.curves import counted_table, curves_table, pays_lines, source_lines
 from specroof.report.layout import format_table, json_line, rows_csv
-from specroof.report.passes import explain_rows, explain_table
+from specroof.report.operations import explain_rows, explain_table
 from specroof.report.points import curve_rows, curves_csv, curves_json
 
 __all__ = [

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from specroof.report.layout import format_table
-from specroof.solver import SpeedupCurve
+from specroof.serving.requests import EndToEnd
+from specroof.speedup.curve import SpeedupCurve
 from specroof.units import format_seconds
-from specroof.workload import EndToEnd
 
 __all__ = ["counted_table", "curves_table", "pays_lines", "source_lines"]
 

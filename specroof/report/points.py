@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 
 from specroof.report.layout import rows_csv
-from specroof.solver import SpeedupCurve
-from specroof.workload import EndToEnd, Workload
+from specroof.serving.requests import EndToEnd, Workload
+from specroof.speedup.curve import SpeedupCurve
 
 __all__ = ["curve_rows", "curves_csv", "curves_json"]
 

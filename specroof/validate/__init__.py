@@ -13,16 +13,16 @@ from typing import Final
 
 from specroof.architecture import Architecture
 from specroof.cost import ForwardPass
+from specroof.engines.kernels import KERNEL_ENGINE, kernel_engine
+from specroof.engines.shared_parameters import chip_family, fitted_engine
+from specroof.engines.timing import Array, Throughput, round_seconds, throughput
+from specroof.evidence.bundled import Measurement, load_measurements
+from specroof.evidence.places import chip_of, model_of
 from specroof.hardware import IDEAL_ENGINE, EngineProfile, Placement
 from specroof.latency import Setup
-from specroof.measured import Measurement, load_measurements
-from specroof.pricing import engine_setup, model_latency
-from specroof.rounds import draft_price
-from specroof.validate.kernels import KERNEL_ENGINE, kernel_engine
-from specroof.validate.parameters import chip_family, fitted_engine
-from specroof.validate.places import chip_of, model_of
+from specroof.latency.model import engine_setup, model_latency
+from specroof.speedup.round import draft_price
 from specroof.validate.scores import Errors, Scored, errors_of, kind_of, levelled, scored
-from specroof.validate.timing import Array, Throughput, round_seconds, throughput
 
 __all__ = [
     "TRUSTED",
@@ -84,7 +84,7 @@ class Validation:
 
 @cache
 def _fits() -> dict[str, dict[str, float]]:
-    text = resources.files("specroof.validate").joinpath(_FITS).read_text(encoding="utf-8")
+    text = resources.files("specroof.engines").joinpath(_FITS).read_text(encoding="utf-8")
     fits: dict[str, dict[str, float]] = json.loads(text)["fits"]
     return fits
 

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from specroof.measured import Measurement
-from specroof.validate.timing import METHODS, PLAIN, Throughput
+from specroof.engines.timing import METHODS, PLAIN, Throughput
+from specroof.evidence.bundled import Measurement
 
 __all__ = [
     "Errors",

@@ -1,0 +1,271 @@
+"""What engines write about acceptance: vLLM's counters, histograms and log, SGLang's log."""
+
+import math
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from specroof.acceptance import histogram_acceptance, survival_acceptance
+from specroof.acceptance.published.profile import AcceptanceProfile
+from specroof.errors import OptionError
+from specroof.reading.numbers_in_range import MOST_DRAFTS, entries, number, refuse, whole
+
+__all__ = ["counters_profiles", "histogram_profile", "sglang_profile", "vllm_log_profile"]
+
+#: A sample of the Prometheus text format: name, labels, value.
+_SAMPLE: Final = re.compile(
+    r"vllm:spec_decode_num_(?P<what>drafts|draft_tokens|accepted_tokens|accepted_tokens_per_pos)"
+    r"(?:_total)?(?:\{(?P<labels>[^{}\n]*)\})?[ \t]+(?P<value>\S+)"
+)
+_LABEL: Final = re.compile(r'(\w+)="([^"\n]*)"')
+_ROUNDING: Final = 1e-9
+_NUMBER: Final = r"([0-9]+(?:\.[0-9]+)?)"
+_VLLM_LINE: Final = re.compile(
+    r"Drafted: ([0-9]+) tokens.{0,80}?Per-position acceptance rate: ([0-9., ]+)"
+)
+_SGLANG_LINE: Final = re.compile(rf"accept len: {_NUMBER}")
+
+
+def counters_profiles(text: str, source: str) -> list[AcceptanceProfile]:
+    r"""Return a profile for each model of vLLM's counters ``vllm:spec_decode_num_*``.
+
+    .. math:: s_d = \text{accepted at position } d - 1 \,/\, \text{drafts}
+
+    Counts
+        rounds (``num_drafts``) and accepted drafts by position, position 0 being the first draft;
+        the bonus token is in none of the counters. Engines of one model are added up.
+    Ignores
+        ``_created`` samples and everything else in the text.
+    Source
+        vLLM, vllm/v1/spec_decode/metrics.py, whose mean acceptance length is
+        1 + num_accepted_tokens / num_drafts.
+
+    Raises
+    ------
+    OptionError
+        For counters that are missing or contradict each other.
+
+    Examples
+    --------
+    >>> text = '''vllm:spec_decode_num_drafts_total{model_name="m"} 10
+    ... vllm:spec_decode_num_accepted_tokens_per_pos_total{model_name="m",position="0"} 8
+    ... vllm:spec_decode_num_accepted_tokens_per_pos_total{model_name="m",position="1"} 5'''
+    >>> counters_profiles(text, "metrics")[0].survival
+    (0.8, 0.5)
+    """
+    totals: dict[str, dict[str | int, float]] = {}
+    for line in text.splitlines():
+        match = _SAMPLE.fullmatch(line.strip())
+        if match is None:
+            continue
+        labels = dict(_LABEL.findall(match["labels"] or ""))
+        where = f"{source}: {match['what']}"
+        key: str | int = match["what"]
+        if key == "accepted_tokens_per_pos":
+            key = whole(f"{where}: position", labels.get("position"))
+        model = totals.setdefault(labels.get("model_name", ""), {})
+        model[key] = model.get(key, 0.0) + _float(where, match["value"])
+    if not totals:
+        refuse(source, "without samples", "vllm:spec_decode_num_drafts and its fellows")
+    return [_counted(model, counts, source) for model, counts in totals.items()]
+
+
+def _counted(model: str, counts: dict[str | int, float], source: str) -> AcceptanceProfile:
+    """Return the profile of one model's counters, checked against each other."""
+    where = f"{source}: model {model!r}"
+    rounds = counts.get("drafts", 0.0)
+    positions = sorted(key for key in counts if isinstance(key, int))
+    if rounds <= 0.0:
+        refuse(f"{where}: num_drafts", rounds, "a number of rounds above 0")
+    if positions != list(range(len(positions))) or not positions:
+        refuse(f"{where}: accepted_tokens_per_pos", positions, "every position from 0 on")
+    accepted = [counts[position] for position in positions]
+    total = counts.get("accepted_tokens", sum(accepted))
+    # Floats above 2^53 round; a scrape is otherwise exact.
+    if not math.isclose(total, sum(accepted), rel_tol=_ROUNDING):
+        refuse(f"{where}: num_accepted_tokens", total, f"{sum(accepted):g}, its sum over positions")
+    return AcceptanceProfile(
+        name=source,
+        model=model,
+        engine="vLLM",
+        survival=_survival(where, [count / rounds for count in accepted]),
+        counted="counters by position; the bonus token is in none",
+        n_rounds=int(rounds),
+        source=source,
+    )
+
+
+def histogram_profile(histograms: Iterable[Any], source: str) -> AcceptanceProfile:
+    r"""Return the profile of vLLM's per-request ``acceptance_histogram``\ s, added up.
+
+    Parameters
+    ----------
+    histograms
+        Each a list (index = accepted drafts) or a mapping of accepted drafts to rounds. Shorter
+        ones stand for rounds in which no more were accepted.
+    source
+        How messages name the file.
+
+    Counts
+        rounds by accepted drafts from 0 to the draft length; the bonus token is not counted, so
+        tokens per round are one more than the mean.
+    Ignores
+        which request a round is of: requests with more rounds weigh more, as they do in
+        throughput.
+    Source
+        the key that vLLM writes per request; index as in its counters.
+
+    Raises
+    ------
+    OptionError
+        For counts that are no whole numbers, or add up to nothing.
+
+    Examples
+    --------
+    >>> profile = histogram_profile([[1, 1, 2], {"0": 1, "2": 3}], "requests.json")
+    >>> profile.n_rounds, profile.survival  # 2, 1, 5 rounds with 0, 1, 2 accepted
+    (8, (0.75, 0.625))
+    """
+    totals: list[int] = []
+    for index, histogram in enumerate(histograms):
+        where = f"{source}: acceptance_histogram {index}"
+        counts = _bins(where, histogram)
+        totals += [0] * (len(counts) - len(totals))
+        for accepted, rounds in enumerate(counts):
+            totals[accepted] += whole(f"{where}[{accepted}]", rounds, high=2**53)
+    if len(totals) < 2 or not any(totals):
+        refuse(f"{source}: acceptance_histogram", totals, "rounds for 0, 1, … accepted drafts")
+    curve = histogram_acceptance(totals)
+    return AcceptanceProfile(
+        name=source,
+        engine="vLLM",
+        survival=tuple(curve.survival(range(1, len(totals))).tolist()),
+        counted="rounds by accepted drafts; the bonus token is not counted",
+        n_rounds=sum(totals),
+        source=source,
+    )
+
+
+def _bins(where: str, histogram: object) -> list[Any]:
+    """Return the rounds of a histogram from 0 accepted drafts on."""
+    if not isinstance(histogram, dict):
+        return entries(where, histogram)
+    keys = {whole(f"{where}: a key", key): rounds for key, rounds in histogram.items()}
+    if not keys:
+        refuse(where, histogram, "rounds for 0, 1, … accepted drafts")
+    return [keys.get(accepted, 0) for accepted in range(max(keys) + 1)]
+
+
+def vllm_log_profile(text: str, source: str) -> AcceptanceProfile:
+    """Return the profile of vLLM's log lines ``SpecDecoding metrics: …``, weighted by rounds.
+
+    Counts
+        ``Per-position acceptance rate`` as the share of all rounds, and ``Drafted`` tokens, which
+        over the number of positions are rounds. The line's mean acceptance length has the bonus
+        token in, and is one more than the sum of the rates.
+    Ignores
+        that the rates are printed with three digits.
+    Source
+        vLLM, vllm/v1/spec_decode/metrics.py (SpecDecodingLogging).
+
+    Raises
+    ------
+    OptionError
+        If there is no such line, or lines differ in the number of positions.
+
+    Examples
+    --------
+    >>> line = "Drafted: 20 tokens, Per-position acceptance rate: 0.800, 0.500, Avg Draft …"
+    >>> profile = vllm_log_profile(line, "server.log")
+    >>> profile.survival, profile.n_rounds
+    ((0.8, 0.5), 10)
+    """
+    windows = []
+    for drafted, listed in _VLLM_LINE.findall(text):
+        rates = [
+            number(f"{source}: per-position acceptance rate", _float(source, rate), high=1.0)
+            for rate in listed.split(",")
+            if rate.strip()
+        ]
+        positions = max(len(rates), 1)
+        windows.append((whole(f"{source}: Drafted", drafted, high=2**53) / positions, rates))
+    found = sorted({len(rates) for _, rates in windows})
+    if len(found) != 1 or found == [0]:
+        refuse(f"{source}: positions of vLLM's log lines", found, "one number of positions")
+    rounds = sum(weight for weight, _ in windows)
+    if rounds <= 0.0:
+        refuse(f"{source}: Drafted", rounds, "more than 0 tokens")
+    weighted = [
+        sum(weight * rates[i] for weight, rates in windows) for i in range(len(windows[0][1]))
+    ]
+    return AcceptanceProfile(
+        name=source,
+        engine="vLLM",
+        survival=_survival(source, [value / rounds for value in weighted]),
+        counted="rate by position; its mean acceptance length has the bonus token in",
+        n_rounds=round(rounds),
+        source=source,
+        note=f"{len(windows)} log lines",
+    )
+
+
+def sglang_profile(text: str, source: str, drafts: int | None) -> AcceptanceProfile:
+    """Return the profile of SGLang's log lines ``… accept len: …``, each weighing the same.
+
+    Parameters
+    ----------
+    text, source
+        The log, and how messages name it.
+    drafts
+        Drafts per round, which the lines do not tell; see `draft_count`: an engine with
+        ``--speculative-num-draft-tokens 8`` and no tree makes 7.
+
+    Counts
+        ``accept len``, with the bonus token in.
+    Ignores
+        how many sequences stand behind a line.
+    Source
+        SGLang, python/sglang/srt/managers (the decode log of its scheduler).
+
+    Raises
+    ------
+    OptionError
+        Without such a line, without `drafts`, or for a length that they cannot give.
+
+    Examples
+    --------
+    >>> sglang_profile("accept len: 2.50, accept len: 3.50,", "server.log", 7).lengths
+    ((7, 3.0),)
+    """
+    lengths = [_float(source, length) for length in _SGLANG_LINE.findall(text)]
+    if drafts is None:
+        message = f"{source}: SGLang's log does not tell the draft length; give it, as in num_draft_tokens=8"
+        raise OptionError(message)
+    mean = sum(lengths) / len(lengths)
+    return AcceptanceProfile(
+        name=source,
+        engine="SGLang",
+        lengths=((drafts, number(f"{source}: mean accept len", mean, low=1.0, high=drafts + 1.0)),),
+        counted="acceptance length; the bonus token is counted",
+        source=source,
+        note=f"mean of {len(lengths)} log lines",
+    )
+
+
+def _float(where: str, text: str) -> float:
+    """Return the number that a text spells."""
+    try:
+        value = float(text)
+    except ValueError:
+        refuse(where, text, "a number")
+    return number(where, value)
+
+
+def _survival(where: str, survival: list[float]) -> tuple[float, ...]:
+    """Return survival that no value contradicts, every refusal with the place."""
+    try:
+        survival_acceptance(survival)
+    except OptionError as refusal:
+        message = f"{where}: {refusal}"
+        raise OptionError(message) from None
+    return tuple(survival[:MOST_DRAFTS])

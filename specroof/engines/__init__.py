@@ -1,0 +1,15 @@
+"""Engine profiles from evidence: shared fits to published measurements, a user's own calibration."""
+
+from specroof.engines.calibration import Calibration, Fitted, Residual, calibrate
+from specroof.engines.forward import ideal_rates, predicted_tokens_per_s
+from specroof.engines.hardware_file import calibrated_yaml
+
+__all__ = [
+    "Calibration",
+    "Fitted",
+    "Residual",
+    "calibrate",
+    "calibrated_yaml",
+    "ideal_rates",
+    "predicted_tokens_per_s",
+]

@@ -1,0 +1,265 @@
+"""Figures of an engine profile from noisy points: least squares, held near what the profile has."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.architecture import Architecture
+from specroof.drafters import Drafter
+from specroof.engines.forward import predicted_tokens_per_s
+from specroof.engines.own_parameters import Coordinate
+from specroof.errors import MeasurementError
+from specroof.evidence.points import BenchmarkPoint
+from specroof.hardware import EngineProfile
+from specroof.latency import Setup
+
+__all__ = ["Estimate", "Problem", "estimate", "noise_of", "prior_width"]
+
+Array = npt.NDArray[np.float64]
+
+#: A residual of 5% is an ordinary one; more is no noise, and less where the points say so.
+_ORDINARY: Final = 0.05
+_SMALLEST: Final = 0.001
+#: Residuals beyond so many ordinary ones count as outliers (soft L1).
+_OUTLIER: Final = 2.0
+#: In one case of five, noise leaves residuals as small as those that it is judged by.
+_DOUBT: Final = 0.2
+#: How much the profile counts where the residuals alone are looked for: enough to have a solution.
+_LOOSE: Final = 0.02
+#: Widths of the prior that are tried: from a profile that holds, to one of another machine.
+_WIDTHS: Final = np.geomspace(0.05, 1.0, 14)
+#: Twice the logarithm of the ratio of likelihoods that a one-sided test at 10% refutes: 1.28².
+_REFUTED: Final = 1.64
+_STEP: Final = 1e-4
+_INSIDE: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Points, and what prices them.
+
+    Parameters
+    ----------
+    points
+        What was measured.
+    model, setup, drafter
+        Of what, where.
+    """
+
+    points: Sequence[BenchmarkPoint]
+    model: Architecture
+    setup: Setup
+    drafter: Drafter | None
+
+    @property
+    def base(self) -> EngineProfile:
+        """The profile to start from."""
+        return self.setup.engine
+
+    @property
+    def measured(self) -> Array:
+        """Logarithms of the measured tokens per second, shape (points,)."""
+        return np.log([point.tokens_per_s for point in self.points])
+
+    def predicted(self, engine: EngineProfile) -> Array:
+        """Return logarithms of the predicted tokens per second, shape (points,)."""
+        setup = replace(self.setup, engine=engine)
+        return np.asarray(
+            np.log(predicted_tokens_per_s(self.points, self.model, setup, self.drafter))
+        )
+
+    def engine(self, coordinates: Sequence[Coordinate], x: Array) -> EngineProfile:
+        """Return the profile at some coordinates."""
+        engine = self.base
+        for one, where in zip(coordinates, x.tolist(), strict=True):
+            engine = one.parameter.apply(engine, one.value(where))
+        return engine
+
+    def logs(self, coordinates: Sequence[Coordinate], x: Array) -> Array:
+        """Return what is predicted at some coordinates, as `predicted` does."""
+        return self.predicted(self.engine(coordinates, x))
+
+    def jacobian(self, coordinates: Sequence[Coordinate], x: Array) -> Array:
+        """Return the slopes of `logs`, shape (points, coordinates)."""
+        here = self.logs(coordinates, x)
+        steps = _STEP * np.eye(len(x))
+        columns = [(self.logs(coordinates, x + step) - here) / _STEP for step in steps]
+        return np.array(columns).reshape(len(x), len(here)).T
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimate:
+    """What the points and the profile say together.
+
+    Parameters
+    ----------
+    x
+        Coordinates, shape (coordinates,).
+    errors
+        Their standard errors, in the same shape.
+    residuals
+        Logarithms of predicted over measured, shape (points,).
+    misfit
+        Half the sum of squares: of residuals in units of the noise, and of how far from the
+        profile the coordinates are.
+    """
+
+    x: Array
+    errors: Array
+    residuals: Array
+    misfit: float
+
+
+def estimate(
+    problem: Problem,
+    coordinates: Sequence[Coordinate],
+    *,
+    noise: float = _ORDINARY,
+    width: float = 1.0,
+    first: Array | None = None,
+) -> Estimate:
+    r"""Return the coordinates that fit best.
+
+    .. math:: \min_x \; \frac12 \sum_i \rho\left(\frac{r_i(x)^2}{\sigma^2}\right)
+        + \frac12 \sum_k \rho\left(\frac{x_k^2}{w_k^2}\right)
+
+    with the residuals r of the logarithms of throughput, and ρ that of soft L1.
+
+    Parameters
+    ----------
+    problem, coordinates
+        What is to be fitted.
+    noise
+        σ, the size of an ordinary residual.
+    width
+        w of the coordinates that the profile knows; of others it is never below 1.
+    first
+        Where to begin.
+
+    Raises
+    ------
+    MeasurementError
+        Without SciPy.
+
+    Source
+        Trust-region least squares (SciPy `least_squares`), a normal prior on every coordinate.
+    """
+    measured = problem.measured
+    pulls = 1.0 / np.array([width if one.is_known else max(width, 1.0) for one in coordinates])
+
+    def residuals(x: Array) -> Array:
+        off = problem.logs(coordinates, x) - measured
+        return np.concatenate([off / noise, pulls * x])
+
+    def slopes(x: Array) -> Array:
+        return np.concatenate([problem.jacobian(coordinates, x) / noise, np.diag(pulls)])
+
+    least, most = np.array([one.bounds for one in coordinates]).T
+    start = np.array([one.first for one in coordinates]) if first is None else first
+    found = _least_squares()(
+        residuals,
+        np.clip(start, least + _INSIDE, most - _INSIDE),
+        jac=slopes,
+        bounds=(least, most),
+        loss="soft_l1",
+        f_scale=_OUTLIER,
+    )
+    errors = np.sqrt(np.diag(np.linalg.pinv(found.jac.T @ found.jac)))
+    off = found.fun[: len(measured)] * noise
+    return Estimate(found.x, np.asarray(errors), np.asarray(off), float(found.cost))
+
+
+def noise_of(problem: Problem, coordinates: Sequence[Coordinate]) -> float:
+    r"""Return the size of an ordinary residual: the largest that the points leave room for.
+
+    .. math:: \sigma = \sqrt{\sum_i r_i^2 \,/\, \chi^2_{0.2}(n - p)}
+
+    of the n residuals that p coordinates leave when hardly anything holds them, and no more than
+    5%. Consistent points are believed; few residuals that are small by chance are not. No point
+    too many says nothing of noise: such points are taken at their word.
+
+    Parameters
+    ----------
+    problem, coordinates
+        What is to be fitted.
+
+    Raises
+    ------
+    MeasurementError
+        Without SciPy.
+
+    Source
+        The upper limit, at 80%, of a variance that is estimated with n - p degrees of freedom.
+    """
+    spare = len(problem.points) - len(coordinates)
+    if spare <= 0:
+        return _SMALLEST
+    found = estimate(problem, coordinates, width=1.0 / _LOOSE)
+    from scipy.special import gammaincinv  # noqa: PLC0415 - an optional extra, there by now
+
+    # Twice the inverse of the incomplete gamma function of half the freedom: that of χ².
+    least = 2.0 * float(gammaincinv(spare / 2.0, _DOUBT))
+    noise = float(np.sqrt(np.sum(found.residuals**2) / least))
+    return float(min(max(noise, _SMALLEST), _ORDINARY))
+
+
+def prior_width(problem: Problem, coordinates: Sequence[Coordinate], noise: float) -> float:
+    r"""Return how far from the profile the points as a whole say that the machine is, at least.
+
+    .. math:: \min \{ w : 2 \log E(w) \ge \max 2 \log E - 1.64 \}, \quad
+        E(w) = N(r_0; 0, \sigma^2 I + w^2 J_k J_k^T + J_u J_u^T)
+
+    with the residuals of the profile as it is, usual seconds where it has none, and slopes of
+    the coordinates that it knows (k) and of the others (u). Where the profile explains the
+    points up to their noise, w is small, and noise moves little; where it does not, w is about
+    1 and the points decide.
+
+    Parameters
+    ----------
+    problem, coordinates
+        What is to be fitted.
+    noise
+        σ, the size of an ordinary residual.
+
+    Ignores
+        that predictions are not linear in the coordinates.
+    Source
+        MacKay 1992, Neural Computation 4(3), "Bayesian interpolation": the evidence. The smallest
+        width that the ratio to the likeliest does not refute at 10%, one-sided (Wilks 1938):
+        noise may look like another machine, and is to move little all the same.
+    """
+    x = np.array([one.first for one in coordinates])
+    known = np.array([one.is_known for one in coordinates])
+    slopes = problem.jacobian(coordinates, x)
+    left = problem.measured - problem.logs(coordinates, x)
+    fixed = noise**2 * np.eye(len(left)) + slopes[:, ~known] @ slopes[:, ~known].T
+    free = slopes[:, known] @ slopes[:, known].T
+
+    def evidence(width: float) -> float:
+        spread = fixed + width**2 * free
+        return float(-np.linalg.slogdet(spread)[1] - left @ np.linalg.solve(spread, left))
+
+    widths: list[float] = _WIDTHS.tolist()
+    found = [evidence(width) for width in widths]
+    return next(
+        width for width, one in zip(widths, found, strict=True) if one >= max(found) - _REFUTED
+    )
+
+
+def _least_squares() -> Any:
+    """Return SciPy's solver.
+
+    Raises
+    ------
+    MeasurementError
+        If SciPy is not installed.
+    """
+    try:
+        from scipy.optimize import least_squares  # noqa: PLC0415 - an optional extra
+    except ImportError:
+        message = "calibrate needs SciPy; install it with: pip install 'specroof[calibrate]'"
+        raise MeasurementError(message) from None
+    return least_squares

@@ -1,0 +1,77 @@
+"""A fitted engine as a whole hardware file."""
+
+from dataclasses import MISSING, asdict, fields
+from typing import Any
+
+from specroof.errors import OptionError
+from specroof.hardware import EngineProfile, HardwareProfile, parse_hardware
+from specroof.reading.yaml_text import dump_yaml
+
+__all__ = ["calibrated_yaml"]
+
+
+def calibrated_yaml(
+    hardware: HardwareProfile, engine: EngineProfile, *, name: str, source: str
+) -> str:
+    """Return the text of a hardware file: the chip as it was, and the fitted engine as default.
+
+    Parameters
+    ----------
+    hardware
+        The profile whose peaks were used; its engines and sources stay in the file, its aliases,
+        which find the profile that it was, do not.
+    engine
+        The fitted engine.
+    name
+        What to call it: lower-case letters, digits, ``.``, ``_`` and ``-``.
+    source
+        What its figures come from.
+
+    Raises
+    ------
+    OptionError
+        If the engine cannot have this name.
+    ProfileError
+        If the file would not be one that specroof reads.
+    """
+    if name == "ideal":
+        message = "--engine-name is 'ideal', which is built in; allowed: another name"
+        raise OptionError(message)
+    content: dict[str, Any] = {
+        "format_version": hardware.format_version,
+        "name": hardware.name,
+        "sources": {**hardware.sources, f"engines.{name}": source},
+        "peak": _given(hardware.peak),
+    }
+    if hardware.interconnect is not None:
+        content["interconnect"] = _given(hardware.interconnect)
+    content["default_engine"] = name
+    content["engines"] = {
+        key: {word: value for word, value in _given(one).items() if word != "name"}
+        for key, one in {**hardware.engines, name: engine}.items()
+    }
+    text = dump_yaml(content)
+    parse_hardware(text, source="the calibrated file")  # nothing is written that cannot be read
+    return text
+
+
+def _given(part: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that are not at their default, as YAML has them."""
+    values = asdict(part)
+    return {
+        one.name: _plain(values[one.name]) for one in fields(part) if not _is_default(one, part)
+    }
+
+
+def _is_default(field: Any, part: Any) -> bool:
+    value = getattr(part, field.name)
+    if field.default_factory is not MISSING:
+        return bool(value == field.default_factory())
+    return field.default is not MISSING and bool(value == field.default)
+
+
+def _plain(value: Any) -> Any:
+    """Return nested values without tuples, keys that are None left out."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items() if one is not None}
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,211 @@
+"""TensorRT-LLM, of which kernel timings are published and no serving benchmark with drafts.
+
+Shares of the peaks and the price of an all-reduce come from its kernels; what a pass loses between
+them is taken from the fit to SGLang and vLLM, which replay captured graphs as it does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from specroof.engines.shared_parameters import chip_family, fitted_engine
+from specroof.errors import ProfileError
+from specroof.hardware import Collective, EngineProfile, HardwareProfile
+from specroof.units import MICROSECOND
+
+__all__ = ["KERNEL_ENGINE", "KERNEL_SOURCE", "kernel_engine"]
+
+#: The engine that kernels are known of.
+KERNEL_ENGINE: Final = "tensorrt-llm"
+
+#: Where every figure of this file is from.
+KERNEL_SOURCE: Final = (
+    "kernels of TensorRT-LLM 1.3.0rc20 (1.0.0 on A100): aiconfigurator, "
+    "https://github.com/ai-dynamo/aiconfigurator/tree/095f58a/aic-core/src/aiconfigurator_core"
+)
+
+#: Bytes of the all-reduces that were timed.
+_SIZES: Final = (1024, 8192, 16384, 65536, 262144, 1048576, 8388608)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernels:
+    """What kernels reach on one chip.
+
+    Attributes
+    ----------
+    memory_frac
+        Median share of the memory's bytes/s while few rows are multiplied by large bf16 weights.
+    compute_frac
+        Median share of the dense peak in matmuls of at least 4096 in each direction.
+    all_reduce_us
+        Microseconds for messages of `_SIZES`, by number of devices.
+    """
+
+    memory_frac: float
+    compute_frac: Mapping[str, float]
+    all_reduce_us: Mapping[int, tuple[float, ...]]
+
+
+_H100: Final = _Kernels(
+    0.84,
+    {"bf16": 0.78, "fp8": 0.62},
+    {
+        2: (2.71, 2.8, 2.85, 3.06, 3.76, 6.1, 37.52),
+        4: (2.91, 3.14, 3.27, 3.68, 5.48, 12.91, 63.75),
+        8: (3.17, 3.54, 3.56, 4.59, 10.17, 25.96, 79.43),
+    },
+)
+
+_KERNELS: Final[Mapping[str, _Kernels]] = {
+    "A100": _Kernels(
+        0.82,
+        {"bf16": 0.84},
+        {
+            2: (3.84, 4.68, 5.11, 5.1, 6.15, 11.56, 80.87),
+            4: (4.03, 6.01, 6.32, 6.03, 9.37, 23.11, 112.55),
+            8: (4.59, 8.0, 8.38, 9.0, 16.28, 83.22, 128.8),
+        },
+    ),
+    "H100": _H100,
+    # The same die; it has no timings of its own there.
+    "GH200": _H100,
+    "H200": _Kernels(
+        0.85,
+        {"bf16": 0.78, "fp8": 0.63},
+        {
+            2: (2.69, 2.8, 2.83, 2.95, 3.59, 5.99, 34.35),
+            4: (2.95, 3.18, 3.21, 3.61, 5.43, 12.85, 57.75),
+            8: (3.17, 3.5, 3.49, 4.58, 10.11, 25.74, 76.69),
+        },
+    ),
+    "B200": _Kernels(
+        0.80,
+        {"bf16": 0.65, "fp8": 0.53, "fp4": 0.39},
+        {
+            2: (4.89, 4.78, 5.22, 5.15, 4.99, 6.42, 20.78),
+            4: (5.04, 5.07, 5.52, 5.39, 5.79, 9.66, 47.12),
+            8: (5.38, 5.64, 5.93, 5.99, 7.93, 17.78, 55.36),
+        },
+    ),
+    "B300": _Kernels(
+        0.80,
+        {"bf16": 0.66, "fp8": 0.55, "fp4": 0.32},
+        {
+            2: (4.6, 4.71, 5.09, 4.98, 5.02, 6.21, 20.92),
+            4: (4.41, 4.62, 5.1, 5.38, 5.82, 9.51, 47.16),
+            8: (5.19, 5.39, 5.78, 5.84, 7.62, 17.41, 55.52),
+        },
+    ),
+    "GB200": _Kernels(
+        0.83,
+        {"bf16": 0.61, "fp8": 0.50, "fp4": 0.38},
+        {
+            2: (3.8, 4.01, 4.54, 4.56, 4.62, 6.0, 20.79),
+            4: (4.72, 4.9, 4.95, 4.99, 5.69, 9.47, 49.44),
+        },
+    ),
+    "GB300": _Kernels(
+        0.81,
+        {"bf16": 0.74, "fp8": 0.57, "fp4": 0.31},
+        {
+            2: (4.29, 4.55, 4.54, 4.56, 4.6, 6.01, 20.62),
+            4: (4.75, 4.82, 4.94, 4.92, 5.55, 9.41, 48.86),
+        },
+    ),
+}
+
+#: A dtype without a timing of its own reaches what the one beside it does.
+_STANDS_IN: Final = {"fp32": "bf16", "fp16": "bf16", "int8": "bf16", "fp6": "fp8"}
+
+
+def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) -> EngineProfile:
+    """Return the profile that kernel timings make for a chip.
+
+    Parameters
+    ----------
+    hardware
+        One of the chips that the fitted families hold.
+    parameters
+        Fitted ones, for what no kernel says; see `specroof.engines.shared_parameters.PARAMETERS`. Of a
+        speculative round they hold two prices, SGLang's and vLLM's: the geometric mean is taken.
+
+    Raises
+    ------
+    ProfileError
+        For a chip without timings.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware
+    >>> from specroof.validate import fitted_parameters
+    >>> engine = kernel_engine(load_hardware("h200"), fitted_parameters())
+    >>> engine.memory_frac, engine.compute_frac["fp8"]
+    (0.85, 0.63)
+    """
+    timed = _timed(hardware)
+    fitted = fitted_engine("vllm", chip_family(hardware), parameters)
+    reached = timed.compute_frac
+    compute = {
+        dtype: reached.get(dtype, reached.get(_STANDS_IN.get(dtype, "bf16"), reached["bf16"]))
+        for dtype in hardware.peak.flops_per_s
+    }
+    # Kinds keep their distance from large matmuls, and from the weights of small ones.
+    faster = compute["bf16"] / fitted.compute_frac["bf16"]
+    wider = timed.memory_frac / fitted.memory_frac
+    return replace(
+        fitted,
+        name=KERNEL_ENGINE,
+        compute_frac=compute,
+        kind_compute_frac=_scaled(fitted.kind_compute_frac, faster),
+        prefill_compute_frac=_scaled(fitted.prefill_compute_frac, faster),
+        expert_tile=fitted.expert_tile and fitted.expert_tile.scaled(faster),
+        memory_frac=timed.memory_frac,
+        kind_memory_frac=_scaled(fitted.kind_memory_frac, wider),
+        round_overhead_s=(parameters["round_s.sglang"] * parameters["round_s.vllm"]) ** 0.5,
+        collective=_collective(timed, hardware, fitted),
+        graphs=None,  # which sizes it captures is the deployer's choice
+    )
+
+
+def _timed(hardware: HardwareProfile) -> _Kernels:
+    words = set(hardware.name.replace("-", " ").split())
+    for chip, kernels in _KERNELS.items():
+        if chip in words:
+            return kernels
+    message = f"{hardware.name} has no published kernel timings; allowed: {', '.join(_KERNELS)}"
+    raise ProfileError(message)
+
+
+def _scaled(shares: Mapping[str, float], factor: float) -> dict[str, float]:
+    return {kind: share * factor for kind, share in shares.items()}
+
+
+def _collective(
+    timed: _Kernels, hardware: HardwareProfile, fitted: EngineProfile
+) -> Collective | None:
+    r"""Return the all-reduce that fits the timings best, in relative least squares.
+
+    .. math:: t = t_0 + t_1 (g - 1) + \frac{2 (g - 1)}{g} \frac{n}{f W}
+    """
+    link = hardware.interconnect
+    if link is None or fitted.collective is None:
+        return fitted.collective
+    columns, seconds = [], []
+    for devices, times_us in timed.all_reduce_us.items():
+        for size, us in zip(_SIZES, times_us, strict=True):
+            crossing_s = 2 * (devices - 1) / devices * size / link.link_bytes_per_s
+            columns.append((1.0, devices - 1.0, crossing_s))
+            seconds.append(us * MICROSECOND)
+    measured = np.array(seconds)
+    (latency_s, device_s, slowness), *_ = np.linalg.lstsq(
+        np.array(columns) / measured[:, None], np.ones(len(measured)), rcond=None
+    )
+    return replace(
+        fitted.collective,
+        latency_s=float(latency_s),
+        device_latency_s=float(device_s),
+        link_frac=float(1 / slowness),
+    )

@@ -1,0 +1,339 @@
+"""Benchmark results as people have them: SGLang, vLLM, InferenceX, or a CSV of their own."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from specroof.errors import MeasurementError
+from specroof.evidence.points import BenchmarkPoint, checked_point, refuse_repeats
+from specroof.reading.json_fields import Fields
+from specroof.reading.table import amount, count, parse_table
+from specroof.reading.yaml_text import shown
+
+__all__ = ["read_benchmark"]
+
+
+def _drafts(text: str) -> int:
+    """Return a whole number of at least 0."""
+    if text == "0":
+        return 0
+    try:
+        return count(text)
+    except ValueError:
+        message = "a whole number of at least 0"
+        raise ValueError(message) from None
+
+
+_COLUMNS: Final = {
+    "batch_size": amount,
+    "context_len": amount,
+    "draft_len": _drafts,
+    "tokens_per_s": amount,
+    "acceptance_length": amount,
+    "input_len": amount,
+    "output_len": amount,
+}
+_NEEDED: Final = ("batch_size", "draft_len", "tokens_per_s")
+
+
+def read_benchmark(
+    text: str, *, source: str, draft_len: int | None = None
+) -> tuple[BenchmarkPoint, ...]:
+    r"""Return the points of a benchmark file.
+
+    Parameters
+    ----------
+    text
+        The whole file: a CSV with the columns batch_size, context_len, draft_len, tokens_per_s
+        and, if known, acceptance_length, input_len and output_len; or JSON, one result or one a
+        line, of SGLang's ``bench_serving``, vLLM's ``bench serve --save-result`` or InferenceX.
+    source
+        How messages name it: a path, usually.
+    draft_len
+        Drafts per round of speculative results that do not say.
+
+    Raises
+    ------
+    MeasurementError
+        One line with the source, the line number, the key, the value and what is allowed.
+
+    Examples
+    --------
+    >>> table = "batch_size,context_len,draft_len,tokens_per_s\n8,4096,0,900\n"
+    >>> read_benchmark(table, source="mine.csv")[0].tokens_per_s
+    900.0
+    """
+    if not text.strip():
+        message = f"{source}: is empty; must hold benchmark results, as JSON or CSV"
+        raise MeasurementError(message)
+    if text.lstrip()[0] in "{[":
+        points = [
+            _result(fields, place, draft_len) for place, fields in _json_results(text, source)
+        ]
+    else:
+        points = list(_table_points(text, source))
+    if not points:
+        message = f"{source}: is an empty list; must hold benchmark results"
+        raise MeasurementError(message)
+    refuse_repeats(points)
+    return tuple(points)
+
+
+def _table_points(text: str, source: str) -> Iterator[BenchmarkPoint]:
+    for number, row in parse_table(text, source=source, readers=_COLUMNS, needed=_NEEDED):
+        place = f"{source}, line {number}"
+        prompt, answer = row.get("input_len"), row.get("output_len")
+        if (prompt is None) != (answer is None):
+            message = f"{place}: has one of input_len and output_len; must have both or neither"
+            raise MeasurementError(message)
+        context = row.get("context_len")
+        if context is None:
+            if prompt is None or answer is None:
+                message = f"{place}: context_len is empty; needed, or input_len and output_len"
+                raise MeasurementError(message)
+            context = prompt + answer / 2
+        yield checked_point(
+            BenchmarkPoint(
+                place=place,
+                batch_size=row["batch_size"],
+                context_len=context,
+                tokens_per_s=row["tokens_per_s"],
+                draft_len=row["draft_len"],
+                tokens_per_round=row.get("acceptance_length"),
+                input_len=prompt,
+                output_len=answer,
+            )
+        )
+
+
+#: What stands between results: of a list, and of values one after another.
+_BETWEEN_ITEMS: Final = re.compile(r"[\s,]*")
+_BETWEEN_VALUES: Final = re.compile(r"\s*")
+
+
+def _json_results(text: str, source: str) -> Iterator[tuple[str, Fields]]:
+    """Yield each result with its place: a list of them, or one after another."""
+    start, many = len(text) - len(text.lstrip()), text.lstrip()[0] == "["
+    if many:
+        _, _, end = _json_value(text, start, source)  # refuses a list that does not end
+        if text[end:].strip():
+            place = _place(text, end + len(text[end:]) - len(text[end:].lstrip()), source)
+            message = f"{place}: stands behind a list; must be one list, or one result a line"
+            raise MeasurementError(message)
+        start, text = start + 1, text[: end - 1]
+    number = 0
+    while True:
+        start = (_BETWEEN_ITEMS if many else _BETWEEN_VALUES).match(text, start).end()  # type: ignore[union-attr]  # both match nothing too
+        if start == len(text):
+            return
+        place, value, start = _json_value(text, start, source)
+        number += 1
+        place = f"{place}, result {number}" if many else place
+        yield place, Fields(value, place)
+
+
+def _place(text: str, start: int, source: str) -> str:
+    return f"{source}, line {text.count(chr(10), 0, start) + 1}"
+
+
+def _json_value(text: str, start: int, source: str) -> tuple[str, Any, int]:
+    """Return a place with its line, the JSON value that begins there, and where it ends."""
+    place = _place(text, start, source)
+    try:
+        value, end = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError) as problem:
+        message = f"{place}: is no whole JSON value ({problem}); must be one result a line"
+        raise MeasurementError(message) from None
+    return place, value, end
+
+
+def _result(fields: Fields, place: str, draft_len: int | None) -> BenchmarkPoint:
+    """Return the point of one result, by the tool whose keys it has."""
+    for keys, read in _TOOLS.items():
+        if all(fields.has(key) for key in keys):
+            found = read(fields)
+            break
+    else:
+        known = "; ".join(" and ".join(keys) for keys in _TOOLS)
+        message = f"{place}: is of no known tool; must have {known}"
+        raise MeasurementError(message)
+    speculative, point = found
+    if speculative and not point.draft_len:
+        if draft_len is None:
+            message = f"{place}: drafts, and does not say how many; give --draft-len"
+            raise MeasurementError(message)
+        point = replace(point, draft_len=draft_len)
+    return checked_point(point)
+
+
+def _sglang(fields: Fields) -> tuple[bool, BenchmarkPoint]:
+    """Read a line of SGLang's `bench_serving` (0.5.23): `concurrency` is the measured mean."""
+    tokens = fields.amount_or_none("accept_length")
+    server = fields.inner("server_info")
+    _refuse_groups(server)
+    # The root of the tree is counted among SGLang's draft tokens; of a tree, its depth is meant.
+    nodes = server.count_or_none("speculative_num_draft_tokens")
+    drafts = nodes - 1 if nodes else 0
+    top_k = server.count_or_none("speculative_eagle_topk")
+    if (top_k or 1) > 1:
+        drafts = server.count("speculative_num_steps")
+    algorithm = server.text_or_none("speculative_algorithm")
+    # A server that drafts and a client that did not ask how much was accepted are no plain run.
+    speculative = tokens is not None or algorithm is not None
+    prompt, answer, rate = _totals(fields)
+    most = _most_requests(fields, server)
+    asked = fields.amount_or_none("max_concurrency")
+    busy = fields.amount_or_none("concurrency")
+    if busy is not None and asked is not None and busy > asked:
+        message = (
+            f"{fields.place}: concurrency is {busy:g}; must be at most max_concurrency, {asked:g}"
+        )
+        raise MeasurementError(message)
+    point = BenchmarkPoint(
+        place=fields.place,
+        batch_size=min(busy if busy is not None else fields.amount("max_concurrency"), most),
+        concurrency=None if asked is None else min(asked, most),
+        context_len=prompt + answer / 2,
+        tokens_per_s=rate,
+        draft_len=drafts if speculative else 0,
+        tokens_per_round=tokens,
+        input_len=prompt,
+        output_len=answer,
+        tool=_SERVERS.get(fields.text_or_none("backend") or "sglang"),
+        model=server.text_or_none("model_path"),
+        tensor_parallel=server.count_or_none("tp_size"),
+        expert_parallel=server.count_or_none("ep_size"),
+        algorithm=algorithm,
+        top_k=top_k if speculative else None,
+        quantization=server.text_or_none("quantization"),
+        kv_cache=server.text_or_none("kv_cache_dtype"),
+    )
+    return speculative, point
+
+
+def _refuse_groups(server: Fields) -> None:
+    """Refuse servers whose devices do not all work on the same sequences and layers."""
+    for key in ("dp_size", "attn_dp_size", "pp_size"):
+        groups = server.count_or_none(key) or 1
+        if groups > 1:
+            message = f"{server.place}: {key} is {groups}; only tensor parallelism can be read"
+            raise MeasurementError(message)
+    if server.flag_or_none("enable_dp_attention"):
+        message = (
+            f"{server.place}: enable_dp_attention is true; only tensor parallelism can be read"
+        )
+        raise MeasurementError(message)
+
+
+def _most_requests(fields: Fields, server: Fields) -> float:
+    """Return how many requests can have been in flight, whatever was asked for.
+
+    No more than there were; and no more than the server runs at a time, the others wait. What
+    SGLang (0.5.23) was told, 48 where it drafts and was told nothing, stands in its arguments;
+    what its memory leaves of that, in the state of its scheduler.
+    """
+    _refuse_arrivals(fields)
+    limits = [
+        fields.count("completed"),
+        fields.count_or_none("max_running_requests"),
+        server.count_or_none("max_running_requests"),
+        server.first("internal_states").count_or_none("effective_max_running_requests_per_dp"),
+    ]
+    return min(limit for limit in limits if limit is not None)
+
+
+def _refuse_arrivals(fields: Fields) -> None:
+    """Refuse requests that come by the clock: what they keep in flight is not what was asked."""
+    for key, allowed in (("request_rate", (None, "inf", math.inf)), ("ramp_up_strategy", (None,))):
+        if fields.value(key) not in allowed:
+            message = (
+                f"{fields.place}: {key} is {shown(fields.value(key))}; must be "
+                f"{'inf' if len(allowed) > 1 else 'left out'}: of requests that come by the clock, "
+                f"nobody knows how many are in flight"
+            )
+            raise MeasurementError(message)
+
+
+def _vllm(fields: Fields) -> tuple[bool, BenchmarkPoint]:
+    """Read a result of `vllm bench serve --save-result` (0.33.0)."""
+    tokens = fields.amount_or_none("spec_decode_acceptance_length")
+    rounds = fields.count_or_none("spec_decode_num_drafts")
+    drafted = fields.count_or_none("spec_decode_draft_tokens")
+    prompt, answer, rate = _totals(fields)
+    most = _most_requests(fields, Fields({}, fields.place))
+    point = BenchmarkPoint(
+        place=fields.place,
+        batch_size=min(fields.amount("max_concurrency"), most),
+        context_len=prompt + answer / 2,
+        tokens_per_s=rate,
+        draft_len=round(drafted / rounds) if drafted and rounds else 0,
+        tokens_per_round=tokens,
+        input_len=prompt,
+        output_len=answer,
+        tool="vllm",
+        model=fields.text_or_none("model_id"),
+    )
+    return tokens is not None, point
+
+
+def _inferencex(fields: Fields) -> tuple[bool, BenchmarkPoint]:
+    """Read an aggregated InferenceX result: rates per GPU, and no acceptance length."""
+    devices = fields.count("tp")
+    prompt, answer = fields.amount("isl"), fields.amount("osl")
+    if str(fields.value("dp_attention")).casefold() == "true":
+        message = f"{fields.place}: dp_attention is true; only tensor parallelism can be read"
+        raise MeasurementError(message)
+    algorithm = fields.text_or_none("spec_decoding")
+    drafting = algorithm not in {None, "none", ""}
+    point = BenchmarkPoint(
+        place=fields.place,
+        batch_size=fields.amount("conc"),
+        context_len=prompt + answer / 2,
+        tokens_per_s=fields.amount("output_tput_per_gpu") * devices,
+        input_len=prompt,
+        output_len=answer,
+        tool=_SERVERS.get(fields.text_or_none("framework") or ""),
+        model=fields.text_or_none("model"),
+        tensor_parallel=devices,
+        expert_parallel=fields.count_or_none("ep"),
+        algorithm=algorithm if drafting else None,
+        quantization=fields.text_or_none("precision"),
+    )
+    return drafting, point
+
+
+#: Engines of hardware files, by what benchmarks call them: `--backend` of SGLang's, and `framework`
+#: of InferenceX.
+_SERVERS: Final = {
+    "sglang": "sglang",
+    "sglang-native": "sglang",
+    "sglang-oai": "sglang",
+    "sglang-oai-chat": "sglang",
+    "vllm": "vllm",
+    "vllm-chat": "vllm",
+    "trt": "tensorrt-llm",
+}
+
+#: The keys that tell the tools apart, and who reads them.
+_TOOLS: Final[Mapping[tuple[str, ...], Callable[[Fields], tuple[bool, BenchmarkPoint]]]] = {
+    ("output_throughput", "model_id"): _vllm,
+    ("output_throughput", "total_output_tokens"): _sglang,
+    ("output_tput_per_gpu", "conc"): _inferencex,
+}
+
+
+def _totals(fields: Fields) -> tuple[float, float, float]:
+    """Return mean prompt, mean answer and output tokens/s, once they agree with one another."""
+    done = fields.count("completed")
+    duration_s, rate = fields.amount("duration"), fields.amount("output_throughput")
+    made = fields.amount("total_output_tokens")
+    if not 0.98 <= rate * duration_s / made <= 1.02:
+        message = (
+            f"{fields.place}: output_throughput is {rate:g}, and total_output_tokens / duration "
+            f"{made / duration_s:g}; must agree: tokens and seconds, not other units"
+        )
+        raise MeasurementError(message)
+    return fields.amount("total_input_tokens") / done, made / done, rate

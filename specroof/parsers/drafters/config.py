@@ -1,0 +1,149 @@
+"""A drafter's config, opened: what every parser of drafters is handed."""
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+from specroof.architecture import DraftShape, WeightFormat
+from specroof.parsers.blocks import head_counts, split_head_dim
+from specroof.parsers.formats.quantization import Quantization, read_quantization
+from specroof.parsers.formats.weight_formats import PLAIN_FORMATS
+from specroof.parsers.model_config import DTYPES
+from specroof.parsers.reader import MAX_LAYERS, Reader
+
+__all__ = ["DraftConfig", "layer_shapes", "open_draft_config"]
+
+_FULL: Final = "full_attention"
+_SLIDING: Final = "sliding_attention"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DraftConfig:
+    """A drafter's config file, opened.
+
+    Parameters
+    ----------
+    name, kind
+        What outputs and SPECs call it.
+    keys
+        The keys of its layers: those of `transformer_layer_config` or `text_config`, or the
+        root's.
+    root
+        The whole file.
+    settings
+        The keys of its method: those of `dflash_config` or `eagle_config`, or the root's.
+    sidecar
+        The `hf_quant_config.json` beside it.
+    dtype
+        Of activations.
+    quantization
+        How its matrices are stored.
+    """
+
+    name: str
+    kind: str
+    keys: Reader
+    root: Reader
+    settings: Reader
+    sidecar: Reader | None
+    dtype: str
+    quantization: Quantization
+
+    @property
+    def weight(self) -> WeightFormat:
+        """The format of its matrices, one for all: published drafters are quantised whole."""
+        return self.quantization.weight_format(0, "mlp.gate_proj")
+
+    @property
+    def plain(self) -> WeightFormat:
+        """The format of what lies around the layers: fusion and head."""
+        return self.quantization.plain
+
+    @property
+    def n_layers(self) -> int:
+        """Layers of the drafter."""
+        return self.keys.positive_int("num_hidden_layers", maximum=MAX_LAYERS)
+
+    def setting(self, key: str) -> Reader:
+        """Return where a key of the method stands: in its own section, or in the root."""
+        return self.settings if self.settings.has(key) else self.root
+
+
+def open_draft_config(
+    root: Reader, *, kind: str, name: str | None, sidecar: Reader | None
+) -> DraftConfig:
+    """Return the opened config, with what is common to all kinds read."""
+    keys = root.section("transformer_layer_config") or root.section("text_config") or root
+    settings = root.section("dflash_config") or root.section("eagle_config") or root
+    stated = keys if keys.has("dtype") or keys.has("torch_dtype") else root
+    # Published drafters without the key are bfloat16.
+    dtype = DTYPES[stated.text("dtype", "torch_dtype", allowed=DTYPES, default="bfloat16")]
+    section = keys.section("quantization_config") or root.section("quantization_config")
+    return DraftConfig(
+        name=name or PurePath(root.source).stem.replace("--", "/"),
+        kind=kind,
+        keys=keys,
+        root=root,
+        settings=settings,
+        sidecar=sidecar,
+        dtype=dtype,
+        quantization=read_quantization(section, sidecar, PLAIN_FORMATS[dtype]),
+    )
+
+
+def layer_shapes(config: DraftConfig, *, qk_norm: bool, causal: bool = True) -> list[DraftShape]:
+    """Return the sizes of each layer, which differ in their windows only.
+
+    Source
+        speculators, z-lab/dflash and SpecForge: a Llama or Qwen3 layer, whatever `model_type`
+        says; KV heads as many as query heads and `head_dim` their share where a key is missing
+        (`configuration_llama.py`).
+    """
+    keys = config.keys
+    heads = head_counts(keys, kv_default=True)
+    head_dim = split_head_dim(keys)
+    sinks = config.setting("attention_sink_bias")
+    sizes = {
+        "hidden_size": keys.positive_int("hidden_size"),
+        "n_heads": heads[0],
+        "n_kv_heads": heads[1],
+        "head_dim": head_dim,
+        "width": keys.positive_int("intermediate_size"),
+        "value_dim": keys.positive_int("v_head_dim", default=head_dim),
+    }
+    return [
+        DraftShape(
+            **sizes,
+            window=window,
+            bias=keys.flag("attention_bias", default=False),
+            qk_norm=qk_norm,
+            sinks=sinks.flag("attention_sink_bias", default=False),
+            causal=causal,
+            weight=config.weight,
+            plain=config.plain,
+            dtype=config.dtype,
+        )
+        for window in _windows(config)
+    ]
+
+
+def _windows(config: DraftConfig) -> list[int | None]:
+    """Return each layer's window, None for one that sees everything.
+
+    Source
+        `layer_types` says which layers have one (`use_sliding_window` false takes it from all);
+        else ``use_swa`` gives all layers that of ``swa_window_size`` (vLLM's DFlash).
+    """
+    keys, n_layers = config.keys, config.n_layers
+    if not keys.flag("use_sliding_window", default=True):
+        return [None] * n_layers
+    if keys.has("layer_types"):
+        kinds = keys.texts("layer_types", allowed=(_FULL, _SLIDING), at_least=n_layers)
+        if _SLIDING not in kinds[:n_layers]:
+            return [None] * n_layers
+        window = keys.positive_int("sliding_window")
+        return [window if kind == _SLIDING else None for kind in kinds[:n_layers]]
+    settings = config.setting("use_swa")
+    if settings.flag("use_swa", default=False):
+        return [settings.positive_int("swa_window_size")] * n_layers
+    return [None] * n_layers

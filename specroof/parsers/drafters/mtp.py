@@ -1,0 +1,173 @@
+"""Draft layers that a target's own checkpoint holds: multi-token prediction.
+
+A draft layer is one of the model's own kind, so its family's parser reads it: from the same
+config, in which the list of layers is replaced by that of the draft layer.
+
+Source
+    DeepSeek-V3 report, arXiv:2412.19437, section 2.2; vLLM ``deepseek_mtp.py``,
+    ``qwen3_next_mtp.py``, ``glm4_moe_mtp.py``, ``mimo_mtp.py``; MiMo-V2-Flash report; the tensors
+    of the published checkpoints.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from specroof.architecture import (
+    Architecture,
+    DraftHead,
+    WeightFormat,
+    draft_model,
+    replicated,
+    with_first,
+)
+from specroof.parsers import PARSERS
+from specroof.parsers.drafters.config import DraftConfig
+from specroof.parsers.formats.quantization import Quantization
+from specroof.parsers.model_config import ModelConfig, open_config
+from specroof.parsers.reader import MAX_LAYERS, Reader
+
+__all__ = ["draft_layers", "open_target", "parse_mtp"]
+
+_COUNT_KEYS: Final = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+#: Families whose checkpoints hold one draft layer that no key mentions.
+_UNMENTIONED: Final = ("qwen3_next",)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _DraftQuantization(Quantization):
+    """The formats of the draft layer, which lists name by its number or as ``mtp``.
+
+    Parameters
+    ----------
+    stored_layer
+        Its number in the checkpoint, behind the last layer.
+    """
+
+    stored_layer: int = 0
+
+    def weight_format(self, layer: int | None, *names: str) -> WeightFormat:
+        """Return the format of a matrix."""
+        if layer is None:
+            return Quantization.weight_format(self, None, *names)
+        for rule in self.rules:
+            listed = any(rule.ignored.match(None, f"mtp.layers.0.{name}") for name in names)
+            if rule.covers(self.stored_layer, *names) and not listed:
+                return rule.form
+        return self.plain
+
+
+def parse_mtp(config: DraftConfig) -> DraftHead:
+    """Return the multi-token-prediction layer of a target, from the target's config.
+
+    Counts
+        a merge of embedding and hidden state, unquantised, before one layer of the model's kind.
+        Several modules have layers of their own and make one draft each.
+    """
+    model = open_target(config)
+    if model.family not in _CHANGES:
+        typed = model.keys if model.keys.has("model_type") else model.root
+        typed.refuse("model_type", f"one whose draft layers are known: {', '.join(_CHANGES)}")
+    modules = _modules(model)
+    drafted = draft_layers(model, _CHANGES[model.family](model.keys))
+    size = drafted.hidden_size
+    merge = replicated("eh_proj", 2 * size, size, model.quantization.plain)
+    layers = with_first(drafted.layers, [merge])
+    # one norm each for embedding, hidden state and output
+    draft = draft_model(f"{config.name} MTP", "mtp", size, layers, vector_params=3 * size)
+    draft = replace(draft, activation_dtype=drafted.activation_dtype, kv_dtype=drafted.kv_dtype)
+    return DraftHead("mtp", draft, target_size=size, modules=modules)
+
+
+def open_target(config: DraftConfig) -> ModelConfig:
+    """Return a drafter's config opened as that of a model."""
+    return open_config(
+        config.root, known=PARSERS, name=config.name, family=None, sidecar=config.sidecar
+    )
+
+
+def draft_layers(model: ModelConfig, changes: Mapping[str, object]) -> Architecture:
+    """Return the model that has the draft layers only: the config with `changes` to its keys."""
+    stored = model.keys.positive_int("num_hidden_layers", maximum=MAX_LAYERS, default=MAX_LAYERS)
+    quantization = model.quantization
+    changed = replace(
+        model,
+        keys=replace(model.keys, values={**model.keys.values, **changes}),
+        quantization=_DraftQuantization(
+            quantization.plain, quantization.rules, quantization.kv_dtype, stored
+        ),
+    )
+    return PARSERS[model.family](changed)
+
+
+def _modules(model: ModelConfig) -> int:
+    """Return how many draft layers the checkpoint has."""
+    keys = model.keys
+    key = next((key for key in _COUNT_KEYS if key in keys.values), _COUNT_KEYS[0])
+    default = 1 if model.family in _UNMENTIONED else None
+    return keys.positive_int(key, maximum=MAX_LAYERS, default=default)
+
+
+def _latent(_keys: Reader) -> dict[str, object]:
+    return {"num_hidden_layers": 1, "first_k_dense_replace": 0, "moe_layer_freq": 1}
+
+
+def _glm(keys: Reader) -> dict[str, object]:
+    lists = {"indexer_types": ["full"], "mlp_layer_types": ["sparse"], "index_topk_pattern": "F"}
+    present = {key: value for key, value in lists.items() if keys.has(key)}
+    return {**_latent(keys), **present}
+
+
+def _full_attention(_keys: Reader) -> dict[str, object]:
+    return {"num_hidden_layers": 1, "layer_types": ["full_attention"], "mlp_only_layers": []}
+
+
+def _one_layer(_keys: Reader) -> dict[str, object]:
+    return {"num_hidden_layers": 1}
+
+
+def _window_and_experts(_keys: Reader) -> dict[str, object]:
+    return {"num_hidden_layers": 1, "compress_ratios": [0], "num_hash_layers": 0}
+
+
+def _window_and_dense(_keys: Reader) -> dict[str, object]:
+    return {"num_hidden_layers": 1, "hybrid_layer_pattern": [1], "moe_layer_freq": [0]}
+
+
+def _all_attend(_keys: Reader) -> dict[str, object]:
+    return {"num_hidden_layers": 1, "attn_type_list": [1]}
+
+
+def _listed_blocks(keys: Reader) -> dict[str, object]:
+    """Return the blocks of Nemotron's draft layer, which the config spells out."""
+    for key, own in (
+        ("hybrid_override_pattern", "mtp_hybrid_override_pattern"),
+        ("layers_block_type", "mtp_layers_block_type"),
+    ):
+        if keys.has(own):
+            blocks = keys.values[own]
+            others = {"hybrid_override_pattern": None, "layers_block_type": None}
+            return {**others, "num_hidden_layers": None, key: blocks}
+    return keys.refuse("mtp_hybrid_override_pattern", "the blocks of the draft layer")
+
+
+#: For each family, the keys that describe its draft layer in the place of the model's layers.
+_CHANGES: Final[dict[str, Callable[[Reader], dict[str, object]]]] = {
+    "deepseek_v3": _latent,
+    "deepseek_v32": _latent,
+    "deepseek_v4": _window_and_experts,
+    "glm4_moe": _latent,
+    "glm4_moe_lite": _latent,
+    "glm_moe_dsa": _glm,
+    "kimi_k2": _latent,
+    "mimo": _one_layer,
+    "mimo_v2": _window_and_dense,
+    "mimo_v2_flash": _window_and_dense,
+    "minimax_m2": _all_attend,
+    "nemotron_h": _listed_blocks,
+    "qwen3_5": _full_attention,
+    "qwen3_5_moe": _full_attention,
+    "qwen3_5_moe_text": _full_attention,
+    "qwen3_5_text": _full_attention,
+    "qwen3_next": _full_attention,
+}

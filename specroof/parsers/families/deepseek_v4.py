@@ -1,0 +1,288 @@
+"""DeepSeek-V4: a short raw window and compressed entries, a residual of several streams.
+
+Source
+    DeepSeek-V4 report, section 2; transformers 5, `models/deepseek_v4/modeling_deepseek_v4.py` and
+    `configuration_deepseek_v4.py`; the tensors of the published checkpoints, whose names are used
+    here (`wq_a` is `q_a_proj` there).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from specroof.architecture import (
+    ATTENTION_REPLICATED,
+    FEED_FORWARD_REPLICATED,
+    FP32,
+    HEADS,
+    WEIGHT_FORMATS,
+    Architecture,
+    Block,
+    CompressedAttention,
+    Compressor,
+    Indexer,
+    Linear,
+    Shard,
+    WeightFormat,
+)
+from specroof.parsers.blocks import ExpertNames, ExpertsShape, experts_block, top_k_experts
+from specroof.parsers.families.deepseek_v3 import read_indexer
+from specroof.parsers.formats.module_names import ModuleNames
+from specroof.parsers.formats.quantization import LayerWeights, Quantization, Rule
+from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
+from specroof.parsers.reader import MAX_LAYERS
+
+__all__ = ["parse_deepseek_v4", "parse_deepseek_v4_converted"]
+
+_NAMES: Final = ExpertNames(
+    routed="ffn.experts.0.w1",
+    shared_in="ffn.shared_experts.w1",
+    shared_out="ffn.shared_experts.w2",
+)
+#: Compressed sparse attention, whose entries overlap and are picked by an indexer.
+_SPARSE_RATIO: Final = 4
+_RATIOS: Final = (0, _SPARSE_RATIO, 128)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Sizes that all layers share.
+
+    `entry_dim` is the width of a head and of the one vector that is key and value; `n_streams`
+    the residual streams that each sublayer mixes into one and back (mHC).
+    """
+
+    hidden_size: int
+    n_heads: int
+    entry_dim: int
+    rope_dim: int
+    query_rank: int
+    out_rank: int
+    out_groups: int
+    window: int
+    n_streams: int
+    indexer: Indexer
+
+    @property
+    def mixing_rows(self) -> int:
+        """Rows of a sublayer's mixing matrix: read, write, and stream to stream."""
+        return (2 + self.n_streams) * self.n_streams
+
+    @property
+    def mixing_vectors(self) -> int:
+        """Elements beside that matrix: a base per row, a scale for each of the three parts."""
+        return self.mixing_rows + 3
+
+    def mixing(self, name: str, shard: Shard) -> Linear:
+        """Return the float32 matrix that looks at all streams before a sublayer."""
+        width = self.n_streams * self.hidden_size
+        return Linear(name, width, self.mixing_rows, weight=FP32, shard=shard, kind="residual")
+
+
+def parse_deepseek_v4(config: ModelConfig) -> Architecture:
+    """Return a DeepSeek-V4: every layer has experts, the first ones picked by token id."""
+    config = replace(config, quantization=_quantization(config))
+    keys = config.keys
+    shape = _shape(config)
+    experts = _experts_shape(config)
+    n_layers = config.n_layers
+    # The list goes on with the draft layers.
+    if not keys.has("compress_ratios"):
+        keys.refuse("compress_ratios", "a list of 0, 4 and 128, one a layer")
+    ratios = keys.ints("compress_ratios", allowed=_RATIOS, at_least=n_layers)[:n_layers]
+    # configuration_deepseek_v4.py: default_num_hash_layers 3
+    n_hashed = keys.positive_int("num_hash_layers", minimum=0, maximum=MAX_LAYERS, default=3)
+
+    def layer(kind: tuple[int, bool], weights: LayerWeights) -> tuple[Block, ...]:
+        ratio, is_hashed = kind
+        return (
+            _attention_block(shape, ratio, weights),
+            _feed_forward_block(shape, replace(experts, correction_bias=not is_hashed), weights),
+        )
+
+    kinds = [(ratio, index < n_hashed) for index, ratio in enumerate(ratios)]
+    head_mixing = shape.n_streams * (shape.n_streams * shape.hidden_size + 1) + 1
+    return Decoder(
+        build_layers(config, kinds, layer),
+        head_name="head",
+        vector_params=shape.hidden_size + head_mixing,
+    ).architecture(config)
+
+
+def parse_deepseek_v4_converted(config: ModelConfig) -> Architecture:
+    """Return a DeepSeek-V4 whose experts somebody converted to FP8, as sgl-project did.
+
+    Source
+        The builds sgl-project/DeepSeek-V4-Flash-FP8 and -Pro-FP8, made for chips without FP4.
+    """
+    note = "expert_dtype is not given: fp8, as in the converted builds of this model_type"
+    if config.keys.has("expert_dtype"):
+        return parse_deepseek_v4(config)
+    keys = replace(config.keys, values={**config.keys.values, "expert_dtype": "fp8"})
+    return parse_deepseek_v4(replace(config, keys=keys, notes=(*config.notes, note)))
+
+
+def _shape(config: ModelConfig) -> _Shape:
+    keys = config.keys
+    n_heads = keys.positive_int("num_attention_heads")
+    # One key-value vector for all heads is what makes this attention cheap; nothing else exists.
+    keys.positive_int("num_key_value_heads", maximum=1, default=1)
+    entry_dim = keys.positive_int("head_dim")
+    out_groups = keys.positive_int("o_groups")
+    if n_heads % out_groups:
+        keys.refuse("o_groups", f"a divisor of num_attention_heads ({n_heads})")
+    return _Shape(
+        config.hidden_size,
+        n_heads,
+        entry_dim,
+        keys.positive_int("qk_rope_head_dim", maximum=entry_dim),
+        keys.positive_int("q_lora_rank"),
+        keys.positive_int("o_lora_rank"),
+        out_groups,
+        keys.positive_int("sliding_window"),
+        keys.positive_int("hc_mult", default=4),  # configuration_deepseek_v4.py
+        read_indexer(keys),
+    )
+
+
+def _experts_shape(config: ModelConfig) -> ExpertsShape:
+    keys = config.keys
+    width = keys.positive_int("moe_intermediate_size")
+    # configuration_deepseek_v4.py: n_shared_experts 1
+    n_shared = keys.positive_int("n_shared_experts", minimum=0, default=1)
+    return ExpertsShape(
+        config.hidden_size,
+        *top_k_experts(keys, "n_routed_experts", "num_experts_per_tok"),
+        width,
+        shared_width=n_shared * width,
+    )
+
+
+def _quantization(config: ModelConfig) -> Quantization:
+    """Return the formats of a V4 checkpoint, of which the config tells only a part.
+
+    Experts are MXFP4 although `quant_method` says fp8; `expert_dtype` tells, and one published
+    revision lacks even that. FP8 scales are one E8M0 byte per block. A list of modules with
+    their own algorithms (`quantized_layers`, of builds by others) goes before both.
+    """
+    stated = config.quantization
+    rules = tuple(replace(rule, form=_byte_scales(rule.form)) for rule in stated.rules)
+    section = config.keys.section("quantization_config")
+    # DeepSeek-V4.1 has the key inside quantization_config.
+    place = section if section is not None and section.has("expert_dtype") else config.keys
+    expert_dtype = place.text(
+        "expert_dtype", allowed=("fp4", "fp8"), default="fp4" if rules else "fp8"
+    )
+    if expert_dtype == "fp4":
+        listed = tuple(rule for rule in rules if rule.targets is not None)
+        others = tuple(rule for rule in rules if rule.targets is None)
+        experts = Rule(WEIGHT_FORMATS["mxfp4"], targets=ModuleNames(["ffn.experts"]))
+        rules = (*listed, experts, *others)
+    return replace(stated, rules=rules)
+
+
+def _byte_scales(form: WeightFormat) -> WeightFormat:
+    """Return FP8 blocks with one byte of scale instead of a float32's four."""
+    if form.name != "fp8-block":
+        return form
+    return replace(form, element_bytes=1.0 + (form.element_bytes - 1.0) / 4)
+
+
+def _attention_block(shape: _Shape, ratio: int, weights: LayerWeights) -> Block:
+    compressed_dims = _compressed_dims(shape, ratio)
+    overlap = 2 if ratio == _SPARSE_RATIO else 1
+    core = CompressedAttention(
+        shape.n_heads,
+        shape.entry_dim,
+        shape.rope_dim,
+        shape.window,
+        ratio,
+        indexer=shape.indexer if ratio == _SPARSE_RATIO else None,
+        # Keys and gates of the tokens that wait, those of the overlapping entry included.
+        compressors=tuple(
+            Compressor(overlap * ratio, 2 * overlap * dim) for dim in compressed_dims.values()
+        ),
+    )
+    norms = shape.hidden_size + shape.query_rank + shape.entry_dim
+    # Each compressor has a position bias per token of an entry, and a norm of the entry.
+    compressors = sum(ratio * overlap * dim + dim for dim in compressed_dims.values())
+    return Block(
+        "attention",
+        (
+            shape.mixing("hc_attn_fn", ATTENTION_REPLICATED),
+            *_projections(shape, weights),
+            *_compressors(shape, overlap, compressed_dims, weights),
+            *(_indexer_linears(shape, weights) if core.indexer else ()),
+        ),
+        core,
+        vector_params=norms + shape.n_heads + shape.mixing_vectors + compressors,
+    )
+
+
+def _feed_forward_block(shape: _Shape, experts: ExpertsShape, weights: LayerWeights) -> Block:
+    block = experts_block(experts, weights, _NAMES)
+    mixing = shape.mixing("hc_ffn_fn", FEED_FORWARD_REPLICATED)
+    return replace(
+        block,
+        linears=(mixing, *block.linears),
+        vector_params=block.vector_params + shape.mixing_vectors,
+    )
+
+
+def _projections(shape: _Shape, weights: LayerWeights) -> Iterator[Linear]:
+    query_dim = shape.n_heads * shape.entry_dim
+    out_dim = shape.out_groups * shape.out_rank
+    for name, in_features, out_features, shard, groups in (
+        ("wq_a", shape.hidden_size, shape.query_rank, ATTENTION_REPLICATED, 1),
+        ("wq_b", shape.query_rank, query_dim, HEADS, 1),
+        ("wkv", shape.hidden_size, shape.entry_dim, ATTENTION_REPLICATED, 1),
+        # Each group of heads has an output projection of its own.
+        ("wo_a", query_dim, out_dim, HEADS, shape.out_groups),
+        ("wo_b", out_dim, shape.hidden_size, HEADS, 1),
+    ):
+        form = weights(f"attn.{name}")
+        yield Linear(name, in_features, out_features, weight=form, shard=shard, groups=groups)
+
+
+def _compressed_dims(shape: _Shape, ratio: int) -> dict[str, int]:
+    """Return the widths of what is compressed: entries, and keys of the indexer."""
+    if not ratio:
+        return {}
+    dims = {"compressor": shape.entry_dim}
+    if ratio == _SPARSE_RATIO:
+        dims["indexer_compressor"] = shape.indexer.head_dim
+    return dims
+
+
+def _compressors(
+    shape: _Shape, overlap: int, dims: dict[str, int], weights: LayerWeights
+) -> Iterator[Linear]:
+    """Yield the matrices that make keys and gates of compressed entries, never quantised."""
+    for name, dim in dims.items():
+        yield Linear(
+            f"{name}_wkv_wgate",
+            shape.hidden_size,
+            2 * overlap * dim,
+            weight=weights.plain,
+            shard=ATTENTION_REPLICATED,
+            kind="compressor",
+        )
+
+
+def _indexer_linears(shape: _Shape, weights: LayerWeights) -> Iterator[Linear]:
+    indexer = shape.indexer
+    yield Linear(
+        "indexer_wq_b",
+        shape.query_rank,
+        indexer.n_heads * indexer.head_dim,
+        weight=weights("attn.indexer.wq_b"),
+        shard=ATTENTION_REPLICATED,
+    )
+    # The heads' weights stay unquantised in FP8 checkpoints.
+    yield Linear(
+        "indexer_weights_proj",
+        shape.hidden_size,
+        indexer.n_heads,
+        weight=weights.plain,
+        shard=ATTENTION_REPLICATED,
+    )

@@ -1,0 +1,54 @@
+"""Falcon-H1: attention and Mamba2 side by side on the same input, then a gated feed-forward.
+
+Source
+    transformers 5, `models/falcon_h1/modeling_falcon_h1.py` and `configuration_falcon_h1.py`;
+    the same family in mlx-lm.
+"""
+
+from specroof.architecture import Architecture, Block
+from specroof.parsers.blocks import (
+    AttentionShape,
+    attention_block,
+    feed_forward_block,
+    head_counts,
+    split_head_dim,
+)
+from specroof.parsers.formats.quantization import LayerWeights
+from specroof.parsers.mamba2 import MambaShape, mamba_block, read_mamba
+from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
+
+__all__ = ["parse_falcon_h1"]
+
+
+def parse_falcon_h1(config: ModelConfig) -> Architecture:
+    """Return a Falcon-H1: the outputs of both mixers are summed before devices exchange them."""
+    keys, hidden_size = config.keys, config.hidden_size
+    # configuration_falcon_h1.py: attention_bias, mlp_bias, mamba_proj_bias, projectors_bias and
+    # mamba_rms_norm False
+    attention_bias = keys.flag("attention_bias", default=False)
+    mlp_bias = keys.flag("mlp_bias", default=False)
+    attention = AttentionShape(
+        hidden_size,
+        *head_counts(keys),
+        split_head_dim(keys),
+        qkv_bias=attention_bias,
+        out_bias=attention_bias,
+    )
+    mamba = MambaShape(
+        hidden_size,
+        read_mamba(keys, hidden_size),
+        gated_norm=keys.flag("mamba_rms_norm", default=False),
+        in_bias=keys.flag("mamba_proj_bias", default=False),
+        out_bias=keys.flag("projectors_bias", default=False),
+        shares_norm=True,
+    )
+    width = keys.positive_int("intermediate_size")
+
+    def layer(_kind: None, weights: LayerWeights) -> tuple[Block, ...]:
+        return (
+            mamba_block(mamba, weights, joins_next=True),
+            attention_block(attention, None, weights),
+            feed_forward_block(hidden_size, width, weights, bias=mlp_bias, module="feed_forward"),
+        )
+
+    return Decoder(build_layers(config, [None] * config.n_layers, layer)).architecture(config)

@@ -1,0 +1,84 @@
+"""GLM-5, 5.1 and 5.2, and GLM-4.7-Flash: latent attention, with or without DeepSeek's indexer.
+
+Source
+    transformers 5, `models/glm_moe_dsa/` and `models/glm4_moe_lite/` (`modeling_*.py`,
+    `configuration_*.py`); SGLang `configs/model_config.py` (`dsa_layer_skips_topk`); the tensors
+    of the published checkpoints.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from specroof.architecture import Architecture
+from specroof.parsers.families.deepseek_v3 import (
+    LatentShape,
+    expert_layers,
+    latent_decoder,
+    latent_experts,
+    latent_shape,
+    read_indexer,
+)
+from specroof.parsers.layer_lists import listed_experts
+from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.reader import MAX_LAYERS, Reader
+
+__all__ = ["parse_glm4_moe_lite", "parse_glm_moe_dsa"]
+
+_FULL: Final = "full"
+_SHARED: Final = "shared"
+#: How `index_topk_pattern` abbreviates them.
+_LETTERS: Final = {"F": _FULL, "S": _SHARED}
+
+
+def parse_glm_moe_dsa(config: ModelConfig) -> Architecture:
+    """Return a GLM-5: in GLM-5.2 three layers of four share the selection of the one before."""
+    keys = config.keys
+    if not keys.has("q_lora_rank"):
+        # The indexer's queries come from the compressed query.
+        keys.refuse("q_lora_rank", "a whole number from 1")
+    full = latent_shape(config, read_indexer(keys))
+    shared = replace(full, indexer=None, shared_top_k=keys.positive_int("index_topk"))
+    kinds = _indexer_kinds(keys, config.n_layers)
+    attentions = [full if kind == _FULL else shared for kind in kinds]
+    # configuration_glm_moe_dsa.py: first_k_dense_replace 3
+    return _glm_latent(config, attentions, n_dense_default=3)
+
+
+def parse_glm4_moe_lite(config: ModelConfig) -> Architecture:
+    """Return a GLM-4.7-Flash: latent attention to all tokens."""
+    # configuration_glm4_moe_lite.py: all layers but the first have experts.
+    return _glm_latent(config, [latent_shape(config)] * config.n_layers, n_dense_default=1)
+
+
+def _glm_latent(
+    config: ModelConfig, attentions: Sequence[LatentShape], *, n_dense_default: int
+) -> Architecture:
+    sparse = listed_experts(config.keys, config.n_layers)
+    if sparse is None:
+        sparse = expert_layers(config.keys, config.n_layers, n_dense_default=n_dense_default)
+    # both configuration classes: n_shared_experts 1
+    experts = latent_experts(config, sparse, n_shared_default=1, correction_bias=True)
+    return latent_decoder(config, attentions, experts, sparse)
+
+
+def _indexer_kinds(keys: Reader, n_layers: int) -> Sequence[str]:
+    """Return whether each layer runs its indexer or takes over an earlier layer's selection.
+
+    Source
+        `GlmMoeDsaConfig.__post_init__`: the list, else the pattern, else a stride that begins
+        after some layers (``index_topk_freq`` 1 and ``index_skip_topk_offset`` 2 by default).
+    """
+    if keys.has("indexer_types"):
+        kinds = keys.texts("indexer_types", allowed=(_FULL, _SHARED), at_least=n_layers)[:n_layers]
+        if kinds[0] == _SHARED:
+            keys.refuse("indexer_types", "full first, before which nothing is selected")
+        return kinds
+    if keys.has("index_topk_pattern"):
+        pattern = keys.text("index_topk_pattern")
+        if len(pattern) < n_layers or pattern[0] != "F" or not set(pattern) <= set(_LETTERS):
+            keys.refuse("index_topk_pattern", "F and S, one a layer, F first")
+        return [_LETTERS[letter] for letter in pattern[:n_layers]]
+    stride = keys.positive_int("index_topk_freq", default=1)
+    offset = keys.positive_int("index_skip_topk_offset", maximum=MAX_LAYERS, default=2)
+    return [_SHARED if max(index - offset + 1, 0) % stride else _FULL for index in range(n_layers)]

@@ -1,0 +1,117 @@
+"""Granite 4: Mamba2 or attention, then experts beside a dense feed-forward, or that alone.
+
+Source
+    transformers 5, `models/granitemoehybrid/modeling_granitemoehybrid.py` and
+    `configuration_granitemoehybrid.py`; the same family in mlx-lm.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from specroof.architecture import TENSOR, Architecture, Block, Linear
+from specroof.parsers.blocks import (
+    AttentionShape,
+    ExpertNames,
+    ExpertsShape,
+    attention_block,
+    experts_block,
+    head_counts,
+    split_head_dim,
+    top_k_experts,
+)
+from specroof.parsers.formats.quantization import LayerWeights
+from specroof.parsers.mamba2 import MambaShape, mamba_block, read_mamba
+from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
+from specroof.parsers.reader import Reader
+
+__all__ = ["parse_granitemoehybrid"]
+
+#: Mixers by the spellings of `layer_types`, before and after transformers 5.13 renamed them.
+_MIXERS: Final = {
+    "mamba": "mamba",
+    "linear_attention": "mamba",
+    "attention": "attention",
+    "full_attention": "attention",
+}
+_NAMES: Final = ExpertNames(
+    routed="block_sparse_moe.input_linear",
+    shared_in="shared_mlp.input_linear",
+    shared_out="shared_mlp.output_linear",
+)
+
+
+def parse_granitemoehybrid(config: ModelConfig) -> Architecture:
+    """Return a Granite 4; `intermediate_size` is the width of an expert."""
+    mixers = _mixers(config.keys, config.n_layers)
+    builders = {kind: _BUILDERS[kind](config) for kind in dict.fromkeys(mixers)}
+    feed_forward = _feed_forward(config)
+
+    def layer(kind: str, weights: LayerWeights) -> tuple[Block, ...]:
+        return builders[kind](weights), feed_forward(weights)
+
+    return Decoder(build_layers(config, mixers, layer)).architecture(config)
+
+
+def _mixers(keys: Reader, n_layers: int) -> tuple[str, ...]:
+    key = next((key for key in ("layer_types", "layers_block_type") if keys.has(key)), None)
+    if key is None:
+        # configuration_granitemoehybrid.py: all layers are Mamba
+        return ("mamba",) * n_layers
+    spelled = keys.texts(key, allowed=_MIXERS, at_least=n_layers)
+    return tuple(_MIXERS[spelling] for spelling in spelled[:n_layers])
+
+
+def _mamba_builder(config: ModelConfig) -> Callable[[LayerWeights], Block]:
+    keys, hidden_size = config.keys, config.hidden_size
+    core = read_mamba(keys, hidden_size)
+    if keys.has("mamba_expand"):
+        expanded = keys.positive_int("mamba_expand") * hidden_size
+        if expanded != core.inner_dim:
+            keys.refuse("mamba_expand", f"hidden_size times it is {core.inner_dim}, all heads")
+    # configuration_granitemoehybrid.py: mamba_proj_bias False
+    bias = keys.flag("mamba_proj_bias", default=False)
+    shape = MambaShape(hidden_size, core, in_bias=bias, out_bias=bias)
+    return lambda weights: mamba_block(shape, weights)
+
+
+def _attention_builder(config: ModelConfig) -> Callable[[LayerWeights], Block]:
+    keys = config.keys
+    # configuration_granitemoehybrid.py: attention_bias False
+    bias = keys.flag("attention_bias", default=False)
+    shape = AttentionShape(
+        config.hidden_size,
+        *head_counts(keys),
+        split_head_dim(keys),
+        qkv_bias=bias,
+        out_bias=bias,
+    )
+    return lambda weights: attention_block(shape, None, weights)
+
+
+_BUILDERS: Final[dict[str, Callable[[ModelConfig], Callable[[LayerWeights], Block]]]] = {
+    "mamba": _mamba_builder,
+    "attention": _attention_builder,
+}
+
+
+def _feed_forward(config: ModelConfig) -> Callable[[LayerWeights], Block]:
+    """Return the builder of experts with a shared one, or of the shared one where no others are."""
+    keys, hidden_size = config.keys, config.hidden_size
+    shared_width = keys.positive_int("shared_intermediate_size")
+    if not keys.positive_int("num_local_experts", minimum=0):
+        return lambda weights: _dense_block(hidden_size, shared_width, weights)
+    shape = ExpertsShape(
+        hidden_size,
+        *top_k_experts(keys, "num_local_experts", "num_experts_per_tok"),
+        keys.positive_int("intermediate_size"),
+        shared_width=shared_width,
+    )
+    return lambda weights: experts_block(shape, weights, _NAMES)
+
+
+def _dense_block(hidden_size: int, width: int, weights: LayerWeights) -> Block:
+    gate_up = Linear(
+        "gate_up_proj", hidden_size, 2 * width, weight=weights(_NAMES.shared_in), shard=TENSOR
+    )
+    down = Linear("down_proj", width, hidden_size, weight=weights(_NAMES.shared_out), shard=TENSOR)
+    return Block("feed_forward", (gate_up, down), vector_params=hidden_size)

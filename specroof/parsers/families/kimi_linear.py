@@ -1,0 +1,277 @@
+"""Kimi Linear and Kimi K3: delta attention, latent attention every fourth layer, experts.
+
+Source
+    Kimi Linear report, arXiv:2510.26692; transformers 5, `models/kimi_linear/`; mlx-lm,
+    `models/kimi_linear.py` and `models/kimi_k3.py`, with the names of the published tensors.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from specroof.architecture import (
+    ATTENTION_REPLICATED,
+    FEED_FORWARD_REPLICATED,
+    HEADS,
+    Architecture,
+    Block,
+    Experts,
+    KimiDeltaAttention,
+    Linear,
+    Shard,
+)
+from specroof.parsers.blocks import (
+    ExpertNames,
+    ExpertsShape,
+    experts_block,
+    feed_forward_block,
+    top_k_experts,
+)
+from specroof.parsers.families.deepseek_v3 import LatentShape, latent_block, latent_shape
+from specroof.parsers.formats.quantization import LayerWeights
+from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
+from specroof.parsers.reader import MAX_LAYERS, Reader
+
+__all__ = ["parse_kimi_linear"]
+
+_NAMES: Final = ExpertNames(
+    routed="block_sparse_moe.experts.0.w1",
+    shared_in="block_sparse_moe.shared_experts.gate_proj",
+    shared_out="block_sparse_moe.shared_experts.down_proj",
+)
+_DELTA: Final = "linear_attention"
+_FULL: Final = "full_attention"
+
+
+@dataclass(frozen=True, slots=True)
+class _Mixers:
+    """Sizes of both kinds of attention.
+
+    Parameters
+    ----------
+    latent, delta
+        Latent attention, and delta attention.
+    latent_gate
+        Whether latent attention has an output gate (K3).
+    full_rank_gate
+        Whether the output gate of delta attention is one matrix (K3), not two of one head's rank.
+    """
+
+    latent: LatentShape
+    delta: KimiDeltaAttention
+    latent_gate: bool
+    full_rank_gate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _FeedForward:
+    """Sizes of both kinds of feed-forward.
+
+    Parameters
+    ----------
+    hidden_size
+        Width of the residual stream.
+    dense_width
+        Of the first layers; 0 where there are none.
+    experts
+        Of the others; None where there are none.
+    latent
+        Width that routed experts work on, if it is not that of the residual stream (K3).
+    latent_norm
+        Whether a norm of that width stands behind them.
+    """
+
+    hidden_size: int
+    dense_width: int
+    experts: ExpertsShape | None
+    latent: int | None
+    latent_norm: bool
+
+
+def parse_kimi_linear(config: ModelConfig) -> Architecture:
+    """Return a Kimi Linear, or the language model of a Kimi K3.
+
+    Ignores
+        the arithmetic of K3's block residuals: a dot product with each of up to eight earlier
+        blocks, 0.3 MFLOP of a sublayer's 900; their weights are counted.
+    """
+    keys, hidden_size = config.keys, config.hidden_size
+    mixers, feed_forward = _mixers(config), _feed_forward(config)
+    # Per sublayer, and once behind the last: a projection to one number, and a norm.
+    residual_params = 2 * hidden_size if keys.has("attn_res_block_size") else 0
+
+    def layer(kind: tuple[str, bool], weights: LayerWeights) -> tuple[Block, ...]:
+        mixer, is_sparse = kind
+        attention = (
+            _latent_block(mixers, weights) if mixer == _FULL else _delta_block(mixers, weights)
+        )
+        blocks = attention, _feed_forward_block(feed_forward, is_sparse, weights)
+        return tuple(
+            replace(block, vector_params=block.vector_params + residual_params) for block in blocks
+        )
+
+    kinds = list(zip(_layer_kinds(config), _sparse_layers(config), strict=True))
+    return Decoder(
+        build_layers(config, kinds, layer), vector_params=hidden_size + residual_params
+    ).architecture(config)
+
+
+def _mixers(config: ModelConfig) -> _Mixers:
+    keys = config.keys
+    section = keys.section("linear_attn_config")
+    # modeling_kimi_linear.py and kimi_k3.py: neither gate is of full rank unless a key says so.
+    return _Mixers(
+        latent_shape(config),
+        _delta(keys, section),
+        latent_gate=keys.flag("mla_use_output_gate", default=False),
+        full_rank_gate=section is not None and section.flag("use_full_rank_gate", default=False),
+    )
+
+
+def _delta(keys: Reader, section: Reader | None) -> KimiDeltaAttention:
+    """Return the sizes of delta attention, nested as published or flat as transformers saves."""
+    # configuration_kimi_linear.py: a kernel of 4
+    if section is None:
+        if not keys.has("linear_num_heads"):
+            keys.refuse("linear_attn_config", "an object with num_heads and head_dim")
+        n_heads = keys.positive_int("linear_num_heads")
+        head_dim = keys.positive_int("linear_head_dim")
+        conv_kernel = keys.positive_int("linear_conv_kernel_dim", default=4)
+    else:
+        n_heads = section.positive_int("num_heads")
+        head_dim = section.positive_int("head_dim")
+        conv_kernel = section.positive_int("short_conv_kernel_size", default=4)
+    return KimiDeltaAttention(n_heads, head_dim, conv_kernel, conv_columns=conv_kernel - 1)
+
+
+def _layer_kinds(config: ModelConfig) -> tuple[str, ...]:
+    """Return each layer's kind of attention; the published lists count layers from 1."""
+    keys, n_layers = config.keys, config.n_layers
+    if keys.has("layer_types"):
+        return keys.texts("layer_types", allowed=(_DELTA, _FULL), at_least=n_layers)[:n_layers]
+    section = keys.section("linear_attn_config")
+    if section is None:
+        keys.refuse("linear_attn_config", "an object with kda_layers and full_attn_layers")
+    listed = {
+        key: frozenset(section.ints(key, minimum=1)) for key in ("kda_layers", "full_attn_layers")
+    }
+    for number in range(1, n_layers + 1):
+        if (number in listed["kda_layers"]) == (number in listed["full_attn_layers"]):
+            allowed = f"layer {number} in one of kda_layers and full_attn_layers"
+            section.refuse("kda_layers", allowed)
+    return tuple(
+        _DELTA if number in listed["kda_layers"] else _FULL for number in range(1, n_layers + 1)
+    )
+
+
+def _sparse_layers(config: ModelConfig) -> tuple[bool, ...]:
+    """Return whether each layer has experts.
+
+    Without a list the first ones have none; their number has no default that the published
+    codes agree on (0 in mlx-lm, 1 in transformers).
+    """
+    keys, n_layers = config.keys, config.n_layers
+    if keys.has("mlp_layer_types"):
+        types = keys.texts("mlp_layer_types", allowed=("dense", "sparse"), at_least=n_layers)
+        return tuple(kind == "sparse" for kind in types[:n_layers])
+    n_dense = keys.positive_int("first_k_dense_replace", minimum=0, maximum=MAX_LAYERS)
+    stride = keys.positive_int("moe_layer_freq", default=1)  # kimi_linear.py of mlx-lm
+    return tuple(index >= n_dense and index % stride == 0 for index in range(n_layers))
+
+
+def _feed_forward(config: ModelConfig) -> _FeedForward:
+    keys = config.keys
+    sparse = _sparse_layers(config)
+    latent = keys.optional_int("routed_expert_hidden_size")
+    return _FeedForward(
+        config.hidden_size,
+        dense_width=0 if all(sparse) else keys.positive_int("intermediate_size"),
+        experts=_experts(keys, config.hidden_size) if any(sparse) else None,
+        latent=latent,
+        latent_norm=keys.flag("latent_moe_use_norm", default=False),  # kimi_k3.py of mlx-lm
+    )
+
+
+def _experts(keys: Reader, hidden_size: int) -> ExpertsShape:
+    width = keys.positive_int("moe_intermediate_size")
+    experts_key = "num_experts" if keys.has("num_experts") else "num_local_experts"
+    # Without a default: 0 in mlx-lm, 1 in transformers.
+    n_shared = keys.positive_int("num_shared_experts", "n_shared_experts", minimum=0)
+    return ExpertsShape(
+        hidden_size,
+        *top_k_experts(keys, experts_key, "num_experts_per_token", "num_experts_per_tok"),
+        width,
+        shared_width=n_shared * width,
+        correction_bias=True,
+    )
+
+
+def _feed_forward_block(shape: _FeedForward, is_sparse: bool, weights: LayerWeights) -> Block:
+    if not is_sparse or shape.experts is None:
+        return feed_forward_block(shape.hidden_size, shape.dense_width, weights)
+    block = experts_block(shape.experts, weights, _NAMES)
+    if shape.latent is None or not isinstance(block.core, Experts):
+        return block
+    hidden_size, latent = shape.hidden_size, shape.latent
+    # The lists of K3 do not name these, and its checkpoint holds them in bfloat16.
+    down, up = (
+        Linear(name, in_features, out_features, weights.plain, FEED_FORWARD_REPLICATED)
+        for name, in_features, out_features in (
+            ("routed_expert_down_proj", hidden_size, latent),
+            ("routed_expert_up_proj", latent, hidden_size),
+        )
+    )
+    return replace(
+        block,
+        linears=(*block.linears, down, up),
+        core=replace(block.core, in_features=latent),
+        vector_params=block.vector_params + (latent if shape.latent_norm else 0),
+    )
+
+
+def _latent_block(mixers: _Mixers, weights: LayerWeights) -> Block:
+    """Return latent attention: no rotary positions, though the rotary dimensions are cached."""
+    block = latent_block(mixers.latent, weights)
+    if not mixers.latent_gate:
+        return block
+    latent = mixers.latent
+    gate = Linear(
+        "g_proj",
+        latent.hidden_size,
+        latent.n_heads * latent.value_dim,
+        weight=weights("self_attn.g_proj"),
+        shard=HEADS,
+    )
+    return replace(block, linears=(*block.linears, gate))
+
+
+def _delta_block(mixers: _Mixers, weights: LayerWeights) -> Block:
+    """Return delta attention with its projections; q, k and v are one matrix.
+
+    Vectors: the norm before it, A_log per head, dt_bias per channel, the gated norm of one head.
+    """
+    delta, hidden_size = mixers.delta, mixers.latent.hidden_size
+    inner_dim = delta.n_heads * delta.head_dim
+    linears = tuple(
+        Linear(name, in_features, out_features, weights(f"self_attn.{stored}"), shard)
+        for name, stored, in_features, out_features, shard in _delta_matrices(mixers)
+    )
+    vectors = hidden_size + delta.n_heads + inner_dim + delta.head_dim
+    return Block("attention", linears, delta, vector_params=vectors)
+
+
+def _delta_matrices(mixers: _Mixers) -> Iterator[tuple[str, str, int, int, Shard]]:
+    """Yield name, name in the checkpoint, widths and shard of each projection."""
+    hidden_size, delta = mixers.latent.hidden_size, mixers.delta
+    head_dim, inner_dim = delta.head_dim, delta.n_heads * delta.head_dim
+    yield "qkv_proj", "q_proj", hidden_size, 3 * inner_dim, HEADS
+    # Decay of each channel through one head's width, write strength of each head.
+    yield "f_a_proj", "f_a_proj", hidden_size, head_dim, ATTENTION_REPLICATED
+    yield "f_b_proj", "f_b_proj", head_dim, inner_dim, HEADS
+    yield "b_proj", "b_proj", hidden_size, delta.n_heads, HEADS
+    if mixers.full_rank_gate:
+        yield "g_proj", "g_proj", hidden_size, inner_dim, HEADS
+    else:
+        yield "g_a_proj", "g_a_proj", hidden_size, head_dim, ATTENTION_REPLICATED
+        yield "g_b_proj", "g_b_proj", head_dim, inner_dim, HEADS
+    yield "o_proj", "o_proj", inner_dim, hidden_size, HEADS

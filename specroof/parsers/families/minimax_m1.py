@@ -1,0 +1,92 @@
+"""MiniMax-Text-01 and M1: lightning attention with a softmax layer every eighth, and experts.
+
+Source
+    MiniMax-01 report, arXiv:2501.08313, section 2; transformers 5,
+    `models/minimax/modeling_minimax.py`, which is MiniMax-Text-01. M1 continues its training.
+"""
+
+from typing import Final
+
+from specroof.architecture import HEADS, Architecture, Block, LightningAttention, Linear
+from specroof.parsers.blocks import (
+    AttentionShape,
+    ExpertNames,
+    ExpertsShape,
+    attention_block,
+    experts_block,
+    head_counts,
+    split_head_dim,
+    top_k_experts,
+)
+from specroof.parsers.formats.quantization import LayerWeights
+from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
+from specroof.parsers.reader import Reader
+
+__all__ = ["parse_minimax_m1"]
+
+_NAMES: Final = ExpertNames(
+    routed="block_sparse_moe.experts.0.w1",
+    shared_in="shared_mlp.gate_up_proj",
+    shared_out="shared_mlp.down_proj",
+)
+_SOFTMAX: Final = 1
+_LIGHTNING: Final = 0
+_TYPES: Final = {"full_attention": _SOFTMAX, "linear_attention": _LIGHTNING}
+_NOTE: Final = (
+    "lightning attention counted as in MiniMax-Text-01; the code of M1 itself was not compared"
+)
+
+
+def parse_minimax_m1(config: ModelConfig) -> Architecture:
+    """Return a MiniMax-M1; `intermediate_size` is the width of an expert."""
+    keys, hidden_size = config.keys, config.hidden_size
+    attention = AttentionShape(hidden_size, *head_counts(keys), split_head_dim(keys))
+    lightning = LightningAttention(attention.n_heads, attention.head_dim)
+    # modeling_minimax.py has no shared expert, and M1 gives it a width of 0.
+    shared_width = keys.positive_int("shared_intermediate_size", minimum=0, default=0)
+    experts = ExpertsShape(
+        hidden_size,
+        *top_k_experts(keys, "num_local_experts", "num_experts_per_tok"),
+        keys.positive_int("intermediate_size"),
+        shared_width=shared_width,
+        shared_gate=True,
+    )
+
+    def layer(kind: int, weights: LayerWeights) -> tuple[Block, ...]:
+        mixer = (
+            attention_block(attention, None, weights)
+            if kind == _SOFTMAX
+            else _lightning_block(hidden_size, lightning, weights)
+        )
+        return mixer, experts_block(experts, weights, _NAMES)
+
+    layers = build_layers(config, _mixers(keys, config.n_layers), layer)
+    notes = (_NOTE,) if config.family == "minimax_m1" else ()
+    return Decoder(layers, notes=notes).architecture(config)
+
+
+def _mixers(keys: Reader, n_layers: int) -> tuple[int, ...]:
+    """Return each layer's mixer, 1 for softmax attention, from either spelling of the list."""
+    if keys.has("layer_types"):
+        types = keys.texts("layer_types", allowed=_TYPES, at_least=n_layers)
+        return tuple(_TYPES[kind] for kind in types[:n_layers])
+    mixers = keys.ints("attn_type_list", allowed=(_LIGHTNING, _SOFTMAX), at_least=n_layers)
+    if not mixers:
+        keys.refuse("attn_type_list", "a list of 0 (lightning) and 1 (softmax), one a layer")
+    return mixers[:n_layers]
+
+
+def _lightning_block(
+    hidden_size: int, lightning: LightningAttention, weights: LayerWeights
+) -> Block:
+    """Return lightning attention with its projections; its norm spans all heads."""
+    inner_dim = lightning.n_heads * lightning.head_dim
+    linears = tuple(
+        Linear(name, in_features, out_features, weights(f"self_attn.{name}"), HEADS)
+        for name, in_features, out_features in (
+            ("qkv_proj", hidden_size, 3 * inner_dim),
+            ("output_gate", hidden_size, inner_dim),
+            ("out_proj", inner_dim, hidden_size),
+        )
+    )
+    return Block("attention", linears, lightning, vector_params=hidden_size + inner_dim)

@@ -1,0 +1,23 @@
+"""Phi-3 and Phi-4: Llama's layers, stored with queries, keys and values as one matrix.
+
+Source
+    transformers 5, `models/phi3/modeling_phi3.py` and `configuration_phi3.py`.
+"""
+
+from specroof.architecture import Architecture
+from specroof.parsers.blocks import AttentionShape, head_counts, split_head_dim
+from specroof.parsers.families.llama import dense_decoder
+from specroof.parsers.model_config import ModelConfig
+
+__all__ = ["parse_phi3"]
+
+
+def parse_phi3(config: ModelConfig) -> Architecture:
+    """Return a Phi-3 or Phi-4; no matrix has a bias, whatever `attention_bias` says."""
+    keys = config.keys
+    # configuration_phi3.py: num_key_value_heads None (as many as query heads), sliding_window
+    # None; where it is a number, all layers have it.
+    shape = AttentionShape(
+        config.hidden_size, *head_counts(keys, kv_default=True), split_head_dim(keys)
+    )
+    return dense_decoder(config, shape, [keys.optional_int("sliding_window")] * config.n_layers)

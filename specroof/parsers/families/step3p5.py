@@ -1,0 +1,167 @@
+"""Step 3.5 and 3.7: sliding layers with more query heads, a gate per head, experts after a few.
+
+Source
+    transformers 5, `models/step3p7/modeling_step3p7.py` and `configuration_step3p7.py`; SGLang
+    `models/step3p5.py`; the names of matrices are those of the published checkpoints.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from specroof.architecture import HEADS, Architecture, Block, Linear
+from specroof.parsers.blocks import (
+    AttentionShape,
+    ExpertNames,
+    ExpertsShape,
+    attention_block,
+    experts_block,
+    feed_forward_block,
+    split_head_dim,
+)
+from specroof.parsers.formats.quantization import LayerWeights
+from specroof.parsers.layer_lists import listed_experts
+from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
+from specroof.parsers.reader import Reader
+
+__all__ = ["parse_step3p5"]
+
+_NAMES: Final = ExpertNames(
+    routed="moe.gate_proj", shared_in="share_expert.gate_proj", shared_out="share_expert.down_proj"
+)
+_FULL: Final = "full_attention"
+_SLIDING: Final = "sliding_attention"
+#: Layers before the first with experts, where no key says which have them.
+_N_DENSE: Final = 3
+
+
+def parse_step3p5(config: ModelConfig) -> Architecture:
+    """Return the language model of a Step 3.5 or 3.7."""
+    keys = config.keys
+    full = _full_shape(config)
+    kinds = _mixers(keys, config.n_layers)
+    sliding = full
+    window = None
+    if _SLIDING in kinds:
+        sliding = _sliding_shape(keys, full)
+        window = keys.positive_int("sliding_window")
+    # Step3p7Attention gates every head; SGLang where this key says so.
+    gated = keys.flag("use_head_wise_attn_gate", default=True)
+    sparse = _expert_layers(keys, config.n_layers)
+    experts = _experts_shape(config) if any(sparse) else None
+    dense_width = 0 if all(sparse) else keys.positive_int("intermediate_size")
+
+    def layer(kind: tuple[str, bool], weights: LayerWeights) -> tuple[Block, ...]:
+        mixer, is_sparse = kind
+        shape = sliding if mixer == _SLIDING else full
+        attention = attention_block(shape, window if mixer == _SLIDING else None, weights)
+        feed_forward = (
+            experts_block(experts, weights, _NAMES)
+            if is_sparse and experts is not None
+            else feed_forward_block(config.hidden_size, dense_width, weights)
+        )
+        return (_gated(attention, shape, weights) if gated else attention), feed_forward
+
+    layers = build_layers(config, list(zip(kinds, sparse, strict=True)), layer)
+    return Decoder(layers).architecture(config)
+
+
+def _gated(block: Block, shape: AttentionShape, weights: LayerWeights) -> Block:
+    """Return attention with the projection that makes one gate per head."""
+    gate = Linear(
+        "g_proj",
+        shape.hidden_size,
+        shape.n_heads,
+        weight=weights("self_attn.g_proj"),
+        shard=HEADS,
+    )
+    return replace(block, linears=(*block.linears, gate))
+
+
+def _full_shape(config: ModelConfig) -> AttentionShape:
+    keys = config.keys
+    # configuration_step3p7.py: attention_bias False, on all four projections
+    bias = keys.flag("attention_bias", default=False)
+    shape = AttentionShape(
+        config.hidden_size,
+        keys.positive_int("num_attention_heads"),
+        keys.positive_int("num_attention_groups", "num_key_value_heads"),
+        split_head_dim(keys),
+        qkv_bias=bias,
+        out_bias=bias,
+        qk_norm=True,
+    )
+    return _checked(keys, shape)
+
+
+def _sliding_shape(keys: Reader, full: AttentionShape) -> AttentionShape:
+    """Return the attention of sliding layers, which the config states apart.
+
+    The sizes of full layers would be read as theirs by transformers; no published model has them.
+    """
+    if keys.has("num_sliding_attention_heads"):
+        heads = keys.positive_int("num_sliding_attention_heads")
+        return _checked(keys, replace(full, n_heads=heads))
+    section = keys.section("attention_other_setting")
+    if section is None:
+        keys.refuse("attention_other_setting", "an object with the heads of sliding layers")
+    shape = replace(
+        full,
+        n_heads=section.positive_int("num_attention_heads"),
+        n_kv_heads=section.positive_int(
+            "num_attention_groups", "num_key_value_heads", default=full.n_kv_heads
+        ),
+        head_dim=section.positive_int("head_dim", default=full.head_dim),
+    )
+    return _checked(section, shape)
+
+
+def _checked(keys: Reader, shape: AttentionShape) -> AttentionShape:
+    if shape.n_heads % shape.n_kv_heads:
+        allowed = f"a multiple of the {shape.n_kv_heads} heads of keys and values"
+        keys.refuse("num_attention_heads", allowed, shape.n_heads)
+    return shape
+
+
+def _mixers(keys: Reader, n_layers: int) -> Sequence[str]:
+    """Return each layer's attention; the list goes on with the draft layers."""
+    if not keys.has("layer_types"):
+        return [_FULL] * n_layers  # configuration_step3p7.py
+    return keys.texts("layer_types", allowed=(_FULL, _SLIDING), at_least=n_layers)[:n_layers]
+
+
+def _expert_layers(keys: Reader, n_layers: int) -> list[bool]:
+    """Return which layers have experts: a list of their numbers, often as text with commas."""
+    sparse = listed_experts(keys, n_layers)
+    if sparse is not None:
+        return sparse
+    if not keys.has("moe_layers_enum"):
+        # configuration_step3p7.py: all layers but the first three
+        return [index >= _N_DENSE for index in range(n_layers)]
+    if isinstance(keys.values["moe_layers_enum"], list):
+        indices = set(keys.ints("moe_layers_enum"))
+    else:
+        indices = _numbers(keys, "moe_layers_enum")
+    return [index in indices for index in range(n_layers)]
+
+
+def _numbers(keys: Reader, key: str) -> set[int]:
+    """Return the whole numbers of a text such as ``"3,4,5"``."""
+    words = [word.strip() for word in keys.text(key).split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) < 9 for word in words if word):
+        keys.refuse(key, "whole numbers from 0 with commas between them")
+    return {int(word) for word in words if word}
+
+
+def _experts_shape(config: ModelConfig) -> ExpertsShape:
+    keys = config.keys
+    n_experts = keys.positive_int("moe_num_experts", "n_routed_experts", "num_experts")
+    return ExpertsShape(
+        config.hidden_size,
+        n_experts,
+        keys.positive_int("moe_top_k", "num_experts_per_tok", maximum=n_experts),
+        keys.positive_int("moe_intermediate_size"),
+        shared_width=keys.positive_int("share_expert_dim", "share_expert_dims"),
+        # Step3p7TopKRouter has one always; SGLang where this key says so.
+        correction_bias=keys.flag("use_moe_router_bias", default=True),
+    )

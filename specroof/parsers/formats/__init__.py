@@ -1,0 +1,1 @@
+"""How checkpoints store their matrices: quantisation configs, their module lists and formats."""

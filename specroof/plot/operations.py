@@ -1,0 +1,399 @@
+"""One forward pass: its operations under the roofline, and where its time goes."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import EngFormatter, MaxNLocator, NullFormatter
+
+from specroof.errors import OptionError
+from specroof.plot.labels import Label, place_labels
+from specroof.plot.style import COLORS, GREY, INK, add_legend, house_style, new_chart
+from specroof.speedup.curve import PassLatency
+from specroof.units import format_seconds, format_si
+
+__all__ = ["plot_roofline", "plot_time_per_op"]
+
+Floats = npt.NDArray[np.float64]
+
+_BLUE, _VERMILLION, _GREEN, _PURPLE, _ORANGE, _SKY, _BLACK, _GREY = COLORS
+_YELLOW: Final = "#F0E442"  # of Okabe and Ito as well; a filled mark with an outline may be pale
+_KIND_COLORS: Final = {
+    "dense": _BLUE,
+    "experts": _VERMILLION,
+    "attention": _GREEN,
+    "latent_attention": _GREEN,  # no model has both
+    "state": _PURPLE,
+    "head": _BLACK,
+    "indexer": _SKY,
+    "router": _ORANGE,
+    "compressor": _YELLOW,
+    "convolution": _GREY,
+    "residual": "#FFFFFF",
+}
+_BOUND_MARKERS: Final = {"memory": "o", "compute": "s"}
+_BOUND_FILLS: Final = {
+    "memory": (_BLUE, ""),
+    "compute": (_ORANGE, "///"),
+    "communication": (_GREEN, "..."),
+    "overhead": (_BLACK, ""),
+    "others": (_GREY, ""),
+}
+_BOUND_NAMES: Final = {
+    "memory": "memory bound",
+    "compute": "compute bound",
+    "communication": "collectives between devices",
+    "overhead": "overhead of the engine",
+    "others": "small operations together",
+}
+_ROOF_LINES: Final = ("-", "--", "-.", ":")
+
+
+@dataclass(frozen=True)
+class _Op:
+    """Identical operations of one pass."""
+
+    name: str
+    kind: str
+    dtype: str
+    bound: str
+    flops: float
+    memory_bytes: float
+    seconds: float
+
+    @property
+    def intensity(self) -> float:
+        return self.flops / self.memory_bytes
+
+    @property
+    def flops_per_s(self) -> float:
+        return self.flops / self.seconds
+
+
+def _ops(latency: PassLatency, devices: int = 1) -> list[_Op]:
+    """Return the operations of one pass, longest first, and what each device does of them."""
+    if np.size(latency.total_s) != 1:
+        message = f"latency holds {np.size(latency.total_s)} passes; allowed: one"
+        raise OptionError(message)
+    if not latency.ops:
+        message = "latency holds no operation; allowed: one or more"
+        raise OptionError(message)
+    found = [
+        _Op(
+            name=op.op.name,
+            kind=op.op.kind,
+            dtype=op.compute_dtype,
+            bound="compute" if op.compute_s > op.memory_s else "memory",
+            flops=float(np.sum(op.op.count * op.op.flops)) / devices,
+            memory_bytes=float(np.sum(op.op.count * op.op.memory_bytes)) / devices,
+            seconds=float(np.sum(op.seconds)),
+        )
+        for op in latency.ops
+    ]
+    return sorted(found, key=lambda op: -op.seconds)
+
+
+def _extra_s(latency: PassLatency) -> dict[str, float]:
+    """Return the seconds of what is no operation."""
+    return {
+        "communication": float(np.sum(latency.communication_s)),
+        "overhead": float(np.sum(latency.overhead_s)),
+    }
+
+
+# --- the roofline ------------------------------------------------------------------------------
+
+_MOST_LABELS: Final = 8
+_NEAR: Final = 0.07  # decades; marks nearer than that share a label
+_MOST_NAMES: Final = 18  # in all labels together, but no fewer than three in each
+
+
+@house_style()
+def plot_roofline(
+    latency: PassLatency,
+    *,
+    flops_per_s: Mapping[str, float],
+    memory_bytes_per_s: float,
+    devices: int = 1,
+    title: str,
+) -> Figure:
+    """Draw the operations of a pass under the roofline of what it runs on.
+
+    The area of a mark is its share of the time. Operations that lie on one another share a label,
+    and a mark if they are of one kind; the eight places where most time goes have a label.
+
+    Parameters
+    ----------
+    latency
+        One pass, from `forward_latency`.
+    flops_per_s, memory_bytes_per_s
+        Peaks of one device: FLOP/s by dtype, bytes/s. What an engine does not reach shows as
+        distance to the roof.
+    devices
+        How many share the pass. What does not divide among them is below the roof, too.
+    title
+        Which pass of what.
+
+    Raises
+    ------
+    OptionError
+        If `latency` holds more than one pass or no arithmetic, or `flops_per_s` lacks a dtype.
+    """
+    ops = [op for op in _ops(latency, devices) if min(op.flops, op.memory_bytes, op.seconds) > 0]
+    roofs = _roofs(ops, flops_per_s)
+    chart = new_chart(title, width=8.5, height=5.2)
+    axes = chart.add_subplot(xscale="log", yscale="log")
+    axes.set_xlim(*_span([op.intensity for op in ops], max(roofs.values()) / memory_bytes_per_s))
+    axes.set_ylim(*_span([op.flops_per_s for op in ops], max(roofs.values())))
+    handles = _draw_roofs(axes, roofs, memory_bytes_per_s)
+    total_s = _seconds(_ops(latency)) + sum(_extra_s(latency).values())
+    places = _places(ops)
+    for place in places:
+        _draw_place(axes, place, total_s)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("Arithmetic intensity (FLOP per byte moved)")
+    axes.set_ylabel("Attained on each device (FLOP/s)")
+    labelled, others = places[:_MOST_LABELS], places[_MOST_LABELS:]
+    add_legend(chart, [*handles, *_mark_handles(ops), *_others_handle(others, total_s)])
+    most = max(3, _MOST_NAMES // len(labelled))
+    place_labels(
+        chart, axes, [_place_label(place, most=most, total_s=total_s) for place in labelled]
+    )
+    return chart
+
+
+def _roofs(ops: Sequence[_Op], flops_per_s: Mapping[str, float]) -> dict[str, float]:
+    """Return the peaks of the dtypes that a pass computes in, highest first."""
+    if not ops:
+        message = "latency holds no operation with arithmetic and bytes; allowed: one or more"
+        raise OptionError(message)
+    dtypes = dict.fromkeys(op.dtype for op in ops)
+    missing = [dtype for dtype in dtypes if dtype not in flops_per_s]
+    if missing:
+        has = ", ".join(flops_per_s) or "nothing"
+        message = f"flops_per_s has {has}; must have {missing[0]!r}, which the pass computes in"
+        raise OptionError(message)
+    return {dtype: flops_per_s[dtype] for dtype in sorted(dtypes, key=lambda d: -flops_per_s[d])}
+
+
+def _places(ops: Iterable[_Op]) -> list[list[_Op]]:
+    """Return groups of operations whose marks lie on one another, longest group first."""
+    places: list[list[_Op]] = []
+    for op in ops:
+        for place in places:
+            if _on_one_another(op, place[0]):
+                place.append(op)
+                break
+        else:
+            places.append([op])
+    return sorted(places, key=lambda place: -_seconds(place))
+
+
+def _on_one_another(op: _Op, other: _Op) -> bool:
+    aside = op.intensity / other.intensity, op.flops_per_s / other.flops_per_s
+    return bool(np.abs(np.log10(aside)).max() < _NEAR)
+
+
+def _seconds(ops: Iterable[_Op]) -> float:
+    return sum(op.seconds for op in ops)
+
+
+def _span(values: Sequence[float], highest: float) -> tuple[float, float]:
+    """Return a log axis that holds the marks and the roof, with room for labels."""
+    return min(*values, highest) / 6, max(*values, highest) * 5
+
+
+def _draw_roofs(axes: Axes, roofs: Mapping[str, float], memory_bytes_per_s: float) -> list[Artist]:
+    """Draw the slope of the memory up to the highest roof, and each roof from there on."""
+    left, right = axes.get_xlim()
+    ridge = max(roofs.values()) / memory_bytes_per_s
+    slope = np.array([left, ridge])
+    axes.plot(slope, slope * memory_bytes_per_s, color=GREY, lw=1.6)
+    handles: list[Artist] = [
+        Line2D([], [], color=GREY, label=f"memory: {format_si(memory_bytes_per_s, 'B/s')}")
+    ]
+    for i, (dtype, peak) in enumerate(roofs.items()):
+        style = _ROOF_LINES[i % len(_ROOF_LINES)]
+        axes.plot([peak / memory_bytes_per_s, right], [peak, peak], color=INK, lw=1.6, ls=style)
+        text = f"{dtype}: {format_si(peak, 'FLOP/s')}"
+        handles.append(Line2D([], [], color=INK, lw=1.6, ls=style, label=text))
+    return handles
+
+
+def _draw_place(axes: Axes, place: Sequence[_Op], total_s: float) -> None:
+    """Draw a mark for each kind in a place, the large ones below the small."""
+    alike: dict[tuple[str, str], list[_Op]] = {}
+    for op in place:
+        alike.setdefault((op.kind, op.bound), []).append(op)
+    for (kind, bound), ops in sorted(alike.items(), key=lambda item: -_seconds(item[1])):
+        axes.scatter(
+            ops[0].intensity,
+            ops[0].flops_per_s,
+            s=_mark_area(ops, total_s),
+            marker=_BOUND_MARKERS[bound],
+            color=_KIND_COLORS.get(kind, GREY),
+            edgecolors=INK,
+            linewidths=0.7,
+            zorder=3,
+        )
+
+
+def _mark_area(ops: Iterable[_Op], total_s: float) -> float:
+    """Return the square points of a mark; what takes no time to speak of is still seen."""
+    return 12 + 800 * _seconds(ops) / total_s
+
+
+def _mark_handles(ops: Sequence[_Op]) -> list[Artist]:
+    """Return what the colours and the shapes of the marks mean."""
+    kinds = dict.fromkeys(op.kind for op in ops)
+    bounds = dict.fromkeys(op.bound for op in ops)
+    return [
+        *(_patch(_KIND_COLORS.get(kind, GREY), label=kind) for kind in kinds),
+        *(
+            _point(_BOUND_MARKERS[bound], size=8, label=_BOUND_NAMES[bound])
+            for bound in _BOUND_MARKERS
+            if bound in bounds
+        ),
+    ]
+
+
+def _others_handle(others: Sequence[Sequence[_Op]], total_s: float) -> list[Artist]:
+    if not others:
+        return []
+    count = len({op.name for place in others for op in place})
+    share = sum(_seconds(place) for place in others) / total_s
+    return [_point("o", size=4, label=f"not labelled: {count} others, {share:.1%} of the time")]
+
+
+def _patch(color: str, *, label: str, hatch: str = "") -> Artist:
+    return Patch(facecolor=color, edgecolor=INK, lw=0.8, hatch=hatch, label=label)
+
+
+def _point(marker: str, *, size: float, label: str) -> Artist:
+    return Line2D(
+        [], [], ls="none", marker=marker, ms=size, mfc="white", mec=INK, mew=1.0, label=label
+    )
+
+
+def _place_label(place: Sequence[_Op], *, most: int, total_s: float) -> Label:
+    """Return the names of the operations in a place, those that take longest, and their share."""
+    names = list(dict.fromkeys(op.name for op in place))
+    more = [f"+ {len(names) - most} more"] if len(names) > most else []
+    share = _seconds(place) / total_s
+    return Label(
+        x=place[0].intensity,
+        y=place[0].flops_per_s,
+        text="\n".join([*names[:most], *more, f"{share:.1%} of the time"]),
+        color=GREY,
+        radius=math.sqrt(_mark_area(place, total_s)) / 2 + 1,
+    )
+
+
+# --- time per operation ------------------------------------------------------------------------
+
+_MOST_BARS: Final = 16
+_SMALL: Final = 0.005  # of the time; what takes less goes to the others
+
+
+@dataclass(frozen=True)
+class _Bar:
+    name: str
+    bound: str
+    seconds: float
+
+
+@house_style()
+def plot_time_per_op(latency: PassLatency, *, title: str) -> Figure:
+    """Draw the seconds of each operation of a pass as bars, longest first.
+
+    Parameters
+    ----------
+    latency
+        One pass, from `forward_latency`. Collectives and overheads have bars of their own.
+    title
+        Which pass of what.
+
+    Raises
+    ------
+    OptionError
+        If `latency` holds more than one pass, or none.
+    """
+    bars = _bars(latency)
+    total_s = sum(bar.seconds for bar in bars)
+    chart = new_chart(
+        f"{title}\n{_time_note(float(np.sum(latency.total_s)), total_s)}",
+        width=8,
+        height=1.1 + 0.29 * len(bars),
+    )
+    axes = chart.add_subplot()
+    axes.grid(visible=False, axis="y")
+    for row, bar in enumerate(bars):
+        color, hatch = _BOUND_FILLS[bar.bound]
+        axes.barh(row, bar.seconds, color=color, hatch=hatch, edgecolor=INK, lw=0.6, height=0.72)
+        share = bar.seconds / total_s if total_s else 0.0
+        axes.annotate(
+            f"{format_seconds(bar.seconds)}, {share:.1%}",
+            (bar.seconds, row),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+        )
+    longest = max(bar.seconds for bar in bars)
+    axes.set_xlim(0, 1.34 * longest if longest else 1.0)
+    axes.set_ylim(len(bars) - 0.4, -0.6)
+    axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
+    axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
+    axes.set_xlabel("Time on each device (s)")
+    add_legend(chart, _bound_handles(bars))
+    return chart
+
+
+def _bars(latency: PassLatency) -> list[_Bar]:
+    """Return a bar for each name and bound, the longest first, what is small at the end."""
+    seconds: dict[tuple[str, str], float] = {}
+    for op in _ops(latency):
+        key = op.name, op.bound
+        seconds[key] = seconds.get(key, 0.0) + op.seconds
+    for name, spent_s in _extra_s(latency).items():
+        if spent_s > 0:
+            seconds[name, name] = spent_s
+    bars = [_Bar(name, bound, spent_s) for (name, bound), spent_s in seconds.items()]
+    bars.sort(key=lambda bar: -bar.seconds)
+    least = _SMALL * sum(seconds.values())
+    shown = [bar for bar in bars[:_MOST_BARS] if bar.seconds >= least]
+    others = bars[len(shown) :]
+    if len(others) < 2:
+        return bars
+    return [*shown, _Bar(f"{len(others)} others", "others", sum(bar.seconds for bar in others))]
+
+
+def _time_note(pass_s: float, bars_s: float) -> str:
+    text = f"the pass takes {format_seconds(pass_s)}"
+    if pass_s < bars_s * (1 - 1e-6):
+        text += (
+            f"; the bars add up to {format_seconds(bars_s)}, "
+            "since arithmetic and memory are taken to overlap"
+        )
+    return text
+
+
+def _bound_handles(bars: Sequence[_Bar]) -> list[Artist]:
+    bounds = {bar.bound for bar in bars}
+    return [
+        _patch(color, label=_BOUND_NAMES[bound], hatch=hatch)
+        for bound, (color, hatch) in _BOUND_FILLS.items()
+        if bound in bounds
+    ]

@@ -1,0 +1,363 @@
+"""Studies: several models x hardware x loads x drafters from one YAML file, validated whole."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, Final, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from specroof.architecture import Architecture
+from specroof.catalog import load_drafter, load_hardware, load_model, read_text, study_path
+from specroof.cost import CHOICES, Options
+from specroof.drafters import Drafter
+from specroof.errors import OptionError, SpecroofError
+from specroof.hardware import HardwareProfile, Placement
+from specroof.latency.model import engine_setup
+from specroof.parsers import PARSERS
+from specroof.reading.checked import (
+    Count,
+    FirstVersion,
+    NonNegative,
+    Positive,
+    Text,
+    accept,
+    parse_model,
+)
+from specroof.reading.yaml_text import shown
+from specroof.serving.requests import EndToEnd, Load, Workload
+from specroof.speedup.curve import (
+    DEFAULT_MAX_DRAFT_LEN,
+    LARGEST_CONTEXT_LEN,
+    LARGEST_DRAFT_LEN,
+    SpeedupCurve,
+    speedup_curve,
+)
+
+__all__ = ["Outcome", "Study", "Target", "load_study", "run_study", "study_schema"]
+
+#: A grid beyond this takes minutes and writes gigabytes.
+_MOST_POINTS: Final = 20_000_000
+
+
+# --- the file ----------------------------------------------------------------------------------
+
+
+def _listed(value: object) -> object:
+    """Return one value as a list of it, where a list is asked for."""
+    return value if isinstance(value, list) else [value]
+
+
+def _options(value: object) -> object:
+    """Return the options that a mapping spells, as `specroof.Options` does."""
+    if not isinstance(value, dict):
+        return value  # the field's own type says what is wrong with it
+    known = [field.name for field in fields(Options)]
+    unknown = [key for key in value if key not in known]
+    if unknown:
+        message = f"{unknown[0]} is not a known key; allowed are {', '.join(known)}"
+        raise ValueError(message)
+    strict = value.get("strict_dtype", False)
+    if type(strict) is not bool:
+        message = f"strict_dtype is {shown(strict)}; must be true or false"
+        raise ValueError(message)
+    return Options(**value)
+
+
+_LARGEST_LEN: Final = f"a whole number from 0 to {LARGEST_DRAFT_LEN}"
+_DraftLen = Annotated[
+    int,
+    Field(ge=0, le=LARGEST_DRAFT_LEN),
+    accept(_LARGEST_LEN, lambda length: 0 <= length <= LARGEST_DRAFT_LEN, int),
+]
+_Names = Annotated[
+    list[Text],
+    Field(min_length=1),
+    BeforeValidator(_listed, json_schema_input_type=str | list[str]),
+]
+_Batches = Annotated[
+    list[Positive],
+    Field(min_length=1),
+    BeforeValidator(_listed, json_schema_input_type=float | list[float]),
+]
+_Contexts = Annotated[
+    list[NonNegative],
+    Field(min_length=1),
+    BeforeValidator(_listed, json_schema_input_type=float | list[float]),
+]
+_Family = Annotated[Text, WithJsonSchema({"enum": sorted(PARSERS)})]
+_RequestLen = Annotated[
+    float,
+    Field(ge=1, le=LARGEST_CONTEXT_LEN),
+    accept(
+        f"a number from 1 to {LARGEST_CONTEXT_LEN}",
+        lambda length: 1 <= length <= LARGEST_CONTEXT_LEN,
+        int,
+        float,
+    ),
+]
+_Options = Annotated[
+    Options,
+    BeforeValidator(_options),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "description": "the choices of specroof.Options",
+            "properties": {
+                # Where the default is None, it may be spelled.
+                **{
+                    name: {"enum": list(dict.fromkeys([*allowed, getattr(Options(), name)]))}
+                    for name, allowed in CHOICES.items()
+                },
+                "strict_dtype": {"type": "boolean"},
+            },
+            "additionalProperties": False,
+        }
+    ),
+]
+
+
+class _Block(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class _WorkloadBlock(_Block):
+    """Requests as benchmarks state them; `batch_size` is how many are in flight."""
+
+    input_len: _RequestLen = Field(description="tokens of a prompt")
+    output_len: _RequestLen = Field(description="tokens of an answer")
+
+
+_Workloads = Annotated[
+    list[_WorkloadBlock],
+    Field(min_length=1),
+    BeforeValidator(_listed, json_schema_input_type=_WorkloadBlock | list[_WorkloadBlock]),
+]
+
+
+class _TargetBlock(_Block):
+    """Models x hardware at one placement."""
+
+    model: _Names = Field(description="a path, a bundled name or a Hub name; or a list of them")
+    hardware: _Names = Field(description="a path, a name or an alias; or a list of them")
+    family: _Family | None = Field(
+        default=None, description="the model_type that every model of the target is read as"
+    )
+    tensor_parallel: Count = Field(default=1, description="devices")
+    expert_parallel: Count = Field(default=1, description="devices that experts are spread over")
+    attention_data_parallel: Count = Field(default=1, description="groups with their own sequences")
+
+    @model_validator(mode="after")
+    def _groups_divide_the_devices(self) -> Self:
+        self.placement()
+        return self
+
+    def placement(self) -> Placement:
+        """Return how every model of the target is spread."""
+        return Placement(
+            tensor_parallel=self.tensor_parallel,
+            expert_parallel=self.expert_parallel,
+            attention_data_parallel=self.attention_data_parallel,
+        )
+
+
+class _StudyBlock(_Block):
+    """A study file."""
+
+    format_version: FirstVersion = Field(description="1")
+    targets: list[_TargetBlock] = Field(min_length=1, description="what is served where")
+    drafters: list[Text] = Field(min_length=1, description="drafter SPECs, as for predict")
+    batch_size: _Batches = Field(default=[1.0], description="sequences in flight")
+    context_len: _Contexts = Field(default=[4096.0], description="cached tokens per sequence")
+    workload: _Workloads = Field(
+        default=[],
+        description="requests in the place of context_len, whose prefills are counted; or a list",
+    )
+    max_draft_len: _DraftLen | None = Field(default=None, description="longest draft tried")
+    engine: Text | None = Field(default=None, description="the profile's default_engine if absent")
+    options: _Options = Options()
+
+    @model_validator(mode="after")
+    def _one_kind_of_load(self) -> Self:
+        if {"context_len", "workload"} <= self.model_fields_set:
+            message = "context_len and workload are both given; must be one of them"
+            raise ValueError(message)
+        return self
+
+    def loads(self) -> Iterator[Load]:
+        """Yield the grid of all contexts, or that of each workload at its mean context."""
+        batches = tuple(self.batch_size)
+        if not self.workload:
+            yield Load(batches, tuple(self.context_len))
+        for block in self.workload:
+            workload = Workload(block.input_len, block.output_len)
+            yield Load(batches, (workload.mean_context_len,), workload)
+
+
+def study_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a study file."""
+    return _StudyBlock.model_json_schema() | {"not": {"required": ["context_len", "workload"]}}
+
+
+# --- the study ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One model on one kind of hardware."""
+
+    model: Architecture
+    hardware: HardwareProfile
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A study with everything it names loaded.
+
+    Parameters
+    ----------
+    targets, drafters
+        What is served where, and what drafts for each.
+    loads
+        One grid of batch sizes and context lengths; or one for each workload.
+    max_draft_len, engine, options
+        As for `speedup_curve`.
+    """
+
+    targets: tuple[Target, ...]
+    drafters: tuple[Drafter, ...]
+    loads: tuple[Load, ...]
+    max_draft_len: int | None
+    engine: str | None
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a study found for one target under one load.
+
+    Parameters
+    ----------
+    target
+        The position of the target in its study, from 1.
+    workload
+        The position of the load in its study, from 1.
+    curves
+        One per drafter, of decoding alone.
+    counted
+        The same with prefills; empty where the load is no workload.
+    """
+
+    target: int
+    workload: int
+    curves: list[SpeedupCurve]
+    counted: list[EndToEnd]
+
+    @property
+    def drawn(self) -> list[SpeedupCurve]:
+        """The curves that charts show: with prefills, where they are counted."""
+        return [whole.curve for whole in self.counted] or self.curves
+
+
+def load_study(name: str) -> Study:
+    """Return a study from a path or a bundled name, with all that it names loaded and checked.
+
+    Raises
+    ------
+    SpecroofError
+        One line that names the file, the key, the value and what is allowed.
+    """
+    path = study_path(name)
+    source = str(path)
+    block = parse_model(read_text(path, OptionError), _StudyBlock, source=source, error=OptionError)
+    try:
+        study = Study(
+            targets=tuple(_targets(block)),
+            drafters=tuple(load_drafter(spec) for spec in block.drafters),
+            loads=tuple(block.loads()),
+            max_draft_len=block.max_draft_len,
+            engine=block.engine,
+            options=block.options,
+        )
+        _check(study)
+    except SpecroofError as refusal:
+        message = f"{source}: {refusal}"
+        raise type(refusal)(message) from None
+    return study
+
+
+def _targets(block: _StudyBlock) -> Iterator[Target]:
+    for number, target in enumerate(block.targets):
+        # Not by the block: its messages are too short for the list of what is allowed.
+        if target.family is not None and target.family not in PARSERS:
+            known = ", ".join(sorted(PARSERS))
+            message = f"targets.{number}.family is {shown(target.family)}; must be one of {known}"
+            raise OptionError(message)
+        for model in target.model:
+            for hardware in target.hardware:
+                yield Target(
+                    load_model(model, family=target.family),
+                    load_hardware(hardware),
+                    target.placement(),
+                )
+
+
+def _check(study: Study) -> None:
+    """Refuse what only shows when a curve is computed, before the first one is."""
+    longest = study.max_draft_len
+    drafts = (DEFAULT_MAX_DRAFT_LEN if longest is None else longest) + 1
+    curves = len(study.targets) * len(study.drafters)
+    cells = sum(len(load.batch_size) * len(load.context_len) for load in study.loads)
+    points = curves * drafts * cells
+    if points > _MOST_POINTS:
+        message = f"the grid has {points} points; allowed: at most {_MOST_POINTS}"
+        raise OptionError(message)
+    for target in study.targets:
+        for drafter in study.drafters:
+            grid = study.loads[0]
+            first = Load(grid.batch_size[:1], grid.context_len[:1])
+            _curve(study, target, first, drafter)
+    for load in study.loads:
+        _curve(replace(study, max_draft_len=0), study.targets[0], load, study.drafters[0])
+
+
+def _curve(study: Study, target: Target, load: Load, drafter: Drafter) -> SpeedupCurve:
+    return speedup_curve(
+        target.model,
+        target.hardware,
+        drafter=drafter,
+        batch_size=load.batch_size,
+        context_len=load.context_len,
+        max_draft_len=study.max_draft_len,
+        placement=target.placement,
+        engine=study.engine,
+        options=study.options,
+    )
+
+
+def run_study(study: Study, advance: Callable[[], None] = lambda: None) -> list[Outcome]:
+    """Return what each target does under each load, calling `advance` after each curve.
+
+    Parameters
+    ----------
+    study
+        From `load_study`.
+    advance
+        Called targets x loads x drafters times.
+
+    Raises
+    ------
+    SpecroofError
+        As `speedup_curve` does, for a study that `load_study` has not checked.
+    """
+    outcomes = []
+    for number, target in enumerate(study.targets, start=1):
+        setup = engine_setup(target.hardware, study.engine, target.placement, study.options)
+        for order, load in enumerate(study.loads, start=1):
+            curves = []
+            for drafter in study.drafters:
+                curves.append(_curve(study, target, load, drafter))
+                advance()
+            counted = load.counted(curves, target.model, setup)
+            outcomes.append(Outcome(number, order, curves, counted))
+    return outcomes

@@ -1,0 +1,104 @@
+"""The keys of one JSON result, every value checked where it is read."""
+
+import sys
+from typing import Any, Final
+
+from specroof.errors import MeasurementError
+from specroof.reading.yaml_text import shown
+
+__all__ = ["Fields"]
+
+_LARGEST: Final = sys.float_info.max
+
+
+class Fields:
+    """A JSON object whose refusals name the place, the key and the value.
+
+    Parameters
+    ----------
+    content
+        What JSON made of the text.
+    place
+        File and line.
+
+    Raises
+    ------
+    MeasurementError
+        If it is no object.
+
+    Examples
+    --------
+    >>> Fields({"duration": 2}, "a.json, line 1").amount("duration")
+    2.0
+    >>> Fields({"duration": -2}, "a.json, line 1").amount("duration")
+    Traceback (most recent call last):
+    specroof.errors.MeasurementError: a.json, line 1: duration is -2; must be a finite number
+    above 0
+    """
+
+    def __init__(self, content: Any, place: str) -> None:
+        if not isinstance(content, dict):
+            message = f"{place}: is {shown(content)}; must be a JSON object"
+            raise MeasurementError(message)
+        self._content = content
+        self.place = place
+
+    def has(self, key: str) -> bool:
+        """Tell whether the key is there."""
+        return key in self._content
+
+    def value(self, key: str) -> Any:
+        """Return the value, None where there is none."""
+        return self._content.get(key)
+
+    def inner(self, key: str) -> "Fields":
+        """Return an object within, empty where there is none."""
+        value = self.value(key)
+        return Fields({} if value is None else value, f"{self.place}, {key}")
+
+    def first(self, key: str) -> "Fields":
+        """Return the first object of a list within, empty where there is none."""
+        value = self.value(key)
+        one = value[0] if isinstance(value, list) and value else {}
+        return Fields(one, f"{self.place}, {key}")
+
+    def flag_or_none(self, key: str) -> bool | None:
+        """Return true or false; None where there is neither."""
+        value = self.value(key)
+        if value is not None and not isinstance(value, bool):
+            raise self._refusal(key, "true or false")
+        return value
+
+    def amount(self, key: str) -> float:
+        """Return a finite number above 0."""
+        value = self.value(key)
+        good = isinstance(value, int | float) and not isinstance(value, bool)
+        if not good or not 0 < value <= _LARGEST:
+            raise self._refusal(key, "a finite number above 0")
+        return float(value)
+
+    def amount_or_none(self, key: str) -> float | None:
+        """Return a finite number above 0; None where there is none."""
+        return None if self.value(key) is None else self.amount(key)
+
+    def count(self, key: str) -> int:
+        """Return a whole number of at least 1."""
+        value = self.amount(key)
+        if not value.is_integer():
+            raise self._refusal(key, "a whole number of at least 1")
+        return int(value)
+
+    def count_or_none(self, key: str) -> int | None:
+        """Return a whole number of at least 1; None where there is none."""
+        return None if self.value(key) is None else self.count(key)
+
+    def text_or_none(self, key: str) -> str | None:
+        """Return a text; None where there is none."""
+        value = self.value(key)
+        if value is not None and not isinstance(value, str):
+            raise self._refusal(key, "text")
+        return value
+
+    def _refusal(self, key: str, allowed: str) -> MeasurementError:
+        value = self.value(key)
+        return MeasurementError(f"{self.place}: {key} is {shown(value)}; must be {allowed}")

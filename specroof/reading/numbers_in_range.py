@@ -1,0 +1,57 @@
+"""Numbers of files from outside: finite, in range, or one line that says where."""
+
+import math
+import sys
+from typing import Any, Final, NoReturn
+
+from specroof.errors import OptionError
+from specroof.reading.yaml_text import shown
+
+__all__ = ["MOST_DRAFTS", "entries", "number", "refuse", "whole"]
+
+#: A longest draft that a file may speak of; published ones stop at some dozens.
+MOST_DRAFTS: Final = 10_000
+
+
+def refuse(where: str, value: object, allowed: str) -> NoReturn:
+    """Raise the one line that names a place in a file, its value and what is allowed."""
+    message = f"{where} is {shown(value)}; allowed: {allowed}"
+    raise OptionError(message)
+
+
+def number(where: str, value: object, *, low: float = 0.0, high: float = math.inf) -> float:
+    """Return a value as a float, finite and from `low` to `high`.
+
+    Examples
+    --------
+    >>> number("x.json: mean", 2)
+    2.0
+    """
+    allowed = (
+        f"a number from {low:g} on" if math.isinf(high) else f"a number from {low:g} to {high:g}"
+    )
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        refuse(where, value, allowed)
+    # Not a number fails every comparison; Python's integers have no end, floats have.
+    if not (low <= value <= high and value <= sys.float_info.max):
+        refuse(where, value, allowed)
+    return float(value)
+
+
+def whole(where: str, value: object, *, low: int = 0, high: int = MOST_DRAFTS) -> int:
+    """Return a value, or a text of digits, as a whole number from `low` to `high`."""
+    allowed = f"a whole number from {low} to {high}"
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value[:20])
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        refuse(where, value, allowed)
+    return value
+
+
+def entries(where: str, value: object) -> list[Any]:
+    """Return a list that is not empty and no longer than a draft can be."""
+    if not isinstance(value, list) or not 0 < len(value) <= MOST_DRAFTS:
+        refuse(where, value, f"a list of 1 to {MOST_DRAFTS} numbers")
+    return value

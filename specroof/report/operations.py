@@ -1,0 +1,94 @@
+"""The operations of one pass, as rows and as a table."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from specroof.report.layout import format_table
+from specroof.speedup.curve import PassLatency
+from specroof.units import format_seconds, format_si
+
+__all__ = ["explain_rows", "explain_table"]
+
+#: What rows of the same operation add up; in all else they are alike.
+_ADDED: Final = (
+    *("count", "flops", "weight_bytes", "cache_bytes", "activation_bytes"),
+    *("compute_s", "memory_s", "seconds", "share"),
+)
+
+
+def explain_rows(latency: PassLatency) -> list[dict[str, Any]]:
+    """Return one row per operation of a pass at one operating point, longest first.
+
+    Layers of several kinds share a row where they hold the same operation at the same cost. FLOP and bytes are totals over identical layers and all devices; seconds are per device. What
+    is not an operation (collectives, overheads) follows, where the engine has any.
+    """
+    total_s = float(latency.total_s)
+    rows: list[dict[str, Any]] = [
+        {
+            "op": op.op.name,
+            "kind": op.op.kind,
+            "count": op.op.count,
+            "flops": float(op.op.count * op.op.flops),
+            "weight_bytes": float(op.op.count * op.op.weight_bytes),
+            "cache_bytes": float(op.op.count * op.op.cache_bytes),
+            "activation_bytes": float(op.op.count * op.op.activation_bytes),
+            "intensity": _intensity(float(op.op.flops), float(op.op.memory_bytes)),
+            "compute_dtype": op.compute_dtype,
+            "compute_s": float(op.compute_s),
+            "memory_s": float(op.memory_s),
+            "bound": "compute" if op.compute_s > op.memory_s else "memory",
+            "seconds": float(op.seconds),
+            "share": float(op.seconds) / total_s,
+        }
+        for op in latency.ops
+    ]
+    rows = sorted(_merged(rows), key=lambda row: -row["seconds"])
+    for name, seconds in (
+        ("communication", latency.communication_s),
+        ("overhead", latency.overhead_s),
+    ):
+        if seconds > 0:
+            spent = {"op": name, "kind": name, "count": 1, "bound": name, "seconds": float(seconds)}
+            rows.append(dict.fromkeys(rows[0]) | spent | {"share": float(seconds) / total_s})
+    return rows
+
+
+def _merged(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with those of one operation, at one cost each, added up."""
+    merged: dict[tuple[object, ...], dict[str, Any]] = {}
+    for row in rows:
+        each_s = f"{row['seconds'] / row['count']:.9g}"
+        same = merged.setdefault((row["op"], row["kind"], row["compute_dtype"], each_s), row)
+        if same is not row:
+            for name in _ADDED:
+                same[name] += row[name]
+    return list(merged.values())
+
+
+def _intensity(flops: float, memory_bytes: float) -> float | None:
+    return flops / memory_bytes if memory_bytes else None
+
+
+def explain_table(latency: PassLatency, title: str) -> str:
+    """Return the operations of one pass as a table, longest first."""
+    rows = explain_rows(latency)
+    header = ["operation", "x", "FLOP", "bytes", "FLOP/B", "in", "bound", "time", "share"]
+    table = format_table(header, [_explain_cells(row) for row in rows])
+    total = f"the pass takes {format_seconds(float(latency.total_s))}"
+    return f"{title}: {total}\n\n{table}"
+
+
+def _explain_cells(row: Mapping[str, Any]) -> list[str]:
+    time = [row["bound"], format_seconds(row["seconds"]), f"{row['share']:.1%}"]
+    if row["flops"] is None:
+        return [row["op"], "", "", "", "", "", *time]
+    moved = row["weight_bytes"] + row["cache_bytes"] + row["activation_bytes"]
+    return [
+        row["op"],
+        str(row["count"]),
+        format_si(row["flops"], ""),
+        format_si(moved, "B"),
+        "" if row["intensity"] is None else f"{row['intensity']:.3g}",
+        row["compute_dtype"],
+        *time,
+    ]

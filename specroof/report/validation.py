@@ -1,0 +1,201 @@
+"""What a validation found, as a table for people and as JSON."""
+
+from collections import Counter
+from typing import Any, Final
+
+from specroof.report import format_table
+from specroof.report.calibration import RESIDUAL_HEADER, residual_cells, residual_json
+from specroof.validate import TRUSTED, Validation
+from specroof.validate.own_results import OwnErrors, OwnPoint, OwnValidation
+from specroof.validate.scores import Errors, Scored, round_costs, shape_group
+
+__all__ = ["own_json", "own_text", "validation_json", "validation_table"]
+
+_KEYS: Final = {
+    "n": "n",
+    "speedup_p90_error": "speedup_p90",
+    "speedup_median_error": "speedup_median",
+    "speedup_mean_error": "speedup_mean",
+    "decode_median_error": "decode_median",
+    "decode_mean_error": "decode_mean",
+    "verdict_accuracy": "verdict_accuracy",
+    "regret_mean": "regret_mean",
+}
+
+_HEADINGS: Final = (
+    ("n", "points"),
+    ("speedup_mean", "speedup, mean"),
+    ("speedup_median", "median"),
+    ("speedup_p90", "90 %"),
+    ("shape_mean", "shape alone"),
+    ("decode_mean", "plain, mean"),
+    ("decode_median", "median"),
+    ("verdict_accuracy", "verdict right"),
+    ("regret_mean", "regret"),
+)
+
+#: What results of one's own can say besides their number; they have no shapes.
+_OWN_HEADINGS: Final = tuple(one for one in _HEADINGS if one[0] not in {"n", "shape_mean"})
+
+
+def _errors_json(errors: Errors) -> dict[str, Any]:
+    return {key: getattr(errors, name) for key, name in _KEYS.items()}
+
+
+def validation_json(found: Validation) -> dict[str, Any]:
+    """Return the errors of each source, of all, and of the ideal roofline: shares, or null.
+
+    Examples
+    --------
+    >>> sorted(validation_json(Validation((), (), ())))
+    ['ideal', 'sources', 'total']
+    """
+    trust = {one.source: one.point.trust for one in found.points}
+    return {
+        "sources": [
+            {"source": name, "trust": trust[name], **_errors_json(errors)}
+            for name, errors in found.sources.items()
+        ],
+        "total": _errors_json(found.total),
+        "ideal": _errors_json(found.ideal_total),
+    }
+
+
+def validation_table(found: Validation) -> str:
+    """Return the errors as a table, and what the measurements lack that could not be scored.
+
+    Examples
+    --------
+    >>> print(validation_table(Validation((), (), ())).splitlines()[1].split()[0])
+    total
+    """
+    rows = [*found.sources.items(), ("total", found.total), ("ideal roofline", found.ideal_total)]
+    cells = []
+    trust = {one.source: one.point.trust for one in found.points}
+    for name, errors in rows:
+        aside = " (not in total)" if trust.get(name, 0) > TRUSTED else ""
+        cells.append([name + aside, *(_cell(key, getattr(errors, key)) for key, _ in _HEADINGS)])
+    table = format_table(["source", *(heading for _, heading in _HEADINGS)], cells)
+    lacking = Counter((point.source, missing) for point, missing in found.lacking)
+    notes = [
+        f"not scored: {count} of {source}, without {missing}"
+        for (source, missing), count in lacking.items()
+    ]
+    freed = len({shape for shape in map(_shape, found.points) if shape})
+    told = (
+        "Errors are shares of what was measured. Speedup: the acceptance length is known. Shape "
+        f"alone: it is not, and one factor is free in each of {freed} groups."
+    )
+    costs = [
+        f"one round of {method}: {cost.predicted:.2f} plain steps predicted, {cost.measured:.2f} "
+        f"measured, {cost.mean_error:.1%} off on average over {cost.n} points"
+        for method, cost in round_costs(_trusted(found)).items()
+    ]
+    return "\n".join([table, "", told, *costs, *notes])
+
+
+def _trusted(found: Validation) -> list[Scored]:
+    return [one for one in found.points if one.point.trust <= TRUSTED]
+
+
+def _shape(one: Scored) -> tuple[object, ...] | None:
+    return shape_group(one.point) if one.kind == "shape" else None
+
+
+def _cell(key: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value}" if key == "n" else f"{value:.1%}"
+
+
+def own_json(found: OwnValidation) -> dict[str, Any]:
+    """Return the errors of each file, of all, and of the ideal roofline: shares, or null.
+
+    Examples
+    --------
+    >>> sorted(own_json(OwnValidation((), ())))
+    ['ideal', 'sources', 'total']
+    """
+    pairs = list(zip(found.points, found.ideal, strict=True))
+    return {
+        "sources": [
+            {
+                "source": name,
+                "trust": None,
+                **_own_errors_json(errors),
+                "points": [_point_json(*pair) for pair in pairs if pair[0].source == name],
+            }
+            for name, errors in found.sources.items()
+        ],
+        "total": _own_errors_json(found.total),
+        "ideal": _own_errors_json(found.ideal_total),
+    }
+
+
+def _own_errors_json(errors: OwnErrors) -> dict[str, Any]:
+    return {**_errors_json(errors.scored), "tokens_per_s_mean_error": errors.rate_mean}
+
+
+def _point_json(one: OwnPoint, ideal: OwnPoint) -> dict[str, Any]:
+    known = one.scored.kind == "speedup"
+    return {
+        **residual_json(one.rate),
+        "ideal": ideal.rate.predicted,
+        "ideal_off": ideal.rate.off,
+        "measured_speedup": one.scored.measured if known else None,
+        "predicted_speedup": one.scored.predicted if known else None,
+        "ideal_speedup": ideal.scored.predicted if known else None,
+        "verdict": one.scored.verdict,
+    }
+
+
+def own_text(found: OwnValidation) -> str:
+    """Return results beside predictions as people read them: points, speedups, errors by file.
+
+    Examples
+    --------
+    >>> print(own_text(OwnValidation((), ())).splitlines()[-1].split()[:2])
+    ['ideal', 'roofline']
+    """
+    pairs = list(zip(found.points, found.ideal, strict=True))
+    points = format_table(
+        [*RESIDUAL_HEADER, "ideal", "off"],
+        [
+            [*residual_cells(one.rate), f"{ideal.rate.predicted:.0f}", f"{ideal.rate.off:+.1%}"]
+            for one, ideal in pairs
+        ],
+    )
+    both = [pair for pair in pairs if pair[0].scored.kind == "speedup"]
+    speedups = format_table(
+        ["point", "drafts", "measured speedup", "predicted", "off", "ideal", "off", "verdict"],
+        [_speedup_cells(*pair) for pair in both],
+    )
+    absent = "no load was measured with and without drafts: no speedup to compare"
+    rows = [*found.sources.items(), ("total", found.total), ("ideal roofline", found.ideal_total)]
+    errors = format_table(
+        ["source", "points", "tok/s, mean", *(heading for _, heading in _OWN_HEADINGS)],
+        [
+            [
+                name,
+                str(one.scored.n),
+                _cell("", one.rate_mean),
+                *(_cell(key, getattr(one.scored, key)) for key, _ in _OWN_HEADINGS),
+            ]
+            for name, one in rows
+        ],
+    )
+    return "\n\n".join([points, speedups if both else absent, errors])
+
+
+def _speedup_cells(one: OwnPoint, ideal: OwnPoint) -> list[str]:
+    scored, roof = one.scored, ideal.scored
+    return [
+        one.rate.point.place,
+        str(one.rate.point.draft_len),
+        f"{scored.measured:.2f}x",
+        f"{scored.predicted:.2f}x",
+        f"{scored.predicted / scored.measured - 1:+.1%}",
+        f"{roof.predicted:.2f}x",
+        f"{roof.predicted / roof.measured - 1:+.1%}",
+        {None: "-", True: "right", False: "wrong"}[scored.verdict],
+    ]

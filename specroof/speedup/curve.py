@@ -1,0 +1,430 @@
+"""Where work meets probability: the whole speedup curve over context, batch and draft length."""
+
+import math
+import numbers
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.acceptance import Acceptance, constant_acceptance, other_model_notes
+from specroof.architecture import Architecture
+from specroof.cost import ForwardPass, Options
+from specroof.drafters import Drafter, TokensPerRound
+from specroof.errors import OptionError
+from specroof.hardware import HardwareProfile, Placement
+from specroof.latency import PassLatency
+from specroof.latency.model import (
+    check_placement,
+    engine_notes,
+    engine_setup,
+    memory_notes,
+    model_latency,
+    option_notes,
+)
+from specroof.speedup.round import proposals, round_times
+
+__all__ = [
+    "DEFAULT_MAX_DRAFT_LEN",
+    "LARGEST_CONTEXT_LEN",
+    "LARGEST_DRAFT_LEN",
+    "PassLatency",
+    "SpeedupCurve",
+    "check_placement",
+    "forward_latency",
+    "speedup_curve",
+]
+
+Array = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+DEFAULT_MAX_DRAFT_LEN: Final = 16
+LARGEST_DRAFT_LEN: Final = 1024
+LARGEST_CONTEXT_LEN: Final = 100_000_000
+
+_LARGEST_BATCH: Final = 10_000_000
+# Operating points that are priced at once: their temporaries stay within some tens of MB.
+_CHUNK_POINTS: Final = 1 << 16
+# Equal but for rounding: the shorter draft wins.
+_TIE: Final = 1e-12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpeedupCurve:
+    """Speculative decoding over a grid of context lengths, batch sizes and draft lengths.
+
+    Arrays have the axes (context_len, batch_size, draft_len), in seconds and tokens. Past the
+    depth of the drafter or of its acceptance they are NaN.
+
+    Parameters
+    ----------
+    model, hardware, engine, drafter
+        Names.
+    placement
+        How the model is spread.
+    context_len, batch_size, draft_len
+        The axes; draft_len runs from 0, plain decoding.
+    verify_len
+        Positions that the target verifies per sequence, axis (draft_len): draft_len + 1 of a
+        chain, nodes + 1 of a tree, the mean where some sequences propose nothing.
+    tokens_per_round
+        Expected tokens per sequence and round, bonus token included.
+    draft_s, verify_s, round_s
+        Seconds of drafting, of verification, and of the round with what its engine adds.
+    notes
+        What the model's config left open or left out, formats that options replaced, dtypes that
+        fell back, a model that does not fit.
+    cost_from, acceptance_from
+        Where the drafter's cost and its acceptance come from: a sentence each.
+    requests, request_token_s
+        What is answered, such as "4000 tokens in, 1000 out", where `round_s` holds prefills too,
+        and the seconds that these add to each token, axis (batch_size): see
+        `specroof.serving.requests.end_to_end`. Empty and 0 where decoding alone is counted.
+    """
+
+    model: str
+    hardware: str
+    engine: str
+    drafter: str
+    placement: Placement
+    context_len: Array
+    batch_size: Array
+    draft_len: IntArray
+    verify_len: Array | IntArray
+    tokens_per_round: Array
+    draft_s: Array
+    verify_s: Array
+    round_s: Array
+    notes: tuple[str, ...] = ()
+    cost_from: str = ""
+    acceptance_from: str = ""
+    requests: str = ""
+    request_token_s: Array | float = 0.0
+
+    @property
+    def decode_s(self) -> Array:
+        """Seconds of the plain step, axes (context_len, batch_size)."""
+        return np.asarray(self.round_s[..., 0])
+
+    @property
+    def speedup(self) -> Array:
+        r"""Tokens per second relative to plain decoding: :math:`N t_1 / t_{round}`; [..., 0] is 1.
+
+        Source
+            Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, with the verification priced.
+        """
+        return np.asarray(self.tokens_per_round * (self.decode_s[..., None] / self.round_s))
+
+    @property
+    def tokens_per_s(self) -> Array:
+        """Tokens per second of the whole batch."""
+        return self.tokens_per_s_per_user * self.batch_size[None, :, None]
+
+    @property
+    def tokens_per_s_per_user(self) -> Array:
+        """Tokens per second of one sequence."""
+        return self.tokens_per_round / self.round_s
+
+    @property
+    def free_lunch(self) -> Array:
+        r"""The speedup of rounds that cost a plain step: N, where no prefills are counted.
+
+        .. math:: \frac{t_1 + p}{t_1 / N + p} = N \, \frac{t_1 + p}{t_1 + p + (N - 1) \, p}
+
+        with p the prefills of a token, which drafting does not shorten.
+
+        Source
+            Amdahl 1967, AFIPS 30, 483-485.
+        """
+        plain_s = self.decode_s[..., None]
+        waits_s = np.asarray(self.request_token_s)[..., None]
+        extra_s = (self.tokens_per_round - 1) * waits_s
+        return np.asarray(self.tokens_per_round * (plain_s / (plain_s + extra_s)))
+
+    @property
+    def best_draft_len(self) -> IntArray:
+        """The draft length of the largest speedup, axes (context_len, batch_size).
+
+        Ties, to rounding, go to the shorter draft.
+        """
+        return np.asarray(self.draft_len[self._best_index])
+
+    @property
+    def best_speedup(self) -> Array:
+        """The largest speedup, axes (context_len, batch_size); at least 1, that of not drafting."""
+        return np.take_along_axis(self.speedup, self._best_index[..., None], axis=-1)[..., 0]
+
+    @property
+    def _best_index(self) -> npt.NDArray[np.intp]:
+        speedup = self.speedup
+        best = np.nanmax(speedup, axis=-1, keepdims=True)
+        return np.asarray(np.argmax(speedup >= best * (1 - _TIE), axis=-1))
+
+    def near_best(self, share: float = 0.01) -> tuple[IntArray, IntArray]:
+        """Return the shortest and the longest draft within `share` of the best speedup.
+
+        Parameters
+        ----------
+        share
+            0.01 for 1%.
+
+        Returns
+        -------
+        tuple of int arrays
+            Shortest and longest, each with axes (context_len, batch_size).
+
+        Raises
+        ------
+        OptionError
+            Unless 0 <= share < 1.
+        """
+        if not 0 <= share < 1:
+            msg = f"share is {share!r}; allowed: from 0 to below 1"
+            raise OptionError(msg)
+        near = self.speedup >= (self.best_speedup * (1 - max(share, _TIE)))[..., None]
+        last = near.shape[-1] - 1
+        longest = last - np.argmax(near[..., ::-1], axis=-1)
+        return self.draft_len[np.argmax(near, axis=-1)], self.draft_len[longest]
+
+
+def speedup_curve(  # noqa: PLR0913 - the contract of the library
+    model: Architecture,
+    hardware: HardwareProfile,
+    *,
+    drafter: Drafter,
+    acceptance: Acceptance | None = None,
+    batch_size: npt.ArrayLike = 1,
+    context_len: npt.ArrayLike = 4096,
+    max_draft_len: int | None = None,
+    placement: Placement | None = None,
+    engine: str | None = None,
+    options: Options | None = None,
+) -> SpeedupCurve:
+    r"""Return what speculative decoding gains over a grid of operating points.
+
+    .. math:: \text{speedup} = \frac{N(\gamma) \; t_1}
+        {t_{serial}(\gamma) + \max(t_{verify}(\gamma + 1), t_{overlapped}(\gamma)) + t_{over}}
+
+    Parameters
+    ----------
+    model, hardware
+        From `load_model` and `load_hardware`.
+    drafter
+        From `load_drafter`.
+    acceptance
+        How many drafts are accepted; given here or in the drafter's SPEC, not in both. The ideal
+        drafter takes none.
+    batch_size, context_len
+        A number or a list each, above 0 and at least 0: sequences in flight over all devices,
+        and cached tokens of each.
+    max_draft_len
+        The longest draft tried. If None, 16, with NaN past the depth of drafter or acceptance;
+        a number past that depth is an error.
+    placement
+        How many devices; one if None.
+    engine
+        A name in the hardware profile, or "ideal"; the profile's `default_engine` if None.
+    options
+        Which formulas.
+
+    Returns
+    -------
+    SpeedupCurve
+        Its arrays have the axes (context_len, batch_size, draft_len).
+
+    Raises
+    ------
+    OptionError
+        For values outside of what is allowed, and a placement that does not divide the model.
+    ProfileError
+        If the device cannot compute a dtype, or the engine is unknown.
+
+    Source
+        Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8; Sadhukhan et al. 2024,
+        arXiv:2408.11049, section 3, with the cost of verification.
+
+    Examples
+    --------
+    >>> from specroof import load_drafter, load_hardware, load_model
+    >>> curve = speedup_curve(
+    ...     load_model("Qwen/Qwen3-8B"),
+    ...     load_hardware("b200"),
+    ...     drafter=load_drafter("ideal"),
+    ...     batch_size=[1, 8],
+    ...     max_draft_len=4,
+    ... )
+    >>> curve.speedup.shape
+    (1, 2, 5)
+    """
+    setup = engine_setup(hardware, engine, placement, options)
+    check_placement(model, setup.placement)
+    contexts = _axis("context_len", context_len, low=0, high=LARGEST_CONTEXT_LEN)
+    batches = _axis("batch_size", batch_size, low=1, high=_LARGEST_BATCH)
+    tokens = _acceptance(drafter, acceptance)
+    cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit
+    draft_lens = np.arange(_longest(drafter, tokens, max_draft_len) + 1, dtype=np.int64)
+
+    shape = (len(contexts), len(batches), len(draft_lens))
+    draft_s, verify_s, round_s = (np.empty(shape) for _ in range(3))
+    proposed = proposals(drafter, tokens, draft_lens)
+    notes = dict.fromkeys((*model.notes, *option_notes(model, setup.options)))
+    for rows, columns in _chunks(shape):
+        grid = (contexts[rows, None, None], batches[None, columns, None], draft_lens)
+        times = round_times(model, setup, drafter, proposed, grid, notes)
+        for whole, part in zip((draft_s, verify_s, round_s), times, strict=True):
+            whole[rows, columns] = part
+    notes.update(dict.fromkeys(other_model_notes(tokens, model.name)))
+    notes.update(dict.fromkeys(engine_notes(setup)))
+    notes.update(dict.fromkeys(memory_notes(model, setup, contexts, batches)))
+    return SpeedupCurve(
+        model=model.name,
+        hardware=hardware.name,
+        engine=setup.engine.name,
+        drafter=drafter.name,
+        placement=setup.placement,
+        context_len=contexts,
+        batch_size=batches,
+        draft_len=draft_lens,
+        verify_len=proposed.verify_len,
+        tokens_per_round=np.broadcast_to(proposed.tokens_per_round, shape),
+        draft_s=draft_s,
+        verify_s=verify_s,
+        round_s=round_s,
+        notes=tuple(notes),
+        cost_from=cost_from,
+        acceptance_from=getattr(tokens, "description", ""),
+    )
+
+
+def forward_latency(
+    model: Architecture,
+    hardware: HardwareProfile,
+    forward_pass: ForwardPass,
+    *,
+    placement: Placement | None = None,
+    engine: str | None = None,
+    options: Options | None = None,
+) -> PassLatency:
+    """Return the seconds of one forward pass, and of each operation in it.
+
+    Parameters
+    ----------
+    model, hardware
+        From `load_model` and `load_hardware`.
+    forward_pass
+        Batch, new positions and context; arrays broadcast.
+    placement, engine, options
+        As for `speedup_curve`.
+
+    Returns
+    -------
+    PassLatency
+        ``total_s`` has the shape that the fields of `forward_pass` broadcast to.
+
+    Raises
+    ------
+    OptionError, ProfileError
+        As `speedup_curve` does.
+
+    Source
+        See `specroof.latency.price_pass`.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware, load_model
+    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
+    >>> latency = forward_latency(
+    ...     load_model("Qwen/Qwen3-8B"), load_hardware("b200"), decode, engine="ideal"
+    ... )
+    >>> round(float(latency.total_s) * 1e3, 1)  # 15.1 GB of weights, 0.6 GB of cache at 8 TB/s
+    2.0
+    """
+    setup = engine_setup(hardware, engine, placement, options)
+    check_placement(model, setup.placement)
+    latency = model_latency(model, setup, forward_pass)
+    shape = np.broadcast_shapes(forward_pass.tokens.shape, forward_pass.context.shape)
+    # A prompt is cached by its own pass; what a verification adds is a few tokens.
+    added = forward_pass.queries if forward_pass.settled else 0.0
+    held = memory_notes(model, setup, forward_pass.context + added, forward_pass.batch)
+    notes = (
+        *model.notes,
+        *option_notes(model, setup.options),
+        *latency.notes,
+        *engine_notes(setup),
+        *held,
+    )
+    return replace(latency, work_s=np.broadcast_to(latency.work_s, shape), notes=notes)
+
+
+def _chunks(shape: tuple[int, int, int]) -> Iterator[tuple[slice, slice]]:
+    """Yield slices of the first two axes that hold at most `_CHUNK_POINTS` points each."""
+    contexts, batches, drafts = shape
+    columns = max(1, min(batches, _CHUNK_POINTS // drafts))
+    rows = max(1, min(contexts, _CHUNK_POINTS // (drafts * columns)))
+    for row in range(0, contexts, rows):
+        for column in range(0, batches, columns):
+            yield slice(row, row + rows), slice(column, column + columns)
+
+
+def _axis(name: str, values: npt.ArrayLike, *, low: float, high: float) -> Array:
+    """Return an axis of the grid from a number or a list of numbers."""
+    allowed = f"a number or a list of numbers from {low:g} to {high:g}"
+    try:
+        given = np.asarray(values)
+    except ValueError:  # lists of different lengths
+        given = np.asarray(None)
+    if given.dtype.kind not in "iuf":  # text, bools, whole numbers beyond 64 bits
+        msg = f"{name} is {values!r}; allowed: {allowed}"
+        raise OptionError(msg)
+    axis = np.atleast_1d(given.astype(np.float64))
+    if axis.ndim != 1 or axis.size == 0:
+        msg = f"{name} has shape {axis.shape}; allowed: {allowed}"
+        raise OptionError(msg)
+    bad = axis[~((axis >= low) & (axis <= high))]
+    if bad.size:
+        msg = f"{name} is {bad[0]:g}; allowed: {allowed}"
+        raise OptionError(msg)
+    return axis
+
+
+def _acceptance(drafter: Drafter, acceptance: Acceptance | None) -> TokensPerRound:
+    """Return the one acceptance that was given."""
+    if drafter.is_ideal:
+        if acceptance is not None:
+            msg = "acceptance is given with drafter 'ideal', which accepts everything"
+            raise OptionError(msg)
+        return constant_acceptance(1.0)
+    if acceptance is not None and drafter.acceptance is not None:
+        msg = f"acceptance is given twice: as an argument and in drafter {drafter.name!r}"
+        raise OptionError(msg)
+    given = acceptance or drafter.acceptance
+    if given is None:
+        msg = f"drafter {drafter.name!r} has no acceptance; give one, as in accept=0.8"
+        raise OptionError(msg)
+    return given
+
+
+def _is_draft_len(value: object) -> bool:
+    """Whether `value` is a draft length: a whole number, and not beyond the largest grid."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        return False
+    return 0 <= int(value) <= LARGEST_DRAFT_LEN
+
+
+def _longest(drafter: Drafter, tokens: TokensPerRound, asked: int | None) -> int:
+    """Return the longest draft of the grid; one that was asked for must be within the depth."""
+    if asked is None:
+        return DEFAULT_MAX_DRAFT_LEN
+    if not _is_draft_len(asked):
+        msg = f"max_draft_len is {asked!r}; allowed: a whole number from 0 to {LARGEST_DRAFT_LEN}"
+        raise OptionError(msg)
+    depth = min(
+        math.inf if depth is None else depth
+        for depth in (drafter.max_draft_len, tokens.max_draft_len)
+    )
+    if asked > depth:
+        msg = f"max_draft_len is {asked}; allowed: at most {depth}, the depth of {drafter.name!r}"
+        raise OptionError(msg)
+    return int(asked)
