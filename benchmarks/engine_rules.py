@@ -49,7 +49,8 @@ def taken(path: Path, names: set[str], around: dict[str, Any], owner: str = "") 
 def module_of(name: str, **names: Any) -> None:
     """Put a stand-in where a function imports a module."""
     module = ModuleType(name)
-    vars(module).update(names)
+    for key, value in names.items():
+        setattr(module, key, value)
     sys.modules[name] = module
 
 
@@ -82,7 +83,7 @@ def sglang_memory(srt: Path) -> Iterator[Row]:
             "Backend": SimpleNamespace(DISABLED="off", BREAKABLE="on"),
             "Phase": SimpleNamespace(PREFILL="prefill"),
             "get_device_memory_capacity": lambda _: state["memory_mib"],
-            "declare_resolution": lambda args, _, **values: vars(args).update(values),
+            "declare_resolution": lambda args, _, **values: args.__dict__.update(values),
             "use_mla_backend": lambda _: state["latent"],
             "attn_dp_enabled_of": lambda args: args.attn_dp_size > 1,
             "post_capture_kv_sizing_planned": lambda _: False,
@@ -171,7 +172,7 @@ def sglang_states(srt: Path) -> Iterator[Row]:
             "get_schedule": lambda: bags.schedule,
             "get_spec": lambda: bags.spec,
             "get_context": lambda: SimpleNamespace(
-                override=lambda _, **values: vars(bags.schedule).update(values)
+                override=lambda _, **values: bags.schedule.__dict__.update(values)
             ),
             "_pd_prefill_skips_mamba_spec_state": lambda: False,
             "envs": SimpleNamespace(

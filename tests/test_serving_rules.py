@@ -70,7 +70,7 @@ def server(**settings: Any) -> Server:
         "capture": 256, "overlap": True, "chunk": 8192, "mixed": False, "state_dtype": "fp32",
         "prefix_cache": True,
     }  # fmt: skip
-    return Server(**{**usual, **settings})  # type: ignore[arg-type]
+    return Server(**{**usual, **settings})
 
 
 @pytest.mark.golden
