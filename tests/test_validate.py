@@ -20,6 +20,7 @@ from specroof.engines.shared_parameters import ENGINES, PARAMETERS, chip_family,
 from specroof.engines.timing import Throughput
 from specroof.errors import OptionError, ProfileError
 from specroof.evidence.bundled import Measurement, load_measurements
+from specroof.evidence.places import chip_of
 from specroof.hardware import IDEAL_ENGINE, Collective, EngineProfile
 from specroof.latency.collectives import all_reduce_s
 from specroof.plot import plot_accuracy
@@ -332,7 +333,7 @@ def true_rates() -> tuple[tuple[Measurement, Throughput], ...]:
     scored = [one for one in MEASURED if kind_of(one)[0]]
     engines = [
         fitted_engine(
-            one.engine, chip_family(load_hardware(one.hardware)), truth, eager=one.method == "step"
+            one.engine, chip_family(chip_of(one.hardware)), truth, eager=one.method == "step"
         )
         for one in scored
     ]
