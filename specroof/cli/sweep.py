@@ -35,9 +35,9 @@ def sweep(
 
     The file is validated whole before anything is computed. Its keys: format_version (1), targets
     (a list of model, hardware, family, tensor_parallel, expert_parallel,
-    attention_data_parallel), drafters (SPECs), batch_size, context_len or workload (input_len and output_len of requests,
-    whose prefills are then counted; batch_size is how many are in flight), max_draft_len, engine,
-    options.
+    attention_data_parallel), drafters (SPECs), batch_size, context_len or workload (input_len and
+    output_len of requests, whose prefills are then counted; batch_size is how many are in flight),
+    max_draft_len, engine, options.
     """
     from specroof.questions.study import load_study, study_schema  # noqa: PLC0415 - pydantic
 
