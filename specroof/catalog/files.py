@@ -1,14 +1,13 @@
-"""Files: those that travel with the package, those from outside, those that are written."""
+"""Files that are read: those that travel with the package, and those from outside."""
 
 import difflib
 import os
 import re
 import stat
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from specroof.errors import OutputError, SpecroofError
+from specroof.errors import SpecroofError
 
 __all__ = [
     "bundled",
@@ -18,7 +17,6 @@ __all__ = [
     "is_folder",
     "read_text",
     "suggestion",
-    "write_files",
 ]
 
 #: Larger than any published file (the longest real config has 90 KB), small enough to read.
@@ -118,42 +116,6 @@ def _opened(path: Path) -> int:
         return descriptor
     os.close(descriptor)
     raise OSError("is a folder" if stat.S_ISDIR(mode) else "is a pipe, socket or device")
-
-
-def write_files(files: Mapping[Path, bytes]) -> None:
-    """Write all files whole, or none of them.
-
-    Each is written beside its place under another name, and all are moved there at the end, so
-    that a reader never sees half a file and a refusal leaves what was there before.
-
-    Raises
-    ------
-    OutputError
-        Naming the first path that cannot be written.
-    """
-    if not files:
-        return
-    import tempfile  # noqa: PLC0415 - most predictions write nothing, and a cold start is felt
-
-    written: dict[Path, Path] = {}
-    try:
-        for path, data in files.items():
-            if path.is_dir():
-                message = f"{path}: is a folder; allowed: a file that can be written"
-                raise OutputError(message)
-            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-                written[path] = Path(file.name)
-                file.write(data)
-            written[path].chmod(0o644)
-        for path, temporary in written.items():
-            temporary.replace(path)
-    except OSError as failure:
-        reason = failure.strerror or failure
-        message = f"{path}: {reason}; allowed: a file in a folder that can be written to"
-        raise OutputError(message) from None
-    finally:
-        for temporary in written.values():
-            temporary.unlink(missing_ok=True)
 
 
 def bundled(folder: str, suffix: str) -> dict[str, Path]:

@@ -53,12 +53,8 @@ def sweep(
     outcomes = _run(loaded)
     files = {} if output is None else _study_files(output, outcomes)
     if output is not None:
-        try:
-            output.mkdir(parents=True, exist_ok=True)
-        except OSError as failure:
-            raise _unwritable(output, failure) from None
         # Before the tables, which whoever reads them may stop reading.
-        catalog.write_files(files)
+        catalog.write_folder(output, {path.name: data for path, data in files.items()})
     _say_outcomes(outcomes)
     say_written(files)
 
