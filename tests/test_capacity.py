@@ -134,6 +134,46 @@ def test_windows() -> None:
     assert largest("openai/gpt-oss-20b", "vllm", context=32768) == pool // one
 
 
+def test_chunks_of_attention_are_windows() -> None:
+    # Llama 4 Scout: 36 layers of chunks of 8192, 12 of all; 8 heads * 128 * 2 * 2 bytes.
+    need = room("meta-llama/Llama-4-Scout-17B-16E", "sglang", chip=chip_of(400)).need
+    cell = 8 * 128 * 2 * 2
+    assert (need.target.token_bytes, need.target.window) == (12 * cell, 8192)
+    assert need.target.window_token_bytes == 36 * cell
+    # Its images are not read unless asked for: nothing is kept for them (model_config.py).
+    server = room("meta-llama/Llama-4-Scout-17B-16E", "sglang", chip=chip_of(150)).server
+    assert server.memory_frac == round((150 * 1024 - 13440 - 8 * 58) / (150 * 1024), 3)
+
+
+def test_compressed_entries() -> None:
+    # As stored: kv_bytes_per_token and rings are tested with the cost of the cache.
+    model = load_model("deepseek-ai/DeepSeek-V4-Flash")
+    eight = Placement(tensor_parallel=8)
+    found = room(model, "vllm", placement=eight)
+    stored = float(found.need.target.sequence_bytes(4097))
+    assert found.room.cache_bytes + found.room.state_bytes == stored
+    # Of the whole cache, which does not divide, and a quarter of a drafter's layers' heads.
+    spec = room(model, "sglang", "mtp,accept=0.8", placement=eight, verify=4)
+    assert spec.need.draft is not None
+    held = 4096 + 2 * 4
+    both = spec.need.target.sequence_bytes(held) + spec.need.draft.sequence_bytes(held)
+    assert spec.room.cache_bytes == both
+
+
+def test_the_cache_of_a_drafter() -> None:
+    # 36 layers of 4096 bytes. SGLang prices EAGLE's one layer as the target's, and DFlash's five
+    # as they are (pool_configurator.py, DefaultPoolConfigurator): 8 positions ahead, twice.
+    cell = 8 * 128 * 2 * 2
+    eagle = room("Qwen/Qwen3-8B", "sglang", "eagle3,accept=0.8", verify=8)
+    assert eagle.room.cache_bytes == (4096 + 16) * 37 * cell
+    flash = room("Qwen/Qwen3-8B", "sglang", "dflash,accept=0.8", verify=8)
+    assert flash.room.cache_bytes == (4096 + 16) * 41 * cell
+    # vLLM: 7 drafts ahead, one more with DFlash (config/vllm.py, num_lookahead_tokens).
+    for spec, layers, ahead in (("eagle3", 37, 7), ("dflash", 41, 8), ("ngram", 36, 0)):
+        found = room("Qwen/Qwen3-8B", "vllm", f"{spec},accept=0.8", verify=8)
+        assert found.room.cache_bytes == -(-(4097 + ahead) // 16) * 16 * layers * cell
+
+
 def test_experts() -> None:
     # Qwen3-30B-A3B: 48 layers of 4 heads * 128 * 2 * 2 bytes, over two devices.
     two = Placement(tensor_parallel=2)
@@ -293,7 +333,13 @@ def test_whose_rules_an_engine_has() -> None:
     assert "engine mine is no server: the rules are those of vllm 0.33.0" in notes
     assert "unchecked" in " ".join(room("Qwen/Qwen3-8B", "tensorrt-llm").notes)
     assert room("Qwen/Qwen3-8B", "ideal").notes == ()
-    stated: dict[str, Any] = {"memory_frac": 0.5, "running": 3, "capture": 4, "overlap": False, "chunk": 512}
+    stated: dict[str, Any] = {
+        "memory_frac": 0.5,
+        "running": 3,
+        "capture": 4,
+        "overlap": False,
+        "chunk": 512,
+    }
     stated |= {"mixed": False, "state_dtype": "bf16", "prefix_cache": False}
     for framework in FRAMEWORKS:
         server = room("Qwen/Qwen3-8B", framework, **stated).server

@@ -147,10 +147,12 @@ def reserve_mib(
         Of the device.
     chunk, capture
         Tokens of a chunk, and the largest captured batch.
-    tensor_parallel, ranks
-        Devices, and groups of them with sequences of their own.
+    tensor_parallel
+        Devices.
     prefill_graphs_mib
         8 for each captured prefill; 1536 with latent attention; 0 where none is captured.
+    ranks
+        Groups of devices with sequences of their own.
 
     Source
         ``arg_groups/memory_hook.py``, ``handle_gpu_memory_settings``, ``reserve_for_graph_mb``.
