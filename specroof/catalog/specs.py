@@ -3,13 +3,16 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from specroof.acceptance import (
     Acceptance,
+    ContextAcceptance,
     acceptance_from_length,
     beta_acceptance,
     constant_acceptance,
+    context_acceptance,
     decay_acceptance,
     extrapolated_acceptance,
     histogram_acceptance,
@@ -20,7 +23,7 @@ from specroof.catalog.hardware import load_hardware
 from specroof.catalog.hub import Fetch
 from specroof.catalog.models import load_draft_config, load_model
 from specroof.catalog.profiles import load_profile
-from specroof.drafters import KINDS, Drafter
+from specroof.drafters import KINDS, Drafter, TokensPerRound
 from specroof.errors import OptionError
 
 __all__ = ["ACCEPTANCE_KEYS", "load_drafter"]
@@ -71,10 +74,8 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
         drafter = KINDS[kind_name].build(own, text)
         if not given:
             return drafter
-        acceptance = ACCEPTANCE_KEYS[given[0]](values[given[0]])
-        if extrapolate is not None:
-            acceptance = extrapolated_acceptance(acceptance, extrapolate)
-        return replace(drafter, acceptance=acceptance)
+        acceptance = ACCEPTANCE_KEYS[given[0]](values[given[0]], kind_name)
+        return replace(drafter, acceptance=_continued(acceptance, extrapolate))
     except OptionError as refusal:
         message = f"{where}: {refusal}"
         raise OptionError(message) from None
@@ -140,7 +141,19 @@ def _numbers(key: str, text: str) -> list[float]:
     return [_number(key, part) for part in text.split("/")]
 
 
-def _accept_length(text: str) -> Acceptance:
+def _continued(acceptance: TokensPerRound, extrapolate: str | None) -> TokensPerRound:
+    """Return acceptance that goes on past its depth, if a SPEC says how."""
+    if extrapolate is None:
+        return acceptance
+    if isinstance(acceptance, ContextAcceptance):
+        curves = [extrapolated_acceptance(one, extrapolate) for one in acceptance.curves]
+        return replace(acceptance, curves=tuple(curves))
+    if not isinstance(acceptance, Acceptance):  # pragma: no cover - no key gives another
+        return acceptance
+    return extrapolated_acceptance(acceptance, extrapolate)
+
+
+def _accept_length(text: str, kind: str) -> Acceptance:
     length, at, drafts = text.partition("@")
     if not at:
         message = f"accept-length is {text!r}; allowed: TOKENS@DRAFTS, such as 3.4@7: tokens per"
@@ -150,10 +163,24 @@ def _accept_length(text: str) -> Acceptance:
     if not measured_with.is_integer():
         message = f"accept-length is {text!r}; allowed: a whole number of drafts after @"
         raise OptionError(message)
-    return acceptance_from_length(_number("accept-length", length), int(measured_with))
+    return acceptance_from_length(_number("accept-length", length), int(measured_with), kind=kind)
 
 
-def _beta(text: str) -> Acceptance:
+def _profile(text: str, _kind: str) -> TokensPerRound:
+    """Return the acceptance of a profile, or of several at the contexts that they were measured at."""
+    if "+" not in text or Path(text).exists():
+        return load_profile(text).acceptance()
+    curves: dict[float, Acceptance] = {}
+    for part in text.split("+"):
+        name, at, context = part.rpartition("@")
+        if not at:
+            message = f"profile is {text!r}; allowed: NAME, or NAME@CONTEXT+NAME@CONTEXT"
+            raise OptionError(message)
+        curves[_number("context of a profile", context)] = load_profile(name).acceptance()
+    return context_acceptance(curves)
+
+
+def _beta(text: str, _kind: str) -> Acceptance:
     parameters = _numbers("beta", text)
     if len(parameters) != 2:
         message = f"beta is {text!r}; allowed: A/B, two numbers above 0"
@@ -161,7 +188,7 @@ def _beta(text: str) -> Acceptance:
     return beta_acceptance(parameters[0], parameters[1])
 
 
-def _decay(text: str) -> Acceptance:
+def _decay(text: str, _kind: str) -> Acceptance:
     parameters = _numbers("decay", text)
     if len(parameters) != 3:
         message = f"decay is {text!r}; allowed: FIRST/LAST/RATIO, three numbers from 0 to 1"
@@ -172,14 +199,14 @@ def _decay(text: str) -> Acceptance:
 #: The key that lets a measured acceptance go on past its depth.
 _EXTRAPOLATE: Final = "extrapolate"
 
-#: How a SPEC may give acceptance; exactly one of these.
-ACCEPTANCE_KEYS: Final[dict[str, Callable[[str], Acceptance]]] = {
-    "accept": lambda text: constant_acceptance(_number("accept", text)),
+#: How a SPEC may give acceptance, from the text and the kind of drafter; exactly one of these.
+ACCEPTANCE_KEYS: Final[dict[str, Callable[[str, str], TokensPerRound]]] = {
+    "accept": lambda text, _kind: constant_acceptance(_number("accept", text)),
     "accept-length": _accept_length,
-    "rates": lambda text: rate_acceptance(_numbers("rates", text)),
-    "survival": lambda text: survival_acceptance(_numbers("survival", text)),
-    "histogram": lambda text: histogram_acceptance(_numbers("histogram", text)),
+    "rates": lambda text, _kind: rate_acceptance(_numbers("rates", text)),
+    "survival": lambda text, _kind: survival_acceptance(_numbers("survival", text)),
+    "histogram": lambda text, _kind: histogram_acceptance(_numbers("histogram", text)),
     "beta": _beta,
     "decay": _decay,
-    "profile": lambda text: load_profile(text).acceptance(),
+    "profile": _profile,
 }
