@@ -4,7 +4,8 @@
 
 BEFORE and AFTER are folders of checkouts (AFTER: this one). Models, chips, engines, placements,
 drafters (trees included), loads and workloads are drawn with a seed, until BEFORE has answered as
-many as asked for. Prints every set-up whose figures differ by more than 1e-12, and exits with 1 then.
+many as asked for. Prints every set-up whose figures differ by more than 1e-12, and exits with 1
+then.
 """
 
 import argparse
