@@ -72,7 +72,8 @@ def lengths_of(given: float, a: int, b: int, powers: Floats) -> Floats:
 
 
 def accepted(first: Floats, powers: Floats, depth: int) -> Floats:
-    return np.cumprod(falling_odds_rates(first, powers, depth), axis=-1).sum(axis=-1)
+    rates = falling_odds_rates(first, powers, depth)
+    return np.asarray(np.cumprod(rates, axis=-1).sum(axis=-1))
 
 
 def own_power(one: Known) -> float:

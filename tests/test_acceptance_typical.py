@@ -16,12 +16,15 @@ from specroof import (
     acceptance_from_length,
     constant_acceptance,
     load_drafter,
+    load_hardware,
+    load_model,
     load_profile,
     load_profiles,
+    speedup_curve,
     survival_acceptance,
 )
 from specroof.acceptance import extrapolated_acceptance, falling_odds_acceptance
-from specroof.acceptance.contexts import ContextAcceptance, context_acceptance
+from specroof.acceptance.contexts import context_acceptance
 from specroof.acceptance.typical import FAMILIES, SHAPES
 
 KINDS = ("", "mtp", "eagle3", "dflash", "dspark", "ngram", "medusa")
@@ -119,6 +122,12 @@ def test_an_acceptance_of_one_is_said() -> None:
     (caveat,) = curve.caveats
     assert "4 tokens per round (bonus included) at 3 drafts says that every draft" in caveat
     assert acceptance_from_length(3.99, 3).caveats == ()
+    found = speedup_curve(
+        load_model("Qwen/Qwen3-8B"),
+        load_hardware("b200"),
+        drafter=load_drafter("eagle3,accept-length=4@3"),
+    )
+    assert caveat in found.notes
 
 
 def test_the_description_says_what_was_measured_and_what_is_typical() -> None:
@@ -209,7 +218,7 @@ def test_outside_of_the_measured_contexts_nothing_is_known(context: float) -> No
 
 
 def test_curves_without_end_mix_without_end() -> None:
-    curves = {1: constant_acceptance(0.8), 100: constant_acceptance(0.6)}
+    curves = {1.0: constant_acceptance(0.8), 100.0: constant_acceptance(0.6)}
     found = context_acceptance(curves)
     assert found.max_draft_len is None
     between = found.at_context(10)
@@ -260,17 +269,3 @@ def test_a_spec_may_name_another_law_for_its_length() -> None:
         load_drafter("eagle3,accept-length=2.8@3,extrapolate=fast")
     with pytest.raises(OptionError, match=r"extrapolate is 'constant'; allowed: .*zero$"):
         load_drafter("eagle3,rates=.8/.7,extrapolate=constant")
-
-
-def test_a_spec_takes_profiles_at_several_contexts() -> None:
-    stem = "qwen3.5-27b/dflash/longbench-qasper-"
-    spec = f"dflash,profile={stem}1k@1024+{stem}16k@16384"
-    found = load_drafter(spec).acceptance
-    assert isinstance(found, ContextAcceptance)
-    assert found.contexts == (1024, 16384)
-    assert found.max_draft_len == 15
-    going_on = load_drafter(f"{spec},extrapolate=zero").acceptance
-    assert isinstance(going_on, ContextAcceptance)
-    assert going_on.max_draft_len is None
-    with pytest.raises(OptionError, match=r"allowed: NAME, or NAME@CONTEXT\+NAME@CONTEXT"):
-        load_drafter(f"dflash,profile={stem}1k+{stem}16k@16384")

@@ -6,7 +6,7 @@ accepted. That curve, and the tokens per round that follow from it, is all the s
 """
 
 from specroof.acceptance.contexts import ContextAcceptance, context_acceptance
-from specroof.acceptance.curve import Acceptance, other_model_notes
+from specroof.acceptance.curve import Acceptance, acceptance_notes
 from specroof.acceptance.decay import (
     EXTRAPOLATIONS,
     decay_acceptance,
@@ -30,6 +30,7 @@ __all__ = [
     "AcceptanceFit",
     "ContextAcceptance",
     "acceptance_from_length",
+    "acceptance_notes",
     "beta_acceptance",
     "constant_acceptance",
     "context_acceptance",
@@ -39,7 +40,6 @@ __all__ = [
     "fit_acceptance",
     "histogram_acceptance",
     "lengths_acceptance",
-    "other_model_notes",
     "rate_acceptance",
     "survival_acceptance",
 ]

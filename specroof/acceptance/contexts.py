@@ -1,4 +1,4 @@
-"""Acceptance that depends on the context: measured at several lengths, interpolated between them."""
+"""Acceptance that depends on the context: measured at several lengths, interpolated between."""
 
 import math
 from bisect import bisect_right

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from specroof.acceptance.checks import draft_lengths
 
-__all__ = ["Acceptance", "Law", "other_model_notes"]
+__all__ = ["Acceptance", "Law", "acceptance_notes"]
 
 Law = Callable[[tuple[float, ...], int], NDArray[np.float64]]
 
@@ -147,8 +147,8 @@ class Acceptance:
         return table
 
 
-def other_model_notes(acceptance: object, model: str) -> list[str]:
-    """Return a note that names both models, where acceptance was measured on another one.
+def acceptance_notes(acceptance: object, model: str) -> list[str]:
+    """Return what to know about an acceptance: its caveats, and another model it was measured on.
 
     Parameters
     ----------
@@ -163,18 +163,19 @@ def other_model_notes(acceptance: object, model: str) -> list[str]:
     >>> from specroof import constant_acceptance
     >>> profile = replace(constant_acceptance(0.8), measured_on="Qwen3-8B")
     >>> (
-    ...     other_model_notes(profile, "Qwen/Qwen3-8B"),
-    ...     other_model_notes(constant_acceptance(0.8), "x"),
+    ...     acceptance_notes(profile, "Qwen/Qwen3-8B"),
+    ...     acceptance_notes(constant_acceptance(0.8), "x"),
     ... )
     ([], [])
-    >>> other_model_notes(profile, "Llama-3.1-8B")
+    >>> acceptance_notes(profile, "Llama-3.1-8B")
     ['acceptance was measured on Qwen3-8B, and the target is Llama-3.1-8B']
     """
+    caveats = list(getattr(acceptance, "caveats", ()))
     measured_on = getattr(acceptance, "measured_on", None)
     if measured_on is None:
-        return []
+        return caveats
     # A config at a path is called after its folder or file, as in Qwen--Qwen3-8B.json.
     names = re.split(r"[/\\]|--", model.casefold().removesuffix(".json"))
     if measured_on.casefold() in names:
-        return []
-    return [f"acceptance was measured on {measured_on}, and the target is {model}"]
+        return caveats
+    return [*caveats, f"acceptance was measured on {measured_on}, and the target is {model}"]

@@ -1,4 +1,4 @@
-"""One measured acceptance length as a whole curve: the typical shape of such drafters, and its band."""
+"""One acceptance length as a whole curve: the typical shape of such drafters, and its band."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -47,8 +47,8 @@ class Shape:
     n_profiles: int
 
 
-#: Medians over the bundled profiles with lengths at several depths, families held near the median of
-#: all, and how far profiles lie from what those of other models say of them:
+#: Medians over the bundled profiles with lengths at several depths, families held near the median
+#: of all, and how far profiles lie from what those of other models say of them:
 #: `benchmarks/acceptance_shapes.py` prints this table. Look-ups find a passage or do not: once the
 #: first draft is right, the next ones mostly are. Their four profiles are of one model.
 SHAPES: Final[Mapping[str, Shape]] = {

@@ -3,16 +3,13 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 from specroof.acceptance import (
     Acceptance,
-    ContextAcceptance,
     acceptance_from_length,
     beta_acceptance,
     constant_acceptance,
-    context_acceptance,
     decay_acceptance,
     extrapolated_acceptance,
     histogram_acceptance,
@@ -23,7 +20,7 @@ from specroof.catalog.hardware import load_hardware
 from specroof.catalog.hub import Fetch
 from specroof.catalog.models import load_draft_config, load_model
 from specroof.catalog.profiles import load_profile
-from specroof.drafters import KINDS, Drafter, TokensPerRound
+from specroof.drafters import KINDS, Drafter
 from specroof.errors import OptionError
 
 __all__ = ["ACCEPTANCE_KEYS", "load_drafter"]
@@ -75,7 +72,9 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
         if not given:
             return drafter
         acceptance = ACCEPTANCE_KEYS[given[0]](values[given[0]], kind_name)
-        return replace(drafter, acceptance=_continued(acceptance, extrapolate))
+        if extrapolate is not None:
+            acceptance = extrapolated_acceptance(acceptance, extrapolate)
+        return replace(drafter, acceptance=acceptance)
     except OptionError as refusal:
         message = f"{where}: {refusal}"
         raise OptionError(message) from None
@@ -141,18 +140,6 @@ def _numbers(key: str, text: str) -> list[float]:
     return [_number(key, part) for part in text.split("/")]
 
 
-def _continued(acceptance: TokensPerRound, extrapolate: str | None) -> TokensPerRound:
-    """Return acceptance that goes on past its depth, if a SPEC says how."""
-    if extrapolate is None:
-        return acceptance
-    if isinstance(acceptance, ContextAcceptance):
-        curves = [extrapolated_acceptance(one, extrapolate) for one in acceptance.curves]
-        return replace(acceptance, curves=tuple(curves))
-    if not isinstance(acceptance, Acceptance):  # pragma: no cover - no key gives another
-        return acceptance
-    return extrapolated_acceptance(acceptance, extrapolate)
-
-
 def _accept_length(text: str, kind: str) -> Acceptance:
     length, at, drafts = text.partition("@")
     if not at:
@@ -164,20 +151,6 @@ def _accept_length(text: str, kind: str) -> Acceptance:
         message = f"accept-length is {text!r}; allowed: a whole number of drafts after @"
         raise OptionError(message)
     return acceptance_from_length(_number("accept-length", length), int(measured_with), kind=kind)
-
-
-def _profile(text: str, _kind: str) -> TokensPerRound:
-    """Return the acceptance of a profile, or of several at the contexts that they were measured at."""
-    if "+" not in text or Path(text).exists():
-        return load_profile(text).acceptance()
-    curves: dict[float, Acceptance] = {}
-    for part in text.split("+"):
-        name, at, context = part.rpartition("@")
-        if not at:
-            message = f"profile is {text!r}; allowed: NAME, or NAME@CONTEXT+NAME@CONTEXT"
-            raise OptionError(message)
-        curves[_number("context of a profile", context)] = load_profile(name).acceptance()
-    return context_acceptance(curves)
 
 
 def _beta(text: str, _kind: str) -> Acceptance:
@@ -200,7 +173,7 @@ def _decay(text: str, _kind: str) -> Acceptance:
 _EXTRAPOLATE: Final = "extrapolate"
 
 #: How a SPEC may give acceptance, from the text and the kind of drafter; exactly one of these.
-ACCEPTANCE_KEYS: Final[dict[str, Callable[[str, str], TokensPerRound]]] = {
+ACCEPTANCE_KEYS: Final[dict[str, Callable[[str, str], Acceptance]]] = {
     "accept": lambda text, _kind: constant_acceptance(_number("accept", text)),
     "accept-length": _accept_length,
     "rates": lambda text, _kind: rate_acceptance(_numbers("rates", text)),
@@ -208,5 +181,5 @@ ACCEPTANCE_KEYS: Final[dict[str, Callable[[str, str], TokensPerRound]]] = {
     "histogram": lambda text, _kind: histogram_acceptance(_numbers("histogram", text)),
     "beta": _beta,
     "decay": _decay,
-    "profile": _profile,
+    "profile": lambda text, _kind: load_profile(text).acceptance(),
 }
