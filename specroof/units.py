@@ -60,8 +60,15 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "pass_batch_size": Bounds(0.01, 10_000_000),  # of a measured pass: a mean over idle times too
     "context_len": Bounds(0, 100_000_000),
     "query_len": Bounds(1, 100_000_000),
+    "padded_len": Bounds(1, 1e17),  # new positions as an engine pads them to a captured size
     "request_len": Bounds(1, 100_000_000),  # tokens of a prompt, or of an answer
     "draft_len": Bounds(0, 1024, whole=True),
+    "simulated_draft_len": Bounds(1, 1024, whole=True),
+    "simulated_len": Bounds(1, 1_000_000, whole=True),  # of an answer
+    "simulated_batches": Bounds(1, 1_000_000, whole=True),
+    "simulated_tokens": Bounds(1000, 10_000_000, whole=True),
+    "vocabulary": Bounds(2, 4096, whole=True),
+    "seed": Bounds(0, 2**63, whole=True),
     "devices": Bounds(1, 65_536, whole=True),
     "captured_size": Bounds(1, 10_000_000, whole=True),
     "flops_per_s": Bounds(1, 1e21),

@@ -5,16 +5,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specroof.acceptance.checks import (
-    LONGEST_DRAFT,
-    PROBABILITY,
-    number_from,
-    numbers_from,
-    refuse,
-    some,
-)
+from specroof.acceptance.checks import LONGEST_DRAFT, PROBABILITY, number_from, numbers_from, some
 from specroof.acceptance.curve import Acceptance
-from specroof.errors import OptionError
+from specroof.errors import OptionError, refuse
 
 __all__ = [
     "acceptance_from_length",

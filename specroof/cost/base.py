@@ -107,13 +107,13 @@ class Options:
         return self.count == "all"
 
 
-#: What the numbers of a pass are: the head may be left out, and padding counts as positions do.
+#: What the numbers of a pass are; the head may be left out.
 _PASS_QUANTITIES: Final = {
     "batch_size": "pass_batch_size",
     "query_len": "query_len",
     "context_len": "context_len",
     "head_len": "context_len",
-    "matmul_len": "query_len",
+    "matmul_len": "padded_len",
 }
 
 
