@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from specroof.acceptance import Acceptance, constant_acceptance, other_model_notes
+from specroof.acceptance import Acceptance, acceptance_notes, constant_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import Array, IntArray, array_within, number_within, whole_within
 from specroof.cost import ForwardPass, Options
@@ -280,7 +280,7 @@ def speedup_curve(  # noqa: PLR0913 - the contract of the library
         times = round_times(model, setup, drafter, proposed, grid, notes)
         for whole, part in zip((draft_s, verify_s, round_s), times, strict=True):
             whole[rows, columns] = part
-    notes.update(dict.fromkeys(other_model_notes(tokens, model.name)))
+    notes.update(dict.fromkeys(acceptance_notes(tokens, model.name)))
     notes.update(dict.fromkeys(engine_notes(setup)))
     notes.update(dict.fromkeys(memory_notes(model, setup, contexts, batches)))
     return SpeedupCurve(
