@@ -86,8 +86,8 @@ def test_shares_and_the_ideal_drafter_say_it_too() -> None:
         "acceptance: constant acceptance 1 per draft token"
     )
     assert "cost from given: 0.1 of the target's step per draft token; acceptance: " in lines[1]
-    assert "per block of 8 drafts; acceptance: constant acceptance" in lines[2]
-    assert "inferred from 3 tokens per round (bonus included) at 7 drafts" in lines[2]
+    measured = "3 tokens per round (bonus included) at 7 drafts, at other depths the typical shape"
+    assert f"per block of 8 drafts; acceptance: {measured}" in lines[2]
 
 
 def test_a_tree_is_verified_at_its_number_of_drafts() -> None:
