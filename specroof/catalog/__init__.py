@@ -1,6 +1,6 @@
 """Names and SPECs to objects: bundled files, paths, the Hub. The only disk and network."""
 
-from specroof.catalog.files import read_text, write_files
+from specroof.catalog.files import read_text
 from specroof.catalog.hardware import HARDWARE_PATH_VARIABLE, hardware_names, load_hardware
 from specroof.catalog.models import drafter_names, load_draft_config, load_model, model_names
 from specroof.catalog.profiles import load_profile, load_profiles_file
@@ -21,5 +21,4 @@ __all__ = [
     "model_names",
     "read_text",
     "study_path",
-    "write_files",
 ]
