@@ -1,5 +1,7 @@
 """The exception tree: every refusal of specroof is a `SpecroofError` with a one-line message."""
 
+from typing import Final
+
 __all__ = [
     "CatalogError",
     "ConfigError",
@@ -8,7 +10,49 @@ __all__ = [
     "OutputError",
     "ProfileError",
     "SpecroofError",
+    "one_line",
+    "printable",
 ]
+
+#: Characters of the longest line that is printed: lists of what is allowed have up to 1 400.
+_LONGEST_LINE: Final = 2_000
+
+
+def printable(text: str) -> str:
+    r"""Return a text that a terminal shows as it stands: other characters are spelt as in JSON.
+
+    Names from files and from the command line may hold escape sequences that move the cursor or
+    hide a line, and halves of characters that no encoding can write. Line breaks stay. Printable
+    JSON keeps its meaning.
+
+    Examples
+    --------
+    >>> printable("B200\x1b[31m"), printable("a\ud800b"), printable("γ\n×")
+    ('B200\\u001b[31m', 'a\\ud800b', 'γ\n×')
+    """
+    return "\n".join(
+        line if line.isprintable() else "".join(map(_spelt, line)) for line in text.split("\n")
+    )
+
+
+def _spelt(character: str) -> str:
+    if character.isprintable():
+        return character
+    halves = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{halves[start : start + 4]}" for start in range(0, len(halves), 4))
+
+
+def one_line(text: str) -> str:
+    r"""Return a text as one line of printable characters, its middle left out where it is long.
+
+    Examples
+    --------
+    >>> one_line("a \n b\x07"), len(one_line("x" * 5000))
+    ('a b\\u0007', 2000)
+    """
+    line = printable(" ".join(text.split()))
+    half = _LONGEST_LINE // 2
+    return line if len(line) <= _LONGEST_LINE else f"{line[:half]}…{line[1 - half :]}"
 
 
 class SpecroofError(Exception):
@@ -19,8 +63,8 @@ class SpecroofError(Exception):
     """
 
     def __init__(self, message: str) -> None:
-        # Values from outside are quoted in messages; a newline in one must not break the line.
-        super().__init__(" ".join(message.split()))
+        # Values from outside are quoted in messages, and must neither break nor flood the line.
+        super().__init__(one_line(message))
 
 
 class ConfigError(SpecroofError):

@@ -1,6 +1,6 @@
 """What commands leave behind: lines on standard output, and files that appear whole."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -8,16 +8,16 @@ from typing import Any, TypeAlias
 import typer
 
 from specroof import report
-from specroof.errors import OutputError
+from specroof.errors import OutputError, printable
 
 __all__ = [
     "check_folder",
     "figure_files",
     "folder_of_figures",
-    "make_folder",
     "say",
     "say_json",
     "write",
+    "write_folder",
 ]
 
 Draw: TypeAlias = Callable[[ModuleType], Mapping[str, Any]]
@@ -25,7 +25,7 @@ Draw: TypeAlias = Callable[[ModuleType], Mapping[str, Any]]
 
 def say(text: str) -> None:
     """Print to standard output."""
-    typer.echo(text)
+    typer.echo(printable(text))
 
 
 def say_json(value: object) -> None:
@@ -63,8 +63,19 @@ def write(*groups: Mapping[Path, bytes]) -> None:
     """Write the files of all groups, or none of them, and name them on standard error."""
     files = report.joined_files(*groups)
     report.write_files(files)
-    for path in files:
-        typer.echo(f"wrote {path}", err=True)
+    _say_written(files)
+
+
+def write_folder(folder: Path, *groups: Mapping[Path, bytes]) -> None:
+    """Write the files of one run into a folder, and name them on standard error."""
+    files = report.joined_files(*groups)
+    report.write_folder(folder, {path.name: data for path, data in files.items()})
+    _say_written(files)
+
+
+def _say_written(paths: Iterable[Path]) -> None:
+    for path in paths:
+        typer.echo(printable(f"wrote {path}"), err=True)
 
 
 def check_folder(folder: Path) -> None:
@@ -81,23 +92,5 @@ def check_folder(folder: Path) -> None:
             message = f"{folder}: {there} is a file; allowed: a folder, or a place for a new one"
             raise OutputError(message)
     except OSError as failure:
-        raise _unwritable(folder, failure) from None
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder for files, unless it is there.
-
-    Raises
-    ------
-    OutputError
-        If it cannot be made.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as failure:
-        raise _unwritable(folder, failure) from None
-
-
-def _unwritable(folder: Path, failure: OSError) -> OutputError:
-    message = f"{folder}: {failure.strerror}; allowed: a folder that can be written to"
-    return OutputError(message)
+        message = f"{folder}: {failure.strerror}; allowed: a folder that can be written to"
+        raise OutputError(message) from None

@@ -8,7 +8,7 @@ import typer
 
 from specroof import report
 from specroof.cli.flags import flags
-from specroof.cli.output import check_folder, folder_of_figures, make_folder, say, say_json, write
+from specroof.cli.output import check_folder, folder_of_figures, say, say_json, write_folder
 from specroof.errors import OptionError
 from specroof.questions.sweep import Study, Sweep
 from specroof.questions.sweep import sweep as asked
@@ -54,9 +54,8 @@ def sweep(study: StudyFile = None, output: Output = None, schema: Schema = False
             output / "results.json": report.sweep_json(found).encode(),
         }
         charts = folder_of_figures(output, lambda plot: plot.study_figures(found))
-        make_folder(output)
         # Before the tables, which whoever reads them may stop reading.
-        write(tables, charts)
+        write_folder(output, tables, charts)
     say(report.sweep_text(found))
 
 

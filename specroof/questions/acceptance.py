@@ -11,6 +11,7 @@ import numpy as np
 from specroof.acceptance import FITTED_LAWS, Acceptance, AcceptanceFit, fit_acceptance
 from specroof.acceptance.published import AcceptanceProfile, load_profiles
 from specroof.catalog import load_profile, load_profiles_file
+from specroof.catalog.files import is_file
 from specroof.questions.answer import Answer
 from specroof.questions.request import listed, question
 
@@ -52,7 +53,7 @@ class ProfilesRequest:
         """Return the profiles of names and files; one file may hold several."""
         found: list[AcceptanceProfile] = []
         for name in listed(self.names):
-            if Path(name).is_file():
+            if is_file(Path(name)):
                 found += load_profiles_file(name, drafts=self.drafts)
             else:
                 found.append(load_profile(name))

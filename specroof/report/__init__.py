@@ -3,19 +3,20 @@
 from specroof.report.acceptance import fits_text, profiles_table, profiles_text
 from specroof.report.chips import hardware_table, hardware_text
 from specroof.report.curves import counted_table, curves_table, pays_lines, source_lines
-from specroof.report.files import joined_files, write_files
-from specroof.report.layout import format_table, json_line, note_lines, rows_csv
+from specroof.report.layout import columns_csv, format_table, json_line, note_lines, rows_csv
 from specroof.report.mock import mock_text
 from specroof.report.models import diff_text, model_text, models_table
 from specroof.report.operations import explain_rows, explanation_csv, explanation_text
-from specroof.report.points import curve_rows, curves_csv, curves_json
+from specroof.report.points import curve_columns, curves_csv, curves_json
 from specroof.report.prediction import prediction_csv, prediction_text
 from specroof.report.simulation import exactness_text, times_text
 from specroof.report.sweep import sweep_csv, sweep_json, sweep_text
+from specroof.report.writing import joined_files, write_files, write_folder
 
 __all__ = [
+    "columns_csv",
     "counted_table",
-    "curve_rows",
+    "curve_columns",
     "curves_csv",
     "curves_json",
     "curves_table",
@@ -46,4 +47,5 @@ __all__ = [
     "sweep_text",
     "times_text",
     "write_files",
+    "write_folder",
 ]

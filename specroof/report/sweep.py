@@ -2,20 +2,18 @@
 
 from specroof.questions.sweep import Sweep
 from specroof.report.curves import counted_table, curves_table
-from specroof.report.layout import json_line, note_lines, rows_csv
-from specroof.report.points import curve_rows
+from specroof.report.layout import columns_csv, json_line, note_lines
+from specroof.report.points import curve_columns
 
 __all__ = ["sweep_csv", "sweep_json", "sweep_text"]
 
 
 def sweep_csv(found: Sweep) -> str:
     """Return every point of a study as CSV; targets are numbered, since names may repeat."""
-    return rows_csv(
-        [
-            {"target": one.target, **row}
-            for one in found.outcomes
-            for row in curve_rows(one.prediction.curves, one.prediction.counted)
-        ]
+    return columns_csv(
+        {"target": [one.target] * len(columns["model"]), **columns}
+        for one in found.outcomes
+        for columns in curve_columns(one.prediction.curves, one.prediction.counted)
     )
 
 

@@ -4,7 +4,8 @@ import math
 import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import cached_property
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +45,7 @@ __all__ = [
 
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+_AnyArray = TypeVar("_AnyArray", bound=npt.NDArray[Any])
 
 DEFAULT_MAX_DRAFT_LEN: Final = 16
 LARGEST_DRAFT_LEN: Final = 1024
@@ -56,7 +58,8 @@ _CHUNK_POINTS: Final = 1 << 16
 _TIE: Final = 1e-12
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Without slots: what is derived from the whole grid is kept, since tables ask for it row by row.
+@dataclass(frozen=True, eq=False)
 class SpeedupCurve:
     """Speculative decoding over a grid of context lengths, batch sizes and draft lengths.
 
@@ -113,14 +116,14 @@ class SpeedupCurve:
         """Seconds of the plain step, axes (context_len, batch_size)."""
         return np.asarray(self.round_s[..., 0])
 
-    @property
+    @cached_property
     def speedup(self) -> Array:
         r"""Tokens per second relative to plain decoding: :math:`N t_1 / t_{round}`; [..., 0] is 1.
 
         Source
             Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, with the verification priced.
         """
-        return np.asarray(self.tokens_per_round * (self.decode_s[..., None] / self.round_s))
+        return _read_only(self.tokens_per_round * (self.decode_s[..., None] / self.round_s))
 
     @property
     def tokens_per_s(self) -> Array:
@@ -148,20 +151,21 @@ class SpeedupCurve:
         extra_s = (self.tokens_per_round - 1) * waits_s
         return np.asarray(self.tokens_per_round * (plain_s / (plain_s + extra_s)))
 
-    @property
+    @cached_property
     def best_draft_len(self) -> IntArray:
         """The draft length of the largest speedup, axes (context_len, batch_size).
 
         Ties, to rounding, go to the shorter draft.
         """
-        return np.asarray(self.draft_len[self._best_index])
+        return _read_only(self.draft_len[self._best_index])
 
-    @property
+    @cached_property
     def best_speedup(self) -> Array:
         """The largest speedup, axes (context_len, batch_size); at least 1, that of not drafting."""
-        return np.take_along_axis(self.speedup, self._best_index[..., None], axis=-1)[..., 0]
+        best = np.take_along_axis(self.speedup, self._best_index[..., None], axis=-1)
+        return _read_only(best[..., 0])
 
-    @property
+    @cached_property
     def _best_index(self) -> npt.NDArray[np.intp]:
         speedup = self.speedup
         best = np.nanmax(speedup, axis=-1, keepdims=True)
@@ -192,6 +196,12 @@ class SpeedupCurve:
         last = near.shape[-1] - 1
         longest = last - np.argmax(near[..., ::-1], axis=-1)
         return self.draft_len[np.argmax(near, axis=-1)], self.draft_len[longest]
+
+
+def _read_only(array: _AnyArray) -> _AnyArray:
+    """Return an array that is kept, so that nobody can change it for whoever asks next."""
+    array.setflags(write=False)
+    return array
 
 
 def speedup_curve(  # noqa: PLR0913 - the contract of the library
@@ -463,7 +473,7 @@ def _is_draft_len(value: object) -> bool:
 
 
 def draft_depth(drafter: Drafter, tokens: TokensPerRound) -> float:
-    """Return the longest draft that drafter and acceptance know about; inf where there is no end."""
+    """Return the longest draft that drafter and acceptance know; inf where there is no end."""
     depths = (drafter.max_draft_len, tokens.max_draft_len)
     return min(math.inf if depth is None else depth for depth in depths)
 
