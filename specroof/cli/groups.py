@@ -57,8 +57,13 @@ class Command(typer.core.TyperCommand):
         return super().parse_args(ctx, args)
 
 
+#: Parameters that may be given once: of two chips the last would win without a word, where
+#: somebody meant to compare them. Other options may repeat, and the last one counts.
+_ONCE: Final = {"hardware"}
+
+
 def _refuse_repeats(given: Sequence[Any]) -> None:
-    """Refuse an option of one value that is given twice: the last would win without a word.
+    """Refuse an option of `_ONCE` that is given twice.
 
     Parameters
     ----------
@@ -66,7 +71,7 @@ def _refuse_repeats(given: Sequence[Any]) -> None:
         The parameters of a call, once for each time that they are given.
     """
     for option in given:
-        if not option.multiple and option.nargs == 1 and given.count(option) > 1:
+        if option.name in _ONCE and given.count(option) > 1:
             message = f"{option.opts[0]} is given twice; allowed: once"
             raise OptionError(message)
 
