@@ -15,6 +15,7 @@ from specroof.questions.request import DrafterLike, Served, drafter_of, question
 from specroof.simulate import (
     BatchSimulation,
     ExactnessResult,
+    check_tokens,
     random_distributions,
     simulate_exactness,
 )
@@ -105,6 +106,12 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
     """Decode batches round by round with dice."""
     drafter = drafter_of(request.drafter)
     acceptance = _chain_acceptance(drafter)
+    check_tokens(
+        request.batch_size,
+        draft_len=request.draft_len or 0,
+        output_len=request.output_len,
+        n_batches=request.n_batches,
+    )
     model, setup = request.resolved()
     tokens = acceptance_of(drafter)
     curve = curve_in(

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
@@ -14,18 +14,15 @@ from specroof.hardware import Placement
 from specroof.latency.model import engine_setup
 from specroof.parsers import PARSERS
 from specroof.questions.sweep import Study, Target, check_study
+from specroof.reading.bounds import BatchSize, ContextLen, DraftLen, RequestLen
 from specroof.reading.checked import (
     Count,
     FirstVersion,
-    NonNegative,
-    Positive,
     Text,
-    accept,
     parse_model,
 )
 from specroof.reading.yaml_text import shown
 from specroof.serving.requests import Load, Workload
-from specroof.speedup.curve import LARGEST_CONTEXT_LEN, LARGEST_DRAFT_LEN
 
 __all__ = ["load_study", "study_schema"]
 
@@ -51,38 +48,22 @@ def _options(value: object) -> object:
     return Options(**value)
 
 
-_LARGEST_LEN: Final = f"a whole number from 0 to {LARGEST_DRAFT_LEN}"
-_DraftLen = Annotated[
-    int,
-    Field(ge=0, le=LARGEST_DRAFT_LEN),
-    accept(_LARGEST_LEN, lambda length: 0 <= length <= LARGEST_DRAFT_LEN, int),
-]
 _Names = Annotated[
     list[Text],
     Field(min_length=1),
     BeforeValidator(_listed, json_schema_input_type=str | list[str]),
 ]
 _Batches = Annotated[
-    list[Positive],
+    list[BatchSize],
     Field(min_length=1),
     BeforeValidator(_listed, json_schema_input_type=float | list[float]),
 ]
 _Contexts = Annotated[
-    list[NonNegative],
+    list[ContextLen],
     Field(min_length=1),
     BeforeValidator(_listed, json_schema_input_type=float | list[float]),
 ]
 _Family = Annotated[Text, WithJsonSchema({"enum": sorted(PARSERS)})]
-_RequestLen = Annotated[
-    float,
-    Field(ge=1, le=LARGEST_CONTEXT_LEN),
-    accept(
-        f"a number from 1 to {LARGEST_CONTEXT_LEN}",
-        lambda length: 1 <= length <= LARGEST_CONTEXT_LEN,
-        int,
-        float,
-    ),
-]
 _Options = Annotated[
     Options,
     BeforeValidator(_options),
@@ -111,8 +92,8 @@ class _Block(BaseModel):
 class _WorkloadBlock(_Block):
     """Requests as benchmarks state them; `batch_size` is how many are in flight."""
 
-    input_len: _RequestLen = Field(description="tokens of a prompt")
-    output_len: _RequestLen = Field(description="tokens of an answer")
+    input_len: RequestLen = Field(description="tokens of a prompt")
+    output_len: RequestLen = Field(description="tokens of an answer")
 
 
 _Workloads = Annotated[
@@ -160,7 +141,7 @@ class _StudyBlock(_Block):
         default=[],
         description="requests in the place of context_len, whose prefills are counted; or a list",
     )
-    max_draft_len: _DraftLen | None = Field(default=None, description="longest draft tried")
+    max_draft_len: DraftLen | None = Field(default=None, description="longest draft tried")
     engine: Text | None = Field(default=None, description="the profile's default_engine if absent")
     options: _Options = Options()
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from specroof.architecture import Architecture
 from specroof.drafters import Drafter
@@ -14,11 +14,9 @@ from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import question
 from specroof.serving.requests import Load
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve
+from specroof.units import MOST_POINTS
 
 __all__ = ["Outcome", "Study", "Sweep", "SweepRequest", "Target", "check_study", "sweep"]
-
-#: A grid beyond this takes minutes and writes gigabytes.
-_MOST_POINTS: Final = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +65,8 @@ def check_study(study: Study) -> None:
     curves = len(study.targets) * len(study.drafters)
     cells = sum(len(load.batch_size) * len(load.context_len) for load in study.loads)
     points = curves * drafts * cells
-    if points > _MOST_POINTS:
-        message = f"the grid has {points} points; allowed: at most {_MOST_POINTS}"
+    if points > MOST_POINTS:
+        message = f"the grid has {points} points; allowed: at most {MOST_POINTS}"
         raise OptionError(message)
     grid = study.loads[0]
     first = Load(grid.batch_size[:1], grid.context_len[:1])
