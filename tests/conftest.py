@@ -1,4 +1,4 @@
-"""What every test shares: where the data lies, reproducible draws, and an environment of its own."""
+"""What every test shares: where data lies, reproducible draws, a settled environment."""
 
 import os
 from pathlib import Path

@@ -229,6 +229,7 @@ def test_configs_that_are_nowhere_are_refused() -> None:
         ("mtp,tree=eagle2,nodes=8,top-k=3,siblings=.1", "top-k is 3; allowed: a whole number from 1 to 2"),
         ("mtp,tree=sequoia,nodes=513,siblings=.1", "nodes is 513; allowed: a whole number from 1 to 512"),
         ("mtp,tree=sequoia,nodes=8,siblings=.7/.7", "siblings is 0.7/0.7; allowed: shares"),
+        ("mtp,tree=sequoia,nodes=512,siblings=" + "/".join(["0"] * 32), "siblings has 32 shares; allowed: up to 31 with nodes=512"),
         ("ngram,match=2", "match is 2.0; allowed: a number from 0 to 1"),
     ],
 )  # fmt: skip

@@ -265,6 +265,20 @@ def test_padding_changes_matmuls_and_not_attention() -> None:
     assert padded_head.flops == head.flops == 0
 
 
+def test_devices_exchange_the_padded_tokens_too() -> None:
+    # A captured graph holds its collectives at its own size: 16 rows of 4 elements in bf16, not 12.
+    model = toy(ATTENTION)
+    asked = ForwardPass(3, 4, 100)
+    padded, _ = padded_pass(asked, CapturedGraphs(sizes=(16,)))
+    messages = [
+        op.collective.message_bytes
+        for forward in (asked, padded)
+        for op in forward_cost(model, forward)
+        if op.collective is not None
+    ]
+    assert messages == [12 * 4 * 2, 16 * 4 * 2]
+
+
 def test_padded_tokens_go_through_experts_without_reaching_more_of_them() -> None:
     experts = Experts(n_experts=64, top_k=2, in_features=4, hidden_features=4)
     model = toy(experts)

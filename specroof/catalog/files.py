@@ -1,11 +1,10 @@
-"""Files: those that travel with the package, those from outside, those that are written."""
+"""Files that are read: those that travel with the package, and those from outside."""
 
 import difflib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from specroof.errors import OutputError, SpecroofError
+from specroof.errors import SpecroofError
 
 __all__ = [
     "bundled",
@@ -13,7 +12,6 @@ __all__ = [
     "data_folder",
     "read_text",
     "suggestion",
-    "write_files",
 ]
 
 #: Larger than any published file (the longest real config has 90 KB), small enough to read.
@@ -49,42 +47,6 @@ def read_text(path: Path, error: type[SpecroofError]) -> str:
     except UnicodeDecodeError as failure:
         message = f"{path}: byte {failure.start} is not UTF-8; allowed: UTF-8 text"
         raise error(message) from None
-
-
-def write_files(files: Mapping[Path, bytes]) -> None:
-    """Write all files whole, or none of them.
-
-    Each is written beside its place under another name, and all are moved there at the end, so
-    that a reader never sees half a file and a refusal leaves what was there before.
-
-    Raises
-    ------
-    OutputError
-        Naming the first path that cannot be written.
-    """
-    if not files:
-        return
-    import tempfile  # noqa: PLC0415 - most predictions write nothing, and a cold start is felt
-
-    written: dict[Path, Path] = {}
-    try:
-        for path, data in files.items():
-            if path.is_dir():
-                message = f"{path}: is a folder; allowed: a file that can be written"
-                raise OutputError(message)
-            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-                written[path] = Path(file.name)
-                file.write(data)
-            written[path].chmod(0o644)
-        for path, temporary in written.items():
-            temporary.replace(path)
-    except OSError as failure:
-        reason = failure.strerror or failure
-        message = f"{path}: {reason}; allowed: a file in a folder that can be written to"
-        raise OutputError(message) from None
-    finally:
-        for temporary in written.values():
-            temporary.unlink(missing_ok=True)
 
 
 def bundled(folder: str, suffix: str) -> dict[str, Path]:

@@ -240,7 +240,8 @@ class OpCost:
         Block and role, such as ``"attention.q_proj"``.
     kind
         ``"dense"``, ``"experts"``, ``"attention"``, ``"latent_attention"``, ``"indexer"``,
-        ``"state"``, ``"convolution"``, ``"compressor"``, ``"residual"``, ``"router"`` or ``"head"``.
+        ``"state"``, ``"convolution"``, ``"compressor"``, ``"residual"``, ``"router"`` or
+        ``"head"``.
     count
         Identical operations in the pass.
     flops

@@ -31,6 +31,8 @@ __all__ = ["KINDS", "Kind"]
 Values = Mapping[str, Any]
 
 _MOST_DEVICES: Final = 4096
+#: Nodes times children of a sequoia tree: its search takes a second at the usual depths.
+_MOST_SHARES: Final = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +151,19 @@ def _branching(drafter: Drafter, values: Values) -> Drafter:
     nodes = _whole("nodes", values["nodes"], MOST_NODES)
     label = f"{tree} trees of {nodes} drafts"
     if tree == "sequoia":
+        _check_shared(nodes, len(siblings))
         return with_tree(drafter, partial(optimal_tree, n_nodes=nodes), siblings, label=label)
     top_k = _whole("top-k", values["top-k"], len(siblings) + 1)
     grow = partial(dynamic_tree, top_k=top_k, n_nodes=nodes)
     return with_tree(drafter, grow, siblings, label=label)
+
+
+def _check_shared(nodes: int, n_siblings: int) -> None:
+    """Refuse a tree whose best shape takes minutes to find."""
+    most = _MOST_SHARES // nodes - 1
+    if n_siblings > most:
+        msg = f"siblings has {n_siblings} shares; allowed: up to {most} with nodes={nodes}"
+        raise OptionError(msg)
 
 
 def _static(drafter: Drafter, tree: str, siblings: tuple[float, ...], stray: list[str]) -> Drafter:

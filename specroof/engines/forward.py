@@ -51,7 +51,8 @@ def predicted_tokens_per_s(
         For a point with drafts, of which nobody says who makes them or how many are accepted.
 
     Source
-        See `specroof.speedup.curve.speedup_curve` and `specroof.serving.requests.end_to_end_tokens_per_s`.
+        See `specroof.speedup.curve.speedup_curve` and
+        `specroof.serving.requests.end_to_end_tokens_per_s`.
     """
     alike: dict[tuple[int, float | None], list[int]] = {}
     for index, point in enumerate(points):

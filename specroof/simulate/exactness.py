@@ -285,7 +285,7 @@ def _expected_length(pair: _Pair, starts: Floats, draft_len: int) -> float:
 
 
 def _deviations(difference: float, deviation: float) -> float:
-    """Return a difference in standard deviations; rounding alone where nothing is left to chance."""
+    """Return a difference in standard deviations; of rounding, where nothing is left to chance."""
     if deviation > _ROUNDING:
         return difference / deviation
     return 0.0 if abs(difference) < _SUM_TOLERANCE else math.inf
