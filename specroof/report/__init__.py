@@ -1,6 +1,7 @@
 """Answers to text: tables for people, CSV and JSON, and files that appear whole."""
 
 from specroof.report.acceptance import fits_text, profiles_table, profiles_text
+from specroof.report.capacity import capacity_text
 from specroof.report.chips import hardware_table, hardware_text
 from specroof.report.curves import counted_table, curves_table, pays_lines, source_lines
 from specroof.report.layout import columns_csv, format_table, json_line, note_lines, rows_csv
@@ -14,6 +15,7 @@ from specroof.report.sweep import sweep_csv, sweep_json, sweep_text
 from specroof.report.writing import joined_files, write_files, write_folder
 
 __all__ = [
+    "capacity_text",
     "columns_csv",
     "counted_table",
     "curve_columns",
