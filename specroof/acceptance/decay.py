@@ -137,7 +137,7 @@ def extrapolated_acceptance(acceptance: Acceptance, how: str) -> Acceptance:
     Raises
     ------
     OptionError
-        If `how` is no such name.
+        If `how` is no such name, or no draft was measured.
 
     Examples
     --------
@@ -153,6 +153,8 @@ def extrapolated_acceptance(acceptance: Acceptance, how: str) -> Acceptance:
     depth = acceptance.max_draft_len
     if depth is None:
         return acceptance
+    if depth == 0:
+        refuse("extrapolate", how, "with an acceptance of at least one draft")
     survival = tuple(acceptance.survival(np.arange(1, depth + 1)).tolist())
     tail = EXTRAPOLATIONS[how](survival)
     return replace(

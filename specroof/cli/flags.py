@@ -157,6 +157,9 @@ def figure_files(path: Path, figures: dict[str, Any]) -> dict[Path, bytes]:
     """Return figures as files: the first as `path`, others beside it under longer names."""
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
+    if not path.name:
+        message = f"--plot is {str(path)!r}; allowed: the name of a file"
+        raise OutputError(message)
     names = {path.with_stem(path.stem + ending): figure for ending, figure in figures.items()}
     return {name: plot.figure_bytes(figure, name) for name, figure in names.items()}
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from specroof.parsers.reader import Reader
+from specroof.reading.json_object import Reader
 
 __all__ = ["flagged_layers", "listed_experts"]
 
