@@ -107,15 +107,15 @@ def _study_files(output: Path, outcomes: "Sequence[Outcome]") -> dict[Path, byte
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
     # Two targets may have the same names, such as a chip and a calibrated copy of it.
-    rows = [
-        {"target": one.target, **row}
+    parts = (
+        {"target": [one.target] * len(columns["model"]), **columns}
         for one in outcomes
-        for row in report.curve_rows(one.curves, one.counted)
-    ]
+        for columns in report.curve_columns(one.curves, one.counted)
+    )
     objects = [report.curves_json(one.curves, one.counted) for one in outcomes]
     groups = [
         {
-            output / "results.csv": report.rows_csv(rows).encode(),
+            output / "results.csv": report.columns_csv(parts).encode(),
             output / "results.json": report.json_line(objects).encode() + b"\n",
         }
     ]
