@@ -54,7 +54,7 @@ def test_each_result_is_found_on_its_line(indent: int | None, as_list: bool) -> 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('{"a": 1, "a": 2}', "the key 'a' stands twice"),
+        ('{"a": 1, "a": 2}', 'the key "a" stands twice'),
         ('[{"a": 1}] 2', "line 1: stands behind a list"),
         ('[{"a": 1} {"a": 2}]', "is not valid JSON"),
         ("\n\n[{]", "line 3: is not valid JSON"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from specroof.errors import SpecroofError
-from specroof.reading.yaml_text import shown
+from specroof.reading.yaml_text import shortened
 
 __all__ = ["json_values", "parse_json"]
 
@@ -45,7 +45,7 @@ def parse_json(text: str, *, source: str, error: type[SpecroofError], allowed: s
     {'a': 1}
     >>> parse_json('{"a": 1, "a": 2}', source="x.json", error=ConfigError, allowed="an object")
     Traceback (most recent call last):
-    specroof.errors.ConfigError: x.json: no readable JSON: the key 'a' stands twice; allowed: an
+    specroof.errors.ConfigError: x.json: no readable JSON: the key "a" stands twice; allowed: an
     object
     """
     try:
@@ -142,6 +142,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(values) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # None goes on
-        message = f"the key {shown(twice)} stands twice"
+        message = f"the key {shortened(json.dumps(twice), 60)} stands twice"
         raise ValueError(message)
     return values

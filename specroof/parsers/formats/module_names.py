@@ -181,7 +181,7 @@ def _steps_on_a_name(expression: str) -> int:
     choices: int = 2 ** len(_OPTIONAL.findall(open_ended))
     branches = prod(group.count("|") + 1 for group in _GROUP.findall(open_ended))
     ways: int = _NAME_LEN**repeats // factorial(repeats)
-    return ways * choices * branches
+    return int(ways * choices * branches)
 
 
 @cache
