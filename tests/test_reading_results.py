@@ -8,7 +8,7 @@ import pytest
 
 from specroof import catalog
 from specroof.acceptance.published import parse_profiles
-from specroof.cli.flags import figure_files
+from specroof.cli.output import figure_files
 from specroof.errors import MeasurementError, OptionError, OutputError
 from specroof.evidence.result_files import read_benchmark
 from specroof.reading.json_text import json_values
@@ -128,4 +128,4 @@ def test_nothing_measured_cannot_go_on(how: str) -> None:
 @pytest.mark.parametrize("name", ["", "/", "."])
 def test_a_chart_needs_a_name(name: str) -> None:
     with pytest.raises(OutputError, match="allowed: the name of a file"):
-        figure_files(Path(name), {})
+        figure_files(Path(name), lambda _: {})
