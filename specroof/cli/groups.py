@@ -8,7 +8,7 @@ from typing import Any, Final, get_args, get_type_hints
 
 import typer
 
-from specroof.errors import OptionError, SpecroofError
+from specroof.errors import OptionError, SpecroofError, one_line
 
 __all__ = ["Command", "OneLineGroup"]
 
