@@ -16,7 +16,7 @@ from specroof.acceptance.published import (
     profile_names,
 )
 from specroof.catalog.files import is_file
-from specroof.cli.flags import AsJson, completion, figure_files, say, say_written
+from specroof.cli.flags import AsJson, completion, figure_files, say, write_outputs
 
 __all__ = ["acceptance_app"]
 
@@ -79,7 +79,7 @@ def show_profiles(
 ) -> None:
     """Show profiles: the survival curve, what was counted, the source."""
     found = _found(names, drafts)
-    _plot(plot_file, found, [])
+    _plot(plot_file, found, [], as_json=as_json)
     if as_json:
         say(report.json_line([_row(one) for one in found]))
         return
@@ -99,7 +99,7 @@ def fit_profiles(
     """Fit laws with few numbers to measured acceptance, and say what they miss."""
     found = _found(names, drafts)
     fits = [(one, fit) for one in found for fit in _fits(one, law)]
-    _plot(plot_file, found, fits)
+    _plot(plot_file, found, fits, as_json=as_json)
     if as_json:
         say(report.json_line([{"profile": one.name} | _fit_row(fit) for one, fit in fits]))
         return
@@ -144,6 +144,8 @@ def _plot(
     path: Path | None,
     profiles: Sequence[AcceptanceProfile],
     fits: Sequence[tuple[AcceptanceProfile, AcceptanceFit]],
+    *,
+    as_json: bool,
 ) -> None:
     if path is None:
         return
@@ -152,8 +154,7 @@ def _plot(
     measured = [(one.name, one.acceptance()) for one in profiles]
     fitted = [(f"{fit.law} fitted to {one.name}", fit.acceptance) for one, fit in fits]
     files = figure_files(path, {"": plot.plot_acceptance(measured, fits=fitted)})
-    catalog.write_files(files)
-    say_written(files)
+    write_outputs(files, as_json=as_json)
 
 
 def _row(profile: AcceptanceProfile) -> dict[str, Any]:

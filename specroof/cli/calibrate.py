@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from specroof import catalog, report
+from specroof import report
 from specroof.cli.benchmarks import (
     BENCH_HELP,
     BenchEngine,
@@ -24,7 +24,7 @@ from specroof.cli.flags import (
     options_of,
     say,
     say_notes,
-    say_written,
+    write_outputs,
 )
 from specroof.errors import OptionError
 from specroof.hardware import Placement
@@ -99,9 +99,7 @@ def calibrate(  # noqa: PLR0913, PLR0917 - one parameter per flag
         bench.hardware, found.engine, name=engine_name or _ENGINE_NAME, source=source
     )
     if output is not None:
-        written = {output: text.encode()}
-        catalog.write_files(written)
-        say_written(written)
+        write_outputs({output: text.encode()}, as_json=as_json)
     notes = [*bench.notes, *option_notes(bench.model, options)]
     if as_json:
         rows: dict[str, Any] = {**words_of.calibration_json(found), "notes": notes}

@@ -28,7 +28,8 @@ from specroof.cli.flags import (
     joined_files,
     options_of,
     say,
-    say_written,
+    say_notes,
+    write_outputs,
 )
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError
@@ -136,8 +137,7 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         )
         bars = plot.plot_time_per_op(latency, title=title)
         files = joined_files(files, figure_files(plot_file, {"": roofline, "-time": bars}))
-    catalog.write_files(files)
-    say_written(files)
+    write_outputs(files, as_json=as_json)
     if as_json:
         say(
             report.json_line(
@@ -156,8 +156,7 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     say(report.explain_table(latency, title))
     if first_token_s is not None:
         say(f"\ntime to first token: {format_seconds(first_token_s)}")
-    for note in latency.notes:
-        say(f"note: {note}")
+    say_notes(latency.notes)
 
 
 def _forward_pass(

@@ -1,5 +1,6 @@
 """Words that commands share: arguments, options, and how their text is read and printed."""
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from specroof import catalog
+from specroof.cli.streams import STANDARD_OUTPUT, give_data, say_aside
 from specroof.cost import CHOICES, Options
-from specroof.errors import OptionError, OutputError, printable
+from specroof.errors import OptionError, OutputError, one_line, printable
 from specroof.parsers import PARSERS
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "say",
     "say_notes",
     "say_written",
+    "write_outputs",
 ]
 
 
@@ -130,7 +133,12 @@ StrictDtype = Annotated[
     bool, typer.Option("--strict-dtype", help="Refuse a chip that lacks a dtype.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on one line.")]
-CsvFile = Annotated[Path | None, typer.Option("--csv", help="Write every point as CSV.")]
+CsvFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--csv", help="Write every point as CSV; `-` is standard output, here and for other files."
+    ),
+]
 
 
 def numbers(word: str, text: str) -> list[float]:
@@ -154,9 +162,24 @@ def options_of(**choices: Any) -> Options:
 
 
 def figure_files(path: Path, figures: dict[str, Any]) -> dict[Path, bytes]:
-    """Return figures as files: the first as `path`, others beside it under longer names."""
+    """Return figures as files: the first as `path`, others beside it under longer names.
+
+    Raises
+    ------
+    OutputError
+        For a path without a name, and several charts on standard output.
+    """
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
+    if not path.name:
+        message = f"--plot is {str(path)!r}, which names no file; allowed: such as chart.png"
+        raise OutputError(message)
+    if path == STANDARD_OUTPUT:
+        if len(figures) > 1:
+            message = f"-: {len(figures)} charts, and standard output takes one; allowed: a file"
+            raise OutputError(message)
+        (figure,) = figures.values()
+        return {path: plot.figure_bytes(figure, "-.png")}
     names = {path.with_stem(path.stem + ending): figure for ending, figure in figures.items()}
     return {name: plot.figure_bytes(figure, name) for name, figure in names.items()}
 
@@ -180,16 +203,35 @@ def joined_files(*groups: Mapping[Path, bytes]) -> dict[Path, bytes]:
 
 def say(text: str) -> None:
     """Print to standard output."""
-    typer.echo(printable(text))
+    # Named, since Typer sends UTF-8 to a standard output that says it takes ASCII.
+    typer.echo(printable(text), file=sys.stdout)
 
 
 def say_notes(notes: Iterable[str]) -> None:
     """Print a line for each note, below what they are about."""
     for note in notes:
-        say(f"note: {note}")
+        say(f"note: {one_line(note)}")
 
 
 def say_written(paths: Iterable[Path]) -> None:
     """Name the written files on standard error."""
     for path in paths:
-        typer.echo(printable(f"wrote {path}"), err=True)
+        say_aside(f"wrote {path}")
+
+
+def write_outputs(files: Mapping[Path, bytes], *, as_json: bool) -> None:
+    """Write the files that a command was asked for, and name them; `-` is standard output.
+
+    Raises
+    ------
+    OutputError
+        For `-` together with --json, and a file that cannot be written.
+    """
+    if as_json and STANDARD_OUTPUT in files:
+        message = "-: --json goes to standard output too; allowed: a file for one of them"
+        raise OutputError(message)
+    named = {path: data for path, data in files.items() if path != STANDARD_OUTPUT}
+    catalog.write_files(named)
+    say_written(named)
+    if STANDARD_OUTPUT in files:
+        give_data(files[STANDARD_OUTPUT])

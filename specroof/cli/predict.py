@@ -32,7 +32,7 @@ from specroof.cli.flags import (
     options_of,
     say,
     say_notes,
-    say_written,
+    write_outputs,
 )
 from specroof.cli.loads import (
     Batch,
@@ -149,8 +149,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     if plot_file is not None:
         drawn = [whole.curve for whole in counted] or curves
         files = joined_files(files, figure_files(plot_file, curve_figures(drawn)))
-    catalog.write_files(files)
-    say_written(files)
+    write_outputs(files, as_json=as_json)
     if as_json:
         say(report.json_line(report.curves_json(curves, counted)))
         return

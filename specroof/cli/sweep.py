@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specroof import catalog, report
-from specroof.cli.flags import figure_files, joined_files, say, say_written
+from specroof.cli.flags import figure_files, joined_files, say, say_notes, say_written
 from specroof.cli.predict import curve_figures
+from specroof.cli.streams import STANDARD_OUTPUT
 from specroof.errors import OptionError, OutputError
 
 if TYPE_CHECKING:
@@ -66,12 +67,14 @@ def _say_outcomes(outcomes: "Sequence[Outcome]") -> None:
         if one.counted:
             say(report.counted_table(one.curves, one.counted) + "\n")
     notes = [note for one in outcomes for curve in one.curves for note in curve.notes]
-    for note in dict.fromkeys(notes):
-        say(f"note: {note}")
+    say_notes(dict.fromkeys(notes))
 
 
 def _check_folder(output: Path) -> None:
     """Refuse a folder that cannot be made, before minutes are spent on what would go there."""
+    if output == STANDARD_OUTPUT:
+        message = "-: standard output is no folder; allowed: a folder, which is made if need be"
+        raise OutputError(message)
     try:
         there = next(path for path in (output, *output.absolute().parents) if path.exists())
         if not there.is_dir():

@@ -24,7 +24,7 @@ from specroof.cli.flags import (
     options_of,
     say,
     say_notes,
-    say_written,
+    write_outputs,
 )
 from specroof.errors import OptionError
 from specroof.hardware import Placement
@@ -126,7 +126,8 @@ def validate(  # noqa: PLR0913, PLR0917 - one parameter per flag
 
         rates = [(one.source, one.rate) for one in found.points]
         roof = [(one.source, one.rate) for one in found.ideal]
-        _draw(plot_file, plot.plot_throughput_accuracy(rates, roof, engine=setup.engine.name))
+        figure = plot.plot_throughput_accuracy(rates, roof, engine=setup.engine.name)
+        _draw(plot_file, figure, as_json=as_json)
     notes = [
         *bench.notes,
         *option_notes(bench.model, options),
@@ -157,11 +158,9 @@ def _published(*, as_json: bool, plot_file: Path | None) -> None:
     if plot_file is not None:
         from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
-        _draw(plot_file, plot.plot_accuracy(found.points))
+        _draw(plot_file, plot.plot_accuracy(found.points), as_json=as_json)
     say(report.json_line(validation_json(found)) if as_json else validation_table(found))
 
 
-def _draw(path: Path, figure: Any) -> None:
-    files = figure_files(path, {"": figure})
-    catalog.write_files(files)
-    say_written(files)
+def _draw(path: Path, figure: Any, *, as_json: bool) -> None:
+    write_outputs(figure_files(path, {"": figure}), as_json=as_json)

@@ -2,7 +2,7 @@
 
 from specroof.report.chips import hardware_table, hardware_text
 from specroof.report.curves import counted_table, curves_table, pays_lines, source_lines
-from specroof.report.layout import columns_csv, format_table, json_line, rows_csv
+from specroof.report.layout import columns_csv, format_table, in_line, json_line, rows_csv
 from specroof.report.operations import explain_rows, explain_table
 from specroof.report.points import curve_columns, curves_csv, curves_json
 
@@ -18,6 +18,7 @@ __all__ = [
     "format_table",
     "hardware_table",
     "hardware_text",
+    "in_line",
     "json_line",
     "pays_lines",
     "rows_csv",

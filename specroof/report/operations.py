@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from specroof.report.layout import format_table
+from specroof.report.layout import format_table, in_line
 from specroof.speedup.curve import PassLatency
 from specroof.units import format_seconds, format_si
 
@@ -76,7 +76,7 @@ def explain_table(latency: PassLatency, title: str) -> str:
     header = ["operation", "x", "FLOP", "bytes", "FLOP/B", "in", "bound", "time", "share"]
     table = format_table(header, [_explain_cells(row) for row in rows])
     total = f"the pass takes {format_seconds(float(latency.total_s))}"
-    return f"{title}: {total}\n\n{table}"
+    return f"{in_line(title)}: {total}\n\n{table}"
 
 
 def _explain_cells(row: Mapping[str, Any]) -> list[str]:
