@@ -78,6 +78,7 @@ def _profile(row: dict[str, str], source: dict[str, str]) -> AcceptanceProfile:
         name=row["name"],
         model=row["model"],
         drafter=row["drafter"],
+        drafter_family=row["drafter_family"],
         task=row["task"],
         temperature=float(row["temperature"]) if row["temperature"] else None,
         engine=row["engine"],
