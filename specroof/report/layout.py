@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from specroof.errors import printable
+from specroof.errors import one_line, printable
 
-__all__ = ["columns_csv", "format_table", "in_line", "json_line", "rows_csv"]
+__all__ = ["columns_csv", "format_table", "in_line", "json_line", "note_lines", "rows_csv"]
 
 #: What no reader of CSV gives back: a line end of old in a cell, and what is no UTF-8.
 _NO_CSV: Final = re.compile("[\r\ud800-\udfff]")
@@ -55,6 +55,11 @@ def format_table(
     return "\n".join(
         "  ".join(cell(text, column) for column, text in enumerate(line)).rstrip() for line in lines
     )
+
+
+def note_lines(notes: Iterable[str]) -> str:
+    """Return a line for each note."""
+    return "\n".join(f"note: {one_line(note)}" for note in notes)
 
 
 def json_line(value: object) -> str:
