@@ -144,7 +144,7 @@ def test_a_dash_takes_a_chart(tmp_path: Path) -> None:
         ([*PREDICT, "--csv", "-", "--json"], "--json goes to standard output too"),
         ([*PREDICT, "--csv", "-", "--plot", "-"], "two outputs go there"),
         ([*PREDICT, "--batch", "1,8", "--plot", "-"], "2 charts, and standard output takes one"),
-        ([*PREDICT, "--plot", ""], "names no file"),
+        ([*PREDICT, "--plot", ""], "allowed: the name of a file"),
         ([*PREDICT, "--plot", ".."], "a file that ends in .png"),
         (["sweep", "demo", "-o", "-"], "standard output is no folder"),
     ],

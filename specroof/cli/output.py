@@ -54,7 +54,7 @@ def figure_files(path: Path | None, draw: Draw) -> dict[Path, bytes]:
     if path is None:
         return {}
     if not path.name:
-        message = f"--plot is {str(path)!r}, which names no file; allowed: such as chart.png"
+        message = f"--plot is {str(path)!r}; allowed: the name of a file"
         raise OutputError(message)
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
