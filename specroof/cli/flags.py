@@ -123,7 +123,8 @@ WeightDtype = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on one line.")]
 CsvFile = Annotated[
-    Path | None, typer.Option("--csv", metavar="FILE", help="Write every point as CSV.")
+    Path | None,
+    typer.Option("--csv", metavar="FILE", help="Write every point as CSV; `-` is standard output."),
 ]
 
 

@@ -4,7 +4,14 @@ from specroof.report.acceptance import fits_text, profiles_table, profiles_text
 from specroof.report.capacity import capacity_text
 from specroof.report.chips import hardware_table, hardware_text
 from specroof.report.curves import counted_table, curves_table, pays_lines, source_lines
-from specroof.report.layout import columns_csv, format_table, json_line, note_lines, rows_csv
+from specroof.report.layout import (
+    columns_csv,
+    format_table,
+    in_line,
+    json_line,
+    note_lines,
+    rows_csv,
+)
 from specroof.report.mock import mock_text
 from specroof.report.models import diff_text, model_text, models_table
 from specroof.report.operations import explain_rows, explanation_csv, explanation_text
@@ -31,6 +38,7 @@ __all__ = [
     "format_table",
     "hardware_table",
     "hardware_text",
+    "in_line",
     "joined_files",
     "json_line",
     "mock_text",
