@@ -10,6 +10,8 @@ from typing import Final
 __all__ = [
     "BOUNDS",
     "DTYPE_BYTES",
+    "GIBIBYTE",
+    "MEBIBYTE",
     "MICROSECOND",
     "MOST_POINTS",
     "WIDER_DTYPES",
@@ -112,6 +114,9 @@ WIDER_DTYPES: Final[dict[str, tuple[str, ...]]] = {
 
 #: Seconds.
 MICROSECOND: Final = 1e-6
+#: Bytes, as servers count memory.
+MEBIBYTE: Final = 2.0**20
+GIBIBYTE: Final = 2.0**30
 
 _SI_PREFIXES: Final = (
     (1e15, "P"),

@@ -16,7 +16,7 @@ from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import OptionError, expect, refuse
 from specroof.hardware import HardwareProfile, Placement
-from specroof.latency import PassLatency
+from specroof.latency import PassLatency, Setup
 from specroof.latency.model import (
     check_placement,
     engine_notes,
@@ -32,8 +32,13 @@ __all__ = [
     "DEFAULT_MAX_DRAFT_LEN",
     "PassLatency",
     "SpeedupCurve",
+    "acceptance_of",
     "check_placement",
+    "curve_in",
+    "draft_depth",
     "forward_latency",
+    "longest_draft",
+    "pass_latency",
     "speedup_curve",
 ]
 
@@ -263,12 +268,46 @@ def speedup_curve(  # noqa: PLR0913 - the contract of the library
     """
     _check_kinds(model, hardware, placement, engine, options)
     setup = engine_setup(hardware, engine, placement, options)
+    tokens = acceptance_of(drafter, acceptance)
+    return curve_in(
+        model,
+        setup,
+        drafter=drafter,
+        tokens=tokens,
+        batch_size=batch_size,
+        context_len=context_len,
+        longest=longest_draft(drafter, tokens, max_draft_len),
+    )
+
+
+def curve_in(  # noqa: PLR0913 - a grid has three axes
+    model: Architecture,
+    setup: Setup,
+    *,
+    drafter: Drafter,
+    tokens: TokensPerRound,
+    batch_size: npt.ArrayLike,
+    context_len: npt.ArrayLike,
+    longest: int,
+) -> SpeedupCurve:
+    """Return the curve of a model in a setup that is built already: see `speedup_curve`.
+
+    Parameters
+    ----------
+    model, setup
+        What is served, and where.
+    drafter, tokens
+        What drafts, and how much of it is accepted: see `acceptance_of`.
+    batch_size, context_len
+        As for `speedup_curve`.
+    longest
+        The longest draft of the grid, with NaN past the depth of drafter or acceptance.
+    """
     check_placement(model, setup.placement)
     contexts = _axis("context_len", context_len)
     batches = _axis("batch_size", batch_size)
-    tokens = _acceptance(drafter, acceptance)
     cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit
-    draft_lens = np.arange(_longest(drafter, tokens, max_draft_len) + 1, dtype=np.int64)
+    draft_lens = np.arange(longest + 1, dtype=np.int64)
 
     shape = (len(contexts), len(batches), len(draft_lens))
     _check_points(shape)
@@ -285,7 +324,7 @@ def speedup_curve(  # noqa: PLR0913 - the contract of the library
     notes.update(dict.fromkeys(memory_notes(model, setup, contexts, batches)))
     return SpeedupCurve(
         model=model.name,
-        hardware=hardware.name,
+        hardware=setup.hardware.name,
         engine=setup.engine.name,
         drafter=drafter.name,
         placement=setup.placement,
@@ -348,7 +387,11 @@ def forward_latency(
     """
     expect("forward_pass", forward_pass, ForwardPass, "a ForwardPass")
     _check_kinds(model, hardware, placement, engine, options)
-    setup = engine_setup(hardware, engine, placement, options)
+    return pass_latency(model, engine_setup(hardware, engine, placement, options), forward_pass)
+
+
+def pass_latency(model: Architecture, setup: Setup, forward_pass: ForwardPass) -> PassLatency:
+    """Return the seconds of one pass in a setup that is built already: see `forward_latency`."""
     check_placement(model, setup.placement)
     latency = model_latency(model, setup, forward_pass)
     shape = np.broadcast_shapes(forward_pass.tokens.shape, forward_pass.context.shape)
@@ -406,8 +449,14 @@ def _check_points(shape: tuple[int, int, int]) -> None:
         raise OptionError(msg)
 
 
-def _acceptance(drafter: Drafter, acceptance: Acceptance | None) -> TokensPerRound:
-    """Return the one acceptance that was given."""
+def acceptance_of(drafter: Drafter, acceptance: Acceptance | None = None) -> TokensPerRound:
+    """Return the one acceptance that was given: here or in the drafter's SPEC.
+
+    Raises
+    ------
+    OptionError
+        If there is none, or more than one.
+    """
     expect("drafter", drafter, Drafter, "a Drafter, from load_drafter")
     expect("acceptance", acceptance, Acceptance | None, "an Acceptance, as of constant_acceptance")
     if drafter.is_ideal:
@@ -425,15 +474,24 @@ def _acceptance(drafter: Drafter, acceptance: Acceptance | None) -> TokensPerRou
     return given
 
 
-def _longest(drafter: Drafter, tokens: TokensPerRound, asked: int | None) -> int:
-    """Return the longest draft of the grid; one that was asked for must be within the depth."""
+def draft_depth(drafter: Drafter, tokens: TokensPerRound) -> float:
+    """Return the longest draft that drafter and acceptance know; inf where there is no end."""
+    depths = (drafter.max_draft_len, tokens.max_draft_len)
+    return min(math.inf if depth is None else depth for depth in depths)
+
+
+def longest_draft(drafter: Drafter, tokens: TokensPerRound, asked: int | None) -> int:
+    """Return the longest draft of the grid; one that was asked for must be within the depth.
+
+    Raises
+    ------
+    OptionError
+        Unless `asked` is a whole number within the depth.
+    """
     if asked is None:
         return DEFAULT_MAX_DRAFT_LEN
     longest = whole_within("max_draft_len", asked, "draft_len")
-    depth = min(
-        math.inf if depth is None else depth
-        for depth in (drafter.max_draft_len, tokens.max_draft_len)
-    )
+    depth = draft_depth(drafter, tokens)
     if longest > depth:
         msg = f"max_draft_len is {asked}; allowed: at most {depth}, the depth of {drafter.name!r}"
         raise OptionError(msg)
