@@ -152,6 +152,7 @@ class HardwareProfile:
         >>> _EXAMPLE.engine_of("sglang"), _EXAMPLE.engine_of("vllm"), _EXAMPLE.engine_of(None)
         ('sglang', None, None)
         """
+        expect("tool", tool, str | None, "the name of a serving tool, or None")
         chosen = self.default_engine not in {None, _IDEAL, *_TOOLS}
         return tool if tool in self.engines and not chosen else None
 
