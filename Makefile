@@ -30,7 +30,7 @@ FUZZ_MINUTES := 60
 # Make an environment in $(1), unless one with pip is there.
 define make_environment
 @if ! $(1)/bin/python -m pip --version >/dev/null 2>&1; then \
-    for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
+    for python in $(if $(PYTHON),"$(PYTHON)",python3 python3.14 python3.13 python3.12 python3.11 python); do \
         if "$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
             >/dev/null 2>&1; then \
             echo "Making $(1) with $$("$$python" --version)"; \

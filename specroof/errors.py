@@ -1,6 +1,8 @@
 """The exception tree: every refusal of specroof is a `SpecroofError` with a one-line message."""
 
-from typing import Final
+import reprlib
+from types import UnionType
+from typing import Final, NoReturn
 
 __all__ = [
     "CatalogError",
@@ -10,8 +12,10 @@ __all__ = [
     "OutputError",
     "ProfileError",
     "SpecroofError",
+    "expect",
     "one_line",
     "printable",
+    "refuse",
 ]
 
 #: Characters of the longest line that is printed: lists of what is allowed have up to 1 400.
@@ -89,3 +93,54 @@ class MeasurementError(SpecroofError):
 
 class OutputError(SpecroofError):
     """A result that cannot be written where it was asked for."""
+
+
+def refuse(name: str, value: object, allowed: str) -> NoReturn:
+    """Raise the one line that names an argument, its value and what is allowed.
+
+    Raises
+    ------
+    OptionError
+        Always.
+
+    Examples
+    --------
+    >>> refuse("rate", 2.0, "a number from 0 to 1")
+    Traceback (most recent call last):
+    specroof.errors.OptionError: rate is 2.0; allowed: a number from 0 to 1
+    """
+    plain = getattr(value, "item", None)
+    is_number = plain is not None and not getattr(value, "shape", True)
+    try:
+        shown = reprlib.repr(plain() if is_number and callable(plain) else value)
+    except ValueError:  # whole numbers of thousands of digits, which Python does not spell
+        shown = f"a {type(value).__name__} too long to show"
+    message = f"{name} is {shown}; allowed: {allowed}"
+    raise OptionError(message) from None
+
+
+def expect(name: str, value: object, kind: type | UnionType, allowed: str) -> None:
+    """Refuse an argument that is not of its kind.
+
+    Parameters
+    ----------
+    name, value
+        The argument.
+    kind
+        The class that it must be of, or several.
+    allowed
+        What that is, and where one gets it.
+
+    Raises
+    ------
+    OptionError
+        If it is of another class.
+
+    Examples
+    --------
+    >>> expect("options", "op", int, "Options")
+    Traceback (most recent call last):
+    specroof.errors.OptionError: options is 'op'; allowed: Options
+    """
+    if not isinstance(value, kind):
+        refuse(name, value, allowed)

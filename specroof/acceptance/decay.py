@@ -7,11 +7,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from specroof.acceptance.checks import LONGEST_DRAFT, PROBABILITY, number_from, refuse
+from specroof.acceptance.checks import LONGEST_DRAFT, PROBABILITY, number_from
 from specroof.acceptance.curve import Acceptance
 from specroof.acceptance.laws import listed_law, survival_of_rates
 from specroof.acceptance.typical import SHAPES, acceptance_from_length
-from specroof.errors import OptionError
+from specroof.errors import OptionError, refuse
 
 __all__ = [
     "EXTRAPOLATIONS",

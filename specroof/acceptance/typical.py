@@ -7,9 +7,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from specroof.acceptance.checks import LONGEST_DRAFT, PROBABILITY, number_from, refuse
+from specroof.acceptance.checks import LONGEST_DRAFT, PROBABILITY, number_from
 from specroof.acceptance.curve import Acceptance
 from specroof.acceptance.laws import constant_acceptance, survival_of_rates
+from specroof.errors import refuse
 
 __all__ = [
     "FAMILIES",

@@ -5,7 +5,7 @@ import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["columns_csv", "format_table", "json_line", "rows_csv"]
+__all__ = ["columns_csv", "format_table", "json_line", "note_lines", "rows_csv"]
 
 
 def format_table(
@@ -37,6 +37,11 @@ def format_table(
     return "\n".join(
         "  ".join(cell(text, column) for column, text in enumerate(line)).rstrip() for line in lines
     )
+
+
+def note_lines(notes: Iterable[str]) -> str:
+    """Return a line for each note."""
+    return "\n".join(f"note: {note}" for note in notes)
 
 
 def json_line(value: object) -> str:
