@@ -49,7 +49,7 @@ from specroof.errors import (
 )
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import PassLatency
-from specroof.questions import calibrate, explain, mock, predict, sweep, validate
+from specroof.questions import calibrate, capacity, explain, mock, predict, sweep, validate
 from specroof.simulate import simulate_batch, simulate_exactness
 from specroof.speedup.curve import SpeedupCurve, forward_latency, speedup_curve
 
@@ -84,6 +84,7 @@ __all__ = [
     "beta_acceptance",
     "block_drafter",
     "calibrate",
+    "capacity",
     "constant_acceptance",
     "decay_acceptance",
     "explain",

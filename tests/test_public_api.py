@@ -35,6 +35,7 @@ PUBLIC = [
     "beta_acceptance",
     "block_drafter",
     "calibrate",
+    "capacity",
     "constant_acceptance",
     "decay_acceptance",
     "explain",

@@ -5,10 +5,11 @@ A row of this table is a question that Python asks as ``specroof.NAME`` and the 
 """
 
 from specroof.questions.calibrate import calibrate
+from specroof.questions.capacity import capacity
 from specroof.questions.explain import explain
 from specroof.questions.mock import mock
 from specroof.questions.predict import predict
 from specroof.questions.sweep import sweep
 from specroof.questions.validate import validate
 
-__all__ = ["calibrate", "explain", "mock", "predict", "sweep", "validate"]
+__all__ = ["calibrate", "capacity", "explain", "mock", "predict", "sweep", "validate"]
