@@ -53,6 +53,17 @@ def test_a_range_that_gains_too_little_is_left_out() -> None:
     assert best_schedule([1, 2, 3], rates, least_gain=0.01).ranges == ((1, 3, 1),)
 
 
+def test_two_ranges_may_gain_only_together() -> None:
+    # A detour in the middle: two ranges lose as much as one.
+    rates = [[2.0, 1.0], [1.0, 2.0], [2.0, 1.0]]
+    assert best_schedule([1, 2, 3], rates, most_ranges=2).lost == pytest.approx(1 / 6)
+    assert best_schedule([1, 2, 3], rates, most_ranges=3).ranges == (
+        (1, 1, 0),
+        (2, 2, 1),
+        (3, 3, 0),
+    )
+
+
 def test_weights_decide_what_a_range_is_for() -> None:
     rates = [[1.0, 2.0], [2.0, 1.0]]
     for heavy, drafts in (((9, 1), 1), ((1, 9), 0)):

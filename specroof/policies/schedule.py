@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,9 @@ from specroof.errors import OptionError
 __all__ = ["Schedule", "best_schedule", "held_drafts"]
 
 Array = npt.NDArray[np.float64]
+
+#: Equal but for rounding: fewer ranges win.
+_TIE: Final = 1e-13
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,21 +126,20 @@ def _cuts(weighed: Array, most_ranges: int, least_gain: float) -> list[int]:
     with np.errstate(invalid="ignore"):  # infinite less infinite: a length that cannot be
         spans = sums[None, :, :] - sums[:, None, :]
     cost = np.min(np.nan_to_num(spans, nan=np.inf), axis=2)  # of loads start … stop - 1
-    best, before = cost[0], np.zeros((1, n + 1), dtype=int)
-    found = [0]
+    best, before = cost[0], [np.zeros(n + 1, dtype=int)]
+    lost = [float(best[n])]
     for used in range(2, min(most_ranges, n) + 1):
         totals = best[:, None] + np.where(np.tri(n + 1, dtype=bool), np.inf, cost)
         totals[: used - 1] = np.inf  # each range before holds a load
-        before = np.vstack([before, np.argmin(totals, axis=0)])
-        more = np.min(totals, axis=0)
-        if not more[n] < best[n] - least_gain:
-            break
-        best = more
-        found = _traced(before, n)
-    return found
+        before.append(np.argmin(totals, axis=0))
+        best = np.min(totals, axis=0)
+        # A range may gain only together with the one after it.
+        lost.append(float(best[n]) + least_gain * (used - 1))
+    fewest = next(used for used, one in enumerate(lost) if one <= min(lost) + _TIE)
+    return _traced(before[: fewest + 1], n)
 
 
-def _traced(before: npt.NDArray[np.int_], n: int) -> list[int]:
+def _traced(before: Sequence[npt.NDArray[np.int_]], n: int) -> list[int]:
     cuts, stop = [], n
     for row in before[::-1]:
         stop = int(row[stop])
