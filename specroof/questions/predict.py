@@ -32,6 +32,7 @@ __all__ = [
     "PredictRequest",
     "Prediction",
     "Workload",
+    "limited_by",
     "load_of",
     "predict",
     "predicted",
@@ -166,15 +167,30 @@ def predict(request: PredictRequest) -> Prediction:
     model, setup = request.resolved()
     drafters = [drafter_of(one) for one in listed(request.drafters)]
     waits = request.concurrency is not None or load.workload is not None
-    limited = setup.engine != IDEAL_ENGINE if request.capacity is None else request.capacity
     return predicted(
         model,
         setup,
         drafters,
         load,
         max_draft_len=request.max_draft_len,
-        limited=waits if limited else None,
+        limited=limited_by(setup, request.capacity, queues=waits),
     )
+
+
+def limited_by(setup: Setup, capacity: bool | None, *, queues: bool) -> bool | None:
+    """Return whether requests beyond a server's room wait; None where memory has no end.
+
+    Parameters
+    ----------
+    setup
+        Where passes run: the ideal engine has no server around it.
+    capacity
+        What was asked for, as for `predict`.
+    queues
+        Whether requests wait, where there is an end.
+    """
+    ends = setup.engine != IDEAL_ENGINE if capacity is None else capacity
+    return queues if ends else None
 
 
 def predicted(  # noqa: PLR0913 - a question's parts

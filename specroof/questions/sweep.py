@@ -10,7 +10,7 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError
 from specroof.latency import Setup
 from specroof.questions.answer import Answer
-from specroof.questions.predict import Prediction, predicted
+from specroof.questions.predict import Prediction, limited_by, predicted
 from specroof.questions.request import question
 from specroof.serving.requests import Load
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve
@@ -37,7 +37,7 @@ class Study:
         What is served where, and what drafts for each.
     loads
         One grid of batch sizes and context lengths; or one for each workload.
-    max_draft_len
+    max_draft_len, capacity
         As for `predict`.
     """
 
@@ -45,6 +45,7 @@ class Study:
     drafters: tuple[Drafter, ...]
     loads: tuple[Load, ...]
     max_draft_len: int | None = None
+    capacity: bool | None = None
 
     @property
     def n_curves(self) -> int:
@@ -175,6 +176,7 @@ def sweep(request: SweepRequest) -> Sweep:
                 study.drafters,
                 load,
                 max_draft_len=study.max_draft_len,
+                limited=limited_by(target.setup, study.capacity, queues=load.workload is not None),
                 advance=request.advance,
             ),
         )

@@ -60,6 +60,11 @@ class Limits:
         """What was assumed."""
         return tuple(dict.fromkeys((*self.plain.notes, *self.drafting.notes)))
 
+    def _with(self, drafts: int) -> str:
+        if drafts == 0:
+            return " requests run plain"
+        return f" with {drafts} draft{'s' * (drafts > 1)} of {self.drafter}"
+
     def warnings(self, curve: SpeedupCurve, *, queues: bool) -> Iterator[str]:
         """Yield a sentence for each context at which not all requests run that were asked for.
 
@@ -72,20 +77,25 @@ class Limits:
         """
         most, bound = self.largest, self.bound_by
         asked = curve.batch_size.max()
+        known = np.flatnonzero(np.isfinite(curve.tokens_per_round[0, 0]))
         for i, context in enumerate(curve.context_len):
-            best = int(curve.best_draft_len[i, -1]) or min(1, most.shape[1] - 1)
-            if min(most[i, 0], most[i, best]) >= asked:
+            if most[i, known].min() >= asked:
                 continue
-            yield (
-                f"context {context:g}: at most {most[i, 0]:g} requests run plain "
-                f"({bound[i, 0]}), {most[i, best]:g} with {best} drafts of {self.drafter} "
-                f"({bound[i, best]}); {'the rest wait' if queues else 'larger batches cannot be'}"
-            )
-            short = float(self.plain.room.short_bytes[i, 0])
+            # Plain, with the shortest draft and with the longest.
+            ends = dict.fromkeys((0, *known[1:2].tolist(), int(known[-1])))
+            parts = [
+                f"{most[i, drafts]:g} with {drafts} draft{'s'[: drafts - 1]} of {self.drafter} ({bound[i, drafts]})"
+                if drafts
+                else f"{most[i, 0]:g} requests run plain ({bound[i, 0]})"
+                for drafts in ends
+            ]
+            beyond = "the rest wait" if queues else "larger batches have no room"
+            yield f"context {context:g}: at most {', '.join(parts)}; {beyond}"
             if not most[i, 0]:
+                short = format_binary_bytes(float(self.plain.room.short_bytes[i, 0]))
                 yield (
-                    f"context {context:g}: not one request fits: {format_binary_bytes(short)} "
-                    f"more would be needed on each device"
+                    f"context {context:g}: not one request fits: {short} more would be needed on "
+                    f"each device"
                 )
 
 
