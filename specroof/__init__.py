@@ -29,7 +29,7 @@ from specroof.catalog import (
     load_profile,
     model_names,
 )
-from specroof.cost import ForwardPass, OpCost, Options, forward_cost
+from specroof.cost import ForwardPass, OpCost, Options
 from specroof.drafters import (
     Drafter,
     DraftTime,
@@ -50,8 +50,9 @@ from specroof.errors import (
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import PassLatency
 from specroof.questions import calibrate, explain, mock, predict, sweep, validate
+from specroof.questions.curves import forward_cost, forward_latency, speedup_curve
 from specroof.simulate import simulate_batch, simulate_exactness
-from specroof.speedup.curve import SpeedupCurve, forward_latency, speedup_curve
+from specroof.speedup.curve import SpeedupCurve
 
 if TYPE_CHECKING:
     from specroof import plot  # noqa: TC004 - the door imports it when it is asked for

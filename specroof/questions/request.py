@@ -13,7 +13,7 @@ from specroof.architecture import Architecture
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import Options
 from specroof.drafters import Drafter
-from specroof.errors import OptionError
+from specroof.errors import OptionError, expect
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Setup
 from specroof.latency.model import engine_setup
@@ -96,8 +96,9 @@ def model_of(model: ModelLike, family: str | None = None) -> Architecture:
     Raises
     ------
     OptionError
-        For a family beside a model that is read already.
+        For what is no model, or a family beside a model that is read already.
     """
+    expect("model", model, str | os.PathLike | Architecture, "a name, a path or an Architecture")
     if not isinstance(model, Architecture):
         return load_model(model, family=family)
     if family is not None:
@@ -107,12 +108,27 @@ def model_of(model: ModelLike, family: str | None = None) -> Architecture:
 
 
 def hardware_of(hardware: HardwareLike) -> HardwareProfile:
-    """Return hardware by name, or the profile itself."""
+    """Return hardware by name, or the profile itself.
+
+    Raises
+    ------
+    OptionError
+        For what is neither.
+    """
+    allowed = "a name, a path or a HardwareProfile"
+    expect("hardware", hardware, str | os.PathLike | HardwareProfile, allowed)
     return hardware if isinstance(hardware, HardwareProfile) else load_hardware(hardware)
 
 
 def drafter_of(drafter: DrafterLike) -> Drafter:
-    """Return a drafter by its SPEC, or the drafter itself."""
+    """Return a drafter by its SPEC, or the drafter itself.
+
+    Raises
+    ------
+    OptionError
+        For what is neither.
+    """
+    expect("drafter", drafter, str | Drafter, "a SPEC, such as 'mtp,accept=0.8', or a Drafter")
     return drafter if isinstance(drafter, Drafter) else load_drafter(drafter)
 
 
@@ -129,6 +145,7 @@ def options_of(options: OptionsLike | None) -> Options:
     >>> options_of({"kv_dtype": "fp8"}).kv_dtype
     'fp8'
     """
+    expect("options", options, Options | Mapping | None, "Options, or a mapping of their names")
     if isinstance(options, Options):
         return options
     given = options or {}

@@ -53,7 +53,7 @@ _TIE: Final = 1e-12
 
 
 # Without slots: what is derived from the whole grid is kept, since tables ask for it row by row.
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SpeedupCurve:
     """Speculative decoding over a grid of context lengths, batch sizes and draft lengths.
 
@@ -104,6 +104,14 @@ class SpeedupCurve:
     acceptance_from: str = ""
     requests: str = ""
     request_token_s: Array | float = 0.0
+
+    def __repr__(self) -> str:
+        """Return one line: arrays are looked at by name."""
+        sizes = " x ".join(str(size) for size in self.round_s.shape)
+        return (
+            f"<SpeedupCurve: {self.model} on {self.placement.devices} x {self.hardware}, "
+            f"engine {self.engine}: {self.drafter}; {sizes} contexts, batch sizes, draft lengths>"
+        )
 
     @property
     def decode_s(self) -> Array:
