@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import specroof
 from specroof import ForwardPass, OptionError, Placement
 from specroof.cli import app
-from specroof.questions import __all__ as questions
+from specroof.questions import QUESTIONS
 from specroof.questions.acceptance import find_profiles, fit_profiles, show_profiles
 from specroof.questions.hardware import list_hardware, show_hardware
 from specroof.questions.models import diff_models, list_models, show_model
@@ -46,7 +46,7 @@ def bench(tmp_path: Path) -> Path:
 # --- the table -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", questions)
+@pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_is_in_python_and_in_the_shell(name: str) -> None:
     asked = getattr(specroof, name)
     assert name in specroof.__all__
@@ -55,7 +55,7 @@ def test_a_question_is_in_python_and_in_the_shell(name: str) -> None:
     assert help_text.exit_code == 0, help_text.output
 
 
-@pytest.mark.parametrize("name", [*questions, "speedup_curve", "forward_cost", "forward_latency"])
+@pytest.mark.parametrize("name", [*QUESTIONS, "speedup_curve", "forward_cost", "forward_latency"])
 def test_the_help_of_a_question_lists_every_parameter(name: str) -> None:
     asked = getattr(specroof, name)
     doc = inspect.getdoc(asked) or ""
@@ -135,6 +135,22 @@ def test_a_study_answers_alike_by_name_and_as_an_object() -> None:
     alone = Study((Target(first.model, first.setup),), first.drafters, (first.load,))
     assert by_name.to_dict()["predictions"][0]["model"] == first.model.name
     assert specroof.sweep(alone).rows()[0]["baseline"] == by_name.rows()[0]["baseline"]
+
+
+def test_a_study_is_a_mapping_too() -> None:
+    content: dict[str, Any] = {
+        "format_version": 1,
+        "targets": [{"model": MODEL, "hardware": CHIP, "tensor_parallel": 2}],
+        "drafters": [SPEC],
+        "batch_size": [1, 8],
+    }
+    (row,) = specroof.sweep(content).rows()
+    words = ("-H", CHIP, "--drafter", SPEC, "--tp", "2", "--batch", "1,8")
+    assert json.loads(json.dumps(row)) == shell("predict", MODEL, *words)
+    with pytest.raises(OptionError, match=r"study: batch_size\.0 is 0"):
+        specroof.sweep(content | {"batch_size": [0]})
+    with pytest.raises(OptionError, match="study is 3; allowed: a file, a name, a mapping"):
+        specroof.sweep(3)  # type: ignore[arg-type]
 
 
 def test_lists_of_models_and_chips_answer_as_the_shell_does() -> None:

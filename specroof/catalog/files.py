@@ -71,7 +71,7 @@ def _mode(path: Path) -> int:
 
 
 def read_text(path: Path, error: type[SpecroofError]) -> str:
-    """Return the text of a file from outside, refused if it is no small text file.
+    """Return the text of a file from outside, refused unless it is a small text file.
 
     Parameters
     ----------

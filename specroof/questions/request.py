@@ -96,7 +96,7 @@ def model_of(model: ModelLike, family: str | None = None) -> Architecture:
     Raises
     ------
     OptionError
-        For what is no model, or a family beside a model that is read already.
+        For a value that is not a model, or a family beside a model that is read already.
     """
     expect("model", model, str | os.PathLike | Architecture, "a name, a path or an Architecture")
     if not isinstance(model, Architecture):
@@ -113,7 +113,7 @@ def hardware_of(hardware: HardwareLike) -> HardwareProfile:
     Raises
     ------
     OptionError
-        For what is neither.
+        For any other value.
     """
     allowed = "a name, a path or a HardwareProfile"
     expect("hardware", hardware, str | os.PathLike | HardwareProfile, allowed)
@@ -126,7 +126,7 @@ def drafter_of(drafter: DrafterLike) -> Drafter:
     Raises
     ------
     OptionError
-        For what is neither.
+        For any other value.
     """
     expect("drafter", drafter, str | Drafter, "a SPEC, such as 'mtp,accept=0.8', or a Drafter")
     return drafter if isinstance(drafter, Drafter) else load_drafter(drafter)
@@ -188,8 +188,8 @@ class Served:
     family
         Read the config as this model_type.
     tensor_parallel, expert_parallel, attention_data_parallel
-        Devices, the devices that experts are spread over, and the groups of devices with
-        sequences of their own.
+        Devices, devices that share the experts, and groups of devices that attend to separate
+        sequences.
     engine
         An engine of the hardware profile, or "ideal"; the profile's default if None.
     options

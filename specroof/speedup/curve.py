@@ -163,7 +163,7 @@ class SpeedupCurve:
 
     @cached_property
     def best_speedup(self) -> Array:
-        """The largest speedup, axes (context_len, batch_size); at least 1, that of not drafting."""
+        """The largest speedup, axes (context_len, batch_size); at least 1: drafts are optional."""
         best = np.take_along_axis(self.speedup, self._best_index[..., None], axis=-1)
         return _read_only(best[..., 0])
 
