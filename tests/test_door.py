@@ -74,6 +74,8 @@ def test_a_room_does_not_replace_the_question_of_its_name() -> None:
     assert callable(kind_of)
     assert inspect.isfunction(specroof.validate)
     assert inspect.ismodule(specroof.plot)
+    door: Any = specroof
+    assert door.__getattr__("plot") is specroof.plot  # whoever imported it first
     with pytest.raises(AttributeError, match="has no attribute 'plots'"):
         _ = specroof.plots  # type: ignore[attr-defined]
 

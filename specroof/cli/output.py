@@ -45,6 +45,9 @@ def figure_files(path: Path | None, draw: Draw) -> dict[Path, bytes]:
     """
     if path is None:
         return {}
+    if not path.name:
+        message = f"--plot is {str(path)!r}; allowed: the name of a file"
+        raise OutputError(message)
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
     names = {path.with_stem(path.stem + ending): one for ending, one in draw(plot).items()}
