@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from fuzzing import bounded
-from specroof import Acceptance, catalog
+from specroof import catalog
+from specroof.acceptance import Acceptance
 from specroof.acceptance.published import parse_profiles
 from specroof.catalog.files import bundled
 from specroof.errors import CatalogError, SpecroofError

@@ -38,6 +38,7 @@ PUBLIC = [
     "acceptance_from_length",
     "beta_acceptance",
     "calibrate",
+    "capacity",
     "constant_acceptance",
     "decay_acceptance",
     "explain",

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 import typer
 
 from specroof.errors import OptionError
-from specroof.questions.words import CHOICES, PARSERS, hardware_names, model_names
+from specroof.questions.words import CHOICES, PARSERS, SERVER_KEYS, hardware_names, model_names
 
 __all__ = [
     "AsJson",
@@ -96,6 +96,15 @@ Engine = Annotated[
         show_default="the profile's default",
     ),
 ]
+ServerWords = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="KEY=VALUE,…",
+        help=f"Settings of the server: {', '.join(SERVER_KEYS)}.",
+        show_default="as the framework has them",
+    ),
+]
 Batch = Annotated[
     str | None,
     typer.Option("--batch", help="Sequences in flight, comma-separated.", show_default="1"),
@@ -114,7 +123,8 @@ WeightDtype = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on one line.")]
 CsvFile = Annotated[
-    Path | None, typer.Option("--csv", metavar="FILE", help="Write every point as CSV.")
+    Path | None,
+    typer.Option("--csv", metavar="FILE", help="Write every point as CSV; `-` is standard output."),
 ]
 
 
@@ -130,6 +140,7 @@ class SetupFlags:
     expert_parallel: ExpertParallel = 1
     attention_data_parallel: AttentionData = 1
     engine: Engine = None
+    server: ServerWords = None
 
 
 @dataclass(frozen=True)

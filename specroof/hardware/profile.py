@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 from specroof.arrays import number_within, whole_within
 from specroof.errors import OptionError, ProfileError, expect
@@ -21,6 +21,8 @@ _IDEAL: Final = IDEAL_ENGINE.name
 #: Serving tools whose names engines have in bundled files.
 _TOOLS: Final = ("sglang", "vllm", "tensorrt-llm")
 
+BytesPerS: TypeAlias = Annotated[float, "bytes_per_s"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Peak:
@@ -37,9 +39,9 @@ class Peak:
         Bytes of that memory which software can see.
     """
 
-    flops_per_s: Mapping[str, float]
-    memory_bytes_per_s: float
-    memory_bytes: float
+    flops_per_s: Annotated[Mapping[str, float], "peaks"]
+    memory_bytes_per_s: BytesPerS
+    memory_bytes: Annotated[float, "memory_bytes"]
 
     def __post_init__(self) -> None:
         expect("flops_per_s", self.flops_per_s, Mapping, "a mapping of dtypes to FLOP/s")
@@ -63,9 +65,9 @@ class Interconnect:
         Bytes/s that one device sends to another group, one direction; None where not known.
     """
 
-    link_bytes_per_s: float
-    max_devices: int
-    scale_out_bytes_per_s: float | None = None
+    link_bytes_per_s: BytesPerS
+    max_devices: Annotated[int, "devices"]
+    scale_out_bytes_per_s: BytesPerS | None = None
 
     def __post_init__(self) -> None:
         number_within("link_bytes_per_s", self.link_bytes_per_s, "bytes_per_s")

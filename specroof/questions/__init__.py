@@ -8,13 +8,14 @@
 from typing import Final
 
 from specroof.questions.calibrate import calibrate
+from specroof.questions.capacity import capacity
 from specroof.questions.explain import explain
 from specroof.questions.mock import mock
 from specroof.questions.predict import predict
 from specroof.questions.sweep import sweep
 from specroof.questions.validate import validate
 
-__all__ = ["QUESTIONS", "calibrate", "explain", "mock", "predict", "sweep", "validate"]
+__all__ = ["QUESTIONS", "calibrate", "capacity", "explain", "mock", "predict", "sweep", "validate"]
 
 #: In the order in which help lists them.
-QUESTIONS: Final = ("predict", "sweep", "explain", "validate", "calibrate", "mock")
+QUESTIONS: Final = ("predict", "sweep", "explain", "capacity", "validate", "calibrate", "mock")

@@ -14,9 +14,11 @@ from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import Options
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect
-from specroof.hardware import HardwareProfile, Placement
+from specroof.hardware import HardwareProfile, Placement, ServerSettings
 from specroof.latency import Setup
 from specroof.latency.model import engine_setup
+from specroof.serving.capacity import in_server
+from specroof.serving.settings import parse_server, server_settings
 
 __all__ = [
     "DrafterLike",
@@ -24,6 +26,7 @@ __all__ = [
     "ModelLike",
     "OptionsLike",
     "Served",
+    "ServerLike",
     "Values",
     "drafter_of",
     "hardware_of",
@@ -31,12 +34,14 @@ __all__ = [
     "model_of",
     "options_of",
     "question",
+    "server_of",
 ]
 
 ModelLike: TypeAlias = str | os.PathLike[str] | Architecture
 HardwareLike: TypeAlias = str | os.PathLike[str] | HardwareProfile
 DrafterLike: TypeAlias = str | Drafter
 OptionsLike: TypeAlias = Options | Mapping[str, Any]
+ServerLike: TypeAlias = str | Mapping[str, Any] | ServerSettings
 Values: TypeAlias = float | Sequence[float] | np.ndarray
 
 _P = ParamSpec("_P")
@@ -160,6 +165,24 @@ def options_of(options: OptionsLike | None) -> Options:
         raise OptionError(str(refusal)) from None
 
 
+def server_of(server: ServerLike | None) -> ServerSettings:
+    """Return what a server is told, from text or a mapping; nothing if None.
+
+    Raises
+    ------
+    OptionError
+        For an unknown key or value.
+
+    Examples
+    --------
+    >>> server_of("running=64") == server_of({"running": 64})
+    True
+    """
+    if isinstance(server, ServerSettings):
+        return server
+    return parse_server(server) if isinstance(server, str) else server_settings(server or {})
+
+
 def listed(values: Any) -> list[Any]:
     """Return one value as a list of it, several as their list; text is one value.
 
@@ -194,6 +217,9 @@ class Served:
         An engine of the hardware profile, or "ideal"; the profile's default if None.
     options
         `Options`, or a mapping of their names.
+    server
+        What the server is told: `ServerSettings`, a mapping or text as of ``--server``. The
+        framework's defaults if None.
     """
 
     model: ModelLike
@@ -205,6 +231,7 @@ class Served:
     attention_data_parallel: int = 1
     engine: str | None = None
     options: OptionsLike | None = None
+    server: ServerLike | None = None
 
     def resolved(self) -> tuple[Architecture, Setup]:
         """Return the model and the setup in which it runs, each built once.
@@ -219,4 +246,5 @@ class Served:
         )
         options = options_of(self.options)
         model = model_of(self.model, self.family)
-        return model, engine_setup(hardware_of(self.hardware), self.engine, placement, options)
+        setup = engine_setup(hardware_of(self.hardware), self.engine, placement, options)
+        return model, in_server(model, setup, server_of(self.server))
