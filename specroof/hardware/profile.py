@@ -112,6 +112,14 @@ class HardwareProfile:
     default_engine: str | None = None
     engines: Mapping[str, EngineProfile] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        expect("name", self.name, str, "text")
+        expect("peak", self.peak, Peak, "a Peak")
+        expect("interconnect", self.interconnect, Interconnect | None, "an Interconnect, or None")
+        expect("engines", self.engines, Mapping, "a mapping of names to EngineProfiles")
+        for name, engine in self.engines.items():
+            expect(f"engines[{name!r}]", engine, EngineProfile, "an EngineProfile")
+
     def engine(self, name: str | None = None) -> EngineProfile:
         """Return the engine of this name; None means the profile's default, else the ideal one.
 
@@ -125,6 +133,7 @@ class HardwareProfile:
         >>> _EXAMPLE.engine(None).name, _EXAMPLE.engine("ideal").name
         ('sglang', 'ideal')
         """
+        expect("engine", name, str | None, "the name of an engine, or None")
         wanted = (self.default_engine or _IDEAL) if name is None else name
         if wanted == _IDEAL:
             return IDEAL_ENGINE
@@ -145,6 +154,7 @@ class HardwareProfile:
         >>> _EXAMPLE.engine_of("sglang"), _EXAMPLE.engine_of("vllm"), _EXAMPLE.engine_of(None)
         ('sglang', None, None)
         """
+        expect("tool", tool, str | None, "the name of a serving tool, or None")
         chosen = self.default_engine not in {None, _IDEAL, *_TOOLS}
         return tool if tool in self.engines and not chosen else None
 
@@ -170,6 +180,7 @@ class HardwareProfile:
         Traceback (most recent call last):
         specroof.errors.ProfileError: Example GPU has no flops_per_s for 'fp4'; it has bf16, fp8
         """
+        expect("dtype", dtype, str, ", ".join(DTYPE_BYTES))
         if dtype not in DTYPE_BYTES:
             message = f"dtype is {shown(dtype)}; must be one of {', '.join(DTYPE_BYTES)}"
             raise OptionError(message)
