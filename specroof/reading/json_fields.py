@@ -23,7 +23,7 @@ class Fields:
     Raises
     ------
     MeasurementError
-        If it is no object.
+        If it is not an object.
 
     Examples
     --------
