@@ -28,7 +28,8 @@ from specroof.engines.forward import predicted_tokens_per_s
 from specroof.evidence import BenchmarkPoint
 from specroof.hardware import EngineProfile, parse_hardware
 from specroof.latency.model import engine_setup
-from specroof.report.calibration import calibration_json, calibration_text, described, refuse_others
+from specroof.questions.benchmark import refuse_others
+from specroof.report.calibration import calibration_json, calibration_text
 
 
 def values(found: Calibration) -> dict[str, float]:
@@ -54,6 +55,7 @@ def test_three_points_determine_the_overheads_and_keep_the_rest(three: Calibrati
     assert three.base == "ideal"
 
 
+@pytest.mark.slow
 def test_a_synthetic_benchmark_is_recovered_to_one_percent() -> None:
     found = calibrate(points((1, 8, 64, 256), (512, 8192), (0, 7)), MODEL, CHIP, drafter=DRAFTER)
     expected = {
@@ -192,7 +194,7 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MeasurementError) as caught:
         refuse_others(named, "Qwen/Qwen3-8B")
     assert str(caught.value) == (
-        "bench.csv, line 0: is of model 'org/Qwen3-4B'; --model is 'Qwen/Qwen3-8B'"
+        "bench.csv, line 0: is of model 'org/Qwen3-4B'; model is 'Qwen/Qwen3-8B'"
     )
     refuse_others(named, "mine/QWEN3-4b")
     refuse_others(named, str(tmp_path))  # a folder may be called anything
@@ -254,8 +256,6 @@ def test_a_calibration_is_told_in_words_and_json(three: Calibration) -> None:
     found = calibration_json(three)
     assert [one["name"] for one in found["fitted"]] == ["pass_overhead_s", "sequence_overhead_s"]
     assert len(found["points"]) == 3
-    sentence = described(three, "Qwen3-8B", ["a.csv"], 1)
-    assert "3 points of Qwen3-8B on 1 devices in a.csv" in sentence
 
 
 def test_a_figure_without_a_spare_point_has_no_error() -> None:
@@ -280,7 +280,10 @@ def test_the_command_writes_a_file_that_predicts(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     assert "mean error 0.0% over the points that were fitted" in done.stdout
-    engine = load_hardware(mine).engine()
+    written = load_hardware(mine)
+    source = written.sources["engines.calibrated"]
+    assert f"{len(rows)} points of Qwen3-8B on 1 devices in bench.csv (sha256 " in source
+    engine = written.engine()
     assert engine.name == "calibrated"
     assert engine.pass_overhead_s == pytest.approx(1.2e-3, rel=0.01)
     told = CliRunner().invoke(app, [*words[:-2], "--json"])

@@ -4,7 +4,7 @@ import pytest
 
 from specroof.errors import ConfigError
 from specroof.parsers import PARSERS
-from specroof.parsers.reader import AskedObject, read_json
+from specroof.reading.json_object import AskedObject, read_json
 from test_families_gemma import GEMMA4
 from tiny_configs import TINY, TINY_COMPRESSED, TINY_EXPERTS, TINY_LATENT, Config, parse
 from tiny_mixtures import MIMO
@@ -104,11 +104,6 @@ def test_an_object_remembers_what_it_was_asked_for() -> None:
     assert values.get("e", 5) == 5
 
 
-def test_of_keys_that_stand_twice_the_first_is_named() -> None:
-    with pytest.raises(ConfigError, match='the key "b" stands twice'):
-        read_json('{"a": 1, "b": 2, "c": 3, "c": 4, "b": 5}', source="c.json")
-
-
 # --- unknown types -------------------------------------------------------------------------------
 
 
@@ -156,6 +151,15 @@ def test_a_type_inside_of_a_multimodal_file_counts() -> None:
 def test_formats_of_weights_do_not_matter_to_the_advice() -> None:
     strange = {"model_type": "foo_moe", "quantization_config": {"quant_method": "nobody knows"}}
     assert refused(MOE | strange).endswith("try --family qwen3_moe")
+
+
+def test_a_type_unknown_in_a_file_that_is_nested_deeply_is_refused_in_one_line() -> None:
+    deep: Config = {}
+    for _ in range(300):
+        deep = {"deeper": deep}
+    assert refused(TINY | {"model_type": "foo", "text_config": None, "more": deep}).endswith(
+        "try --family llama"
+    )
 
 
 def test_keys_that_fit_no_family_get_no_advice() -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzzing import bounded
 from specroof.architecture import Architecture
 from specroof.errors import ConfigError
 from specroof.parsers import parse_config
@@ -97,8 +98,8 @@ def test_the_good_config_is_good() -> None:
             '{"hidden_size": 1, "hidden_size": 2}',
             'no readable JSON: the key "hidden_size" stands twice',
         ),
-        ("[" * 100_000, "nested too deeply"),
-        ('{"a":' * 100_000, "nested too deeply"),
+        ("[" * 100_000, "no readable JSON: nested too deeply"),
+        ('{"a":' * 100_000, "no readable JSON: nested too deeply"),
         (" " * 100_000_000, "the file has 100000000 characters; allowed: up to 16777216"),
         ('{"hidden_size": ' + "9" * 5000 + "}", "no readable JSON: Exceeds the limit"),
     ],
@@ -409,7 +410,8 @@ def outcome_of(text: str, source: str) -> Architecture | str:
         return str(error)
 
 
-@settings(max_examples=1000)
+@pytest.mark.fuzz
+@bounded(1000)
 @given(data=st.data())
 def test_a_mutated_config_is_a_model_or_a_refusal(
     data: st.DataObject, model_configs_folder: Path

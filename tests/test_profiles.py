@@ -125,7 +125,7 @@ def test_a_profile_of_another_model_is_noted_with_both_names() -> None:
 )
 def test_a_model_is_known_by_name_or_path(model: str, noted: bool) -> None:
     curve = replace(specroof.constant_acceptance(0.5), measured_on="Qwen3-8B")
-    assert bool(specroof.acceptance.other_model_notes(curve, model)) is noted
+    assert bool(specroof.acceptance.acceptance_notes(curve, model)) is noted
 
 
 def test_past_the_measured_depth_a_name_must_be_given() -> None:

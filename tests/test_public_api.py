@@ -34,8 +34,10 @@ PUBLIC = [
     "autoregressive_drafter",
     "beta_acceptance",
     "block_drafter",
+    "calibrate",
     "constant_acceptance",
     "decay_acceptance",
+    "explain",
     "extrapolated_acceptance",
     "fit_acceptance",
     "forward_cost",
@@ -49,12 +51,17 @@ PUBLIC = [
     "load_model",
     "load_profile",
     "load_profiles",
+    "mock",
     "model_names",
+    "plot",
+    "predict",
     "rate_acceptance",
     "simulate_batch",
     "simulate_exactness",
     "speedup_curve",
     "survival_acceptance",
+    "sweep",
+    "validate",
 ]
 
 

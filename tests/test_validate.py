@@ -20,6 +20,7 @@ from specroof.engines.shared_parameters import ENGINES, PARAMETERS, chip_family,
 from specroof.engines.timing import Throughput
 from specroof.errors import OptionError, ProfileError
 from specroof.evidence.bundled import Measurement, load_measurements
+from specroof.evidence.places import chip_of
 from specroof.hardware import IDEAL_ENGINE, Collective, EngineProfile
 from specroof.latency.collectives import all_reduce_s
 from specroof.plot import plot_accuracy
@@ -332,7 +333,7 @@ def true_rates() -> tuple[tuple[Measurement, Throughput], ...]:
     scored = [one for one in MEASURED if kind_of(one)[0]]
     engines = [
         fitted_engine(
-            one.engine, chip_family(load_hardware(one.hardware)), truth, eager=one.method == "step"
+            one.engine, chip_family(chip_of(one.hardware)), truth, eager=one.method == "step"
         )
         for one in scored
     ]
@@ -374,16 +375,19 @@ def moved_by(fitted: Mapping[str, float]) -> np.ndarray:
     return np.abs(np.expm1(points.residuals(fitted) - points.residuals(fitted_parameters())))
 
 
+@pytest.mark.slow
 def test_the_record_predicts_what_the_library_does() -> None:
     assert np.abs(clean().residuals(fitted_parameters())).max() < 1e-9
 
 
+@pytest.mark.slow
 def test_a_synthetic_benchmark_is_recovered() -> None:
     points = clean()
     off = points.predicted(fit(synthetic())) - points.predicted(fitted_parameters())
     assert np.abs(np.expm1(off)).max() < 0.01
 
 
+@pytest.mark.slow
 def test_noise_of_5_percent_moves_every_prediction_by_less() -> None:
     # Standard deviation in, standard deviation out, of each of the predictions: to first order.
     noisy, truth = synthetic(noise=0.05), fitted_parameters()
@@ -408,12 +412,14 @@ def test_noise_of_5_percent_moves_every_prediction_by_less() -> None:
     assert moved.mean() < 0.01
 
 
+@pytest.mark.slow
 def test_noise_of_up_to_5_percent_moves_no_prediction_by_more() -> None:
     off = moved_by(fit(synthetic(most=0.05)))
     assert off.max() <= 0.05
     assert off.mean() <= 0.01
 
 
+@pytest.mark.slow
 def test_one_draw_of_noise_moves_few_predictions_by_as_much() -> None:
     off = moved_by(fit(synthetic(noise=0.05)))
     assert off.mean() < 0.02

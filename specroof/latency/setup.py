@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.cost import OpCost, Options
-from specroof.hardware import EngineProfile, HardwareProfile, Placement
+from specroof.hardware import EngineProfile, HardwareProfile, Placement, Server
 
 __all__ = ["Array", "OpLatency", "PassLatency", "PassShape", "Setup", "overlapped_s", "total"]
 
@@ -59,12 +59,15 @@ class Setup:
         Over how many devices, and how.
     options
         Granularity and the other choices.
+    server
+        What the server around it runs with; None where nobody asked for a server.
     """
 
     hardware: HardwareProfile
     engine: EngineProfile
     placement: Placement
     options: Options
+    server: Server | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,8 +12,8 @@ from specroof.architecture import Architecture
 from specroof.errors import OptionError
 from specroof.parsers.known_keys import unread_keys, unread_notes
 from specroof.parsers.model_config import ModelConfig, open_config, sidecar_notes
-from specroof.parsers.reader import read_json
 from specroof.parsers.unknown_types import require_known_type
+from specroof.reading.json_object import read_json
 
 __all__ = ["PARSERS", "parse_config"]
 

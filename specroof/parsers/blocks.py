@@ -20,7 +20,7 @@ from specroof.architecture import (
     by_kv_heads,
 )
 from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.reader import Reader
+from specroof.reading.json_object import Reader
 
 __all__ = [
     "AttentionShape",

@@ -1,7 +1,7 @@
 """Keys of configs that change no cost, and what is said of keys that nobody has read.
 
 A config comes from strangers, and a key that this library does not know may change what the model
-costs. So each reader remembers what it was asked for (`specroof.parsers.reader.AskedObject`), and
+costs. So each object remembers what it was asked for (`AskedObject` of `specroof.reading`), and
 what is left is named in a note, unless it stands in a table here. A key that is null, false, zero
 or empty is switched off, and never named.
 """
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from specroof.parsers.reader import AskedObject, printable
+from specroof.reading.json_object import AskedObject, printable
 
 __all__ = ["unread_keys", "unread_notes"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Final
 
-from specroof.parsers.reader import Reader
+from specroof.reading.json_object import Reader
 
 __all__ = ["flagged_layers", "layer_overrides", "listed_experts"]
 

@@ -21,7 +21,7 @@ A level that says nothing leaves it to the other one, and then to the family's d
 
 from typing import Final
 
-from specroof.parsers.reader import Reader
+from specroof.reading.json_object import Reader
 
 __all__ = ["tied_embeddings"]
 

@@ -8,7 +8,7 @@ from specroof.architecture import Architecture
 from specroof.errors import ConfigError
 from specroof.parsers.known_keys import unread_keys
 from specroof.parsers.model_config import ModelConfig, open_config, typed_section
-from specroof.parsers.reader import AskedObject, Reader
+from specroof.reading.json_object import AskedObject, Reader
 
 __all__ = ["fitting_family", "require_known_type"]
 
@@ -18,6 +18,8 @@ _Parsers = Mapping[str, Callable[[ModelConfig], Architecture]]
 _PLAIN: Final = ("deepseek_v3", "llama", "mistral", "mixtral", "qwen3_moe")
 #: From how alike on two names are taken for relatives: qwen4_moe and qwen3_moe are at 0.89.
 _ALIKE: Final = 0.6
+#: Objects in objects that any parser reads; files of strangers may be nested deeper.
+_DEPTH: Final = 4
 
 
 def require_known_type(root: Reader, parsers: _Parsers) -> None:
@@ -64,10 +66,10 @@ def fitting_family(root: Reader, parsers: _Parsers, stated: str) -> str | None:
     return min(ranks, key=lambda family: (ranks[family], family), default=None)
 
 
-def _unasked(values: Mapping[str, object]) -> AskedObject:
+def _unasked(values: Mapping[str, object], depth: int = _DEPTH) -> AskedObject:
     """Return a copy that nobody has asked for anything; how weights are stored fits no family."""
     return AskedObject(
-        (key, _unasked(value) if isinstance(value, dict) else value)
+        (key, _unasked(value, depth - 1) if depth and isinstance(value, dict) else value)
         for key, value in values.items()
         if key != "quantization_config"
     )

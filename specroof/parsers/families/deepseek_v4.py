@@ -30,7 +30,7 @@ from specroof.parsers.families.deepseek_v3 import read_indexer
 from specroof.parsers.formats.module_names import ModuleNames
 from specroof.parsers.formats.quantization import LayerWeights, Quantization, Rule
 from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
-from specroof.parsers.reader import MAX_LAYERS, Reader
+from specroof.reading.json_object import MAX_LAYERS, Reader
 
 __all__ = ["parse_deepseek_v4", "parse_deepseek_v4_converted"]
 

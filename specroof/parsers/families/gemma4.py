@@ -31,7 +31,7 @@ from specroof.parsers.families.gemma import with_closing_norm
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.layer_lists import layer_overrides
 from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
-from specroof.parsers.reader import MAX_LAYERS, Reader
+from specroof.reading.json_object import MAX_LAYERS, Reader
 
 __all__ = ["parse_gemma4", "parse_gemma4_unified"]
 

@@ -22,7 +22,7 @@ from specroof.parsers.formats.module_names import ModuleNames
 from specroof.parsers.formats.quantization import LayerWeights, Quantization, Rule
 from specroof.parsers.layer_lists import flagged_layers, listed_experts
 from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
-from specroof.parsers.reader import Reader
+from specroof.reading.json_object import Reader
 
 __all__ = ["parse_mimo_v2"]
 

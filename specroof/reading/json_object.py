@@ -6,12 +6,12 @@ it was not written for.
 """
 
 import json
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from specroof.errors import ConfigError
+from specroof.reading.json_text import parse_json
 
 __all__ = ["MAX_LAYERS", "MAX_SIZE", "AskedObject", "Reader", "printable", "read_json"]
 
@@ -250,28 +250,17 @@ def read_json(text: str, *, source: str) -> Reader:
     if len(text) > MAX_TEXT_LEN:
         message = f"{source}: the file has {len(text)} characters; allowed: up to {MAX_TEXT_LEN}"
         raise ConfigError(message)
-    try:
-        value = json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_unique)
-    except RecursionError:
-        message = f"{source}: nested too deeply; allowed: a config.json object"
-        raise ConfigError(message) from None
-    except ValueError as error:
-        message = f"{source}: no readable JSON: {error}; allowed: a config.json object"
-        raise ConfigError(message) from None
+    value = parse_json(
+        text,
+        source=source,
+        error=ConfigError,
+        allowed="a config.json object",
+        object_type=AskedObject,
+    )
     if not isinstance(value, dict):
         message = f"{source}: the file holds {_shown(value)}; allowed: a config.json object"
         raise ConfigError(message)
     return Reader(source, value)
-
-
-def _unique(pairs: list[tuple[str, object]]) -> AskedObject:
-    """Build an object, refusing a key that stands twice."""
-    values = AskedObject(pairs)
-    if len(values) < len(pairs):
-        key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        message = f"the key {_shown(key)} stands twice"
-        raise ValueError(message)
-    return values
 
 
 def _empty(parent: Reader, name: str) -> Reader:

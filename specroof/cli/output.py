@@ -1,0 +1,99 @@
+"""What commands leave behind: lines on standard output, and files that appear whole."""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import typer
+
+from specroof import report
+from specroof.errors import OutputError, printable
+
+__all__ = [
+    "check_folder",
+    "figure_files",
+    "folder_of_figures",
+    "say",
+    "say_json",
+    "write",
+    "write_folder",
+]
+
+Draw: TypeAlias = Callable[[ModuleType], Mapping[str, Any]]
+
+
+def say(text: str) -> None:
+    """Print to standard output."""
+    typer.echo(printable(text))
+
+
+def say_json(value: object) -> None:
+    """Print JSON on one line."""
+    say(report.json_line(value))
+
+
+def figure_files(path: Path | None, draw: Draw) -> dict[Path, bytes]:
+    """Return figures as files: the first as `path`, others beside it under longer names.
+
+    Parameters
+    ----------
+    path
+        Where the first goes; None draws nothing.
+    draw
+        From `specroof.plot` to figures by what their names end in.
+    """
+    if path is None:
+        return {}
+    if not path.name:
+        message = f"--plot is {str(path)!r}; allowed: the name of a file"
+        raise OutputError(message)
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
+
+    names = {path.with_stem(path.stem + ending): one for ending, one in draw(plot).items()}
+    return {name: plot.figure_bytes(figure, name) for name, figure in names.items()}
+
+
+def folder_of_figures(folder: Path, draw: Draw) -> dict[Path, bytes]:
+    """Return figures as PNG files of a folder, by name."""
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
+
+    names = {folder / f"{name}.png": figure for name, figure in draw(plot).items()}
+    return {name: plot.figure_bytes(figure, name) for name, figure in names.items()}
+
+
+def write(*groups: Mapping[Path, bytes]) -> None:
+    """Write the files of all groups, or none of them, and name them on standard error."""
+    files = report.joined_files(*groups)
+    report.write_files(files)
+    _say_written(files)
+
+
+def write_folder(folder: Path, *groups: Mapping[Path, bytes]) -> None:
+    """Write the files of one run into a folder, and name them on standard error."""
+    files = report.joined_files(*groups)
+    report.write_folder(folder, {path.name: data for path, data in files.items()})
+    _say_written(files)
+
+
+def _say_written(paths: Iterable[Path]) -> None:
+    for path in paths:
+        typer.echo(printable(f"wrote {path}"), err=True)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that cannot be made, before minutes are spent on its files.
+
+    Raises
+    ------
+    OutputError
+        For a place below a file, or a name that is too long.
+    """
+    try:
+        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        if not there.is_dir():
+            message = f"{folder}: {there} is a file; allowed: a folder, or a place for a new one"
+            raise OutputError(message)
+    except OSError as failure:
+        message = f"{folder}: {failure.strerror}; allowed: a folder that can be written to"
+        raise OutputError(message) from None
