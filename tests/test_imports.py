@@ -70,8 +70,6 @@ TRESPASSES = {
     ("evidence", "architecture"),
     ("evidence", "latency"),
     ("evidence", "speedup"),
-    ("plot", "acceptance"),
-    ("report", "serving"),
     ("validate", "architecture"),
     ("validate", "cost"),
     ("validate", "hardware"),

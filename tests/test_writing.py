@@ -267,7 +267,7 @@ def test_real_kills_at_random_moments_leave_whole_files(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from specroof.report.writing import write_folder\n"
         f"OLD, NEW = {OLD!r}, {NEW!r}\n"
-        "print('ready', flush=True)\n"
+        "write_folder(Path(sys.argv[1]), OLD); print('ready', flush=True)\n"
         "while True:\n"
         "    write_folder(Path(sys.argv[1]), OLD); write_folder(Path(sys.argv[1]), NEW)"
     )
@@ -278,7 +278,7 @@ def test_real_kills_at_random_moments_leave_whole_files(tmp_path: Path) -> None:
         ) as run:
             assert run.stdout is not None
             run.stdout.readline()
-            time.sleep(0.02 + dice.uniform(0, 0.03))
+            time.sleep(dice.uniform(0, 0.03))
             run.send_signal(signal.SIGKILL)
         assert len(check_folder(tmp_path / "out")) <= 1
     write_folder(tmp_path / "out", NEW)

@@ -11,7 +11,7 @@ from specroof.acceptance.checks import LONGEST_DRAFT, PROBABILITY, number_from
 from specroof.acceptance.curve import Acceptance
 from specroof.acceptance.laws import listed_law, survival_of_rates
 from specroof.acceptance.typical import SHAPES, acceptance_from_length
-from specroof.errors import OptionError, refuse
+from specroof.errors import OptionError, expect, refuse
 
 __all__ = [
     "EXTRAPOLATIONS",
@@ -94,7 +94,7 @@ def lengths_acceptance(tokens_per_round: Mapping[int, float]) -> Acceptance:
     Raises
     ------
     OptionError
-        For an empty mapping, drafts that are no whole numbers from 1 on, or a length that its
+        For an empty mapping, drafts that are not whole numbers from 1 on, or a length that its
         drafts cannot give.
 
     Examples
@@ -143,7 +143,7 @@ def extrapolated_acceptance(acceptance: Acceptance, how: str) -> Acceptance:
     Raises
     ------
     OptionError
-        If `how` is no such name, or no draft was measured.
+        If `how` is another name, or no draft was measured.
 
     Examples
     --------
@@ -154,8 +154,10 @@ def extrapolated_acceptance(acceptance: Acceptance, how: str) -> Acceptance:
     >>> extrapolated_acceptance(measured, "zero").survival([2, 3])
     array([0.4, 0. ])
     """
+    expect("acceptance", acceptance, Acceptance, "an Acceptance, as of survival_acceptance")
     depth = acceptance.max_draft_len
     from_length = depth is None and acceptance.measured_depth is not None
+    expect("extrapolate", how, str, ", ".join(EXTRAPOLATIONS))
     if how not in EXTRAPOLATIONS and not (from_length and how == _CONSTANT):
         refuse("extrapolate", how, ", ".join([*EXTRAPOLATIONS, *[_CONSTANT] * from_length]))
     if depth is None:

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from specroof.errors import SpecroofError
+from specroof.errors import SpecroofError, refuse
 
 __all__ = [
     "bundled",
@@ -15,6 +15,7 @@ __all__ = [
     "data_folder",
     "is_file",
     "is_folder",
+    "name_text",
     "read_text",
     "suggestion",
 ]
@@ -70,8 +71,27 @@ def _mode(path: Path) -> int:
         return 0
 
 
+def name_text(argument: str, value: object) -> str:
+    """Return the text of a name or path, which Python may spell as text, bytes or a path object.
+
+    Raises
+    ------
+    OptionError
+        For anything else.
+
+    Examples
+    --------
+    >>> name_text("name", Path("config.json")), name_text("name", b"h200")
+    ('config.json', 'h200')
+    """
+    try:
+        return os.fsdecode(value)  # type: ignore[arg-type]  # what else it is, it refuses
+    except TypeError:
+        refuse(argument, value, "a name or a path, as text or a path object")
+
+
 def read_text(path: Path, error: type[SpecroofError]) -> str:
-    """Return the text of a file from outside, refused if it is no small text file.
+    """Return the text of a file from outside, refused unless it is a small text file.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ def show_profiles(
 ) -> None:
     """Show profiles: the survival curve, the counts, the source."""
     found = asked.show_profiles(names, drafts=drafts)
-    write(figure_files(plot_file, lambda plot: plot.acceptance_figures(found)))
+    write(figure_files(plot_file, lambda plot: plot.acceptance_figures(found)), as_json=as_json)
     if as_json:
         say_json(found.rows())
     else:
@@ -86,7 +86,7 @@ def fit_profiles(
 ) -> None:
     """Fit laws with few numbers to measured acceptance, and show their residuals."""
     found = asked.fit_profiles(names, drafts=drafts, law=law)
-    write(figure_files(plot_file, lambda plot: plot.acceptance_figures(found)))
+    write(figure_files(plot_file, lambda plot: plot.acceptance_figures(found)), as_json=as_json)
     if as_json:
         say_json(found.rows())
     else:

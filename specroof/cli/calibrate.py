@@ -75,7 +75,7 @@ def calibrate(  # noqa: PLR0913, PLR0917 - one parameter per flag
         expert_parallel=expert_parallel,
         engine_name=engine_name or DEFAULT_ENGINE_NAME,
     )
-    write({} if output is None else {output: found.yaml.encode()})
+    write({} if output is None else {output: found.yaml.encode()}, as_json=as_json)
     if as_json:
         say_json(found.to_dict())
     else:

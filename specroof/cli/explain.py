@@ -83,7 +83,7 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         prefill=prefill,
     )
     table = {} if csv_file is None else {csv_file: report.explanation_csv(found).encode()}
-    write(table, figure_files(plot_file, lambda plot: plot.pass_figures(found)))
+    write(table, figure_files(plot_file, lambda plot: plot.pass_figures(found)), as_json=as_json)
     if as_json:
         say_json(found.to_dict())
     else:

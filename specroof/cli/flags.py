@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 import typer
 
 from specroof.errors import OptionError
-from specroof.questions.words import CHOICES, PARSERS, hardware_names, model_names
+from specroof.questions.words import CHOICES, PARSERS, SERVER_KEYS, hardware_names, model_names
 
 __all__ = [
     "AsJson",
@@ -96,6 +96,15 @@ Engine = Annotated[
         show_default="the profile's default",
     ),
 ]
+ServerWords = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="KEY=VALUE,…",
+        help=f"Settings of the server: {', '.join(SERVER_KEYS)}.",
+        show_default="as the framework has them",
+    ),
+]
 Batch = Annotated[
     str | None,
     typer.Option("--batch", help="Sequences in flight, comma-separated.", show_default="1"),
@@ -114,7 +123,8 @@ WeightDtype = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on one line.")]
 CsvFile = Annotated[
-    Path | None, typer.Option("--csv", metavar="FILE", help="Write every point as CSV.")
+    Path | None,
+    typer.Option("--csv", metavar="FILE", help="Write every point as CSV; `-` is standard output."),
 ]
 
 
@@ -130,6 +140,7 @@ class SetupFlags:
     expert_parallel: ExpertParallel = 1
     attention_data_parallel: AttentionData = 1
     engine: Engine = None
+    server: ServerWords = None
 
 
 @dataclass(frozen=True)
@@ -225,7 +236,7 @@ _NAME: Final = re.compile(r"[a-z]\w*")
 
 
 def _in_flags(message: str, parameters: Iterable[Parameter]) -> str:
-    """Return a refusal with flags in the place of the parameters that it is about."""
+    """Return a refusal that names flags instead of parameters."""
     words = {one.name: _flag(one) for one in parameters}
     first = _NAME.match(message)
     if first is None or first[0] not in words:
@@ -241,7 +252,7 @@ def _in_flags(message: str, parameters: Iterable[Parameter]) -> str:
 
 
 def _flag(parameter: Parameter) -> str:
-    """Return what a parameter is called in the shell."""
+    """Return the name of a parameter in the shell."""
     for info in get_args(parameter.annotation)[1:]:
         # Typer keeps the first word of an annotation as its default.
         for word in (info.default, *(info.param_decls or ())):

@@ -1,5 +1,6 @@
 """Commands whose refusals are one line, and whose words are read without pydantic."""
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -8,6 +9,7 @@ from typing import Any, Final, get_args, get_type_hints
 
 import typer
 
+from specroof.cli.streams import drop, ready_streams, say_aside
 from specroof.errors import OptionError, SpecroofError, one_line
 
 __all__ = ["Command", "OneLineGroup"]
@@ -88,9 +90,18 @@ class OneLineGroup(typer.core.TyperGroup):
         """Run a command; every `SpecroofError` and every misspelt call ends here."""
         kwargs["standalone_mode"] = False
         try:
-            code = super().main(*args, **kwargs)
+            ready_streams()
+            with contextlib.redirect_stdout(sys.stdout):  # puts back what a command has moved
+                code = super().main(*args, **kwargs)
         except SpecroofError as refusal:
             _refuse(str(refusal))
+        except OSError as failure:
+            drop(sys.stdout)
+            place = failure.filename or "standard output"
+            _refuse(f"{place}: {failure.strerror}; allowed: a place that can be written to")
+        except SystemExit:  # Typer's, of a pipe that nobody reads any more
+            drop(sys.stdout)
+            raise
         except typer.Abort:
             _refuse("aborted")
         except Exception as failure:
@@ -102,5 +113,5 @@ class OneLineGroup(typer.core.TyperGroup):
 
 def _refuse(message: str) -> None:
     if message:  # a call without words has had its help
-        typer.echo(f"specroof: {one_line(message)}", err=True)
+        say_aside(f"specroof: {one_line(message)}")
     sys.exit(2)

@@ -101,7 +101,11 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         max_draft_len=max_draft_len,
     )
     table = {} if csv_file is None else {csv_file: report.prediction_csv(found).encode()}
-    write(table, figure_files(plot_file, lambda plot: plot.speedup_figures(found.drawn)))
+    write(
+        table,
+        figure_files(plot_file, lambda plot: plot.speedup_figures(found.drawn)),
+        as_json=as_json,
+    )
     if as_json:
         say_json(found.to_dict())
     else:

@@ -84,7 +84,7 @@ def validate(  # noqa: PLR0913, PLR0917 - one parameter per flag
         tensor_parallel=tensor_parallel,
         expert_parallel=expert_parallel,
     )
-    write(figure_files(plot_file, lambda _: {"": found.plot()}))
+    write(figure_files(plot_file, lambda _: {"": found.plot()}), as_json=as_json)
     if as_json:
         say_json(found.to_dict())
     else:

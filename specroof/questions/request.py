@@ -13,10 +13,12 @@ from specroof.architecture import Architecture
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import Options
 from specroof.drafters import Drafter
-from specroof.errors import OptionError
-from specroof.hardware import HardwareProfile, Placement
+from specroof.errors import OptionError, expect
+from specroof.hardware import HardwareProfile, Placement, ServerSettings
 from specroof.latency import Setup
 from specroof.latency.model import engine_setup
+from specroof.serving.capacity import in_server
+from specroof.serving.settings import parse_server, server_settings
 
 __all__ = [
     "DrafterLike",
@@ -24,6 +26,7 @@ __all__ = [
     "ModelLike",
     "OptionsLike",
     "Served",
+    "ServerLike",
     "Values",
     "drafter_of",
     "hardware_of",
@@ -31,12 +34,14 @@ __all__ = [
     "model_of",
     "options_of",
     "question",
+    "server_of",
 ]
 
 ModelLike: TypeAlias = str | os.PathLike[str] | Architecture
 HardwareLike: TypeAlias = str | os.PathLike[str] | HardwareProfile
 DrafterLike: TypeAlias = str | Drafter
 OptionsLike: TypeAlias = Options | Mapping[str, Any]
+ServerLike: TypeAlias = str | Mapping[str, Any] | ServerSettings
 Values: TypeAlias = float | Sequence[float] | np.ndarray
 
 _P = ParamSpec("_P")
@@ -96,8 +101,9 @@ def model_of(model: ModelLike, family: str | None = None) -> Architecture:
     Raises
     ------
     OptionError
-        For a family beside a model that is read already.
+        For a value that is not a model, or a family beside a model that is read already.
     """
+    expect("model", model, str | os.PathLike | Architecture, "a name, a path or an Architecture")
     if not isinstance(model, Architecture):
         return load_model(model, family=family)
     if family is not None:
@@ -107,12 +113,27 @@ def model_of(model: ModelLike, family: str | None = None) -> Architecture:
 
 
 def hardware_of(hardware: HardwareLike) -> HardwareProfile:
-    """Return hardware by name, or the profile itself."""
+    """Return hardware by name, or the profile itself.
+
+    Raises
+    ------
+    OptionError
+        For any other value.
+    """
+    allowed = "a name, a path or a HardwareProfile"
+    expect("hardware", hardware, str | os.PathLike | HardwareProfile, allowed)
     return hardware if isinstance(hardware, HardwareProfile) else load_hardware(hardware)
 
 
 def drafter_of(drafter: DrafterLike) -> Drafter:
-    """Return a drafter by its SPEC, or the drafter itself."""
+    """Return a drafter by its SPEC, or the drafter itself.
+
+    Raises
+    ------
+    OptionError
+        For any other value.
+    """
+    expect("drafter", drafter, str | Drafter, "a SPEC, such as 'mtp,accept=0.8', or a Drafter")
     return drafter if isinstance(drafter, Drafter) else load_drafter(drafter)
 
 
@@ -129,8 +150,10 @@ def options_of(options: OptionsLike | None) -> Options:
     >>> options_of({"kv_dtype": "fp8"}).kv_dtype
     'fp8'
     """
+    expect("options", options, Options | Mapping | None, "Options, or a mapping of their names")
     if isinstance(options, Options):
         return options
+    expect("options", options, Mapping | None, "Options, a mapping of their names, or None")
     given = options or {}
     known = [field.name for field in fields(Options)]
     unknown = [name for name in given if name not in known]
@@ -141,6 +164,24 @@ def options_of(options: OptionsLike | None) -> Options:
         return Options(**given)
     except ValueError as refusal:
         raise OptionError(str(refusal)) from None
+
+
+def server_of(server: ServerLike | None) -> ServerSettings:
+    """Return what a server is told, from text or a mapping; nothing if None.
+
+    Raises
+    ------
+    OptionError
+        For an unknown key or value.
+
+    Examples
+    --------
+    >>> server_of("running=64") == server_of({"running": 64})
+    True
+    """
+    if isinstance(server, ServerSettings):
+        return server
+    return parse_server(server) if isinstance(server, str) else server_settings(server or {})
 
 
 def listed(values: Any) -> list[Any]:
@@ -171,12 +212,15 @@ class Served:
     family
         Read the config as this model_type.
     tensor_parallel, expert_parallel, attention_data_parallel
-        Devices, the devices that experts are spread over, and the groups of devices with
-        sequences of their own.
+        Devices, devices that share the experts, and groups of devices that attend to separate
+        sequences.
     engine
         An engine of the hardware profile, or "ideal"; the profile's default if None.
     options
         `Options`, or a mapping of their names.
+    server
+        What the server is told: `ServerSettings`, a mapping or text as of ``--server``. The
+        framework's defaults if None.
     """
 
     model: ModelLike
@@ -188,6 +232,7 @@ class Served:
     attention_data_parallel: int = 1
     engine: str | None = None
     options: OptionsLike | None = None
+    server: ServerLike | None = None
 
     def resolved(self) -> tuple[Architecture, Setup]:
         """Return the model and the setup in which it runs, each built once.
@@ -202,4 +247,5 @@ class Served:
         )
         options = options_of(self.options)
         model = model_of(self.model, self.family)
-        return model, engine_setup(hardware_of(self.hardware), self.engine, placement, options)
+        setup = engine_setup(hardware_of(self.hardware), self.engine, placement, options)
+        return model, in_server(model, setup, server_of(self.server))

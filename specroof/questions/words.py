@@ -5,6 +5,7 @@ from specroof.acceptance.published import DRAFT_COUNTS, profile_names
 from specroof.catalog import ACCEPTANCE_KEYS, hardware_names, model_names
 from specroof.cost import CHOICES
 from specroof.drafters import KINDS
+from specroof.hardware import SERVER_KEYS
 from specroof.parsers import PARSERS
 from specroof.serving.benchmark_commands import FRAMEWORKS
 
@@ -16,6 +17,7 @@ __all__ = [
     "FRAMEWORKS",
     "KINDS",
     "PARSERS",
+    "SERVER_KEYS",
     "hardware_names",
     "model_names",
     "profile_names",

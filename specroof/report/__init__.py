@@ -1,9 +1,17 @@
 """Answers to text: tables for people, CSV and JSON, and files that appear whole."""
 
 from specroof.report.acceptance import fits_text, profiles_table, profiles_text
+from specroof.report.capacity import capacity_text
 from specroof.report.chips import hardware_table, hardware_text
 from specroof.report.curves import counted_table, curves_table, pays_lines, source_lines
-from specroof.report.layout import columns_csv, format_table, json_line, note_lines, rows_csv
+from specroof.report.layout import (
+    columns_csv,
+    format_table,
+    in_line,
+    json_line,
+    note_lines,
+    rows_csv,
+)
 from specroof.report.mock import mock_text
 from specroof.report.models import diff_text, model_text, models_table
 from specroof.report.operations import explain_rows, explanation_csv, explanation_text
@@ -14,6 +22,7 @@ from specroof.report.sweep import sweep_csv, sweep_json, sweep_text
 from specroof.report.writing import joined_files, write_files, write_folder
 
 __all__ = [
+    "capacity_text",
     "columns_csv",
     "counted_table",
     "curve_columns",
@@ -29,6 +38,7 @@ __all__ = [
     "format_table",
     "hardware_table",
     "hardware_text",
+    "in_line",
     "joined_files",
     "json_line",
     "mock_text",

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from specroof.questions.explain import Explanation
-from specroof.report.layout import format_table, note_lines, rows_csv
+from specroof.report.layout import format_table, in_line, note_lines, rows_csv
 from specroof.speedup.curve import PassLatency
 from specroof.units import format_seconds, format_si
 
@@ -82,7 +82,7 @@ def explanation_text(found: Explanation) -> str:
     header = ["operation", "x", "FLOP", "bytes", "FLOP/B", "in", "bound", "time", "share"]
     table = format_table(header, [_explain_cells(row) for row in rows])
     total = f"the pass takes {format_seconds(float(found.latency.total_s))}"
-    parts = [f"{found.title}: {total}", table]
+    parts = [f"{in_line(found.title)}: {total}", table]
     if found.first_token_s is not None:
         parts.append(f"time to first token: {format_seconds(found.first_token_s)}")
     notes = note_lines(found.notes)

@@ -53,7 +53,7 @@ _TIE: Final = 1e-12
 
 
 # Without slots: what is derived from the whole grid is kept, since tables ask for it row by row.
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SpeedupCurve:
     """Speculative decoding over a grid of context lengths, batch sizes and draft lengths.
 
@@ -84,6 +84,9 @@ class SpeedupCurve:
         What is answered, such as "4000 tokens in, 1000 out", where `round_s` holds prefills too,
         and the seconds that these add to each token, axis (batch_size): see
         `specroof.serving.requests.end_to_end`. Empty and 0 where decoding alone is counted.
+    running
+        Sequences that are decoded at a time, where a server runs fewer than are asked for; NaN
+        where it cannot run them. None where all run.
     """
 
     model: str
@@ -104,6 +107,20 @@ class SpeedupCurve:
     acceptance_from: str = ""
     requests: str = ""
     request_token_s: Array | float = 0.0
+    running: Array | None = None
+
+    @property
+    def running_batch(self) -> Array:
+        """Sequences that are decoded at a time, axes that broadcast to those of the curve."""
+        return self.batch_size[None, :, None] if self.running is None else self.running
+
+    def __repr__(self) -> str:
+        """Return one line: arrays are looked at by name."""
+        sizes = " x ".join(str(size) for size in self.round_s.shape)
+        return (
+            f"<SpeedupCurve: {self.model} on {self.placement.devices} x {self.hardware}, "
+            f"engine {self.engine}: {self.drafter}; {sizes} contexts, batch sizes, draft lengths>"
+        )
 
     @property
     def decode_s(self) -> Array:
@@ -114,6 +131,8 @@ class SpeedupCurve:
     def speedup(self) -> Array:
         r"""Tokens per second relative to plain decoding: :math:`N t_1 / t_{round}`; [..., 0] is 1.
 
+        Where a server runs fewer sequences with drafts than without, by that ratio less.
+
         Source
             Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, with the verification priced.
         """
@@ -122,7 +141,7 @@ class SpeedupCurve:
     @property
     def tokens_per_s(self) -> Array:
         """Tokens per second of the whole batch."""
-        return self.tokens_per_s_per_user * self.batch_size[None, :, None]
+        return self.tokens_per_s_per_user * self.running_batch
 
     @property
     def tokens_per_s_per_user(self) -> Array:
@@ -155,14 +174,15 @@ class SpeedupCurve:
 
     @cached_property
     def best_speedup(self) -> Array:
-        """The largest speedup, axes (context_len, batch_size); at least 1, that of not drafting."""
+        """The largest speedup, axes (context_len, batch_size); at least 1: drafts are optional."""
         best = np.take_along_axis(self.speedup, self._best_index[..., None], axis=-1)
         return _read_only(best[..., 0])
 
     @cached_property
     def _best_index(self) -> npt.NDArray[np.intp]:
-        speedup = self.speedup
-        best = np.nanmax(speedup, axis=-1, keepdims=True)
+        # Where nothing runs, no draft is the answer, and its speedup unknown.
+        speedup = np.where(np.isnan(self.speedup), -np.inf, self.speedup)
+        best = speedup.max(axis=-1, keepdims=True)
         return np.asarray(np.argmax(speedup >= best * (1 - _TIE), axis=-1))
 
     def near_best(self, share: float = 0.01) -> tuple[IntArray, IntArray]:
@@ -185,7 +205,9 @@ class SpeedupCurve:
         """
         if number_within("share", share, "share") == 1:
             refuse("share", share, "a number from 0 to 1, but not 1")
-        near = self.speedup >= (self.best_speedup * (1 - max(share, _TIE)))[..., None]
+        best = self.best_speedup[..., None]
+        near = self.speedup >= best * (1 - max(share, _TIE))
+        near[..., :1] |= np.isnan(best)  # where nothing runs
         last = near.shape[-1] - 1
         longest = last - np.argmax(near[..., ::-1], axis=-1)
         return self.draft_len[np.argmax(near, axis=-1)], self.draft_len[longest]
