@@ -19,7 +19,7 @@ from specroof import (
 )
 from specroof.cost import ForwardPass
 from specroof.hardware import EngineProfile
-from specroof.latency.model import engine_setup
+from specroof.latency import engine_setup
 from specroof.serving.requests import (
     Workload,
     decode_tokens_per_s,

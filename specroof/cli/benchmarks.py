@@ -14,7 +14,7 @@ from specroof.errors import MeasurementError
 from specroof.hardware import HardwareProfile
 
 if TYPE_CHECKING:
-    from specroof.evidence import BenchmarkPoint
+    from specroof.evidence import Measurement
 
 __all__ = ["BENCH_HELP", "BenchEngine", "Benchmark", "DraftLen", "DrafterWord", "load_benchmark"]
 
@@ -46,8 +46,8 @@ class Benchmark:
 
     Parameters
     ----------
-    points, sources
-        Results, and the file of each.
+    points
+        Results.
     model, hardware, drafter
         Of what, on what, with which drafter.
     engine
@@ -58,8 +58,7 @@ class Benchmark:
         Each file by its name and its content, to be found again.
     """
 
-    points: tuple["BenchmarkPoint", ...]
-    sources: tuple[str, ...]
+    points: tuple["Measurement", ...]
     model: Architecture
     hardware: HardwareProfile
     drafter: Drafter | None
@@ -92,12 +91,11 @@ def load_benchmark(  # noqa: PLR0913 - one parameter per flag
     loaded = catalog.load_model(model, family=family)
     profile = catalog.load_hardware(hardware)
     texts = [catalog.read_text(file, MeasurementError) for file in files]
-    found = [
-        (point, str(file))
+    points = tuple(
+        point
         for file, text in zip(files, texts, strict=True)
         for point in evidence.read_benchmark(text, source=str(file), draft_len=draft_len)
-    ]
-    points = tuple(point for point, _ in found)
+    )
     evidence.refuse_repeats(points)
     words_of.refuse_others(points, model)
     evidence.refuse_mixed(points)
@@ -113,7 +111,6 @@ def load_benchmark(  # noqa: PLR0913 - one parameter per flag
     notes += words_of.idle_notes(points, words)
     return Benchmark(
         points=points,
-        sources=tuple(source for _, source in found),
         model=loaded,
         hardware=profile,
         drafter=one,

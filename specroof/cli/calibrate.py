@@ -28,7 +28,8 @@ from specroof.cli.flags import (
 )
 from specroof.errors import OptionError
 from specroof.hardware import Placement
-from specroof.latency.model import option_notes
+from specroof.latency import engine_setup, option_notes
+from specroof.speedup.served import Served
 
 __all__ = ["calibrate"]
 
@@ -85,15 +86,9 @@ def calibrate(  # noqa: PLR0913, PLR0917 - one parameter per flag
         drafter=drafter,
         draft_len=draft_len,
     )
-    found = engines.calibrate(
-        bench.points,
-        bench.model,
-        bench.hardware,
-        placement=Placement(tensor_parallel, expert_parallel),
-        engine=bench.engine,
-        drafter=bench.drafter,
-        options=options,
-    )
+    placement = Placement(tensor_parallel, expert_parallel)
+    setup = engine_setup(bench.hardware, bench.engine, placement, options)
+    found = engines.calibrate(bench.points, Served(bench.model, setup), bench.drafter)
     source = words_of.described(found, bench.model.name, bench.labels, tensor_parallel)
     text = engines.calibrated_yaml(
         bench.hardware, found.engine, name=engine_name or _ENGINE_NAME, source=source

@@ -20,7 +20,7 @@ from specroof.cli.flags import (
 )
 from specroof.errors import OptionError
 from specroof.hardware import Placement
-from specroof.latency.model import engine_setup
+from specroof.latency import engine_setup
 from specroof.serving.benchmark_commands import FRAMEWORKS, MockPoint, mock_commands
 from specroof.serving.requests import EndToEnd, Workload, end_to_end
 from specroof.speedup.curve import SpeedupCurve, speedup_curve

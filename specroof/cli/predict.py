@@ -44,7 +44,7 @@ from specroof.cli.loads import (
 )
 from specroof.drafters import KINDS
 from specroof.hardware import Placement
-from specroof.latency.model import engine_setup
+from specroof.latency import engine_setup
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve, speedup_curve
 
 __all__ = ["curve_figures", "predict"]

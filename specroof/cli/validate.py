@@ -28,7 +28,8 @@ from specroof.cli.flags import (
 )
 from specroof.errors import OptionError
 from specroof.hardware import Placement
-from specroof.latency.model import engine_setup, option_notes
+from specroof.latency import engine_setup, option_notes
+from specroof.speedup.served import Served
 
 __all__ = ["validate"]
 
@@ -120,7 +121,7 @@ def validate(  # noqa: PLR0913, PLR0917 - one parameter per flag
     )
     placement = Placement(tensor_parallel or 1, expert_parallel or 1)
     setup = engine_setup(bench.hardware, bench.engine, placement, options)
-    found = own_validation(bench.points, bench.sources, bench.model, setup, bench.drafter)
+    found = own_validation(bench.points, Served(bench.model, setup), bench.drafter)
     if plot_file is not None:
         from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 

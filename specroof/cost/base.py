@@ -166,7 +166,7 @@ class ForwardPass:
 
     def _require(self, name: str, good: npt.NDArray[np.bool_], allowed: str) -> None:
         value = getattr(self, name)
-        if not (np.all(good) and np.all(np.isfinite(value))):
+        if not (good.all() and np.isfinite(value).all()):
             msg = f"{name} is {value.tolist()}; allowed: finite numbers {allowed}"
             raise ValueError(msg)
 

@@ -12,7 +12,7 @@ from specroof.cost import CHOICES, Options
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, SpecroofError
 from specroof.hardware import HardwareProfile, Placement
-from specroof.latency.model import engine_setup
+from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
 from specroof.reading.checked import (
     Count,

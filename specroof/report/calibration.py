@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from specroof.engines.calibration import Calibration, Fitted, Residual
 from specroof.errors import MeasurementError
-from specroof.evidence.points import BenchmarkPoint
+from specroof.evidence import Measurement
 from specroof.hardware import HardwareProfile
 from specroof.reading.yaml_text import shown
 from specroof.report import format_table
@@ -34,7 +34,7 @@ RESIDUAL_HEADER: Final = (
 )  # fmt: skip
 
 
-def refuse_others(points: Sequence[BenchmarkPoint], model: str) -> None:
+def refuse_others(points: Sequence[Measurement], model: str) -> None:
     """Refuse results that name another model than the one that is meant.
 
     Organisations are left out, and so are paths: a local folder may be called anything.
@@ -65,7 +65,7 @@ def _last(name: str) -> str:
 
 
 def engine_of_results(
-    points: Sequence[BenchmarkPoint], hardware: HardwareProfile
+    points: Sequence[Measurement], hardware: HardwareProfile
 ) -> tuple[str | None, list[str]]:
     """Return the engine that predicts results if nobody names one, and what to say about it.
 
@@ -77,7 +77,7 @@ def engine_of_results(
         What they ran on: its engine of that name, else its default.
     """
     return engine_of_tool(
-        next((point.tool for point in points if point.tool is not None), None), hardware
+        next((point.engine for point in points if point.engine is not None), None), hardware
     )
 
 
@@ -90,9 +90,9 @@ def engine_of_tool(tool: str | None, hardware: HardwareProfile) -> tuple[str | N
     return None, [f"{hardware.name} has no engine {tool}: {default} predicts in its place"]
 
 
-def idle_notes(points: Sequence[BenchmarkPoint], words: Mapping[str, object]) -> list[str]:
+def idle_notes(points: Sequence[Measurement], words: Mapping[str, object]) -> list[str]:
     """Return a sentence for each word about drafts that was given for results without any."""
-    if any(point.draft_len for point in points):
+    if any(point.drafts for point in points):
         return []
     return [
         f"{word} is {shown(value)}, and no result has drafts: it changes nothing"

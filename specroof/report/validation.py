@@ -3,11 +3,12 @@
 from collections import Counter
 from typing import Any, Final
 
+from specroof.evidence import shape_group
 from specroof.report import format_table
 from specroof.report.calibration import RESIDUAL_HEADER, residual_cells, residual_json
 from specroof.validate import TRUSTED, Validation
 from specroof.validate.own_results import OwnErrors, OwnPoint, OwnValidation
-from specroof.validate.scores import Errors, Scored, round_costs, shape_group
+from specroof.validate.scores import Errors, Scored, round_costs
 
 __all__ = ["own_json", "own_text", "validation_json", "validation_table"]
 
@@ -73,7 +74,7 @@ def validation_table(found: Validation) -> str:
     cells = []
     trust = {one.source: one.point.trust for one in found.points}
     for name, errors in rows:
-        aside = " (not in total)" if trust.get(name, 0) > TRUSTED else ""
+        aside = " (not in total)" if (trust.get(name) or 0) > TRUSTED else ""
         cells.append([name + aside, *(_cell(key, getattr(errors, key)) for key, _ in _HEADINGS)])
     table = format_table(["source", *(heading for _, heading in _HEADINGS)], cells)
     lacking = Counter((point.source, missing) for point, missing in found.lacking)
@@ -95,7 +96,7 @@ def validation_table(found: Validation) -> str:
 
 
 def _trusted(found: Validation) -> list[Scored]:
-    return [one for one in found.points if one.point.trust <= TRUSTED]
+    return [one for one in found.points if one.is_trusted]
 
 
 def _shape(one: Scored) -> tuple[object, ...] | None:

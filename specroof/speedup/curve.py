@@ -15,8 +15,8 @@ from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import OptionError
 from specroof.hardware import HardwareProfile, Placement
-from specroof.latency import PassLatency
-from specroof.latency.model import (
+from specroof.latency import (
+    PassLatency,
     check_placement,
     engine_notes,
     engine_setup,
@@ -25,6 +25,7 @@ from specroof.latency.model import (
     option_notes,
 )
 from specroof.speedup.round import proposals, round_times
+from specroof.speedup.served import Served
 
 __all__ = [
     "DEFAULT_MAX_DRAFT_LEN",
@@ -269,15 +270,22 @@ def speedup_curve(  # noqa: PLR0913 - the contract of the library
     shape = (len(contexts), len(batches), len(draft_lens))
     draft_s, verify_s, round_s = (np.empty(shape) for _ in range(3))
     proposed = proposals(drafter, tokens, draft_lens)
-    notes = dict.fromkeys((*model.notes, *option_notes(model, setup.options)))
+    of_passes: list[str] = []
     for rows, columns in _chunks(shape):
         grid = (contexts[rows, None, None], batches[None, columns, None], draft_lens)
-        times = round_times(model, setup, drafter, proposed, grid, notes)
-        for whole, part in zip((draft_s, verify_s, round_s), times, strict=True):
-            whole[rows, columns] = part
-    notes.update(dict.fromkeys(other_model_notes(tokens, model.name)))
-    notes.update(dict.fromkeys(engine_notes(setup)))
-    notes.update(dict.fromkeys(memory_notes(model, setup, contexts, batches)))
+        times = round_times(Served(model, setup), drafter, proposed, grid)
+        draft_s[rows, columns] = times.draft_s
+        verify_s[rows, columns] = times.verify_s
+        round_s[rows, columns] = times.round_s
+        of_passes += times.notes
+    notes = (
+        *model.notes,
+        *option_notes(model, setup.options),
+        *of_passes,
+        *other_model_notes(tokens, model.name),
+        *engine_notes(setup),
+        *memory_notes(model, setup, contexts, batches),
+    )
     return SpeedupCurve(
         model=model.name,
         hardware=hardware.name,
@@ -292,7 +300,7 @@ def speedup_curve(  # noqa: PLR0913 - the contract of the library
         draft_s=draft_s,
         verify_s=verify_s,
         round_s=round_s,
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys(notes)),
         cost_from=cost_from,
         acceptance_from=getattr(tokens, "description", ""),
     )
@@ -329,7 +337,7 @@ def forward_latency(
         As `speedup_curve` does.
 
     Source
-        See `specroof.latency.price_pass`.
+        See `specroof.latency.pass_time`.
 
     Examples
     --------
