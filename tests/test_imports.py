@@ -77,13 +77,6 @@ TRESPASSES = {
     ("cli", "simulate"),
     ("cli", "speedup"),
     ("cli", "validate"),
-    ("engines", "acceptance"),
-    ("engines", "architecture"),
-    ("engines", "reading"),
-    ("engines", "validate"),
-    ("evidence", "architecture"),
-    ("evidence", "latency"),
-    ("evidence", "speedup"),
     ("plot", "acceptance"),
     ("questions", "report"),
     ("report", "engines"),
@@ -92,10 +85,6 @@ TRESPASSES = {
     ("report", "reading"),
     ("report", "serving"),
     ("report", "validate"),
-    ("validate", "architecture"),
-    ("validate", "cost"),
-    ("validate", "hardware"),
-    ("validate", "latency"),
 }
 
 # Libraries that one room keeps to itself.

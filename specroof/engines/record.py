@@ -74,10 +74,12 @@ def case_of(
 
     Parameters
     ----------
-    point, served, engine
+    point, served
         As of `Case`.
     drafting
         What drafts, and how much of it is accepted; None where nothing does.
+    engine
+        As of `Case`.
 
     Raises
     ------

@@ -19,7 +19,20 @@ Array = npt.NDArray[np.float64]
 
 
 def engine_notes(setup: Setup) -> Iterator[str]:
-    """Yield which engine profile was used, where it comes from and how far off it has been."""
+    """Yield which engine profile was used, where it comes from and how far off it has been.
+
+    Source
+        The hardware file: `sources`, and `expected_error` of the engine.
+
+    Examples
+    --------
+    >>> from specroof.hardware import EngineProfile, HardwareProfile, Peak, Placement
+    >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
+    >>> sources = {"engines.mine": "a fit"}
+    >>> chip = HardwareProfile(format_version=1, name="chip", sources=sources, peak=peak)
+    >>> list(engine_notes(Setup(chip, EngineProfile(name="mine"), Placement(), Options())))
+    ['engine mine of chip: a fit']
+    """
     engine = setup.engine
     source = setup.hardware.sources.get(f"engines.{engine.name}")
     if source is None:
@@ -37,6 +50,9 @@ def engine_notes(setup: Setup) -> Iterator[str]:
 
 def option_notes(model: Architecture, options: Options) -> Iterator[str]:
     """Yield a sentence for each format that options put in the place of the checkpoint's own.
+
+    Source
+        `Options`, against what the checkpoint says.
 
     Examples
     --------

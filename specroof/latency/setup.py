@@ -52,6 +52,18 @@ def engine_setup(
     ------
     OptionError
         If the profile has no such engine.
+
+    Source
+        The choices of this library: one device, the defaults of `Options`, and the way in which
+        an engine keeps recurrent state.
+
+    Examples
+    --------
+    >>> from specroof.hardware import Peak
+    >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
+    >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
+    >>> engine_setup(chip, None, None, None).placement.devices
+    1
     """
     profile = hardware.engine(engine)
     chosen = options or Options()
@@ -61,7 +73,21 @@ def engine_setup(
 
 
 def drafting_setup(setup: Setup) -> Setup:
-    """Return where a drafter runs: its passes are small, and may have an overhead of their own."""
+    """Return where a drafter runs: its passes are small, and may have an overhead of their own.
+
+    Source
+        See `drafting_engine`.
+
+    Examples
+    --------
+    >>> from specroof.hardware import EngineProfile, Peak
+    >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
+    >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
+    >>> engine = EngineProfile(name="e", pass_overhead_s=2.0, draft_pass_overhead_s=0.5)
+    >>> setup = Setup(chip, engine, Placement(), Options())
+    >>> drafting_setup(setup).engine.pass_overhead_s
+    0.5
+    """
     return replace(setup, engine=drafting_engine(setup.engine))
 
 
@@ -91,6 +117,17 @@ def check_placement(model: Architecture, placement: Placement) -> None:
     ------
     OptionError
         With the numbers.
+
+    Source
+        vLLM and SGLang, which refuse the same: a head is computed on one device.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Block, Layer, Linear
+    >>> attention = GroupedQueryAttention(4, n_kv_heads=2, head_dim=8, value_dim=8)
+    >>> layer = Layer((Block("attention", (), attention),))
+    >>> toy = Architecture("toy", "llama", 8, 9, (layer,), Linear("lm_head", 8, 9))
+    >>> check_placement(toy, Placement(tensor_parallel=2))  # two heads on each of two devices
     """
     group = placement.tensor_parallel // placement.attention_data_parallel
     softmax = (

@@ -121,7 +121,7 @@ def own_validation(
             rate = float(predicted[row])
             # Draft lengths that were measured over the same plain results are options.
             options = (*arm, point.concurrency or point.batch_size)
-            one = Scored(point, kind, rate / base[0], measured[row] / base[1], options)
+            one = Scored(point, kind, rate / base[0], point.rate / base[1], options)
             found.append(OwnPoint(point.source, Residual(point, rate), one))
         return tuple(found)
 
