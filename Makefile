@@ -3,11 +3,13 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo validate test format lint suite notebooks golden network suite-lowest clean
+.PHONY: help demo validate check test format lint suite fuzz notebooks golden network \
+    suite-lowest clean
 
 # Folders count too: a file that is taken away changes only its folder.
 SOURCES := pyproject.toml README.md LICENSE \
-    $(shell find specroof hardware model_configs ! -name __pycache__ ! -name '*.pyc')
+    $(shell find specroof hardware model_configs ! -name __pycache__ ! -name '*.pyc' | \
+        sed 's/ /\\ /g')
 DEMO_ENV := .venv
 TEST_ENV := .build/venv
 LOWEST_ENV := .build/venv-lowest
@@ -18,11 +20,17 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 # `import specroof` finds the installed wheel or nothing; tests/conftest.py refuses anything else.
 TEST_ENVIRONMENT := env -u PYTHONPATH -u PYTHONHOME SPECROOF_TEST_WHEEL=1 HYPOTHESIS_PROFILE=ci
 PYTEST_FLAGS := -c pyproject.toml --rootdir . -p no:cacheprovider
+# PYTEST_WORKERS=0 runs them one after another, in one process.
+PYTEST_WORKERS := auto
+PARALLEL := -n $(PYTEST_WORKERS) --maxprocesses 8 --dist worksteal
+# What is edited, without building a wheel of it.
+CHECKOUT_TESTS = env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python -m pytest $(PARALLEL)
+FUZZ_MINUTES := 60
 
 # Make an environment in $(1), unless one with pip is there.
 define make_environment
 @if ! $(1)/bin/python -m pip --version >/dev/null 2>&1; then \
-    for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
+    for python in $(if $(PYTHON),"$(PYTHON)",python3 python3.14 python3.13 python3.12 python3.11 python); do \
         if "$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
             >/dev/null 2>&1; then \
             echo "Making $(1) with $$("$$python" --version)"; \
@@ -36,7 +44,8 @@ endef
 
 # Copy what the tests read into $(RUN).
 define fill_run_folder
-@rm -rf $(RUN) && mkdir -p $(RUN) && cp -R pyproject.toml README.md tests notebooks $(RUN)
+@rm -rf $(RUN) && mkdir -p $(RUN) && \
+    cp -R pyproject.toml README.md CITATION.cff tests notebooks $(RUN)
 endef
 
 help: ## list the targets
@@ -70,17 +79,21 @@ validate: $(DEMO_ENV)/.specroof-installed ## compare predictions with measuremen
 
 # --- the tests ---------------------------------------------------------------------------------
 
+check: lint ## lint, strict types and the fast tests of this checkout: for every edit
+	HYPOTHESIS_PROFILE=ci $(CHECKOUT_TESTS) -q -m "not network and not slow and not fuzz" \
+	    ./tests specroof
+
 test: ## lint, strict types, and every test against the built wheel
 	@failed=; \
 	$(MAKE) --no-print-directory lint || failed="$$failed lint"; \
 	$(MAKE) --no-print-directory suite || failed="$$failed suite"; \
 	if [ -n "$$failed" ]; then echo "make test: failed:$$failed" >&2; exit 1; fi
 
-format: $(TEST_ENV)/.wheel-installed ## let ruff format the code and mend what it can
+format: $(TEST_ENV)/.dev-installed ## let ruff format the code and mend what it can
 	$(TEST_ENV)/bin/python -m ruff check --fix .
 	$(TEST_ENV)/bin/python -m ruff format .
 
-lint: $(TEST_ENV)/.wheel-installed ## ruff check, ruff format --check, mypy
+lint: $(TEST_ENV)/.dev-installed ## ruff check, ruff format --check, mypy
 	$(TEST_ENV)/bin/python -m ruff check .
 	$(TEST_ENV)/bin/python -m ruff format --check .
 	$(TEST_ENV)/bin/python -m mypy specroof tests $(wildcard benchmarks/*.py)
@@ -89,9 +102,21 @@ lint: $(TEST_ENV)/.wheel-installed ## ruff check, ruff format --check, mypy
 suite: $(TEST_ENV)/.wheel-installed ## tests and doctests of the built wheel, with coverage
 	$(fill_run_folder)
 	cd $(RUN) && $(TEST_ENVIRONMENT) ../venv/bin/python -m coverage run -m pytest $(PYTEST_FLAGS) \
-	    ./tests --pyargs specroof
+	    $(PARALLEL) ./tests --pyargs specroof
 	@cd $(RUN) && ../venv/bin/python -m coverage combine --quiet && \
 	    ../venv/bin/python -m coverage report >coverage.txt || { cat coverage.txt; exit 1; }
+
+# Each round has a seed of its own and draws 5000 examples of every test; what fails is kept in
+# .hypothesis and drawn first the next time.
+fuzz: $(TEST_ENV)/.dev-installed ## draw hostile inputs for FUZZ_MINUTES (60)
+	@end=$$(( $$(date +%s) + 60 * $(FUZZ_MINUTES) )); seed=$$(date +%s); rounds=0; \
+	while [ "$$(date +%s)" -lt "$$end" ]; do \
+	    echo "make fuzz: seed $$seed"; \
+	    HYPOTHESIS_PROFILE=fuzz $(CHECKOUT_TESTS) -q -m fuzz --hypothesis-seed $$seed ./tests || \
+	        exit 1; \
+	    seed=$$((seed + 1)); rounds=$$((rounds + 1)); \
+	done; \
+	echo "make fuzz: no failure in $$rounds rounds"
 
 notebooks: $(TEST_ENV)/.wheel-installed ## execute the notebooks
 	$(fill_run_folder)
@@ -115,19 +140,25 @@ suite-lowest: $(LOWEST_ENV)/.wheel-installed ## the tests with the oldest suppor
 	    -W default ./tests --pyargs specroof
 
 # The wheel is built from the source distribution, so that both are known to work.
-.build/dist/.built: $(SOURCES)
-	$(call make_environment,$(TEST_ENV))
+.build/dist/.built: $(SOURCES) $(TEST_ENV)/.dev-installed
 	@rm -rf .build/dist && touch .build/started
-	@$(TEST_ENV)/bin/python -m pip install $(PIP_FLAGS) build
 	@echo "Building the wheel"
 	@$(TEST_ENV)/bin/python -m build --outdir .build/dist . >.build/build.log 2>&1 || \
 	    { cat .build/build.log; exit 1; }
 	@mv .build/started $@
 
+# An editable install: what check and lint need, and what the wheel then takes the place of.
+$(TEST_ENV)/.dev-installed: pyproject.toml
+	$(call make_environment,$(TEST_ENV))
+	@echo "Installing the tools into $(TEST_ENV)"
+	@$(TEST_ENV)/bin/python -m pip install $(PIP_FLAGS) --editable '.[dev]'
+	@touch $@
+
 $(TEST_ENV)/.wheel-installed: .build/dist/.built
 	@echo "Installing the wheel into $(TEST_ENV)"
-	@$(TEST_ENV)/bin/python -m pip uninstall $(PIP_FLAGS) --yes specroof
-	@$(TEST_ENV)/bin/python -m pip install $(PIP_FLAGS) "$$(echo .build/dist/specroof-*.whl)[dev]"
+	@$(TEST_ENV)/bin/python -m pip install $(PIP_FLAGS) --force-reinstall --no-deps \
+	    .build/dist/specroof-*.whl
+	@$(TEST_ENV)/bin/python -m pip check --quiet
 	@touch $@
 
 $(LOWEST_ENV)/.wheel-installed: .build/dist/.built

@@ -26,7 +26,7 @@ from specroof.cost.experts import distinct_experts
 from specroof.engines.published import fitted_parameters
 from specroof.engines.shared_parameters import chip_family
 from specroof.hardware import ExpertTile, HardwareProfile
-from specroof.latency.pass_time import tiled_share
+from specroof.latency.pass_seconds import tiled_share
 
 Floats = npt.NDArray[np.float64]
 

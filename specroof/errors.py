@@ -1,5 +1,9 @@
 """The exception tree: every refusal of specroof is a `SpecroofError` with a one-line message."""
 
+import reprlib
+from types import UnionType
+from typing import Final, NoReturn
+
 __all__ = [
     "CatalogError",
     "ConfigError",
@@ -8,7 +12,51 @@ __all__ = [
     "OutputError",
     "ProfileError",
     "SpecroofError",
+    "expect",
+    "one_line",
+    "printable",
+    "refuse",
 ]
+
+#: Characters of the longest line that is printed: lists of what is allowed have up to 1 400.
+_LONGEST_LINE: Final = 2_000
+
+
+def printable(text: str) -> str:
+    r"""Return a text that a terminal shows as it stands: other characters are spelt as in JSON.
+
+    Names from files and from the command line may hold escape sequences that move the cursor or
+    hide a line, and halves of characters that no encoding can write. Line breaks stay. Printable
+    JSON keeps its meaning.
+
+    Examples
+    --------
+    >>> printable("B200\x1b[31m"), printable("a\ud800b"), printable("γ\n×")
+    ('B200\\u001b[31m', 'a\\ud800b', 'γ\n×')
+    """
+    return "\n".join(
+        line if line.isprintable() else "".join(map(_spelt, line)) for line in text.split("\n")
+    )
+
+
+def _spelt(character: str) -> str:
+    if character.isprintable():
+        return character
+    halves = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{halves[start : start + 4]}" for start in range(0, len(halves), 4))
+
+
+def one_line(text: str) -> str:
+    r"""Return a text as one line of printable characters, its middle left out where it is long.
+
+    Examples
+    --------
+    >>> one_line("a \n b\x07"), len(one_line("x" * 5000))
+    ('a b\\u0007', 2000)
+    """
+    line = printable(" ".join(text.split()))
+    half = _LONGEST_LINE // 2
+    return line if len(line) <= _LONGEST_LINE else f"{line[:half]}…{line[1 - half :]}"
 
 
 class SpecroofError(Exception):
@@ -19,8 +67,8 @@ class SpecroofError(Exception):
     """
 
     def __init__(self, message: str) -> None:
-        # Values from outside are quoted in messages; a newline in one must not break the line.
-        super().__init__(" ".join(message.split()))
+        # Values from outside are quoted in messages, and must neither break nor flood the line.
+        super().__init__(one_line(message))
 
 
 class ConfigError(SpecroofError):
@@ -45,3 +93,54 @@ class MeasurementError(SpecroofError):
 
 class OutputError(SpecroofError):
     """A result that cannot be written where it was asked for."""
+
+
+def refuse(name: str, value: object, allowed: str) -> NoReturn:
+    """Raise the one line that names an argument, its value and what is allowed.
+
+    Raises
+    ------
+    OptionError
+        Always.
+
+    Examples
+    --------
+    >>> refuse("rate", 2.0, "a number from 0 to 1")
+    Traceback (most recent call last):
+    specroof.errors.OptionError: rate is 2.0; allowed: a number from 0 to 1
+    """
+    plain = getattr(value, "item", None)
+    is_number = plain is not None and not getattr(value, "shape", True)
+    try:
+        shown = reprlib.repr(plain() if is_number and callable(plain) else value)
+    except ValueError:  # whole numbers of thousands of digits, which Python does not spell
+        shown = f"a {type(value).__name__} too long to show"
+    message = f"{name} is {shown}; allowed: {allowed}"
+    raise OptionError(message) from None
+
+
+def expect(name: str, value: object, kind: type | UnionType, allowed: str) -> None:
+    """Refuse an argument that is not of its kind.
+
+    Parameters
+    ----------
+    name, value
+        The argument.
+    kind
+        The class that it must be of, or several.
+    allowed
+        What that is, and where one gets it.
+
+    Raises
+    ------
+    OptionError
+        If it is of another class.
+
+    Examples
+    --------
+    >>> expect("options", "op", int, "Options")
+    Traceback (most recent call last):
+    specroof.errors.OptionError: options is 'op'; allowed: Options
+    """
+    if not isinstance(value, kind):
+        refuse(name, value, allowed)

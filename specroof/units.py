@@ -4,12 +4,18 @@ Everything inside specroof is in base units (bytes, seconds, FLOP, FLOP/s); a co
 only when a number is printed.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 __all__ = [
+    "BOUNDS",
     "DTYPE_BYTES",
+    "GIBIBYTE",
+    "MEBIBYTE",
     "MICROSECOND",
+    "MOST_POINTS",
     "WIDER_DTYPES",
+    "Bounds",
     "dtype_bytes",
     "format_binary_bytes",
     "format_count",
@@ -17,6 +23,70 @@ __all__ = [
     "format_si",
     "plain_number",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a quantity can be in this world, in base units.
+
+    Parameters
+    ----------
+    least, most
+        Both allowed.
+    whole
+        Whether it is counted, so that 2.5 of it are none.
+
+    Examples
+    --------
+    >>> Bounds(0, 1024, whole=True).allowed
+    'a whole number from 0 to 1024'
+    """
+
+    least: float
+    most: float
+    whole: bool = False
+
+    @property
+    def allowed(self) -> str:
+        """What a refusal says."""
+        kind = "a whole number" if self.whole else "a number"
+        return f"{kind} from {_bound(self.least)} to {_bound(self.most)}"
+
+
+#: The bounds of every quantity that enters from outside: by flag, file, study or Python. They are
+#: wide, so that nothing real is refused, and such that no product or ratio of them leaves what a
+#: float holds: a result is finite, or refused. Here, because every room may import this module:
+#: a pass of `cost`, which reads no files, holds to the same bounds as a hardware file.
+BOUNDS: Final[dict[str, Bounds]] = {
+    "batch_size": Bounds(1, 10_000_000),  # sequences of a server; a mean need not be whole
+    "pass_batch_size": Bounds(0.01, 10_000_000),  # of a measured pass: a mean over idle times too
+    "context_len": Bounds(0, 100_000_000),
+    "query_len": Bounds(1, 100_000_000),
+    "padded_len": Bounds(1, 1e17),  # new positions as an engine pads them to a captured size
+    "request_len": Bounds(1, 100_000_000),  # tokens of a prompt, or of an answer
+    "draft_len": Bounds(0, 1024, whole=True),
+    "simulated_draft_len": Bounds(1, 1024, whole=True),
+    "simulated_len": Bounds(1, 1_000_000, whole=True),  # of an answer
+    "simulated_batches": Bounds(1, 1_000_000, whole=True),
+    "simulated_tokens": Bounds(1000, 10_000_000, whole=True),
+    "vocabulary": Bounds(2, 4096, whole=True),
+    "seed": Bounds(0, 2**63, whole=True),
+    "devices": Bounds(1, 65_536, whole=True),
+    "captured_size": Bounds(1, 10_000_000, whole=True),
+    "flops_per_s": Bounds(1, 1e21),
+    "bytes_per_s": Bounds(1, 1e18),
+    "memory_bytes": Bounds(1, 1e18),
+    "seconds": Bounds(0, 1e6),
+    "latency_s": Bounds(1e-9, 1e6),  # of a message, which takes some time
+    "share": Bounds(0, 1),
+    "reached_share": Bounds(1e-6, 1.2),  # of a peak: clocks beyond the datasheet's are real
+    "overlap_norm": Bounds(1, 100),
+    "expert_rows": Bounds(1e-9, 1e9),
+    "expected_error": Bounds(0, 1000),
+}
+
+#: Points that one grid may hold: its arrays take up to some hundreds of MB.
+MOST_POINTS: Final = 10_000_000
 
 #: Bytes of one element, without block scales (those belong to a weight format).
 DTYPE_BYTES: Final[dict[str, float]] = {
@@ -44,6 +114,9 @@ WIDER_DTYPES: Final[dict[str, tuple[str, ...]]] = {
 
 #: Seconds.
 MICROSECOND: Final = 1e-6
+#: Bytes, as servers count memory.
+MEBIBYTE: Final = 2.0**20
+GIBIBYTE: Final = 2.0**30
 
 _SI_PREFIXES: Final = (
     (1e15, "P"),
@@ -55,6 +128,11 @@ _SI_PREFIXES: Final = (
 _COUNT_SUFFIXES: Final = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 _BINARY_PREFIXES: Final = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 _TIME_UNITS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+
+
+def _bound(value: float) -> str:
+    """Spell a bound: whole numbers in full as long as they can be read."""
+    return f"{value:.0f}" if value == round(value) and value < 1e9 else f"{value:g}"
 
 
 def dtype_bytes(dtype: str) -> float:

@@ -1,4 +1,4 @@
-"""What every test shares: where the data lies, reproducible draws, and an environment of its own."""
+"""What every test shares: where data lies, reproducible draws, a settled environment."""
 
 import os
 from pathlib import Path
@@ -23,10 +23,18 @@ os.environ |= {
     "JUPYTER_PREFER_ENV_PATH": "1",
 }
 
-# "ci" draws the same examples every time and is what make and CI run; "dev" explores.
+# "ci" draws the same examples every time and is what make and CI run; "dev" explores; "fuzz"
+# explores for as long as make fuzz is told to, which calls it again and again.
 settings.register_profile("dev", deadline=None)
 settings.register_profile(
     "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "fuzz",
+    deadline=None,
+    max_examples=5_000,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "dev"))
 

@@ -204,7 +204,7 @@ def test_dice_agree_with_survival() -> None:
 
 def test_dice_agree_with_an_inferred_length() -> None:
     # 1 + 0.8 + 0.64 + 0.512 = 2.952 at 3 drafts; the dice then play 7.
-    curve = acceptance_from_length(2.952, 3)
+    curve = acceptance_from_length(2.952, 3, law="constant")
     assert_dice_agree(curve, flipped(0.8, drafts=7, seed=5), drafts=7)
 
 
@@ -358,7 +358,7 @@ def test_length_inverts_the_formula(rate: float, draft_len: int) -> None:
     # Below 1e-3 the length is 1 and a little, and has itself lost the digits of the rate.
     assume(rate == 0.0 or rate >= 1e-3)
     tokens = float(constant_acceptance(rate).tokens_per_round(draft_len))
-    inferred = acceptance_from_length(tokens, draft_len)
+    inferred = acceptance_from_length(tokens, draft_len, law="constant")
     assert float(inferred.survival(1)) == pytest.approx(rate, rel=0, abs=1e-14)
 
 
@@ -386,12 +386,12 @@ def test_one_draft_reads_its_rate_off_the_length(tokens: float) -> None:
 def test_two_drafts_solve_a_quadratic(tokens: float) -> None:
     # α² + α = N − 1
     expected = (math.sqrt(1.0 + 4.0 * (tokens - 1.0)) - 1.0) / 2.0
-    inferred = float(acceptance_from_length(tokens, 2).survival(1))
+    inferred = float(acceptance_from_length(tokens, 2, law="constant").survival(1))
     assert inferred == pytest.approx(expected, rel=0, abs=1e-14)
 
 
 def test_the_description_says_how_acceptance_was_inferred() -> None:
-    assert acceptance_from_length(1.75, 2).description == (
+    assert acceptance_from_length(1.75, 2, law="constant").description == (
         "constant acceptance 0.5 per draft token, inferred from 1.75 tokens per round "
         "(bonus included) at 2 drafts"
     )

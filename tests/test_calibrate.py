@@ -54,6 +54,7 @@ def test_three_points_determine_the_overheads_and_keep_the_rest(three: Calibrati
     assert three.base == "ideal"
 
 
+@pytest.mark.slow
 def test_a_synthetic_benchmark_is_recovered_to_one_percent() -> None:
     found = calibrate(points((1, 8, 64, 256), (512, 8192), (0, 7)), MODEL, CHIP, drafter=DRAFTER)
     expected = {

@@ -18,6 +18,8 @@ from specroof.hardware import EngineProfile, HardwareProfile
 from specroof.latency import engine_setup
 from specroof.speedup.served import Served
 
+pytestmark = pytest.mark.slow  # every test fits, some many times
+
 B200 = load_hardware("b200")
 FITTED = B200.engine("sglang")
 MIXTURE = load_model("Qwen/Qwen3-30B-A3B")

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import specroof
+from specroof.catalog.writing import MANIFEST
 from specroof.cli import app
 from specroof.units import format_seconds
 
@@ -433,7 +434,7 @@ def test_a_study_of_several_drafters_has_charts_of_its_target(tmp_path: Path) ->
     study.write_text(STUDY)
     assert "note: NVIDIA H100" in run("sweep", str(study), "-o", str(tmp_path / "out"))
     names = sorted(file.name for file in (tmp_path / "out").iterdir())
-    assert names == ["results.csv", "results.json", "target-1.png"]
+    assert names == ["results.csv", "results.json", MANIFEST, "target-1.png"]
     assert "autoregressive" in run("sweep", str(study))  # prints without a folder, too
 
 

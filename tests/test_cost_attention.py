@@ -297,7 +297,7 @@ def test_short_runs_and_verifications_stay_absorbed() -> None:
     core = LatentAttention(128, 512, 64, head_dims=(192, 128))
     # Crossing at 33 554 432 / (278 528 - 81 920) = 170.67 queries, where the cache is long.
     for queries, absorbed in ((170, True), (171, False)):
-        asked = forward_pass(1, queries, 1e9)
+        asked = forward_pass(1, queries, 1e8)
         (verified,), (read,) = (
             latent_costs(core, setting(replace(asked, settled=settled)))
             for settled in (False, True)

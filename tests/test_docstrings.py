@@ -16,7 +16,7 @@ FORMULA_ROOMS = ("acceptance", "cost", "latency")
 
 # Public functions of those rooms that add up or hand on the formulas of others, so that there is
 # no source to name. Each still has an example.
-WITHOUT_SOURCE: frozenset[str] = frozenset({"specroof.acceptance.curve.other_model_notes"})
+WITHOUT_SOURCE: frozenset[str] = frozenset({"specroof.acceptance.curve.acceptance_notes"})
 
 # Public functions of those rooms that are no formulas: they look up, refuse, or say something.
 NO_FORMULAS: frozenset[str] = frozenset(

@@ -48,7 +48,7 @@ from strategies import device
 SIZE, VOCABULARY = 64, 1000
 SHAPE: Final = DraftShape(SIZE, n_heads=4, n_kv_heads=2, head_dim=16, width=128)
 #: One byte per second and no end of arithmetic: seconds are bytes.
-MEMORY_ONLY: Final = device({"bf16": 1e30, "fp16": 1e30}, 1.0)
+MEMORY_ONLY: Final = device({"bf16": 1e21, "fp16": 1e21}, 1.0)
 
 
 def target_of(hidden_size: int = SIZE, vocab_size: int = VOCABULARY) -> Architecture:

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from fuzzing import bounded
 from specroof.architecture import (
     CompressedAttention,
     DraftHead,
@@ -399,7 +400,8 @@ WRONG: Final[list[object]] = [None, True, 0, -1, 2**40, 1.5, "text", [], {}, [No
 FILES: Final = drafter_names()
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.fuzz
+@bounded(150, HealthCheck.function_scoped_fixture)
 @given(data=st.data())
 def test_a_mutated_config_is_read_or_refused_in_one_line(
     data: st.DataObject, model_configs_folder: Path

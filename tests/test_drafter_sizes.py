@@ -271,7 +271,7 @@ def test_usual_geometries_of_dense_and_of_latent_targets() -> None:
     assert usual_p_eagle(dense).n_params == 978_362_368  # SpecForge qwen3-8b-peagle
     assert usual_medusa(dense).n_params == 5 * (4096**2 + 4096 + 4096 * 151_936)
     assert usual_eagle(load_model("meta-llama/Llama-2-7b-hf")).n_params == 235_937_792
-    # 56 heads of 128 and 8 KV heads, as SpecForge has for DeepSeek-V3; its MLP is a little narrower.
+    # 56 heads of 128 and 8 KV heads, as SpecForge has for DeepSeek-V3; its MLP is narrower.
     heads = [block.core for layer in usual_eagle3(latent).model.layers for block in layer.blocks]
     assert heads[0] == GroupedQueryAttention(56, 8, 128, 128)
     assert usual_dflash(latent).model.layers[0].blocks[1].linears[1].in_features == 3 * 7168

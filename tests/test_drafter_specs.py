@@ -86,8 +86,8 @@ def test_shares_and_the_ideal_drafter_say_it_too() -> None:
         "acceptance: constant acceptance 1 per draft token"
     )
     assert "cost from given: 0.1 of the target's step per draft token; acceptance: " in lines[1]
-    assert "per block of 8 drafts; acceptance: constant acceptance" in lines[2]
-    assert "inferred from 3 tokens per round (bonus included) at 7 drafts" in lines[2]
+    measured = "3 tokens per round (bonus included) at 7 drafts, at other depths the typical shape"
+    assert f"per block of 8 drafts; acceptance: {measured}" in lines[2]
 
 
 def test_a_tree_is_verified_at_its_number_of_drafts() -> None:
@@ -211,12 +211,12 @@ def test_configs_that_are_nowhere_are_refused() -> None:
         ("dflash,config=z-lab/Qwen3.8-27B-DFlash2,block=9", "block is 9; allowed: a whole number from 2 to 8"),
         ("dflash,steps=1.5", "steps is 1.5; allowed: a whole number"),
         ("dflash,config=nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4-DFlash", "block is missing"),
-        ("mtp,tp=0", "tp is 0; allowed: a whole number from 1 to 4096"),
+        ("mtp,tp=0", "tp is 0; allowed: a whole number from 1 to 65536"),
         ("mtp,tp=two", "tp is 'two'; allowed: a number"),
         ("mtp,device=l4", "device without the rest; allowed: device=, link= and link-latency="),
         ("mtp,link=1e9,link-latency=0", "link and link-latency without the rest"),
-        ("mtp,device=l4,link=0,link-latency=0", "link is 0; allowed: a number of at least 1"),
-        ("mtp,device=l4,link=1,link-latency=-1", "link-latency is -1; allowed: a number of at least 0"),
+        ("mtp,device=l4,link=0,link-latency=0", "link is 0.0; allowed: a number from 1 to 1e+18"),
+        ("mtp,device=l4,link=1,link-latency=-1", "link-latency is -1.0; allowed: a number from 0 to 1000000"),
         ("mtp,overlap=1.1", "overlap is 1.1; allowed: a number from 0 to 1"),
         ("mtp,nodes=3", "nodes is given without tree="),
         ("mtp,tree=bush", "tree is 'bush'; allowed: eagle2, sequoia, or the children"),
@@ -229,6 +229,7 @@ def test_configs_that_are_nowhere_are_refused() -> None:
         ("mtp,tree=eagle2,nodes=8,top-k=3,siblings=.1", "top-k is 3; allowed: a whole number from 1 to 2"),
         ("mtp,tree=sequoia,nodes=513,siblings=.1", "nodes is 513; allowed: a whole number from 1 to 512"),
         ("mtp,tree=sequoia,nodes=8,siblings=.7/.7", "siblings is 0.7/0.7; allowed: shares"),
+        ("mtp,tree=sequoia,nodes=512,siblings=" + "/".join(["0"] * 32), "siblings has 32 shares; allowed: up to 31 with nodes=512"),
         ("ngram,match=2", "match is 2.0; allowed: a number from 0 to 1"),
     ],
 )  # fmt: skip

@@ -59,7 +59,7 @@ def chip(engine: EngineProfile | None = None, **changes: Any) -> HardwareProfile
         "format_version": 1,
         "name": "unit",
         "sources": {},
-        "peak": Peak(flops_per_s={"bf16": 1.0}, memory_bytes_per_s=1.0, memory_bytes=1e30),
+        "peak": Peak(flops_per_s={"bf16": 1.0}, memory_bytes_per_s=1.0, memory_bytes=1e18),
         "engines": {} if engine is None else {engine.name: engine},
         **changes,
     }
@@ -266,6 +266,20 @@ def test_padding_changes_matmuls_and_not_attention() -> None:
     assert float(padded_core.flops) == float(core.flops)
     assert float(padded_core.cache_bytes) == float(core.cache_bytes)
     assert padded_head.flops == head.flops == 0
+
+
+def test_devices_exchange_the_padded_tokens_too() -> None:
+    # A captured graph holds its collectives at its own size: 16 rows of 4 elements in bf16, not 12.
+    model = toy(ATTENTION)
+    asked = ForwardPass(3, 4, 100)
+    padded, _ = padded_pass(asked, CapturedGraphs(sizes=(16,)))
+    messages = [
+        op.collective.message_bytes
+        for forward in (asked, padded)
+        for op in forward_cost(model, forward)
+        if op.collective is not None
+    ]
+    assert messages == [12 * 4 * 2, 16 * 4 * 2]
 
 
 def test_padded_tokens_go_through_experts_without_reaching_more_of_them() -> None:
@@ -585,19 +599,23 @@ def test_a_file_spells_every_figure() -> None:
             "{router: 0.1}",
             "kind_compute_frac.*router.*experts, attention, latent",
         ),
-        ("{state: 0.7}", "{state: 1.3}", "kind_memory_frac.state.*1.3.*at most 1.2"),
+        ("{state: 0.7}", "{state: 1.3}", "kind_memory_frac.state.*1.3.*to 1.2"),
         ("overlap_norm: 2", "overlap_norm: 0.5", "overlap_norm.*0.5.*from 1 to 100"),
         ("sparse_index:", "attention:", "layer_kind_overhead_s.*attention.*linear_attention"),
-        ("rows: 16", "rows: 0", "expert_tile.rows is 0; must be a number above 0"),
-        ("frac: 0.4", "frac: 1.4", "expert_tile.compute_frac.*1.4.*at most 1.2"),
+        ("rows: 16", "rows: 0", "expert_tile.rows is 0; must be a number from 1e-09 to "),
+        ("frac: 0.4", "frac: 1.4", "expert_tile.compute_frac.*1.4.*to 1.2"),
         ("run: 0.7", "run: 1.5", "expert_locality.run.*1.5.*at most 1"),
         ("sizes: [1, 2, 4]", "sizes: [2, 1]", "graphs.sizes.*ascending"),
         ("sizes: [1, 2, 4]", "sizes: []", "graphs.sizes.*at least one"),
         ("counts: sequences", "counts: rows", "graphs.counts.*rows.*tokens, sequences"),
         ("recurrent_state: snapshot", "recurrent_state: keep", "recurrent_state.*keep.*replay"),
-        ("state_token_overhead_s: 3", "state_token_overhead_s: -3", "state_token.*at least 0"),
+        ("state_token_overhead_s: 3", "state_token_overhead_s: -3", "state_token.*from 0 to"),
         ("speedup_mean: 0.06", "speedup_worst: 0.06", "expected_error.speedup_worst"),
-        ("scale_out_bytes_per_s: 5", "scale_out_bytes_per_s: -5", "scale_out_bytes_per_s.*above 0"),
+        (
+            "scale_out_bytes_per_s: 5",
+            "scale_out_bytes_per_s: -5",
+            "scale_out_bytes_per_s.*from 1 to",
+        ),
     ],
 )
 def test_a_bad_figure_is_refused_in_one_line(good: str, bad: str, told: str) -> None:

@@ -1,13 +1,15 @@
 """The exception tree: one line, one root."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof import errors
-from specroof.errors import OptionError, SpecroofError
+from specroof.errors import OptionError, SpecroofError, one_line, printable
 
-KINDS = [getattr(errors, name) for name in errors.__all__]
+KINDS = [kind for name in errors.__all__ if isinstance(kind := getattr(errors, name), type)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -30,3 +32,23 @@ def test_a_message_is_one_line_whatever_it_quotes(kind: type[SpecroofError], tex
 
 def test_words_are_kept() -> None:
     assert str(SpecroofError("a\n  b\tc")) == "a b c"
+
+
+@given(st.text(st.characters(codec=None)))
+def test_what_is_printed_cannot_steer_a_terminal_and_can_be_written(text: str) -> None:
+    shown = printable(text)
+    assert all(line.isprintable() for line in shown.split("\n"))
+    shown.encode("utf-8")  # no lone surrogate is left
+    assert printable(shown) == shown
+
+
+@given(st.text(st.characters(codec=None)))
+def test_printable_json_means_the_same(text: str) -> None:
+    assert json.loads(printable(json.dumps(text, ensure_ascii=False))) == text
+
+
+def test_a_flood_is_cut_in_its_middle() -> None:
+    line = one_line(f"--drafter is {'x' * 40_000}; allowed: a SPEC")
+    assert len(line) == 2000
+    assert line.startswith("--drafter is xxx")
+    assert line.endswith("xxx; allowed: a SPEC")

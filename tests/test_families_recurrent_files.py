@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import _data_folder
+from fuzzing import bounded
 from recurrent_models import (
     BUNDLED,
     FALCON_7B,
@@ -247,7 +248,8 @@ def mutated(config: Config, path: tuple[str, ...], value: Any) -> Config:
 PATHS = [(name, path) for name in BUNDLED for path in paths(CONFIGS[name])]
 
 
-@settings(max_examples=1500)
+@pytest.mark.fuzz
+@bounded(1500)
 @given(st.sampled_from(PATHS), st.one_of(st.sampled_from(VALUES), st.integers(-5, 2**25)))
 def test_a_mutated_config_gives_a_sound_result_or_a_line(
     where: tuple[str, tuple[str, ...]], value: Any

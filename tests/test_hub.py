@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socket import SHUT_RDWR
 from typing import ClassVar
 
 import pytest
@@ -43,6 +45,16 @@ REFUSED: dict[str, tuple[int, str | None]] = {
 }
 TOKEN = "hf_of_the_test"  # noqa: S105 - no secret
 
+#: `python -m specroof`, but that huggingface_hub tries again at once: it would wait 23 seconds in
+#: all for a Hub that cannot be reached.
+WITHOUT_WAITS = """
+import runpy, time
+from specroof.catalog import hub
+time.sleep = lambda seconds: None
+hub.LONGEST_FETCH_S = 3.0  # a minute, for users
+runpy.run_module("specroof", run_name="__main__", alter_sys=True)
+"""
+
 
 class Hub(BaseHTTPRequestHandler):
     """Answers ``/ORG/NAME/resolve/REVISION/FILE`` as huggingface.co does."""
@@ -63,7 +75,9 @@ class Hub(BaseHTTPRequestHandler):
         if place:
             self.requests.append(self.path)
         data = FILES.get(repository, {}).get(place.rpartition("/")[2])
-        if repository == "org/secret" and self.headers["Authorization"] != f"Bearer {TOKEN}":
+        if repository in HOSTILE:
+            HOSTILE[repository](self, with_body)
+        elif repository == "org/secret" and self.headers["Authorization"] != f"Bearer {TOKEN}":
             self.refuse(401, "RepoNotFound")
         elif repository in REFUSED:
             self.refuse(*REFUSED[repository])
@@ -72,12 +86,15 @@ class Hub(BaseHTTPRequestHandler):
         else:
             self.send(data, with_body=with_body)
 
-    def send(self, data: bytes, *, with_body: bool) -> None:
+    def start(self, size: int, tag: str = "0" * 40) -> None:
         self.send_response(200)
         self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("ETag", f'"{sha256(data).hexdigest()}"')
-        self.send_header("Content-Length", str(len(data)))
+        self.send_header("ETag", f'"{tag}"')
+        self.send_header("Content-Length", str(size))
         self.end_headers()
+
+    def send(self, data: bytes, *, with_body: bool) -> None:
+        self.start(len(data), sha256(data).hexdigest())
         if with_body:
             self.wfile.write(data)
 
@@ -89,6 +106,54 @@ class Hub(BaseHTTPRequestHandler):
             self.send_header("X-Repo-Commit", COMMIT)
         self.send_header("Content-Length", "0")
         self.end_headers()
+
+
+def hang_up(server: Hub, _: bool) -> None:
+    """Close the connection without a word."""
+    server.close_connection = True
+    server.connection.shutdown(SHUT_RDWR)
+
+
+def stop_midway(server: Hub, with_body: bool) -> None:
+    """Promise more bytes than come."""
+    server.start(size=4096)
+    if with_body:
+        server.wfile.write(b"{")
+    server.close_connection = True
+
+
+def go_in_circles(server: Hub, _: bool) -> None:
+    """Send the client where it comes from."""
+    server.send_response(302)
+    server.send_header("Location", server.path)
+    server.send_header("Content-Length", "0")
+    server.end_headers()
+
+
+def send_a_gigabyte(server: Hub, with_body: bool) -> None:
+    """Offer a config that fills memory or disk."""
+    server.start(size=10**9)
+    if with_body:
+        for _ in range(1000):
+            server.wfile.write(b" " * 10**6)
+
+
+def drip(server: Hub, with_body: bool) -> None:
+    """Send a byte now and then, for ten minutes."""
+    server.start(size=6000)
+    for _ in range(6000 if with_body else 0):
+        server.wfile.write(b" ")
+        time.sleep(0.1)
+
+
+#: Repositories that answer as no good server does.
+HOSTILE: dict[str, Callable[[Hub, bool], None]] = {
+    "org/hangs-up": hang_up,
+    "org/stops-midway": stop_midway,
+    "org/circles": go_in_circles,
+    "org/gigabyte": send_a_gigabyte,
+    "org/drip": drip,
+}
 
 
 @dataclass
@@ -103,7 +168,7 @@ class Served:
         settled = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
         settled |= {"HF_ENDPOINT": self.url, "HF_HOME": str(self.cache), "HTTP_PROXY": ""}
         return subprocess.run(
-            [sys.executable, "-m", "specroof", "models", "show", name, "--json"],
+            [sys.executable, "-c", WITHOUT_WAITS, "models", "show", name, "--json"],
             env=settled | environment,
             capture_output=True,
             text=True,
@@ -165,6 +230,31 @@ def test_a_token_opens_what_is_closed_without(hub: Served) -> None:
 )
 def test_what_the_hub_refuses_is_one_line(hub: Served, name: str, says: str) -> None:
     assert says in refusal(hub.show(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("org/hangs-up", "cannot be fetched"),
+        ("org/stops-midway", "cannot be fetched"),
+        ("org/circles", "cannot be fetched"),
+        ("org/gigabyte", "1000000000 bytes; allowed: up to 16777216"),
+        ("org/drip", "given up after 3 seconds"),
+    ],
+)
+def test_a_server_that_misbehaves_is_one_line_in_bounded_time(
+    hub: Served, name: str, says: str
+) -> None:
+    start = time.perf_counter()
+    assert says in refusal(hub.show(name))
+    assert time.perf_counter() - start < 20
+    assert sum(file.stat().st_size for file in hub.cache.rglob("*") if file.is_file()) < 10**5
+
+
+@pytest.mark.parametrize("name", ["org/a--b", "org/a..b", "org/x.git", "org/" + "x" * 97])
+def test_a_name_that_no_repository_can_have_is_one_line(hub: Served, name: str) -> None:
+    assert "allowed: a Hub name (ORG/NAME)" in refusal(hub.show(name))
+    assert Hub.requests == []
 
 
 def test_no_network_is_one_line(hub: Served) -> None:

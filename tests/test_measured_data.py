@@ -1,4 +1,4 @@
-"""The bundled measurements: every row readable, every name known, figures as their sources print."""
+"""The bundled measurements: every row readable, every name known, figures as in their sources."""
 
 from collections import Counter
 from pathlib import Path

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzzing import bounded
 from specroof.architecture import Architecture
 from specroof.cost import ForwardPass, forward_cost, kv_bytes_per_token
 from specroof.errors import ConfigError
@@ -286,8 +287,9 @@ def mutated(config: Config, path: tuple[str, ...], value: object) -> Config:
     return kept if value is MISSING else kept | {key: value}
 
 
+@pytest.mark.fuzz
 @given(st.data())
-@settings(max_examples=700)
+@bounded(700)
 def test_a_broken_config_is_read_soundly_or_refused_in_one_line(
     model_configs_folder: Path, data: st.DataObject
 ) -> None:

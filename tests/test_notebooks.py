@@ -64,6 +64,7 @@ def test_a_notebook_is_stored_with_outputs_and_without_errors(path: Path) -> Non
     assert errors(notebook) == []
 
 
+@pytest.mark.slow
 @every_notebook
 def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
     notebook = read(path)

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzzing import bounded
 from specroof.architecture import Architecture
 from specroof.errors import ConfigError
 from specroof.parsers import parse_config
@@ -409,7 +410,8 @@ def outcome_of(text: str, source: str) -> Architecture | str:
         return str(error)
 
 
-@settings(max_examples=1000)
+@pytest.mark.fuzz
+@bounded(1000)
 @given(data=st.data())
 def test_a_mutated_config_is_a_model_or_a_refusal(
     data: st.DataObject, model_configs_folder: Path

@@ -231,6 +231,46 @@ def test_gptq_can_include_the_head() -> None:
     assert parse(TINY | {"quantization_config": section}).head.weight.name == "int4"
 
 
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128}
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        # groups that are quantised one after another, as transformers writes them, or one list
+        [["self_attn.q_proj", "self_attn.k_proj"], ["mlp.down_proj"]],
+        ["self_attn.q_proj", "self_attn.k_proj", "mlp.down_proj"],
+    ],
+    ids=["groups", "list"],
+)
+def test_gptq_can_name_the_modules_that_it_quantises(modules: list[object]) -> None:
+    section = GPTQ | {"modules_in_block_to_quantize": modules}
+    model = parse(TINY | {"quantization_config": section})
+    found = {name for name, linear in linears(model).items() if linear.weight.name == "int4"}
+    assert found == {"q_proj", "k_proj", "down_proj"}
+    assert model.head.weight.name == "bf16"
+
+
+def test_gptq_settings_by_expression_count_in_their_order() -> None:
+    section = GPTQ | {
+        "dynamic": {
+            "-:model\\.layers\\.0\\..*": {},  # left alone, whatever comes next
+            "+:.*down_proj": {"bits": 8, "group_size": 32},
+            ".*q_proj": {"bits": 8},
+            ".*(q|k)_proj": {"group_size": 64},
+        }
+    }
+    model = parse(TINY | {"quantization_config": section})
+    assert {linear.weight.name for linear in linears(model, 0).values()} == {"bf16"}
+    found = {name: linear.weight for name, linear in linears(model, 1).items()}
+    # A scale of 2 bytes and a zero as wide as a weight for every group.
+    widths = {"down_proj": 1 + 3 / 32, "q_proj": 1 + 3 / 128, "k_proj": 0.5 + 2.5 / 64}
+    others = dict.fromkeys(found.keys() - widths, 0.5 + 2.5 / 128)
+    assert {name: weight.element_bytes for name, weight in found.items()} == pytest.approx(
+        widths | others
+    )
+
+
 @pytest.mark.parametrize(
     ("keys", "experts", "others"),
     [

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from specroof.architecture import Architecture
+from specroof.architecture import Architecture, VisionTower
 from specroof.errors import OptionError
 from specroof.parsers import PARSERS, parse_config
 from tiny_configs import (
@@ -141,6 +141,8 @@ def test_a_multimodal_file_is_its_language_model() -> None:
     assert anonymous(model) == anonymous(parse(inner))
     assert model.family == "qwen3"
     assert model.notes == ("vision tower left out",)
+    assert model.vision == VisionTower(depth=2)
+    assert parse(inner).vision is None
     untyped = {key: value for key, value in inner.items() if key != "model_type"}
     assert parse({"model_type": "qwen3", "text_config": untyped}).family == "qwen3"
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import specroof
 from specroof.acceptance import EXTRAPOLATIONS, FITTED_LAWS
@@ -123,7 +125,7 @@ def test_a_profile_of_another_model_is_noted_with_both_names() -> None:
 )
 def test_a_model_is_known_by_name_or_path(model: str, noted: bool) -> None:
     curve = replace(specroof.constant_acceptance(0.5), measured_on="Qwen3-8B")
-    assert bool(specroof.acceptance.other_model_notes(curve, model)) is noted
+    assert bool(specroof.acceptance.acceptance_notes(curve, model)) is noted
 
 
 def test_past_the_measured_depth_a_name_must_be_given() -> None:
@@ -213,6 +215,35 @@ def test_pooled_lengths_are_the_closest_falling_curve() -> None:
     )
     best = falling[np.argmin(np.sum((falling - slopes) ** 2, axis=1))]
     assert specroof.lengths_acceptance(lengths).survival([1, 2, 3, 4]) == pytest.approx(best)
+
+
+def closest_falling(values: list[float]) -> list[float]:
+    """Return the least squares fit of falling values, by the formula with no pooling in it.
+
+    Robertson, Wright and Dykstra 1988, Order Restricted Statistical Inference, theorem 1.4.4: at
+    each place the smallest, over starts before it, of the largest mean, over ends behind it.
+    """
+    places = range(len(values))
+    return [
+        min(
+            max(float(np.mean(values[start : end + 1])) for end in places[place:])
+            for start in places[: place + 1]
+        )
+        for place in places
+    ]
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.floats(0, 1)), min_size=1, max_size=5))
+def test_pooled_slopes_weigh_as_many_drafts_as_they_span(slopes: list[tuple[int, float]]) -> None:
+    # Every draft counts once in the oracle, so a slope over four of them counts four times.
+    each_draft = [slope for drafts, slope in slopes for _ in range(drafts)]
+    lengths, drafts, length = {}, 0, 1.0
+    for step, slope in slopes:
+        drafts, length = drafts + step, length + step * slope
+        lengths[drafts] = min(length, drafts + 1.0)
+    curve = specroof.lengths_acceptance(lengths)
+    survival = curve.survival(range(1, drafts + 1))
+    assert survival == pytest.approx(closest_falling(each_draft), abs=1e-9)
 
 
 @pytest.mark.parametrize(

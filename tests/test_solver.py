@@ -52,7 +52,6 @@ from specroof.hardware import HardwareProfile, Placement
 from specroof.speedup import curve as curves
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
-    LARGEST_DRAFT_LEN,
     SpeedupCurve,
     forward_latency,
     speedup_curve,
@@ -422,7 +421,9 @@ def test_the_best_lies_within_the_near_best(
 
 @pytest.mark.parametrize("share", [-0.01, 1, 1.5, math.nan, math.inf])
 def test_a_share_that_is_none_is_refused(share: float) -> None:
-    with pytest.raises(OptionError, match=r"^share is .*; allowed: from 0 to below 1$"):
+    with pytest.raises(
+        OptionError, match=r"^share is .*; allowed: a number from 0 to 1(, but not 1)?$"
+    ):
         made([1, 2], [1, 1]).near_best(share)
 
 
@@ -477,7 +478,7 @@ def test_asking_past_a_depth_is_an_error() -> None:
 
 
 def test_a_curve_may_be_long_or_end_at_once() -> None:
-    assert curve(max_draft_len=LARGEST_DRAFT_LEN).speedup.shape == (1, 1, 1025)
+    assert curve(max_draft_len=1024).speedup.shape == (1, 1, 1025)
     alone = curve(max_draft_len=0)
     assert alone.speedup.tolist() == [[[1.0]]]
     assert alone.best_draft_len.tolist() == [[0]]
@@ -764,23 +765,21 @@ def test_an_axis_of_anything_but_sizes_is_refused_by_name(name: str, value: Any)
         curve(**{name: value})
     message = str(error.value)
     assert message.startswith(f"{name} ")
-    assert "; allowed: a number or a list of numbers from " in message
+    assert "; allowed: a number" in message
     assert "\n" not in message
 
 
 def test_a_batch_of_nothing_is_refused() -> None:
-    message = "batch_size is 0; allowed: a number or a list of numbers from 1 to 1e+07"
+    allowed = "a number from 1 to 10000000, or an array of such"
     for batch in (0, [8, 0], 0.5):
         with pytest.raises(OptionError) as error:
             curve(batch_size=batch)
-        assert str(error.value) == message.replace(" 0;", f" {np.min(batch):g};")
+        assert str(error.value) == f"batch_size is {float(np.min(batch))}; allowed: {allowed}"
     # A context of nothing is a prompt of one token.
     assert curve(context_len=0).speedup.shape == (1, 1, 17)
 
 
-@pytest.mark.parametrize(
-    "value", [-1, 1.5, math.nan, math.inf, LARGEST_DRAFT_LEN + 1, True, False, "4", [4], 4j]
-)
+@pytest.mark.parametrize("value", [-1, 1.5, math.nan, math.inf, 1025, True, False, "4", [4], 4j])
 def test_a_longest_draft_that_is_no_count_is_refused(value: Any) -> None:
     with pytest.raises(OptionError, match=rf"^max_draft_len is .*; allowed: {WHOLE}$"):
         curve(max_draft_len=value)

@@ -272,10 +272,10 @@ def refusal(path: str, error: type[SpecroofError] = OptionError) -> str:
         ("parallel: 2", "parallel: 0", f"targets.0.tensor_parallel is 0; must be {WHOLE}"),
         ("parallel: 2", "parallel: 2.0", f"targets.0.tensor_parallel is 2.0; must be {WHOLE}"),
         ("[1, 8]", "[]", "batch_size is []; must not be empty"),
-        ("[1, 8]", "[1, 0]", "batch_size.1 is 0; must be a number above 0"),
+        ("[1, 8]", "[1, 0]", "batch_size.1 is 0; must be a number from 1 to 10000000"),
         ("[1, 8]", "1e2", "batch_size.0 is '1e2', which YAML reads as text; write 1.0e+2"),
-        ("2048", "[1, -1]", "context_len.1 is -1; must be a number of at least 0"),
-        ("2048", ".inf", "context_len.0 is inf; must be a number of at least 0"),
+        ("2048", "[1, -1]", "context_len.1 is -1; must be a number from 0 to 100000000"),
+        ("2048", ".inf", "context_len.0 is inf; must be a number from 0 to 100000000"),
         ("draft_len: 4", "draft_len: -1", "max_draft_len is -1; must be a whole number from 0 to"),
         ("draft_len: 4", "draft_len: 4.5", "max_draft_len is 4.5; must be a whole number from 0"),
         ("y: pass", "y: word", "options.granularity is 'word'; allowed: op, dtype, pass"),
@@ -372,7 +372,7 @@ def test_what_shows_only_when_names_are_loaded_names_the_study_too(
 def test_a_grid_that_is_too_large_is_refused_before_it_is_computed(write: Write) -> None:
     text = changed("[1, 8]", str([1] * 1000)).replace("2048", str([1] * 500))
     # 5 targets x 2 drafters x draft lengths 0 to 4 x 1000 batch sizes x 500 contexts
-    expected = "the grid has 25000000 points; allowed: at most 20000000"
+    expected = "the grid has 25000000 points; allowed: at most 10000000"
     assert refusal(write(text)) == expected
 
 
@@ -381,5 +381,5 @@ def test_a_grid_without_drafts_has_one_draft_length(write: Write) -> None:
     text = changed("[1, 8]", batches).replace("2048", str([1] * 5000))
     text = text.replace("max_draft_len: 4", "max_draft_len: 0")
     # 5 targets x 2 drafters x 1 draft length x 1000 batch sizes x 5000 contexts
-    expected = "the grid has 50000000 points; allowed: at most 20000000"
+    expected = "the grid has 50000000 points; allowed: at most 10000000"
     assert refusal(write(text)) == expected

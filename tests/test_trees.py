@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -182,6 +183,40 @@ def test_a_dynamic_tree_expands_its_best_nodes_by_hand() -> None:
     tree = dynamic_tree([[0.6, 0.3]] * 3, top_k=2, n_nodes=5)
     assert tree.nodes == {(0,), (0, 0), (1,), (0, 0, 0), (0, 1)}
     assert tree.widths == (2, 2)
+
+
+def eagle2_by_names(table: list[list[float]], top_k: int, n_nodes: int) -> Tree:
+    """Return EAGLE-2's tree as its code says it, by sorting every child of every level."""
+    level: list[Node] = [()]
+    drafted: list[tuple[float, int, Node]] = []
+    widths = []
+    for depth in range(len(table)):
+        widths += [len(level)] if depth else []
+        names = [(*node, rank) for node in level for rank in range(top_k)]
+        ranked = sorted((-path_rate(name, table), len(name), name) for name in names)
+        drafted += ranked
+        level = [name for *_, name in ranked[:top_k]]
+    return Tree(frozenset(name for *_, name in sorted(drafted)[:n_nodes]), tuple(widths))
+
+
+@given(rates(max_depth=5), st.integers(1, 30), st.data(), st.sampled_from([1, 3, 16]))
+def test_a_dynamic_tree_keeps_what_sorting_every_child_would(
+    table: list[list[float]], n_nodes: int, data: st.DataObject, digits: int
+) -> None:
+    rounded = [[round(rate, digits) for rate in ranks] for ranks in table]  # many ties, or none
+    top_k = data.draw(st.integers(1, len(table[0])))
+    found = dynamic_tree(rounded, top_k=top_k, n_nodes=n_nodes)
+    assert found == eagle2_by_names(rounded, top_k, n_nodes)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.7, 1.0])
+def test_the_largest_dynamic_trees_take_seconds(rate: float) -> None:
+    # Sorting the 160 000 children of each level took over 100 s.
+    grow = partial(dynamic_tree, top_k=400, n_nodes=512)
+    start = time.perf_counter()
+    found = tree_proposals(grow, [1 / 400] * 399, constant_acceptance(rate), np.arange(17))
+    assert time.perf_counter() - start < 20
+    assert found.verify_len[1:].tolist() == [401] + [513] * 15
 
 
 def test_a_dynamic_tree_of_one_is_the_chain() -> None:

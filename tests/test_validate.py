@@ -267,7 +267,8 @@ def test_the_price_of_an_all_reduce_is_found_in_its_timings(
 
 
 def test_kernels_reach_what_was_timed() -> None:
-    # aiconfigurator's timings for TensorRT-LLM, in microseconds by devices and bytes; KERNEL_SOURCE.
+    # aiconfigurator's timings for TensorRT-LLM, in microseconds by devices and bytes, of
+    # KERNEL_SOURCE.
     timed = {
         "h200": {(2, 65536): 2.95, (4, 262144): 5.43, (8, 1024): 3.17, (8, 1048576): 25.74},
         "b200": {(2, 65536): 5.15, (4, 262144): 5.79, (8, 1024): 5.38, (8, 1048576): 17.78},
@@ -366,12 +367,14 @@ def moved_by(fitted: Mapping[str, float]) -> np.ndarray:
     return np.abs(np.expm1(points.residuals(fitted) - points.residuals(fitted_parameters())))
 
 
+@pytest.mark.slow
 def test_a_synthetic_benchmark_is_recovered() -> None:
     points = clean()
     off = points.predicted(fit(synthetic())) - points.predicted(fitted_parameters())
     assert np.abs(np.expm1(off)).max() < 0.01
 
 
+@pytest.mark.slow
 def test_noise_of_5_percent_moves_every_prediction_by_less() -> None:
     # Standard deviation in, standard deviation out, of each of the predictions: to first order.
     noisy, truth = synthetic(noise=0.05), fitted_parameters()
@@ -396,12 +399,14 @@ def test_noise_of_5_percent_moves_every_prediction_by_less() -> None:
     assert moved.mean() < 0.01
 
 
+@pytest.mark.slow
 def test_noise_of_up_to_5_percent_moves_no_prediction_by_more() -> None:
     off = moved_by(fit(synthetic(most=0.05)))
     assert off.max() <= 0.05
     assert off.mean() <= 0.01
 
 
+@pytest.mark.slow
 def test_one_draw_of_noise_moves_few_predictions_by_as_much() -> None:
     off = moved_by(fit(synthetic(noise=0.05)))
     assert off.mean() < 0.02

@@ -104,7 +104,8 @@ def formats(model: Architecture) -> set[str]:
 
 def anonymous(model: Architecture) -> Architecture:
     """Return a model without what depends on where its config came from."""
-    return replace(model, name="", notes=(), family=model.family.removesuffix("_text"))
+    family = model.family.removesuffix("_text")
+    return replace(model, name="", notes=(), family=family, vision=None)
 
 
 FP8_BLOCKS: Config = {"quant_method": "fp8", "weight_block_size": [128, 128]}

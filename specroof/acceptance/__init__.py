@@ -5,7 +5,8 @@ histogram, a spread over sequences) says how likely the first d drafts of a roun
 accepted. That curve, and the tokens per round that follow from it, is all the solver needs.
 """
 
-from specroof.acceptance.curve import Acceptance, other_model_notes
+from specroof.acceptance.contexts import ContextAcceptance, context_acceptance
+from specroof.acceptance.curve import Acceptance, acceptance_notes
 from specroof.acceptance.decay import (
     EXTRAPOLATIONS,
     decay_acceptance,
@@ -14,28 +15,31 @@ from specroof.acceptance.decay import (
 )
 from specroof.acceptance.law_fits import FITTED_LAWS, AcceptanceFit, fit_acceptance
 from specroof.acceptance.laws import (
-    acceptance_from_length,
     beta_acceptance,
     constant_acceptance,
     histogram_acceptance,
     rate_acceptance,
     survival_acceptance,
 )
+from specroof.acceptance.typical import acceptance_from_length, falling_odds_acceptance
 
 __all__ = [
     "EXTRAPOLATIONS",
     "FITTED_LAWS",
     "Acceptance",
     "AcceptanceFit",
+    "ContextAcceptance",
     "acceptance_from_length",
+    "acceptance_notes",
     "beta_acceptance",
     "constant_acceptance",
+    "context_acceptance",
     "decay_acceptance",
     "extrapolated_acceptance",
+    "falling_odds_acceptance",
     "fit_acceptance",
     "histogram_acceptance",
     "lengths_acceptance",
-    "other_model_notes",
     "rate_acceptance",
     "survival_acceptance",
 ]

@@ -2,15 +2,14 @@
 
 import math
 import numbers
-import reprlib
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Final, NoReturn
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specroof.errors import OptionError
+from specroof.errors import OptionError, refuse
 
 # What its functions do is checked where formulas call them; they are no formulas themselves.
 __all__ = ["LONGEST_DRAFT", "PROBABILITY"]
@@ -67,13 +66,6 @@ def number_from(name: str, value: object, low: float, high: float, allowed: str)
     if not (math.isfinite(number) and low <= number <= high):
         refuse(name, number, allowed)
     return number + 0.0  # a zero without a sign
-
-
-def refuse(name: str, value: object, allowed: str) -> NoReturn:
-    """Raise the one line that names a value and what is allowed."""
-    shown = value.item() if isinstance(value, np.generic) else value
-    msg = f"{name} is {reprlib.repr(shown)}; allowed: {allowed}"
-    raise OptionError(msg) from None
 
 
 def some(values: tuple[float, ...]) -> str:

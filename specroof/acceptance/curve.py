@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from specroof.acceptance.checks import draft_lengths
 
-__all__ = ["Acceptance", "Law", "other_model_notes"]
+__all__ = ["Acceptance", "Law", "acceptance_notes"]
 
 Law = Callable[[tuple[float, ...], int], NDArray[np.float64]]
 
@@ -43,6 +43,14 @@ class Acceptance:
     measured_on : str or None
         The model whose drafts were measured, where the curve comes from a profile: acceptance
         does not carry over from one model to another.
+    measured_depth : int or None
+        The longest draft that was measured; None where a law is given and nothing was measured.
+        Beyond it, the curve is what its law says.
+    spread : tuple of float
+        How far logarithms of tokens per round may lie from the curve, within the measured depth
+        and beyond, for each unit of the logarithm of the ratio of depths; see `band`.
+    caveats : tuple of str
+        What to know before using the curve: a sentence each.
     """
 
     description: str
@@ -50,6 +58,9 @@ class Acceptance:
     law: Law = field(repr=False)
     parameters: tuple[float, ...] = field(repr=False)
     measured_on: str | None = field(default=None, repr=False)
+    measured_depth: int | None = field(default=None, repr=False)
+    spread: tuple[float, float] = field(default=(0.0, 0.0), repr=False)
+    caveats: tuple[str, ...] = field(default=(), repr=False)
 
     def survival(self, draft_len: ArrayLike) -> NDArray[np.float64]:
         """Return the probability that the first `draft_len` drafts are all accepted.
@@ -93,6 +104,40 @@ class Acceptance:
         # Adding terms up, never (1 - α^γ) / (1 - α), which cancels where α is near 1.
         return np.asarray(np.cumsum(drafts)[lengths])
 
+    def band(self, draft_len: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        r"""Return the low and the high end of tokens per round, between which 80% of drafters lie.
+
+        .. math:: N_{\pm}(\gamma) = N(\gamma) \,
+            \left(\gamma / \gamma_0\right)^{\pm w} \text{ for } \gamma > \gamma_0
+
+        with w of `spread` and γ_0 the measured depth, where the band closes; below it the ratio is
+        the other way round. Both ends stay from 1 to γ + 1.
+
+        Counts
+            what a measured length leaves open at other depths.
+        Ignores
+            the error of the measurement itself.
+        Source
+            Profiles of models that were left out, `specroof.acceptance.typical.SHAPES`.
+
+        Examples
+        --------
+        >>> from dataclasses import replace
+        >>> from specroof import constant_acceptance
+        >>> half = replace(constant_acceptance(0.5), measured_depth=1, spread=(0.0, 0.1))
+        >>> half.band([1, 2])  # 1.75 / 2 ** 0.1 and 1.75 * 2 ** 0.1
+        (array([1.5       , 1.63280774]), array([1.5       , 1.87560356]))
+        """
+        lengths = draft_lengths(draft_len)
+        expected = self.tokens_per_round(lengths)
+        measured = self.max_draft_len if self.measured_depth is None else self.measured_depth
+        if not measured:
+            return expected, expected
+        ratio = np.log(np.maximum(lengths, 1) / measured)
+        within, beyond = self.spread
+        width = np.exp(np.where(ratio > 0, beyond, within) * np.abs(ratio))
+        return np.maximum(expected / width, 1.0), np.minimum(expected * width, lengths + 1.0)
+
     def _survival_table(self, lengths: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return s_0, s_1, … up to the longest of `lengths`, NaN past the known depth."""
         longest = int(lengths.max(initial=0))
@@ -102,8 +147,8 @@ class Acceptance:
         return table
 
 
-def other_model_notes(acceptance: object, model: str) -> list[str]:
-    """Return a note that names both models, where acceptance was measured on another one.
+def acceptance_notes(acceptance: object, model: str) -> list[str]:
+    """Return what to know about an acceptance: its caveats, and another model it was measured on.
 
     Parameters
     ----------
@@ -118,18 +163,19 @@ def other_model_notes(acceptance: object, model: str) -> list[str]:
     >>> from specroof import constant_acceptance
     >>> profile = replace(constant_acceptance(0.8), measured_on="Qwen3-8B")
     >>> (
-    ...     other_model_notes(profile, "Qwen/Qwen3-8B"),
-    ...     other_model_notes(constant_acceptance(0.8), "x"),
+    ...     acceptance_notes(profile, "Qwen/Qwen3-8B"),
+    ...     acceptance_notes(constant_acceptance(0.8), "x"),
     ... )
     ([], [])
-    >>> other_model_notes(profile, "Llama-3.1-8B")
+    >>> acceptance_notes(profile, "Llama-3.1-8B")
     ['acceptance was measured on Qwen3-8B, and the target is Llama-3.1-8B']
     """
+    caveats = list(getattr(acceptance, "caveats", ()))
     measured_on = getattr(acceptance, "measured_on", None)
     if measured_on is None:
-        return []
+        return caveats
     # A config at a path is called after its folder or file, as in Qwen--Qwen3-8B.json.
     names = re.split(r"[/\\]|--", model.casefold().removesuffix(".json"))
     if measured_on.casefold() in names:
-        return []
-    return [f"acceptance was measured on {measured_on}, and the target is {model}"]
+        return caveats
+    return [*caveats, f"acceptance was measured on {measured_on}, and the target is {model}"]

@@ -7,10 +7,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from specroof.acceptance.checks import LONGEST_DRAFT, PROBABILITY, number_from, refuse
+from specroof.acceptance.checks import LONGEST_DRAFT, PROBABILITY, number_from
 from specroof.acceptance.curve import Acceptance
 from specroof.acceptance.laws import listed_law, survival_of_rates
-from specroof.errors import OptionError
+from specroof.acceptance.typical import SHAPES, acceptance_from_length
+from specroof.errors import OptionError, refuse
 
 __all__ = [
     "EXTRAPOLATIONS",
@@ -18,6 +19,10 @@ __all__ = [
     "extrapolated_acceptance",
     "lengths_acceptance",
 ]
+
+
+#: The way of an acceptance length alone; see `acceptance_from_length`.
+_CONSTANT: Final = "constant"
 
 
 def decay_acceptance(first_rate: float, last_rate: float, decay: float) -> Acceptance:
@@ -119,11 +124,12 @@ def extrapolated_acceptance(acceptance: Acceptance, how: str) -> Acceptance:
     Parameters
     ----------
     acceptance
-        A curve that ends; one without end stays as it is.
+        A curve that ends, or one inferred from a length; a law that was given stays as it is.
     how
         ``"geometric"``: every further draft is accepted at the last measured conditional rate.
         ``"decay"``: at the rates of a decay law fitted to the measured ones.
         ``"zero"``: no further draft is accepted, which no drafter undercuts.
+        ``"constant"``, of a length alone: every draft is accepted at the same rate.
 
     Counts
         the measured part as it was measured.
@@ -148,11 +154,17 @@ def extrapolated_acceptance(acceptance: Acceptance, how: str) -> Acceptance:
     >>> extrapolated_acceptance(measured, "zero").survival([2, 3])
     array([0.4, 0. ])
     """
-    if how not in EXTRAPOLATIONS:
-        refuse("extrapolate", how, ", ".join(EXTRAPOLATIONS))
     depth = acceptance.max_draft_len
+    from_length = depth is None and acceptance.measured_depth is not None
+    if how not in EXTRAPOLATIONS and not (from_length and how == _CONSTANT):
+        refuse("extrapolate", how, ", ".join([*EXTRAPOLATIONS, *[_CONSTANT] * from_length]))
     if depth is None:
-        return acceptance
+        depth = acceptance.measured_depth
+        if depth is None:
+            return acceptance
+        if how == _CONSTANT:
+            length = float(acceptance.tokens_per_round(depth))
+            return acceptance_from_length(length, depth, law=_CONSTANT)
     survival = tuple(acceptance.survival(np.arange(1, depth + 1)).tolist())
     tail = EXTRAPOLATIONS[how](survival)
     return replace(
@@ -161,6 +173,8 @@ def extrapolated_acceptance(acceptance: Acceptance, how: str) -> Acceptance:
         max_draft_len=None,
         law=_continued_law,
         parameters=(*tail, *survival),
+        measured_depth=depth,
+        spread=(0.0, acceptance.spread[1] or SHAPES[""].spread_beyond),
     )
 
 

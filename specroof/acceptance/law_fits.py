@@ -8,11 +8,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specroof.acceptance.checks import refuse
 from specroof.acceptance.curve import Acceptance
 from specroof.acceptance.decay import decay_acceptance
 from specroof.acceptance.laws import beta_acceptance, constant_acceptance, survival_acceptance
-from specroof.errors import OptionError
+from specroof.errors import OptionError, refuse
 
 __all__ = ["FITTED_LAWS", "AcceptanceFit", "fit_acceptance"]
 

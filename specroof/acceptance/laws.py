@@ -6,18 +6,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specroof.acceptance.checks import (
-    LONGEST_DRAFT,
     PROBABILITY,
     number_from,
     numbers_from,
-    refuse,
     some,
 )
 from specroof.acceptance.curve import Acceptance
 from specroof.errors import OptionError
 
 __all__ = [
-    "acceptance_from_length",
     "beta_acceptance",
     "constant_acceptance",
     "histogram_acceptance",
@@ -109,42 +106,6 @@ def survival_acceptance(survival: ArrayLike) -> Acceptance:
     return Acceptance(f"survival {some(checked)} by depth", len(checked), listed_law, checked)
 
 
-def acceptance_from_length(tokens_per_round: float, draft_len: int) -> Acceptance:
-    r"""Return the constant acceptance that explains a measured acceptance length.
-
-    .. math:: \alpha: \quad 1 + \sum_{d=1}^{\gamma} \alpha^d = N
-
-    Counts
-        the bonus token: `tokens_per_round`, measured with `draft_len` ≥ 1 drafts a round, is 1
-        where none is accepted and `draft_len` + 1 where all are.
-    Ignores
-        the shape of the curve, of which one measured length says nothing: at other draft lengths
-        the answer is an extrapolation. For the block drafter of :func:`constant_acceptance`
-        (N = 4.42 at 15 drafts) it gives 3.50 at 5 drafts, where 3.34 was measured.
-    Source
-        Leviathan et al. 2022, arXiv:2211.17192, equation 1, solved for α.
-
-    Examples
-    --------
-    >>> acceptance_from_length(1.75, 2).survival(1)  # 1 + 1/2 + 1/4
-    array(0.5)
-    >>> acceptance_from_length(1.75, 2).tokens_per_round(3)
-    array(1.875)
-    """
-    allowed = f"a whole number from 1 to {LONGEST_DRAFT}"
-    drafts = number_from("draft_len", draft_len, 1, LONGEST_DRAFT, allowed)
-    if not drafts.is_integer():
-        refuse("draft_len", draft_len, allowed)
-    allowed = f"a number from 1 to {drafts + 1:.0f} (draft_len + 1: the bonus token counts)"
-    length = number_from("tokens_per_round", tokens_per_round, 1.0, drafts + 1.0, allowed)
-    rate = _rate_of_length(length - 1.0, int(drafts))
-    description = (
-        f"constant acceptance {rate:.4g} per draft token, inferred from {length:g} tokens per "
-        f"round (bonus included) at {drafts:.0f} drafts"
-    )
-    return Acceptance(description, None, _constant_law, (rate,))
-
-
 def histogram_acceptance(counts: ArrayLike) -> Acceptance:
     r"""Return the curve behind a histogram of accepted drafts.
 
@@ -234,18 +195,3 @@ def beta_law(parameters: tuple[float, ...], depth: int) -> NDArray[np.float64]:
 def survival_of_rates(rates: ArrayLike) -> NDArray[np.float64]:
     """Return s_0 = 1 and the running products of conditional `rates`."""
     return np.cumprod(np.concatenate(([1.0], rates)), dtype=np.float64)
-
-
-def _rate_of_length(accepted_tokens: float, draft_len: int) -> float:
-    """Return the rate whose `draft_len` drafts have `accepted_tokens` accepted, by bisection."""
-
-    def miss(rate: float) -> float:
-        return float(np.sum(_constant_law((rate,), draft_len)[1:])) - accepted_tokens
-
-    low, high = 0.0, 1.0
-    # The smallest step of a length above 1 is 2**-52, and a rate as small has 53 bits of its own.
-    for _ in range(105):
-        middle = (low + high) / 2
-        low, high = (middle, high) if miss(middle) < 0.0 else (low, middle)
-    # Of two neighbours the better one: 0 and 1 are met exactly.
-    return min(low, high, key=lambda rate: abs(miss(rate)))

@@ -49,6 +49,7 @@ from specroof.architecture.model import (
     Architecture,
     Block,
     Layer,
+    VisionTower,
     stack_layers,
 )
 from specroof.architecture.recurrent import (
@@ -90,6 +91,7 @@ __all__ = [
     "RecurrentCore",
     "Shard",
     "SharedCacheAttention",
+    "VisionTower",
     "WeightFormat",
     "block_head",
     "by_kv_heads",

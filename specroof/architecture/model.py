@@ -12,6 +12,7 @@ __all__ = [
     "Architecture",
     "Block",
     "Layer",
+    "VisionTower",
     "stack_layers",
 ]
 
@@ -103,6 +104,34 @@ def stack_layers(layers: Iterable[Layer]) -> tuple[Layer, ...]:
     return tuple(Layer(blocks, count) for blocks, count in counts.items())
 
 
+@dataclass(frozen=True, slots=True)
+class VisionTower:
+    """What reads images beside a language model: no pass of decoding, and memory of the server.
+
+    Parameters
+    ----------
+    n_layers, hidden_size
+        Its size, where the config names it; servers assume one where it does not.
+    depth
+        Its layers, where the config calls them so: servers do not find them.
+    """
+
+    n_layers: int | None = None
+    hidden_size: int | None = None
+    depth: int | None = None
+
+    @property
+    def weight_bytes(self) -> float:
+        r"""Bytes of its layers, :math:`12 L H^2` elements in bf16; 0 where it has no sizes.
+
+        Ignores
+            embedding and merger: 5 % for Qwen3.5.
+        """
+        layers = self.n_layers or self.depth or 0
+        width = self.hidden_size or 0
+        return 12 * layers * width**2 * dtype_bytes("bf16")
+
+
 @dataclass(frozen=True)
 class Architecture:
     """A decoder-only language model as numbers.
@@ -130,6 +159,8 @@ class Architecture:
         Of activations and attention arithmetic, of cached keys and values, of recurrent state.
     notes
         Sentences for the reader: what the config left open, what was left out.
+    vision
+        What reads images; None for a model of text alone.
     """
 
     name: str
@@ -145,6 +176,7 @@ class Architecture:
     kv_dtype: str = "bf16"
     state_dtype: str = "fp32"
     notes: tuple[str, ...] = ()
+    vision: VisionTower | None = None
 
     @property
     def n_layers(self) -> int:

@@ -1,11 +1,12 @@
 """Names and SPECs to objects: bundled files, paths, the Hub. The only disk and network."""
 
-from specroof.catalog.files import read_text, write_files
+from specroof.catalog.files import read_text
 from specroof.catalog.hardware import HARDWARE_PATH_VARIABLE, hardware_names, load_hardware
 from specroof.catalog.models import drafter_names, load_draft_config, load_model, model_names
 from specroof.catalog.profiles import load_profile, load_profiles_file
 from specroof.catalog.specs import ACCEPTANCE_KEYS, load_drafter
 from specroof.catalog.studies import study_path
+from specroof.catalog.writing import write_files, write_folder
 
 __all__ = [
     "ACCEPTANCE_KEYS",
@@ -22,4 +23,5 @@ __all__ = [
     "read_text",
     "study_path",
     "write_files",
+    "write_folder",
 ]

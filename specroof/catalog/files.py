@@ -1,48 +1,102 @@
-"""Files: those that travel with the package, those from outside, those that are written."""
+"""Files that are read: those that travel with the package, and those from outside."""
 
 import difflib
-from collections.abc import Mapping
+import os
+import re
+import stat
 from pathlib import Path
 from typing import Final
 
-from specroof.errors import OutputError, SpecroofError
+from specroof.errors import SpecroofError
 
 __all__ = [
     "bundled",
     "bundled_names",
     "data_folder",
+    "is_file",
+    "is_folder",
     "read_text",
     "suggestion",
-    "write_files",
 ]
 
 #: Larger than any published file (the longest real config has 90 KB), small enough to read.
-_MAX_FILE_BYTES: Final = 16 * 2**20
+MAX_FILE_BYTES: Final = 16 * 2**20
+
+#: What a shell puts in the place of a file: its own input, or the output of another command.
+_STREAM: Final = re.compile(r"/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
+#: How `-` is read, as people write it for standard input.
+_STANDARD_INPUT: Final = "/dev/stdin"
 
 
 def data_folder(name: str) -> Path:
     """Return a folder of data: inside an installed package, beside it in a checkout."""
     package = Path(__file__).parents[1]
     packed = package / "data" / name
-    return packed if packed.is_dir() else package.parent / name
+    return packed if is_folder(packed) else package.parent / name
+
+
+def is_file(path: Path) -> bool:
+    r"""Tell whether a path leads to something that `read_text` reads.
+
+    That is a regular file, or what a shell hands over as one: ``/dev/stdin``, ``/dev/fd/63``. A
+    name that no file can have, and a folder that may not be searched, lead to nothing.
+
+    Examples
+    --------
+    >>> is_file(Path(__file__)), is_file(Path("x" * 300)), is_file(Path("nothing\0here"))
+    (True, False, False)
+    """
+    mode = _mode(path)
+    return stat.S_ISREG(mode) or (mode != 0 and _STREAM.fullmatch(str(path)) is not None)
+
+
+def is_folder(path: Path) -> bool:
+    """Tell whether a path leads to a folder; as `is_file` for what cannot be looked at.
+
+    Examples
+    --------
+    >>> is_folder(Path(__file__).parent), is_folder(Path("x" * 300))
+    (True, False)
+    """
+    return stat.S_ISDIR(_mode(path))
+
+
+def _mode(path: Path) -> int:
+    """Return what kind of thing a path leads to, 0 for nothing that can be looked at."""
+    try:
+        return path.stat().st_mode
+    # Python's own tests raise for a name of more than 255 bytes and for a closed folder.
+    except (OSError, ValueError):
+        return 0
 
 
 def read_text(path: Path, error: type[SpecroofError]) -> str:
     """Return the text of a file from outside, refused if it is no small text file.
+
+    Parameters
+    ----------
+    path
+        A regular file, or a stream that the shell hands over; ``-`` is standard input. Anything
+        else, such as a named pipe that nobody may ever write to, is not waited for.
+    error
+        The exception to raise.
 
     Raises
     ------
     SpecroofError
         Of the type `error`: for a missing, unreadable, too large or non-UTF-8 file.
     """
+    place = Path(_STANDARD_INPUT) if str(path) == "-" else path
     try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_FILE_BYTES + 1)
-    except OSError as failure:
-        message = f"{path}: {failure.strerror or failure}; allowed: a readable file"
+        with os.fdopen(_opened(place), "rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as failure:
+        message = (
+            f"{path}: {getattr(failure, 'strerror', None) or failure}; allowed: a readable file"
+        )
         raise error(message) from None
-    if len(data) > _MAX_FILE_BYTES:
-        message = f"{path}: larger than {_MAX_FILE_BYTES} bytes; allowed: a config of that size"
+    if len(data) > MAX_FILE_BYTES:
+        message = f"{path}: larger than {MAX_FILE_BYTES} bytes; allowed: a config of that size"
         raise error(message)
     try:
         return data.decode("utf-8-sig")
@@ -51,40 +105,17 @@ def read_text(path: Path, error: type[SpecroofError]) -> str:
         raise error(message) from None
 
 
-def write_files(files: Mapping[Path, bytes]) -> None:
-    """Write all files whole, or none of them.
-
-    Each is written beside its place under another name, and all are moved there at the end, so
-    that a reader never sees half a file and a refusal leaves what was there before.
-
-    Raises
-    ------
-    OutputError
-        Naming the first path that cannot be written.
-    """
-    if not files:
-        return
-    import tempfile  # noqa: PLC0415 - most predictions write nothing, and a cold start is felt
-
-    written: dict[Path, Path] = {}
-    try:
-        for path, data in files.items():
-            if path.is_dir():
-                message = f"{path}: is a folder; allowed: a file that can be written"
-                raise OutputError(message)
-            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-                written[path] = Path(file.name)
-                file.write(data)
-            written[path].chmod(0o644)
-        for path, temporary in written.items():
-            temporary.replace(path)
-    except OSError as failure:
-        reason = failure.strerror or failure
-        message = f"{path}: {reason}; allowed: a file in a folder that can be written to"
-        raise OutputError(message) from None
-    finally:
-        for temporary in written.values():
-            temporary.unlink(missing_ok=True)
+def _opened(path: Path) -> int:
+    """Return the descriptor of a file that can be read to its end, whoever else writes to it."""
+    if _STREAM.fullmatch(str(path)):
+        return os.open(path, os.O_RDONLY)
+    # Opening a pipe waits for its writer unless told not to, and so does reading a device.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError("is a folder" if stat.S_ISDIR(mode) else "is a pipe, socket or device")
 
 
 def bundled(folder: str, suffix: str) -> dict[str, Path]:

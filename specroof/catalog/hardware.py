@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from specroof.catalog.files import bundled, read_text, suggestion
+from specroof.catalog.files import bundled, is_file, is_folder, read_text, suggestion
 from specroof.errors import CatalogError, ProfileError
 from specroof.hardware import HardwareProfile, parse_hardware
+from specroof.reading.yaml_text import shown
 
 __all__ = ["HARDWARE_PATH_VARIABLE", "hardware_names", "load_hardware"]
 
@@ -46,7 +47,7 @@ def load_hardware(name: str | os.PathLike[str], *, check: bool = False) -> Hardw
     """
     text = os.fspath(name)
     path = Path(text)
-    if path.is_file():
+    if is_file(path):
         return _parse_hardware(path, trusted=False)
     wanted = text.casefold()
     files = _hardware_files()
@@ -59,7 +60,7 @@ def load_hardware(name: str | os.PathLike[str], *, check: bool = False) -> Hardw
             profile = _parse_hardware(known, trusted=is_bundled and not check)
             if wanted in (alias.casefold() for alias in profile.aliases):
                 return profile
-    message = f"hardware {text!r} is neither a file nor a bundled name or alias"
+    message = f"hardware {shown(text)} is neither a file nor a bundled name or alias"
     msg = f"{message}{suggestion(text, list(files))}; see: specroof hardware"
     raise CatalogError(msg)
 
@@ -68,16 +69,16 @@ def _hardware_files() -> dict[str, tuple[Path, bool]]:
     """Return the hardware files by stem, each with whether it is a bundled one."""
     files = {stem: (path, True) for stem, path in bundled("hardware", ".yaml").items()}
     own = os.environ.get(HARDWARE_PATH_VARIABLE)
-    if own is not None:
+    if own:  # an empty one is none, not the folder that the shell stands in
         files |= {path.stem: (path, False) for path in _yaml_files(Path(own))}
     return files
 
 
 def _yaml_files(folder: Path) -> Iterator[Path]:
-    if not folder.is_dir():
-        message = f"{HARDWARE_PATH_VARIABLE} is {str(folder)!r}; allowed: a folder"
+    if not is_folder(folder):
+        message = f"{HARDWARE_PATH_VARIABLE} is {shown(str(folder))}; allowed: a folder"
         raise CatalogError(message)
-    yield from sorted(folder.glob("*.yaml"))
+    yield from (path for path in sorted(folder.glob("*.yaml")) if is_file(path))
 
 
 def _parse_hardware(path: Path, *, trusted: bool) -> HardwareProfile:

@@ -1,36 +1,56 @@
 """The Hugging Face Hub: two small files of a repository, every failure in one line."""
 
+import queue
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
-from specroof.catalog.files import bundled_names, suggestion
+from specroof.catalog.files import MAX_FILE_BYTES, bundled_names, suggestion
 from specroof.errors import CatalogError
 
-__all__ = ["Fetch", "fetch_from_hub"]
+__all__ = ["LONGEST_FETCH_S", "Fetch", "fetch_from_hub"]
 
 Fetch = Callable[[str, str], Path | None]
 
+#: Seconds after which a file that still comes is given up. Each read alone has its own limit
+#: (HF_HUB_DOWNLOAD_TIMEOUT), which a server that sends a byte now and then never reaches.
+LONGEST_FETCH_S: Final = 60.0
+
 
 def fetch_from_hub(repository: str, file_name: str) -> Path | None:
-    """Fetch one file with huggingface_hub, every failure in one line."""
+    """Fetch one file with huggingface_hub, every failure in one line.
+
+    A file of more than `MAX_FILE_BYTES` is not begun, and one that takes more than
+    `LONGEST_FETCH_S` is given up.
+
+    Raises
+    ------
+    CatalogError
+        If the file cannot be had. A repository that has no such file gives None.
+    """
     # Imported here: it costs more than all the rest, and few calls need it.
     import logging  # noqa: PLC0415
 
     from huggingface_hub import (  # noqa: PLC0415
         _CACHED_NO_EXIST,
-        hf_hub_download,
         try_to_load_from_cache,
     )
     from huggingface_hub.errors import (  # noqa: PLC0415
         EntryNotFoundError,
+        HFValidationError,
         LocalEntryNotFoundError,
     )
 
     # Its warnings of retries would stand between the user and the one line that matters.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
-        return Path(hf_hub_download(repository, file_name))
-    except (OSError, ValueError, EntryNotFoundError) as failure:
+        return _within(LONGEST_FETCH_S, lambda: _download(repository, file_name))
+    except HFValidationError as failure:
+        message = f"{repository}: {failure}; allowed: a Hub name (ORG/NAME)"
+        raise CatalogError(message) from None
+    # Whatever the HTTP library of the day raises: its names differ from version to version.
+    except Exception as failure:  # noqa: BLE001
         # "Local": not in the cache and not fetched. An earlier call may have found it missing.
         local = isinstance(failure, LocalEntryNotFoundError)
         known = try_to_load_from_cache(repository, file_name) is _CACHED_NO_EXIST
@@ -38,6 +58,51 @@ def fetch_from_hub(repository: str, file_name: str) -> Path | None:
             return None
         message = f"{repository}: {file_name} cannot be fetched: {_reason(failure, repository)}"
         raise CatalogError(message) from None
+
+
+def _within(seconds: float, call: Callable[[], Path]) -> Path:
+    """Return what a call returns, or raise what it raises, unless it takes too long."""
+    outcomes: queue.SimpleQueue[Path | Exception] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            outcomes.put(call())
+        except Exception as failure:  # noqa: BLE001 - raised again where somebody waits
+            outcomes.put(failure)
+
+    # A daemon: nobody waits for what it is still reading when the program ends.
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        outcome = outcomes.get(timeout=seconds)
+    except queue.Empty:
+        message = f"given up after {seconds:g} seconds"
+        raise TimeoutError(message) from None
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def _download(repository: str, file_name: str) -> Path:
+    """Return the path of a file in the cache, where it is put first unless it is too large."""
+    from huggingface_hub import (  # noqa: PLC0415
+        get_hf_file_metadata,
+        hf_hub_download,
+        hf_hub_url,
+    )
+
+    try:
+        size = get_hf_file_metadata(hf_hub_url(repository, file_name)).size or 0
+    except Exception as failure:  # noqa: BLE001 - as above
+        # Without an answer only the cache is left: the client's own retries take 23 seconds.
+        unanswered = getattr(failure, "response", None) is None
+        try:
+            return Path(hf_hub_download(repository, file_name, local_files_only=unanswered))
+        except OSError as absent:
+            raise absent from failure
+    if size > MAX_FILE_BYTES:
+        message = f"it has {size} bytes; allowed: up to {MAX_FILE_BYTES}"
+        raise ValueError(message)
+    return Path(hf_hub_download(repository, file_name))
 
 
 def _reason(failure: Exception, repository: str) -> str:
@@ -59,5 +124,6 @@ def _reason(failure: Exception, repository: str) -> str:
         if status is not None:
             return f"the Hub answered with status {status}"
     if isinstance(failure, LocalEntryNotFoundError | OfflineModeIsEnabled):
-        return "the Hub is not reachable (or HF_HUB_OFFLINE is set), and no copy is cached"
+        why = f": {failure.__cause__}" if failure.__cause__ else ""
+        return f"the Hub is not reachable (or HF_HUB_OFFLINE is set), and no copy is cached{why}"
     return str(failure)

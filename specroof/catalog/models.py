@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Final, TypedDict
 
 from specroof.architecture import Architecture, DraftHead, MedusaHeads
-from specroof.catalog.files import bundled, bundled_names, read_text, suggestion
+from specroof.catalog.files import bundled, bundled_names, is_file, read_text, suggestion
 from specroof.catalog.hub import Fetch, fetch_from_hub
 from specroof.errors import CatalogError, ConfigError
 from specroof.parsers import parse_config
+from specroof.reading.yaml_text import shown
 
 __all__ = ["drafter_names", "load_draft_config", "load_model", "model_names"]
 
@@ -77,9 +78,9 @@ def _found_config(
     A path wins, then a bundled file of one of the groups in `bundled`, then the Hub.
     """
     path = Path(text)
-    if path.is_file():
+    if is_file(path):
         return _config_texts(path, path.with_name(f"{path.stem}.{_SIDECAR_NAME}"), text)
-    if (path / _CONFIG_NAME).is_file():
+    if is_file(path / _CONFIG_NAME):
         return _config_texts(path / _CONFIG_NAME, path / _SIDECAR_NAME, text)
     for files in bundled.values():
         file = _bundled_config(text, files)
@@ -89,7 +90,7 @@ def _found_config(
     if not _REPO_ID.fullmatch(text):
         known = [stem.replace("--", "/", 1) for files in bundled.values() for stem in files]
         message = (
-            f"{what} {text!r} is neither a file nor a bundled {what} nor a Hub name (ORG/NAME)"
+            f"{what} {shown(text)} is neither a file nor a bundled {what} nor a Hub name (ORG/NAME)"
             f"{suggestion(text, known)}"
         )
         raise CatalogError(message)
@@ -114,7 +115,7 @@ def _bundled_config(name: str, files: Mapping[str, Path]) -> Path | None:
 
 def _config_texts(config: Path, sidecar: Path | None, name: str) -> _ConfigTexts:
     quantization = (
-        read_text(sidecar, ConfigError) if sidecar is not None and sidecar.is_file() else None
+        read_text(sidecar, ConfigError) if sidecar is not None and is_file(sidecar) else None
     )
     return {
         "text": read_text(config, ConfigError),

@@ -9,7 +9,7 @@ from specroof.acceptance.published import (
     draft_count,
     parse_profiles,
 )
-from specroof.catalog.files import read_text
+from specroof.catalog.files import is_file, read_text
 from specroof.errors import CatalogError
 
 __all__ = ["load_profile", "load_profiles_file"]
@@ -38,7 +38,7 @@ def load_profile(name: str | os.PathLike[str], *, drafts: str | None = None) -> 
     8
     """
     path = Path(name)
-    if not path.is_file():
+    if not is_file(path):
         return bundled_profile(os.fspath(name))
     found = load_profiles_file(path, drafts=drafts)
     if len(found) > 1:

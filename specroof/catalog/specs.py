@@ -71,7 +71,7 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
         drafter = KINDS[kind_name].build(own, text)
         if not given:
             return drafter
-        acceptance = ACCEPTANCE_KEYS[given[0]](values[given[0]])
+        acceptance = ACCEPTANCE_KEYS[given[0]](values[given[0]], kind_name)
         if extrapolate is not None:
             acceptance = extrapolated_acceptance(acceptance, extrapolate)
         return replace(drafter, acceptance=acceptance)
@@ -140,7 +140,7 @@ def _numbers(key: str, text: str) -> list[float]:
     return [_number(key, part) for part in text.split("/")]
 
 
-def _accept_length(text: str) -> Acceptance:
+def _accept_length(text: str, kind: str) -> Acceptance:
     length, at, drafts = text.partition("@")
     if not at:
         message = f"accept-length is {text!r}; allowed: TOKENS@DRAFTS, such as 3.4@7: tokens per"
@@ -150,10 +150,10 @@ def _accept_length(text: str) -> Acceptance:
     if not measured_with.is_integer():
         message = f"accept-length is {text!r}; allowed: a whole number of drafts after @"
         raise OptionError(message)
-    return acceptance_from_length(_number("accept-length", length), int(measured_with))
+    return acceptance_from_length(_number("accept-length", length), int(measured_with), kind=kind)
 
 
-def _beta(text: str) -> Acceptance:
+def _beta(text: str, _kind: str) -> Acceptance:
     parameters = _numbers("beta", text)
     if len(parameters) != 2:
         message = f"beta is {text!r}; allowed: A/B, two numbers above 0"
@@ -161,7 +161,7 @@ def _beta(text: str) -> Acceptance:
     return beta_acceptance(parameters[0], parameters[1])
 
 
-def _decay(text: str) -> Acceptance:
+def _decay(text: str, _kind: str) -> Acceptance:
     parameters = _numbers("decay", text)
     if len(parameters) != 3:
         message = f"decay is {text!r}; allowed: FIRST/LAST/RATIO, three numbers from 0 to 1"
@@ -172,14 +172,14 @@ def _decay(text: str) -> Acceptance:
 #: The key that lets a measured acceptance go on past its depth.
 _EXTRAPOLATE: Final = "extrapolate"
 
-#: How a SPEC may give acceptance; exactly one of these.
-ACCEPTANCE_KEYS: Final[dict[str, Callable[[str], Acceptance]]] = {
-    "accept": lambda text: constant_acceptance(_number("accept", text)),
+#: How a SPEC may give acceptance, from the text and the kind of drafter; exactly one of these.
+ACCEPTANCE_KEYS: Final[dict[str, Callable[[str, str], Acceptance]]] = {
+    "accept": lambda text, _kind: constant_acceptance(_number("accept", text)),
     "accept-length": _accept_length,
-    "rates": lambda text: rate_acceptance(_numbers("rates", text)),
-    "survival": lambda text: survival_acceptance(_numbers("survival", text)),
-    "histogram": lambda text: histogram_acceptance(_numbers("histogram", text)),
+    "rates": lambda text, _kind: rate_acceptance(_numbers("rates", text)),
+    "survival": lambda text, _kind: survival_acceptance(_numbers("survival", text)),
+    "histogram": lambda text, _kind: histogram_acceptance(_numbers("histogram", text)),
     "beta": _beta,
     "decay": _decay,
-    "profile": lambda text: load_profile(text).acceptance(),
+    "profile": lambda text, _kind: load_profile(text).acceptance(),
 }

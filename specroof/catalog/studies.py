@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+from specroof.catalog.files import is_file
 from specroof.errors import CatalogError
+from specroof.reading.yaml_text import shown
 
 __all__ = ["study_path"]
 
@@ -16,7 +18,7 @@ def study_path(name: str) -> Path:
         If there is neither.
     """
     path = Path(name)
-    if path.is_file():
+    if is_file(path):
         return path
     bundled = {
         file.stem: file
@@ -24,5 +26,5 @@ def study_path(name: str) -> Path:
     }
     if name in bundled:
         return bundled[name]
-    message = f"study {name!r} is neither a file nor a bundled study ({', '.join(bundled)})"
+    message = f"study {shown(name)} is neither a file nor a bundled study ({', '.join(bundled)})"
     raise CatalogError(message)

@@ -15,6 +15,7 @@ from specroof.acceptance.published import (
     load_profiles,
     profile_names,
 )
+from specroof.catalog.files import is_file
 from specroof.cli.flags import AsJson, completion, figure_files, say, say_written
 
 __all__ = ["acceptance_app"]
@@ -122,7 +123,7 @@ def _found(names: Sequence[str], drafts: str | None) -> list[AcceptanceProfile]:
     """Return the profiles of names and files, several of one file included."""
     found: list[AcceptanceProfile] = []
     for name in names:
-        if Path(name).is_file():
+        if is_file(Path(name)):
             found += catalog.load_profiles_file(name, drafts=drafts)
         else:
             found.append(catalog.load_profile(name))

@@ -8,7 +8,7 @@ import typer
 
 from specroof import catalog
 from specroof.cost import CHOICES, Options
-from specroof.errors import OptionError, OutputError
+from specroof.errors import OptionError, OutputError, printable
 from specroof.parsers import PARSERS
 
 __all__ = [
@@ -180,7 +180,7 @@ def joined_files(*groups: Mapping[Path, bytes]) -> dict[Path, bytes]:
 
 def say(text: str) -> None:
     """Print to standard output."""
-    typer.echo(text)
+    typer.echo(printable(text))
 
 
 def say_notes(notes: Iterable[str]) -> None:
@@ -192,4 +192,4 @@ def say_notes(notes: Iterable[str]) -> None:
 def say_written(paths: Iterable[Path]) -> None:
     """Name the written files on standard error."""
     for path in paths:
-        typer.echo(f"wrote {path}", err=True)
+        typer.echo(printable(f"wrote {path}"), err=True)

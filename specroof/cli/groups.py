@@ -7,7 +7,7 @@ from typing import Any, Final, get_args, get_type_hints
 
 import typer
 
-from specroof.errors import SpecroofError
+from specroof.errors import SpecroofError, one_line
 
 __all__ = ["Command", "OneLineGroup"]
 
@@ -81,5 +81,5 @@ class OneLineGroup(typer.core.TyperGroup):
 
 def _refuse(message: str) -> None:
     if message:  # a call without words has had its help
-        typer.echo(f"specroof: {' '.join(message.split())}", err=True)
+        typer.echo(f"specroof: {one_line(message)}", err=True)
     sys.exit(2)

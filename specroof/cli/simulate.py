@@ -18,6 +18,7 @@ from specroof.simulate import (
     BatchSimulation,
     ExactnessResult,
     Spread,
+    check_tokens,
     random_distributions,
     simulate_batch,
     simulate_exactness,
@@ -85,6 +86,7 @@ def batch(  # noqa: PLR0913, PLR0917 - one parameter per flag
     """Decode batches round by round: time between tokens at the mean, p50, p95 and p99."""
     loaded = catalog.load_drafter(drafter)
     acceptance = _chain_acceptance(loaded)
+    check_tokens(batch_size, draft_len=draft_len or 0, output_len=output_len, n_batches=batches)
     curve = speedup_curve(
         catalog.load_model(model),
         catalog.load_hardware(hardware),

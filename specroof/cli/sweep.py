@@ -35,9 +35,9 @@ def sweep(
 
     The file is validated whole before anything is computed. Its keys: format_version (1), targets
     (a list of model, hardware, family, tensor_parallel, expert_parallel,
-    attention_data_parallel), drafters (SPECs), batch_size, context_len or workload (input_len and output_len of requests,
-    whose prefills are then counted; batch_size is how many are in flight), max_draft_len, engine,
-    options.
+    attention_data_parallel), drafters (SPECs), batch_size, context_len or workload (input_len and
+    output_len of requests, whose prefills are then counted; batch_size is how many are in flight),
+    max_draft_len, engine, options.
     """
     from specroof.questions.study import load_study, study_schema  # noqa: PLC0415 - pydantic
 
@@ -53,12 +53,8 @@ def sweep(
     outcomes = _run(loaded)
     files = {} if output is None else _study_files(output, outcomes)
     if output is not None:
-        try:
-            output.mkdir(parents=True, exist_ok=True)
-        except OSError as failure:
-            raise _unwritable(output, failure) from None
         # Before the tables, which whoever reads them may stop reading.
-        catalog.write_files(files)
+        catalog.write_folder(output, {path.name: data for path, data in files.items()})
     _say_outcomes(outcomes)
     say_written(files)
 
@@ -111,15 +107,15 @@ def _study_files(output: Path, outcomes: "Sequence[Outcome]") -> dict[Path, byte
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
     # Two targets may have the same names, such as a chip and a calibrated copy of it.
-    rows = [
-        {"target": one.target, **row}
+    parts = (
+        {"target": [one.target] * len(columns["model"]), **columns}
         for one in outcomes
-        for row in report.curve_rows(one.curves, one.counted)
-    ]
+        for columns in report.curve_columns(one.curves, one.counted)
+    )
     objects = [report.curves_json(one.curves, one.counted) for one in outcomes]
     groups = [
         {
-            output / "results.csv": report.rows_csv(rows).encode(),
+            output / "results.csv": report.columns_csv(parts).encode(),
             output / "results.json": report.json_line(objects).encode() + b"\n",
         }
     ]

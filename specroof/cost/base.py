@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import TENSOR, WEIGHT_FORMATS, Shard
+from specroof.arrays import Array, array_within
+from specroof.errors import expect, refuse
 from specroof.units import DTYPE_BYTES
 
 __all__ = [
@@ -19,8 +21,6 @@ __all__ = [
     "Setting",
     "matmul_flops",
 ]
-
-Array = npt.NDArray[np.float64]
 
 #: Everywhere, always: a multiply-add is two.
 _FLOPS_PER_MULTIPLY_ADD: Final = 2.0
@@ -76,7 +76,7 @@ class Options:
 
     Raises
     ------
-    ValueError
+    OptionError
         For a value that `CHOICES` does not list.
     """
 
@@ -94,14 +94,27 @@ class Options:
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():
             value = getattr(self, name)
-            if value not in allowed and not (value is None and name in _MAY_BE_NONE):
-                msg = f"{name} is {value!r}; allowed: {', '.join(allowed)}"
-                raise ValueError(msg)
+            if value is None and name in _MAY_BE_NONE:
+                continue
+            # An array equals a word in each entry, so that `in` alone would not do.
+            if not isinstance(value, str) or value not in allowed:
+                refuse(name, value, ", ".join(allowed))
+        expect("strict_dtype", self.strict_dtype, bool, "True or False")
 
     @property
     def counts_all(self) -> bool:
         """Whether every operation of the pass is counted."""
         return self.count == "all"
+
+
+#: What the numbers of a pass are; the head may be left out.
+_PASS_QUANTITIES: Final = {
+    "batch_size": "pass_batch_size",
+    "query_len": "query_len",
+    "context_len": "context_len",
+    "head_len": "context_len",
+    "matmul_len": "padded_len",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,9 +143,9 @@ class ForwardPass:
 
     Raises
     ------
-    ValueError
-        Unless batch_size > 0, query_len >= 1, context_len >= 0, 0 <= head_len <= query_len and
-        matmul_len >= query_len, all finite.
+    OptionError
+        For what is no real number within its bounds (`specroof.units.BOUNDS`), a `head_len` above
+        `query_len` or a `matmul_len` below, and arrays that do not broadcast.
 
     Examples
     --------
@@ -153,22 +166,24 @@ class ForwardPass:
             object.__setattr__(self, "head_len", self.query_len)
         if self.matmul_len is None:
             object.__setattr__(self, "matmul_len", self.query_len)
-        for name in ("batch_size", "query_len", "context_len", "head_len", "matmul_len"):
-            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.float64))
-        self._require("batch_size", self.batch > 0, "above 0")
-        self._require("query_len", self.queries >= 1, "at least 1")
-        self._require("context_len", self.context >= 0, "at least 0")
-        self._require(
-            "head_len", (self.heads >= 0) & (self.heads <= self.queries), "from 0 to query_len"
-        )
-        padded = np.asarray(self.matmul_len)
-        self._require("matmul_len", padded >= self.queries, "at least query_len")
+        for name, quantity in _PASS_QUANTITIES.items():
+            object.__setattr__(self, name, array_within(name, getattr(self, name), quantity))
+        self._check_shapes()
+        expect("settled", self.settled, bool, "True or False")
+        self._require("head_len", self.heads <= self.queries, "at most query_len")
+        self._require("matmul_len", self.matmuls >= self.queries, "at least query_len")
+
+    def _check_shapes(self) -> None:
+        shapes = {name: getattr(self, name).shape for name in _PASS_QUANTITIES}
+        try:
+            np.broadcast_shapes(*shapes.values())
+        except ValueError:
+            said = ", ".join(f"{name} {shape}" for name, shape in shapes.items() if shape)
+            refuse("the shape of a pass", said, "arrays that broadcast against each other")
 
     def _require(self, name: str, good: npt.NDArray[np.bool_], allowed: str) -> None:
-        value = getattr(self, name)
-        if not (good.all() and np.isfinite(value).all()):
-            msg = f"{name} is {value.tolist()}; allowed: finite numbers {allowed}"
-            raise ValueError(msg)
+        if not good.all():
+            refuse(name, getattr(self, name).tolist(), f"numbers of {allowed}")
 
     @property
     def batch(self) -> Array:
@@ -191,6 +206,11 @@ class ForwardPass:
         return self.head_len  # type: ignore[return-value]  # made an array in __post_init__
 
     @property
+    def matmuls(self) -> Array:
+        """`matmul_len` as an array."""
+        return self.matmul_len  # type: ignore[return-value]  # made an array in __post_init__
+
+    @property
     def tokens(self) -> Array:
         """New positions of the whole batch."""
         return np.asarray(self.batch * self.queries)
@@ -198,12 +218,12 @@ class ForwardPass:
     @property
     def matmul_tokens(self) -> Array:
         """Positions that every matrix of a layer multiplies: the new ones, and any padding."""
-        return np.asarray(self.batch * np.asarray(self.matmul_len, dtype=np.float64))
+        return np.asarray(self.batch * self.matmuls)
 
     @property
     def head_tokens(self) -> Array:
         """Positions that the LM head multiplies; padded, where all new positions go through it."""
-        padding = np.where(self.heads == self.queries, np.asarray(self.matmul_len), self.heads)
+        padding = np.where(self.heads == self.queries, self.matmuls, self.heads)
         return np.asarray(self.batch * padding)
 
 
@@ -240,7 +260,8 @@ class OpCost:
         Block and role, such as ``"attention.q_proj"``.
     kind
         ``"dense"``, ``"experts"``, ``"attention"``, ``"latent_attention"``, ``"indexer"``,
-        ``"state"``, ``"convolution"``, ``"compressor"``, ``"residual"``, ``"router"`` or ``"head"``.
+        ``"state"``, ``"convolution"``, ``"compressor"``, ``"residual"``, ``"router"`` or
+        ``"head"``.
     count
         Identical operations in the pass.
     flops

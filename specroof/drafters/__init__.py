@@ -3,6 +3,7 @@
 from specroof.drafters.base import (
     Drafter,
     DraftTime,
+    Held,
     Price,
     Proposals,
     Round,
@@ -34,6 +35,7 @@ __all__ = [
     "KINDS",
     "DraftTime",
     "Drafter",
+    "Held",
     "Kind",
     "Price",
     "Proposals",

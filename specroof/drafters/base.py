@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import Architecture
+from specroof.architecture import Architecture, DraftHead
 from specroof.cost import ForwardPass
 from specroof.hardware import HardwareProfile, Placement
 
@@ -16,13 +16,16 @@ __all__ = [
     "Counts",
     "DraftTime",
     "Drafter",
+    "Held",
     "Price",
     "Proposals",
     "Round",
     "TokensPerRound",
     "Work",
     "chain_proposals",
+    "nothing_held",
     "silent",
+    "unknown_held",
 ]
 
 Array = npt.NDArray[np.float64]
@@ -191,6 +194,35 @@ def silent(_target: Architecture) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What a drafter keeps in the memory of the target's devices.
+
+    Parameters
+    ----------
+    head
+        Its layers, whose weights and cache lie there; None where it keeps nothing there.
+    tensor_parallel
+        Devices that it is split over; None for as many as the target.
+    is_known
+        False for a drafter that is a share of time, of whose size nothing is known.
+    """
+
+    head: DraftHead | None = None
+    tensor_parallel: int | None = None
+    is_known: bool = True
+
+
+def unknown_held(_target: Architecture) -> Held:
+    """Return that nobody knows: a drafter that is given as a share of time."""
+    return Held(is_known=False)
+
+
+def nothing_held(_target: Architecture) -> Held:
+    """Return that nothing is kept on the target's devices."""
+    return Held()
+
+
+@dataclass(frozen=True, slots=True)
 class Drafter:
     """Something that proposes tokens: a name and a function from a round to seconds.
 
@@ -211,6 +243,8 @@ class Drafter:
         fit.
     propose
         From acceptance and draft lengths to what is verified: a chain, or a tree.
+    held
+        What it keeps in the memory of the target's devices.
     """
 
     name: str
@@ -220,3 +254,4 @@ class Drafter:
     is_ideal: bool = False
     describe: Callable[[Architecture], str] = silent
     propose: Callable[[TokensPerRound, Counts], Proposals] = chain_proposals
+    held: Callable[[Architecture], Held] = unknown_held

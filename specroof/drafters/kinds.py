@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from specroof.arrays import number_within
 from specroof.drafters.base import Drafter
 from specroof.drafters.blocks import (
     dflash_drafter,
@@ -25,12 +26,14 @@ from specroof.drafters.shares import autoregressive_drafter, block_drafter, idea
 from specroof.drafters.tree_shapes import MOST_NODES, dynamic_tree, expansion_tree, optimal_tree
 from specroof.drafters.trees import with_tree
 from specroof.errors import OptionError
+from specroof.units import BOUNDS
 
 __all__ = ["KINDS", "Kind"]
 
 Values = Mapping[str, Any]
 
-_MOST_DEVICES: Final = 4096
+#: Nodes times children of a sequoia tree: its search takes a second at the usual depths.
+_MOST_SHARES: Final = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ _WHERE: Final = {
     "overlap": "share of rounds whose draft is made while the round before is verified: 1 is "
     "PEARL, less is speculative speculative decoding",
 }
+_WHERE_QUANTITIES: Final = {"link": "bytes_per_s", "link-latency": "seconds", "overlap": "share"}
 _TREE: Final = {
     "tree": "eagle2, sequoia, or the children per node of each level, such as 3/2/1; draft "
     "lengths are then depths",
@@ -112,16 +116,14 @@ def _where(values: Values) -> Where:
     if own and len(own) < 3:
         msg = f"{' and '.join(own)} without the rest; allowed: device=, link= and link-latency="
         raise OptionError(msg)
-    for key, least, allowed in (("link", 1.0, "at least 1"), ("link-latency", 0.0, "at least 0")):
-        if key in values and values[key] < least:
-            msg = f"{key} is {values[key]:g}; allowed: a number of {allowed}"
-            raise OptionError(msg)
-    if not 0 <= values.get("overlap", 0.0) <= 1:
-        msg = f"overlap is {values['overlap']:g}; allowed: a number from 0 to 1"
-        raise OptionError(msg)
+    for key, quantity in _WHERE_QUANTITIES.items():
+        if key in values:
+            number_within(key, values[key], quantity)
     return Where(
         hardware=values.get("device"),
-        tensor_parallel=_whole("tp", values["tp"], _MOST_DEVICES) if "tp" in values else None,
+        tensor_parallel=_whole("tp", values["tp"], int(BOUNDS["devices"].most))
+        if "tp" in values
+        else None,
         link_bytes_per_s=values.get("link"),
         link_latency_s=values.get("link-latency", 0.0),
         hit_rate=values.get("overlap"),
@@ -149,10 +151,19 @@ def _branching(drafter: Drafter, values: Values) -> Drafter:
     nodes = _whole("nodes", values["nodes"], MOST_NODES)
     label = f"{tree} trees of {nodes} drafts"
     if tree == "sequoia":
+        _check_shared(nodes, len(siblings))
         return with_tree(drafter, partial(optimal_tree, n_nodes=nodes), siblings, label=label)
     top_k = _whole("top-k", values["top-k"], len(siblings) + 1)
     grow = partial(dynamic_tree, top_k=top_k, n_nodes=nodes)
     return with_tree(drafter, grow, siblings, label=label)
+
+
+def _check_shared(nodes: int, n_siblings: int) -> None:
+    """Refuse a tree whose best shape takes minutes to find."""
+    most = _MOST_SHARES // nodes - 1
+    if n_siblings > most:
+        msg = f"siblings has {n_siblings} shares; allowed: up to {most} with nodes={nodes}"
+        raise OptionError(msg)
 
 
 def _static(drafter: Drafter, tree: str, siblings: tuple[float, ...], stray: list[str]) -> Drafter:

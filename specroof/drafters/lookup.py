@@ -13,6 +13,7 @@ from specroof.drafters.base import (
     Round,
     TokensPerRound,
     chain_proposals,
+    nothing_held,
 )
 from specroof.errors import OptionError
 from specroof.units import format_seconds
@@ -120,6 +121,7 @@ def lookup_drafter(
         draft,
         describe=describe,
         propose=lambda tokens, draft_len: matched_proposals(tokens, draft_len, match_rate),
+        held=nothing_held,
     )
 
 

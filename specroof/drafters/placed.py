@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from specroof.architecture import Architecture, DraftHead
-from specroof.drafters.base import Array, Drafter, DraftTime, Price, Round
+from specroof.drafters.base import Array, Drafter, DraftTime, Held, Price, Round
 from specroof.errors import OptionError
 from specroof.hardware import HardwareProfile, Placement
 from specroof.units import format_count, format_seconds, format_si
@@ -196,7 +196,12 @@ def priced_drafter(
         fitted(head, target)
         return f"{origin}: {_sizes(head)}{runs.sentence}"
 
-    return Drafter(name, draft, max_draft_len, describe=describe)
+    def held(target: Architecture) -> Held:
+        if runs.hardware is not None:
+            return Held()
+        return Held(geometry(target), runs.tensor_parallel)
+
+    return Drafter(name, draft, max_draft_len, describe=describe, held=held)
 
 
 def _sizes(head: DraftHead) -> str:

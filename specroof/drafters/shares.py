@@ -4,7 +4,7 @@ import numbers
 
 import numpy as np
 
-from specroof.drafters.base import Drafter, DraftTime, Round
+from specroof.drafters.base import Drafter, DraftTime, Round, nothing_held
 from specroof.errors import OptionError
 
 __all__ = ["autoregressive_drafter", "block_drafter", "ideal_drafter"]
@@ -32,6 +32,7 @@ def ideal_drafter() -> Drafter:
         lambda _: DraftTime(np.zeros(())),
         is_ideal=True,
         describe=lambda _: "nothing: what verification alone allows",
+        held=nothing_held,
     )
 
 

@@ -1,13 +1,16 @@
 """Which drafts a tree holds: static ones, EAGLE-2's and Sequoia's."""
 
+import heapq
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 from specroof.drafters.base import Array
-from specroof.drafters.trees import Node, Rates, Tree, path_rate
+from specroof.drafters.trees import Node, Rates, Tree
 
 __all__ = ["MOST_NODES", "chain_tree", "dynamic_tree", "expansion_tree", "optimal_tree"]
 
@@ -89,19 +92,41 @@ def dynamic_tree(rates: Rates, *, top_k: int, n_nodes: int) -> Tree:
     >>> sorted(tree.nodes), tree.widths  # 0.6, 0.36 and 0.3; both nodes of level 1 were expanded
     ([(0,), (0, 0), (1,)], (2,))
     """
+    # A level is kept in the order of its nodes' names, so that places among children are too.
     frontier: list[Node] = [()]
-    drafted: list[tuple[float, Node]] = []
+    values = np.ones(1)
+    drafted: list[tuple[float, int, Node]] = []
     widths = []
-    for depth in range(len(rates)):
+    for depth, ranks in enumerate(rates):
         if depth:
             widths.append(len(frontier))
-        children = [(*node, rank) for node in frontier for rank in range(top_k)]
-        # Elder siblings and parents first among equals, so that what is kept is a tree.
-        ranked = sorted((-path_rate(node, rates), len(node), node) for node in children)
-        drafted += [(value, node) for value, _, node in ranked]
-        frontier = [node for _, _, node in ranked[:top_k]]
-    best = sorted(drafted, key=lambda entry: (entry[0], len(entry[1]), entry[1]))
-    return Tree(frozenset(node for _, node in best[:n_nodes]), tuple(widths))
+        children = np.outer(values, ranks[:top_k]).ravel()
+        named = partial(_child, frontier, min(top_k, len(ranks)))
+        drafted += (
+            (-children[place], depth, named(place)) for place in _largest(children, n_nodes)
+        )
+        kept = _largest(children, top_k)
+        frontier, values = [named(place) for place in kept], children[kept]
+    # Elder siblings and parents first among equals, so that what is kept is a tree.
+    best = heapq.nsmallest(n_nodes, drafted)
+    return Tree(frozenset(node for _, _, node in best), tuple(widths))
+
+
+def _child(level: Sequence[Node], branch: int, place: int) -> Node:
+    """Return the name of the child at a place among all children of a level."""
+    parent, rank = divmod(place, branch)
+    return (*level[parent], rank)
+
+
+def _largest(values: Array, most: int) -> list[int]:
+    """Return the places of the `most` largest values, ascending; the first ones among equals."""
+    if values.size <= most:
+        return list(range(values.size))
+    least = np.partition(values, values.size - most)[values.size - most]
+    above = np.flatnonzero(values > least)
+    equal = np.flatnonzero(values == least)[: most - above.size]
+    places: list[int] = np.sort(np.concatenate((above, equal))).tolist()
+    return places
 
 
 def optimal_tree(rates: Rates, *, n_nodes: int) -> Tree:
@@ -151,16 +176,18 @@ class _Search:
 
     def _level(self, rates: Sequence[float], below: Array, most: int) -> Array:
         """Return the worth of a subtree by its nodes, given that of its children's subtrees."""
-        index = np.arange(most + 1)[:, None] - np.arange(most + 1)[None, :]
         below = below[: most + 1]
         fits = np.isfinite(below)
         used = np.full(most + 1, -np.inf)
         used[0] = 0.0
         best, uses = used.copy(), np.zeros(most + 1, dtype=np.intp)
         shares = []
+        nothing = np.full(most, -np.inf)
         for child, rate in enumerate(rates, start=1):
             given = np.where(fits, rate * np.where(fits, below, 0.0), -np.inf)
-            table = np.where(index >= 0, used[index], -np.inf) + given
+            # Row n holds used[n - y] in column y: what the children before get of n nodes.
+            before = sliding_window_view(np.concatenate((nothing, used)), most + 1)[:, ::-1]
+            table = before + given
             share = np.argmax(table, axis=1)
             used = np.max(table, axis=1)
             shares.append(share)

@@ -1,4 +1,4 @@
-"""Engine profiles from evidence: shared fits to published measurements, a user's own calibration."""
+"""Engine profiles from evidence: shared fits to published measurements, calibration to a user's."""
 
 from specroof.engines.calibration import Calibration, Fitted, Residual, calibrate
 from specroof.engines.own_rates import ideal_rates, predicted_tokens_per_s

@@ -129,8 +129,9 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
     hardware
         One of the chips that the fitted families hold.
     parameters
-        Fitted ones, for what no kernel says; see `specroof.engines.shared_parameters.PARAMETERS`. Of a
-        speculative round they hold two prices, SGLang's and vLLM's: the geometric mean is taken.
+        Fitted ones, for what no kernel says; see `specroof.engines.shared_parameters.PARAMETERS`.
+        Of a speculative round they hold two prices, SGLang's and vLLM's: the geometric mean is
+        taken.
 
     Raises
     ------

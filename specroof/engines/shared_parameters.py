@@ -73,9 +73,10 @@ _SCALE_OUT_LATENCY_S: Final = 20e-6
 #: Sizes that vLLM captures, as a published step-time table samples them (vLLM blog, 2026-08-14).
 _VLLM_SIZES: Final = (1, 2, 4, *range(8, 257, 8), *range(272, 1025, 16))
 
-#: Sizes that SGLang captures for verification, in sequences: `generate_decode_cuda_graph_batch_sizes`
-#: in the sources of sglang 0.5.23. Beyond 256 only on large or on several devices; servers without
-#: drafts skip some below 72, where padding costs next to nothing.
+#: Sizes that SGLang captures for verification, in sequences:
+#: `generate_decode_cuda_graph_batch_sizes` in the sources of sglang 0.5.23. Beyond 256 only on
+#: large or on several devices; servers without drafts skip some below 72, where padding costs next
+#: to nothing.
 _SGLANG_SIZES: Final = (
     *range(1, 8), *range(8, 33, 2), *range(40, 64, 4), *range(64, 256, 8), *range(256, 513, 16)
 )  # fmt: skip

@@ -15,8 +15,8 @@ __all__ = ["Stated", "refuse_other_drafts", "refuse_other_kinds", "refuse_other_
 #: Kinds of a SPEC whose costs are shares, or none: they stand for whatever drafted.
 _STAND_FOR_ANY: Final = frozenset({"ideal", "autoregressive", "block"})
 _LOOKUPS: Final = frozenset({"ngram", "prompt_lookup", "suffix"})
-#: The kinds that an algorithm may be priced as: SGLang 0.5.23 (`srt/speculative/spec_info.py`, where
-#: NEXTN becomes EAGLE, or FROZEN_KV_MTP), and InferenceX.
+#: The kinds that an algorithm may be priced as: SGLang 0.5.23 (`srt/speculative/spec_info.py`,
+#: where NEXTN becomes EAGLE, or FROZEN_KV_MTP), and InferenceX.
 _KINDS: Final = {
     "EAGLE": frozenset({"eagle", "mtp", "p_eagle"}),
     "NEXTN": frozenset({"eagle", "mtp"}),

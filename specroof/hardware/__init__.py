@@ -26,12 +26,14 @@ from specroof.hardware.profile import (
     Peak,
     Placement,
 )
+from specroof.hardware.server import SERVER_KEYS, Server, ServerSettings
 from specroof.reading.yaml_text import parse_yaml
 
 __all__ = [
     "IDEAL_ENGINE",
     "LAYER_KINDS",
     "OP_KINDS",
+    "SERVER_KEYS",
     "STATE_TOKENS",
     "CapturedGraphs",
     "Collective",
@@ -43,6 +45,8 @@ __all__ = [
     "Interconnect",
     "Peak",
     "Placement",
+    "Server",
+    "ServerSettings",
     "parse_hardware",
 ]
 

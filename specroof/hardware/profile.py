@@ -1,11 +1,11 @@
 """The values that prices are read off: a device, an engine, and how a model is spread."""
 
-import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final
 
-from specroof.errors import OptionError, ProfileError
+from specroof.arrays import number_within, whole_within
+from specroof.errors import OptionError, ProfileError, expect
 from specroof.hardware.engine import IDEAL_ENGINE, EngineProfile
 from specroof.reading.yaml_text import shown
 from specroof.units import DTYPE_BYTES, WIDER_DTYPES
@@ -41,6 +41,13 @@ class Peak:
     memory_bytes_per_s: float
     memory_bytes: float
 
+    def __post_init__(self) -> None:
+        expect("flops_per_s", self.flops_per_s, Mapping, "a mapping of dtypes to FLOP/s")
+        for dtype, figure in self.flops_per_s.items():
+            number_within(f"flops_per_s[{dtype!r}]", figure, "flops_per_s")
+        number_within("memory_bytes_per_s", self.memory_bytes_per_s, "bytes_per_s")
+        number_within("memory_bytes", self.memory_bytes, "memory_bytes")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Interconnect:
@@ -59,6 +66,12 @@ class Interconnect:
     link_bytes_per_s: float
     max_devices: int
     scale_out_bytes_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        number_within("link_bytes_per_s", self.link_bytes_per_s, "bytes_per_s")
+        whole_within("max_devices", self.max_devices, "devices")
+        if self.scale_out_bytes_per_s is not None:
+            number_within("scale_out_bytes_per_s", self.scale_out_bytes_per_s, "bytes_per_s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +208,7 @@ class Placement:
     Raises
     ------
     OptionError
-        Unless all are whole numbers of at least 1, and the last two divide the first.
+        Unless all are whole numbers from 1 to 65 536, and the last two divide the first.
 
     Examples
     --------
@@ -209,12 +222,8 @@ class Placement:
 
     def __post_init__(self) -> None:
         for key in fields(self):
-            value: object = getattr(self, key.name)
-            # numpy's whole numbers are Integral and its bools are not, but Python's bools are.
-            if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-                message = f"{key.name} is {shown(value)}; must be a whole number of at least 1"
-                raise OptionError(message)
-            object.__setattr__(self, key.name, int(value))
+            count = whole_within(key.name, getattr(self, key.name), "devices")
+            object.__setattr__(self, key.name, count)
         for name in ("expert_parallel", "attention_data_parallel"):
             if self.tensor_parallel % getattr(self, name) != 0:
                 message = (

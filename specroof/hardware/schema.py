@@ -8,15 +8,20 @@ from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from specroof.errors import ProfileError
 from specroof.hardware.engine import IDEAL_ENGINE, LAYER_KINDS, OP_KINDS
-from specroof.reading.checked import (
-    Count,
-    FirstVersion,
-    NonNegative,
-    Positive,
-    Text,
-    accept,
-    parse_model,
+from specroof.reading.bounds import (
+    BytesPerS,
+    CapturedSize,
+    Devices,
+    ExpectedError,
+    ExpertRows,
+    FlopsPerS,
+    LatencyS,
+    MemoryBytes,
+    ReachedShare,
+    Seconds,
+    within,
 )
+from specroof.reading.checked import FirstVersion, Text, accept, parse_model
 from specroof.units import DTYPE_BYTES
 
 __all__ = ["RECURRENT_STATES", "checked_mapping"]
@@ -27,11 +32,6 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
 #: For a key that may be left out: what it means then, the classes of the profile say.
 _LEFT_OUT: Final[Any] = None
 
-# Shares somewhat over 1 are real: consumer cards run above the boost clock that their peak is
-# computed at, and an all-reduce that the switch adds up beats the link.
-_Share = Annotated[
-    float, accept("a number above 0 and at most 1.2", lambda share: 0 < share <= 1.2, int, float)
-]
 # One spelling only, and one that a command line takes without quotes.
 _ShortName = Annotated[
     str, accept("lower-case text of a-z, 0-9, '.', '_' and '-'", _NAME.fullmatch, str)
@@ -40,9 +40,7 @@ _Dtype = Annotated[str, accept(f"one of {', '.join(DTYPE_BYTES)}", DTYPE_BYTES._
 _Exponent = Annotated[
     float, accept("a number above 0 and at most 1", lambda power: 0 < power <= 1, int, float)
 ]
-_Norm = Annotated[
-    float, accept("a number from 1 to 100", lambda power: 1 <= power <= 100, int, float)
-]
+_Norm = Annotated[float, within("overlap_norm")]
 _OpKind = Annotated[str, accept(f"one of {', '.join(OP_KINDS)}", OP_KINDS.__contains__, str)]
 _LayerKind = Annotated[
     str, accept(f"one of {', '.join(LAYER_KINDS)}", LAYER_KINDS.__contains__, str)
@@ -65,9 +63,9 @@ class _Block(BaseModel):
 
 
 class _Peak(_Block):
-    flops_per_s: dict[_Dtype, Positive]
-    memory_bytes_per_s: Positive
-    memory_bytes: Positive
+    flops_per_s: dict[_Dtype, FlopsPerS]
+    memory_bytes_per_s: BytesPerS
+    memory_bytes: MemoryBytes
 
     @field_validator("flops_per_s")
     @classmethod
@@ -80,22 +78,22 @@ class _Peak(_Block):
 
 
 class _Interconnect(_Block):
-    link_bytes_per_s: Positive
-    max_devices: Count
-    scale_out_bytes_per_s: Positive | None = _LEFT_OUT
+    link_bytes_per_s: BytesPerS
+    max_devices: Devices
+    scale_out_bytes_per_s: BytesPerS | None = _LEFT_OUT
 
 
 class _Collective(_Block):
-    latency_s: Positive
-    device_latency_s: NonNegative = _LEFT_OUT
-    link_frac: _Share = _LEFT_OUT
+    latency_s: LatencyS
+    device_latency_s: Seconds = _LEFT_OUT
+    link_frac: ReachedShare = _LEFT_OUT
     in_switch_reduce: bool = _LEFT_OUT
-    scale_out_latency_s: Positive | None = _LEFT_OUT
+    scale_out_latency_s: LatencyS | None = _LEFT_OUT
 
 
 class _ExpertTile(_Block):
-    rows: Positive
-    compute_frac: _Share
+    rows: ExpertRows
+    compute_frac: ReachedShare
 
 
 class _ExpertLocality(_Block):
@@ -104,9 +102,9 @@ class _ExpertLocality(_Block):
 
 
 class _CapturedGraphs(_Block):
-    sizes: list[Count]
+    sizes: list[CapturedSize]
     counts: _Counted = _LEFT_OUT
-    eager_layer_s: NonNegative = _LEFT_OUT
+    eager_layer_s: Seconds = _LEFT_OUT
 
     @field_validator("sizes")
     @classmethod
@@ -118,30 +116,30 @@ class _CapturedGraphs(_Block):
 
 
 class _ExpectedError(_Block):
-    speedup_mean: NonNegative
-    speedup_median: NonNegative
-    plain_median: NonNegative
+    speedup_mean: ExpectedError
+    speedup_median: ExpectedError
+    plain_median: ExpectedError
 
 
 class _EngineProfile(_Block):
     name: _ShortName
-    compute_frac: dict[_Dtype, _Share] = _LEFT_OUT
-    kind_compute_frac: dict[_OpKind, _Share] = _LEFT_OUT
-    prefill_compute_frac: dict[_OpKind, _Share] = _LEFT_OUT
-    memory_frac: _Share = _LEFT_OUT
-    kind_memory_frac: dict[_OpKind, _Share] = _LEFT_OUT
+    compute_frac: dict[_Dtype, ReachedShare] = _LEFT_OUT
+    kind_compute_frac: dict[_OpKind, ReachedShare] = _LEFT_OUT
+    prefill_compute_frac: dict[_OpKind, ReachedShare] = _LEFT_OUT
+    memory_frac: ReachedShare = _LEFT_OUT
+    kind_memory_frac: dict[_OpKind, ReachedShare] = _LEFT_OUT
     overlap_norm: _Norm | None = _LEFT_OUT
-    pass_overhead_s: NonNegative = _LEFT_OUT
-    layer_overhead_s: NonNegative = _LEFT_OUT
-    layer_kind_overhead_s: dict[_LayerKind, NonNegative] = _LEFT_OUT
-    sequence_overhead_s: NonNegative = _LEFT_OUT
-    layer_token_overhead_s: NonNegative = _LEFT_OUT
-    state_token_overhead_s: NonNegative = _LEFT_OUT
-    draft_pass_overhead_s: NonNegative = _LEFT_OUT
-    round_overhead_s: NonNegative = _LEFT_OUT
-    round_sequence_overhead_s: NonNegative = _LEFT_OUT
-    request_overhead_s: NonNegative = _LEFT_OUT
-    request_latency_s: NonNegative = _LEFT_OUT
+    pass_overhead_s: Seconds = _LEFT_OUT
+    layer_overhead_s: Seconds = _LEFT_OUT
+    layer_kind_overhead_s: dict[_LayerKind, Seconds] = _LEFT_OUT
+    sequence_overhead_s: Seconds = _LEFT_OUT
+    layer_token_overhead_s: Seconds = _LEFT_OUT
+    state_token_overhead_s: Seconds = _LEFT_OUT
+    draft_pass_overhead_s: Seconds = _LEFT_OUT
+    round_overhead_s: Seconds = _LEFT_OUT
+    round_sequence_overhead_s: Seconds = _LEFT_OUT
+    request_overhead_s: Seconds = _LEFT_OUT
+    request_latency_s: Seconds = _LEFT_OUT
     collective: _Collective | None = _LEFT_OUT
     expert_tile: _ExpertTile | None = _LEFT_OUT
     expert_locality: _ExpertLocality | None = _LEFT_OUT

@@ -5,7 +5,7 @@ from specroof.latency.communication import communication_s
 from specroof.latency.model import layer_kinds, model_latency, model_work, padded_pass
 from specroof.latency.notes import engine_notes, memory_notes, option_notes
 from specroof.latency.operations import device_bytes, pass_latency, pass_work
-from specroof.latency.pass_time import (
+from specroof.latency.pass_seconds import (
     OpLatency,
     OpWork,
     PassLatency,

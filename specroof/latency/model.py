@@ -17,7 +17,7 @@ from specroof.architecture import (
 from specroof.cost import ForwardPass, OpCost, forward_cost
 from specroof.hardware import CapturedGraphs
 from specroof.latency.operations import pass_work
-from specroof.latency.pass_time import PassLatency, PassShape, PassWork, pass_time
+from specroof.latency.pass_seconds import PassLatency, PassShape, PassWork, pass_time
 from specroof.latency.setup import Setup
 
 __all__ = ["Beside", "layer_kinds", "model_latency", "model_work", "padded_pass"]
@@ -69,7 +69,7 @@ def model_latency(
         If the device cannot compute a dtype, or collectives have no known time.
 
     Source
-        See `model_work` and `specroof.latency.pass_time.pass_time`.
+        See `model_work` and `specroof.latency.pass_time`.
 
     Examples
     --------

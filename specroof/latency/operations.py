@@ -8,7 +8,7 @@ import numpy.typing as npt
 from specroof.cost import OpCost, Shard, Storage
 from specroof.hardware import Placement
 from specroof.latency.communication import Exchange
-from specroof.latency.pass_time import OpWork, PassLatency, PassShape, PassWork, pass_time
+from specroof.latency.pass_seconds import OpWork, PassLatency, PassShape, PassWork, pass_time
 from specroof.latency.setup import Setup
 from specroof.latency.sums import Array
 
@@ -37,7 +37,7 @@ def pass_latency(
         If the device has no arithmetic for a dtype, or with ``strict_dtype`` not just that one.
 
     Source
-        See `specroof.latency.pass_time.pass_time`.
+        See `specroof.latency.pass_time`.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from specroof.architecture import (
 )
 from specroof.cost import Options
 from specroof.errors import OptionError
-from specroof.hardware import EngineProfile, HardwareProfile, Placement
+from specroof.hardware import EngineProfile, HardwareProfile, Placement, Server
 
 __all__ = ["Setup", "check_placement", "drafting_engine", "drafting_setup", "engine_setup"]
 
@@ -32,12 +32,15 @@ class Setup:
         Over how many devices, and how.
     options
         Granularity and the other choices.
+    server
+        What the server around it runs with; None where nobody asked for a server.
     """
 
     hardware: HardwareProfile
     engine: EngineProfile
     placement: Placement
     options: Options
+    server: Server | None = None
 
 
 def engine_setup(

@@ -7,7 +7,7 @@ import numpy as np
 
 from specroof.cost import Collective
 from specroof.latency.communication import Exchange
-from specroof.latency.pass_time import OpWork, PassShape, PassWork
+from specroof.latency.pass_seconds import OpWork, PassShape, PassWork
 from specroof.latency.sums import Array, IntArray
 
 __all__ = ["stacked"]
@@ -30,7 +30,7 @@ def stacked(works: Sequence[PassWork], sizes: Sequence[int]) -> PassWork:
     --------
     >>> from specroof.cost import OpCost
     >>> from specroof.hardware import IDEAL_ENGINE
-    >>> from specroof.latency.pass_time import pass_time
+    >>> from specroof.latency.pass_seconds import pass_time
     >>> zero = np.zeros(())
     >>> op = OpCost("up_proj", "dense", 1, zero, zero, zero, zero, "bf16")
     >>> one = PassWork([OpWork(op, "bf16", zero, np.array([1.0, 2.0]))], [], PassShape(1, 1))

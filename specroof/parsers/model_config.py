@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final, TypeVar
 
-from specroof.architecture import TENSOR, Architecture, Block, Layer, Linear, stack_layers
+from specroof.architecture import (
+    TENSOR,
+    Architecture,
+    Block,
+    Layer,
+    Linear,
+    VisionTower,
+    stack_layers,
+)
 from specroof.errors import ConfigError
 from specroof.parsers.formats.quantization import LayerWeights, Quantization, read_quantization
 from specroof.parsers.formats.weight_formats import PLAIN_FORMATS
@@ -138,6 +146,7 @@ class Decoder:
             kv_dtype=config.quantization.kv_dtype or config.activation_dtype,
             state_dtype=self.state_dtype,
             notes=(*config.notes, *self.notes),
+            vision=_vision_tower(config.root),
         )
 
     def _tied(self, config: ModelConfig) -> bool:
@@ -255,6 +264,15 @@ def _storage_notes(name: str, dtype: str) -> list[str]:
         return []
     missing = "neither a quantization_config nor a hf_quant_config.json came with it"
     return [f"the name says {found[0]}, but {missing}: weights read as {dtype}"]
+
+
+def _vision_tower(root: Reader) -> VisionTower | None:
+    """Return what reads images, in the two sizes by which servers reserve memory for it."""
+    tower = root.section("vision_config")
+    if tower is None:
+        return None
+    sizes = ("num_hidden_layers", "hidden_size", "depth")
+    return VisionTower(*(tower.optional_int(key) for key in sizes))
 
 
 def _part_notes(root: Reader, keys: Reader) -> list[str]:

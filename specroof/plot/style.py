@@ -1,4 +1,4 @@
-"""What all charts share: colours, markers, fonts, the frame of a figure, and what text is called."""
+"""What all charts share: colours, markers, fonts, the frame of a figure, names of text."""
 
 import io
 import textwrap

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
@@ -14,29 +14,23 @@ from specroof.errors import OptionError, SpecroofError
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
+from specroof.reading.bounds import BatchSize, ContextLen, DraftLen, RequestLen
 from specroof.reading.checked import (
     Count,
     FirstVersion,
-    NonNegative,
-    Positive,
     Text,
-    accept,
     parse_model,
 )
 from specroof.reading.yaml_text import shown
 from specroof.serving.requests import EndToEnd, Load, Workload
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
-    LARGEST_CONTEXT_LEN,
-    LARGEST_DRAFT_LEN,
     SpeedupCurve,
     speedup_curve,
 )
+from specroof.units import MOST_POINTS
 
 __all__ = ["Outcome", "Study", "Target", "load_study", "run_study", "study_schema"]
-
-#: A grid beyond this takes minutes and writes gigabytes.
-_MOST_POINTS: Final = 20_000_000
 
 
 # --- the file ----------------------------------------------------------------------------------
@@ -63,38 +57,22 @@ def _options(value: object) -> object:
     return Options(**value)
 
 
-_LARGEST_LEN: Final = f"a whole number from 0 to {LARGEST_DRAFT_LEN}"
-_DraftLen = Annotated[
-    int,
-    Field(ge=0, le=LARGEST_DRAFT_LEN),
-    accept(_LARGEST_LEN, lambda length: 0 <= length <= LARGEST_DRAFT_LEN, int),
-]
 _Names = Annotated[
     list[Text],
     Field(min_length=1),
     BeforeValidator(_listed, json_schema_input_type=str | list[str]),
 ]
 _Batches = Annotated[
-    list[Positive],
+    list[BatchSize],
     Field(min_length=1),
     BeforeValidator(_listed, json_schema_input_type=float | list[float]),
 ]
 _Contexts = Annotated[
-    list[NonNegative],
+    list[ContextLen],
     Field(min_length=1),
     BeforeValidator(_listed, json_schema_input_type=float | list[float]),
 ]
 _Family = Annotated[Text, WithJsonSchema({"enum": sorted(PARSERS)})]
-_RequestLen = Annotated[
-    float,
-    Field(ge=1, le=LARGEST_CONTEXT_LEN),
-    accept(
-        f"a number from 1 to {LARGEST_CONTEXT_LEN}",
-        lambda length: 1 <= length <= LARGEST_CONTEXT_LEN,
-        int,
-        float,
-    ),
-]
 _Options = Annotated[
     Options,
     BeforeValidator(_options),
@@ -123,8 +101,8 @@ class _Block(BaseModel):
 class _WorkloadBlock(_Block):
     """Requests as benchmarks state them; `batch_size` is how many are in flight."""
 
-    input_len: _RequestLen = Field(description="tokens of a prompt")
-    output_len: _RequestLen = Field(description="tokens of an answer")
+    input_len: RequestLen = Field(description="tokens of a prompt")
+    output_len: RequestLen = Field(description="tokens of an answer")
 
 
 _Workloads = Annotated[
@@ -172,7 +150,7 @@ class _StudyBlock(_Block):
         default=[],
         description="requests in the place of context_len, whose prefills are counted; or a list",
     )
-    max_draft_len: _DraftLen | None = Field(default=None, description="longest draft tried")
+    max_draft_len: DraftLen | None = Field(default=None, description="longest draft tried")
     engine: Text | None = Field(default=None, description="the profile's default_engine if absent")
     options: _Options = Options()
 
@@ -309,8 +287,8 @@ def _check(study: Study) -> None:
     curves = len(study.targets) * len(study.drafters)
     cells = sum(len(load.batch_size) * len(load.context_len) for load in study.loads)
     points = curves * drafts * cells
-    if points > _MOST_POINTS:
-        message = f"the grid has {points} points; allowed: at most {_MOST_POINTS}"
+    if points > MOST_POINTS:
+        message = f"the grid has {points} points; allowed: at most {MOST_POINTS}"
         raise OptionError(message)
     for target in study.targets:
         for drafter in study.drafters:

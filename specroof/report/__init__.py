@@ -2,13 +2,14 @@
 
 from specroof.report.chips import hardware_table, hardware_text
 from specroof.report.curves import counted_table, curves_table, pays_lines, source_lines
-from specroof.report.layout import format_table, json_line, rows_csv
+from specroof.report.layout import columns_csv, format_table, json_line, rows_csv
 from specroof.report.operations import explain_rows, explain_table
-from specroof.report.points import curve_rows, curves_csv, curves_json
+from specroof.report.points import curve_columns, curves_csv, curves_json
 
 __all__ = [
+    "columns_csv",
     "counted_table",
-    "curve_rows",
+    "curve_columns",
     "curves_csv",
     "curves_json",
     "curves_table",

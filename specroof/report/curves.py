@@ -1,6 +1,7 @@
 """Speedup curves as tables for people."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -37,37 +38,43 @@ def _one_point(curves: Sequence[SpeedupCurve]) -> str:
         f"{format_seconds(step_s)}, {batch / step_s:.0f} tok/s, {1 / step_s:.1f} per user"
     )
     header = ["best γ", "speedup", "within 1%", "tokens", "tok/s", "drafter"]
-    rows = [[*_best_cells(curve, 0, 0)[:5], curve.drafter] for curve in curves]
+    rows = [[*cells[:5], curve.drafter] for curve in curves for cells in _best_cells(curve)]
     return f"{plain}\n\n{format_table(header, rows, left=[5])}"
 
 
 def _one_drafter(curve: SpeedupCurve) -> str:
     header = ["context", "batch", "step", "best γ", "speedup", "within 1%", "tok/round"]
+    points = product(curve.context_len, curve.batch_size)
     rows = [
-        [
-            f"{context:g}",
-            f"{batch:g}",
-            format_seconds(float(curve.decode_s[i, j])),
-            *_best_cells(curve, i, j),
-        ]
-        for i, context in enumerate(curve.context_len)
-        for j, batch in enumerate(curve.batch_size)
+        [f"{context:g}", f"{batch:g}", format_seconds(float(step_s)), *cells]
+        for (context, batch), step_s, cells in zip(
+            points, curve.decode_s.ravel(), _best_cells(curve), strict=True
+        )
     ]
     table = format_table([*header, "tok/s", "per user"], rows, left=[])
     return f"{curve.drafter}\n{table}"
 
 
-def _best_cells(curve: SpeedupCurve, i: int, j: int) -> list[str]:
-    best = int(curve.best_draft_len[i, j])
+def _best_cells(curve: SpeedupCurve) -> Iterator[list[str]]:
+    """Yield what a table says of each operating point of a curve, contexts outermost."""
+    best = curve.best_draft_len
     shortest, longest = curve.near_best(0.01)
-    return [
-        str(best),
-        f"{curve.best_speedup[i, j]:.2f}x",
-        _span(shortest[i, j], longest[i, j]),
-        f"{curve.tokens_per_round[i, j, best]:.2f}",
-        f"{curve.tokens_per_s[i, j, best]:.0f}",
-        f"{curve.tokens_per_s_per_user[i, j, best]:.1f}",
+    at_best = [
+        np.take_along_axis(array, best[..., None], axis=-1).ravel()
+        for array in (curve.tokens_per_round, curve.tokens_per_s, curve.tokens_per_s_per_user)
     ]
+    columns = (best, curve.best_speedup, shortest, longest)
+    for draft_len, speedup, low, high, tokens, rate, user_rate in zip(
+        *(column.ravel() for column in columns), *at_best, strict=True
+    ):
+        yield [
+            str(draft_len),
+            f"{speedup:.2f}x",
+            _span(low, high),
+            f"{tokens:.2f}",
+            f"{rate:.0f}",
+            f"{user_rate:.1f}",
+        ]
 
 
 def pays_lines(curves: Sequence[SpeedupCurve]) -> str:
@@ -108,16 +115,20 @@ def counted_table(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd]) -
     header = ["batch", "decoding", "prefill", "best γ", "speedup", "tok/s", "drafter"]
     rows = []
     for curve, whole in zip(curves, counted, strict=True):
-        for j, batch in enumerate(curve.batch_size):
-            best = int(whole.curve.best_draft_len[0, j])
+        best = whole.curve.best_draft_len[0]
+        arrays = (whole.effective_batch, whole.prefill_frac, whole.speedup, whole.tokens_per_s)
+        at_best = (np.take_along_axis(array[0], best[:, None], axis=-1)[:, 0] for array in arrays)
+        for batch, draft_len, effective, share, speedup, rate in zip(
+            curve.batch_size, best, *at_best, strict=True
+        ):
             rows.append(
                 [
                     f"{batch:g}",
-                    f"{whole.effective_batch[0, j, best]:.1f}",
-                    f"{whole.prefill_frac[0, j, best]:.1%}",
-                    str(best),
-                    f"{whole.speedup[0, j, best]:.2f}x",
-                    f"{whole.tokens_per_s[0, j, best]:.0f}",
+                    f"{effective:.1f}",
+                    f"{share:.1%}",
+                    str(draft_len),
+                    f"{speedup:.2f}x",
+                    f"{rate:.0f}",
                     curve.drafter,
                 ]
             )

@@ -5,7 +5,7 @@ import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["format_table", "json_line", "rows_csv"]
+__all__ = ["columns_csv", "format_table", "json_line", "rows_csv"]
 
 
 def format_table(
@@ -46,8 +46,30 @@ def json_line(value: object) -> str:
 
 def rows_csv(rows: Sequence[Mapping[str, object]]) -> str:
     """Return rows of equal keys as CSV with a header; None is an empty cell."""
+    return columns_csv([{name: [row[name] for row in rows] for name in rows[0]}])
+
+
+def columns_csv(parts: Iterable[Mapping[str, Sequence[object]]]) -> str:
+    """Return columns as CSV with a header; None is an empty cell.
+
+    Parameters
+    ----------
+    parts
+        Columns by name, all of the same names: the rows of each part follow those before it.
+
+    Examples
+    --------
+    >>> print(columns_csv([{"γ": [1, 2], "speedup": [1.5, None]}, {"γ": [3], "speedup": [2.0]}]))
+    γ,speedup
+    1,1.5
+    2,
+    3,2.0
+    <BLANKLINE>
+    """
     text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer = csv.writer(text, lineterminator="\n")
+    for number, columns in enumerate(parts):
+        if number == 0:
+            writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
     return text.getvalue()

@@ -19,8 +19,9 @@ _ADDED: Final = (
 def explain_rows(latency: PassLatency) -> list[dict[str, Any]]:
     """Return one row per operation of a pass at one operating point, longest first.
 
-    Layers of several kinds share a row where they hold the same operation at the same cost. FLOP and bytes are totals over identical layers and all devices; seconds are per device. What
-    is not an operation (collectives, overheads) follows, where the engine has any.
+    Layers of several kinds share a row where they hold the same operation at the same cost. FLOP
+    and bytes are totals over identical layers and all devices; seconds are per device. What is not
+    an operation (collectives, overheads) follows, where the engine has any.
     """
     total_s = float(latency.total_s)
     rows: list[dict[str, Any]] = [

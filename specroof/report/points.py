@@ -1,16 +1,15 @@
 """Every point of speedup curves, as JSON and CSV."""
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from specroof.report.layout import rows_csv
+from specroof.report.layout import columns_csv
 from specroof.serving.requests import EndToEnd, Workload
 from specroof.speedup.curve import SpeedupCurve
 
-__all__ = ["curve_rows", "curves_csv", "curves_json"]
+__all__ = ["curve_columns", "curves_csv", "curves_json"]
 
 _CURVE_ARRAYS: Final = (
     "tokens_per_round",
@@ -21,16 +20,20 @@ _CURVE_ARRAYS: Final = (
     "tokens_per_s",
     "tokens_per_s_per_user",
 )
+#: Rows that are turned into Python's numbers at once: they take ten times the memory of arrays.
+_SLAB_ROWS: Final = 1 << 16
+
 _COUNTED_ARRAYS: Final = ("tokens_per_s", "speedup", "prefill_frac", "effective_batch")
 
 
 def _nested(array: Any) -> Any:
     """Return an array as nested lists, NaN as None."""
     values = np.asarray(array)
-    if values.ndim:
-        return [_nested(part) for part in values]
-    value = values.item()
-    return None if isinstance(value, float) and math.isnan(value) else value
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        holes = np.isnan(values)
+        values = values.astype(object)
+        values[holes] = None
+    return values.tolist()
 
 
 def _plain(values: Any) -> list[int | float]:
@@ -103,14 +106,14 @@ def _drafter_json(curve: SpeedupCurve) -> dict[str, Any]:
 
 
 def curves_csv(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()) -> str:
-    """Return every point of several curves as CSV, one row each: see `curve_rows`."""
-    return rows_csv(curve_rows(curves, counted))
+    """Return every point of several curves as CSV, one row each: see `curve_columns`."""
+    return columns_csv(curve_columns(curves, counted))
 
 
-def curve_rows(
+def curve_columns(
     curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
-) -> list[dict[str, object]]:
-    """Return every point of several curves as a row of a CSV file.
+) -> Iterator[dict[str, list[Any]]]:
+    """Yield every point of several curves as the columns of a CSV file, some rows at a time.
 
     Parameters
     ----------
@@ -121,43 +124,64 @@ def curve_rows(
         the name; none for a plain context.
     """
     wholes: Sequence[EndToEnd | None] = counted or [None] * len(curves)
-    return [
-        row
-        for curve, whole in zip(curves, wholes, strict=True)
-        for row in _curve_rows(curve, whole)
-    ]
+    for curve, whole in zip(curves, wholes, strict=True):
+        contexts, batches, drafts = curve.speedup.shape
+        step = max(1, _SLAB_ROWS // (batches * drafts))
+        for start in range(0, contexts, step):
+            yield _slab(curve, whole, slice(start, start + step))
 
 
-def _curve_rows(curve: SpeedupCurve, whole: EndToEnd | None) -> Iterable[dict[str, object]]:
-    arrays = {name: getattr(curve, name) for name in _CURVE_ARRAYS}
+def _slab(curve: SpeedupCurve, whole: EndToEnd | None, rows: slice) -> dict[str, list[Any]]:
+    """Return the columns of some contexts of a curve."""
+    speedup = curve.speedup[rows]
     placement = curve.placement
-    for index in np.ndindex(*curve.speedup.shape):
-        i, j, k = index
-        yield {
-            "model": curve.model,
-            "hardware": curve.hardware,
-            "engine": curve.engine,
-            "tensor_parallel": placement.tensor_parallel,
-            "expert_parallel": placement.expert_parallel,
-            "attention_data_parallel": placement.attention_data_parallel,
-            "drafter": curve.drafter,
-            "context_len": _plain(curve.context_len)[i],
-            "batch_size": _plain(curve.batch_size)[j],
-            "draft_len": int(curve.draft_len[k]),
-            "verify_len": _plain(curve.verify_len)[k],
-            **{name: _nested(array[index]) for name, array in arrays.items()},
-            "is_best": int(curve.draft_len[k] == curve.best_draft_len[i, j]),
-            **({} if whole is None else _counted_cells(whole, index)),
-        }
-
-
-def _counted_cells(whole: EndToEnd, index: tuple[int, ...]) -> dict[str, object]:
-    """Return what the row of a point says of its requests."""
-    best = whole.curve.best_draft_len[index[0], index[1]]
+    names = {
+        "model": curve.model,
+        "hardware": curve.hardware,
+        "engine": curve.engine,
+        "tensor_parallel": placement.tensor_parallel,
+        "expert_parallel": placement.expert_parallel,
+        "attention_data_parallel": placement.attention_data_parallel,
+        "drafter": curve.drafter,
+    }
+    axes = {
+        "context_len": _axis(curve.context_len[rows])[:, None, None],
+        "batch_size": _axis(curve.batch_size)[:, None],
+        "draft_len": _axis(curve.draft_len),
+        "verify_len": _axis(curve.verify_len),
+    }
     return {
+        **{name: [value] * speedup.size for name, value in names.items()},
+        **{
+            name: np.broadcast_to(axis, speedup.shape).ravel().tolist()
+            for name, axis in axes.items()
+        },
+        **{name: _nested(getattr(curve, name)[rows].ravel()) for name in _CURVE_ARRAYS},
+        "is_best": _is_best(curve, rows),
+        **({} if whole is None else _counted_columns(whole, rows)),
+    }
+
+
+def _axis(values: Any) -> Any:
+    """Return an axis as an array of Python's numbers, whole ones without a point."""
+    return np.array(_plain(values), dtype=object)
+
+
+def _is_best(curve: SpeedupCurve, rows: slice) -> list[int]:
+    best = curve.draft_len == curve.best_draft_len[rows, :, None]
+    return list(best.astype(int).ravel().tolist())
+
+
+def _counted_columns(whole: EndToEnd, rows: slice) -> dict[str, list[Any]]:
+    """Return what the rows of some contexts say of their requests."""
+    same = {
         **_lengths(whole.workload),
         "end_to_end_wait_s": whole.wait_s,
         "end_to_end_latency_s": whole.latency_s,
-        **{f"end_to_end_{name}": _nested(getattr(whole, name)[index]) for name in _COUNTED_ARRAYS},
-        "end_to_end_is_best": int(whole.curve.draft_len[index[2]] == best),
+    }
+    arrays = {name: getattr(whole, name)[rows].ravel() for name in _COUNTED_ARRAYS}
+    return {
+        **{name: [value] * arrays["speedup"].size for name, value in same.items()},
+        **{f"end_to_end_{name}": _nested(array) for name, array in arrays.items()},
+        "end_to_end_is_best": _is_best(whole.curve, rows),
     }

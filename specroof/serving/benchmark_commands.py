@@ -1,7 +1,8 @@
 """Commands that measure a predicted point on a real engine, without trained weights.
 
-Random weights take as long as trained ones, and an engine can be told how many drafts to accept. What
-random weights do not have is the routing of trained experts: a mixture spreads its tokens evenly.
+Random weights take as long as trained ones, and an engine can be told how many drafts to accept.
+What random weights do not have is the routing of trained experts: a mixture spreads its tokens
+evenly.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The algorithm itself, with dice: that it is exact, and how its time spreads."""
 
-from specroof.simulate.batch import BatchSimulation, Spread, simulate_batch
+from specroof.simulate.batch import BatchSimulation, Spread, check_tokens, simulate_batch
 from specroof.simulate.exactness import (
     ExactnessResult,
     random_distributions,
@@ -12,6 +12,7 @@ __all__ = [
     "BatchSimulation",
     "ExactnessResult",
     "Spread",
+    "check_tokens",
     "chi_squared_p_value",
     "chi_squared_test",
     "random_distributions",

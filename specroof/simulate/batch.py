@@ -1,20 +1,21 @@
 """A batch of sequences round by round: how unevenly tokens come, which a mean cannot say."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specroof.acceptance import Acceptance
 from specroof.acceptance.laws import beta_law
-from specroof.errors import OptionError
+from specroof.arrays import array_within, number_within, whole_within
+from specroof.errors import expect, refuse
 
 if TYPE_CHECKING:
     # Dice take longer to import than a prediction does.
     from numpy.random import Generator
 
-__all__ = ["BatchSimulation", "Spread", "simulate_batch"]
+__all__ = ["BatchSimulation", "Spread", "check_tokens", "simulate_batch"]
 
 Floats = NDArray[np.float64]
 
@@ -126,14 +127,11 @@ def simulate_batch(
     >>> sure.tokens_per_round, sure.batch.mean_s  # 4 tokens a round: 2 rounds of 0.02 s
     (4.0, 0.04)
     """
+    expect("acceptance", acceptance, Acceptance, "an Acceptance, as of constant_acceptance")
     times = _times(round_s)
-    _whole("draft_len", draft_len, 0, 1000)
-    _whole("output_len", output_len, 1, 1_000_000)
-    _whole("n_batches", n_batches, 1, 1_000_000)
-    _whole("seed", seed, 0, 2**63)
-    if n_batches * len(times) * output_len > _MOST_TOKENS:
-        tokens = f"{n_batches} x {len(times)} x {output_len}"
-        _refuse("n_batches x batch size x output_len", tokens, f"at most {_MOST_TOKENS} tokens")
+    drafts = whole_within("draft_len", draft_len, "draft_len")
+    check_tokens(len(times), draft_len=drafts, output_len=output_len, n_batches=n_batches)
+    whole_within("seed", seed, "seed")
     dice = np.random.default_rng(seed)
     at_most = _cumulated(acceptance, draft_len, (n_batches, len(times)), dice)
     wait_s, burst, done_s = _decoded(at_most, times, output_len, dice)
@@ -146,6 +144,36 @@ def simulate_batch(
         tokens_per_round=float(np.mean(burst)),
         n_sequences=done_s.size,
     )
+
+
+def check_tokens(batch_size: int, *, draft_len: int, output_len: int, n_batches: int) -> None:
+    """Refuse more tokens than memory and patience allow, before anything is priced for them.
+
+    Parameters
+    ----------
+    batch_size
+        Sequences at the start of each batch.
+    draft_len, output_len, n_batches
+        As for `simulate_batch`.
+
+    Raises
+    ------
+    OptionError
+        For a number out of range, or too many tokens in all.
+
+    Examples
+    --------
+    >>> check_tokens(8, draft_len=4, output_len=256, n_batches=200)
+    """
+    batch = number_within("batch_size", batch_size, "batch_size")
+    length = whole_within("output_len", output_len, "simulated_len")
+    batches = whole_within("n_batches", n_batches, "simulated_batches")
+    if batch * batches * max(length, draft_len) > _MOST_TOKENS:
+        refuse(
+            "n_batches x batch size x output_len",
+            f"{batches} x {batch:g} x {max(length, draft_len)}",
+            f"at most {_MOST_TOKENS} tokens, drafts of one round included",
+        )
 
 
 def _decoded(
@@ -175,7 +203,7 @@ def _cumulated(
     """Return P(accepted < d) for d = 1 … γ, on a last axis, of each sequence."""
     depth = acceptance.max_draft_len
     if depth is not None and draft_len > depth:
-        _refuse("draft_len", draft_len, f"at most {depth}, the depth of {acceptance.description!r}")
+        refuse("draft_len", draft_len, f"at most {depth}, the depth of {acceptance.description!r}")
     if acceptance.law is beta_law:
         a, b = acceptance.parameters
         rates = dice.beta(a, b, size=(*shape, 1))
@@ -186,21 +214,7 @@ def _cumulated(
 
 def _times(round_s: ArrayLike) -> Floats:
     """Return the seconds of a round by unfinished sequences."""
-    allowed = "seconds above 0 for 1, 2, … sequences"
-    try:
-        times = np.atleast_1d(np.asarray(round_s, dtype=np.float64))
-    except (TypeError, ValueError):
-        _refuse("round_s", round_s, allowed)
-    if times.ndim != 1 or not times.size or not np.all(np.isfinite(times) & (times > 0.0)):
-        _refuse("round_s", round_s, allowed)
+    times = np.atleast_1d(array_within("round_s", round_s, "seconds"))
+    if times.ndim != 1 or not np.all(times > 0.0):
+        refuse("round_s", round_s, "seconds above 0 for 1, 2, … sequences")
     return times
-
-
-def _whole(name: str, value: object, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        _refuse(name, value, f"a whole number from {low} to {high}")
-
-
-def _refuse(name: str, value: object, allowed: str) -> NoReturn:
-    message = f"{name} is {value!r}; allowed: {allowed}"
-    raise OptionError(message) from None

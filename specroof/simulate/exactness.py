@@ -1,15 +1,16 @@
 """Speculative sampling with dice: what is committed follows the target, whatever was drafted."""
 
 import math
-import reprlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specroof.errors import OptionError
+from specroof.arrays import number_within, real_array, whole_within
+from specroof.errors import refuse
 from specroof.simulate.statistics import chi_squared_p_value, chi_squared_test
+from specroof.units import BOUNDS
 
 if TYPE_CHECKING:
     # Dice take longer to import than a prediction does.
@@ -22,8 +23,8 @@ Tokens = NDArray[np.int64]
 
 #: Sequences that are simulated side by side.
 _SEQUENCES: Final = 256
-_MOST_TOKENS: Final = 100_000_000
-_MOST_VOCABULARY: Final = 4096
+#: Each draft of a round is drawn from a whole vocabulary, so that this many take a minute or two.
+_MOST_DRAWS: Final = 20_000_000_000
 #: How far typed probabilities may miss a sum of 1.
 _SUM_TOLERANCE: Final = 0.000_1
 _ROUNDING: Final = 1e-9
@@ -138,9 +139,12 @@ def simulate_exactness(
     (True, True, True)
     """
     pair = _pair(target, draft)
-    _whole("draft_len", draft_len, 1, 1024)
-    _whole("n_tokens", n_tokens, 1000, _MOST_TOKENS)
-    _whole("seed", seed, 0, 2**63)
+    drafts = whole_within("draft_len", draft_len, "simulated_draft_len")
+    tokens = whole_within("n_tokens", n_tokens, "simulated_tokens")
+    if drafts * tokens * pair.target.shape[1] > _MOST_DRAWS:
+        sizes = f"{tokens} x {drafts} x {pair.target.shape[1]}"
+        refuse("n_tokens x draft_len x vocabulary", sizes, f"up to {_MOST_DRAWS}")
+    whole_within("seed", seed, "seed")
     dice = np.random.default_rng(seed)
     tally = _Tally.empty(pair)
     before = pair.context(dice.integers(0, pair.target.shape[1], _SEQUENCES))
@@ -179,10 +183,9 @@ def random_distributions(
     >>> bool((target == draft).all()), round(float(target.sum()), 12)
     (True, 1.0)
     """
-    _whole("vocabulary", vocabulary, 2, _MOST_VOCABULARY)
-    _whole("seed", seed, 0, 2**63)
-    if not 0.0 <= closeness <= 1.0:
-        _refuse("closeness", closeness, "a number from 0 to 1")
+    whole_within("vocabulary", vocabulary, "vocabulary")
+    whole_within("seed", seed, "seed")
+    number_within("closeness", closeness, "share")
     dice = np.random.default_rng(seed)
     flat = np.ones(vocabulary)
     shape = (vocabulary,) if contexts else ()
@@ -285,7 +288,7 @@ def _expected_length(pair: _Pair, starts: Floats, draft_len: int) -> float:
 
 
 def _deviations(difference: float, deviation: float) -> float:
-    """Return a difference in standard deviations; rounding alone where nothing is left to chance."""
+    """Return a difference in standard deviations; of rounding, where nothing is left to chance."""
     if deviation > _ROUNDING:
         return difference / deviation
     return 0.0 if abs(difference) < _SUM_TOLERANCE else math.inf
@@ -295,7 +298,7 @@ def _pair(target: ArrayLike, draft: ArrayLike) -> _Pair:
     """Return both distributions, checked, rescaled to a sum of 1."""
     p, q = _distribution("target", target), _distribution("draft", draft)
     if p.shape != q.shape:
-        _refuse("draft", f"of shape {q.shape}", f"the target's shape {p.shape}")
+        refuse("draft", f"of shape {q.shape}", f"the target's shape {p.shape}")
     return _Pair(p, q, _residual(p, q))
 
 
@@ -310,26 +313,16 @@ def _residual(target: Floats, draft: Floats) -> Floats:
 def _distribution(name: str, values: ArrayLike) -> Floats:
     """Return one distribution for each context."""
     allowed = "probabilities that add up to 1, or a square table with a row for each token before"
-    try:
-        rows = np.atleast_2d(np.asarray(values, dtype=np.float64))
-    except (TypeError, ValueError):
-        _refuse(name, values, allowed)
+    given = real_array(values)
+    if given is None:
+        refuse(name, values, allowed)
+    rows = np.atleast_2d(given)
     contexts, vocabulary = rows.shape if rows.ndim == 2 else (0, 0)
-    if contexts not in {1, vocabulary} or not 2 <= vocabulary <= _MOST_VOCABULARY:
-        _refuse(name, f"of shape {rows.shape}", allowed)
+    if contexts not in {1, vocabulary} or not 2 <= vocabulary <= BOUNDS["vocabulary"].most:
+        refuse(name, f"of shape {rows.shape}", allowed)
     if not np.all(np.isfinite(rows)) or np.any(rows < 0.0):
-        _refuse(name, values, allowed)
+        refuse(name, values, allowed)
     sums = rows.sum(axis=1, keepdims=True)
     if np.any(np.abs(sums - 1.0) > _SUM_TOLERANCE):
-        _refuse(name, f"of sum {float(sums.flat[np.argmax(np.abs(sums - 1.0))]):g}", allowed)
+        refuse(name, f"of sum {float(sums.flat[np.argmax(np.abs(sums - 1.0))]):g}", allowed)
     return np.asarray(rows / sums)
-
-
-def _whole(name: str, value: object, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        _refuse(name, value, f"a whole number from {low} to {high}")
-
-
-def _refuse(name: str, value: object, allowed: str) -> NoReturn:
-    message = f"{name} is {reprlib.repr(value)}; allowed: {allowed}"
-    raise OptionError(message) from None

@@ -1,19 +1,20 @@
 """Where work meets probability: the whole speedup curve over context, batch and draft length."""
 
 import math
-import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import cached_property
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.acceptance import Acceptance, constant_acceptance, other_model_notes
+from specroof.acceptance import Acceptance, acceptance_notes, constant_acceptance
 from specroof.architecture import Architecture
+from specroof.arrays import Array, IntArray, array_within, number_within, whole_within
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, TokensPerRound
-from specroof.errors import OptionError
+from specroof.errors import OptionError, expect, refuse
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import (
     PassLatency,
@@ -26,11 +27,10 @@ from specroof.latency import (
 )
 from specroof.speedup.round import proposals, round_times
 from specroof.speedup.served import Served
+from specroof.units import MOST_POINTS
 
 __all__ = [
     "DEFAULT_MAX_DRAFT_LEN",
-    "LARGEST_CONTEXT_LEN",
-    "LARGEST_DRAFT_LEN",
     "PassLatency",
     "SpeedupCurve",
     "check_placement",
@@ -38,21 +38,18 @@ __all__ = [
     "speedup_curve",
 ]
 
-Array = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+_AnyArray = TypeVar("_AnyArray", bound=npt.NDArray[Any])
 
 DEFAULT_MAX_DRAFT_LEN: Final = 16
-LARGEST_DRAFT_LEN: Final = 1024
-LARGEST_CONTEXT_LEN: Final = 100_000_000
 
-_LARGEST_BATCH: Final = 10_000_000
 # Operating points that are priced at once: their temporaries stay within some tens of MB.
 _CHUNK_POINTS: Final = 1 << 16
 # Equal but for rounding: the shorter draft wins.
 _TIE: Final = 1e-12
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Without slots: what is derived from the whole grid is kept, since tables ask for it row by row.
+@dataclass(frozen=True, eq=False)
 class SpeedupCurve:
     """Speculative decoding over a grid of context lengths, batch sizes and draft lengths.
 
@@ -109,14 +106,14 @@ class SpeedupCurve:
         """Seconds of the plain step, axes (context_len, batch_size)."""
         return np.asarray(self.round_s[..., 0])
 
-    @property
+    @cached_property
     def speedup(self) -> Array:
         r"""Tokens per second relative to plain decoding: :math:`N t_1 / t_{round}`; [..., 0] is 1.
 
         Source
             Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, with the verification priced.
         """
-        return np.asarray(self.tokens_per_round * (self.decode_s[..., None] / self.round_s))
+        return _read_only(self.tokens_per_round * (self.decode_s[..., None] / self.round_s))
 
     @property
     def tokens_per_s(self) -> Array:
@@ -144,20 +141,21 @@ class SpeedupCurve:
         extra_s = (self.tokens_per_round - 1) * waits_s
         return np.asarray(self.tokens_per_round * (plain_s / (plain_s + extra_s)))
 
-    @property
+    @cached_property
     def best_draft_len(self) -> IntArray:
         """The draft length of the largest speedup, axes (context_len, batch_size).
 
         Ties, to rounding, go to the shorter draft.
         """
-        return np.asarray(self.draft_len[self._best_index])
+        return _read_only(self.draft_len[self._best_index])
 
-    @property
+    @cached_property
     def best_speedup(self) -> Array:
         """The largest speedup, axes (context_len, batch_size); at least 1, that of not drafting."""
-        return np.take_along_axis(self.speedup, self._best_index[..., None], axis=-1)[..., 0]
+        best = np.take_along_axis(self.speedup, self._best_index[..., None], axis=-1)
+        return _read_only(best[..., 0])
 
-    @property
+    @cached_property
     def _best_index(self) -> npt.NDArray[np.intp]:
         speedup = self.speedup
         best = np.nanmax(speedup, axis=-1, keepdims=True)
@@ -181,13 +179,18 @@ class SpeedupCurve:
         OptionError
             Unless 0 <= share < 1.
         """
-        if not 0 <= share < 1:
-            msg = f"share is {share!r}; allowed: from 0 to below 1"
-            raise OptionError(msg)
+        if number_within("share", share, "share") == 1:
+            refuse("share", share, "a number from 0 to 1, but not 1")
         near = self.speedup >= (self.best_speedup * (1 - max(share, _TIE)))[..., None]
         last = near.shape[-1] - 1
         longest = last - np.argmax(near[..., ::-1], axis=-1)
         return self.draft_len[np.argmax(near, axis=-1)], self.draft_len[longest]
+
+
+def _read_only(array: _AnyArray) -> _AnyArray:
+    """Return an array that is kept, so that nobody can change it for whoever asks next."""
+    array.setflags(write=False)
+    return array
 
 
 def speedup_curve(  # noqa: PLR0913 - the contract of the library
@@ -259,15 +262,17 @@ def speedup_curve(  # noqa: PLR0913 - the contract of the library
     >>> curve.speedup.shape
     (1, 2, 5)
     """
+    _check_kinds(model, hardware, placement, engine, options)
     setup = engine_setup(hardware, engine, placement, options)
     check_placement(model, setup.placement)
-    contexts = _axis("context_len", context_len, low=0, high=LARGEST_CONTEXT_LEN)
-    batches = _axis("batch_size", batch_size, low=1, high=_LARGEST_BATCH)
+    contexts = _axis("context_len", context_len)
+    batches = _axis("batch_size", batch_size)
     tokens = _acceptance(drafter, acceptance)
     cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit
     draft_lens = np.arange(_longest(drafter, tokens, max_draft_len) + 1, dtype=np.int64)
 
     shape = (len(contexts), len(batches), len(draft_lens))
+    _check_points(shape)
     draft_s, verify_s, round_s = (np.empty(shape) for _ in range(3))
     proposed = proposals(drafter, tokens, draft_lens)
     of_passes: list[str] = []
@@ -282,7 +287,7 @@ def speedup_curve(  # noqa: PLR0913 - the contract of the library
         *model.notes,
         *option_notes(model, setup.options),
         *of_passes,
-        *other_model_notes(tokens, model.name),
+        *acceptance_notes(tokens, model.name),
         *engine_notes(setup),
         *memory_notes(model, setup, contexts, batches),
     )
@@ -349,6 +354,8 @@ def forward_latency(
     >>> round(float(latency.total_s) * 1e3, 1)  # 15.1 GB of weights, 0.6 GB of cache at 8 TB/s
     2.0
     """
+    expect("forward_pass", forward_pass, ForwardPass, "a ForwardPass")
+    _check_kinds(model, hardware, placement, engine, options)
     setup = engine_setup(hardware, engine, placement, options)
     check_placement(model, setup.placement)
     latency = model_latency(model, setup, forward_pass)
@@ -366,6 +373,17 @@ def forward_latency(
     return replace(latency, work_s=np.broadcast_to(latency.work_s, shape), notes=notes)
 
 
+def _check_kinds(
+    model: object, hardware: object, placement: object, engine: object, options: object
+) -> None:
+    """Refuse arguments that are not what they are called."""
+    expect("model", model, Architecture, "an Architecture, from load_model")
+    expect("hardware", hardware, HardwareProfile, "a HardwareProfile, from load_hardware")
+    expect("placement", placement, Placement | None, "a Placement, or None")
+    expect("engine", engine, str | None, "the name of an engine of the hardware, or None")
+    expect("options", options, Options | None, "Options, or None")
+
+
 def _chunks(shape: tuple[int, int, int]) -> Iterator[tuple[slice, slice]]:
     """Yield slices of the first two axes that hold at most `_CHUNK_POINTS` points each."""
     contexts, batches, drafts = shape
@@ -376,29 +394,30 @@ def _chunks(shape: tuple[int, int, int]) -> Iterator[tuple[slice, slice]]:
             yield slice(row, row + rows), slice(column, column + columns)
 
 
-def _axis(name: str, values: npt.ArrayLike, *, low: float, high: float) -> Array:
+def _axis(name: str, values: npt.ArrayLike) -> Array:
     """Return an axis of the grid from a number or a list of numbers."""
-    allowed = f"a number or a list of numbers from {low:g} to {high:g}"
-    try:
-        given = np.asarray(values)
-    except ValueError:  # lists of different lengths
-        given = np.asarray(None)
-    if given.dtype.kind not in "iuf":  # text, bools, whole numbers beyond 64 bits
-        msg = f"{name} is {values!r}; allowed: {allowed}"
-        raise OptionError(msg)
-    axis = np.atleast_1d(given.astype(np.float64))
-    if axis.ndim != 1 or axis.size == 0:
-        msg = f"{name} has shape {axis.shape}; allowed: {allowed}"
-        raise OptionError(msg)
-    bad = axis[~((axis >= low) & (axis <= high))]
-    if bad.size:
-        msg = f"{name} is {bad[0]:g}; allowed: {allowed}"
+    axis = np.atleast_1d(array_within(name, values, name))
+    if axis.ndim != 1:
+        msg = f"{name} has shape {axis.shape}; allowed: a number or a list of numbers"
         raise OptionError(msg)
     return axis
 
 
+def _check_points(shape: tuple[int, int, int]) -> None:
+    """Refuse a grid whose arrays would take the memory of a machine."""
+    if math.prod(shape) > MOST_POINTS:
+        sizes = " x ".join(str(size) for size in shape)
+        msg = (
+            f"the grid has {sizes} points (contexts, batch sizes and draft lengths); "
+            f"allowed: up to {MOST_POINTS}"
+        )
+        raise OptionError(msg)
+
+
 def _acceptance(drafter: Drafter, acceptance: Acceptance | None) -> TokensPerRound:
     """Return the one acceptance that was given."""
+    expect("drafter", drafter, Drafter, "a Drafter, from load_drafter")
+    expect("acceptance", acceptance, Acceptance | None, "an Acceptance, as of constant_acceptance")
     if drafter.is_ideal:
         if acceptance is not None:
             msg = "acceptance is given with drafter 'ideal', which accepts everything"
@@ -414,25 +433,16 @@ def _acceptance(drafter: Drafter, acceptance: Acceptance | None) -> TokensPerRou
     return given
 
 
-def _is_draft_len(value: object) -> bool:
-    """Whether `value` is a draft length: a whole number, and not beyond the largest grid."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        return False
-    return 0 <= int(value) <= LARGEST_DRAFT_LEN
-
-
 def _longest(drafter: Drafter, tokens: TokensPerRound, asked: int | None) -> int:
     """Return the longest draft of the grid; one that was asked for must be within the depth."""
     if asked is None:
         return DEFAULT_MAX_DRAFT_LEN
-    if not _is_draft_len(asked):
-        msg = f"max_draft_len is {asked!r}; allowed: a whole number from 0 to {LARGEST_DRAFT_LEN}"
-        raise OptionError(msg)
+    longest = whole_within("max_draft_len", asked, "draft_len")
     depth = min(
         math.inf if depth is None else depth
         for depth in (drafter.max_draft_len, tokens.max_draft_len)
     )
-    if asked > depth:
+    if longest > depth:
         msg = f"max_draft_len is {asked}; allowed: at most {depth}, the depth of {drafter.name!r}"
         raise OptionError(msg)
-    return int(asked)
+    return longest

@@ -11,6 +11,7 @@ from typing import Final
 
 from specroof.acceptance.published.profile import AcceptanceProfile
 from specroof.errors import CatalogError
+from specroof.reading.yaml_text import shown
 
 __all__ = ["bundled_profile", "load_profiles", "profile_names"]
 
@@ -52,7 +53,7 @@ def bundled_profile(name: str) -> AcceptanceProfile:
     if wanted not in profiles:
         close = difflib.get_close_matches(wanted, list(profiles), n=3)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
-        message = f"profile {name!r} is neither a file nor a bundled profile{hint}"
+        message = f"profile {shown(name)} is neither a file nor a bundled profile{hint}"
         msg = f"{message}; see: specroof acceptance"
         raise CatalogError(msg)
     return profiles[wanted]
@@ -77,6 +78,7 @@ def _profile(row: dict[str, str], source: dict[str, str]) -> AcceptanceProfile:
         name=row["name"],
         model=row["model"],
         drafter=row["drafter"],
+        drafter_family=row["drafter_family"],
         task=row["task"],
         temperature=float(row["temperature"]) if row["temperature"] else None,
         engine=row["engine"],

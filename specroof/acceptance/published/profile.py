@@ -9,7 +9,7 @@ from specroof.acceptance import (
     lengths_acceptance,
     survival_acceptance,
 )
-from specroof.acceptance.laws import acceptance_from_length
+from specroof.acceptance.typical import SHAPES, acceptance_from_length
 from specroof.errors import OptionError
 
 __all__ = ["DRAFT_COUNTS", "AcceptanceProfile", "draft_count"]
@@ -33,6 +33,9 @@ class AcceptanceProfile:
         What `profile=` calls it.
     model, drafter, task, engine
         What was measured; empty where the source does not say.
+    drafter_family
+        The family of drafters whose typical shape stands in where one length is known: a key of
+        `specroof.acceptance.typical.SHAPES`; empty for none.
     temperature
         Of sampling; None where the source does not say.
     survival
@@ -51,6 +54,7 @@ class AcceptanceProfile:
     name: str
     model: str = ""
     drafter: str = ""
+    drafter_family: str = ""
     task: str = ""
     temperature: float | None = None
     engine: str = ""
@@ -88,7 +92,7 @@ class AcceptanceProfile:
 
         Counts
             acceptance by position as it stands; several lengths by their differences
-            (`lengths_acceptance`); one length as the constant rate that explains it
+            (`lengths_acceptance`); one length by the typical shape of such drafters
             (`acceptance_from_length`).
         Ignores
             that per-request means of acceptance length, which model cards print, lie up to 15 %
@@ -104,16 +108,18 @@ class AcceptanceProfile:
         Examples
         --------
         >>> profile = AcceptanceProfile("mine", model="Qwen3-8B", lengths=((2, 1.75),))
-        >>> profile.acceptance().tokens_per_round([1, 2, 3])  # a rate of 1/2, known to 2 drafts
-        array([1.5 , 1.75,  nan])
-        >>> profile.acceptance("geometric").tokens_per_round(3)
-        array(1.875)
+        >>> profile.acceptance().tokens_per_round([2, 3])  # known to 2 drafts
+        array([1.75,  nan])
+        >>> profile.acceptance("zero").tokens_per_round(3)
+        array(1.75)
         """
         curve = self._curve()
         described = replace(
             curve,
             description=f"profile {self.name} ({self._words()}): {curve.description}",
             measured_on=self.model or None,
+            measured_depth=curve.max_draft_len,
+            spread=(curve.spread[0], SHAPES[self.drafter_family].spread_beyond),
         )
         return extrapolated_acceptance(described, extrapolate) if extrapolate else described
 
@@ -123,7 +129,8 @@ class AcceptanceProfile:
         if len(self.lengths) > 1:
             return lengths_acceptance(dict(self.lengths))
         ((drafts, length),) = self.lengths
-        return replace(acceptance_from_length(length, drafts), max_draft_len=drafts)
+        curve = acceptance_from_length(length, drafts, kind=self.drafter_family)
+        return replace(curve, max_draft_len=drafts)
 
     def _words(self) -> str:
         said = (self.drafter, self.model and f"for {self.model}", self.task and f"on {self.task}")

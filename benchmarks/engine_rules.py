@@ -1,0 +1,333 @@
+"""Ask the engines' own functions what the rules of `specroof.serving` are tested against.
+
+The functions are taken out of unpacked packages and run with stand-ins for what surrounds them,
+so neither torch nor a GPU is needed. Nothing of them is copied: their answers are stored.
+
+    pip download --no-deps sglang==0.5.23 vllm==0.33.0     # and unzip the wheels into FOLDER
+    python benchmarks/engine_rules.py FOLDER > tests/golden/serving-rules.json
+"""
+
+import ast
+import json
+import logging
+import math
+import sys
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+Row = dict[str, Any]
+MIB, GIB = 2**20, 2**30
+
+
+def taken(path: Path, names: set[str], around: dict[str, Any], owner: str = "") -> dict[str, Any]:
+    """Run the definitions of some functions of a file with other names around them."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    if owner:
+        classes = [part for part in body if isinstance(part, ast.ClassDef) and part.name == owner]
+        body = classes[0].body
+    found = [part for part in body if isinstance(part, ast.FunctionDef) and part.name in names]
+    for function in found:
+        function.decorator_list = []
+        for argument in (*function.args.args, *function.args.kwonlyargs):
+            argument.annotation = None
+        function.returns = None
+    missing = names - {function.name for function in found}
+    if missing:
+        message = f"{path} has no {', '.join(sorted(missing))}"
+        raise SystemExit(message)
+    module = ast.Module(body=[*found], type_ignores=[])
+    quiet = logging.getLogger("quiet")
+    quiet.disabled = True
+    names_around = {"math": math, "logger": quiet, "Any": Any, **around}
+    exec(compile(module, str(path), "exec"), names_around)  # noqa: S102 - that is the purpose
+    return names_around
+
+
+def module_of(name: str, **names: Any) -> None:
+    """Put a stand-in where a function imports a module."""
+    module = ModuleType(name)
+    for key, value in names.items():
+        setattr(module, key, value)
+    sys.modules[name] = module
+
+
+def sglang_memory(srt: Path) -> Iterator[Row]:
+    """Yield chunk, captured sizes and static share of servers without settings."""
+    groups = srt / "arg_groups"
+    view = {"resolving_view": lambda args: args, "resolved_view": lambda args: args}
+    sizes = taken(
+        groups / "cuda_graph_hook.py",
+        {"generate_decode_cuda_graph_batch_sizes", "generate_prefill_cuda_graph_batch_sizes"},
+        view,
+    )
+    module_of("sglang.srt.arg_groups.cuda_graph_hook", **sizes, generate_cpu_graph_batch_sizes=None)
+    module_of(
+        "sglang.srt.arg_groups.model_overrides.qwen3_vl",
+        expand_multimodal_decode_graph_to_running_limit=lambda *_: None,
+    )
+    state: dict[str, Any] = {}
+    memory = taken(
+        groups / "memory_hook.py",
+        {
+            "handle_gpu_memory_settings",
+            "reserve_for_graph_mb",
+            "reserve_for_deepep_a2a_mb",
+            "adjust_mem_fraction_for_vlm",
+        },
+        {
+            **view,
+            "copy": __import__("copy"),
+            "Backend": SimpleNamespace(DISABLED="off", BREAKABLE="on"),
+            "Phase": SimpleNamespace(PREFILL="prefill"),
+            "get_device_memory_capacity": lambda _: state["memory_mib"],
+            "declare_resolution": lambda args, _, **values: args.__dict__.update(values),
+            "use_mla_backend": lambda _: state["latent"],
+            "attn_dp_enabled_of": lambda args: args.attn_dp_size > 1,
+            "post_capture_kv_sizing_planned": lambda _: False,
+            "get_platform": lambda: SimpleNamespace(is_xpu=False),
+            "envs": SimpleNamespace(),
+            "model_config_of": lambda _: state["model"],
+        },
+    )
+    memories = (16384, 24564, 46068, 81559, 183359)
+    for memory_mib, tp, latent, dp, running in product(
+        memories, (1, 8), (False, True), (1, 4), (None, 20)
+    ):
+        if dp > tp:
+            continue
+        tower = SimpleNamespace(num_hidden_layers=27, hidden_size=1152)
+        for vision in (None, tower):
+            state |= {"memory_mib": memory_mib, "latent": latent}
+            state["model"] = SimpleNamespace(
+                is_multimodal=vision is not None,
+                hf_config=SimpleNamespace(vision_config=vision),
+            )
+            args = _sglang_args(tp, dp, running)
+            memory["handle_gpu_memory_settings"](args)
+            yield {
+                "memory_mib": memory_mib,
+                "tp": tp,
+                "latent": latent,
+                "ranks": dp,
+                "running": running,
+                "vision": None if vision is None else [27, 1152],
+                "chunk": args.chunked_prefill_size,
+                "capture": args.cuda_graph_config.decode.max_bs,
+                "prefill_sizes": len(args.cuda_graph_config.prefill.bs),
+                "memory_frac": args.mem_fraction_static,
+            }
+
+
+def sglang_sizes(srt: Path) -> Iterator[Row]:
+    """Yield the batch sizes for which decoding is captured."""
+    own = taken(
+        srt / "arg_groups" / "cuda_graph_hook.py",
+        {"generate_decode_cuda_graph_batch_sizes"},
+        {"resolving_view": lambda args: args},
+    )["generate_decode_cuda_graph_batch_sizes"]
+    for most, algorithm in product((1, 8, 20, 32, 48, 160, 256, 512), (None, "EAGLE")):
+        args = SimpleNamespace(disable_cuda_graph_padding=False, speculative_algorithm=algorithm)
+        yield {"most": most, "drafting": algorithm is not None, "sizes": own(args, most)}
+
+
+def _sglang_args(tp: int, dp: int, running: int | None) -> SimpleNamespace:
+    phase = {"max_bs": None, "bs": None, "backend": "on"}
+    given = {
+        "device": "cuda",
+        "tp_size": tp,
+        "pp_size": 1,
+        "attn_dp_size": dp,
+        "max_running_requests": running,
+        "max_prefill_tokens": 16384,
+        "disaggregation_mode": "null",
+        "model_path": "a/model",
+        "moe_a2a_backend": "none",
+        "_cuda_graph_config_locked": set(),
+    }
+    nothing = (
+        "chunked_prefill_size mem_fraction_static max_total_tokens speculative_num_draft_tokens "
+        "speculative_algorithm language_only language_model_only enable_symm_mem "
+        "disable_cuda_graph_padding"
+    )
+    graphs = SimpleNamespace(decode=SimpleNamespace(**phase), prefill=SimpleNamespace(**phase))
+    empty = dict.fromkeys(nothing.split())
+    return SimpleNamespace(**given, **empty, cuda_graph_config=graphs)
+
+
+def sglang_states(srt: Path) -> Iterator[Row]:
+    """Yield slots of recurrent state, what is left for the cache, and requests."""
+    bags = SimpleNamespace()
+    configurator = taken(
+        srt / "mem_cache" / "kv_cache_configurator.py",
+        {"_calculate_mamba_ratio", "_handle_max_mamba_cache", "resolve_max_num_reqs"},
+        {
+            "MAMBA_CACHE_SIZE_MAX_RUNNING_REQUESTS_RATIO": 3,
+            "MAMBA_CACHE_BASE_RATIO_DROP_ON_SKIP": 1,
+            "MAMBA_CACHE_V2_ADDITIONAL_RATIO_NO_BUFFER": 1,
+            "get_memory": lambda: bags.memory,
+            "get_exec": lambda: bags.running,
+            "get_schedule": lambda: bags.schedule,
+            "get_spec": lambda: bags.spec,
+            "get_context": lambda: SimpleNamespace(
+                override=lambda _, **values: bags.schedule.__dict__.update(values)
+            ),
+            "_pd_prefill_skips_mamba_spec_state": lambda: False,
+            "envs": SimpleNamespace(
+                SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK=SimpleNamespace(get=lambda: False)
+            ),
+            **taken(srt / "mem_cache/allocation_sizing.py", {"get_mamba_tracking_slots"}, {}),
+        },
+        owner="KVCacheConfigurator",
+    )
+    cases = product((8.0, 17.8, 64.0), (51_500_000, 6_200_000), (0, 4, 6, 16), (True, False))
+    for (gib, state_bytes, drafted, prefix), overlap, running in product(
+        cases, (True, False), (None, 48, 200)
+    ):
+        if drafted and running is None:
+            continue  # SGLang says 48 before it comes here
+        yield _state_row(bags, configurator, (gib, state_bytes, drafted, prefix, overlap, running))
+
+
+def _state_row(
+    bags: SimpleNamespace,
+    own: dict[str, Any],
+    case: tuple[float, int, int, bool, bool, int | None],
+) -> Row:
+    gib, state_bytes, drafted, prefix, overlap, running = case
+    bags.memory = SimpleNamespace(disable_radix_cache=not prefix)
+    bags.running = SimpleNamespace(
+        mamba=SimpleNamespace(
+            enable_mamba_extra_buffer=overlap,
+            enable_mamba_extra_buffer_lazy=False,
+            enable_linear_replayssm_spec=False,
+        )
+    )
+    bags.spec = SimpleNamespace(speculative_num_draft_tokens=drafted or None)
+    bags.schedule = SimpleNamespace(
+        disable_overlap_schedule=not overlap,
+        max_running_requests=running,
+        max_mamba_cache_size=None,
+        mamba_full_memory_ratio=0.9,
+    )
+    server = SimpleNamespace(
+        mambaish_config=SimpleNamespace(
+            mamba2_cache_params=SimpleNamespace(layers=[0], mamba_cache_per_req=state_bytes)
+        ),
+        pp_size=1,
+        attn_dp_size=1,
+        fused_entry_bytes=lambda _: None,
+        spec_algorithm=SimpleNamespace(is_none=lambda: not drafted),
+        hybrid_gdn_config=None,
+        hybrid_kda_config=None,
+        extra_mamba_cache_bytes_per_req=0,
+        model_config=SimpleNamespace(context_len=262144),
+        _calculate_mamba_ratio=lambda: own["_calculate_mamba_ratio"](None),
+    )
+    row = {
+        "rest_bytes": gib * GIB,
+        "state_bytes": state_bytes,
+        "draft_tokens": drafted,
+        "prefix_cache": prefix,
+        "overlap": overlap,
+        "running": running,
+    }
+    try:
+        left = own["_handle_max_mamba_cache"](server, gib)
+        requests = own["resolve_max_num_reqs"](server, 1_000_000)
+    except RuntimeError:
+        return {**row, "slots": None, "cache_bytes": None, "requests": 0}
+    slots = bags.schedule.max_mamba_cache_size
+    return {**row, "slots": slots, "cache_bytes": left * GIB, "requests": requests}
+
+
+def vllm_batches(root: Path) -> Iterator[Row]:
+    """Yield the requests that run and the tokens of a pass of servers without settings."""
+    usage = SimpleNamespace(LLM_CLASS="library", OPENAI_API_SERVER="server")
+    module_of("vllm.usage.usage_lib", UsageContext=usage)
+    chips = (
+        ("NVIDIA B200", 180, (10, 0)),
+        ("NVIDIA H200", 140, (9, 0)),
+        ("NVIDIA A100-SXM4-80GB", 80, (8, 0)),
+        ("NVIDIA L40S", 45, (8, 9)),
+        ("NVIDIA GB10", 119, (12, 1)),
+    )
+    for name, gib, capability in chips:
+        platform = SimpleNamespace(
+            get_device_total_memory=lambda gib=gib: gib * GIB,
+            get_device_name=lambda name=name: name,
+            is_device_capability=lambda asked, own=capability: asked == own,
+            is_tpu=lambda: False,
+            is_cpu=lambda: False,
+        )
+        around = {"current_platform": platform, "GiB_bytes": GIB, "UsageContext": usage}
+        path = root / "engine" / "arg_utils.py"
+        defaults = taken(path, {"get_batch_defaults"}, around, owner="EngineArgs")
+        tokens, seqs = defaults["get_batch_defaults"](None, 1)
+        yield {"name": name, "gib": gib, "running": seqs["server"], "tokens": tokens["server"]}
+
+
+def vllm_graphs(root: Path) -> Iterator[Row]:
+    """Yield the captured sizes, in tokens."""
+    for running, tokens, verify, stated, blackwell in product(
+        (6, 48, 1024), (2048, 8192), (1, 4, 16), (None, 100), (False, True)
+    ):
+        platform = SimpleNamespace(is_device_capability_family=lambda _, own=blackwell: own)
+        module_of("vllm.platforms", current_platform=platform)
+        around = {"CUDAGraphMode": SimpleNamespace(NONE=0)}
+        own = taken(root / "config" / "vllm.py", {"_set_cudagraph_sizes"}, around, "VllmConfig")
+        compilation = SimpleNamespace(
+            cudagraph_mode=1,
+            max_cudagraph_capture_size=stated,
+            cudagraph_capture_sizes=None,
+            post_init_cudagraph_sizes=lambda: None,
+        )
+        config = SimpleNamespace(
+            model_config=SimpleNamespace(enforce_eager=False),
+            compilation_config=compilation,
+            uniform_decode_query_len=verify,
+            scheduler_config=SimpleNamespace(max_num_seqs=running, max_num_batched_tokens=tokens),
+            speculative_config=None,
+            performance_mode="balanced",
+        )
+        own["_set_cudagraph_sizes"](config)
+        row = {"running": running, "tokens": tokens, "verify_len": verify, "stated": stated}
+        yield {**row, "blackwell": blackwell, "sizes": compilation.cudagraph_capture_sizes}
+
+
+def vllm_states(root: Path) -> Iterator[Row]:
+    """Yield the copies of recurrent state that a request holds."""
+    path = root / "v1" / "kv_cache_interface.py"
+    own = taken(path, {"max_memory_usage_bytes"}, {}, owner="MambaSpec")
+    for drafts, mode in product((0, 1, 3, 15), ("align", "none")):
+        spec = SimpleNamespace(
+            page_size_bytes=1, num_speculative_blocks=drafts, num_prefill_checkpoint_blocks=0
+        )
+        config = SimpleNamespace(cache_config=SimpleNamespace(mamba_cache_mode=mode))
+        copies = own["max_memory_usage_bytes"](spec, config)
+        yield {"drafts": drafts, "prefix_cache": mode == "align", "copies": copies}
+
+
+def main(folder: Path) -> None:
+    """Print all rows as JSON, a line each."""
+    srt, vllm = folder / "sglang" / "srt", folder / "vllm"
+    tables = {
+        "sglang_memory": sglang_memory(srt),
+        "sglang_sizes": sglang_sizes(srt),
+        "sglang_states": sglang_states(srt),
+        "vllm_batches": vllm_batches(vllm),
+        "vllm_graphs": vllm_graphs(vllm),
+        "vllm_states": vllm_states(vllm),
+    }
+    lines = [
+        f'"{name}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]"
+        for name, rows in tables.items()
+    ]
+    source = "sglang 0.5.23 and vllm 0.33.0, their own functions; benchmarks/engine_rules.py"
+    print("{" + f'"_source": {json.dumps(source)},\n' + ",\n".join(lines) + "}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,165 @@
+"""Compare `predict --json` of drawn set-ups between two checkouts: no number may move unsaid.
+
+    python benchmarks/same_predictions.py BEFORE [AFTER] [--setups 200] [--seed 1]
+
+BEFORE and AFTER are folders of checkouts (AFTER: this one). Models, chips, engines, placements,
+drafters (trees included), loads and workloads are drawn with a seed, until BEFORE has answered as
+many as asked for. Prints every set-up whose figures differ by more than 1e-12, and exits with 1
+then.
+"""
+
+import argparse
+import json
+import math
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+HERE: Final = Path(__file__).resolve().parents[1]
+TOLERANCE: Final = 1e-12
+
+#: Runs the command lines that it reads from standard input, and prints what each answers.
+RUNNER: Final = """
+import json, sys, warnings
+from typer.testing import CliRunner
+from specroof.cli import app
+runner = CliRunner()
+for line in sys.stdin:
+    run = runner.invoke(app, json.loads(line))
+    lines = run.stdout.strip().splitlines()
+    print(json.dumps([run.exit_code, lines[-1] if lines and run.exit_code == 0 else None]))
+"""
+
+CHIPS: Final = ("b200", "h100", "h200", "b300", "a100-80gb", "mi300x", "l40s", "gb200", "tpu-v5p")
+ACCEPTANCES: Final = (
+    "accept=0.8",
+    "accept-length=2.8@3",
+    "rates=.9/.8/.7/.6/.5/.4/.3",
+    "beta=6/2",
+    "histogram=12/30/20/9",
+    "profile=qwen3.6-35b-a3b/mtp/speed-bench",
+)
+DRAFTERS: Final = (
+    "ideal",
+    "autoregressive,cost=0.1",
+    "block,cost=0.1,block=16",
+    "mtp",
+    "eagle",
+    "eagle3",
+    "medusa",
+    "dflash",
+    "dflash,block=8",
+    "dspark",
+    "p_eagle",
+    "model,config=Qwen/Qwen3-0.6B",
+    "ngram",
+    "suffix,match=0.5",
+    "eagle3,tree=eagle2,nodes=24,top-k=4,siblings=.5/.4/.3",
+    "eagle,tree=sequoia,nodes=16,siblings=.5/.4/.3",
+    "mtp,tree=3/2/1,siblings=.5/.4",
+    "eagle3,tp=1",
+    "eagle3,overlap=0.8",
+)
+
+
+def drawn(dice: random.Random, models: list[str]) -> list[str]:
+    """Return the arguments of one `predict`."""
+    chip = dice.choice(CHIPS)
+    engine = dice.choice((None, None, "ideal", "sglang", "vllm"))
+    words = ["predict", dice.choice(models), "-H", chip, "--json"]
+    words += ["--tp", str(dice.choice((1, 1, 2, 4, 8)))]
+    if engine is not None:
+        words += ["--engine", engine]
+    for drafter in dice.sample(DRAFTERS, dice.randint(1, 3)):
+        accept = "" if drafter == "ideal" else f",{dice.choice(ACCEPTANCES)}"
+        words += ["--drafter", drafter + accept]
+    loads = [1, 2, 3, 8, 13, 32, 64, 100, 256, 700]
+    load = ",".join(map(str, sorted(dice.sample(loads, dice.randint(1, 4)))))
+    if dice.random() < 0.3:
+        words += ["--input-len", str(dice.choice((200, 3000, 20000)))]
+        words += ["--output-len", str(dice.choice((100, 1000))), "--concurrency", load]
+    else:
+        contexts = sorted(dice.sample([0, 512, 4096, 32768, 131072], dice.randint(1, 2)))
+        words += ["--batch", load, "--context", ",".join(map(str, contexts))]
+    for flag, values in (
+        ("--granularity", ("dtype", "pass")),
+        ("--recurrent-state", ("read-write", "replay")),
+        ("--kv-cache", ("fp8",)),
+        ("--cost-of", ("verify",)),
+    ):
+        if dice.random() < 0.15:
+            words += [flag, dice.choice(values)]
+    return words
+
+
+def answers(checkout: Path, setups: list[list[str]]) -> list[tuple[int, Any]]:
+    """Return exit code and answer of each set-up, as a checkout gives them."""
+    run = subprocess.run(
+        [sys.executable, "-c", RUNNER],
+        input="".join(json.dumps(words) + "\n" for words in setups),
+        env={"PYTHONPATH": str(checkout), "HF_HUB_OFFLINE": "1", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows = [json.loads(line) for line in run.stdout.splitlines()]
+    return [(code, None if text is None else json.loads(text)) for code, text in rows]
+
+
+def leaves(answer: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every value of an answer with its path; notes, which are text, are left out."""
+    if isinstance(answer, dict):
+        for key, value in answer.items():
+            if key not in {"notes", "warnings", "cost_from", "acceptance_from"}:
+                yield from leaves(value, f"{path}.{key}")
+    elif isinstance(answer, list):
+        for index, value in enumerate(answer):
+            yield from leaves(value, f"{path}[{index}]")
+    else:
+        yield path, answer
+
+
+def differences(before: Any, after: Any) -> Iterator[str]:
+    """Yield where the figures of two answers differ; keys that are new are no difference."""
+    now = dict(leaves(after))
+    for path, value in leaves(before):
+        other = now.get(path)
+        if isinstance(value, float) and isinstance(other, int | float):
+            if math.isclose(value, other, rel_tol=TOLERANCE, abs_tol=0.0):
+                continue
+        elif value == other:
+            continue
+        yield f"{path}: {value!r} -> {other!r}"
+
+
+def main() -> int:
+    """Draw, run and compare; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("before", type=Path)
+    parser.add_argument("after", type=Path, nargs="?", default=HERE)
+    parser.add_argument("--setups", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--flag", action="append", default=[], help="added to AFTER's commands")
+    asked = parser.parse_args()
+    dice = random.Random(asked.seed)  # noqa: S311 - no secret
+    models = sorted(file.stem.replace("--", "/", 1) for file in HERE.glob("model_configs/*.json"))
+    # About half of what is drawn fits: a placement that divides, a model with MTP layers.
+    setups = [drawn(dice, models) for _ in range(4 * asked.setups)]
+    answered = zip(setups, answers(asked.before.resolve(), setups), strict=True)
+    old = [(words, one) for words, (code, one) in answered if code == 0][: asked.setups]
+    new = answers(asked.after.resolve(), [[*words, *asked.flag] for words, _ in old])
+    moved = 0
+    for (words, one), (code, other) in zip(old, new, strict=True):
+        found = [f"exit code {code}"] if code else list(differences(one, other))
+        if found:
+            moved += 1
+            print(" ".join(words), f"  {len(found)} differ: {found[0]}", sep="\n")
+    print(f"{len(old)} set-ups, {moved} differ")
+    return int(moved > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""Array aliases, and numbers of a caller: real, finite and within the bounds of their quantity."""
+
+import numbers
+from collections.abc import Sized
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.errors import refuse
+from specroof.units import BOUNDS, MOST_POINTS
+
+__all__ = ["Array", "IntArray", "array_within", "number_within", "real_array", "whole_within"]
+
+Array = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+def array_within(name: str, values: object, quantity: str) -> Array:
+    """Return a number, or numbers in lists or an array, as float64 within the quantity's bounds.
+
+    Parameters
+    ----------
+    name
+        How the refusal calls them.
+    values
+        Whatever a caller gave.
+    quantity
+        A key of `specroof.units.BOUNDS`.
+
+    Raises
+    ------
+    OptionError
+        For text, booleans, masks, lists of different lengths, an empty list, and numbers that are
+        not finite or out of bounds.
+
+    Examples
+    --------
+    >>> array_within("batch_size", [1, 8], "batch_size")
+    array([1., 8.])
+    >>> array_within("batch_size", [1, float("nan")], "batch_size")
+    Traceback (most recent call last):
+    specroof.errors.OptionError: batch_size is nan; allowed: a number from 1 to 10000000, or an
+    array of such
+    """
+    bounds = BOUNDS[quantity]
+    allowed = f"{bounds.allowed}, or an array of such"
+    array = real_array(values)
+    if array is None or not array.size:
+        refuse(name, values, allowed)
+    fits = (array >= bounds.least) & (array <= bounds.most)  # not a number fits nothing
+    if not fits.all():
+        refuse(name, float(array[~fits].flat[0]), allowed)
+    return array
+
+
+def number_within(name: str, value: object, quantity: str) -> float:
+    """Return one number within the bounds of its quantity.
+
+    Raises
+    ------
+    OptionError
+        For anything else.
+
+    Examples
+    --------
+    >>> number_within("overlap", 0.5, "share")
+    0.5
+    """
+    bounds = BOUNDS[quantity]
+    # A bool is a number to Python; a number of numpy is Real, and not a number fits nothing.
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        refuse(name, value, bounds.allowed)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        number = np.inf
+    if not bounds.least <= number <= bounds.most or (bounds.whole and not number.is_integer()):
+        refuse(name, value, bounds.allowed)
+    return number
+
+
+def whole_within(name: str, value: object, quantity: str) -> int:
+    """Return one whole number, spelt as such, within the bounds of its quantity.
+
+    Raises
+    ------
+    OptionError
+        For anything else, 2.0 included.
+
+    Examples
+    --------
+    >>> whole_within("max_draft_len", 16, "draft_len")
+    16
+    """
+    if not isinstance(value, numbers.Integral):
+        refuse(name, value, BOUNDS[quantity].allowed)
+    return int(number_within(name, value, quantity))
+
+
+def real_array(values: object) -> Array | None:
+    """Return real numbers as float64; None for text, booleans, masks, and what is no rectangle.
+
+    Examples
+    --------
+    >>> real_array([[1, 2], [3, 4]]).shape, real_array("1"), real_array([True])
+    ((2, 2), None, None)
+    """
+    masked = isinstance(values, np.ma.MaskedArray)
+    if masked or (isinstance(values, Sized) and _entries(values) > MOST_POINTS):
+        return None
+    try:
+        array = np.asarray(values)
+    except (OverflowError, TypeError, ValueError):  # lists of different lengths, odd objects
+        return None
+    if array.dtype.kind not in "iuf":  # whole numbers beyond 64 bits are objects
+        return None
+    with np.errstate(over="ignore"):  # wider floats
+        return array.astype(np.float64)
+
+
+def _entries(values: Sized) -> int:
+    """Return the length of something that says it has one; 0 where it has not."""
+    try:
+        return len(values)
+    except (OverflowError, TypeError):  # a range beyond 64 bits, an array without an axis
+        return 0 if isinstance(values, np.ndarray) else MOST_POINTS + 1

@@ -1,0 +1,340 @@
+"""Files that are written: each is whole or as it was before, whatever ends the run."""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from specroof.errors import OutputError
+
+__all__ = ["MANIFEST", "write_files", "write_folder"]
+
+#: What lists the files that the last run wrote into a folder.
+MANIFEST: Final = "specroof-manifest.json"
+
+#: Files without a name that are held open at once; systems allow some hundreds.
+_MOST_OPEN: Final = 64
+
+#: The name of a temporary says whose it is: of which machine, and of which process there.
+_TEMPORARY: Final = re.compile(r"\.specroof-(?P<host>.+)-(?P<process>\d{1,9})-[0-9a-f]{8}\.tmp")
+
+#: A file of a manifest: its name, and the SHA-256 of its content.
+_Listed = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Staged:
+    """The content of a place, on its disk already and not to be seen there yet.
+
+    Parameters
+    ----------
+    path
+        The place as it was asked for.
+    data
+        The content; of what is no regular file it is all there is.
+    target
+        Where a regular file goes, links followed; None of a device, a FIFO, standard output.
+    temporary
+        The name that the file has or will have for a moment.
+    descriptor
+        The file itself as long as it has no name.
+    """
+
+    path: Path
+    data: bytes
+    target: Path | None = None
+    temporary: Path = field(default_factory=Path)
+    descriptor: int | None = None
+
+    def write(self) -> None:
+        """Put the content on the disk of its place, under no name where the system can do that."""
+        if self.target is None:
+            return
+        self.temporary = self.target.parent / _temporary_name()
+        descriptor = self.descriptor
+        if descriptor is None:
+            descriptor = os.open(self.temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        with open(descriptor, "wb", closefd=self.descriptor is None) as file:
+            file.write(self.data)
+            _keep_mode(self.target, descriptor)
+            file.flush()
+            os.fsync(descriptor)
+
+    def appear(self) -> None:
+        """Move the content to its place in one step; pour it into what is no regular file."""
+        if self.target is None:
+            _pour(self.path, self.data)
+            return
+        if self.descriptor is not None:
+            link = f"/proc/self/fd/{self.descriptor}"
+            # With a folder, which an absolute path ignores, Python follows the link.
+            os.link(link, self.temporary, src_dir_fd=self.descriptor, follow_symlinks=True)
+        self.temporary.replace(self.target)
+
+    def discard(self) -> None:
+        """Leave nothing behind; after `appear` there is nothing."""
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+        if self.target is not None:
+            with contextlib.suppress(OSError):
+                self.temporary.unlink()
+
+
+def write_files(files: Mapping[Path, bytes]) -> None:
+    """Write all files; each place holds its new content whole, or what it held before.
+
+    What is promised:
+
+    - All content is on disk before the first place changes. A refusal until then, such as a full
+      disk or a folder that is not there, changes nothing.
+    - Each place changes in one step. A run that is killed in between leaves each file whole, of
+      this run or of an earlier one, and at most some of this run beside others of an earlier one
+      (`write_folder` says which).
+    - A killed run leaves nothing else where the system has files without names (Linux, on its
+      own disks, up to 64 files at once), but for one that was just being named; elsewhere hidden
+      temporaries. The next run in that folder takes them away.
+    - Links stay and their targets change; files keep their mode and, where that is allowed, their
+      owner; new ones have the mode that the umask leaves. Devices and FIFOs are written through.
+
+    Raises
+    ------
+    OutputError
+        Naming the first path that cannot be written.
+    """
+    with _staging(files) as staged:
+        _swap(staged)
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files of one run into a folder, in the place of those of the run before.
+
+    What is promised, besides that of `write_files`: where the manifest says ``"complete": true``,
+    every file that it lists is there with the size and SHA-256 it states, and all are of one run.
+    It says false only while the files change places, and after a run that was killed just then.
+    What an earlier run has listed and this one does not write is taken away, unless somebody has
+    changed it since; files that no manifest lists are left alone.
+
+    Parameters
+    ----------
+    folder
+        Made if need be.
+    files
+        Contents by name.
+
+    Raises
+    ------
+    OutputError
+        Naming the first path that cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as failure:
+        message = f"{folder}: {failure.strerror}; allowed: a folder that can be written to"
+        raise OutputError(message) from None
+    place = folder / MANIFEST
+    written = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    before = _listed(place)
+    now = {*written.items()}
+    with (
+        _staging({place: _manifest(now, complete=False, replaced=before)}) as start,
+        _staging({folder / name: data for name, data in files.items()}) as staged,
+        _staging({place: _manifest(now, complete=True)}) as end,
+    ):
+        _swap(start)
+        _swap(staged)
+        for name, content_sum in before:
+            if name not in written:
+                _take_away(folder / name, content_sum)
+        _swap(end)
+
+
+@contextlib.contextmanager
+def _staging(files: Mapping[Path, bytes]) -> Iterator[list[_Staged]]:
+    """Yield contents staged for their places, those that are poured first; leave nothing behind.
+
+    Raises
+    ------
+    OutputError
+        For a path that cannot be written, or two that lead to one file.
+    """
+    staged: list[_Staged] = []
+    targets: set[Path] = set()
+    try:
+        for path, data in files.items():
+            with _refused(path):
+                one = _Staged(path, data, _target(path))
+                if one.target in targets:
+                    message = f"{path}: two outputs go there; allowed: a file for each"
+                    raise OutputError(message)
+                if one.target is not None:
+                    targets.add(one.target)
+                    if len(files) <= _MOST_OPEN:
+                        one.descriptor = _nameless(one.target.parent)
+                staged.append(one)
+                one.write()
+        for folder in {target.parent for target in targets}:
+            _clear_stale(folder)
+        yield sorted(staged, key=lambda one: one.target is not None)
+    finally:
+        for one in staged:
+            one.discard()
+
+
+def _swap(staged: list[_Staged]) -> None:
+    for one in staged:
+        with _refused(one.path):
+            one.appear()
+    for folder in {one.target.parent for one in staged if one.target is not None}:
+        # So that a power cut keeps the names too; not every system can.
+        with contextlib.suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _refused(path: Path) -> Iterator[None]:
+    """Turn what the system says of a path into one line."""
+    try:
+        yield
+    except (OSError, ValueError) as failure:
+        reason = getattr(failure, "strerror", None) or failure
+        message = f"{path}: {reason}; allowed: a file in a folder that can be written to"
+        raise OutputError(message) from None
+
+
+def _target(path: Path) -> Path | None:
+    """Return where a regular file goes, links followed; None for what is no regular file.
+
+    Raises
+    ------
+    OutputError
+        For a folder.
+    OSError
+        For a file that may not be written to.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return Path(os.path.realpath(path))
+    if stat.S_ISDIR(found.st_mode):
+        message = f"{path}: is a folder; allowed: a file that can be written"
+        raise OutputError(message)
+    if not stat.S_ISREG(found.st_mode) or _is_standard_output(found):
+        return None
+    path.open("r+b").close()  # may it be written to?
+    return Path(os.path.realpath(path))
+
+
+def _is_standard_output(found: os.stat_result) -> bool:
+    """Tell a file that standard output goes to: another in its place would get the rest."""
+    try:
+        return os.path.samestat(found, os.fstat(1))
+    except OSError:  # it is closed
+        return False
+
+
+def _pour(path: Path, data: bytes) -> None:
+    """Write into a device, a FIFO or the file behind standard output."""
+    found = path.stat()
+    # Standard output goes on where it stands; opened again, it would begin at the start.
+    same = stat.S_ISREG(found.st_mode)
+    with open(1 if same else path, "wb", closefd=not same) as file:
+        file.write(data)
+
+
+def _nameless(folder: Path) -> int | None:
+    """Return a file without a name on the disk of a folder, or None where there is no such thing.
+
+    Source
+        open(2) of Linux, O_TMPFILE.
+    """
+    flag = getattr(os, "O_TMPFILE", None)
+    if flag is None:
+        return None
+    try:
+        descriptor = os.open(folder, flag | os.O_WRONLY, 0o666)
+    except OSError:  # network disks, old kernels
+        return None
+    if Path(f"/proc/self/fd/{descriptor}").exists():  # by which it gets its name
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _keep_mode(target: Path, descriptor: int) -> None:
+    """Give a file the mode and the owner of the one whose place it takes."""
+    try:
+        found = target.stat()
+    except FileNotFoundError:
+        return
+    with contextlib.suppress(PermissionError):
+        os.fchown(descriptor, found.st_uid, found.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(found.st_mode))
+
+
+def _temporary_name() -> str:
+    return f".specroof-{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
+
+
+def _clear_stale(folder: Path) -> None:
+    """Take away temporaries of runs on this machine that have ended."""
+    with contextlib.suppress(PermissionError):  # a folder that may not be listed
+        for path in folder.iterdir():
+            match = _TEMPORARY.fullmatch(path.name)
+            if match and match["host"] == os.uname().nodename and _has_ended(int(match["process"])):
+                path.unlink(missing_ok=True)
+
+
+def _has_ended(process: int) -> bool:
+    try:
+        os.kill(process, 0)  # only asks
+    except OSError as failure:
+        return failure.errno == errno.ESRCH  # or it is another user's
+    return False
+
+
+def _manifest(
+    files: Set[_Listed], *, complete: bool, replaced: Set[_Listed] = frozenset()
+) -> bytes:
+    """Return the list of a folder's files as the content of its manifest."""
+    content: dict[str, Any] = {
+        "format_version": 1,
+        "complete": complete,
+        "files": [{"name": name, "sha256": content_sum} for name, content_sum in sorted(files)],
+    }
+    if replaced:
+        content["replaces"] = [{"name": n, "sha256": s} for n, s in sorted(replaced)]
+    return json.dumps(content, indent=1).encode() + b"\n"
+
+
+def _listed(place: Path) -> set[_Listed]:
+    """Return the files that a manifest lists with their sums; none where it is no manifest."""
+    try:
+        content = json.loads(place.read_bytes())
+        rows = [*content["files"], *content.get("replaces", [])]
+        pairs = {(row["name"], row["sha256"]) for row in rows}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return set()
+    return {pair for pair in pairs if _is_plain(pair[0]) and isinstance(pair[1], str)}
+
+
+def _is_plain(name: object) -> bool:
+    """Tell the name of a file in a folder from a way out of it."""
+    return isinstance(name, str) and name not in {"", ".", ".."} and not set(name) & {"/", "\\"}
+
+
+def _take_away(path: Path, content_sum: str) -> None:
+    """Remove a file of an earlier run, unless it has another content by now."""
+    with contextlib.suppress(OSError):
+        if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == content_sum:
+            path.unlink()

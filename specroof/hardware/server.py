@@ -1,0 +1,145 @@
+"""What a server was told, and what it runs with: values only, no rule of any framework."""
+
+import math
+import numbers
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from specroof.errors import OptionError
+
+__all__ = ["SERVER_KEYS", "Server", "ServerSettings"]
+
+#: The fields of `ServerSettings`, as `--server` and studies spell them.
+SERVER_KEYS: Final[Mapping[str, str]] = {
+    "memory": "memory_frac",
+    "running": "running",
+    "capture": "capture",
+    "overlap": "overlap",
+    "chunk": "chunk",
+    "mixed": "mixed",
+    "state-dtype": "state_dtype",
+    "prefix-cache": "prefix_cache",
+}
+
+#: Dtypes that frameworks keep recurrent state in.
+_STATE_DTYPES: Final = ("fp32", "bf16", "fp16", "fp8")
+_SHARE: Final = "a share above 0, up to 1"
+_SWITCH: Final = "on or off"
+
+
+def _is_share(value: Any) -> bool:
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return real and math.isfinite(value) and 0 < value <= 1
+
+
+def _is_whole(low: int) -> Callable[[Any], bool]:
+    def check(value: Any) -> bool:
+        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        return whole and low <= value <= 10_000_000
+
+    return check
+
+
+#: What each field may be, as a check and in words.
+_ALLOWED: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+    "memory_frac": (_is_share, _SHARE),
+    "running": (_is_whole(1), "a whole number of requests, at least 1"),
+    "capture": (_is_whole(0), "a whole number, 0 for no graphs"),
+    "overlap": (lambda value: isinstance(value, bool), _SWITCH),
+    "chunk": (_is_whole(0), "a whole number of tokens, 0 for prompts in one piece"),
+    "mixed": (lambda value: isinstance(value, bool), _SWITCH),
+    "state_dtype": (lambda value: value in _STATE_DTYPES, ", ".join(_STATE_DTYPES)),
+    "prefix_cache": (lambda value: isinstance(value, bool), _SWITCH),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """What a user tells a server; None leaves a setting to the framework's default.
+
+    Parameters
+    ----------
+    memory_frac
+        Share of a device's memory that the server may fill: ``--mem-fraction-static`` of SGLang,
+        ``--gpu-memory-utilization`` of vLLM.
+    running
+        Requests that are decoded together, at most.
+    capture
+        The largest batch that is recorded as a CUDA graph, in the framework's own unit: sequences
+        for SGLang, tokens for vLLM. 0 records none.
+    overlap
+        Whether the host schedules the next batch while the device runs this one.
+    chunk
+        Tokens of a prompt that one pass takes; 0 takes it whole.
+    mixed
+        Whether chunks of prompts share passes with decoding.
+    state_dtype
+        Dtype of recurrent state.
+    prefix_cache
+        Whether the cache of finished requests is kept for others with the same beginning.
+
+    Raises
+    ------
+    OptionError
+        For a value out of range.
+
+    Examples
+    --------
+    >>> ServerSettings(running=64).stated
+    {'running': 64}
+    """
+
+    memory_frac: float | None = None
+    running: int | None = None
+    capture: int | None = None
+    overlap: bool | None = None
+    chunk: int | None = None
+    mixed: bool | None = None
+    state_dtype: str | None = None
+    prefix_cache: bool | None = None
+
+    def __post_init__(self) -> None:
+        for key, name in SERVER_KEYS.items():
+            value = getattr(self, name)
+            fits, allowed = _ALLOWED[name]
+            if value is not None and not fits(value):
+                message = f"server: {key} is {value!r}; allowed: {allowed}"
+                raise OptionError(message)
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """The settings that were stated, by the keys of `SERVER_KEYS`."""
+        values = {key: getattr(self, name) for key, name in SERVER_KEYS.items()}
+        return {key: value for key, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What a server runs with: every setting has a value.
+
+    Parameters
+    ----------
+    framework, version
+        Whose rules filled in what nobody stated, and of which release they are.
+    memory_frac, running, capture, overlap, chunk, mixed, state_dtype, prefix_cache
+        As in `ServerSettings`; `running` is None where nothing but memory limits it.
+    """
+
+    framework: str
+    version: str
+    memory_frac: float
+    running: int | None
+    capture: int
+    overlap: bool
+    chunk: int
+    mixed: bool
+    state_dtype: str
+    prefix_cache: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as JSON has them, keys spelt as in `--server`."""
+        keys = {name: key for key, name in SERVER_KEYS.items()}
+        return {
+            keys.get(field.name, field.name): getattr(self, field.name) for field in fields(self)
+        }

@@ -1,0 +1,68 @@
+"""The bounds of quantities as pydantic types, for figures of YAML files.
+
+The table is `specroof.units.BOUNDS`: a figure is held to the same bounds in a file, by a flag and
+in Python.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from specroof.reading.checked import accept
+from specroof.units import BOUNDS
+
+__all__ = [
+    "BatchSize",
+    "BytesPerS",
+    "CapturedSize",
+    "ContextLen",
+    "Devices",
+    "DraftLen",
+    "ExpectedError",
+    "ExpertRows",
+    "FlopsPerS",
+    "LatencyS",
+    "MemoryBytes",
+    "ReachedShare",
+    "RequestLen",
+    "Seconds",
+    "within",
+]
+
+
+def within(quantity: str) -> BeforeValidator:
+    """Return a validator that lets numbers within the bounds of a quantity through unchanged.
+
+    Examples
+    --------
+    >>> within("draft_len").func(1.5)
+    Traceback (most recent call last):
+    ValueError: is 1.5; must be a whole number from 0 to 1024
+    """
+    bounds = BOUNDS[quantity]
+    kinds = (int,) if bounds.whole else (int, float)
+    return accept(bounds.allowed, lambda value: bounds.least <= value <= bounds.most, *kinds)
+
+
+BytesPerS = Annotated[float, within("bytes_per_s")]
+CapturedSize = Annotated[int, within("captured_size")]
+Devices = Annotated[int, within("devices")]
+ExpectedError = Annotated[float, within("expected_error")]
+ExpertRows = Annotated[float, within("expert_rows")]
+FlopsPerS = Annotated[float, within("flops_per_s")]
+LatencyS = Annotated[float, within("latency_s")]
+MemoryBytes = Annotated[float, within("memory_bytes")]
+ReachedShare = Annotated[float, within("reached_share")]
+Seconds = Annotated[float, within("seconds")]
+
+
+def _limits(quantity: str) -> Any:
+    """Return the bounds as the JSON Schema of a study says them."""
+    bounds = BOUNDS[quantity]
+    return Field(ge=bounds.least, le=bounds.most)
+
+
+BatchSize = Annotated[float, _limits("batch_size"), within("batch_size")]
+ContextLen = Annotated[float, _limits("context_len"), within("context_len")]
+RequestLen = Annotated[float, _limits("request_len"), within("request_len")]
+DraftLen = Annotated[int, _limits("draft_len"), within("draft_len")]

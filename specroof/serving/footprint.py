@@ -1,0 +1,193 @@
+"""What models keep on one device: weights, cache of each sequence, recurrent state."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.architecture import (
+    Architecture,
+    ChunkedAttention,
+    CompressedAttention,
+    Core,
+    RecurrentCore,
+    SharedCacheAttention,
+)
+from specroof.cost import Options, storage
+from specroof.drafters import Held
+from specroof.hardware import Placement
+from specroof.latency.operations import device_bytes
+
+__all__ = ["Footprint", "draft_footprint", "has_core", "target_footprint"]
+
+Array = npt.NDArray[np.float64]
+
+#: A context beyond every window and chunk: what grows there has no end.
+_LONG: float = 2.0**20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Footprint:
+    """What a model keeps on one device; sequences are those of one group of devices.
+
+    Parameters
+    ----------
+    weight_bytes
+        Stored once.
+    token_bytes
+        Of one cached token, in all layers that see the whole context.
+    window_token_bytes
+        Of one cached token, in all layers that see a window.
+    window
+        The longest window; 0 where there is none.
+    state_bytes
+        Recurrent state of one sequence, one copy.
+    n_cached, n_recurrent
+        Layers that cache tokens of the whole context, and layers with recurrent state.
+    sequence_bytes
+        From cached tokens to the bytes of one sequence, state included.
+    """
+
+    weight_bytes: float
+    token_bytes: float
+    window_token_bytes: float
+    window: int
+    state_bytes: float
+    n_cached: int
+    n_recurrent: int
+    sequence_bytes: Callable[[npt.ArrayLike], Array]
+
+
+def target_footprint(
+    model: Architecture, placement: Placement, options: Options | None = None
+) -> Footprint:
+    """Return what a model keeps on each of its devices.
+
+    Parameters
+    ----------
+    model
+        The model.
+    placement
+        How weights and caches divide.
+    options
+        Formats in the place of the checkpoint's own.
+
+    Counts
+        what `specroof.cost.storage` does, divided as a pass divides its work.
+    Ignores
+        a vision tower's weights (0.3 to 0.5 B parameters for Qwen3.5), and paging.
+    Source
+        `specroof.cost.storage`.
+
+    Examples
+    --------
+    >>> from specroof import load_model
+    >>> eight = target_footprint(load_model("Qwen/Qwen3-8B"), Placement(tensor_parallel=2))
+    >>> eight.token_bytes  # 36 layers * 2 * 8 heads * 128 * 2 bytes, over 2 devices
+    73728.0
+    """
+    everything = partial(_sequence_bytes, model, placement, options)
+    whole = _layers_with(model, lambda core: not _has_window(core))
+    part = _layers_with(model, _has_window)
+    ends = _sequence_bytes(whole, placement, options, np.array([_LONG, 2 * _LONG]))
+    one = _sequence_bytes(part, placement, options, np.array([0.0, 1.0]))
+    return Footprint(
+        weight_bytes=float(device_bytes(storage(model, 0, options), placement, 0)),
+        token_bytes=float(ends[1] - ends[0]) / _LONG,
+        window_token_bytes=float(one[1] - one[0]),
+        window=max((_window(core) for core in _cores(part)), default=0),
+        state_bytes=float(everything(0.0)),
+        n_cached=_count(
+            whole, lambda core: not isinstance(core, RecurrentCore | SharedCacheAttention)
+        ),
+        n_recurrent=_count(model, lambda core: isinstance(core, RecurrentCore)),
+        sequence_bytes=everything,
+    )
+
+
+def draft_footprint(
+    held: Held, placement: Placement, options: Options | None = None
+) -> Footprint | None:
+    """Return what a drafter keeps on each device; None where it keeps nothing there.
+
+    Parameters
+    ----------
+    held
+        What it keeps, as `specroof.drafters.Drafter.held` says.
+    placement
+        That of the target; a drafter on fewer devices divides over those.
+    options
+        As the target's.
+
+    Counts
+        layers, their copies, merging matrices, a serial head, and a head of its own; the target's
+        embedding and head are shared.
+    Source
+        Counting.
+    """
+    head = held.head
+    if head is None:
+        return None
+    over = placement if held.tensor_parallel is None else Placement(held.tensor_parallel)
+    layers = tuple(replace(layer, count=layer.count * head.modules) for layer in head.model.layers)
+    model = replace(head.model, layers=layers)
+    own = target_footprint(model, over, options)
+    serial = 0.0
+    if head.serial is not None:
+        serial = float(device_bytes(storage(head.serial, 0, options), over, 0))
+    fusion = sum(linear.stored_bytes for linear in head.fusion)
+    return replace(own, weight_bytes=own.weight_bytes + serial + fusion)
+
+
+def _sequence_bytes(
+    model: Architecture, placement: Placement, options: Options | None, context: npt.ArrayLike
+) -> Array:
+    """Return the bytes that one sequence of a group takes on each of the group's devices."""
+    parts = [replace(part, weight_bytes=0.0) for part in storage(model, context, options)]
+    held = device_bytes(parts, placement, placement.attention_data_parallel)
+    return np.broadcast_to(held, np.shape(context))
+
+
+def _cores(model: Architecture) -> list[Core]:
+    return [
+        block.core for layer in model.layers for block in layer.blocks if block.core is not None
+    ]
+
+
+def has_core(model: Architecture, *kinds: type[Core]) -> bool:
+    """Tell whether a layer of the model has a core of one of these kinds."""
+    return any(isinstance(core, kinds) for core in _cores(model))
+
+
+def _layers_with(model: Architecture, wanted: Callable[[Core], bool]) -> Architecture:
+    """Return the model with those blocks alone whose core is wanted."""
+    layers = tuple(
+        replace(
+            layer, blocks=tuple(b for b in layer.blocks if b.core is not None and wanted(b.core))
+        )
+        for layer in model.layers
+    )
+    return replace(model, layers=layers)
+
+
+def _window(core: Core) -> int:
+    if isinstance(core, ChunkedAttention):
+        return core.chunk
+    return int(getattr(core, "window", None) or 0)
+
+
+def _has_window(core: Core) -> bool:
+    # The window of a compressed layer stands beside entries of the whole context.
+    return _window(core) > 0 and not isinstance(core, CompressedAttention)
+
+
+def _count(model: Architecture, wanted: Callable[[Core], bool]) -> int:
+    """Return how many layers have a wanted core that stores something per sequence."""
+    return sum(
+        layer.count
+        for layer in model.layers
+        for block in layer.blocks
+        if block.core is not None and block.name == "attention" and wanted(block.core)
+    )

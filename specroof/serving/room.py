@@ -1,0 +1,96 @@
+"""What a framework's rules are asked, and the room for requests that they answer with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.architecture import Architecture
+from specroof.hardware import HardwareProfile, Placement
+from specroof.serving.footprint import Footprint
+
+__all__ = ["Array", "Need", "Room"]
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Need:
+    """What is to be served, as the rules of a framework see it.
+
+    Parameters
+    ----------
+    model, hardware, placement
+        What is served, and where.
+    target
+        What the model keeps on each device.
+    draft
+        What the drafter keeps there; None for one that keeps nothing, or of unknown size.
+    kind
+        The drafter's kind, as a SPEC begins; None for plain decoding.
+    """
+
+    model: Architecture
+    hardware: HardwareProfile
+    placement: Placement
+    target: Footprint
+    draft: Footprint | None = None
+    kind: str | None = None
+
+    @property
+    def weight_bytes(self) -> float:
+        """Bytes of the weights on each device, those of the drafter and of a vision tower too."""
+        own = self.target.weight_bytes + self.vision_bytes
+        return own + (0.0 if self.draft is None else self.draft.weight_bytes)
+
+    @property
+    def vision_bytes(self) -> float:
+        """Bytes of a vision tower on each device."""
+        tower = self.model.vision
+        return 0.0 if tower is None else tower.weight_bytes / self.placement.tensor_parallel
+
+    @property
+    def ranks(self) -> int:
+        """Groups of devices with sequences of their own."""
+        return self.placement.attention_data_parallel
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Room:
+    """Memory of one device, and the requests that fit; arrays over contexts and draft lengths.
+
+    Parameters
+    ----------
+    reserved_bytes
+        Kept away from weights and pools: activations, captured graphs, what is not managed.
+    state_pool_bytes, cache_pool_bytes
+        What is left for recurrent state and for cached tokens; where one pool holds both, all of
+        it stands in the second.
+    state_bytes, cache_bytes
+        Of one request: all copies of its state, its cached tokens and those of the drafter.
+    limits
+        The most requests of one group of devices, by what limits them.
+    short_bytes
+        What is missing for a single request.
+    """
+
+    reserved_bytes: float
+    state_pool_bytes: Array
+    cache_pool_bytes: Array
+    state_bytes: Array
+    cache_bytes: Array
+    limits: Mapping[str, Array]
+    short_bytes: Array
+
+    def largest(self, ranks: int = 1) -> Array:
+        """Return the most requests that run at once over `ranks` groups; 0 where none fits."""
+        least = np.minimum.reduce(np.broadcast_arrays(*self.limits.values()))
+        return np.asarray(ranks * np.maximum(np.floor(least), 0.0))
+
+    @property
+    def bound_by(self) -> npt.NDArray[np.str_]:
+        """What limits the requests: a key of `limits`, the first where two agree."""
+        names = np.array(list(self.limits))
+        stacked = np.stack(np.broadcast_arrays(*(np.floor(x) for x in self.limits.values())))
+        return np.asarray(names[np.argmin(stacked, axis=0)])

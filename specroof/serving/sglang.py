@@ -1,0 +1,480 @@
+"""What SGLang 0.5.23 hands to its pools, and how many requests it runs.
+
+Each function names the file (below ``srt/``) and the function that it follows.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.architecture import (
+    Architecture,
+    CompressedAttention,
+    KimiDeltaAttention,
+    LatentAttention,
+    VisionTower,
+)
+from specroof.hardware import Server, ServerSettings
+from specroof.serving.footprint import has_core
+from specroof.serving.room import Array, Need, Room
+from specroof.units import GIBIBYTE, MEBIBYTE
+
+__all__ = [
+    "captured_sizes",
+    "default_requests",
+    "memory_defaults",
+    "prefill_sizes",
+    "reserve_mib",
+    "resolve",
+    "room",
+    "state_pool",
+    "state_ratio",
+    "state_slots",
+    "vision_factor",
+]
+
+VERSION: Final = "0.5.23"
+
+#: Requests that run while drafting, and of DeepSeek-V4 (arg_groups/speculative_hook.py,
+#: deepseek_v4_hook.py, apply_deepseek_v4_defaults).
+_DRAFTING_REQUESTS: Final = 48
+_DEEPSEEK_V4_REQUESTS: Final = 256
+#: mamba_full_memory_ratio and swa_full_tokens_ratio (arg_groups/fields/schedule.py).
+_STATE_SHARE: Final = 0.9
+_WINDOW_SHARE: Final = 0.8
+#: SGLANG_VLM_CACHE_SIZE_MB and SGLANG_SWA_EVICTION_INTERVAL (environ.py).
+_IMAGE_CACHE_BYTES: Final = 100 * MEBIBYTE
+_EVICTION_TOKENS: Final = 128
+#: Requests that SGLang runs at least, where nobody says how many and the memory allows it.
+_FEWEST_DEFAULT: Final = 2048
+#: max_prefill_tokens, which stands in where prompts are taken whole.
+_WHOLE_PROMPTS: Final = 16384
+_LEAST_TOKENS: Final = 2048
+_PAGE: Final = 1
+
+#: Families whose images are not read unless asked for (configs/model_config.py,
+#: mm_disabled_models).
+_TEXT_ONLY: Final = ("gemma3", "llama4")
+#: Multimodal families that may capture prefills (configs/model_config.py,
+#: multimodal_breakable_cuda_graph_supported_model_archs): Qwen3.5, MiniMax-M3, Kimi K2.5 and K3.
+_CAPTURED_TOWERS: Final = ("qwen3_5", "minimax_m3", "kimi", "deepseek_v3")
+#: Families whose windows have a pool of their own (configs/model_config.py,
+#: is_hybrid_swa_model); others cache all tokens in every layer.
+_WINDOW_POOLS: Final = ("llama4", "gpt_oss", "mimo_v2", "step3p", "gemma4")
+#: Kinds of drafter with layers of the target's kind, whose cache is priced as the target's
+#: (model_executor/pool_configurator.py, DefaultPoolConfigurator).
+_TARGET_CELLS: Final = ("mtp", "eagle", "eagle3", "model")
+#: Kinds that cannot share a pass with prompts (arg_groups/speculative_hook.py: NGRAM, STANDALONE).
+_NEVER_MIXED: Final = ("ngram", "prompt_lookup", "suffix", "model")
+
+
+def memory_defaults(memory_mib: float, tensor_parallel: int) -> tuple[int, int]:
+    """Return tokens of a prefill chunk and the largest captured batch of sequences.
+
+    Source
+        ``arg_groups/memory_hook.py``, ``handle_gpu_memory_settings``.
+
+    Examples
+    --------
+    >>> memory_defaults(46068, 1), memory_defaults(143771, 8)
+    ((4096, 32), (8192, 512))
+    """
+    few, gib = tensor_parallel < 4, memory_mib * MEBIBYTE / GIBIBYTE
+    for below, chunk, small, large in (
+        (20, 2048, 8, 8),
+        (35, 4096, 48, 160),
+        (60, 4096, 32, 160),
+        (160, 8192, 256, 512),
+    ):
+        if gib < below:
+            return chunk, small if few else large
+    return 16384, 512
+
+
+def prefill_sizes(most: int) -> list[int]:
+    """Return the token counts for which prefills are captured.
+
+    Source
+        ``arg_groups/cuda_graph_hook.py``, ``generate_prefill_cuda_graph_batch_sizes``.
+
+    Examples
+    --------
+    >>> len(prefill_sizes(4096)), prefill_sizes(20)
+    (50, [4, 8, 12, 16, 20])
+    """
+    steps = ((4, 33, 4), (48, 257, 16), (288, 513, 32), (576, 1025, 64), (1280, 4097, 256))
+    sizes = [size for step in (*steps, (4608, most + 1, 512)) for size in range(*step)]
+    return [size for size in sizes if size <= most]
+
+
+def captured_sizes(most: int, *, drafting: bool) -> list[int]:
+    """Return the batch sizes, in sequences, for which decoding is captured.
+
+    Source
+        ``arg_groups/cuda_graph_hook.py``, ``generate_decode_cuda_graph_batch_sizes``.
+
+    Examples
+    --------
+    >>> captured_sizes(20, drafting=False)
+    [1, 2, 4, 8, 12, 16, 20]
+    >>> captured_sizes(12, drafting=True)
+    [1, 2, 3, 4, 5, 6, 7, 8, 10, 12]
+    """
+    first, steps = [1, 2, 4, 8, 12], [(16, 257, 8), (272, 512, 16), (512, most + 1, 32)]
+    if drafting:
+        first, steps = [*range(1, 9)], [(10, 33, 2), (40, 65, 4), (72, 257, 8)]
+        steps.append((272, most + 1, 16))
+    sizes = [*first, *(size for step in steps for size in range(*step))]
+    sizes = [size for size in sizes if size <= most]
+    return sizes if most in {0, *sizes} else [*sizes, most]
+
+
+def reserve_mib(
+    *,
+    memory_mib: float,
+    chunk: int,
+    capture: int,
+    tensor_parallel: int = 1,
+    prefill_graphs_mib: float = 0.0,
+    ranks: int = 1,
+) -> float:
+    """Return the MiB that are kept for activations and captured graphs.
+
+    Parameters
+    ----------
+    memory_mib
+        Of the device.
+    chunk, capture
+        Tokens of a chunk, and the largest captured batch.
+    tensor_parallel
+        Devices.
+    prefill_graphs_mib
+        8 for each captured prefill; 1536 with latent attention; 0 where none is captured.
+    ranks
+        Groups of devices with sequences of their own.
+
+    Source
+        ``arg_groups/memory_hook.py``, ``handle_gpu_memory_settings``, ``reserve_for_graph_mb``.
+
+    Examples
+    --------
+    Qwen3.5-9B on an L40S, no prefill captured: 512 + 6144 + 128 + 64.
+
+    >>> reserve_mib(memory_mib=46068, chunk=4096, capture=32)
+    6848.0
+    """
+    tokens = max(chunk or _WHOLE_PROMPTS, _LEAST_TOKENS)
+    parallel = tensor_parallel / 8 * 1024
+    graphs = 2 * capture + prefill_graphs_mib
+    if ranks > 1:
+        graphs += capture * ranks * (4.5 if capture > 300 else 3)
+    reserve = 512 + 1.5 * tokens + parallel + graphs
+    return max(reserve, 10 * 1024) if memory_mib > 60 * 1024 else reserve
+
+
+def vision_factor(tower: VisionTower) -> float:
+    """Return what is left of the memory share where a vision tower reads images.
+
+    Source
+        ``arg_groups/memory_hook.py``, ``adjust_mem_fraction_for_vlm``.
+
+    Examples
+    --------
+    >>> round(vision_factor(VisionTower(hidden_size=1152)), 3)  # 0.95 * (1 - 0.1 * 0.266)
+    0.925
+    """
+    size = (tower.n_layers or 24) * (tower.hidden_size or 1024) ** 2
+    ratio = size / (24 * 1024**2)
+    return 0.95 * max(0.8, min(1.05, 1 - 0.1 * (ratio - 1)))
+
+
+def _reads_images(model: Architecture) -> bool:
+    return model.vision is not None and not model.family.startswith(_TEXT_ONLY)
+
+
+def _prefill_graphs_mib(model: Architecture, chunk: int) -> float:
+    """Return the MiB for captured prefills.
+
+    Source
+        ``arg_groups/cuda_graph_hook.py``, ``disable_breakable_cudagraph_if_incompatible``;
+        ``arg_groups/memory_hook.py``, ``reserve_for_graph_mb``.
+    """
+    if has_core(model, KimiDeltaAttention, CompressedAttention):
+        return 0.0
+    if _reads_images(model) and not model.family.startswith(_CAPTURED_TOWERS):
+        return 0.0
+    return 1536.0 if has_core(model, LatentAttention) else 8.0 * len(prefill_sizes(chunk))
+
+
+def default_requests(kind: str | None, model: Architecture) -> int | None:
+    """Return the requests that run where nobody says how many; None where memory says.
+
+    Source
+        ``arg_groups/deepseek_v4_hook.py``, ``apply_deepseek_v4_defaults``, which comes first;
+        ``arg_groups/speculative_hook.py``, ``_handle_dflash`` and those beside it.
+    """
+    if has_core(model, CompressedAttention):
+        return _DEEPSEEK_V4_REQUESTS
+    return None if kind is None else _DRAFTING_REQUESTS
+
+
+def resolve(asked: ServerSettings, need: Need, _verify_len: int = 1) -> Server:
+    """Return what a server runs with that was told `asked`.
+
+    Source
+        ``arg_groups/memory_hook.py``, ``handle_gpu_memory_settings``.
+    """
+    memory_mib = need.hardware.peak.memory_bytes / MEBIBYTE
+    chunk, capture = memory_defaults(memory_mib, need.placement.tensor_parallel)
+    chunk = chunk if asked.chunk is None else asked.chunk
+    # Lowered to the requests that run only where the user gave those.
+    capture = min(capture, asked.running or capture) if asked.capture is None else asked.capture
+    share = asked.memory_frac
+    if share is None:
+        reserve = reserve_mib(
+            memory_mib=memory_mib,
+            chunk=chunk,
+            capture=capture,
+            tensor_parallel=need.placement.tensor_parallel,
+            prefill_graphs_mib=_prefill_graphs_mib(need.model, chunk),
+            ranks=need.ranks,
+        )
+        share = max(round((memory_mib - reserve) / memory_mib, 3), 0.0)
+        if need.model.vision is not None and _reads_images(need.model):
+            share *= vision_factor(need.model.vision)
+    may_mix = need.kind not in _NEVER_MIXED
+    return Server(
+        framework="sglang",
+        version=VERSION,
+        memory_frac=share,
+        running=asked.running or default_requests(need.kind, need.model),
+        capture=capture,
+        overlap=asked.overlap is not False,
+        chunk=chunk,
+        mixed=bool(asked.mixed) and may_mix,
+        state_dtype=asked.state_dtype or need.model.state_dtype,
+        prefix_cache=asked.prefix_cache is not False,
+    )
+
+
+def state_ratio(server: Server) -> int:
+    """Return the slots of recurrent state that each running request has.
+
+    Three, and tracking slots: two with overlap. Without overlap the cache of prefixes keeps no
+    buffer, and three are all.
+
+    Source
+        ``mem_cache/kv_cache_configurator.py``, ``_calculate_mamba_ratio``;
+        ``arg_groups/overrides.py``, ``_mamba_radix_cache_resolution``.
+    """
+    if not server.prefix_cache:
+        return 1
+    return 5 if server.overlap else 3
+
+
+def state_slots(
+    pool_bytes: npt.ArrayLike, state_bytes: float, ratio: int, draft_tokens: npt.ArrayLike
+) -> Array:
+    r"""Return how many slots of recurrent state fit a pool, one for padding apart.
+
+    .. math:: K = \left\lfloor \frac{P - s (1 + q)}{s (1 + q / \rho)} \right\rfloor
+
+    Parameters
+    ----------
+    pool_bytes, state_bytes, ratio
+        P, s and :math:`\rho`.
+    draft_tokens
+        q, the positions of a verification; 0 for plain decoding.
+
+    Source
+        ``mem_cache/kv_cache_configurator.py``, ``_handle_max_mamba_cache``.
+
+    Examples
+    --------
+    >>> slots = state_slots(9050.0, 51.5, 5, np.array([0.0, 6.0]))
+    >>> slots.tolist()  # 9050 / 51.5 - 1, and (9050 - 7 * 51.5) / (51.5 * 2.2)
+    [174.0, 76.0]
+    """
+    q = np.asarray(draft_tokens, dtype=np.float64)
+    left = np.asarray(pool_bytes) - state_bytes * (1 + q)
+    return np.asarray(np.floor(left / (state_bytes * (1 + q / ratio))))
+
+
+def state_pool(
+    server: Server,
+    *,
+    rest_bytes: float,
+    state_bytes: float,
+    draft_tokens: Array,
+    ranks: int = 1,
+) -> tuple[Array, Array, Array]:
+    """Return the bytes that states and their copies take, the slots, and requests they allow.
+
+    Parameters
+    ----------
+    server
+        Its overlap, cache of prefixes and running requests.
+    rest_bytes
+        What weights leave of the static memory.
+    state_bytes
+        One state of one sequence.
+    draft_tokens
+        Positions of a verification; 0 for plain decoding.
+    ranks
+        Groups of devices with sequences of their own.
+
+    Source
+        ``mem_cache/kv_cache_configurator.py``, ``_handle_max_mamba_cache``.
+    """
+    ratio = state_ratio(server)
+    running = np.inf if server.running is None else max(1, server.running // ranks)
+    if not server.prefix_cache and server.running is not None:
+        slots = np.full(draft_tokens.shape, float(running))
+        return state_bytes * (slots + 1) * (1 + draft_tokens), slots, slots
+    pool = rest_bytes * _STATE_SHARE / (1 + _STATE_SHARE)
+    slots = state_slots(pool, state_bytes, ratio, draft_tokens)
+    requests = np.floor(slots / ratio)
+    # Copies of the drafts are kept for the requests that run, and for one of padding.
+    copied = np.where(draft_tokens > 0, np.minimum(running, requests) + 1, 0.0)
+    return state_bytes * (copied * draft_tokens + slots + 1), slots, requests
+
+
+def _cells(need: Need) -> tuple[float, float]:
+    """Return the bytes of a token in layers of the whole context, and in those of a window.
+
+    Source
+        ``model_executor/pool_configurator.py``, ``DefaultPoolConfigurator`` and
+        ``HybridSWAPoolConfigurator``.
+    """
+    whole, part = need.target.token_bytes, need.target.window_token_bytes
+    if not need.model.family.startswith(_WINDOW_POOLS):
+        whole, part = whole + part, 0.0
+    draft = need.draft
+    if draft is None:
+        return whole, part
+    layers = need.target.n_cached
+    if need.kind in _TARGET_CELLS and layers:
+        return whole * (1 + draft.n_cached / layers), part
+    return whole + draft.token_bytes + draft.window_token_bytes, part
+
+
+def _request_tokens(need: Need, server: Server, verify_len: Array) -> Array:
+    """Return the tokens that a request holds besides its context.
+
+    Source
+        ``mem_cache/allocation_sizing.py``, ``get_alloc_reserve_per_decode``.
+    """
+    if need.kind is None:
+        return verify_len
+    return verify_len * (2 if server.overlap else 1)
+
+
+def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> Room:
+    """Return the room for requests of `context_len`; `verify_len` is 1 for plain decoding.
+
+    Counts
+        tokens of drafts that are allocated ahead; windows in a pool of their own; padding slots.
+    Ignores
+        pages of more than one token; the CUDA context; DeepSeek-V4's pools, which have rules of
+        their own: each request is counted with what it stores.
+    Source
+        ``mem_cache/kv_cache_configurator.py``, ``_profile_available_bytes``,
+        ``resolve_max_num_reqs``; ``model_executor/pool_configurator.py``.
+    """
+    memory = need.hardware.peak.memory_bytes
+    images = _IMAGE_CACHE_BYTES if _reads_images(need.model) else 0.0
+    rest = server.memory_frac * memory - need.weight_bytes - images
+    shape = np.broadcast_shapes(context_len.shape, verify_len.shape)
+    verify = np.broadcast_to(verify_len, shape)
+    held = context_len + _request_tokens(need, server, verify)
+    copies = np.zeros(shape) if need.kind is None else verify
+    states = np.zeros(shape)
+    limits: dict[str, Array] = {}
+    recurrent = need.target.n_recurrent > 0
+    if recurrent:
+        states, _, limits["state"] = state_pool(
+            server,
+            rest_bytes=rest,
+            state_bytes=need.target.state_bytes,
+            draft_tokens=copies,
+            ranks=need.ranks,
+        )
+    caches = np.asarray(rest - states)
+    if has_core(need.model, CompressedAttention):
+        one, more = _compressed(server, need, caches, held)
+    else:
+        one, more = _cached(server, need, caches, held, verify)
+    limits |= more
+    own = need.target.state_bytes if recurrent else 0.0
+    # One request needs its slots, those of padding, and copies of both.
+    ratio = state_ratio(server)
+    least = own * (ratio * (1 + copies / ratio) + 1 + copies)
+    if server.prefix_cache or server.running is None:
+        least = np.maximum(least * (1 + 1 / _STATE_SHARE), least + one)
+    else:
+        least = own * (float(server.running) + 1) * (1 + copies) + one
+    return Room(
+        reserved_bytes=(1 - server.memory_frac) * memory + images,
+        state_pool_bytes=states,
+        cache_pool_bytes=caches,
+        state_bytes=np.asarray(own * (ratio + copies)),
+        cache_bytes=one,
+        limits=limits,
+        short_bytes=np.maximum((least if recurrent else one) - rest, 0.0),
+    )
+
+
+def _most(server: Server, need: Need) -> float:
+    """Return the requests that one group runs by setting; what SGLang takes at least, if none.
+
+    Ignores
+        that a pool of more than four whole model contexts allows up to 4096.
+    Source
+        ``mem_cache/kv_cache_configurator.py``, ``resolve_max_num_reqs``.
+    """
+    if server.running is None:
+        return float(_FEWEST_DEFAULT)
+    return max(1.0, float(server.running // need.ranks))
+
+
+def _compressed(
+    server: Server, need: Need, pool_bytes: Array, held: Array
+) -> tuple[Array, dict[str, Array]]:
+    """Return the bytes of a request that caches entries, and the requests that fit."""
+    one = need.target.sequence_bytes(held)
+    if need.draft is not None:
+        one = one + need.draft.sequence_bytes(held)
+    most = np.full(held.shape, _most(server, need))
+    return one, {"cache": pool_bytes / one, "running": most}
+
+
+def _cached(
+    server: Server, need: Need, pool_bytes: Array, held: Array, verify: Array
+) -> tuple[Array, dict[str, Array]]:
+    """Return the bytes of a request's tokens, and the requests that each pool allows.
+
+    Source
+        ``model_executor/pool_configurator.py``, ``HybridSWAPoolConfigurator`` (windows have 0.8
+        tokens for each token of the others) and ``compute_swa_request_cap``;
+        ``mem_cache/kv_cache_configurator.py``, ``resolve_max_num_reqs``.
+    """
+    whole, part = _cells(need)
+    # A window's tokens are dropped in steps, a page behind it.
+    ahead = _request_tokens(need, server, verify)
+    behind = need.target.window + _EVICTION_TOKENS * verify + _PAGE + ahead
+    kept = np.minimum(held, behind)
+    limits: dict[str, Array] = {}
+    sized_by_requests = server.running is not None and not server.prefix_cache
+    if part and whole and sized_by_requests and server.chunk:
+        in_flight = (2 if server.overlap else 1) * server.chunk + _PAGE
+        windows = part * (_most(server, need) * behind + in_flight)
+        tokens = np.floor((pool_bytes - windows) / whole)
+    elif part and whole:
+        tokens = np.floor(pool_bytes / (whole + _WINDOW_SHARE * part))
+        limits["windows"] = np.floor(_WINDOW_SHARE * tokens) / kept
+    else:
+        tokens = np.floor(pool_bytes / (whole + part))
+    limits = {"cache": tokens / held, **limits}
+    limits["running"] = np.minimum(_most(server, need), np.floor(tokens / 2))
+    return np.asarray(whole * held + part * kept), limits

@@ -1,0 +1,323 @@
+"""What vLLM 0.33.0 hands to its cache, and how many requests it runs.
+
+Each function names the file and the function that it follows.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from specroof.architecture import Architecture, CompressedAttention, Experts, LatentAttention
+from specroof.hardware import HardwareProfile, Server, ServerSettings
+from specroof.serving.footprint import has_core
+from specroof.serving.room import Array, Need, Room
+from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
+
+__all__ = [
+    "activation_bytes",
+    "batch_defaults",
+    "captured_sizes",
+    "largest_captured",
+    "resolve",
+    "room",
+    "state_blocks",
+]
+
+VERSION: Final = "0.33.0"
+
+#: gpu_memory_utilization and block_size (config/cache.py).
+_MEMORY_FRAC: Final = 0.92
+_BLOCK: Final = 16
+#: A hybrid model with latent attention has blocks of a multiple of so many tokens
+#: (platforms/interface.py, _align_hybrid_block_size).
+_LATENT_BLOCK: Final = 128
+#: Tokens of the largest graph, and on data-centre Blackwell (config/vllm.py,
+#: _set_cudagraph_sizes).
+_CAPTURED: Final = 512
+_CAPTURED_BLACKWELL: Final = 1024
+#: What a captured size takes besides memory that the sizes share: an assumption, that of SGLang
+#: for its captured prefills.
+_GRAPH_BYTES: Final = 8 * MEBIBYTE
+#: Kinds whose scheduling is not asynchronous by default (config/vllm.py).
+_SYNCHRONOUS: Final = ("ngram", "prompt_lookup", "suffix")
+#: Kinds that draft in a block and limit the requests by the tokens of a pass (config/vllm.py,
+#: _set_max_num_scheduled_tokens).
+_BLOCK_KINDS: Final = ("dflash", "dspark")
+#: Kinds without a cache of tokens ahead (config/vllm.py, num_lookahead_tokens).
+_NO_LOOKAHEAD: Final = ("ngram", "prompt_lookup", "suffix")
+
+
+def batch_defaults(hardware: HardwareProfile) -> tuple[int, int]:
+    """Return requests that run, and tokens of a pass, of a server with no settings.
+
+    Source
+        ``engine/arg_utils.py``, ``EngineArgs.get_batch_defaults``, for a server.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware
+    >>> [batch_defaults(load_hardware(name)) for name in ("b200", "h100", "a100", "l40s")]
+    [(1024, 16384), (1024, 8192), (256, 2048), (256, 2048)]
+    """
+    gib, name = hardware.peak.memory_bytes / GIBIBYTE, hardware.name.casefold()
+    if gib >= 160:
+        return 1024, 16384
+    if gib >= 70 and "a100" not in name and "gb10" not in name:
+        return 1024, 8192
+    return 256, 2048
+
+
+def _largest_graph(hardware: HardwareProfile) -> int:
+    # Compute capability 10.x: B200, B300 and the boards that carry them.
+    blackwell = any(word in hardware.name for word in ("B200", "B300"))
+    return _CAPTURED_BLACKWELL if blackwell else _CAPTURED
+
+
+def largest_captured(
+    hardware: HardwareProfile, *, running: int, tokens: int, verify_len: int = 1
+) -> int:
+    """Return the tokens of the largest graph: an upper end, where sizes start from.
+
+    Source
+        ``config/vllm.py``, ``_set_cudagraph_sizes``.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware
+    >>> largest_captured(load_hardware("h100"), running=16, tokens=8192, verify_len=4)
+    128
+    """
+    return min(2 * running * verify_len, _largest_graph(hardware), tokens)
+
+
+def captured_sizes(
+    hardware: HardwareProfile,
+    most: int,
+    *,
+    tokens: int,
+    running: int | None = None,
+    verify_len: int = 1,
+) -> list[int]:
+    """Return the sizes in tokens for which passes are captured.
+
+    Parameters
+    ----------
+    hardware
+        The chip, which says how many requests are listed.
+    most
+        From `largest_captured`, or the user's.
+    tokens
+        Of a pass.
+    running
+        Requests that run, whose uniform passes are listed; None where the user gave `most`.
+    verify_len
+        Positions of each request in a pass.
+
+    Source
+        ``config/vllm.py``, ``_set_cudagraph_sizes``.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware
+    >>> captured_sizes(load_hardware("h100"), 24, running=6, tokens=8192, verify_len=2)
+    [1, 2, 4, 8, 12, 16, 24]
+    """
+
+    def counts(most_counted: int) -> list[int]:
+        grid = [*range(8, min(most_counted + 1, 256), 8), *range(256, most_counted + 1, 16)]
+        return [size for size in (1, 2, 4) if size <= most_counted] + grid
+
+    sizes = {*counts(most), tokens}
+    if running is not None:
+        requests = min(running, _largest_graph(hardware)) if verify_len > 1 else running
+        uniform = (*counts(requests), requests) if verify_len > 1 else (requests,)
+        sizes |= {n * verify_len for n in uniform}
+    return sorted(size for size in sizes if size <= min(most, tokens))
+
+
+def resolve(asked: ServerSettings, need: Need, verify_len: int = 1) -> Server:
+    """Return what a server runs with that was told `asked`.
+
+    Source
+        ``engine/arg_utils.py``, ``config/cache.py``, ``config/vllm.py`` (asynchronous scheduling).
+    """
+    running, tokens = batch_defaults(need.hardware)
+    running = asked.running or running
+    chunk = tokens if asked.chunk is None else asked.chunk
+    capture = asked.capture
+    if capture is None:
+        most = chunk or tokens
+        capture = largest_captured(
+            need.hardware, running=running, tokens=most, verify_len=verify_len
+        )
+    overlap = need.kind not in _SYNCHRONOUS if asked.overlap is None else asked.overlap
+    return Server(
+        framework="vllm",
+        version=VERSION,
+        memory_frac=asked.memory_frac or _MEMORY_FRAC,
+        running=running,
+        capture=capture,
+        overlap=overlap,
+        chunk=chunk,
+        mixed=chunk > 0 and asked.mixed is not False,
+        state_dtype=asked.state_dtype or need.model.state_dtype,
+        prefix_cache=asked.prefix_cache is not False,
+    )
+
+
+def activation_bytes(model: Architecture, *, tokens: int, running: int, devices: int) -> float:
+    r"""Return the peak of a pass that profiles the memory: an estimate of what vLLM measures.
+
+    .. math:: 2 t (4 H + 2 W / n) + 2 \cdot 4 \, R \, V
+
+    with the hidden size H, the inner width W of a token's feed-forward over n devices, and logits
+    of R requests over a vocabulary V, twice in float32.
+
+    Counts
+        the residual stream four times, an inner activation twice, logits and their sorted copy.
+    Ignores
+        workspaces of attention and experts: some hundred MiB.
+    Source
+        ``v1/worker/gpu_worker.py``, ``determine_available_memory``, measures it; the estimate is
+        this project's.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Layer, Linear
+    >>> toy = Architecture("toy", "llama", 8, 100, (Layer(()),), Linear("lm_head", 8, 100))
+    >>> activation_bytes(toy, tokens=10, running=2, devices=1)  # 2*10*32 + 8*2*100
+    2240.0
+    """
+    inner = max(
+        (
+            block.core.top_k * block.core.hidden_features
+            if isinstance(block.core, Experts)
+            else max((linear.in_features for linear in block.linears), default=0)
+            for layer in model.layers
+            for block in layer.blocks
+            if block.name == "feed_forward"
+        ),
+        default=0,
+    )
+    width = 4 * model.hidden_size + 2 * inner / devices
+    logits = 2 * dtype_bytes("fp32") * min(running, tokens) * model.vocab_size
+    return dtype_bytes(model.activation_dtype) * tokens * width + logits
+
+
+def state_blocks(draft_len: Array, *, prefix_cache: bool) -> Array:
+    """Return the copies of its recurrent state that a request holds.
+
+    Ignores
+        one more while a prompt is prefilled, where a kernel exports a checkpoint.
+    Source
+        ``v1/kv_cache_interface.py``, ``MambaSpec.max_memory_usage_bytes``.
+
+    Examples
+    --------
+    >>> state_blocks(np.array([0.0, 3.0]), prefix_cache=True).tolist()
+    [2.0, 5.0]
+    """
+    return (2.0 if prefix_cache else 1.0) + draft_len
+
+
+def _lookahead(kind: str | None, draft_len: Array) -> Array:
+    """Return the tokens that a drafter writes ahead of a request's context.
+
+    Source
+        ``config/vllm.py``, ``num_lookahead_tokens``.
+    """
+    if kind in (None, *_NO_LOOKAHEAD):
+        return np.zeros_like(draft_len)
+    return draft_len + 1 if kind == "dflash" else draft_len
+
+
+def _block_tokens(need: Need, state_bytes: float) -> tuple[float, float]:
+    """Return the tokens of a block, and the bytes that a layer's state is padded to.
+
+    A block of a hybrid model grows until one layer's cache holds one layer's state.
+
+    Source
+        ``platforms/interface.py``, ``_align_hybrid_block_size``.
+    """
+    if not state_bytes or not need.target.n_cached:
+        return float(_BLOCK), state_bytes
+    step = _LATENT_BLOCK if has_core(need.model, LatentAttention) else _BLOCK
+    token = need.target.token_bytes / need.target.n_cached
+    block = step * np.ceil(state_bytes / (step * token))
+    return float(block), float(block * token)
+
+
+def _cached_bytes(need: Need, tokens: Array, block: float) -> Array:
+    """Return the bytes of a request's cached tokens, in whole blocks.
+
+    Source
+        ``v1/kv_cache_interface.py``, ``SlidingWindowSpec``: a window starts anywhere in a block.
+    """
+    target, blocks = need.target, np.ceil(tokens / block)
+    if has_core(need.model, CompressedAttention):
+        # Entries of its layers stand for several tokens: counted as stored, without blocks.
+        held = need.target.sequence_bytes(tokens) - target.state_bytes
+    else:
+        window = np.ceil((target.window - 1) / block) + 1
+        kept = np.minimum(blocks, window) if target.window else 0.0
+        held = block * (target.token_bytes * blocks + target.window_token_bytes * kept)
+    if need.draft is not None:
+        held = held + need.draft.sequence_bytes(block * blocks)
+    return np.asarray(held)
+
+
+def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> Room:
+    """Return the room for requests of `context_len`; `verify_len` is 1 for plain decoding.
+
+    Counts
+        one pool for cache and state; blocks; slots for drafts ahead; an estimate of the profiled
+        peak and of captured graphs.
+    Ignores
+        groups of layers that do not divide evenly (padding layers), and the CUDA context.
+    Source
+        ``v1/worker/gpu_worker.py``, ``determine_available_memory``; ``v1/core/kv_cache_utils.py``.
+    """
+    memory = need.hardware.peak.memory_bytes
+    running = server.running or 1
+    _, tokens = batch_defaults(need.hardware)
+    tokens = server.chunk or tokens
+    drafts = np.asarray(verify_len, dtype=np.float64) - 1.0
+    graphs = len(
+        captured_sizes(
+            need.hardware,
+            server.capture,
+            tokens=tokens,
+            running=running,
+            verify_len=int(np.max(verify_len)),
+        )
+    )
+    peak = activation_bytes(
+        need.model, tokens=tokens, running=running, devices=need.placement.tensor_parallel
+    )
+    reserved = (1 - server.memory_frac) * memory + peak + graphs * _GRAPH_BYTES
+    pool = memory - reserved - need.weight_bytes
+    per_layer = need.target.state_bytes / max(need.target.n_recurrent, 1)
+    recurrent = need.target.n_recurrent > 0
+    block, padded = _block_tokens(need, per_layer if recurrent else 0.0)
+    copies = state_blocks(drafts, prefix_cache=server.prefix_cache)
+    shape = np.broadcast_shapes(context_len.shape, drafts.shape)
+    states = np.broadcast_to(need.target.n_recurrent * padded * copies, shape)
+    if not recurrent:
+        states = np.full(shape, need.target.state_bytes)
+    held = context_len + 1.0 + _lookahead(need.kind, drafts)
+    cache = np.broadcast_to(_cached_bytes(need, held, block), shape)
+    limits = {
+        "cache": pool / (cache + states),
+        "running": np.full(shape, max(1.0, float(running))),
+    }
+    if need.kind in _BLOCK_KINDS:
+        limits["drafted tokens"] = np.floor(tokens / np.maximum(drafts + 1.0, 1.0)) + 0 * cache
+    return Room(
+        reserved_bytes=reserved,
+        state_pool_bytes=np.zeros(shape),
+        cache_pool_bytes=np.full(shape, pool),
+        state_bytes=states,
+        cache_bytes=cache,
+        limits=limits,
+        short_bytes=np.maximum(cache + states - pool, 0.0),
+    )

@@ -1,0 +1,271 @@
+"""What one acceptance length says of other depths, and acceptance that depends on the context."""
+
+import math
+import pickle
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import brentq, minimize_scalar
+
+from specroof import (
+    Acceptance,
+    OptionError,
+    acceptance_from_length,
+    constant_acceptance,
+    load_drafter,
+    load_hardware,
+    load_model,
+    load_profile,
+    load_profiles,
+    speedup_curve,
+    survival_acceptance,
+)
+from specroof.acceptance import extrapolated_acceptance, falling_odds_acceptance
+from specroof.acceptance.contexts import context_acceptance
+from specroof.acceptance.typical import FAMILIES, SHAPES
+
+KINDS = ("", "mtp", "eagle3", "dflash", "dspark", "ngram", "medusa")
+
+
+# --- the table, by another way --------------------------------------------------------------------
+
+
+def tokens(first_rate: float, power: float, depth: int) -> float:
+    """Return 1 + sum of products, written out from the odds."""
+    total, survived = 1.0, 1.0
+    for position in range(1, depth + 1):
+        odds = first_rate / (1 - first_rate) * position**-power
+        survived *= odds / (1 + odds)
+        total += survived
+    return total
+
+
+def known_lengths() -> Iterator[tuple[str, dict[int, float]]]:
+    for one in load_profiles():
+        lengths = dict(enumerate((1 + np.cumsum(one.survival)).tolist(), 1)) or dict(one.lengths)
+        lengths = {depth: length for depth, length in lengths.items() if depth <= 15}
+        if len(lengths) > 1 and one.drafter_family:
+            yield one.drafter_family, lengths
+
+
+def own_power(lengths: dict[int, float]) -> float:
+    def squares(power: float) -> float:
+        total = 0.0
+        for a, given_length in lengths.items():
+            if a < 2 or not 1.001 < given_length < a + 0.999:
+                continue
+            first = brentq(lambda r, a=a, n=given_length: tokens(r, power, a) - n, 1e-12, 1 - 1e-12)
+            total += sum(
+                math.log(tokens(first, power, b) / length) ** 2
+                for b, length in lengths.items()
+                if b > a
+            )
+        return total
+
+    found = minimize_scalar(squares, bounds=(-5, 5), method="bounded", options={"xatol": 1e-3})
+    return float(found.x)
+
+
+@pytest.mark.parametrize("family", ["mtp", "dspark", "ngram"])
+def test_the_table_of_shapes_follows_from_the_bundled_profiles(family: str) -> None:
+    own = [own_power(lengths) for name, lengths in known_lengths() if name == family]
+    assert len(own) == SHAPES[family].n_profiles
+    pooled = SHAPES[""].power
+    held = (len(own) * np.median(own) + 30 * pooled) / (len(own) + 30)
+    expected = np.median(own) if family == "ngram" else held
+    assert SHAPES[family].power == pytest.approx(float(expected), abs=0.011)
+
+
+def test_every_family_of_a_profile_and_of_a_kind_has_a_shape() -> None:
+    assert {*FAMILIES.values(), ""} == {*SHAPES}
+    assert {one.drafter_family for one in load_profiles()} <= {*SHAPES}
+
+
+# --- one length -----------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 20), st.floats(0, 1), st.sampled_from(KINDS))
+def test_the_measured_length_is_met_at_its_depth(draft_len: int, share: float, kind: str) -> None:
+    length = 1 + share * draft_len
+    curve = acceptance_from_length(length, draft_len, kind=kind)
+    assert float(curve.tokens_per_round(draft_len)) == pytest.approx(length, rel=1e-12)
+    assert curve.measured_depth == draft_len
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "ngram"])
+def test_a_typical_curve_promises_less_beyond_its_depth_than_a_constant_rate(kind: str) -> None:
+    # Odds that fall: above the constant rate before the measured depth, below it after.
+    typical = acceptance_from_length(2.8, 3, kind=kind)
+    constant = acceptance_from_length(2.8, 3, law="constant")
+    assert np.all(typical.tokens_per_round([1, 2]) > constant.tokens_per_round([1, 2]))
+    assert np.all(typical.tokens_per_round([4, 7, 16]) < constant.tokens_per_round([4, 7, 16]))
+
+
+def test_a_found_passage_goes_on() -> None:
+    lookup = acceptance_from_length(1.3, 3, kind="suffix")
+    survival = lookup.survival([1, 2, 3])
+    assert survival[2] / survival[1] > survival[1] > survival[0] - survival[1]
+
+
+def test_odds_by_hand() -> None:
+    # Odds 3, 3/4, 3/9 with a power of 2: rates 3/4, 3/7, 1/4.
+    curve = falling_odds_acceptance(0.75, 2.0)
+    assert curve.survival([1, 2, 3]) == pytest.approx([3 / 4, 9 / 28, 9 / 112])
+
+
+def test_an_acceptance_of_one_is_said() -> None:
+    curve = acceptance_from_length(4, 3, kind="eagle3")
+    assert curve.tokens_per_round(16) == 17
+    (caveat,) = curve.caveats
+    assert "4 tokens per round (bonus included) at 3 drafts says that every draft" in caveat
+    assert acceptance_from_length(3.99, 3).caveats == ()
+    found = speedup_curve(
+        load_model("Qwen/Qwen3-8B"),
+        load_hardware("b200"),
+        drafter=load_drafter("eagle3,accept-length=4@3"),
+    )
+    assert caveat in found.notes
+
+
+def test_the_description_says_what_was_measured_and_what_is_typical() -> None:
+    text = acceptance_from_length(2.8, 3, kind="eagle3").description
+    assert text.startswith("2.8 tokens per round (bonus included) at 3 drafts, at other depths ")
+    assert "the typical shape of eagle: " in text
+    assert "the typical shape: " in acceptance_from_length(2.8, 3, kind="medusa").description
+
+
+def test_an_unknown_law_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"law is 'linear'; allowed: typical, constant"):
+        acceptance_from_length(2.8, 3, law="linear")
+
+
+# --- the band -------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 12), st.floats(0.01, 0.99), st.sampled_from(KINDS))
+def test_the_band_closes_at_the_measured_depth_and_opens_away_from_it(
+    draft_len: int, share: float, kind: str
+) -> None:
+    curve = acceptance_from_length(1 + share * draft_len, draft_len, kind=kind)
+    depths = np.arange(0, 17)
+    low, high = curve.band(depths)
+    expected = curve.tokens_per_round(depths)
+    assert np.all((low <= expected) & (expected <= high))
+    assert np.all((low >= 1) & (high <= depths + 1))
+    assert low[draft_len] == expected[draft_len] == high[draft_len]
+    assert np.all(np.diff((high / expected)[draft_len:]) >= -1e-12)
+
+
+def test_what_is_given_has_no_band() -> None:
+    for curve in (constant_acceptance(0.8), survival_acceptance([0.8, 0.5])):
+        low, high = curve.band([1, 2])
+        assert low.tolist() == high.tolist() == curve.tokens_per_round([1, 2]).tolist()
+
+
+def test_a_profile_that_is_extended_has_the_band_of_its_family() -> None:
+    profile = load_profile("qwen3.6-35b-a3b/mtp/speed-bench")
+    curve = profile.acceptance("geometric")
+    low, high = curve.band([8, 16])
+    expected = curve.tokens_per_round([8, 16])
+    assert (low[0], high[0]) == (expected[0], expected[0])  # measured to 8 drafts
+    assert high[1] / expected[1] == pytest.approx(2 ** SHAPES["mtp"].spread_beyond)
+    own = extrapolated_acceptance(survival_acceptance([0.8, 0.6]), "geometric")
+    assert own.spread == (0.0, SHAPES[""].spread_beyond)
+
+
+def test_a_profile_of_one_length_is_typical_of_its_family() -> None:
+    profile = load_profile("qwen3.5-27b/dflash/longbench-qasper-4k")
+    curve = profile.acceptance()
+    wanted = acceptance_from_length(5.17, 15, kind="dflash")
+    assert curve.survival([1, 7, 15]).tolist() == wanted.survival([1, 7, 15]).tolist()
+    assert curve.max_draft_len == curve.measured_depth == 15
+
+
+# --- contexts -------------------------------------------------------------------------------------
+
+
+def by_context() -> dict[float, Acceptance]:
+    names = {1024: "1k", 4096: "4k", 16384: "16k"}
+    stem = "qwen3.5-27b/dflash/longbench-qasper-"
+    return {context: load_profile(stem + name).acceptance() for context, name in names.items()}
+
+
+def test_at_a_measured_context_the_curve_is_the_measured_one() -> None:
+    found = context_acceptance(by_context())
+    assert found.max_draft_len == 15
+    for context, curve in by_context().items():
+        assert found.at_context(context) == curve
+
+
+@given(st.floats(1024, 16384))
+def test_between_contexts_tokens_lie_between(context: float) -> None:
+    found = context_acceptance(by_context())
+    lengths = found.at_context(context).tokens_per_round(15)
+    assert 3.57 - 1e-9 <= lengths <= 5.27 + 1e-9  # of 16k and 1k tokens
+    halfway = found.at_context(8192).tokens_per_round(15)  # 4k and 16k: 5.17 and 3.57
+    assert float(halfway) == pytest.approx((5.17 + 3.57) / 2)
+
+
+@pytest.mark.parametrize("context", [0.0, 1023.0, 16385.0])
+def test_outside_of_the_measured_contexts_nothing_is_known(context: float) -> None:
+    curve = context_acceptance(by_context()).at_context(context)
+    assert curve.tokens_per_round([0, 1])[0] == 1
+    assert math.isnan(curve.tokens_per_round(1))
+    assert curve.caveats[0].startswith("acceptance was measured at contexts from 1024 to 16384")
+
+
+def test_curves_without_end_mix_without_end() -> None:
+    curves = {1.0: constant_acceptance(0.8), 100.0: constant_acceptance(0.6)}
+    found = context_acceptance(curves)
+    assert found.max_draft_len is None
+    between = found.at_context(10)
+    assert between.max_draft_len is None
+    assert float(between.survival(2)) == pytest.approx((0.64 + 0.36) / 2)
+    assert pickle.loads(pickle.dumps(between)) == between  # noqa: S301 - made here
+    assert "measured at 1, 100 tokens" in found.description
+    one_ends = context_acceptance({1: constant_acceptance(0.8), 100: survival_acceptance([0.5])})
+    assert one_ends.at_context(10).max_draft_len == one_ends.max_draft_len == 1
+
+
+@pytest.mark.parametrize("curves", [{}, {4096: constant_acceptance(0.8)}, None, [1, 2]])
+def test_one_context_is_refused(curves: object) -> None:
+    with pytest.raises(OptionError, match="fewer than two contexts; allowed"):
+        context_acceptance(curves)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("context", [0, -1, math.nan, math.inf, "4k", True])
+def test_contexts_that_are_none_are_refused(context: object) -> None:
+    curve = constant_acceptance(0.5)
+    with pytest.raises(OptionError, match=r"a key of curves is .* tokens above 0"):
+        context_acceptance({context: curve, 4096: curve})  # type: ignore[dict-item]
+
+
+# --- SPECs ----------------------------------------------------------------------------------------
+
+
+def accepted(spec: str) -> Acceptance:
+    found = load_drafter(spec).acceptance
+    assert isinstance(found, Acceptance)
+    return found
+
+
+def test_a_spec_takes_the_shape_of_its_kind() -> None:
+    for kind in ("eagle3", "mtp", "ngram"):
+        wanted = acceptance_from_length(2.8, 3, kind=kind).tokens_per_round(np.arange(17))
+        found = accepted(f"{kind},accept-length=2.8@3").tokens_per_round(np.arange(17))
+        assert found.tolist() == wanted.tolist()
+
+
+def test_a_spec_may_name_another_law_for_its_length() -> None:
+    constant = accepted("eagle3,accept-length=2.8@3,extrapolate=constant")
+    wanted = acceptance_from_length(2.8, 3, law="constant")
+    assert constant.tokens_per_round(7) == pytest.approx(float(wanted.tokens_per_round(7)))
+    none = accepted("eagle3,accept-length=2.8@3,extrapolate=zero")
+    assert none.tokens_per_round([3, 7]) == pytest.approx([2.8, 2.8])
+    with pytest.raises(OptionError, match=r"extrapolate is 'fast'; allowed: .*, constant"):
+        load_drafter("eagle3,accept-length=2.8@3,extrapolate=fast")
+    with pytest.raises(OptionError, match=r"extrapolate is 'constant'; allowed: .*zero$"):
+        load_drafter("eagle3,rates=.8/.7,extrapolate=constant")

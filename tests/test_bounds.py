@@ -1,0 +1,234 @@
+"""The bounds of quantities: what leaves them is refused where it enters; results are finite."""
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import specroof
+from specroof.arrays import array_within, number_within, real_array, whole_within
+from specroof.cli import app
+from specroof.errors import OptionError, ProfileError, expect, refuse
+from specroof.hardware import Interconnect, Peak, parse_hardware
+from specroof.reading.bounds import within
+from specroof.units import BOUNDS, MOST_POINTS, Bounds
+
+QUANTITIES = sorted(BOUNDS)
+EXPLAIN = "explain Qwen/Qwen3-8B -H b200"
+PREDICT = "predict Qwen/Qwen3-8B -H b200 --drafter ideal"
+SIMULATE = "simulate batch Qwen/Qwen3-8B -H b200 --drafter autoregressive,accept=0.7,cost=0.1"
+
+SLOW_CHIP = """
+format_version: 1
+name: slow
+sources: {peak.flops_per_s: a, peak.memory_bytes_per_s: b, peak.memory_bytes: c}
+peak: {flops_per_s: {bf16: 1.0e+15}, memory_bytes_per_s: 1.0e-300, memory_bytes: 1.0e+9}
+"""
+
+
+def refused(words: str) -> str:
+    """Run a command that must be refused, and return its one line."""
+    start = time.perf_counter()
+    run = CliRunner().invoke(app, words.split())
+    assert time.perf_counter() - start < 20
+    assert run.exit_code == 2, run.output
+    assert run.stdout == ""
+    assert run.stderr.count("\n") == 1
+    return run.stderr
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_a_quantity_has_finite_bounds_that_are_allowed_themselves(quantity: str) -> None:
+    bounds = BOUNDS[quantity]
+    assert 0 <= bounds.least < bounds.most < math.inf
+    for value in (bounds.least, bounds.most):
+        given_value = int(value) if bounds.whole else value
+        assert number_within("x", given_value, quantity) == value
+        assert array_within("x", [given_value], quantity).tolist() == [value]
+        assert within(quantity).func(given_value) == given_value  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_what_is_out_of_bounds_is_refused_with_its_name_and_what_is_allowed(quantity: str) -> None:
+    bounds = BOUNDS[quantity]
+    past = [bounds.least - 1, bounds.most * 2, math.nan, math.inf, -math.inf, 10**400, 10**5000]
+    for value in past:
+        with pytest.raises(OptionError, match=r"^x is .*; allowed: a (whole )?number from ") as one:
+            number_within("x", value, quantity)
+        assert str(one.value).endswith(bounds.allowed)
+        with pytest.raises(OptionError, match=r"^x is .*; allowed: a (whole )?number from "):
+            array_within("x", [bounds.most, value], quantity)
+        with pytest.raises(ValueError, match=r"^is .*; must be a (whole )?number from "):
+            within(quantity).func(min(value, 10**400))  # type: ignore[call-arg]
+
+
+def test_bounds_spell_what_is_counted() -> None:
+    assert Bounds(0.5, 1e21).allowed == "a number from 0.5 to 1e+21"
+    with pytest.raises(OptionError, match=r"^x is 2\.5; allowed: a whole number from 0 to 1024$"):
+        number_within("x", 2.5, "draft_len")
+    with pytest.raises(OptionError, match=r"^x is 2\.0; allowed: a whole number"):
+        whole_within("x", 2.0, "draft_len")
+    assert whole_within("x", np.uint8(3), "draft_len") == 3
+
+
+# --- values that are no numbers -------------------------------------------------------------------
+
+NO_NUMBERS: list[Any] = [
+    *(None, "1", b"1", True, np.True_, [True], ["1"], [], {}, {1}, object(), 1j, [None]),
+    *([[1], [1, 2]], np.ma.array([1, 2], mask=[True, False]), np.array(["1"]), [10**30]),
+    *(np.array("2020", dtype="datetime64"), range(10**30), range(10**12), math.nan),
+]
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: type(value).__name__)
+def test_no_number_becomes_one(value: Any) -> None:
+    with pytest.raises(
+        OptionError, match=r"^batch_size is .*; allowed: a number from 1 to 10000000"
+    ):
+        array_within("batch_size", value, "batch_size")
+    with pytest.raises(
+        OptionError, match=r"^batch_size is .*; allowed: a number from 1 to 10000000"
+    ):
+        number_within("batch_size", value, "batch_size")
+
+
+def test_real_numbers_of_every_spelling_are_taken() -> None:
+    assert real_array(np.float16(2)) == 2
+    assert real_array((1, 2.5)).tolist() == [1, 2.5]  # type: ignore[union-attr]
+    assert real_array(np.array(3)).shape == ()  # type: ignore[union-attr]
+    assert np.isinf(real_array(np.longdouble("1e400")))  # type: ignore[arg-type]
+
+
+def test_refusals_spell_any_value_in_one_line() -> None:
+    class Hostile:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    for value, shown in [
+        (np.float64(2), "2.0"),
+        (10**5000, "a int too long to show"),
+        (Hostile(), "<Hostile instance at"),
+        ("x" * 5000, "'xxxxxxxxxxxx...xxxxxxxxxxxxx'"),
+        (np.zeros(9), "array([0., 0...., 0., 0., 0.])"),
+    ]:
+        with pytest.raises(OptionError) as one:
+            refuse("x", value, "less")
+        assert str(one.value).startswith(f"x is {shown}")
+        assert str(one.value).endswith("; allowed: less")
+    expect("x", 1, int, "a number")
+    with pytest.raises(OptionError, match=r"^x is '1'; allowed: a number$"):
+        expect("x", "1", int | None, "a number")
+
+
+# --- where they enter -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        # Printed `nan µs`, `nan B` and `inf s` with exit code 0.
+        (f"{EXPLAIN} --batch 5e-324", "batch_size is 5e-324; allowed: a number from 0.01"),
+        (f"{EXPLAIN} --context 1e308", "context_len is 1e+308; allowed: a number from 0 to"),
+        (f"{EXPLAIN} --query-len 1000000000", "query_len is 1000000000.0; allowed: a number"),
+        (f"{PREDICT} --tp 99999999", "tensor_parallel is 99999999; allowed: a whole number"),
+        # Asked for 74 GiB.
+        (f"{SIMULATE} --batch 10000000000", "batch_size is 10000000000; allowed: a number from 1"),
+        (f"{SIMULATE} --batch 10000000", "'200 x 1e+07 x 256'; allowed: at most 20000000 tokens"),
+        (
+            "simulate --vocabulary 4096 --draft-len 1024",
+            "200000 x 1024 x 4096'; allowed: up to 20000000000",
+        ),
+    ],
+)
+def test_a_flag_out_of_bounds_is_refused_in_one_line(words: str, said: str) -> None:
+    assert said in refused(words)
+
+
+def test_a_grid_of_gigabytes_is_refused() -> None:
+    # 16 000 x 16 000 asked for 32 GiB.
+    many = ",".join(["1"] * 16_000)
+    line = refused(f"{PREDICT} --batch {many} --context {many}")
+    assert "the grid has 16000 x 16000 x 17 points" in line
+    assert f"allowed: up to {MOST_POINTS}" in line
+
+
+def test_a_chip_that_moves_nothing_is_no_chip(tmp_path: Path) -> None:
+    path = tmp_path / "slow.yaml"
+    path.write_text(SLOW_CHIP)
+    said = "peak.memory_bytes_per_s is 1e-300; must be a number from 1 to 1e+18"
+    assert said in refused(f"hardware check {path}")
+    with pytest.raises(ProfileError, match="memory_bytes_per_s is 1e-300"):
+        parse_hardware(SLOW_CHIP, source="slow.yaml")
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: Peak(flops_per_s={"bf16": 0}, memory_bytes_per_s=1, memory_bytes=1), "bf16"),
+        (lambda: Peak(flops_per_s=[1], memory_bytes_per_s=1, memory_bytes=1), "flops_per_s is"),  # type: ignore[arg-type]
+        (lambda: Peak(flops_per_s={}, memory_bytes_per_s=1e-300, memory_bytes=1), "memory_bytes_p"),
+        (lambda: Peak(flops_per_s={}, memory_bytes_per_s=1, memory_bytes=math.inf), "memory_bytes"),
+        (lambda: Interconnect(link_bytes_per_s=0, max_devices=8), "link_bytes_per_s is 0"),
+        (lambda: Interconnect(link_bytes_per_s=1, max_devices=8.0), "max_devices is 8.0"),  # type: ignore[arg-type]
+        (
+            lambda: Interconnect(link_bytes_per_s=1, max_devices=8, scale_out_bytes_per_s=-1),
+            "scale_out_bytes_per_s is -1",
+        ),
+    ],
+)
+def test_figures_of_python_have_the_bounds_of_files(build: Any, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        build()
+
+
+def test_the_corners_of_the_table_are_finite() -> None:
+    model, chip = specroof.load_model("Qwen/Qwen3-8B"), specroof.load_hardware("b200")
+    pass_ = specroof.ForwardPass(
+        np.array([0.01, 1e7]), np.array([[1], [1e8]]), np.array([[[0]], [[1e8]]])
+    )
+    for engine in (*chip.engines, "ideal"):
+        assert np.all(
+            np.isfinite(specroof.forward_latency(model, chip, pass_, engine=engine).total_s)
+        )
+    curve = specroof.speedup_curve(
+        model,
+        chip,
+        drafter=specroof.load_drafter("ideal"),
+        batch_size=[1, 1e7],
+        context_len=[0, 1e8],
+        max_draft_len=1024,
+    )
+    assert np.all(np.isfinite(curve.speedup))
+    assert np.all(curve.speedup > 0)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [{"batch_size": np.ones(2), "query_len": np.ones(3)}, {"context_len": np.ones((2, 1, 2)), "batch_size": np.ones((2, 3, 1, 3))}],
+)  # fmt: skip
+def test_a_pass_whose_arrays_do_not_broadcast_is_refused(shapes: dict[str, Any]) -> None:
+    sizes: dict[str, Any] = {"batch_size": 1, "query_len": 1, "context_len": 0}
+    with pytest.raises(
+        OptionError, match=r"^the shape of a pass is .*; allowed: arrays that broad"
+    ):
+        specroof.ForwardPass(**sizes | shapes)
+
+
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 4))
+def test_a_grid_in_slices_is_the_whole_grid(contexts: int, batches: int, longest: int) -> None:
+    words = ["--batch", ",".join(["8"] * batches), "--context", ",".join(["9"] * contexts)]
+    more = ["--max-draft-len", str(longest), "--json"]
+    run = CliRunner().invoke(app, [*PREDICT.split(), *words, *more])
+    speedup = np.array(json.loads(run.stdout)["drafters"][0]["speedup"])
+    assert speedup.shape == (contexts, batches, longest + 1)
+    assert np.all(speedup == speedup[:1, :1])

@@ -1,0 +1,368 @@
+"""How many requests a server runs, counted by hand for each kind of model and server."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specroof import Architecture, Options, Placement, load_drafter, load_hardware, load_model
+from specroof.errors import OptionError
+from specroof.hardware import EngineProfile, HardwareProfile, ServerSettings
+from specroof.latency import Setup
+from specroof.serving.capacity import FRAMEWORKS, ServedRoom, framework_of, served_room
+
+MIB, GIB = 2.0**20, 2.0**30
+#: A chip of 80 GiB that no rule knows by name.
+CHIP = replace(
+    load_hardware("h100"), name="a chip", peak=replace(load_hardware("h100").peak, memory_bytes=80 * GIB)
+)  # fmt: skip
+
+
+def room(
+    model: str | Architecture,
+    framework: str,
+    drafter: str | None = None,
+    *,
+    context: Any = 4096,
+    verify: Any = 1,
+    chip: HardwareProfile = CHIP,
+    placement: Placement | None = None,
+    options: Options | None = None,
+    **told: Any,
+) -> ServedRoom:
+    """Return the room for requests on one chip."""
+    setup = Setup(
+        chip, EngineProfile(name=framework), placement or Placement(), options or Options()
+    )
+    return served_room(
+        load_model(model) if isinstance(model, str) else model,
+        setup,
+        ServerSettings(**told),
+        context_len=context,
+        drafter=None if drafter is None else load_drafter(drafter),
+        verify_len=verify,
+    )
+
+
+def largest(*words: Any, **told: Any) -> int:
+    """Return the largest batch at one point."""
+    return int(room(*words, **told).largest_batch)
+
+
+# Memory of a server of 80 GiB. SGLang (memory_hook.py, handle_gpu_memory_settings): chunk 8192,
+# 256 sequences captured; 512 + 1.5 * 8192 + 1024 / 8 + 2 * 256 = 13440 MiB, and 8 MiB for each of
+# the 58 captured prefills (1536 MiB in all with latent attention).
+SGLANG = round((80 * 1024 - 13440 - 8 * 58) / (80 * 1024), 3) * 80 * GIB
+SGLANG_LATENT = round((80 * 1024 - 13440 - 1536) / (80 * 1024), 3) * 80 * GIB
+# vLLM (config/cache.py): 0.92. Graphs up to 512 tokens: 1, 2, 4, 31 by eight, 17 by sixteen.
+VLLM = 0.92 * 80 * GIB - 51 * 8 * MIB
+
+
+def peak(hidden: int, inner: int, vocab: int) -> float:
+    """Return the estimated peak of a pass of 8192 tokens with 1024 requests."""
+    return 2 * 8192 * (4 * hidden + 2 * inner) + 8 * 1024 * vocab
+
+
+def test_dense() -> None:
+    # Qwen3-8B: 36 layers of 8 heads * 128 * 2 * 2 bytes.
+    weights, cell = room("Qwen/Qwen3-8B", "sglang").need.target.weight_bytes, 36 * 8 * 128 * 2 * 2
+    assert weights == pytest.approx(2 * 8.19e9, rel=1e-3)
+    # pool_configurator.py, DefaultPoolConfigurator; a token more is allocated for each request.
+    assert largest("Qwen/Qwen3-8B", "sglang") == (SGLANG - weights) // cell // 4097
+    # kv_cache_utils.py: blocks of 16 tokens, 257 of them for 4097.
+    pool = VLLM - weights - peak(4096, 12288, 151936)
+    assert largest("Qwen/Qwen3-8B", "vllm") == pool // (257 * 16 * cell)
+
+
+def test_latent() -> None:
+    # DeepSeek-V2-Lite: 27 layers of 512 + 64 elements; one device repeats nothing.
+    need = room("deepseek-ai/DeepSeek-V2-Lite", "sglang").need
+    weights, cell = need.target.weight_bytes, 27 * 576 * 2
+    assert weights == pytest.approx(2 * 15.7e9, rel=0.01)
+    tokens = (SGLANG_LATENT - weights) // cell
+    assert largest("deepseek-ai/DeepSeek-V2-Lite", "sglang", context=65536) == tokens // 65537
+    # Experts: six of 1408 for each token, and the first layer's 10944 are more.
+    pool = VLLM - weights - peak(2048, 10944, 102400)
+    found = largest("deepseek-ai/DeepSeek-V2-Lite", "vllm", context=65536)
+    assert found == pool // (4097 * 16 * cell)
+
+
+def test_hybrid() -> None:
+    # Qwen3-Next-like sizes of Qwen3.5-4B: 24 layers with 32 states of 128 x 128 in float32 and
+    # three columns of 8192 channels; 8 layers of 4 heads * 256.
+    state, cell = 24 * (32 * 128 * 128 * 4 + 3 * 8192 * 2), 8 * 4 * 256 * 2 * 2
+    need = room("Qwen/Qwen3.5-4B", "sglang").need
+    assert need.target.state_bytes == state
+    weights = need.weight_bytes
+    # A tower of the size that is taken for granted: 0.95, and 100 MiB of images
+    # (memory_hook.py, adjust_mem_fraction_for_vlm; kv_cache_configurator.py).
+    rest = 0.95 * SGLANG - 100 * MIB - weights
+    pool = rest * 0.9 / 1.9
+    slots = (pool - state) // state
+    assert largest("Qwen/Qwen3.5-4B", "sglang") == slots // 5
+    # With 4 positions (kv_cache_configurator.py, _handle_max_mamba_cache), the head's own weights.
+    spec = room("Qwen/Qwen3.5-4B", "sglang", "mtp,accept=0.8", verify=4, running=400)
+    assert spec.need.draft is not None
+    head = spec.need.draft.weight_bytes
+    frac = 0.95 * SGLANG  # 256 sequences are captured whatever runs
+    pool = (frac - 100 * MIB - weights - head) * 0.9 / 1.9
+    slots = (pool - state * 5) // (state * (1 + 4 / 5))
+    assert spec.largest_batch == slots // 5
+    # vLLM (interface.py, _align_hybrid_block_size): a block of one attention layer (4096 bytes a
+    # token) holds the state of one layer, 2146304 bytes: 528 tokens, steps of 16.
+    block = 528
+    assert block - 16 < state / 24 / (cell / 8) <= block
+    one = -(-4097 // block) * block * cell + 24 * 2 * block * cell / 8
+    pool = VLLM - weights - peak(2560, 9216, 248320)
+    assert largest("Qwen/Qwen3.5-4B", "vllm") == pool // one
+
+
+def test_windows() -> None:
+    # gpt-oss-20b: 12 layers of all tokens and 12 of 128; 8 heads * 64 * 2 * 2 bytes.
+    need = room("openai/gpt-oss-20b", "sglang").need
+    weights, cell = need.target.weight_bytes, 12 * 8 * 64 * 2 * 2
+    # pool_configurator.py, HybridSWAPoolConfigurator: 0.8 tokens of a window for each other one.
+    tokens = (SGLANG - weights) // (cell * 1.8)
+    assert largest("openai/gpt-oss-20b", "sglang", context=32768) == tokens // 32769
+    # kv_cache_interface.py, SlidingWindowSpec: 127 tokens back, anywhere in a block: 9 blocks.
+    one = (2049 + 9) * 16 * cell
+    # Four experts of 2880 for each token.
+    pool = VLLM - weights - peak(2880, 4 * 2880, 201088)
+    assert largest("openai/gpt-oss-20b", "vllm", context=32768) == pool // one
+
+
+def test_chunks_of_attention_are_windows() -> None:
+    # Llama 4 Scout: 36 layers of chunks of 8192, 12 of all; 8 heads * 128 * 2 * 2 bytes.
+    need = room("meta-llama/Llama-4-Scout-17B-16E", "sglang", chip=chip_of(400)).need
+    cell = 8 * 128 * 2 * 2
+    assert (need.target.token_bytes, need.target.window) == (12 * cell, 8192)
+    assert need.target.window_token_bytes == 36 * cell
+    # Its images are not read unless asked for: nothing is kept for them (model_config.py).
+    server = room("meta-llama/Llama-4-Scout-17B-16E", "sglang", chip=chip_of(150)).server
+    assert server.memory_frac == round((150 * 1024 - 13440 - 8 * 58) / (150 * 1024), 3)
+
+
+def test_compressed_entries() -> None:
+    # As stored: kv_bytes_per_token and rings are tested with the cost of the cache.
+    model = load_model("deepseek-ai/DeepSeek-V4-Flash")
+    eight = Placement(tensor_parallel=8)
+    found = room(model, "vllm", placement=eight)
+    stored = float(found.need.target.sequence_bytes(4097))
+    assert found.room.cache_bytes + found.room.state_bytes == stored
+    # Of the whole cache, which does not divide, and a quarter of a drafter's layers' heads.
+    spec = room(model, "sglang", "mtp,accept=0.8", placement=eight, verify=4)
+    assert spec.need.draft is not None
+    held = 4096 + 2 * 4
+    both = spec.need.target.sequence_bytes(held) + spec.need.draft.sequence_bytes(held)
+    assert spec.room.cache_bytes == both
+
+
+def test_the_cache_of_a_drafter() -> None:
+    # 36 layers of 4096 bytes. SGLang prices EAGLE's one layer as the target's, and DFlash's five
+    # as they are (pool_configurator.py, DefaultPoolConfigurator): 8 positions ahead, twice.
+    cell = 8 * 128 * 2 * 2
+    eagle = room("Qwen/Qwen3-8B", "sglang", "eagle3,accept=0.8", verify=8)
+    assert eagle.room.cache_bytes == (4096 + 16) * 37 * cell
+    flash = room("Qwen/Qwen3-8B", "sglang", "dflash,accept=0.8", verify=8)
+    assert flash.room.cache_bytes == (4096 + 16) * 41 * cell
+    # vLLM: 7 drafts ahead, one more with DFlash (config/vllm.py, num_lookahead_tokens).
+    for spec, layers, ahead in (("eagle3", 37, 7), ("dflash", 41, 8), ("ngram", 36, 0)):
+        found = room("Qwen/Qwen3-8B", "vllm", f"{spec},accept=0.8", verify=8)
+        assert found.room.cache_bytes == -(-(4097 + ahead) // 16) * 16 * layers * cell
+
+
+def test_experts() -> None:
+    # Qwen3-30B-A3B: 48 layers of 4 heads * 128 * 2 * 2 bytes, over two devices.
+    two = Placement(tensor_parallel=2)
+    need = room("Qwen/Qwen3-30B-A3B", "sglang", placement=two).need
+    weights, cell = need.target.weight_bytes, 48 * 4 * 128 * 2 * 2 / 2
+    assert weights == pytest.approx(30.5e9, rel=0.01)
+    share = round((80 * 1024 - 13440 - 128 - 8 * 58) / (80 * 1024), 3)
+    tokens = (share * 80 * GIB - weights) // cell
+    assert largest("Qwen/Qwen3-30B-A3B", "sglang", placement=two) == tokens // 4097
+    # Eight experts of 768 for each token, over both.
+    pool = VLLM - weights - (2 * 8192 * (4 * 2048 + 8 * 768) + 8 * 1024 * 151936)
+    assert largest("Qwen/Qwen3-30B-A3B", "vllm", placement=two) == pool // (257 * 16 * cell)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize(
+    "model", ["Qwen/Qwen3-8B", "Qwen/Qwen3.5-4B", "openai/gpt-oss-20b", "google/gemma-3-4b-it"]
+)
+@settings(max_examples=15, deadline=None)
+@given(context=st.integers(16, 100_000), more=st.integers(1, 50_000), drafts=st.integers(1, 14))
+def test_longer_contexts_and_drafts_leave_room_for_fewer(
+    framework: str, model: str, context: int, more: int, drafts: int
+) -> None:
+    contexts = np.array([[context], [context + more]])
+    verify = np.array([drafts + 1.0, drafts + 2.0])
+    found = room(model, framework, "mtp,accept=0.8", context=contexts, verify=verify).largest_batch
+    assert np.all(found[0] >= found[1])
+    if framework != "vllm":  # sizes of other passes are captured, and graphs take memory
+        assert np.all(found[:, 0] >= found[:, 1])
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@settings(max_examples=20, deadline=None)
+@given(gib=st.integers(60, 159), more=st.integers(0, 60))
+def test_more_memory_is_room_for_no_fewer(framework: str, gib: int, more: int) -> None:
+    # Below 160 GiB, where SGLang captures more and vLLM takes longer chunks.
+    found = [
+        largest("Qwen/Qwen3.5-4B", framework, chip=chip_of(size), memory_frac=0.8, running=4096)
+        for size in (gib, min(gib + more, 159))
+    ]
+    assert found[0] <= found[1]
+
+
+def chip_of(gib: float) -> HardwareProfile:
+    """Return a chip of so much memory."""
+    return replace(CHIP, peak=replace(CHIP.peak, memory_bytes=gib * GIB))
+
+
+def test_defaults_limit_what_runs_while_drafting() -> None:
+    short: dict[str, Any] = {"context": 64, "verify": 4}
+    assert largest("Qwen/Qwen3-0.6B", "sglang", "mtp,accept=0.8", **short) == 48
+    assert largest("Qwen/Qwen3-0.6B", "sglang", context=64) == 2048
+    assert largest("Qwen/Qwen3-0.6B", "vllm", "mtp,accept=0.8", **short) == 1024
+    told: dict[str, int] = {"tensor_parallel": 8, "attention_data_parallel": 8}
+    v4 = "deepseek-ai/DeepSeek-V4-Flash"
+    assert largest(v4, "sglang", placement=Placement(**told), context=64) == 256
+    assert largest(v4, "sglang", "dspark,accept=0.8", placement=Placement(**told), **short) == 256
+    # A block drafter drafts γ + 1 tokens of each request in a pass of 8192.
+    deep = room("Qwen/Qwen3-0.6B", "vllm", "dflash,accept=0.8", context=64, verify=16)
+    assert deep.room.limits["drafted tokens"] == 8192 // 16
+    assert deep.room.bound_by == "drafted tokens"
+
+
+def test_the_cache_of_prefixes_costs_hybrids_their_room() -> None:
+    on, off = (room("Qwen/Qwen3.5-4B", "sglang", prefix_cache=prefix) for prefix in (True, False))
+    assert on.room.limits["state"] == off.room.limits["state"] // 5
+    no_overlap = room("Qwen/Qwen3.5-4B", "sglang", overlap=False)
+    assert no_overlap.room.limits["state"] == off.room.limits["state"] // 3
+    on, off = (room("Qwen/Qwen3.5-4B", "vllm", prefix_cache=prefix) for prefix in (True, False))
+    assert on.room.state_bytes == 2 * off.room.state_bytes
+
+
+def test_half_the_state_is_room_for_twice_the_slots() -> None:
+    full, half = (
+        room("Qwen/Qwen3.5-4B", "sglang", state_dtype=dtype).need.target.state_bytes
+        for dtype in (None, "bf16")
+    )
+    assert half == pytest.approx(full / 2, rel=0.03)  # columns stay
+    with pytest.raises(OptionError, match="state-dtype is 'bf16' and --state-dtype 'fp32'"):
+        room("Qwen/Qwen3.5-4B", "sglang", state_dtype="bf16", options=Options(state_dtype="fp32"))
+
+
+def test_windows_without_a_pool_of_their_own_take_all_tokens() -> None:
+    # SGLang keeps Gemma 3's windows as long as the context (model_overrides/gemma2_gemma3.py).
+    need = room("google/gemma-3-4b-it", "sglang").need
+    whole = need.target.token_bytes + need.target.window_token_bytes
+    assert room("google/gemma-3-4b-it", "sglang").room.cache_bytes == 4097 * whole
+    # Without the cache of prefixes the pool of windows is as large as 48 requests need.
+    words = ("openai/gpt-oss-20b", "sglang", "mtp,accept=0.8")
+    on, off = (room(*words, verify=4, prefix_cache=prefix).room for prefix in (True, False))
+    assert "windows" in on.limits
+    assert "windows" not in off.limits
+    assert off.limits["cache"] > on.limits["cache"]
+    slow = room(*words, verify=4, prefix_cache=False, overlap=False).room
+    assert slow.limits["cache"] > off.limits["cache"]
+
+
+def test_groups_of_devices_run_requests_of_their_own() -> None:
+    split: dict[str, int] = {"tensor_parallel": 8, "attention_data_parallel": 8}
+    one = room("Qwen/Qwen3-8B", "vllm", placement=Placement(tensor_parallel=8))
+    eight = room("Qwen/Qwen3-8B", "vllm", placement=Placement(**split))
+    # Every group has its own attention weights and room for sequences.
+    assert eight.need.target.token_bytes == 8 * one.need.target.token_bytes
+    assert eight.largest_batch == 8 * int(eight.room.largest())
+    told = room("Qwen/Qwen3-8B", "sglang", placement=Placement(**split), running=20, context=64)
+    assert told.largest_batch == 16  # 20 // 8 of each
+
+
+def test_a_batch_that_fits_nowhere_says_by_how_much() -> None:
+    found = room("Qwen/Qwen3-32B", "vllm", chip=chip_of(48))
+    assert found.largest_batch == 0
+    short = float(found.room.short_bytes)
+    enough = chip_of(48 + short / GIB / 0.92 + 1e-6)
+    assert largest("Qwen/Qwen3-32B", "vllm", chip=enough) == 1
+    hybrid = room("Qwen/Qwen3.5-27B", "sglang", chip=chip_of(56), memory_frac=0.9)
+    assert hybrid.largest_batch == 0
+    enough = chip_of(56 + float(hybrid.room.short_bytes) / GIB / 0.9 + 0.01)
+    assert largest("Qwen/Qwen3.5-27B", "sglang", chip=enough, memory_frac=0.9) >= 1
+    assert largest("Qwen/Qwen3-8B", "vllm") > 0
+    assert float(room("Qwen/Qwen3-8B", "vllm").room.short_bytes) == 0
+
+
+def test_a_drafter_of_unknown_size_is_said() -> None:
+    known = room("Qwen/Qwen3-8B", "vllm", "eagle3,accept=0.8", verify=4)
+    share = room("Qwen/Qwen3-8B", "vllm", "autoregressive,accept=0.8,cost=0.1", verify=4)
+    assert share.need.draft is None
+    assert any("its size is unknown, its memory counted as 0" in note for note in share.notes)
+    assert not any("unknown" in note for note in known.notes)
+    assert known.need.draft is not None
+    assert known.largest_batch < share.largest_batch
+    look_up = room("Qwen/Qwen3-8B", "vllm", "ngram,accept=0.8", verify=4)
+    assert look_up.need.draft is None
+    assert not any("unknown" in note for note in look_up.notes)
+    assert not look_up.server.overlap
+
+
+def test_a_drafter_elsewhere_takes_no_memory_here() -> None:
+    own = "eagle3,accept=0.8,device=l40s,link=1e9,link-latency=0"
+    assert room("Qwen/Qwen3-8B", "vllm", own, verify=4).need.draft is None
+    two = Placement(tensor_parallel=2)
+    split, single = (
+        room("Qwen/Qwen3-8B", "vllm", spec, verify=4, placement=two).need.draft
+        for spec in ("eagle3,accept=0.8", "eagle3,accept=0.8,tp=1")
+    )
+    assert split is not None
+    assert single is not None
+    assert single.token_bytes == 2 * split.token_bytes
+
+
+def test_whose_rules_an_engine_has() -> None:
+    assert [framework_of(name) for name in ("sglang", "generic", "mine")] == [
+        "sglang",
+        "vllm",
+        "vllm",
+    ]
+    notes = " ".join(room("Qwen/Qwen3-8B", "mine").notes)
+    assert "engine mine is no server: the rules are those of vllm 0.33.0" in notes
+    assert "unchecked" in " ".join(room("Qwen/Qwen3-8B", "tensorrt-llm").notes)
+    assert room("Qwen/Qwen3-8B", "ideal").notes == ()
+    stated: dict[str, Any] = {
+        "memory_frac": 0.5,
+        "running": 3,
+        "capture": 4,
+        "overlap": False,
+        "chunk": 512,
+    }
+    stated |= {"mixed": False, "state_dtype": "bf16", "prefix_cache": False}
+    for framework in FRAMEWORKS:
+        server = room("Qwen/Qwen3-8B", framework, **stated).server
+        assert {key: getattr(server, key) for key in stated} == stated
+    assert not any("default" in note for note in room("Qwen/Qwen3-8B", "vllm", **stated).notes)
+
+
+def test_prompts_taken_whole() -> None:
+    # memory_hook.py: 16384 tokens stand in for chunks, and no prefill is captured.
+    found = room("Qwen/Qwen3-8B", "sglang", chunk=0).server
+    reserve = 512 + 1.5 * 16384 + 128 + 512
+    assert found.memory_frac == round((80 * 1024 - reserve) / (80 * 1024), 3)
+    assert room("Qwen/Qwen3-8B", "vllm", chunk=0).server.mixed is False
+    assert room("Qwen/Qwen3-8B", "sglang", "ngram,accept=0.5", mixed=True).server.mixed is False
+    assert room("Qwen/Qwen3-8B", "sglang", "eagle,accept=0.5", mixed=True).server.mixed is True
+
+
+def test_what_cannot_be_captured_is_not_reserved() -> None:
+    # Kimi Delta Attention, and towers that are not on SGLang's list (cuda_graph_hook.py).
+    linear = load_model("moonshotai/Kimi-Linear-48B-A3B-Instruct")
+    share = room(linear, "sglang", chip=chip_of(159)).server.memory_frac
+    assert share == round((159 * 1024 - 13440) / (159 * 1024), 3)
+    gemma = room("google/gemma-4-31B-it", "sglang").server.memory_frac
+    plain = round((80 * 1024 - 13440) / (80 * 1024), 3)
+    size = 27 * 1152**2 / (24 * 1024**2)
+    assert gemma == pytest.approx(plain * 0.95 * (1 - 0.1 * (size - 1)))

@@ -1,0 +1,143 @@
+"""The rules of servers against the engines' own functions, whose answers are stored.
+
+`benchmarks/engine_rules.py` asks them; where the environment variable SPECROOF_ENGINE_SOURCES names
+a folder with the unpacked packages, the stored answers are compared with theirs.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specroof import load_hardware
+from specroof.architecture import VisionTower
+from specroof.hardware import Server
+from specroof.serving import sglang, vllm
+
+TESTS = Path(__file__).parent
+STORED = TESTS / "golden" / "serving-rules.json"
+RULES: dict[str, Any] = json.loads(STORED.read_text(encoding="utf-8"))
+SOURCES = os.environ.get("SPECROOF_ENGINE_SOURCES")
+
+
+@pytest.mark.skipif(SOURCES is None, reason="SPECROOF_ENGINE_SOURCES names no unpacked engines")
+def test_the_stored_answers_are_those_of_the_engines() -> None:
+    script = TESTS.parent / "benchmarks" / "engine_rules.py"
+    run = subprocess.run(
+        [sys.executable, script, str(SOURCES)], capture_output=True, text=True, check=True
+    )
+    assert json.loads(run.stdout) == RULES
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("row", RULES["sglang_memory"])
+def test_sglang_hands_out_this_share_of_the_memory(row: dict[str, Any]) -> None:
+    chunk, capture = sglang.memory_defaults(row["memory_mib"], row["tp"])
+    capture = min(capture, row["running"] or capture)
+    assert (chunk, capture) == (row["chunk"], row["capture"])
+    assert len(sglang.prefill_sizes(chunk)) == row["prefill_sizes"] or row["latent"]
+    reserve = sglang.reserve_mib(
+        memory_mib=row["memory_mib"],
+        chunk=chunk,
+        capture=capture,
+        tensor_parallel=row["tp"],
+        prefill_graphs_mib=1536 if row["latent"] else 8 * row["prefill_sizes"],
+        ranks=row["ranks"],
+    )
+    share = round((row["memory_mib"] - reserve) / row["memory_mib"], 3)
+    if row["vision"] is not None:
+        share *= sglang.vision_factor(VisionTower(*row["vision"]))
+    assert share == pytest.approx(row["memory_frac"], abs=1e-12)
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("row", RULES["sglang_sizes"])
+def test_sglang_captures_these_batches(row: dict[str, Any]) -> None:
+    assert sglang.captured_sizes(row["most"], drafting=row["drafting"]) == row["sizes"]
+
+
+def server(**settings: Any) -> Server:
+    """Return a resolved server of SGLang, all but these settings as on a large chip."""
+    usual = {
+        "framework": "sglang", "version": "0.5.23", "memory_frac": 0.9, "running": None,
+        "capture": 256, "overlap": True, "chunk": 8192, "mixed": False, "state_dtype": "fp32",
+        "prefix_cache": True,
+    }  # fmt: skip
+    return Server(**{**usual, **settings})
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("row", RULES["sglang_states"])
+def test_sglang_has_this_room_for_recurrent_state(row: dict[str, Any]) -> None:
+    told = {key: row[key] for key in ("running", "overlap", "prefix_cache")}
+    taken, slots, requests = sglang.state_pool(
+        server(**told),
+        rest_bytes=row["rest_bytes"],
+        state_bytes=row["state_bytes"],
+        draft_tokens=np.array([float(row["draft_tokens"])]),
+    )
+    if row["slots"] is None:  # SGLang refuses to start
+        assert slots[0] <= 0
+        return
+    assert slots[0] == row["slots"]
+    assert row["rest_bytes"] - taken[0] == pytest.approx(row["cache_bytes"], rel=1e-9)
+    most = 2048 if row["running"] is None else row["running"]
+    assert max(min(requests[0], most), 0) == row["requests"]
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("row", RULES["vllm_batches"])
+def test_vllm_runs_so_many_requests(row: dict[str, Any]) -> None:
+    names = {"NVIDIA A100-SXM4-80GB": "a100", "NVIDIA GB10": "dgx-spark"}
+    chip = load_hardware(names.get(row["name"], row["name"].split()[-1].lower()))
+    assert vllm.batch_defaults(chip) == (row["running"], row["tokens"])
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("row", RULES["vllm_graphs"])
+def test_vllm_captures_these_passes(row: dict[str, Any]) -> None:
+    chip = load_hardware("b200" if row["blackwell"] else "h100")
+    asked = {key: row[key] for key in ("running", "tokens", "verify_len")}
+    most = row["stated"] or vllm.largest_captured(chip, **asked)
+    sizes = vllm.captured_sizes(
+        chip, most, tokens=row["tokens"], verify_len=row["verify_len"],
+        running=None if row["stated"] else row["running"],
+    )  # fmt: skip
+    assert sizes == row["sizes"]
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("row", RULES["vllm_states"])
+def test_vllm_holds_these_copies_of_a_state(row: dict[str, Any]) -> None:
+    copies = vllm.state_blocks(np.array(float(row["drafts"])), prefix_cache=row["prefix_cache"])
+    assert copies == row["copies"]
+
+
+@given(st.integers(0, 1100), st.booleans())
+def test_captured_batches_rise_up_to_the_largest(most: int, drafting: bool) -> None:
+    sizes = sglang.captured_sizes(most, drafting=drafting)
+    assert sizes == sorted(set(sizes))
+    assert sizes[-1:] == ([most] if most else [])
+
+
+def test_the_worked_example_of_a_hybrid_on_a_small_chip() -> None:
+    # Qwen3.5-9B in bf16 on an L40S, prefill graphs off, counted by hand in the reference.
+    reserve = sglang.reserve_mib(memory_mib=46068, chunk=4096, capture=32)
+    assert reserve == 512 + 6144 + 128 + 64
+    share = round((46068 - reserve) / 46068, 3)
+    assert share == 0.851
+    left = share * sglang.vision_factor(VisionTower(hidden_size=1152))
+    assert left == pytest.approx(0.787, abs=5e-4)
+    assert left * 46068 / 1024 == pytest.approx(35.4, abs=0.05)
+    # 0.474 of the 17.8 GiB that weights leave; 50.3 + 1.2 MB of state.
+    pool = 17.8 * 2**30 * 0.9 / 1.9
+    assert pool == pytest.approx(9.05e9, rel=2e-3)
+    plain, drafting = sglang.state_slots(9050e6, 51.5e6, 5, np.array([0.0, 6.0]))
+    assert (plain, plain // 5, drafting, drafting // 5) == (174, 34, 76, 15)
