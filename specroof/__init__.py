@@ -1,5 +1,10 @@
 """Predict what speculative decoding gains, from a config, a hardware profile and a drafter."""
 
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 from specroof.acceptance import (
     Acceptance,
     AcceptanceFit,
@@ -44,8 +49,12 @@ from specroof.errors import (
 )
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import PassLatency
+from specroof.questions import calibrate, capacity, explain, mock, predict, sweep, validate
 from specroof.simulate import simulate_batch, simulate_exactness
 from specroof.speedup.curve import SpeedupCurve, forward_latency, speedup_curve
+
+if TYPE_CHECKING:
+    from specroof import plot  # noqa: TC004 - the door imports it when it is asked for
 
 __all__ = [
     "Acceptance",
@@ -74,8 +83,11 @@ __all__ = [
     "autoregressive_drafter",
     "beta_acceptance",
     "block_drafter",
+    "calibrate",
+    "capacity",
     "constant_acceptance",
     "decay_acceptance",
+    "explain",
     "extrapolated_acceptance",
     "fit_acceptance",
     "forward_cost",
@@ -89,10 +101,37 @@ __all__ = [
     "load_model",
     "load_profile",
     "load_profiles",
+    "mock",
     "model_names",
+    "plot",
+    "predict",
     "rate_acceptance",
     "simulate_batch",
     "simulate_exactness",
     "speedup_curve",
     "survival_acceptance",
+    "sweep",
+    "validate",
 ]
+
+
+class _Door(ModuleType):
+    """The package: charts are imported when needed, and questions keep their names.
+
+    A room such as `specroof.validate` would replace the question of its name when it is imported.
+    """
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            if name == "plot":  # matplotlib is slow to import
+                return import_module("specroof.plot")
+            message = f"module 'specroof' has no attribute {name!r}"
+            raise AttributeError(message)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (isinstance(value, ModuleType) and callable(self.__dict__.get(name))):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Door

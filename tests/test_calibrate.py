@@ -27,7 +27,8 @@ from specroof.engines import Calibration, calibrated_yaml, predicted_tokens_per_
 from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile, parse_hardware
 from specroof.latency import engine_setup
-from specroof.report.calibration import calibration_json, calibration_text, described, refuse_others
+from specroof.questions.benchmark import refuse_others
+from specroof.report.calibration import calibration_json, calibration_text
 from specroof.speedup.served import Served
 
 
@@ -196,7 +197,7 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MeasurementError) as caught:
         refuse_others(named, "Qwen/Qwen3-8B")
     assert str(caught.value) == (
-        "bench.csv, line 0: is of model 'org/Qwen3-4B'; --model is 'Qwen/Qwen3-8B'"
+        "bench.csv, line 0: is of model 'org/Qwen3-4B'; model is 'Qwen/Qwen3-8B'"
     )
     refuse_others(named, "mine/QWEN3-4b")
     refuse_others(named, str(tmp_path))  # a folder may be called anything
@@ -251,8 +252,6 @@ def test_a_calibration_is_told_in_words_and_json(three: Calibration) -> None:
     found = calibration_json(three)
     assert [one["name"] for one in found["fitted"]] == ["pass_overhead_s", "sequence_overhead_s"]
     assert len(found["points"]) == 3
-    sentence = described(three, "Qwen3-8B", ["a.csv"], 1)
-    assert "3 points of Qwen3-8B on 1 devices in a.csv" in sentence
 
 
 def test_a_figure_without_a_spare_point_has_no_error() -> None:
@@ -277,7 +276,10 @@ def test_the_command_writes_a_file_that_predicts(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     assert "mean error 0.0% over the points that were fitted" in done.stdout
-    engine = load_hardware(mine).engine()
+    written = load_hardware(mine)
+    source = written.sources["engines.calibrated"]
+    assert f"{len(rows)} points of Qwen3-8B on 1 devices in bench.csv (sha256 " in source
+    engine = written.engine()
     assert engine.name == "calibrated"
     assert engine.pass_overhead_s == pytest.approx(1.2e-3, rel=0.01)
     told = CliRunner().invoke(app, [*words[:-2], "--json"])

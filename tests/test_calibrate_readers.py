@@ -121,7 +121,7 @@ def test_results_that_span_lines_are_found_where_they_begin() -> None:
     places = [point.place for point in read_benchmark(apart, source="b")]
     assert places == ["b, line 1", f"b, line {height + 2}"]
     half = refusal(spread[: len(spread) // 2])
-    assert half.startswith("b.json, line 1: is no whole JSON value")
+    assert half.startswith("b.json, line 1: is not valid JSON")
     bad = json.dumps([SGLANG, {**SGLANG, "completed": 0}], indent=1)
     assert refusal(bad).startswith(f"b.json, line {2 + height}, result 2: completed is 0")
 
@@ -231,9 +231,9 @@ WHOLE = "batch_size,context_len,draft_len,tokens_per_s,input_len,output_len\n"
     [
         ("", "b.json: is empty"),
         (" \n", "b.json: is empty"),
-        (json.dumps(SGLANG)[:-40], "b.json, line 1: is no whole JSON value"),
-        (json.dumps(SGLANG) + "\n" + json.dumps(VLLM)[:50], "b.json, line 2: is no whole JSON"),
-        ("[" * 100_000, "b.json, line 1: is no whole JSON value"),
+        (json.dumps(SGLANG)[:-40], "b.json, line 1: is not valid JSON"),
+        (json.dumps(SGLANG) + "\n" + json.dumps(VLLM)[:50], "b.json, line 2: is not valid JSON"),
+        ("[" * 100_000, "b.json, line 1: is not valid JSON"),
         ("[3]", "b.json, line 1, result 1: is 3; must be a JSON object"),
         ("{}", "b.json, line 1: is of no known tool; must have output_throughput and model_id"),
         (json.dumps(SGLANG) + "\n" + json.dumps(SGLANG), "line 2: repeats b.json, line 1"),

@@ -21,7 +21,7 @@ from specroof.engines import ideal_rates, predicted_tokens_per_s
 from specroof.evidence import Measurement, refuse_other_kinds
 from specroof.hardware import HardwareProfile
 from specroof.latency import engine_setup
-from specroof.report.calibration import engine_of_results, file_label, idle_notes, in_sample_notes
+from specroof.questions.benchmark import engine_of_results, file_label, idle_notes, in_sample_notes
 from specroof.speedup.served import Served
 from specroof.validate.own_results import own_validation
 
@@ -220,18 +220,17 @@ def test_a_tool_without_engine_is_said() -> None:
     bare = replace(b200, engines={"sglang": b200.engines["sglang"]}, default_engine="sglang")
     assert engine_of_results(stated(PLAIN, engine="vllm"), bare) == (
         None,
-        ["NVIDIA B200 SXM has no engine vllm: sglang predicts in its place"],
+        ["NVIDIA B200 SXM has no engine vllm: engine sglang predicts instead"],
     )
 
 
 def test_words_about_drafts_that_change_nothing_are_named() -> None:
-    words = {"--drafter": "eagle3", "--draft-len": None}
-    assert idle_notes(PLAIN, words) == [
-        "--drafter is 'eagle3', and no result has drafts: it changes nothing"
-    ]
+    words = {"drafter": "eagle3", "draft length": None}
+    assert idle_notes(PLAIN, words) == ["drafter 'eagle3' changes nothing: no result has drafts"]
     assert idle_notes(points((8,), (2048,), (0, 3)), words) == []
-    assert idle_notes(PLAIN, {"--drafter": None, "--draft-len": 3}) == [
-        "--draft-len is 3, and no result has drafts: it changes nothing"
+    assert idle_notes(PLAIN, {"drafter": DRAFTER, "draft length": 3}) == [
+        f"drafter {DRAFTER.name!r} changes nothing: no result has drafts",
+        "draft length 3 changes nothing: no result has drafts",
     ]
 
 
@@ -241,8 +240,8 @@ def test_errors_on_what_was_fitted_are_said_to_be_in_sample() -> None:
     chip: HardwareProfile = replace(CHIP, sources={"engines.mine": source})
     copied = file_label("b (1).csv", "batch")
     assert in_sample_notes([mine, other], chip, "mine") == [
-        "in-sample: engine mine was fitted to the results of a.csv, so that its errors there are "
-        "no test of it"
+        "in-sample: engine mine was fitted to the results of a.csv, so its errors there do "
+        "not test it"
     ]
     (note,) = in_sample_notes([copied], chip, "mine")  # by what it holds, not by its name
     assert "the results of b (1).csv, so" in note

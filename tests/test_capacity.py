@@ -12,7 +12,7 @@ from specroof import Architecture, Options, Placement, load_drafter, load_hardwa
 from specroof.errors import OptionError
 from specroof.hardware import EngineProfile, HardwareProfile, ServerSettings
 from specroof.latency import Setup
-from specroof.serving.capacity import FRAMEWORKS, ServedRoom, framework_of, served_room
+from specroof.serving.capacity import FRAMEWORKS, ServedRoom, framework_of, in_server, served_room
 
 MIB, GIB = 2.0**20, 2.0**30
 #: A chip of 80 GiB that no rule knows by name.
@@ -37,10 +37,10 @@ def room(
     setup = Setup(
         chip, EngineProfile(name=framework), placement or Placement(), options or Options()
     )
+    served = load_model(model) if isinstance(model, str) else model
     return served_room(
-        load_model(model) if isinstance(model, str) else model,
-        setup,
-        ServerSettings(**told),
+        served,
+        in_server(served, setup, ServerSettings(**told)),
         context_len=context,
         drafter=None if drafter is None else load_drafter(drafter),
         verify_len=verify,

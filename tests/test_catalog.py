@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from specroof import load_drafter, load_hardware, load_model
-from specroof.catalog import hardware_names, model_names, read_text, study_path, write_files
+from specroof.catalog import hardware_names, model_names, read_text, study_path
 from specroof.errors import CatalogError, ConfigError, OptionError, OutputError, ProfileError
+from specroof.report import write_files
 
 TINY: dict[str, Any] = {
     "model_type": "llama",

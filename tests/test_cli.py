@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 import specroof
-from specroof.catalog.writing import MANIFEST
 from specroof.cli import app
+from specroof.report.writing import MANIFEST
 from specroof.units import format_seconds
 
 PREDICT = ["predict", "Qwen/Qwen3-8B", "--engine", "ideal", "-H", "b200"]
@@ -102,7 +102,7 @@ def test_a_depth_that_was_not_measured_is_null_and_never_the_best() -> None:
     (drafter,) = last_object(run(*PREDICT, "--drafter", spec, "--json"))["drafters"]
     assert drafter["speedup"][0][0][3:] == [None] * 14
     assert drafter["best_draft_len"] == [[2]]
-    assert "max_draft_len is 3" in refused(*PREDICT, "--drafter", spec, "--max-draft-len", "3")
+    assert "--max-draft-len is 3" in refused(*PREDICT, "--drafter", spec, "--max-draft-len", "3")
 
 
 def test_the_table_says_best_near_best_and_where_it_does_not_pay() -> None:
@@ -163,15 +163,15 @@ def test_charts_are_drawn_for_what_the_grid_can_show(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--drafter", "ideal", "--batch", "0"], "batch_size is 0"),
+        (["--drafter", "ideal", "--batch", "0"], "--batch is 0"),
         (["--drafter", "ideal", "--batch", "1,x"], "--batch is '1,x'"),
-        (["--drafter", "ideal", "--batch", "nan"], "batch_size is nan"),
-        (["--drafter", "ideal", "--context", "-1"], "context_len is -1"),
-        (["--drafter", "ideal", "--max-draft-len", "-1"], "max_draft_len is -1"),
+        (["--drafter", "ideal", "--batch", "nan"], "--batch is nan"),
+        (["--drafter", "ideal", "--context", "-1"], "--context is -1"),
+        (["--drafter", "ideal", "--max-draft-len", "-1"], "--max-draft-len is -1"),
         (["--drafter", "ideal", "--max-draft-len", "many"], "max-draft-len"),
-        (["--drafter", "ideal", "--tp", "0"], "tensor_parallel is 0"),
+        (["--drafter", "ideal", "--tp", "0"], "--tp is 0"),
         (["--drafter", "ideal", "--tp", "3"], "32 query heads"),
-        (["--drafter", "ideal", "--ep", "2"], "expert_parallel is 2"),
+        (["--drafter", "ideal", "--ep", "2"], "--ep is 2"),
         (["--drafter", "ideal", "--engine", "warp"], "engine is 'warp'"),
         (["--drafter", "ideal", "--granularity", "layer"], "--granularity is 'layer'"),
         (["--drafter", "ideal", "--kv-cache", "fp3"], "--kv-cache is 'fp3'"),
@@ -267,7 +267,9 @@ def test_explain_prints_a_table_and_draws_two_charts(tmp_path: Path) -> None:
         "roof.svg",
         "roof.svg.csv",
     ]
-    assert "query_len is 0" in refused("explain", "Qwen/Qwen3-8B", "-H", "b200", "--query-len", "0")
+    assert "--query-len is 0" in refused(
+        "explain", "Qwen/Qwen3-8B", "-H", "b200", "--query-len", "0"
+    )
 
 
 def explained(*words: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -350,9 +352,9 @@ def test_the_time_to_the_first_token_is_the_pass_and_each_request() -> None:
 
 def test_a_prefill_needs_a_prompt() -> None:
     words = ("explain", "Qwen/Qwen3-8B", "-H", "b200", "--prefill")
-    assert "--query-len is missing; needed with --prefill" in refused(*words)
-    assert "query_len is 0.0; allowed" in refused(*words, "--query-len", "0")
-    assert "context_len is -1.0; allowed" in refused(*words, "--query-len", "8", "--context", "-1")
+    assert "--query-len is missing; needed for a prefill" in refused(*words)
+    assert "--query-len is 0.0; allowed" in refused(*words, "--query-len", "0")
+    assert "--context is -1.0; allowed" in refused(*words, "--query-len", "8", "--context", "-1")
 
 
 def test_models_lists_sizes_as_a_table_and_as_json() -> None:

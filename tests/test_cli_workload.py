@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from specroof import plot
 from specroof.cli import app
+from specroof.plot import figures
 
 PREDICT = "predict Qwen/Qwen3-8B -H b200 --engine ideal --drafter autoregressive,accept=.8,cost=.05"
 MOCK = "mock Qwen/Qwen3.5-27B -H b200 --engine ideal --drafter mtp,accept=0.5 --draft-len 3"
@@ -78,7 +78,7 @@ def test_the_table_shows_what_prefills_leave() -> None:
         ("--context 9 --input-len 8 --output-len 8", "--context is given with --input-len"),
         ("--input-len 8", "--output-len is missing; allowed: both lengths"),
         ("--output-len 8", "--input-len is missing; allowed: both lengths"),
-        ("--input-len 0 --output-len 8", "input_len is 0; allowed: a finite number of tokens"),
+        ("--input-len 0 --output-len 8", "--input-len is 0; allowed: a finite number of tokens"),
         ("--concurrency x", "--concurrency is 'x'; allowed: numbers"),
     ],
 )
@@ -170,7 +170,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     seen: dict[str, list[Any]] = {}
 
     def spied(name: str) -> Any:
-        figure_of = getattr(plot, name)
+        figure_of = getattr(figures, name)
 
         def spy(curves: Any) -> Any:
             seen.setdefault(name, []).extend(curves)
@@ -179,7 +179,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
         return spy
 
     for name in ("plot_speedup_by_draft_len", "plot_by_batch", "plot_speedup_by_batch"):
-        monkeypatch.setattr(plot, name, spied(name))
+        monkeypatch.setattr(figures, name, spied(name))
     return seen
 
 
@@ -246,4 +246,4 @@ def test_results_of_a_mock_calibrate(tmp_path: Path) -> None:
     found = result(f"{words} Qwen/Qwen3-8B")
     assert [one["name"] for one in found["fitted"]] == ["pass_overhead_s", "sequence_overhead_s"]
     assert found["points"][2]["place"].endswith("bench.jsonl, line 3")
-    assert "is of model 'Qwen/Qwen3-8B'; --model is" in refused(f"{words} Qwen/Qwen3-4B")
+    assert "is of model 'Qwen/Qwen3-8B'; model is" in refused(f"{words} Qwen/Qwen3-4B")

@@ -84,10 +84,16 @@ def test_attended_entries_matches_counting(
 ) -> None:
     pairs = 0
     for position in range(context, context + queries):
-        complete = entries_before(position, ratio)
+        complete = entries_before(position + 1, ratio)  # the query's own token fills one, too
         pairs += complete if cap is None else min(complete, cap)
     counted = attended_entries(np.array(float(queries)), np.array(float(context)), ratio, cap)
     assert counted == pairs
+
+
+def test_a_query_sees_the_entry_that_its_own_token_completes() -> None:
+    # DeepseekV4CSACompressor of transformers: (position + 1) // 4, and 151 + 1 = 38 * 4
+    assert attended_entries(np.array(1.0), np.array(151.0), 4) == 38
+    assert attended_entries(np.array(1.0), np.array(150.0), 4) == 37
 
 
 @given(st.lists(small, min_size=1), st.lists(contexts, min_size=1), ratios, caps)
@@ -112,7 +118,7 @@ def test_attention_flops_match_counting_every_query(
     for position in range(context, context + queries):
         pairs += min(position + 1, core.window)
         if core.ratio:
-            entries = entries_before(position, core.ratio)
+            entries = entries_before(position + 1, core.ratio)
             pairs += min(entries, core.indexer.top_k) if core.indexer else entries
     # An entry is key and value at once: entry_dim for the score, entry_dim for the output.
     op = attention(core, batch, queries, context)
@@ -212,7 +218,7 @@ def test_the_indexer_scores_every_complete_entry_whatever_its_top_k(
         assert not scans
         return
     (scan,) = scans
-    pairs = sum(entries_before(context + query, core.ratio) for query in range(queries))
+    pairs = sum(entries_before(context + query + 1, core.ratio) for query in range(queries))
     assert scan.flops == batch * pairs * 2 * core.indexer.n_heads * core.indexer.head_dim
     keys = entries_before(context, core.ratio) + queries / core.ratio
     assert float(scan.cache_bytes) == pytest.approx(batch * keys * core.indexer.head_dim * 2)

@@ -138,7 +138,7 @@ def test_mimo_experts_may_be_narrower_than_the_method_says() -> None:
         ({"swa_num_key_value_heads": 3}, "swa_num_key_value_heads is 3; allowed: a divisor of "),
         ({"num_key_value_heads": 3}, "num_key_value_heads is 3; allowed: a divisor of num_atten"),
         ({"hybrid_layer_pattern": [0, 1]}, "hybrid_layer_pattern is a list of 2; allowed: a list"),
-        ({"sliding_window": None}, "sliding_window or sliding_window_size is missing; allowed: "),
+        ({"sliding_window": None}, "sliding_window is null; allowed: a whole number from 1 to "),
         ({"n_shared_experts": 1}, "n_shared_experts is 1; allowed: a whole number from 0 to 0"),
         ({"head_dim": None}, "head_dim is null; allowed: a whole number from 1 to "),
     ],

@@ -207,7 +207,7 @@ def test_a_chip_without_the_framework_says_so(hardware_folder: Path, tmp_path: P
         text.replace("engines.vllm:", "engines.other:").replace("\n  vllm:", "\n  other:")
     )
     done = told("-H", chip, "--drafter", "eagle3,accept=0.7", "--framework", "vllm")
-    note = "# note: NVIDIA B200 SXM has no engine vllm: sglang predicts in its place"
+    note = "# note: NVIDIA B200 SXM has no engine vllm: engine sglang predicts instead"
     assert note in done.stdout.splitlines()
     assert "note:" not in told("-H", chip, "--drafter", "eagle3,accept=0.7").stdout
 

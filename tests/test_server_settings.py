@@ -1,15 +1,15 @@
 """What a user tells a server: text, mappings, values, and what they change in a setup."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
-from specroof import load_hardware
+from specroof import EngineProfile, Options, Placement, load_hardware, load_model
 from specroof.errors import OptionError
-from specroof.hardware import SERVER_KEYS, Server, ServerSettings
-from specroof.latency import engine_setup
-from specroof.serving.capacity import served_setup
+from specroof.hardware import SERVER_KEYS, CapturedGraphs, ServerSettings
+from specroof.latency import Setup, engine_setup
+from specroof.serving.capacity import in_server
 from specroof.serving.settings import parse_server, server_settings
 
 #: All settings of `--server`, as the words of a call and as values.
@@ -63,46 +63,51 @@ def test_bad_values_are_refused(bad: dict[Any, Any]) -> None:
         server_settings(bad)
 
 
-def resolved(framework: str) -> Server:
-    """Return a server as its framework resolves it."""
-    return Server(
-        framework=framework, version="1", memory_frac=0.9, running=None, capture=64, overlap=True,
-        chunk=0, mixed=False, state_dtype="fp32", prefix_cache=True,
-    )  # fmt: skip
+def told(engine: str, **settings: Any) -> tuple[Setup, Setup]:
+    """Return a setup before and after its server was told something."""
+    before = engine_setup(load_hardware("h100"), engine, None, None)
+    return before, in_server(load_model("Qwen/Qwen3.5-4B"), before, ServerSettings(**settings))
 
 
 def test_what_nobody_states_stays_as_the_engine_has_it() -> None:
-    setup = engine_setup(load_hardware("h100"), "sglang", None, None)
-    server = resolved("sglang")
-    quiet = served_setup(setup, server, ServerSettings(running=3, memory_frac=0.5, overlap=False))
-    assert (quiet.engine, quiet.options, quiet.server) == (setup.engine, setup.options, server)
+    before, after = told("sglang", running=3, memory_frac=0.5, overlap=False, chunk=64)
+    assert (after.engine, after.options) == (before.engine, before.options)
+    assert after.server is not None
+    assert (after.server.running, after.server.memory_frac, after.server.overlap) == (3, 0.5, False)
 
 
 def test_captured_sizes_are_in_the_unit_of_the_framework() -> None:
-    asked = ServerSettings(capture=20)
-    for framework, unit in (("sglang", "sequences"), ("vllm", "tokens")):
-        setup = engine_setup(load_hardware("h100"), framework, None, None)
-        graphs = served_setup(setup, resolved(framework), asked).engine.graphs
-        assert graphs is not None
-        assert (graphs.sizes[-1], graphs.counts) == (20 if unit == "sequences" else 16, unit)
-        assert setup.engine.graphs is not None
-        assert graphs.eager_layer_s == setup.engine.graphs.eager_layer_s
+    for engine, largest, unit in (("sglang", 20, "sequences"), ("vllm", 16, "tokens")):
+        before, after = told(engine, capture=20)
+        assert before.engine.graphs is not None
+        assert after.engine.graphs is not None
+        assert (after.engine.graphs.sizes[-1], after.engine.graphs.counts) == (largest, unit)
+        assert after.engine.graphs.eager_layer_s == before.engine.graphs.eager_layer_s
+        assert replace(after.engine, graphs=before.engine.graphs) == before.engine
     # The textbook captures nothing, and a framework whose sizes are not known keeps its own.
-    ideal = engine_setup(load_hardware("h100"), "ideal", None, None)
-    assert served_setup(ideal, resolved("ideal"), asked).engine == ideal.engine
-    none = served_setup(ideal, resolved("sglang"), ServerSettings(capture=0)).engine.graphs
-    assert none is not None
-    assert none.sizes == ()
+    for engine in ("ideal", "tensorrt-llm"):
+        before, after = told(engine, capture=20)
+        assert after.engine == before.engine
+    _, none = told("sglang", capture=0)
+    assert none.engine.graphs is not None
+    assert none.engine.graphs.sizes == ()
+
+
+def test_an_engine_without_sizes_gets_those_that_were_stated() -> None:
+    bare = Setup(load_hardware("h100"), EngineProfile(name="sglang"), Placement(), Options())
+    graphs = in_server(load_model("Qwen/Qwen3-8B"), bare, ServerSettings(capture=2)).engine.graphs
+    assert graphs == CapturedGraphs(sizes=(1, 2), counts="sequences")
 
 
 def test_a_state_dtype_prices_the_state() -> None:
-    setup = engine_setup(load_hardware("h100"), "sglang", None, None)
-    halved = served_setup(setup, resolved("sglang"), ServerSettings(state_dtype="bf16"))
-    assert halved.options.state_dtype == "bf16"
-    assert halved.engine == setup.engine
+    before, after = told("sglang", state_dtype="bf16")
+    assert after.options.state_dtype == "bf16"
+    assert after.engine == before.engine
 
 
 def test_a_resolved_server_is_spelt_as_it_is_asked_for() -> None:
-    found = resolved("vllm").to_dict()
-    assert set(found) == {"framework", "version", *SERVER_KEYS}
-    assert found["prefix-cache"] is True
+    _, after = told("vllm", prefix_cache=False)
+    assert after.server is not None
+    found = after.server.to_dict()
+    assert list(found) == ["framework", "version", *SERVER_KEYS]
+    assert found["prefix-cache"] is False

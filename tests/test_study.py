@@ -23,8 +23,10 @@ from specroof import (
 )
 from specroof.cost import CHOICES
 from specroof.errors import CatalogError, ConfigError, OptionError, ProfileError
+from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
-from specroof.questions.study import Study, load_study, run_study, study_schema
+from specroof.questions.study import load_study, study_schema
+from specroof.questions.sweep import Study, sweep
 from specroof.serving.requests import Load, Workload
 
 BUNDLED = sorted((Path(specroof.__file__).parent / "studies").glob("*.yaml"))
@@ -74,7 +76,7 @@ def changed(old: str, new: str) -> str:
 def test_every_model_meets_every_kind_of_hardware_of_its_target(write: Write) -> None:
     study = load_study(write(GOOD))
     two = Placement(tensor_parallel=2)
-    assert [(target.model, target.hardware, target.placement) for target in study.targets] == [
+    assert [(one.model, one.setup.hardware, one.setup.placement) for one in study.targets] == [
         (load_model("Qwen/Qwen3-8B"), load_hardware("b200"), two),
         (load_model("Qwen/Qwen3-8B"), load_hardware("h200"), two),
         (load_model("Qwen/Qwen3-30B-A3B"), load_hardware("b200"), two),
@@ -86,15 +88,20 @@ def test_every_model_meets_every_kind_of_hardware_of_its_target(write: Write) ->
         "autoregressive,accept=0.75,cost=0.10",
     ]
     assert study.loads == (Load((1.0, 8.0), (2048.0,)),)
-    assert (study.max_draft_len, study.engine) == (4, "ideal")
-    assert study.options == Options(granularity="pass", kv_dtype="fp8")
+    assert study.max_draft_len == 4
+    options = Options(granularity="pass", kv_dtype="fp8")
+    assert {(one.setup.engine.name, one.setup.options) for one in study.targets} == {
+        ("ideal", options)
+    }
 
 
 def test_what_a_study_leaves_out_is_what_a_prediction_leaves_out(write: Write) -> None:
     least = GOOD[: GOOD.index("batch_size")]
     study = load_study(write(least))
     assert study.loads == (Load((1.0,), (4096.0,)),)
-    assert (study.max_draft_len, study.engine, study.options) == (None, None, Options())
+    assert study.max_draft_len is None
+    expected = engine_setup(load_hardware("b200"), None, Placement(2), None)
+    assert study.targets[0].setup == expected
 
 
 @pytest.mark.parametrize("path", BUNDLED, ids=lambda path: path.stem)
@@ -111,10 +118,10 @@ def test_a_study_that_nobody_has_is_refused() -> None:
 def test_running_a_study_is_predicting_each_pair(write: Write) -> None:
     study = load_study(write(GOOD))
     calls: list[None] = []
-    outcomes = run_study(study, lambda: calls.append(None))
-    assert [(one.target, len(one.curves), one.counted) for one in outcomes] == [
-        (target, 2, []) for target in range(1, 6)
-    ]
+    outcomes = sweep(study, advance=lambda: calls.append(None)).outcomes
+    assert [
+        (one.target, len(one.prediction.curves), one.prediction.counted) for one in outcomes
+    ] == [(target, 2, ()) for target in range(1, 6)]
     assert len(calls) == 10
     expected = specroof.speedup_curve(
         load_model("Qwen/Qwen3-30B-A3B"),
@@ -127,8 +134,8 @@ def test_running_a_study_is_predicting_each_pair(write: Write) -> None:
         engine="ideal",
         options=Options(granularity="pass", kv_dtype="fp8"),
     )
-    np.testing.assert_array_equal(outcomes[3].curves[1].speedup, expected.speedup)
-    assert outcomes[3].drawn == outcomes[3].curves
+    np.testing.assert_array_equal(outcomes[3].prediction.curves[1].speedup, expected.speedup)
+    assert outcomes[3].prediction.drawn == outcomes[3].prediction.curves
 
 
 def test_a_config_of_an_unknown_type_is_read_as_the_family_of_its_target(
@@ -162,12 +169,12 @@ def test_a_workload_is_decoded_at_its_mean_context(write: Write) -> None:
 def test_every_target_meets_every_workload(write: Write) -> None:
     calls: list[None] = []
     text = changed("context_len: 2048", WORKLOADS)
-    outcomes = run_study(load_study(write(text)), lambda: calls.append(None))
+    outcomes = sweep(write(text), advance=lambda: calls.append(None)).outcomes
     assert [(one.target, one.workload) for one in outcomes] == [
         (target, workload) for target in range(1, 6) for workload in (1, 2)
     ]
     assert len(calls) == 5 * 2 * 2
-    one = outcomes[0]  # Qwen3-8B on two B200, 4000 tokens in, 1000 out
+    one = outcomes[0].prediction  # Qwen3-8B on two B200, 4000 tokens in, 1000 out
     _, slow = one.curves
     # The time of eight answers at once: their rounds and eight prefills, one after the other.
     prefill = ForwardPass(1, 4000, 0, head_len=1, settled=True)
@@ -234,7 +241,7 @@ def test_the_schema_takes_every_default(field: Any, write: Write) -> None:
     options = {field.name: field.default}
     content = yaml.safe_load(GOOD) | {"options": options}
     jsonschema.validate(content, study_schema())
-    assert load_study(write(yaml.safe_dump(content))).options == Options()
+    assert load_study(write(yaml.safe_dump(content))).targets[0].setup.options == Options()
 
 
 # --- bad files -----------------------------------------------------------------------------------

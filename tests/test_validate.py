@@ -454,7 +454,7 @@ def test_what_cannot_be_scored_is_listed_with_what_it_lacks(found: Validation) -
 def test_the_command_prints_a_table_and_one_object(
     found: Validation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specroof.validate.validation", lambda: found)
+    monkeypatch.setattr(sys.modules["specroof.validate"], "validation", lambda: found)
     table = CliRunner().invoke(app, ["validate"])
     assert table.exit_code == 0
     assert table.stdout.splitlines()[0].split()[:2] == ["source", "points"]
@@ -472,7 +472,7 @@ def test_the_command_prints_a_table_and_one_object(
 def test_the_chart_holds_every_speedup(
     found: Validation, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specroof.validate.validation", lambda: found)
+    monkeypatch.setattr(sys.modules["specroof.validate"], "validation", lambda: found)
     axes = plot_accuracy(found.points).axes[0]
     drawn = sum(np.size(line.get_xdata()) for line in axes.lines[1:])
     wanted = [one for one in found.points if one.kind != "plain" and one.measured <= 8]

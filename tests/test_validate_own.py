@@ -277,7 +277,7 @@ BENCH = "batch_size,context_len,draft_len,tokens_per_s\n8,2048,0,900\n"
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["-H", "b200"], "--hardware is 'b200' without benchmark files; allowed: with BENCH"),
+        (["-H", "b200"], "--hardware is 'b200' without benchmark files; allowed: with results"),
         (["--model", "m"], "--model is 'm' without benchmark files"),
         (["--family", "llama"], "--family is 'llama' without benchmark files"),
         (["--tp", "1"], "--tp is 1 without benchmark files"),
@@ -294,7 +294,7 @@ BENCH = "batch_size,context_len,draft_len,tokens_per_s\n8,2048,0,900\n"
             ["fast.csv", "-H", "b200", "--model", "Qwen/Qwen3-8B"],
             "fast.csv, line 2: 1e+06 tokens/s",
         ),
-        (["b.csv", "-H", "b200", "--model", "Qwen/Qwen3-8B", "--tp", "3"], "tensor_parallel is 3"),
+        (["b.csv", "-H", "b200", "--model", "Qwen/Qwen3-8B", "--tp", "3"], "--tp is 3"),
         (
             ["b.csv", "-H", "b200", "--model", "Qwen/Qwen3-8B", "--engine", "no"],
             "engine is 'no'; NVIDIA B200",
@@ -379,7 +379,7 @@ def test_a_chip_without_the_engine_says_so(tmp_path: Path, monkeypatch: pytest.M
     text = calibrated_yaml(bare, b200.engines["sglang"], name="sglang", source="as it was")
     Path("bare.yaml").write_text(text, encoding="utf-8")
     words = ("validate", results("v.jsonl", VLLM), "-H", "bare.yaml", "--model", "Qwen/Qwen3-8B")
-    note = "NVIDIA B200 SXM has no engine vllm: sglang predicts in its place"
+    note = "NVIDIA B200 SXM has no engine vllm: engine sglang predicts instead"
     assert run(*words).stdout.splitlines()[-1] == f"note: {note}"
     assert json.loads(run(*words, "--json").stdout.splitlines()[-1])["notes"] == [note]
 
@@ -426,7 +426,7 @@ def test_formats_are_options_of_both_commands(
     told = run(command, bench, *WORDS, "--weights", "fp8", "--kv-cache", "fp8", "--drafter", "mtp")
     assert told.exit_code == 0, told.output
     notes = [line for line in told.stdout.splitlines() if line.startswith("note: ")]
-    assert notes[0] == "note: --drafter is 'mtp', and no result has drafts: it changes nothing"
+    assert notes[0] == "note: drafter 'mtp' changes nothing: no result has drafts"
     assert notes[1].startswith("note: weights priced as fp8")
     assert notes[2] == "note: KV cache priced as fp8, in the place of bf16"
     wrong = run(command, bench, *WORDS, "--weights", "fp9")
@@ -447,8 +447,8 @@ def test_errors_on_the_very_file_are_in_sample(
         line for line in run("validate", "b.csv", *words).stdout.splitlines() if "note: " in line
     ]
     assert note == (
-        "note: in-sample: engine calibrated was fitted to the results of b.csv, so that its errors "
-        "there are no test of it"
+        "note: in-sample: engine calibrated was fitted to the results of b.csv, so its errors there "
+        "do not test it"
     )
     for other in (
         ("validate", "c.csv", *words),

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from specroof.catalog import write_files, write_folder
-from specroof.catalog.writing import MANIFEST
 from specroof.errors import OutputError
+from specroof.report.writing import MANIFEST, write_files, write_folder
 
 AS_ROOT = os.geteuid() == 0
 #: Real kills at random moments; the deterministic ones below find each moment that matters.
@@ -159,7 +158,7 @@ def test_what_goes_to_standard_output_as_a_file_is_not_replaced(tmp_path: Path) 
     out = tmp_path / "out"
     (tmp_path / "other").touch()
     run_python(
-        "import os, sys; from pathlib import Path; from specroof.catalog import write_files\n"
+        "import os, sys; from pathlib import Path; from specroof.report.writing import write_files\n"
         "print('before', flush=True)\n"
         "write_files({Path(sys.argv[1]): b'written\\n'})\n"
         "print('after', flush=True)\n"
@@ -196,7 +195,7 @@ NEW = {"results.csv": b"new" * 2000, "chart-1.png": b"new", "chart-3.png": b"new
 EACH_MOMENT = """
 import os, signal, sys
 from pathlib import Path
-from specroof.catalog import write_folder
+from specroof.report.writing import write_folder
 
 OLD, NEW = {old!r}, {new!r}
 root, nameless = Path(sys.argv[1]), sys.argv[2] == "nameless"
@@ -266,9 +265,9 @@ def test_a_folder_is_whole_whichever_step_a_kill_comes_before(how: str, tmp_path
 
 def test_real_kills_at_random_moments_leave_whole_files(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from specroof.catalog import write_folder\n"
+        "import sys; from pathlib import Path; from specroof.report.writing import write_folder\n"
         f"OLD, NEW = {OLD!r}, {NEW!r}\n"
-        "print('ready', flush=True)\n"
+        "write_folder(Path(sys.argv[1]), OLD); print('ready', flush=True)\n"
         "while True:\n"
         "    write_folder(Path(sys.argv[1]), OLD); write_folder(Path(sys.argv[1]), NEW)"
     )
@@ -279,7 +278,7 @@ def test_real_kills_at_random_moments_leave_whole_files(tmp_path: Path) -> None:
         ) as run:
             assert run.stdout is not None
             run.stdout.readline()
-            time.sleep(0.02 + dice.uniform(0, 0.03))
+            time.sleep(dice.uniform(0, 0.03))
             run.send_signal(signal.SIGKILL)
         assert len(check_folder(tmp_path / "out")) <= 1
     write_folder(tmp_path / "out", NEW)

@@ -143,7 +143,7 @@ def extrapolated_acceptance(acceptance: Acceptance, how: str) -> Acceptance:
     Raises
     ------
     OptionError
-        If `how` is no such name.
+        If `how` is no such name, or no draft was measured.
 
     Examples
     --------
@@ -165,6 +165,8 @@ def extrapolated_acceptance(acceptance: Acceptance, how: str) -> Acceptance:
         if how == _CONSTANT:
             length = float(acceptance.tokens_per_round(depth))
             return acceptance_from_length(length, depth, law=_CONSTANT)
+    if depth == 0:
+        refuse("extrapolate", how, "with an acceptance of at least one draft")
     survival = tuple(acceptance.survival(np.arange(1, depth + 1)).tolist())
     tail = EXTRAPOLATIONS[how](survival)
     return replace(

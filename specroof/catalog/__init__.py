@@ -6,7 +6,6 @@ from specroof.catalog.models import drafter_names, load_draft_config, load_model
 from specroof.catalog.profiles import load_profile, load_profiles_file
 from specroof.catalog.specs import ACCEPTANCE_KEYS, load_drafter
 from specroof.catalog.studies import study_path
-from specroof.catalog.writing import write_files, write_folder
 
 __all__ = [
     "ACCEPTANCE_KEYS",
@@ -22,6 +21,4 @@ __all__ = [
     "model_names",
     "read_text",
     "study_path",
-    "write_files",
-    "write_folder",
 ]

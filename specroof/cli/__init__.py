@@ -6,6 +6,7 @@ import typer
 
 from specroof.cli.acceptance import acceptance_app
 from specroof.cli.calibrate import calibrate
+from specroof.cli.capacity import capacity
 from specroof.cli.explain import explain
 from specroof.cli.groups import Command, OneLineGroup
 from specroof.cli.hardware import hardware_app
@@ -54,6 +55,7 @@ def _specroof(
 app.command(cls=Command)(predict)
 app.command()(sweep)
 app.command(cls=Command)(explain)
+app.command(cls=Command)(capacity)
 app.command()(validate)
 app.command(cls=Command)(calibrate)
 app.command(cls=Command)(mock)

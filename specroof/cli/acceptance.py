@@ -1,27 +1,20 @@
 """`specroof acceptance`: published profiles, files of your own, and laws fitted to them."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import typer
 
-from specroof import catalog, report
-from specroof.acceptance import FITTED_LAWS, Acceptance, AcceptanceFit, fit_acceptance
-from specroof.acceptance.published import (
-    DRAFT_COUNTS,
-    AcceptanceProfile,
-    load_profiles,
-    profile_names,
-)
-from specroof.catalog.files import is_file
-from specroof.cli.flags import AsJson, completion, figure_files, say, say_written
+from specroof import report
+from specroof.cli.flags import AsJson, completion
+from specroof.cli.output import figure_files, say, say_json, write
+from specroof.questions import acceptance as asked
+from specroof.questions.words import DRAFT_COUNTS, FITTED_LAWS, profile_names
 
 __all__ = ["acceptance_app"]
 
 acceptance_app = typer.Typer(
-    help="List published acceptance profiles, show and plot them or a file of yours, fit laws."
+    help="List published acceptance profiles, show and plot them or your own files, fit laws."
 )
 
 Contains = Annotated[
@@ -44,8 +37,12 @@ Drafts = Annotated[
         f"{', '.join(DRAFT_COUNTS)}; the last two count the token before the drafts.",
     ),
 ]
+Law = Annotated[
+    str, typer.Option("--law", metavar="|".join((*FITTED_LAWS, "all")), help="Law to fit.")
+]
 PlotFile = Annotated[
-    Path | None, typer.Option("--plot", help="Draw survival and tokens per round.")
+    Path | None,
+    typer.Option("--plot", metavar="FILE", help="Draw survival and tokens per round."),
 ]
 
 
@@ -59,160 +56,38 @@ def acceptance(context: typer.Context, find: Contains = "", as_json: AsJson = Fa
 @acceptance_app.command("list")
 def list_profiles(find: Contains = "", as_json: AsJson = False) -> None:
     """List the bundled profiles."""
-    found = [one for one in load_profiles() if find.casefold() in one.name]
+    found = asked.find_profiles(find)
     if as_json:
-        say(report.json_line([_row(one) for one in found]))
-        return
-    header = ["profile", "drafts", "tokens/round", "temperature", "measured"]
-    say(report.format_table(header, [_cells(one) for one in found], left=[0, 4]))
-    say(
-        f"\n{len(found)} profiles; tokens per round with the bonus token. Use: profile=NAME in a SPEC."
-    )
+        say_json(found.rows())
+    else:
+        say(report.profiles_table(found))
 
 
 @acceptance_app.command("show")
 def show_profiles(
-    names: NamesOrFiles,
-    drafts: Drafts = None,
-    as_json: AsJson = False,
-    plot_file: PlotFile = None,
+    names: NamesOrFiles, drafts: Drafts = None, as_json: AsJson = False, plot_file: PlotFile = None
 ) -> None:
-    """Show profiles: the survival curve, what was counted, the source."""
-    found = _found(names, drafts)
-    _plot(plot_file, found, [])
+    """Show profiles: the survival curve, the counts, the source."""
+    found = asked.show_profiles(names, drafts=drafts)
+    write(figure_files(plot_file, lambda plot: plot.acceptance_figures(found)), as_json=as_json)
     if as_json:
-        say(report.json_line([_row(one) for one in found]))
-        return
-    say("\n\n".join(_text(one) for one in found))
+        say_json(found.rows())
+    else:
+        say(report.profiles_text(found))
 
 
 @acceptance_app.command("fit")
 def fit_profiles(
     names: NamesOrFiles,
-    law: Annotated[
-        str, typer.Option(metavar="|".join((*FITTED_LAWS, "all")), help="What is fitted.")
-    ] = "all",
+    law: Law = "all",
     drafts: Drafts = None,
     as_json: AsJson = False,
     plot_file: PlotFile = None,
 ) -> None:
-    """Fit laws with few numbers to measured acceptance, and say what they miss."""
-    found = _found(names, drafts)
-    fits = [(one, fit) for one in found for fit in _fits(one, law)]
-    _plot(plot_file, found, fits)
+    """Fit laws with few numbers to measured acceptance, and show their residuals."""
+    found = asked.fit_profiles(names, drafts=drafts, law=law)
+    write(figure_files(plot_file, lambda plot: plot.acceptance_figures(found)), as_json=as_json)
     if as_json:
-        say(report.json_line([{"profile": one.name} | _fit_row(fit) for one, fit in fits]))
-        return
-    header = ["profile", "law", "rms", "worst", "tokens/round off", "SPEC"]
-    rows = [
-        [
-            one.name,
-            fit.law,
-            f"{fit.rms_residual:.4f}",
-            f"{fit.worst_residual:.4f}",
-            f"{fit.length_residual:+.3f}",
-            _spec(fit),
-        ]
-        for one, fit in fits
-    ]
-    say(report.format_table(header, rows, left=[0, 1, 5]))
-    say("\nrms and worst: fitted less measured share of rounds, over the depths measured")
-
-
-def _found(names: Sequence[str], drafts: str | None) -> list[AcceptanceProfile]:
-    """Return the profiles of names and files, several of one file included."""
-    found: list[AcceptanceProfile] = []
-    for name in names:
-        if is_file(Path(name)):
-            found += catalog.load_profiles_file(name, drafts=drafts)
-        else:
-            found.append(catalog.load_profile(name))
-    return found
-
-
-def _fits(profile: AcceptanceProfile, law: str) -> list[AcceptanceFit]:
-    """Return the fits that were asked for; of all laws those with few enough numbers."""
-    curve = profile.acceptance()
-    survival = curve.survival(np.arange(1, profile.draft_len + 1))
-    if law != "all":
-        return [fit_acceptance(survival, law)]
-    fitting = [name for name, one in FITTED_LAWS.items() if len(one.bounds) <= profile.n_measured]
-    return [fit_acceptance(survival, name) for name in fitting]
-
-
-def _plot(
-    path: Path | None,
-    profiles: Sequence[AcceptanceProfile],
-    fits: Sequence[tuple[AcceptanceProfile, AcceptanceFit]],
-) -> None:
-    if path is None:
-        return
-    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
-
-    measured = [(one.name, one.acceptance()) for one in profiles]
-    fitted = [(f"{fit.law} fitted to {one.name}", fit.acceptance) for one, fit in fits]
-    files = figure_files(path, {"": plot.plot_acceptance(measured, fits=fitted)})
-    catalog.write_files(files)
-    say_written(files)
-
-
-def _row(profile: AcceptanceProfile) -> dict[str, Any]:
-    return {
-        "name": profile.name,
-        "model": profile.model,
-        "drafter": profile.drafter,
-        "task": profile.task,
-        "temperature": profile.temperature,
-        "engine": profile.engine,
-        "draft_len": profile.draft_len,
-        "tokens_per_round": profile.tokens_per_round,
-        "survival": _survival(profile.acceptance(), profile.draft_len),
-        "lengths": dict(profile.lengths),
-        "counted": profile.counted,
-        "n_rounds": profile.n_rounds,
-        "source": profile.source,
-        "note": profile.note,
-    }
-
-
-def _survival(curve: Acceptance, depth: int) -> list[float]:
-    return [float(share) for share in curve.survival(np.arange(1, depth + 1))]
-
-
-def _cells(profile: AcceptanceProfile) -> list[str]:
-    temperature = "" if profile.temperature is None else f"{profile.temperature:g}"
-    measured = "by position" if profile.survival else f"{len(profile.lengths)} length(s)"
-    return [
-        profile.name,
-        str(profile.draft_len),
-        f"{profile.tokens_per_round:.2f}",
-        temperature,
-        measured,
-    ]
-
-
-def _text(profile: AcceptanceProfile) -> str:
-    """Return a profile over a few lines."""
-    row = _row(profile)
-    survival = " ".join(f"{share:.3f}" for share in row.pop("survival"))
-    lengths = ", ".join(f"{length:g} at {drafts}" for drafts, length in profile.lengths)
-    row |= {"lengths": lengths, "tokens_per_round": f"{profile.tokens_per_round:.4g} (bonus in)"}
-    lines = [f"{key:17}{value}" for key, value in row.items() if value not in ("", None)]
-    return "\n".join([*lines, f"{'survival':17}{survival}"])
-
-
-def _fit_row(fit: AcceptanceFit) -> dict[str, Any]:
-    return {
-        "law": fit.law,
-        "parameters": list(fit.parameters),
-        "draft_len": fit.depth,
-        "rms_residual": fit.rms_residual,
-        "worst_residual": fit.worst_residual,
-        "length_residual": fit.length_residual,
-        "spec": _spec(fit),
-    }
-
-
-def _spec(fit: AcceptanceFit) -> str:
-    key = {"constant": "accept"}.get(fit.law, fit.law)
-    return f"{key}={'/'.join(f'{value:.5g}' for value in fit.parameters)}"
+        say_json(found.rows())
+    else:
+        say(report.fits_text(found))

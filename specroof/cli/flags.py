@@ -1,48 +1,41 @@
-"""Words that commands share: arguments, options, and how their text is read and printed."""
+"""Flags that commands share, and groups of them."""
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import typer
 
-from specroof import catalog
-from specroof.cost import CHOICES, Options
-from specroof.errors import OptionError, OutputError, printable
-from specroof.parsers import PARSERS
+from specroof.errors import OptionError
+from specroof.questions.words import CHOICES, PARSERS, SERVER_KEYS, hardware_names, model_names
 
 __all__ = [
     "AsJson",
-    "AttentionData",
-    "Count",
+    "Batch",
+    "Context",
     "CsvFile",
     "Engine",
     "ExpertParallel",
-    "ExpertsRead",
     "Family",
-    "Granularity",
+    "FormatFlags",
     "HardwareWord",
-    "KvDtype",
     "ModelWord",
-    "RecurrentState",
-    "StateDtype",
-    "StrictDtype",
+    "OptionFlags",
+    "SetupFlags",
     "TensorParallel",
-    "WeightDtype",
     "choice",
     "completion",
-    "figure_files",
-    "joined_files",
+    "flags",
     "numbers",
-    "options_of",
-    "say",
-    "say_notes",
-    "say_written",
 ]
 
 
 def completion(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Return a shell completion over `names`, capitals apart."""
+    """Return a shell completion over `names` that ignores capitals."""
 
     def complete(incomplete: str) -> list[str]:
         return [name for name in names() if name.casefold().startswith(incomplete.casefold())]
@@ -50,13 +43,14 @@ def completion(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]
     return complete
 
 
-def choice(name: str, *words: str, help_text: str) -> Any:
+def choice(name: str, *words: str, help_text: str, **settings: Any) -> Any:
     """Return an option that takes one of the `CHOICES` of `Options`."""
     return typer.Option(
         *words,
         metavar="|".join(CHOICES[name]),
         help=help_text,
         autocompletion=completion(lambda: CHOICES[name]),
+        **settings,
     )
 
 
@@ -65,7 +59,7 @@ ModelWord = Annotated[
     typer.Argument(
         metavar="MODEL",
         help="A config.json, a bundled model or a Hub name (ORG/NAME).",
-        autocompletion=completion(catalog.model_names),
+        autocompletion=completion(model_names),
     ),
 ]
 HardwareWord = Annotated[
@@ -73,68 +67,210 @@ HardwareWord = Annotated[
     typer.Option(
         "--hardware",
         "-H",
-        help="A YAML file, or a name or alias of `specroof hardware`.",
-        autocompletion=completion(catalog.hardware_names),
+        help="A YAML file, or a name or alias that `specroof hardware` lists.",
+        autocompletion=completion(hardware_names),
     ),
 ]
 Family = Annotated[
     str | None,
     typer.Option(
+        "--family",
         metavar="NAME",
-        help="Read the config as this model_type, whatever it says itself: for a type that is "
-        "unknown, and built like one that is known.",
+        help="Read the config as this model_type: for an unknown type that is built like a known "
+        "one.",
         autocompletion=completion(lambda: PARSERS),
     ),
 ]
-TensorParallel = Annotated[int, typer.Option("--tp", help="Devices: tensor parallelism.")]
-ExpertParallel = Annotated[int, typer.Option("--ep", help="Devices that experts are spread over.")]
+TensorParallel = Annotated[int, typer.Option("--tp", help="Devices (tensor parallelism).")]
+ExpertParallel = Annotated[int, typer.Option("--ep", help="Devices that share the experts.")]
 AttentionData = Annotated[
-    int, typer.Option("--dp-attention", help="Groups of devices with sequences of their own.")
+    int,
+    typer.Option("--dp-attention", help="Groups of devices that attend to separate sequences."),
 ]
 Engine = Annotated[
     str | None,
-    typer.Option(help="An engine of the hardware profile; `ideal` reaches every peak."),
-]
-Granularity = Annotated[
-    str, choice("granularity", "--granularity", help_text="What max(compute, memory) is over.")
-]
-ExpertsRead = Annotated[
-    str | None,
-    choice(
-        "experts",
-        "--experts",
-        help_text="How distinct experts are counted; exact if left out, and as local as the "
-        "engine has measured.",
+    typer.Option(
+        "--engine",
+        metavar="NAME",
+        help="Engine of the hardware profile; `ideal` reaches every peak.",
+        show_default="the profile's default",
     ),
 ]
-Count = Annotated[str, choice("count", "--count", help_text="Which operations are counted.")]
-RecurrentState = Annotated[
+ServerWords = Annotated[
     str | None,
-    choice(
-        "recurrent_state",
-        "--recurrent-state",
-        help_text="How a verification keeps linear attention's state recoverable; the engine's "
-        "way if left out, else snapshot.",
+    typer.Option(
+        "--server",
+        metavar="KEY=VALUE,…",
+        help=f"Settings of the server: {', '.join(SERVER_KEYS)}.",
+        show_default="as the framework has them",
     ),
 ]
-StateDtype = Annotated[
-    str | None, choice("state_dtype", "--state-dtype", help_text="Dtype of recurrent state.")
+Batch = Annotated[
+    str | None,
+    typer.Option("--batch", help="Sequences in flight, comma-separated.", show_default="1"),
+]
+Context = Annotated[
+    str | None,
+    typer.Option(
+        "--context", help="Cached tokens of each sequence, comma-separated.", show_default="4096"
+    ),
 ]
 KvDtype = Annotated[
-    str | None, choice("kv_dtype", "--kv-cache", help_text="Dtype of cached keys and values.")
+    str | None, choice("kv_dtype", "--kv-cache", help_text="Format of cached keys and values.")
 ]
 WeightDtype = Annotated[
     str | None, choice("weight_dtype", "--weights", help_text="Format of the weights.")
 ]
-StrictDtype = Annotated[
-    bool, typer.Option("--strict-dtype", help="Refuse a chip that lacks a dtype.")
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on one line.")]
-CsvFile = Annotated[Path | None, typer.Option("--csv", help="Write every point as CSV.")]
+CsvFile = Annotated[
+    Path | None,
+    typer.Option("--csv", metavar="FILE", help="Write every point as CSV; `-` is standard output."),
+]
 
 
-def numbers(word: str, text: str) -> list[float]:
-    """Return the numbers of a comma-separated `text`, refused by the option's `word`."""
+# --- groups of flags: a parameter of such a type stands for all of them, see `flags` -----------
+
+
+@dataclass(frozen=True)
+class SetupFlags:
+    """Where a model runs: fields of `specroof.questions.request.Served`."""
+
+    family: Family = None
+    tensor_parallel: TensorParallel = 1
+    expert_parallel: ExpertParallel = 1
+    attention_data_parallel: AttentionData = 1
+    engine: Engine = None
+    server: ServerWords = None
+
+
+@dataclass(frozen=True)
+class FormatFlags:
+    """Formats that replace those of a checkpoint: fields of `specroof.Options`."""
+
+    kv_dtype: KvDtype = None
+    weight_dtype: WeightDtype = None
+
+
+@dataclass(frozen=True)
+class OptionFlags(FormatFlags):
+    """Which formulas: fields of `specroof.Options`."""
+
+    granularity: Annotated[
+        str,
+        choice("granularity", "--granularity", help_text="Take max(compute, memory) over each."),
+    ] = "op"
+    experts: Annotated[
+        str | None,
+        choice(
+            "experts",
+            "--experts",
+            help_text="How to count distinct experts.",
+            show_default="exact, with the locality that the engine profile measured",
+        ),
+    ] = None
+    count: Annotated[str, choice("count", "--count", help_text="Operations to count.")] = "all"
+    recurrent_state: Annotated[
+        str | None,
+        choice(
+            "recurrent_state",
+            "--recurrent-state",
+            help_text="How a verification keeps the state of linear attention recoverable.",
+            show_default="as the engine does, else snapshot",
+        ),
+    ] = None
+    state_dtype: Annotated[
+        str | None,
+        choice("state_dtype", "--state-dtype", help_text="Format of recurrent state."),
+    ] = None
+    strict_dtype: Annotated[
+        bool, typer.Option("--strict-dtype", help="Refuse a chip that lacks a dtype.")
+    ] = False
+
+
+def flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the flags of the groups that its parameters are of.
+
+    A refusal that begins with a parameter of the library names the flag instead.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters: list[Parameter] = []
+    for parameter in signature(command).parameters.values():
+        if parameter.name in groups:
+            parameters += _group_parameters(groups[parameter.name])
+        else:
+            parameters.append(parameter.replace(annotation=hints[parameter.name]))
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        filled = {
+            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        try:
+            command(**given, **filled)
+        except OptionError as refusal:
+            raise OptionError(_in_flags(str(refusal), parameters)) from None
+
+    ordered = sorted(parameters, key=lambda one: one.default is not Parameter.empty)
+    called.__signature__ = signature(command).replace(parameters=ordered)  # type: ignore[attr-defined]  # functions take it
+    called.__annotations__ = {one.name: one.annotation for one in ordered}
+    del called.__wrapped__
+    return called
+
+
+def _group_parameters(group: Any) -> list[Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        Parameter(
+            field.name,
+            Parameter.POSITIONAL_OR_KEYWORD,
+            default=field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(group)
+    ]
+
+
+_NAME: Final = re.compile(r"[a-z]\w*")
+
+
+def _in_flags(message: str, parameters: Iterable[Parameter]) -> str:
+    """Return a refusal with flags in the place of the parameters that it is about."""
+    words = {one.name: _flag(one) for one in parameters}
+    first = _NAME.match(message)
+    if first is None or first[0] not in words:
+        return message
+
+    def in_flags(found: re.Match[str]) -> str:
+        name = found[0]
+        # Inside a sentence, a name of one word is plain English, unless it joins another name.
+        joined = found.start() == 0 or message[: found.start()].endswith((" and ", " or "))
+        return words.get(name, name) if joined or "_" in name else name
+
+    return _NAME.sub(in_flags, message)
+
+
+def _flag(parameter: Parameter) -> str:
+    """Return what a parameter is called in the shell."""
+    for info in get_args(parameter.annotation)[1:]:
+        # Typer keeps the first word of an annotation as its default.
+        for word in (info.default, *(info.param_decls or ())):
+            if isinstance(word, str) and word.startswith("--"):
+                return word
+    return f"--{parameter.name.replace('_', '-')}"
+
+
+def numbers(word: str, text: str | None) -> list[float] | None:
+    """Return the numbers of a comma-separated `text`, None of None.
+
+    Raises
+    ------
+    OptionError
+        With the option's `word`, if a part is not a number.
+    """
+    if text is None:
+        return None
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
@@ -142,54 +278,34 @@ def numbers(word: str, text: str) -> list[float]:
         raise OptionError(message) from None
 
 
-def options_of(**choices: Any) -> Options:
-    """Return `Options`, a wrong choice refused by the option's word."""
-    words = {"kv_dtype": "--kv-cache", "weight_dtype": "--weights"}
-    for name, value in choices.items():
-        if value is not None and value not in CHOICES.get(name, (value,)):
-            word = words.get(name, f"--{name.replace('_', '-')}")
-            message = f"{word} is {value!r}; allowed: {', '.join(CHOICES[name])}"
-            raise OptionError(message)
-    return Options(**choices)
+# --- results of benchmarks ---------------------------------------------------------------------
+
+BENCH_HELP: Final = (
+    "JSON of SGLang's bench_serving, of vllm bench serve --save-result or of InferenceX; or a CSV "
+    "with batch_size, context_len, draft_len, tokens_per_s and, if known, acceptance_length, "
+    "input_len, output_len."
+)
 
 
-def figure_files(path: Path, figures: dict[str, Any]) -> dict[Path, bytes]:
-    """Return figures as files: the first as `path`, others beside it under longer names."""
-    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
+@dataclass(frozen=True)
+class ResultFlags:
+    """How results came about: fields of `specroof.questions.benchmark.BenchmarkRequest`."""
 
-    names = {path.with_stem(path.stem + ending): figure for ending, figure in figures.items()}
-    return {name: plot.figure_bytes(figure, name) for name, figure in names.items()}
-
-
-def joined_files(*groups: Mapping[Path, bytes]) -> dict[Path, bytes]:
-    """Return the files of all groups, each of which has a place of its own.
-
-    Raises
-    ------
-    OutputError
-        For a place that two groups ask for: one would replace the other without a word.
-    """
-    files: dict[Path, bytes] = {}
-    for path, data in (entry for group in groups for entry in group.items()):
-        if path in files:
-            message = f"{path}: two outputs go there; allowed: a file for each"
-            raise OutputError(message)
-        files[path] = data
-    return files
-
-
-def say(text: str) -> None:
-    """Print to standard output."""
-    typer.echo(printable(text))
-
-
-def say_notes(notes: Iterable[str]) -> None:
-    """Print a line for each note, below what they are about."""
-    for note in notes:
-        say(f"note: {note}")
-
-
-def say_written(paths: Iterable[Path]) -> None:
-    """Name the written files on standard error."""
-    for path in paths:
-        typer.echo(printable(f"wrote {path}"), err=True)
+    family: Family = None
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            metavar="NAME",
+            help="Engine of the hardware profile.",
+            show_default="named like the tool that wrote BENCH",
+        ),
+    ] = None
+    drafter: Annotated[
+        str | None,
+        typer.Option("--drafter", metavar="SPEC", help="Drafter of results with drafts."),
+    ] = None
+    draft_len: Annotated[
+        int | None,
+        typer.Option("--draft-len", min=1, help="Drafts per round, where a result does not say."),
+    ] = None

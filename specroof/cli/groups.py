@@ -1,13 +1,16 @@
 """Commands whose refusals are one line, and whose words are read without pydantic."""
 
+import contextlib
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, get_args, get_type_hints
 
 import typer
 
-from specroof.errors import SpecroofError, one_line
+from specroof.cli.streams import drop, ready_streams, say_aside
+from specroof.errors import OptionError, SpecroofError, one_line
 
 __all__ = ["Command", "OneLineGroup"]
 
@@ -52,7 +55,27 @@ class Command(typer.core.TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words of a call."""
         _read_plainly(self, ctx)
+        _refuse_repeats(self.make_parser(ctx).parse_args(args=list(args))[2])
         return super().parse_args(ctx, args)
+
+
+#: Parameters that may be given once: of two chips the last would win without a word, where
+#: somebody meant to compare them. Other options may repeat, and the last one counts.
+_ONCE: Final = {"hardware"}
+
+
+def _refuse_repeats(given: Sequence[Any]) -> None:
+    """Refuse an option of `_ONCE` that is given twice.
+
+    Parameters
+    ----------
+    given
+        The parameters of a call, once for each time that they are given.
+    """
+    for option in given:
+        if option.name in _ONCE and given.count(option) > 1:
+            message = f"{option.opts[0]} is given twice; allowed: once"
+            raise OptionError(message)
 
 
 class OneLineGroup(typer.core.TyperGroup):
@@ -67,9 +90,18 @@ class OneLineGroup(typer.core.TyperGroup):
         """Run a command; every `SpecroofError` and every misspelt call ends here."""
         kwargs["standalone_mode"] = False
         try:
-            code = super().main(*args, **kwargs)
+            ready_streams()
+            with contextlib.redirect_stdout(sys.stdout):  # puts back what a command has moved
+                code = super().main(*args, **kwargs)
         except SpecroofError as refusal:
             _refuse(str(refusal))
+        except OSError as failure:
+            drop(sys.stdout)
+            place = failure.filename or "standard output"
+            _refuse(f"{place}: {failure.strerror}; allowed: a place that can be written to")
+        except SystemExit:  # Typer's, of a pipe that nobody reads any more
+            drop(sys.stdout)
+            raise
         except typer.Abort:
             _refuse("aborted")
         except Exception as failure:
@@ -81,5 +113,5 @@ class OneLineGroup(typer.core.TyperGroup):
 
 def _refuse(message: str) -> None:
     if message:  # a call without words has had its help
-        typer.echo(f"specroof: {one_line(message)}", err=True)
+        say_aside(f"specroof: {one_line(message)}")
     sys.exit(2)

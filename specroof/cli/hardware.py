@@ -1,17 +1,28 @@
-"""`specroof hardware`: the profiles, and what a file of your own must hold."""
+"""`specroof hardware`: the profiles, and a check of your own file."""
 
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from specroof import catalog, report
-from specroof.cli.flags import AsJson, completion, say
-from specroof.hardware import HardwareProfile
+from specroof import report
+from specroof.cli.flags import AsJson, completion
+from specroof.cli.output import say, say_json
+from specroof.questions import hardware as asked
+from specroof.questions.words import hardware_names
 
 __all__ = ["hardware_app"]
 
 hardware_app = typer.Typer(help="List the hardware profiles, show one, or check your own file.")
+
+HardwareName = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="A YAML file, a name or an alias.",
+        autocompletion=completion(hardware_names),
+    ),
+]
+HardwareFile = Annotated[str, typer.Argument(metavar="FILE", help="Your own YAML file.")]
 
 
 @hardware_app.callback(invoke_without_command=True)
@@ -19,36 +30,25 @@ def list_hardware(context: typer.Context, as_json: AsJson = False) -> None:
     """List the hardware profiles: peaks, memory, engines."""
     if context.invoked_subcommand is not None:
         return
-    rows = [_hardware_row(name, catalog.load_hardware(name)) for name in catalog.hardware_names()]
-    say(report.json_line(rows) if as_json else report.hardware_table(rows))
-
-
-HardwareName = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME",
-        help="A YAML file, a name or an alias.",
-        autocompletion=completion(catalog.hardware_names),
-    ),
-]
+    found = asked.list_hardware()
+    if as_json:
+        say_json([one.to_dict() for one in found])
+    else:
+        say(report.hardware_table(found))
 
 
 @hardware_app.command("show")
 def show_hardware(name: HardwareName, as_json: AsJson = False) -> None:
     """Show one profile with the source of each figure."""
-    profile = catalog.load_hardware(name)
-    row = _hardware_row(name, profile)
-    say(report.json_line(row) if as_json else report.hardware_text(row))
+    found = asked.show_hardware(name)
+    if as_json:
+        say_json(found.to_dict())
+    else:
+        say(report.hardware_text(found))
 
 
 @hardware_app.command("check")
-def check_hardware(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Your own YAML file.")],
-) -> None:
+def check_hardware(file: HardwareFile) -> None:
     """Check a hardware file: every key, every figure, every source."""
-    profile = catalog.load_hardware(file, check=True)
-    say(f"{file}: {profile.name}, all figures valid and sourced")
-
-
-def _hardware_row(name: str, profile: HardwareProfile) -> dict[str, Any]:
-    return asdict(profile) | {"name": name, "title": profile.name}
+    found = asked.check_hardware(file)
+    say(f"{file}: {found.profile.name}, all figures valid and sourced")

@@ -32,7 +32,7 @@ def attended_entries(
 ) -> Array:
     r"""Return the (query, compressed entry) pairs of one sequence.
 
-    .. math:: A = \sum_{i=0}^{T-1} \min(\lfloor (S + i) / m \rfloor, k)
+    .. math:: A = \sum_{i=0}^{T-1} \min(\lfloor (S + i + 1) / m \rfloor, k)
 
     Parameters
     ----------
@@ -44,26 +44,27 @@ def attended_entries(
         Entries that a query may attend, k; None for all.
 
     Counts
-        entries that are complete before the query's position.
+        entries that are complete at the query's position, which completes one itself if it is the
+        last of m.
     Ignores
         nothing.
     Source
-        SGLang and ATOM, ``deepseek_v4_attn.py``: entries of a query at n are ``n // ratio``.
+        transformers 5.23, `models/deepseek_v4/modeling_deepseek_v4.py`: a query at n (from 0) sees
+        ``(n + 1) // compress_rate`` entries.
 
     Examples
     --------
-    >>> float(attended_entries(np.array(3.0), np.array(7.0), ratio=4))  # 7//4 + 8//4 + 9//4
-    5.0
+    >>> float(attended_entries(np.array(3.0), np.array(7.0), ratio=4))  # 8//4 + 9//4 + 10//4
+    6.0
     >>> float(attended_entries(np.array(3.0), np.array(7.0), ratio=4, cap=1))
     3.0
     """
-    return _entries_below(context_len + query_len, ratio, cap) - _entries_below(
-        context_len, ratio, cap
-    )
+    first = context_len + 1
+    return _entries_below(first + query_len, ratio, cap) - _entries_below(first, ratio, cap)
 
 
 def _entries_below(positions: Array, ratio: int, cap: int | None) -> Array:
-    """Return the pairs of the queries at positions 0 to `positions` - 1."""
+    """Return the sum of the entries that the first n positions fill, for n below `positions`."""
     growing = positions if cap is None else np.minimum(positions, (cap + 1) * ratio)
     whole = np.floor(growing / ratio)
     pairs = ratio * whole * (whole - 1) / 2 + whole * (growing - ratio * whole)

@@ -1,15 +1,14 @@
 """Benchmark results as people have them: SGLang, vLLM, InferenceX, or a CSV of their own."""
 
-import json
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from specroof.errors import MeasurementError
 from specroof.evidence.measurement import Measurement, checked, refuse_repeats
 from specroof.reading.json_fields import Fields
+from specroof.reading.json_text import json_values
 from specroof.reading.table import amount, count, parse_table
 from specroof.reading.yaml_text import shown
 
@@ -71,8 +70,8 @@ def read_benchmark(
         raise MeasurementError(message)
     if text.lstrip()[0] in "{[":
         points = [
-            replace(_result(fields, place, draft_len), source=source)
-            for place, fields in _json_results(text, source)
+            replace(_result(Fields(value, place), place, draft_len), source=source)
+            for place, value in json_values(text, source=source, error=MeasurementError)
         ]
     else:
         points = list(_table_points(text, source))
@@ -110,47 +109,6 @@ def _table_points(text: str, source: str) -> Iterator[Measurement]:
                 includes_prefill=prompt is not None,
             )
         )
-
-
-#: What stands between results: of a list, and of values one after another.
-_BETWEEN_ITEMS: Final = re.compile(r"[\s,]*")
-_BETWEEN_VALUES: Final = re.compile(r"\s*")
-
-
-def _json_results(text: str, source: str) -> Iterator[tuple[str, Fields]]:
-    """Yield each result with its place: a list of them, or one after another."""
-    start, many = len(text) - len(text.lstrip()), text.lstrip()[0] == "["
-    if many:
-        _, _, end = _json_value(text, start, source)  # refuses a list that does not end
-        if text[end:].strip():
-            place = _place(text, end + len(text[end:]) - len(text[end:].lstrip()), source)
-            message = f"{place}: stands behind a list; must be one list, or one result a line"
-            raise MeasurementError(message)
-        start, text = start + 1, text[: end - 1]
-    number = 0
-    while True:
-        start = (_BETWEEN_ITEMS if many else _BETWEEN_VALUES).match(text, start).end()  # type: ignore[union-attr]  # both match nothing too
-        if start == len(text):
-            return
-        place, value, start = _json_value(text, start, source)
-        number += 1
-        place = f"{place}, result {number}" if many else place
-        yield place, Fields(value, place)
-
-
-def _place(text: str, start: int, source: str) -> str:
-    return f"{source}, line {text.count(chr(10), 0, start) + 1}"
-
-
-def _json_value(text: str, start: int, source: str) -> tuple[str, Any, int]:
-    """Return a place with its line, the JSON value that begins there, and where it ends."""
-    place = _place(text, start, source)
-    try:
-        value, end = json.JSONDecoder().raw_decode(text, start)
-    except (ValueError, RecursionError) as problem:
-        message = f"{place}: is no whole JSON value ({problem}); must be one result a line"
-        raise MeasurementError(message) from None
-    return place, value, end
 
 
 def _result(fields: Fields, place: str, draft_len: int | None) -> Measurement:

@@ -3,7 +3,7 @@
 import math
 import numbers
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
 from specroof.errors import OptionError
@@ -124,6 +124,8 @@ class Server:
         Whose rules filled in what nobody stated, and of which release they are.
     memory_frac, running, capture, overlap, chunk, mixed, state_dtype, prefix_cache
         As in `ServerSettings`; `running` is None where nothing but memory limits it.
+    stated
+        What the user told it.
     """
 
     framework: str
@@ -136,10 +138,9 @@ class Server:
     mixed: bool
     state_dtype: str
     prefix_cache: bool
+    stated: ServerSettings = ServerSettings()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON has them, keys spelt as in `--server`."""
-        keys = {name: key for key, name in SERVER_KEYS.items()}
-        return {
-            keys.get(field.name, field.name): getattr(self, field.name) for field in fields(self)
-        }
+        whose = {"framework": self.framework, "version": self.version}
+        return whose | {key: getattr(self, name) for key, name in SERVER_KEYS.items()}

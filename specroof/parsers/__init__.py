@@ -11,7 +11,7 @@ from typing import Final
 from specroof.architecture import Architecture
 from specroof.errors import OptionError
 from specroof.parsers.model_config import ModelConfig, open_config, sidecar_notes
-from specroof.parsers.reader import read_json
+from specroof.reading.json_object import read_json
 
 __all__ = ["PARSERS", "parse_config"]
 

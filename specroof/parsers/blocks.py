@@ -7,6 +7,7 @@ Source
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from specroof.architecture import (
     FEED_FORWARD_REPLICATED,
@@ -19,7 +20,7 @@ from specroof.architecture import (
     by_kv_heads,
 )
 from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.reader import Reader
+from specroof.reading.json_object import Reader
 
 __all__ = [
     "AttentionShape",
@@ -33,6 +34,11 @@ __all__ = [
     "split_head_dim",
     "top_k_experts",
 ]
+
+
+#: What transformers calls the number of experts in files that it saves again: the `attribute_map`
+#: of a configuration class takes these names for the family's own.
+_SAVED_EXPERTS_KEYS: Final = ("num_local_experts", "num_experts", "n_routed_experts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +170,12 @@ def listed_windows(keys: Reader, n_layers: int, window: int | None) -> list[int 
 
 
 def top_k_experts(keys: Reader, experts_key: str, *top_k_keys: str) -> tuple[int, int]:
-    """Return the number of experts, and how many of them a token visits."""
+    """Return the number of experts, and how many of them a token visits.
+
+    A file without the family's `experts_key` may have one of the names that transformers saves.
+    """
+    if experts_key not in keys.values:
+        experts_key = next((key for key in _SAVED_EXPERTS_KEYS if keys.has(key)), experts_key)
     n_experts = keys.positive_int(experts_key)
     return n_experts, keys.positive_int(*top_k_keys, maximum=n_experts)
 

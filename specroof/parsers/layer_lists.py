@@ -1,10 +1,11 @@
 """Lists with an entry per layer, which several families spell alike."""
 
+from collections.abc import Collection
 from typing import Final
 
-from specroof.parsers.reader import Reader
+from specroof.reading.json_object import Reader
 
-__all__ = ["flagged_layers", "listed_experts"]
+__all__ = ["flagged_layers", "layer_overrides", "listed_experts"]
 
 _FEED_FORWARDS: Final = ("dense", "sparse")
 
@@ -36,3 +37,34 @@ def flagged_layers(keys: Reader, key: str, n_layers: int) -> list[bool] | None:
     if not keys.has(key):
         return None
     return [flag == 1 for flag in keys.ints(key, allowed=(0, 1), at_least=n_layers)[:n_layers]]
+
+
+def layer_overrides(keys: Reader, n_layers: int, allowed: Collection[str]) -> list[Reader] | None:
+    """Return what ``per_layer_config`` says of each layer; None where it is not given.
+
+    transformers 5.23 writes layers that differ from the rest as an object by number of layer,
+    with zeros in front: ``{"05": {"head_dim": 512}, "11": ...}``. A layer that is not named has
+    the sizes of the file. A key that is not among `allowed` is refused: it would change a size.
+
+    Source
+        transformers 5.23, `integrations/heterogeneity/configuration_utils.py`.
+
+    Examples
+    --------
+    >>> keys = Reader("c.json", {"per_layer_config": {"01": {"head_dim": 512}}})
+    >>> [dict(layer.values) for layer in layer_overrides(keys, 2, ("head_dim",))]
+    [{}, {'head_dim': 512}]
+    """
+    section = keys.section("per_layer_config")
+    if section is None:
+        return None
+    layers: dict[int, Reader] = {}
+    for name, layer in keys.sections("per_layer_config").items():
+        index = int(name) if name.isascii() and name.isdecimal() and len(name) < 9 else n_layers
+        if index >= n_layers or index in layers:
+            section.refuse(name, f"numbers of layers below {n_layers}, each once")
+        for key in layer.values.keys() - set(allowed):
+            layer.refuse(key, f"in this family only {', '.join(sorted(allowed))}")
+        layers[index] = layer
+    same = Reader(keys.source, {}, section.prefix)
+    return [layers.get(index, same) for index in range(n_layers)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from specroof.architecture import HEADS, Block, Linear, Mamba2
 from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.reader import Reader
+from specroof.reading.json_object import Reader
 
 __all__ = ["MambaShape", "group_count", "mamba_block", "read_mamba"]
 

@@ -18,7 +18,7 @@ from specroof.architecture import (
 from specroof.errors import ConfigError
 from specroof.parsers.formats.quantization import LayerWeights, Quantization, read_quantization
 from specroof.parsers.formats.weight_formats import PLAIN_FORMATS
-from specroof.parsers.reader import MAX_LAYERS, Reader
+from specroof.reading.json_object import MAX_LAYERS, Reader
 from specroof.units import format_binary_bytes
 
 __all__ = ["DTYPES", "Decoder", "ModelConfig", "build_layers", "open_config", "sidecar_notes"]

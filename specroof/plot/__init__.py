@@ -9,11 +9,19 @@ from specroof.plot.batches import (
     plot_speedup_by_batch,
 )
 from specroof.plot.curves import plot_speedup_by_draft_len
+from specroof.plot.figures import (
+    acceptance_figures,
+    pass_figures,
+    speedup_figures,
+    study_figures,
+)
 from specroof.plot.files import figure_bytes
 from specroof.plot.operations import plot_roofline, plot_time_per_op
 
 __all__ = [
+    "acceptance_figures",
     "figure_bytes",
+    "pass_figures",
     "plot_acceptance",
     "plot_accuracy",
     "plot_best_draft_len_map",
@@ -24,4 +32,6 @@ __all__ = [
     "plot_speedup_by_draft_len",
     "plot_throughput_accuracy",
     "plot_time_per_op",
+    "speedup_figures",
+    "study_figures",
 ]

@@ -1,20 +1,27 @@
-"""What a model is in facts: a row of a list, a page, and what two models differ in."""
+"""Which models are known, what are their sizes, and in what do two models differ?"""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+import os
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
 from typing import Any, Final, TypeAlias
 
 from specroof.architecture import Architecture, Core, Linear, WeightFormat
+from specroof.catalog import load_model, model_names
 from specroof.cost import kv_bytes_per_token, state_bytes
-from specroof.report import format_table
-from specroof.units import format_binary_bytes, format_count
+from specroof.questions.answer import Answer
+from specroof.questions.request import ModelLike, model_of, question
 
 __all__ = [
-    "diff_table",
+    "DiffRequest",
+    "Fact",
+    "ModelDiff",
+    "ModelFacts",
+    "ModelRequest",
+    "diff_models",
+    "list_models",
     "model_diff",
     "model_row",
-    "model_text",
-    "models_table",
+    "show_model",
     "weight_formats",
 ]
 
@@ -23,6 +30,134 @@ _GROUPS: Final = ("sizes", "formats", "cache", "layers")
 #: A number, or words.
 Fact: TypeAlias = float | str | bool | None
 Facts: TypeAlias = dict[tuple[str, str], Fact]
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """Ask for the sizes of a model.
+
+    Parameters
+    ----------
+    model
+        A path, a bundled name, a Hub name, or an `Architecture`.
+    family
+        Read the config as this model_type.
+    """
+
+    model: ModelLike
+    _: KW_ONLY
+    family: str | None = None
+
+
+@dataclass(frozen=True)
+class DiffRequest:
+    """Ask in what two models differ.
+
+    Parameters
+    ----------
+    first, second
+        Paths, bundled names, Hub names, or `Architecture` objects.
+    family
+        Read both configs as this model_type.
+    """
+
+    first: ModelLike
+    second: ModelLike
+    _: KW_ONLY
+    family: str | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class ModelFacts(Answer):
+    """The sizes of a model.
+
+    Attributes
+    ----------
+    name
+        What it was asked for as.
+    model
+        The model.
+    warnings
+        Sentences for the reader.
+    """
+
+    name: str
+    model: Architecture
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def notes(self) -> tuple[str, ...]:  # type: ignore[override]  # read off the model
+        """What the model's config left open or left out."""
+        return self.model.notes
+
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+        return self.name
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints."""
+        return model_row(self.name, self.model)
+
+
+@dataclass(frozen=True, repr=False)
+class ModelDiff(Answer):
+    """In what two models differ.
+
+    Attributes
+    ----------
+    models
+        The two.
+    differences
+        From `model_diff`.
+    notes, warnings
+        Sentences for the reader, "a: " or "b: " first.
+    """
+
+    models: tuple[Architecture, Architecture]
+    differences: list[dict[str, Any]]
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+        first, second = self.models
+        return f"{first.name} and {second.name}: {len(self.differences)} differences"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints."""
+        return {
+            "models": [model.name for model in self.models],
+            "differences": self.differences,
+            "notes": [list(model.notes) for model in self.models],
+        }
+
+
+def list_models() -> list[ModelFacts]:
+    """Return the bundled models."""
+    return [ModelFacts(name, load_model(name)) for name in model_names()]
+
+
+@question(ModelRequest)
+def show_model(request: ModelRequest) -> ModelFacts:
+    """Return the sizes of a model, bundled or not."""
+    model = model_of(request.model, request.family)
+    name = model.name if isinstance(request.model, Architecture) else os.fspath(request.model)
+    return ModelFacts(name, model)
+
+
+@question(DiffRequest)
+def diff_models(request: DiffRequest) -> ModelDiff:
+    """Return in what two models differ: sizes, formats, cache, layers."""
+    first = model_of(request.first, request.family)
+    second = model_of(request.second, request.family)
+    notes = [
+        f"on {letter}: {note}"
+        for letter, model in zip("ab", (first, second), strict=True)
+        for note in model.notes
+    ]
+    return ModelDiff((first, second), model_diff(first, second), tuple(notes))
 
 
 def model_row(name: str, model: Architecture) -> dict[str, Any]:
@@ -117,53 +252,6 @@ def _format_name(form: WeightFormat) -> str:
     return form.name if usual else f"{form.name} x {form.compute_dtype}"
 
 
-def models_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the list of models."""
-    header = ["model", "params", "active", "weights", "KV/token", "layers"]
-    cells = [
-        [
-            row["name"],
-            format_count(row["params"]),
-            format_count(row["active_params"]),
-            format_binary_bytes(row["weight_bytes"]),
-            format_binary_bytes(row["kv_bytes_per_token"]),
-            _kinds(row["layer_kinds"]),
-        ]
-        for row in rows
-    ]
-    return format_table(header, cells, left=(0, 5))
-
-
-def _kinds(kinds: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in kinds.items())
-
-
-def model_text(row: Mapping[str, Any]) -> str:
-    """Return one model's sizes, line by line."""
-    lines = {
-        "family": row["family"],
-        "parameters": f"{row['params']:,} ({format_count(row['params'])})",
-        "active": f"{row['active_params']:,} ({format_count(row['active_params'])})",
-        "weights": f"{format_binary_bytes(row['weight_bytes'])}: {_formats(row)}",
-        "KV per token": f"{_bytes_in(row, 'kv_bytes_per_token', 'kv_dtype')} and sequence",
-        "fixed state": f"{_bytes_in(row, 'state_bytes', 'state_dtype')} per sequence",
-        "layers": f"{row['layers']}: {_kinds(row['layer_kinds'])}",
-    }
-    facts = format_table([row["name"], ""], lines.items(), left=(0, 1))
-    return "\n".join([facts, *(f"note: {note}" for note in row["notes"])])
-
-
-def _formats(row: Mapping[str, Any]) -> str:
-    """Return the formats of the matrices, that of the most elements first."""
-    counts = sorted(row["weight_formats"].items(), key=lambda item: -item[1])
-    return ", ".join(f"{format_count(count)} in {name}" for name, count in counts)
-
-
-def _bytes_in(row: Mapping[str, Any], amount: str, dtype: str) -> str:
-    held = format_binary_bytes(row[amount])
-    return f"{held} in {row[dtype]}" if row[amount] else held
-
-
 def model_diff(first: Architecture, second: Architecture) -> list[dict[str, Any]]:
     """Return the facts in which two models differ: a group, a name, and both values.
 
@@ -243,60 +331,11 @@ def _shape(linear: Linear) -> str:
 
 def _settings(label: str, value: Any) -> Iterator[tuple[str, str]]:
     """Yield the fields of a core, those of parts inside it under longer names."""
-    for field in fields(value):
-        name, setting = f"{label}.{field.name}", getattr(value, field.name)
+    for one in fields(value):
+        name, setting = f"{label}.{one.name}", getattr(value, one.name)
         if isinstance(setting, WeightFormat):
             yield name, _format_name(setting)
         elif is_dataclass(setting):
             yield from _settings(name, setting)
         elif setting is not None:
             yield name, str(setting)
-
-
-def diff_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return what `model_diff` found as a table for people.
-
-    Parameters
-    ----------
-    names
-        What to call the two models.
-    rows
-        From `model_diff`.
-
-    Examples
-    --------
-    >>> row = {"group": "formats", "name": "weight_bytes", "values": [2048.0, 1024.0]}
-    >>> print(diff_table(["Model", "Model-FP8"], [row]))
-    a: Model
-    b: Model-FP8
-    <BLANKLINE>
-                           a         b         b / a
-    formats  weight_bytes  2.00 KiB  1.00 KiB  0.500
-    """
-    title = "\n".join(f"{letter}: {name}" for letter, name in zip("ab", names, strict=True))
-    if not rows:
-        return f"{title}\n\nno difference in what determines cost"
-    cells = [[row["group"], row["name"], *_value_cells(row["name"], row["values"])] for row in rows]
-    table = format_table(["", "", "a", "b", "b / a"], cells, left=(0, 1, 2, 3))
-    return f"{title}\n\n{table}"
-
-
-def _value_cells(name: str, values: Sequence[Fact]) -> list[str]:
-    """Return both values as text, and their ratio where they are numbers."""
-    texts = [_text(name, value) for value in values]
-    first, second = values
-    if not (_is_number(first) and _is_number(second)) or not first:
-        return [*texts, ""]
-    return [*texts, f"{float(second or 0) / float(first):.3f}"]
-
-
-def _is_number(value: Fact) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _text(name: str, value: Fact) -> str:
-    if value is None:
-        return "-"
-    if not _is_number(value):
-        return str(value)
-    return format_binary_bytes(float(value)) if "bytes" in name else f"{value:,}"

@@ -1,19 +1,19 @@
-"""Studies: several models x hardware x loads x drafters from one YAML file, validated whole."""
+"""Study files: YAML to a `Study`, validated whole before anything is computed."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+import os
+from collections.abc import Iterator
+from dataclasses import fields
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from specroof.architecture import Architecture
 from specroof.catalog import load_drafter, load_hardware, load_model, read_text, study_path
 from specroof.cost import CHOICES, Options
-from specroof.drafters import Drafter
 from specroof.errors import OptionError, SpecroofError
-from specroof.hardware import HardwareProfile, Placement
+from specroof.hardware import Placement
 from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
+from specroof.questions.sweep import Study, Target, check_study
 from specroof.reading.bounds import BatchSize, ContextLen, DraftLen, RequestLen
 from specroof.reading.checked import (
     Count,
@@ -22,18 +22,9 @@ from specroof.reading.checked import (
     parse_model,
 )
 from specroof.reading.yaml_text import shown
-from specroof.serving.requests import EndToEnd, Load, Workload
-from specroof.speedup.curve import (
-    DEFAULT_MAX_DRAFT_LEN,
-    SpeedupCurve,
-    speedup_curve,
-)
-from specroof.units import MOST_POINTS
+from specroof.serving.requests import Load, Workload
 
-__all__ = ["Outcome", "Study", "Target", "load_study", "run_study", "study_schema"]
-
-
-# --- the file ----------------------------------------------------------------------------------
+__all__ = ["load_study", "study_schema"]
 
 
 def _listed(value: object) -> object:
@@ -176,68 +167,7 @@ def study_schema() -> dict[str, Any]:
     return _StudyBlock.model_json_schema() | {"not": {"required": ["context_len", "workload"]}}
 
 
-# --- the study ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One model on one kind of hardware."""
-
-    model: Architecture
-    hardware: HardwareProfile
-    placement: Placement
-
-
-@dataclass(frozen=True, slots=True)
-class Study:
-    """A study with everything it names loaded.
-
-    Parameters
-    ----------
-    targets, drafters
-        What is served where, and what drafts for each.
-    loads
-        One grid of batch sizes and context lengths; or one for each workload.
-    max_draft_len, engine, options
-        As for `speedup_curve`.
-    """
-
-    targets: tuple[Target, ...]
-    drafters: tuple[Drafter, ...]
-    loads: tuple[Load, ...]
-    max_draft_len: int | None
-    engine: str | None
-    options: Options
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a study found for one target under one load.
-
-    Parameters
-    ----------
-    target
-        The position of the target in its study, from 1.
-    workload
-        The position of the load in its study, from 1.
-    curves
-        One per drafter, of decoding alone.
-    counted
-        The same with prefills; empty where the load is no workload.
-    """
-
-    target: int
-    workload: int
-    curves: list[SpeedupCurve]
-    counted: list[EndToEnd]
-
-    @property
-    def drawn(self) -> list[SpeedupCurve]:
-        """The curves that charts show: with prefills, where they are counted."""
-        return [whole.curve for whole in self.counted] or self.curves
-
-
-def load_study(name: str) -> Study:
+def load_study(name: str | os.PathLike[str]) -> Study:
     """Return a study from a path or a bundled name, with all that it names loaded and checked.
 
     Raises
@@ -245,7 +175,7 @@ def load_study(name: str) -> Study:
     SpecroofError
         One line that names the file, the key, the value and what is allowed.
     """
-    path = study_path(name)
+    path = study_path(os.fspath(name))
     source = str(path)
     block = parse_model(read_text(path, OptionError), _StudyBlock, source=source, error=OptionError)
     try:
@@ -254,10 +184,8 @@ def load_study(name: str) -> Study:
             drafters=tuple(load_drafter(spec) for spec in block.drafters),
             loads=tuple(block.loads()),
             max_draft_len=block.max_draft_len,
-            engine=block.engine,
-            options=block.options,
         )
-        _check(study)
+        check_study(study)
     except SpecroofError as refusal:
         message = f"{source}: {refusal}"
         raise type(refusal)(message) from None
@@ -275,67 +203,7 @@ def _targets(block: _StudyBlock) -> Iterator[Target]:
             for hardware in target.hardware:
                 yield Target(
                     load_model(model, family=target.family),
-                    load_hardware(hardware),
-                    target.placement(),
+                    engine_setup(
+                        load_hardware(hardware), block.engine, target.placement(), block.options
+                    ),
                 )
-
-
-def _check(study: Study) -> None:
-    """Refuse what only shows when a curve is computed, before the first one is."""
-    longest = study.max_draft_len
-    drafts = (DEFAULT_MAX_DRAFT_LEN if longest is None else longest) + 1
-    curves = len(study.targets) * len(study.drafters)
-    cells = sum(len(load.batch_size) * len(load.context_len) for load in study.loads)
-    points = curves * drafts * cells
-    if points > MOST_POINTS:
-        message = f"the grid has {points} points; allowed: at most {MOST_POINTS}"
-        raise OptionError(message)
-    for target in study.targets:
-        for drafter in study.drafters:
-            grid = study.loads[0]
-            first = Load(grid.batch_size[:1], grid.context_len[:1])
-            _curve(study, target, first, drafter)
-    for load in study.loads:
-        _curve(replace(study, max_draft_len=0), study.targets[0], load, study.drafters[0])
-
-
-def _curve(study: Study, target: Target, load: Load, drafter: Drafter) -> SpeedupCurve:
-    return speedup_curve(
-        target.model,
-        target.hardware,
-        drafter=drafter,
-        batch_size=load.batch_size,
-        context_len=load.context_len,
-        max_draft_len=study.max_draft_len,
-        placement=target.placement,
-        engine=study.engine,
-        options=study.options,
-    )
-
-
-def run_study(study: Study, advance: Callable[[], None] = lambda: None) -> list[Outcome]:
-    """Return what each target does under each load, calling `advance` after each curve.
-
-    Parameters
-    ----------
-    study
-        From `load_study`.
-    advance
-        Called targets x loads x drafters times.
-
-    Raises
-    ------
-    SpecroofError
-        As `speedup_curve` does, for a study that `load_study` has not checked.
-    """
-    outcomes = []
-    for number, target in enumerate(study.targets, start=1):
-        setup = engine_setup(target.hardware, study.engine, target.placement, study.options)
-        for order, load in enumerate(study.loads, start=1):
-            curves = []
-            for drafter in study.drafters:
-                curves.append(_curve(study, target, load, drafter))
-                advance()
-            counted = load.counted(curves, target.model, setup)
-            outcomes.append(Outcome(number, order, curves, counted))
-    return outcomes

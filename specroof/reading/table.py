@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from specroof.errors import MeasurementError
+from specroof.reading.yaml_text import shown
 
 __all__ = ["amount", "count", "parse_table"]
 
@@ -92,7 +93,7 @@ def parse_table(
     seen: dict[str, int] = {}
     for number, line in lines[1:]:
         place = f"{source}, line {number}"
-        (cells,) = csv.reader([line])
+        cells = _cells(line, place)
         if len(cells) != len(names):
             message = f"{place}: has {len(cells)} values; must have {len(names)}, one a column"
             raise MeasurementError(message)
@@ -115,10 +116,10 @@ def _columns(
         message = f"{source}: is empty; must be a line of column names and one a point"
         raise MeasurementError(message)
     place = f"{source}, line {lines[0][0]}"
-    names = [name.strip() for name in next(csv.reader([lines[0][1]]))]
+    names = [name.strip() for name in _cells(lines[0][1], place)]
     for name in names:
         if name not in readers:
-            message = f"{place}: column {name!r} is unknown; allowed: {', '.join(readers)}"
+            message = f"{place}: column {shown(name)} is unknown; allowed: {', '.join(readers)}"
             raise MeasurementError(message)
         if names.count(name) > 1:
             message = f"{place}: column {name!r} appears twice"
@@ -128,6 +129,16 @@ def _columns(
             message = f"{place}: column {name!r} is missing; needed are {', '.join(needed)}"
             raise MeasurementError(message)
     return names
+
+
+def _cells(line: str, place: str) -> list[str]:
+    """Return the cells of a line."""
+    try:
+        (cells,) = csv.reader([line])
+    except csv.Error as problem:  # a cell of more than 131 072 characters
+        message = f"{place}: {problem}; allowed: plain CSV"
+        raise MeasurementError(message) from None
+    return cells
 
 
 def _cell(
@@ -146,5 +157,5 @@ def _cell(
     try:
         return readers[name](text)
     except ValueError as allowed:
-        message = f"{place}: {name} is {text!r}; must be {allowed}"
+        message = f"{place}: {name} is {shown(text)}; must be {allowed}"
         raise MeasurementError(message) from None

@@ -1,25 +1,61 @@
-"""Results to tables, CSV and JSON. No physics: everything printed is read off a result."""
+"""Answers to text: tables for people, CSV and JSON, and files that appear whole."""
 
+from specroof.report.acceptance import fits_text, profiles_table, profiles_text
+from specroof.report.capacity import capacity_text
 from specroof.report.chips import hardware_table, hardware_text
 from specroof.report.curves import counted_table, curves_table, pays_lines, source_lines
-from specroof.report.layout import columns_csv, format_table, json_line, rows_csv
-from specroof.report.operations import explain_rows, explain_table
+from specroof.report.layout import (
+    columns_csv,
+    format_table,
+    in_line,
+    json_line,
+    note_lines,
+    rows_csv,
+)
+from specroof.report.mock import mock_text
+from specroof.report.models import diff_text, model_text, models_table
+from specroof.report.operations import explain_rows, explanation_csv, explanation_text
 from specroof.report.points import curve_columns, curves_csv, curves_json
+from specroof.report.prediction import prediction_csv, prediction_text
+from specroof.report.simulation import exactness_text, times_text
+from specroof.report.sweep import sweep_csv, sweep_json, sweep_text
+from specroof.report.writing import joined_files, write_files, write_folder
 
 __all__ = [
+    "capacity_text",
     "columns_csv",
     "counted_table",
     "curve_columns",
     "curves_csv",
     "curves_json",
     "curves_table",
+    "diff_text",
+    "exactness_text",
     "explain_rows",
-    "explain_table",
+    "explanation_csv",
+    "explanation_text",
+    "fits_text",
     "format_table",
     "hardware_table",
     "hardware_text",
+    "in_line",
+    "joined_files",
     "json_line",
+    "mock_text",
+    "model_text",
+    "models_table",
+    "note_lines",
     "pays_lines",
+    "prediction_csv",
+    "prediction_text",
+    "profiles_table",
+    "profiles_text",
     "rows_csv",
     "source_lines",
+    "sweep_csv",
+    "sweep_json",
+    "sweep_text",
+    "times_text",
+    "write_files",
+    "write_folder",
 ]

@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from specroof.questions.hardware import HardwareFacts
 from specroof.report.layout import format_table
 from specroof.units import format_binary_bytes, format_si
 
 __all__ = ["hardware_table", "hardware_text"]
 
 
-def hardware_table(rows: Sequence[Mapping[str, Any]]) -> str:
+def hardware_table(found: Sequence[HardwareFacts]) -> str:
     """Return the list of hardware profiles."""
+    rows = [one.to_dict() for one in found]
     header = ["name", "bf16", "fp8", "fp4", "memory", "bandwidth", "engines", "title"]
     cells = [
         [
@@ -31,8 +33,9 @@ def _peak(row: Mapping[str, Any], dtype: str) -> str:
     return "-" if flops_per_s is None else format_si(flops_per_s, "")
 
 
-def hardware_text(row: Mapping[str, Any]) -> str:
+def hardware_text(found: HardwareFacts) -> str:
     """Return one profile's figures and their sources, line by line."""
+    row = found.to_dict()
     peak, link = row["peak"], row["interconnect"]
     lines = {
         **{

@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 
-from specroof.report.layout import format_table
+from specroof.report.layout import format_table, in_line
 from specroof.serving.requests import EndToEnd
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import format_seconds
@@ -24,7 +24,9 @@ def curves_table(curves: Sequence[SpeedupCurve]) -> str:
     it, tokens per round and throughput there.
     """
     first = curves[0]
-    title = f"{first.model} on {first.placement.devices} x {first.hardware}, engine {first.engine}"
+    title = in_line(
+        f"{first.model} on {first.placement.devices} x {first.hardware}, engine {first.engine}"
+    )
     if first.speedup.shape[:2] == (1, 1):
         return "\n\n".join([title, _one_point(curves)])
     return "\n\n".join([title, *(_one_drafter(curve) for curve in curves)])
@@ -52,7 +54,7 @@ def _one_drafter(curve: SpeedupCurve) -> str:
         )
     ]
     table = format_table([*header, "tok/s", "per user"], rows, left=[])
-    return f"{curve.drafter}\n{table}"
+    return f"{in_line(curve.drafter)}\n{table}"
 
 
 def _best_cells(curve: SpeedupCurve) -> Iterator[list[str]]:
@@ -143,7 +145,9 @@ def counted_table(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd]) -
 def source_lines(curves: Sequence[SpeedupCurve]) -> str:
     """Return, per drafter, where its cost and its acceptance come from."""
     return "\n".join(
-        f"{curve.drafter}: cost from {curve.cost_from or 'the drafter'}; "
-        f"acceptance: {curve.acceptance_from or 'as given'}"
+        in_line(
+            f"{curve.drafter}: cost from {curve.cost_from or 'the drafter'}; "
+            f"acceptance: {curve.acceptance_from or 'as given'}"
+        )
         for curve in curves
     )

@@ -3,9 +3,27 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
-__all__ = ["columns_csv", "format_table", "json_line", "rows_csv"]
+from specroof.errors import one_line, printable
+
+__all__ = ["columns_csv", "format_table", "in_line", "json_line", "note_lines", "rows_csv"]
+
+#: What no reader of CSV gives back: a line end of old in a cell, and what is no UTF-8.
+_NO_CSV: Final = re.compile("[\r\ud800-\udfff]")
+
+
+def in_line(name: str) -> str:
+    r"""Return a name as it stands in a line that people read: printable, without line breaks.
+
+    Examples
+    --------
+    >>> print(in_line("my chip\nnote: all is well"))
+    my chip\nnote: all is well
+    """
+    return printable(name).replace("\n", r"\n")
 
 
 def format_table(
@@ -28,7 +46,7 @@ def format_table(
      γ  speedup  drafter
     16    2.98x  block
     """
-    lines = [list(header), *(list(row) for row in rows)]
+    lines = [[in_line(text) for text in line] for line in (header, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
 
     def cell(text: str, column: int) -> str:
@@ -39,9 +57,22 @@ def format_table(
     )
 
 
+def note_lines(notes: Iterable[str]) -> str:
+    """Return a line for each note."""
+    return "\n".join(f"note: {one_line(note)}" for note in notes)
+
+
 def json_line(value: object) -> str:
-    """Return `value` as JSON on one line; infinities are a programming error, never printed."""
-    return json.dumps(value, allow_nan=False, ensure_ascii=False)
+    r"""Return `value` as JSON on one line; infinities are a programming error, never printed.
+
+    All but ASCII is escaped, so that every terminal and locale takes it.
+
+    Examples
+    --------
+    >>> print(json_line({"γ": "\ud800"}))
+    {"\u03b3": "\ud800"}
+    """
+    return json.dumps(value, allow_nan=False)
 
 
 def rows_csv(rows: Sequence[Mapping[str, object]]) -> str:
@@ -51,6 +82,9 @@ def rows_csv(rows: Sequence[Mapping[str, object]]) -> str:
 
 def columns_csv(parts: Iterable[Mapping[str, Sequence[object]]]) -> str:
     """Return columns as CSV with a header; None is an empty cell.
+
+    Text stays as it is, but for what no reader gives back: carriage returns and halves of
+    characters are spelt out.
 
     Parameters
     ----------
@@ -71,5 +105,12 @@ def columns_csv(parts: Iterable[Mapping[str, Sequence[object]]]) -> str:
     for number, columns in enumerate(parts):
         if number == 0:
             writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
+        writer.writerows(zip(*map(_cells, columns.values()), strict=True))
     return text.getvalue()
+
+
+def _cells(column: Sequence[object]) -> Sequence[object]:
+    """Return a column with text that every reader of CSV gives back."""
+    texts = {value for value in column if isinstance(value, str) and _NO_CSV.search(value)}
+    clean = {text: _NO_CSV.sub(lambda match: printable(match[0]), text) for text in texts}
+    return [clean.get(str(value), value) for value in column] if clean else column

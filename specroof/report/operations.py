@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from specroof.report.layout import format_table
+from specroof.questions.explain import Explanation
+from specroof.report.layout import format_table, in_line, note_lines, rows_csv
 from specroof.speedup.curve import PassLatency
 from specroof.units import format_seconds, format_si
 
-__all__ = ["explain_rows", "explain_table"]
+__all__ = ["explain_rows", "explanation_csv", "explanation_text"]
 
 #: What rows of the same operation add up; in all else they are alike.
 _ADDED: Final = (
@@ -70,13 +71,22 @@ def _intensity(flops: float, memory_bytes: float) -> float | None:
     return flops / memory_bytes if memory_bytes else None
 
 
-def explain_table(latency: PassLatency, title: str) -> str:
-    """Return the operations of one pass as a table, longest first."""
-    rows = explain_rows(latency)
+def explanation_csv(found: Explanation) -> str:
+    """Return the operations of a pass as CSV, longest first."""
+    return rows_csv(explain_rows(found.latency))
+
+
+def explanation_text(found: Explanation) -> str:
+    """Return the operations of a pass as a table, longest first, and what it adds up to."""
+    rows = explain_rows(found.latency)
     header = ["operation", "x", "FLOP", "bytes", "FLOP/B", "in", "bound", "time", "share"]
     table = format_table(header, [_explain_cells(row) for row in rows])
-    total = f"the pass takes {format_seconds(float(latency.total_s))}"
-    return f"{title}: {total}\n\n{table}"
+    total = f"the pass takes {format_seconds(float(found.latency.total_s))}"
+    parts = [f"{in_line(found.title)}: {total}", table]
+    if found.first_token_s is not None:
+        parts.append(f"time to first token: {format_seconds(found.first_token_s)}")
+    notes = note_lines(found.notes)
+    return "\n\n".join(parts) + (f"\n{notes}" if notes else "")
 
 
 def _explain_cells(row: Mapping[str, Any]) -> list[str]:

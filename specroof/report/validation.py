@@ -3,14 +3,22 @@
 from collections import Counter
 from typing import Any, Final
 
-from specroof.evidence import shape_group
-from specroof.report import format_table
+from specroof.questions.records import (
+    TRUSTED,
+    Errors,
+    OwnErrors,
+    OwnPoint,
+    OwnValidation,
+    Scored,
+    Validation,
+    round_costs,
+    shape_group,
+)
+from specroof.questions.validate import OwnValidated, PublishedValidated
 from specroof.report.calibration import RESIDUAL_HEADER, residual_cells, residual_json
-from specroof.validate import TRUSTED, Validation
-from specroof.validate.own_results import OwnErrors, OwnPoint, OwnValidation
-from specroof.validate.scores import Errors, Scored, round_costs
+from specroof.report.layout import format_table
 
-__all__ = ["own_json", "own_text", "validation_json", "validation_table"]
+__all__ = ["own_json", "own_text", "validated_text", "validation_json", "validation_table"]
 
 _KEYS: Final = {
     "n": "n",
@@ -186,6 +194,14 @@ def own_text(found: OwnValidation) -> str:
         ],
     )
     return "\n\n".join([points, speedups if both else absent, errors])
+
+
+def validated_text(answer: PublishedValidated | OwnValidated) -> str:
+    """Return a validation as people read it."""
+    if isinstance(answer, PublishedValidated):
+        return validation_table(answer.found)
+    notes = [f"note: {note}" for note in answer.notes]
+    return "\n".join([f"{answer.title}\n\n{own_text(answer.found)}", *notes])
 
 
 def _speedup_cells(one: OwnPoint, ideal: OwnPoint) -> list[str]:

@@ -10,13 +10,13 @@ import numpy.typing as npt
 from specroof.architecture import Architecture
 from specroof.drafters import Drafter
 from specroof.errors import OptionError
-from specroof.hardware import CapturedGraphs, Server, ServerSettings
+from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
 from specroof.latency import Setup
 from specroof.serving import sglang, unmanaged, vllm
 from specroof.serving.footprint import draft_footprint, target_footprint
-from specroof.serving.room import Array, Need, Room
+from specroof.serving.room import Array, Need, Place, Room
 
-__all__ = ["FRAMEWORKS", "Framework", "ServedRoom", "framework_of", "served_room", "served_setup"]
+__all__ = ["FRAMEWORKS", "Framework", "ServedRoom", "framework_of", "in_server", "served_room"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Framework:
         From contexts and positions of a verification to the room for requests.
     """
 
-    resolve: Callable[[ServerSettings, Need, int], Server]
+    resolve: Callable[[ServerSettings, Place, int], Server]
     room: Callable[[Server, Need, Array, Array], Room]
 
 
@@ -85,10 +85,72 @@ def framework_of(engine: str) -> str:
     return engine if engine in FRAMEWORKS else _STAND_IN
 
 
+def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup:
+    """Return the setup of a server that was told so: captured sizes, dtype of recurrent state.
+
+    What nobody states stays as the engine's profile has it.
+
+    Parameters
+    ----------
+    model, setup
+        What is served, and where; the engine's name says whose rules count.
+    asked
+        What the user tells the server.
+
+    Raises
+    ------
+    OptionError
+        If the server's dtype of recurrent state is not that of the options.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware, load_model
+    >>> from specroof.latency import engine_setup
+    >>> setup = engine_setup(load_hardware("h100"), "sglang", None, None)
+    >>> told = in_server(load_model("Qwen/Qwen3-8B"), setup, ServerSettings(capture=4))
+    >>> told.engine.graphs.sizes, told.server.overlap
+    ((1, 2, 3, 4), True)
+    """
+    options = setup.options
+    if asked.state_dtype is not None:
+        if options.state_dtype not in {None, asked.state_dtype}:
+            message = (
+                f"server: state-dtype is {asked.state_dtype!r} and --state-dtype "
+                f"{options.state_dtype!r}; allowed: one of them, or the same"
+            )
+            raise OptionError(message)
+        setup = replace(setup, options=replace(options, state_dtype=asked.state_dtype))
+    place = Place(model=model, hardware=setup.hardware, placement=setup.placement)
+    name = framework_of(setup.engine.name)
+    setup = replace(setup, server=FRAMEWORKS[name].resolve(asked, place, 1))
+    if asked.capture is None or name not in _CAPTURED:
+        return setup
+    graphs = setup.engine.graphs or CapturedGraphs(sizes=())
+    graphs = _CAPTURED[name](setup, asked, graphs)
+    return replace(setup, engine=replace(setup.engine, graphs=graphs))
+
+
+def _captured_sequences(
+    _setup: Setup, asked: ServerSettings, graphs: CapturedGraphs
+) -> CapturedGraphs:
+    # Servers that draft have the finer sizes; the profiles were fitted with them.
+    sizes = sglang.captured_sizes(asked.capture or 0, drafting=True)
+    return replace(graphs, sizes=tuple(sizes), counts="sequences")
+
+
+def _captured_tokens(setup: Setup, asked: ServerSettings, graphs: CapturedGraphs) -> CapturedGraphs:
+    tokens = asked.chunk or vllm.batch_defaults(setup.hardware)[1]
+    sizes = vllm.captured_sizes(setup.hardware, asked.capture or 0, tokens=tokens)
+    return replace(graphs, sizes=tuple(sizes), counts="tokens")
+
+
+#: What a server captures up to a size that it was told, in its own unit.
+_CAPTURED: Final = {"sglang": _captured_sequences, "vllm": _captured_tokens}
+
+
 def served_room(
     model: Architecture,
     setup: Setup,
-    asked: ServerSettings,
     *,
     context_len: npt.ArrayLike,
     drafter: Drafter | None = None,
@@ -99,9 +161,7 @@ def served_room(
     Parameters
     ----------
     model, setup
-        What is served, and where; the engine's name says whose rules count.
-    asked
-        What the user tells the server.
+        What is served, and where; what its server was told: see `in_server`.
     context_len
         Cached tokens of each request.
     drafter
@@ -109,48 +169,36 @@ def served_room(
     verify_len
         Positions of a verification, drafts and one; it broadcasts with `context_len`.
 
-    Raises
-    ------
-    OptionError
-        If the server's dtype of recurrent state is not that of the options.
-
     Source
         `specroof.serving.sglang`, `specroof.serving.vllm`, `specroof.serving.unmanaged`.
     """
-    options = setup.options
-    if asked.state_dtype is not None:
-        if options.state_dtype not in {None, asked.state_dtype}:
-            message = (
-                f"server: state-dtype is {asked.state_dtype!r} and --state-dtype "
-                f"{options.state_dtype!r}; allowed: one of them, or the same"
-            )
-            raise OptionError(message)
-        options = replace(options, state_dtype=asked.state_dtype)
-    name = framework_of(setup.engine.name)
     held = None if drafter is None else drafter.held(model)
+    asked = ServerSettings() if setup.server is None else setup.server.stated
     need = Need(
         model=model,
         hardware=setup.hardware,
         placement=setup.placement,
-        target=target_footprint(model, setup.placement, options),
-        draft=None if held is None else draft_footprint(held, setup.placement, options),
         kind=None if drafter is None else drafter.name.partition(",")[0],
+        target=target_footprint(model, setup.placement, setup.options),
+        draft=None if held is None else draft_footprint(held, setup.placement, setup.options),
     )
     contexts = np.asarray(context_len, dtype=np.float64)
     positions = np.asarray(verify_len, dtype=np.float64)
-    framework = FRAMEWORKS[name]
-    server = framework.resolve(asked, need, int(np.ceil(positions.max())))
-    notes = _notes(setup.engine.name, name, server, asked)
+    name = framework_of(setup.engine.name)
+    server = FRAMEWORKS[name].resolve(asked, need, int(np.ceil(positions.max())))
+    notes = _notes(setup.engine.name, server)
     if held is not None and drafter is not None and not held.is_known:
         notes.append(f"{drafter.name}: its size is unknown, its memory counted as 0")
-    return ServedRoom(server, need, framework.room(server, need, contexts, positions), (*notes,))
+    room = FRAMEWORKS[name].room(server, need, contexts, positions)
+    return ServedRoom(server, need, room, tuple(notes))
 
 
-def _notes(engine: str, name: str, server: Server, asked: ServerSettings) -> list[str]:
+def _notes(engine: str, server: Server) -> list[str]:
     """Return what a reader must know of the rules."""
+    name = server.framework
     if name == "ideal":
         return []
-    left = [key for key in server.to_dict() if key not in {"framework", "version", *asked.stated}]
+    left = [key for key in SERVER_KEYS if key not in server.stated.stated]
     whose = f"{name} {server.version}"
     notes = [f"server: {', '.join(left)} as {whose} has them by default"] if left else []
     if name != engine:
@@ -160,51 +208,3 @@ def _notes(engine: str, name: str, server: Server, asked: ServerSettings) -> lis
     if name in {"vllm", "tensorrt-llm"}:
         notes.append(f"server: the activations that {name} measures are estimated")
     return notes
-
-
-def served_setup(setup: Setup, server: Server, asked: ServerSettings) -> Setup:
-    """Return the setup of a server: sizes that were captured, and the dtype of recurrent state.
-
-    What nobody states stays as the engine's profile has it.
-
-    Parameters
-    ----------
-    setup
-        Where passes run.
-    server, asked
-        What the server runs with, and what of it was stated.
-
-    Examples
-    --------
-    >>> from specroof import load_hardware
-    >>> from specroof.latency.model import engine_setup
-    >>> setup = engine_setup(load_hardware("h100"), "sglang", None, None)
-    >>> server = Server(
-    ...     framework="sglang",
-    ...     version="0.5.23",
-    ...     memory_frac=0.9,
-    ...     running=None,
-    ...     capture=4,
-    ...     overlap=True,
-    ...     chunk=8192,
-    ...     mixed=False,
-    ...     state_dtype="fp32",
-    ...     prefix_cache=True,
-    ... )
-    >>> served_setup(setup, server, ServerSettings(capture=4)).engine.graphs.sizes
-    (1, 2, 3, 4)
-    """
-    setup = replace(setup, server=server)
-    if asked.state_dtype is not None:
-        setup = replace(setup, options=replace(setup.options, state_dtype=asked.state_dtype))
-    if asked.capture is None or server.framework not in {"sglang", "vllm"}:
-        return setup
-    tokens, sequences = server.framework == "vllm", server.framework == "sglang"
-    if sequences:
-        sizes = sglang.captured_sizes(asked.capture, drafting=True)
-    else:
-        _, of_a_pass = vllm.batch_defaults(setup.hardware)
-        sizes = vllm.captured_sizes(setup.hardware, asked.capture, tokens=server.chunk or of_a_pass)
-    before = setup.engine.graphs or CapturedGraphs(sizes=())
-    graphs = replace(before, sizes=tuple(sizes), counts="tokens" if tokens else "sequences")
-    return replace(setup, engine=replace(setup.engine, graphs=graphs))

@@ -10,23 +10,19 @@ from specroof.architecture import Architecture
 from specroof.hardware import HardwareProfile, Placement
 from specroof.serving.footprint import Footprint
 
-__all__ = ["Array", "Need", "Room"]
+__all__ = ["Array", "Need", "Place", "Room"]
 
 Array = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Need:
-    """What is to be served, as the rules of a framework see it.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Place:
+    """What is served where, by what.
 
     Parameters
     ----------
     model, hardware, placement
         What is served, and where.
-    target
-        What the model keeps on each device.
-    draft
-        What the drafter keeps there; None for one that keeps nothing, or of unknown size.
     kind
         The drafter's kind, as a SPEC begins; None for plain decoding.
     """
@@ -34,9 +30,30 @@ class Need:
     model: Architecture
     hardware: HardwareProfile
     placement: Placement
+    kind: str | None = None
+
+    @property
+    def ranks(self) -> int:
+        """Groups of devices with sequences of their own."""
+        return self.placement.attention_data_parallel
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Need(Place):
+    """What is to be served, with what it takes.
+
+    Parameters
+    ----------
+    model, hardware, placement, kind
+        As in `Place`.
+    target
+        What the model keeps on each device.
+    draft
+        What the drafter keeps there; None for one that keeps nothing, or of unknown size.
+    """
+
     target: Footprint
     draft: Footprint | None = None
-    kind: str | None = None
 
     @property
     def weight_bytes(self) -> float:
@@ -49,11 +66,6 @@ class Need:
         """Bytes of a vision tower on each device."""
         tower = self.model.vision
         return 0.0 if tower is None else tower.weight_bytes / self.placement.tensor_parallel
-
-    @property
-    def ranks(self) -> int:
-        """Groups of devices with sequences of their own."""
-        return self.placement.attention_data_parallel
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ from specroof.architecture import (
 )
 from specroof.hardware import Server, ServerSettings
 from specroof.serving.footprint import has_core
-from specroof.serving.room import Array, Need, Room
+from specroof.serving.room import Array, Need, Place, Room
 from specroof.units import GIBIBYTE, MEBIBYTE
 
 __all__ = [
@@ -219,14 +219,14 @@ def default_requests(kind: str | None, model: Architecture) -> int | None:
     return None if kind is None else _DRAFTING_REQUESTS
 
 
-def resolve(asked: ServerSettings, need: Need, _verify_len: int = 1) -> Server:
+def resolve(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server:
     """Return what a server runs with that was told `asked`.
 
     Source
         ``arg_groups/memory_hook.py``, ``handle_gpu_memory_settings``.
     """
-    memory_mib = need.hardware.peak.memory_bytes / MEBIBYTE
-    chunk, capture = memory_defaults(memory_mib, need.placement.tensor_parallel)
+    memory_mib = place.hardware.peak.memory_bytes / MEBIBYTE
+    chunk, capture = memory_defaults(memory_mib, place.placement.tensor_parallel)
     chunk = chunk if asked.chunk is None else asked.chunk
     # Lowered to the requests that run only where the user gave those.
     capture = min(capture, asked.running or capture) if asked.capture is None else asked.capture
@@ -236,25 +236,26 @@ def resolve(asked: ServerSettings, need: Need, _verify_len: int = 1) -> Server:
             memory_mib=memory_mib,
             chunk=chunk,
             capture=capture,
-            tensor_parallel=need.placement.tensor_parallel,
-            prefill_graphs_mib=_prefill_graphs_mib(need.model, chunk),
-            ranks=need.ranks,
+            tensor_parallel=place.placement.tensor_parallel,
+            prefill_graphs_mib=_prefill_graphs_mib(place.model, chunk),
+            ranks=place.ranks,
         )
         share = max(round((memory_mib - reserve) / memory_mib, 3), 0.0)
-        if need.model.vision is not None and _reads_images(need.model):
-            share *= vision_factor(need.model.vision)
-    may_mix = need.kind not in _NEVER_MIXED
+        if place.model.vision is not None and _reads_images(place.model):
+            share *= vision_factor(place.model.vision)
+    may_mix = place.kind not in _NEVER_MIXED
     return Server(
         framework="sglang",
         version=VERSION,
         memory_frac=share,
-        running=asked.running or default_requests(need.kind, need.model),
+        running=asked.running or default_requests(place.kind, place.model),
         capture=capture,
         overlap=asked.overlap is not False,
         chunk=chunk,
         mixed=bool(asked.mixed) and may_mix,
-        state_dtype=asked.state_dtype or need.model.state_dtype,
+        state_dtype=asked.state_dtype or place.model.state_dtype,
         prefix_cache=asked.prefix_cache is not False,
+        stated=asked,
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from specroof.hardware import Server, ServerSettings
 from specroof.serving import vllm
-from specroof.serving.room import Array, Need, Room
+from specroof.serving.room import Array, Need, Place, Room
 
 __all__ = ["resolve_ideal", "resolve_tensorrt_llm", "room_ideal", "room_tensorrt_llm"]
 
@@ -18,22 +18,22 @@ _TENSORRT_TOKENS: Final = 8192
 _TENSORRT_CAPTURED: Final = 128
 
 
-def _resolved(framework: str, asked: ServerSettings, need: Need, **defaults: object) -> Server:
+def _resolved(framework: str, asked: ServerSettings, place: Place, **defaults: object) -> Server:
     stated = {
         name: value
         for name in ServerSettings.__slots__
         if (value := getattr(asked, name)) is not None
     }
-    defaults = {"state_dtype": need.model.state_dtype, **defaults, **stated}
+    defaults = {"state_dtype": place.model.state_dtype, **defaults, **stated, "stated": asked}
     return Server(framework=framework, **defaults)  # type: ignore[arg-type]  # one key a field
 
 
-def resolve_ideal(asked: ServerSettings, need: Need, _verify_len: int = 1) -> Server:
+def resolve_ideal(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server:
     """Return a server that fills the memory, and that nothing else limits."""
     return _resolved(
         "ideal",
         asked,
-        need,
+        place,
         version="",
         memory_frac=1.0,
         running=None,
@@ -45,12 +45,12 @@ def resolve_ideal(asked: ServerSettings, need: Need, _verify_len: int = 1) -> Se
     )
 
 
-def resolve_tensorrt_llm(asked: ServerSettings, need: Need, _verify_len: int = 1) -> Server:
+def resolve_tensorrt_llm(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server:
     """Return what TensorRT-LLM runs with, by its documentation; no release was checked."""
     return _resolved(
         "tensorrt-llm",
         asked,
-        need,
+        place,
         version="unchecked",
         memory_frac=_FREE_FRAC,
         running=_TENSORRT_REQUESTS,

@@ -10,7 +10,7 @@ import numpy as np
 from specroof.architecture import Architecture, CompressedAttention, Experts, LatentAttention
 from specroof.hardware import HardwareProfile, Server, ServerSettings
 from specroof.serving.footprint import has_core
-from specroof.serving.room import Array, Need, Room
+from specroof.serving.room import Array, Need, Place, Room
 from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
 
 __all__ = [
@@ -135,22 +135,22 @@ def captured_sizes(
     return sorted(size for size in sizes if size <= min(most, tokens))
 
 
-def resolve(asked: ServerSettings, need: Need, verify_len: int = 1) -> Server:
+def resolve(asked: ServerSettings, place: Place, verify_len: int = 1) -> Server:
     """Return what a server runs with that was told `asked`.
 
     Source
         ``engine/arg_utils.py``, ``config/cache.py``, ``config/vllm.py`` (asynchronous scheduling).
     """
-    running, tokens = batch_defaults(need.hardware)
+    running, tokens = batch_defaults(place.hardware)
     running = asked.running or running
     chunk = tokens if asked.chunk is None else asked.chunk
     capture = asked.capture
     if capture is None:
         most = chunk or tokens
         capture = largest_captured(
-            need.hardware, running=running, tokens=most, verify_len=verify_len
+            place.hardware, running=running, tokens=most, verify_len=verify_len
         )
-    overlap = need.kind not in _SYNCHRONOUS if asked.overlap is None else asked.overlap
+    overlap = place.kind not in _SYNCHRONOUS if asked.overlap is None else asked.overlap
     return Server(
         framework="vllm",
         version=VERSION,
@@ -160,8 +160,9 @@ def resolve(asked: ServerSettings, need: Need, verify_len: int = 1) -> Server:
         overlap=overlap,
         chunk=chunk,
         mixed=chunk > 0 and asked.mixed is not False,
-        state_dtype=asked.state_dtype or need.model.state_dtype,
+        state_dtype=asked.state_dtype or place.model.state_dtype,
         prefix_cache=asked.prefix_cache is not False,
+        stated=asked,
     )
 
 

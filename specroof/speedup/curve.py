@@ -18,6 +18,7 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import (
     PassLatency,
+    Setup,
     check_placement,
     engine_notes,
     engine_setup,
@@ -33,8 +34,13 @@ __all__ = [
     "DEFAULT_MAX_DRAFT_LEN",
     "PassLatency",
     "SpeedupCurve",
+    "acceptance_of",
     "check_placement",
+    "curve_in",
+    "draft_depth",
     "forward_latency",
+    "longest_draft",
+    "pass_latency",
     "speedup_curve",
 ]
 
@@ -80,6 +86,9 @@ class SpeedupCurve:
         What is answered, such as "4000 tokens in, 1000 out", where `round_s` holds prefills too,
         and the seconds that these add to each token, axis (batch_size): see
         `specroof.serving.requests.end_to_end`. Empty and 0 where decoding alone is counted.
+    running
+        Sequences that are decoded at a time, where a server runs fewer than are asked for; NaN
+        where it cannot run them. None where all run.
     """
 
     model: str
@@ -100,6 +109,12 @@ class SpeedupCurve:
     acceptance_from: str = ""
     requests: str = ""
     request_token_s: Array | float = 0.0
+    running: Array | None = None
+
+    @property
+    def running_batch(self) -> Array:
+        """Sequences that are decoded at a time, axes that broadcast to those of the curve."""
+        return self.batch_size[None, :, None] if self.running is None else self.running
 
     @property
     def decode_s(self) -> Array:
@@ -110,6 +125,8 @@ class SpeedupCurve:
     def speedup(self) -> Array:
         r"""Tokens per second relative to plain decoding: :math:`N t_1 / t_{round}`; [..., 0] is 1.
 
+        Where a server runs fewer sequences with drafts than without, by that ratio less.
+
         Source
             Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, with the verification priced.
         """
@@ -118,7 +135,7 @@ class SpeedupCurve:
     @property
     def tokens_per_s(self) -> Array:
         """Tokens per second of the whole batch."""
-        return self.tokens_per_s_per_user * self.batch_size[None, :, None]
+        return self.tokens_per_s_per_user * self.running_batch
 
     @property
     def tokens_per_s_per_user(self) -> Array:
@@ -157,8 +174,9 @@ class SpeedupCurve:
 
     @cached_property
     def _best_index(self) -> npt.NDArray[np.intp]:
-        speedup = self.speedup
-        best = np.nanmax(speedup, axis=-1, keepdims=True)
+        # Where nothing runs, no draft is the answer, and its speedup unknown.
+        speedup = np.where(np.isnan(self.speedup), -np.inf, self.speedup)
+        best = speedup.max(axis=-1, keepdims=True)
         return np.asarray(np.argmax(speedup >= best * (1 - _TIE), axis=-1))
 
     def near_best(self, share: float = 0.01) -> tuple[IntArray, IntArray]:
@@ -181,7 +199,9 @@ class SpeedupCurve:
         """
         if number_within("share", share, "share") == 1:
             refuse("share", share, "a number from 0 to 1, but not 1")
-        near = self.speedup >= (self.best_speedup * (1 - max(share, _TIE)))[..., None]
+        best = self.best_speedup[..., None]
+        near = self.speedup >= best * (1 - max(share, _TIE))
+        near[..., :1] |= np.isnan(best)  # where nothing runs
         last = near.shape[-1] - 1
         longest = last - np.argmax(near[..., ::-1], axis=-1)
         return self.draft_len[np.argmax(near, axis=-1)], self.draft_len[longest]
@@ -264,12 +284,46 @@ def speedup_curve(  # noqa: PLR0913 - the contract of the library
     """
     _check_kinds(model, hardware, placement, engine, options)
     setup = engine_setup(hardware, engine, placement, options)
+    tokens = acceptance_of(drafter, acceptance)
+    return curve_in(
+        model,
+        setup,
+        drafter=drafter,
+        tokens=tokens,
+        batch_size=batch_size,
+        context_len=context_len,
+        longest=longest_draft(drafter, tokens, max_draft_len),
+    )
+
+
+def curve_in(  # noqa: PLR0913 - a grid has three axes
+    model: Architecture,
+    setup: Setup,
+    *,
+    drafter: Drafter,
+    tokens: TokensPerRound,
+    batch_size: npt.ArrayLike,
+    context_len: npt.ArrayLike,
+    longest: int,
+) -> SpeedupCurve:
+    """Return the curve of a model in a setup that is built already: see `speedup_curve`.
+
+    Parameters
+    ----------
+    model, setup
+        What is served, and where.
+    drafter, tokens
+        What drafts, and how much of it is accepted: see `acceptance_of`.
+    batch_size, context_len
+        As for `speedup_curve`.
+    longest
+        The longest draft of the grid, with NaN past the depth of drafter or acceptance.
+    """
     check_placement(model, setup.placement)
     contexts = _axis("context_len", context_len)
     batches = _axis("batch_size", batch_size)
-    tokens = _acceptance(drafter, acceptance)
     cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit
-    draft_lens = np.arange(_longest(drafter, tokens, max_draft_len) + 1, dtype=np.int64)
+    draft_lens = np.arange(longest + 1, dtype=np.int64)
 
     shape = (len(contexts), len(batches), len(draft_lens))
     _check_points(shape)
@@ -293,7 +347,7 @@ def speedup_curve(  # noqa: PLR0913 - the contract of the library
     )
     return SpeedupCurve(
         model=model.name,
-        hardware=hardware.name,
+        hardware=setup.hardware.name,
         engine=setup.engine.name,
         drafter=drafter.name,
         placement=setup.placement,
@@ -356,7 +410,11 @@ def forward_latency(
     """
     expect("forward_pass", forward_pass, ForwardPass, "a ForwardPass")
     _check_kinds(model, hardware, placement, engine, options)
-    setup = engine_setup(hardware, engine, placement, options)
+    return pass_latency(model, engine_setup(hardware, engine, placement, options), forward_pass)
+
+
+def pass_latency(model: Architecture, setup: Setup, forward_pass: ForwardPass) -> PassLatency:
+    """Return the seconds of one pass in a setup that is built already: see `forward_latency`."""
     check_placement(model, setup.placement)
     latency = model_latency(model, setup, forward_pass)
     shape = np.broadcast_shapes(forward_pass.tokens.shape, forward_pass.context.shape)
@@ -414,8 +472,14 @@ def _check_points(shape: tuple[int, int, int]) -> None:
         raise OptionError(msg)
 
 
-def _acceptance(drafter: Drafter, acceptance: Acceptance | None) -> TokensPerRound:
-    """Return the one acceptance that was given."""
+def acceptance_of(drafter: Drafter, acceptance: Acceptance | None = None) -> TokensPerRound:
+    """Return the one acceptance that was given: here or in the drafter's SPEC.
+
+    Raises
+    ------
+    OptionError
+        If there is none, or more than one.
+    """
     expect("drafter", drafter, Drafter, "a Drafter, from load_drafter")
     expect("acceptance", acceptance, Acceptance | None, "an Acceptance, as of constant_acceptance")
     if drafter.is_ideal:
@@ -433,15 +497,24 @@ def _acceptance(drafter: Drafter, acceptance: Acceptance | None) -> TokensPerRou
     return given
 
 
-def _longest(drafter: Drafter, tokens: TokensPerRound, asked: int | None) -> int:
-    """Return the longest draft of the grid; one that was asked for must be within the depth."""
+def draft_depth(drafter: Drafter, tokens: TokensPerRound) -> float:
+    """Return the longest draft that drafter and acceptance know; inf where there is no end."""
+    depths = (drafter.max_draft_len, tokens.max_draft_len)
+    return min(math.inf if depth is None else depth for depth in depths)
+
+
+def longest_draft(drafter: Drafter, tokens: TokensPerRound, asked: int | None) -> int:
+    """Return the longest draft of the grid; one that was asked for must be within the depth.
+
+    Raises
+    ------
+    OptionError
+        Unless `asked` is a whole number within the depth.
+    """
     if asked is None:
         return DEFAULT_MAX_DRAFT_LEN
     longest = whole_within("max_draft_len", asked, "draft_len")
-    depth = min(
-        math.inf if depth is None else depth
-        for depth in (drafter.max_draft_len, tokens.max_draft_len)
-    )
+    depth = draft_depth(drafter, tokens)
     if longest > depth:
         msg = f"max_draft_len is {asked}; allowed: at most {depth}, the depth of {drafter.name!r}"
         raise OptionError(msg)

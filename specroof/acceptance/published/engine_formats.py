@@ -19,6 +19,8 @@ _SAMPLE: Final = re.compile(
 )
 _LABEL: Final = re.compile(r'(\w+)="([^"\n]*)"')
 _ROUNDING: Final = 1e-9
+#: More rounds or tokens than any server counts: a thousand years at a billion a second.
+_MOST_EVENTS: Final = 1e20
 _NUMBER: Final = r"([0-9]+(?:\.[0-9]+)?)"
 _VLLM_LINE: Final = re.compile(
     r"Drafted: ([0-9]+) tokens.{0,80}?Per-position acceptance rate: ([0-9., ]+)"
@@ -64,7 +66,7 @@ def counters_profiles(text: str, source: str) -> list[AcceptanceProfile]:
         if key == "accepted_tokens_per_pos":
             key = whole(f"{where}: position", labels.get("position"))
         model = totals.setdefault(labels.get("model_name", ""), {})
-        model[key] = model.get(key, 0.0) + _float(where, match["value"])
+        model[key] = model.get(key, 0.0) + _float(where, match["value"], high=_MOST_EVENTS)
     if not totals:
         refuse(source, "without samples", "vllm:spec_decode_num_drafts and its fellows")
     return [_counted(model, counts, source) for model, counts in totals.items()]
@@ -182,11 +184,10 @@ def vllm_log_profile(text: str, source: str) -> AcceptanceProfile:
     """
     windows = []
     for drafted, listed in _VLLM_LINE.findall(text):
-        rates = [
-            number(f"{source}: per-position acceptance rate", _float(source, rate), high=1.0)
-            for rate in listed.split(",")
-            if rate.strip()
-        ]
+        where = f"{source}: per-position acceptance rate"
+        rates = [_float(where, rate, high=1.0) for rate in listed.split(",") if rate.strip()]
+        if len(rates) > MOST_DRAFTS:
+            refuse(f"{source}: positions", len(rates), f"at most {MOST_DRAFTS}")
         positions = max(len(rates), 1)
         windows.append((whole(f"{source}: Drafted", drafted, high=2**53) / positions, rates))
     found = sorted({len(rates) for _, rates in windows})
@@ -241,6 +242,8 @@ def sglang_profile(text: str, source: str, drafts: int | None) -> AcceptanceProf
     if drafts is None:
         message = f"{source}: SGLang's log does not tell the draft length; give it, as in num_draft_tokens=8"
         raise OptionError(message)
+    if not lengths:
+        refuse(f"{source}: accept len", "no number in any line", "lines such as: accept len: 2.50")
     mean = sum(lengths) / len(lengths)
     return AcceptanceProfile(
         name=source,
@@ -252,13 +255,13 @@ def sglang_profile(text: str, source: str, drafts: int | None) -> AcceptanceProf
     )
 
 
-def _float(where: str, text: str) -> float:
-    """Return the number that a text spells."""
+def _float(where: str, text: str, *, high: float = math.inf) -> float:
+    """Return the number that a text spells, from 0 to `high`."""
     try:
         value = float(text)
     except ValueError:
         refuse(where, text, "a number")
-    return number(where, value)
+    return number(where, value, high=high)
 
 
 def _survival(where: str, survival: list[float]) -> tuple[float, ...]:
@@ -268,4 +271,4 @@ def _survival(where: str, survival: list[float]) -> tuple[float, ...]:
     except OptionError as refusal:
         message = f"{where}: {refusal}"
         raise OptionError(message) from None
-    return tuple(survival[:MOST_DRAFTS])
+    return tuple(survival)

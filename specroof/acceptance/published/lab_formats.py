@@ -14,7 +14,7 @@ from specroof.acceptance.published.engine_formats import histogram_profile
 from specroof.acceptance.published.profile import AcceptanceProfile
 from specroof.errors import OptionError
 from specroof.reading.numbers_in_range import MOST_DRAFTS, entries, number, refuse, whole
-from specroof.reading.yaml_text import parse_yaml
+from specroof.reading.yaml_text import MAX_TEXT_BYTES, parse_yaml
 
 __all__ = ["golden_profiles", "speculation_profile", "trace_profiles"]
 
@@ -164,7 +164,8 @@ def golden_profiles(text: str, source: str) -> list[AcceptanceProfile]:
     >>> [(one.model, one.task, one.lengths) for one in golden_profiles(text, "golden.yaml")]
     [('GLM-5.2', 'thinking_on', ((1, 1.84), (2, 2.5)))]
     """
-    quoted = _BARE_KEY.sub(r'\1"\2"\3', text)
+    # What is too long to be read is no shorter with quotes.
+    quoted = _BARE_KEY.sub(r'\1"\2"\3', text) if len(text) <= MAX_TEXT_BYTES else text
     document = parse_yaml(quoted, source=source, error=OptionError)
     return [
         AcceptanceProfile(

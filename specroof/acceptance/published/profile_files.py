@@ -1,6 +1,5 @@
 """A file of measured acceptance to profiles, whichever format it is in."""
 
-import json
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from specroof.acceptance.published.lab_formats import (
 )
 from specroof.acceptance.published.profile import AcceptanceProfile
 from specroof.errors import OptionError
+from specroof.reading.json_text import json_values, parse_json
 from specroof.reading.yaml_text import MAX_NESTING
 
 __all__ = ["parse_profiles"]
@@ -105,13 +105,10 @@ def _histograms(node: object, depth: int) -> Iterator[Any]:
 def _json(text: str, source: str) -> list[Any] | None:
     """Return what JSON holds, or every line of JSON Lines; None if it is neither."""
     try:
-        return [json.loads(text)]
-    except RecursionError:
-        message = f"{source}: is nested too deeply to be read; allowed: {MAX_NESTING} levels"
-        raise OptionError(message) from None
-    except ValueError:
+        return [parse_json(text, source=source, error=OptionError, allowed=_FORMATS)]
+    except OptionError:
         pass
     try:
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
-    except (ValueError, RecursionError):
+        return [value for _, value in json_values(text, source=source, error=OptionError)]
+    except OptionError:
         return None

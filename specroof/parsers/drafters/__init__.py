@@ -27,7 +27,7 @@ from specroof.parsers.drafters.heads import (
     parse_pard,
 )
 from specroof.parsers.drafters.mtp import parse_mtp
-from specroof.parsers.reader import read_json
+from specroof.reading.json_object import read_json
 
 __all__ = ["DRAFTER_KINDS", "parse_drafter_config"]
 

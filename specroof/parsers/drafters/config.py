@@ -9,7 +9,7 @@ from specroof.parsers.blocks import head_counts, split_head_dim
 from specroof.parsers.formats.quantization import Quantization, read_quantization
 from specroof.parsers.formats.weight_formats import PLAIN_FORMATS
 from specroof.parsers.model_config import DTYPES
-from specroof.parsers.reader import MAX_LAYERS, Reader
+from specroof.reading.json_object import MAX_LAYERS, Reader
 
 __all__ = ["DraftConfig", "layer_shapes", "open_draft_config"]
 

@@ -29,7 +29,7 @@ from specroof.parsers import PARSERS
 from specroof.parsers.blocks import head_counts
 from specroof.parsers.drafters.config import DraftConfig, layer_shapes
 from specroof.parsers.model_config import open_config
-from specroof.parsers.reader import Reader
+from specroof.reading.json_object import Reader
 
 __all__ = [
     "parse_assistant",

@@ -25,7 +25,7 @@ from specroof.parsers import PARSERS
 from specroof.parsers.drafters.config import DraftConfig
 from specroof.parsers.formats.quantization import Quantization
 from specroof.parsers.model_config import ModelConfig, open_config
-from specroof.parsers.reader import MAX_LAYERS, Reader
+from specroof.reading.json_object import MAX_LAYERS, Reader
 
 __all__ = ["draft_layers", "open_target", "parse_mtp"]
 

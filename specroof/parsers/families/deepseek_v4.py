@@ -6,7 +6,7 @@ Source
     here (`wq_a` is `q_a_proj` there).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -30,7 +30,7 @@ from specroof.parsers.families.deepseek_v3 import read_indexer
 from specroof.parsers.formats.module_names import ModuleNames
 from specroof.parsers.formats.quantization import LayerWeights, Quantization, Rule
 from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
-from specroof.parsers.reader import MAX_LAYERS
+from specroof.reading.json_object import MAX_LAYERS, Reader
 
 __all__ = ["parse_deepseek_v4", "parse_deepseek_v4_converted"]
 
@@ -39,9 +39,28 @@ _NAMES: Final = ExpertNames(
     shared_in="ffn.shared_experts.w1",
     shared_out="ffn.shared_experts.w2",
 )
-#: Compressed sparse attention, whose entries overlap and are picked by an indexer.
-_SPARSE_RATIO: Final = 4
-_RATIOS: Final = (0, _SPARSE_RATIO, 128)
+_SLIDING: Final = "sliding_attention"
+#: CSA, whose entries overlap and are picked by an indexer, and HCA, all of whose are attended.
+_SPARSE: Final = "compressed_sparse_attention"
+_HEAVY: Final = "heavily_compressed_attention"
+#: The kind of layer that a ratio in `compress_ratios` means.
+_KINDS: Final = {0: _SLIDING, 4: _SPARSE, 128: _HEAVY}
+
+
+@dataclass(frozen=True, slots=True)
+class _Compression:
+    """How a layer compresses what is beyond its window: tokens per entry, 0 where it does not.
+
+    `searches` where entries overlap and an indexer picks them.
+    """
+
+    ratio: int = 0
+    searches: bool = False
+
+    @property
+    def overlap(self) -> int:
+        """Entries that a token is part of."""
+        return 2 if self.searches else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,27 +105,59 @@ def parse_deepseek_v4(config: ModelConfig) -> Architecture:
     shape = _shape(config)
     experts = _experts_shape(config)
     n_layers = config.n_layers
-    # The list goes on with the draft layers.
-    if not keys.has("compress_ratios"):
-        keys.refuse("compress_ratios", "a list of 0, 4 and 128, one a layer")
-    ratios = keys.ints("compress_ratios", allowed=_RATIOS, at_least=n_layers)[:n_layers]
-    # configuration_deepseek_v4.py: default_num_hash_layers 3
-    n_hashed = keys.positive_int("num_hash_layers", minimum=0, maximum=MAX_LAYERS, default=3)
+    compressions = _compressions(keys, n_layers)
+    hashed = _hashed_layers(keys, n_layers)
 
-    def layer(kind: tuple[int, bool], weights: LayerWeights) -> tuple[Block, ...]:
-        ratio, is_hashed = kind
+    def layer(kind: tuple[_Compression, bool], weights: LayerWeights) -> tuple[Block, ...]:
+        compression, is_hashed = kind
         return (
-            _attention_block(shape, ratio, weights),
+            _attention_block(shape, compression, weights),
             _feed_forward_block(shape, replace(experts, correction_bias=not is_hashed), weights),
         )
 
-    kinds = [(ratio, index < n_hashed) for index, ratio in enumerate(ratios)]
+    kinds = list(zip(compressions, hashed, strict=True))
     head_mixing = shape.n_streams * (shape.n_streams * shape.hidden_size + 1) + 1
     return Decoder(
         build_layers(config, kinds, layer),
         head_name="head",
         vector_params=shape.hidden_size + head_mixing,
+        # tid2eid of DeepseekV4HashRouter: the experts of each token id
+        lookup_params=sum(hashed) * keys.positive_int("vocab_size") * experts.top_k,
     ).architecture(config)
+
+
+def _compressions(keys: Reader, n_layers: int) -> list[_Compression]:
+    """Return how each layer compresses: by `layer_types` of transformers, or `compress_ratios`.
+
+    Source
+        `DeepseekV4Config.__post_init__`: `layer_types` go first; `compress_rates` 4 and 128. The
+        list of published files goes on with the draft layers.
+    """
+    if keys.has("layer_types"):
+        allowed = tuple(_KINDS.values())
+        kinds: Sequence[str] = keys.texts("layer_types", allowed=allowed, at_least=n_layers)
+    elif keys.has("compress_ratios"):
+        ratios = keys.ints("compress_ratios", allowed=tuple(_KINDS), at_least=n_layers)
+        kinds = [_KINDS[ratio] for ratio in ratios]
+    else:
+        keys.refuse("compress_ratios", "a list of 0, 4 and 128, one a layer")
+    rates = keys.section("compress_rates") or Reader(keys.source, {})
+    by_kind = {
+        _SLIDING: _Compression(),
+        _SPARSE: _Compression(rates.positive_int(_SPARSE, default=4), searches=True),
+        _HEAVY: _Compression(rates.positive_int(_HEAVY, default=128)),
+    }
+    return [by_kind[kind] for kind in kinds[:n_layers]]
+
+
+def _hashed_layers(keys: Reader, n_layers: int) -> list[bool]:
+    """Return which layers pick experts by token id: those listed, or the first few."""
+    if keys.has("mlp_layer_types"):
+        kinds = keys.texts("mlp_layer_types", allowed=("hash_moe", "moe"), at_least=n_layers)
+        return [kind == "hash_moe" for kind in kinds[:n_layers]]
+    # configuration_deepseek_v4.py: default_num_hash_layers 3
+    n_hashed = keys.positive_int("num_hash_layers", minimum=0, maximum=MAX_LAYERS, default=3)
+    return [index < n_hashed for index in range(n_layers)]
 
 
 def parse_deepseek_v4_converted(config: ModelConfig) -> Architecture:
@@ -188,16 +239,16 @@ def _byte_scales(form: WeightFormat) -> WeightFormat:
     return replace(form, element_bytes=1.0 + (form.element_bytes - 1.0) / 4)
 
 
-def _attention_block(shape: _Shape, ratio: int, weights: LayerWeights) -> Block:
-    compressed_dims = _compressed_dims(shape, ratio)
-    overlap = 2 if ratio == _SPARSE_RATIO else 1
+def _attention_block(shape: _Shape, compression: _Compression, weights: LayerWeights) -> Block:
+    compressed_dims = _compressed_dims(shape, compression)
+    ratio, overlap = compression.ratio, compression.overlap
     core = CompressedAttention(
         shape.n_heads,
         shape.entry_dim,
         shape.rope_dim,
         shape.window,
         ratio,
-        indexer=shape.indexer if ratio == _SPARSE_RATIO else None,
+        indexer=shape.indexer if compression.searches else None,
         # Keys and gates of the tokens that wait, those of the overlapping entry included.
         compressors=tuple(
             Compressor(overlap * ratio, 2 * overlap * dim) for dim in compressed_dims.values()
@@ -244,12 +295,12 @@ def _projections(shape: _Shape, weights: LayerWeights) -> Iterator[Linear]:
         yield Linear(name, in_features, out_features, weight=form, shard=shard, groups=groups)
 
 
-def _compressed_dims(shape: _Shape, ratio: int) -> dict[str, int]:
+def _compressed_dims(shape: _Shape, compression: _Compression) -> dict[str, int]:
     """Return the widths of what is compressed: entries, and keys of the indexer."""
-    if not ratio:
+    if not compression.ratio:
         return {}
     dims = {"compressor": shape.entry_dim}
-    if ratio == _SPARSE_RATIO:
+    if compression.searches:
         dims["indexer_compressor"] = shape.indexer.head_dim
     return dims
 

@@ -5,6 +5,7 @@ Source
     `configuration_*.py`), and the names of the published checkpoints.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -28,8 +29,9 @@ from specroof.parsers.blocks import (
 )
 from specroof.parsers.families.gemma import with_closing_norm
 from specroof.parsers.formats.quantization import LayerWeights
+from specroof.parsers.layer_lists import layer_overrides
 from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
-from specroof.parsers.reader import MAX_LAYERS, Reader
+from specroof.reading.json_object import MAX_LAYERS, Reader
 
 __all__ = ["parse_gemma4", "parse_gemma4_unified"]
 
@@ -122,18 +124,22 @@ def _gemma4(
     keys = config.keys
     if keys.has("use_bidirectional_attention"):
         keys.text("use_bidirectional_attention", allowed=("vision",))  # "all" is no decoder
-    attention = _attention_kinds(config, window_default)
     kinds = _layer_kinds(keys, config.n_layers)
+    attentions = _attentions(config, [name for name, _ in kinds], window_default)
 
-    def layer(kind: tuple[str, bool], weights: LayerWeights) -> tuple[Block, ...]:
-        name, shares_cache = kind
+    def layer(kind: tuple[_Attention, bool], weights: LayerWeights) -> tuple[Block, ...]:
+        attention, shares_cache = kind
         return (
-            _attention_block(attention[name], weights, shares_cache=shares_cache),
+            _attention_block(attention, weights, shares_cache=shares_cache),
             _feed_forward_block(feed_forward, weights, shares_cache=shares_cache),
         )
 
     return Decoder(
-        build_layers(config, kinds, layer),
+        build_layers(
+            config,
+            [(attention, kind[1]) for attention, kind in zip(attentions, kinds, strict=True)],
+            layer,
+        ),
         tied_default=True,
         # the last norm, and the one of all embeddings per layer
         vector_params=config.hidden_size + feed_forward.per_layer_dim,
@@ -162,18 +168,18 @@ def _layer_kinds(keys: Reader, n_layers: int) -> list[tuple[str, bool]]:
     return [(kind, index >= first_shared) for index, kind in enumerate(kinds)]
 
 
-def _attention_kinds(config: ModelConfig, window_default: int) -> dict[str, _Attention]:
-    """Return both kinds of attention: full layers have heads of their own width and number.
+def _attentions(config: ModelConfig, names: Sequence[str], window_default: int) -> list[_Attention]:
+    """Return the attention of each layer, given its kind.
 
     Source
-        `Gemma4TextConfig.__post_init__`: head_dim 256, global_head_dim 512,
-        attention_k_eq_v and attention_bias False; num_global_key_value_heads counts where keys
-        are values, and is num_key_value_heads by default.
+        `Gemma4TextConfig`: head_dim 256, attention_k_eq_v and attention_bias False. Files that
+        transformers 5.23 has saved say by ``per_layer_config`` which layers have heads of another
+        width or number, and the keys that say so of full layers are then without meaning.
     """
     keys = config.keys
     n_heads, n_kv_heads = head_counts(keys)
     bias = keys.flag("attention_bias", default=False)
-    sliding = AttentionShape(
+    usual = AttentionShape(
         config.hidden_size,
         n_heads,
         n_kv_heads,
@@ -182,21 +188,46 @@ def _attention_kinds(config: ModelConfig, window_default: int) -> dict[str, _Att
         out_bias=bias,
         qk_norm=True,
     )
+    window = keys.positive_int("sliding_window", default=window_default)
     keys_are_values = keys.flag("attention_k_eq_v", default=False)
+    layers = layer_overrides(keys, len(names), ("head_dim", "num_key_value_heads"))
+    if layers is None:
+        full = _full_shape(keys, usual, keys_are_values=keys_are_values)
+        shapes = [full if name == _FULL else usual for name in names]
+    else:
+        shapes = [_overridden(usual, layer) for layer in layers]
+    return [
+        _Attention(shape, None, keys_are_values)
+        if name == _FULL
+        else _Attention(shape, window, keys_are_values=False)
+        for name, shape in zip(names, shapes, strict=True)
+    ]
+
+
+def _full_shape(keys: Reader, usual: AttentionShape, *, keys_are_values: bool) -> AttentionShape:
+    """Return the shape of full layers, whose heads have a width and number of their own.
+
+    Source
+        `Gemma4TextConfig.__post_init__`: global_head_dim 512; num_global_key_value_heads counts
+        where keys are values, and is num_key_value_heads by default.
+    """
+    n_kv_heads = usual.n_kv_heads
     if keys_are_values:
         n_kv_heads = keys.positive_int("num_global_key_value_heads", default=n_kv_heads)
-    if n_heads % n_kv_heads:
-        keys.refuse("num_global_key_value_heads", f"a divisor of num_attention_heads ({n_heads})")
-    full = replace(
-        sliding,
-        n_kv_heads=n_kv_heads,
-        head_dim=keys.optional_int("global_head_dim", missing=512) or sliding.head_dim,
-    )
-    window = keys.positive_int("sliding_window", default=window_default)
-    return {
-        _SLIDING: _Attention(sliding, window, keys_are_values=False),
-        _FULL: _Attention(full, None, keys_are_values),
-    }
+    if usual.n_heads % n_kv_heads:
+        allowed = f"a divisor of num_attention_heads ({usual.n_heads})"
+        keys.refuse("num_global_key_value_heads", allowed)
+    head_dim = keys.optional_int("global_head_dim", missing=512) or usual.head_dim
+    return replace(usual, n_kv_heads=n_kv_heads, head_dim=head_dim)
+
+
+def _overridden(usual: AttentionShape, layer: Reader) -> AttentionShape:
+    n_kv_heads = layer.positive_int("num_key_value_heads", default=usual.n_kv_heads)
+    if usual.n_heads % n_kv_heads:
+        allowed = f"a divisor of num_attention_heads ({usual.n_heads})"
+        layer.refuse("num_key_value_heads", allowed)
+    head_dim = layer.positive_int("head_dim", default=usual.head_dim)
+    return replace(usual, n_kv_heads=n_kv_heads, head_dim=head_dim)
 
 
 def _attention_block(attention: _Attention, weights: LayerWeights, *, shares_cache: bool) -> Block:

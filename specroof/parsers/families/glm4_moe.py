@@ -18,7 +18,7 @@ from specroof.parsers.blocks import (
 )
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
-from specroof.parsers.reader import MAX_LAYERS
+from specroof.reading.json_object import MAX_LAYERS
 
 __all__ = ["parse_glm4_moe", "parse_glm4v_moe"]
 

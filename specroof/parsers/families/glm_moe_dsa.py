@@ -21,7 +21,7 @@ from specroof.parsers.families.deepseek_v3 import (
 )
 from specroof.parsers.layer_lists import listed_experts
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.reader import MAX_LAYERS, Reader
+from specroof.reading.json_object import MAX_LAYERS, Reader
 
 __all__ = ["parse_glm4_moe_lite", "parse_glm_moe_dsa"]
 

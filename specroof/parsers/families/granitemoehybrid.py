@@ -22,7 +22,7 @@ from specroof.parsers.blocks import (
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.mamba2 import MambaShape, mamba_block, read_mamba
 from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
-from specroof.parsers.reader import Reader
+from specroof.reading.json_object import Reader
 
 __all__ = ["parse_granitemoehybrid"]
 

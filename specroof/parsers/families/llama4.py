@@ -21,7 +21,7 @@ from specroof.parsers.blocks import (
 )
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
-from specroof.parsers.reader import MAX_LAYERS, Reader
+from specroof.reading.json_object import MAX_LAYERS, Reader
 
 __all__ = ["parse_llama4"]
 

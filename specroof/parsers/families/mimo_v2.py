@@ -22,7 +22,7 @@ from specroof.parsers.formats.module_names import ModuleNames
 from specroof.parsers.formats.quantization import LayerWeights, Quantization, Rule
 from specroof.parsers.layer_lists import flagged_layers, listed_experts
 from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
-from specroof.parsers.reader import Reader
+from specroof.reading.json_object import Reader
 
 __all__ = ["parse_mimo_v2"]
 
@@ -101,11 +101,21 @@ def _sliding_mixer(keys: Reader, full: AttentionShape) -> _Mixer:
         sinks=keys.flag("add_swa_attention_sink_bias", default=True),
         value_dim=keys.positive_int("swa_v_head_dim", default=full.value_dim),
     )
-    # transformers and SGLang let a query see this many tokens besides itself, where others count
-    # it in: one token in 128.
-    window = keys.positive_int("sliding_window", "sliding_window_size")
     names = ("swa_num_key_value_heads", "swa_num_attention_heads")
-    return _Mixer(_checked(keys, shape, *names), window)
+    return _Mixer(_checked(keys, shape, *names), _window(keys))
+
+
+def _window(keys: Reader) -> int:
+    """Return how many tokens a query of a sliding layer sees, itself included.
+
+    Source
+        `MiMoV2FlashConfig.__post_init__`: ``sliding_window_size`` of published files counts the
+        tokens besides itself, as SGLang does, and goes before ``sliding_window``, which counts it
+        in and is what a file saved again has.
+    """
+    if keys.has("sliding_window_size"):
+        return keys.positive_int("sliding_window_size") + 1
+    return keys.positive_int("sliding_window")
 
 
 def _checked(keys: Reader, shape: AttentionShape, kv_key: str, heads_key: str) -> AttentionShape:

@@ -21,7 +21,7 @@ from specroof.parsers.blocks import AttentionShape, attention_block, head_counts
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.mamba2 import MambaShape, group_count, mamba_block
 from specroof.parsers.model_config import DTYPES, Decoder, ModelConfig, build_layers
-from specroof.parsers.reader import MAX_LAYERS, Reader
+from specroof.reading.json_object import MAX_LAYERS, Reader
 
 __all__ = ["parse_nemotron_h"]
 

@@ -6,7 +6,7 @@ Source
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from specroof.architecture import HEADS, Architecture, Block, Linear
@@ -20,9 +20,9 @@ from specroof.parsers.blocks import (
     split_head_dim,
 )
 from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import listed_experts
+from specroof.parsers.layer_lists import layer_overrides, listed_experts
 from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
-from specroof.parsers.reader import Reader
+from specroof.reading.json_object import Reader
 
 __all__ = ["parse_step3p5"]
 
@@ -35,35 +35,55 @@ _SLIDING: Final = "sliding_attention"
 _N_DENSE: Final = 3
 
 
+@dataclass(frozen=True, slots=True)
+class _Attention:
+    """The attention of one layer: its sizes, and the tokens that a query may see."""
+
+    shape: AttentionShape
+    window: int | None
+
+
 def parse_step3p5(config: ModelConfig) -> Architecture:
     """Return the language model of a Step 3.5 or 3.7."""
     keys = config.keys
-    full = _full_shape(config)
-    kinds = _mixers(keys, config.n_layers)
-    sliding = full
-    window = None
-    if _SLIDING in kinds:
-        sliding = _sliding_shape(keys, full)
-        window = keys.positive_int("sliding_window")
+    attentions = _attentions(config)
     # Step3p7Attention gates every head; SGLang where this key says so.
     gated = keys.flag("use_head_wise_attn_gate", default=True)
     sparse = _expert_layers(keys, config.n_layers)
     experts = _experts_shape(config) if any(sparse) else None
     dense_width = 0 if all(sparse) else keys.positive_int("intermediate_size")
 
-    def layer(kind: tuple[str, bool], weights: LayerWeights) -> tuple[Block, ...]:
+    def layer(kind: tuple[_Attention, bool], weights: LayerWeights) -> tuple[Block, ...]:
         mixer, is_sparse = kind
-        shape = sliding if mixer == _SLIDING else full
-        attention = attention_block(shape, window if mixer == _SLIDING else None, weights)
+        attention = attention_block(mixer.shape, mixer.window, weights)
         feed_forward = (
             experts_block(experts, weights, _NAMES)
             if is_sparse and experts is not None
             else feed_forward_block(config.hidden_size, dense_width, weights)
         )
-        return (_gated(attention, shape, weights) if gated else attention), feed_forward
+        return (_gated(attention, mixer.shape, weights) if gated else attention), feed_forward
 
-    layers = build_layers(config, list(zip(kinds, sparse, strict=True)), layer)
+    layers = build_layers(config, list(zip(attentions, sparse, strict=True)), layer)
     return Decoder(layers).architecture(config)
+
+
+def _attentions(config: ModelConfig) -> list[_Attention]:
+    """Return each layer's attention; ``per_layer_config`` of a file saved again goes first."""
+    keys = config.keys
+    full = _full_shape(config)
+    kinds = _mixers(keys, config.n_layers)
+    window = keys.positive_int("sliding_window") if _SLIDING in kinds else None
+    windows = [window if kind == _SLIDING else None for kind in kinds]
+    layers = layer_overrides(keys, len(kinds), ("num_attention_heads",))
+    if layers is not None:
+        heads = [
+            layer.positive_int("num_attention_heads", default=full.n_heads) for layer in layers
+        ]
+        shapes = [_checked(keys, replace(full, n_heads=n_heads)) for n_heads in heads]
+    else:
+        sliding = _sliding_shape(keys, full) if _SLIDING in kinds else full
+        shapes = [sliding if kind == _SLIDING else full for kind in kinds]
+    return [_Attention(shape, window) for shape, window in zip(shapes, windows, strict=True)]
 
 
 def _gated(block: Block, shape: AttentionShape, weights: LayerWeights) -> Block:

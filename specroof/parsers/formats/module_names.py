@@ -6,12 +6,12 @@ stands before `layers`, and a name stands for everything inside it.
 """
 
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from fnmatch import translate
 from functools import cache, lru_cache
+from math import factorial, prod
 from typing import Final
-
-from specroof.parsers.formats.module_patterns import ModulePattern
 
 __all__ = ["ModuleNames"]
 
@@ -35,6 +35,27 @@ _REGEX_MARK: Final = "re:"
 _SAME_FOR_ALL_LAYERS: Final = re.compile(r"(?:\.\*|\\\.|[A-Za-z_|()$^])*")
 _GLOB_FOR_ALL_LAYERS: Final = re.compile(r"[A-Za-z_.*]*")
 
+# What expressions are made of. Python's `re` goes back and tries again, and keeps at a repeat
+# within a repeat for years; so repeats are of single characters, and groups are lists of words.
+_SIMPLE: Final = r"(?:\\[dDwWsS]|\\[^\w\s]|[^()|*+?{}\[\]\\^$])"
+_CLASS: Final = r"\[\^?\]?(?:\\.|[^\]\\])*\]"
+_REPEAT: Final = r"(?:[*+?]|\{\d\d?(?:,\d\d?)?\})\??"
+_EXPRESSION: Final = re.compile(
+    rf"(?:(?:{_SIMPLE}|{_CLASS})(?:{_REPEAT})?|\((?:\?:)?(?:{_SIMPLE}|\|)*\)\??|[|^$])*+"
+)
+# A repeat that may stop anywhere in a name; digits end soon, and what ends with `.*` is found.
+_DIGITS_REPEATED: Final = re.compile(r"(?:\\d|\[0-9\])(?:[*+]|\{[\d,]+\})")
+_REPEATED: Final = re.compile(r"(?<!\\)[*+{]")
+_OPTIONAL: Final = re.compile(r"(?<![\\*+?}(])\?")
+_GROUP: Final = re.compile(r"\([^()]*\)")
+_TRAILING: Final = re.compile(r"(?:(?<!\\)\.[*+]\??)+$")
+#: Longer than any module's name: the longest of 127 published lists has 53 characters.
+_LONGEST_ENTRY: Final = 300
+#: Steps that the expressions of a list may take on one name, reckoned with 100 characters: 300
+#: expressions with one repeat each, or six with two. The largest published list has 6.
+_MOST_STEPS: Final = 30_000
+_NAME_LEN: Final = 100
+
 
 class ModuleNames:
     """A list of module names, globs and ``re:`` expressions, to be asked about one module.
@@ -46,8 +67,9 @@ class ModuleNames:
 
     Raises
     ------
-    re.error, OverflowError, RecursionError
-        If an expression cannot be compiled, or is refused by `ModulePattern`.
+    re.error
+        If an expression cannot be compiled, is more than a list of modules needs (a repeat of a
+        group, a look ahead), or takes too long together with the others.
 
     Examples
     --------
@@ -58,15 +80,19 @@ class ModuleNames:
     (True, True)
     """
 
-    __slots__ = ("_in_layer", "_layer_digits", "_patterns", "_plain", "_tells_apart")
+    __slots__ = ("_in_layer", "_layer_digits", "_patterns", "_plain", "_steps", "_tells_apart")
 
     def __init__(self, entries: Iterable[str]) -> None:
         self._plain: set[str] = set()
         self._in_layer: dict[int, set[str]] = {}
         self._layer_digits: set[str] = set()
-        self._patterns: list[re.Pattern[str] | ModulePattern] = []
+        self._patterns: list[re.Pattern[str]] = []
+        self._steps: Counter[int | None] = Counter()  # of patterns for all layers, and for one
         self._tells_apart = False  # where a pattern may, each layer stands for itself
-        for entry in entries:
+        for entry in dict.fromkeys(entries):
+            if len(entry) > _LONGEST_ENTRY:
+                message = "an entry is longer than any name"
+                raise re.error(message)
             if entry.startswith(_REGEX_MARK):
                 self._add_regex(entry.removeprefix(_REGEX_MARK))
             else:
@@ -91,8 +117,20 @@ class ModuleNames:
         )
 
     def _add_regex(self, expression: str) -> None:
-        self._patterns.append(ModulePattern(expression))
+        compiled = re.compile(expression)  # its own messages are the better ones
+        if not _EXPRESSION.fullmatch(expression):
+            message = "more than a list of modules needs"
+            raise re.error(message)
+        self._count_steps(None, _steps_on_a_name(expression))
+        self._patterns.append(compiled)
         self._tells_apart |= not _SAME_FOR_ALL_LAYERS.fullmatch(expression)
+
+    def _count_steps(self, layer: int | None, steps: int) -> None:
+        """Refuse patterns that take too long together: for any module, or for those of a layer."""
+        self._steps[layer] += steps
+        if self._steps[layer] > _MOST_STEPS:
+            message = "too many patterns"
+            raise re.error(message)
 
     def _add_name(self, entry: str) -> None:
         prefix = next((prefix for prefix in _PREFIXES if entry.startswith(prefix)), "")
@@ -105,8 +143,12 @@ class ModuleNames:
         elif everywhere := _EVERY_LAYER.fullmatch(name):
             self._plain.add(everywhere[1])
         elif (found := _IN_LAYER.fullmatch(name)) and len(found[1]) < 9:
-            self._in_layer.setdefault(int(found[1]), set()).add(found[2] or "*")
+            layer, inner = int(found[1]), found[2] or "*"
+            if _GLOB_CHARACTERS.search(inner):
+                self._count_steps(layer, _NAME_LEN)
+            self._in_layer.setdefault(layer, set()).add(inner)
         elif _GLOB_CHARACTERS.search(name):
+            self._count_steps(None, _NAME_LEN)
             self._patterns.append(_glob(entry))
             self._tells_apart |= not _GLOB_FOR_ALL_LAYERS.fullmatch(entry)
         else:
@@ -124,6 +166,22 @@ class ModuleNames:
 
     def _whole_layer(self, layer: int) -> bool:
         return any(str(layer).startswith(digits) for digits in self._layer_digits)
+
+
+def _steps_on_a_name(expression: str) -> int:
+    """Return in how many ways `re` may try an expression on a name that it does not match.
+
+    Examples
+    --------
+    >>> _steps_on_a_name(".*mlp[.](gate|up)_proj.*"), _steps_on_a_name(r".*a.*b$")
+    (200, 5000)
+    """
+    open_ended = _TRAILING.sub("", _DIGITS_REPEATED.sub("", expression))
+    repeats = len(_REPEATED.findall(open_ended))
+    choices: int = 2 ** len(_OPTIONAL.findall(open_ended))
+    branches = prod(group.count("|") + 1 for group in _GROUP.findall(open_ended))
+    ways: int = _NAME_LEN**repeats // factorial(repeats)
+    return int(ways * choices * branches)
 
 
 @cache

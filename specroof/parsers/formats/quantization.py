@@ -18,7 +18,7 @@ from specroof.parsers.formats.weight_formats import (
     modelopt_format,
     packed_format,
 )
-from specroof.parsers.reader import Reader
+from specroof.reading.json_object import Reader
 
 __all__ = ["LayerWeights", "Quantization", "Rule", "read_quantization"]
 

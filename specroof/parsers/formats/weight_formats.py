@@ -8,7 +8,7 @@ Source
 from typing import Final, NamedTuple
 
 from specroof.architecture import BF16, FP32, WEIGHT_FORMATS, WeightFormat
-from specroof.parsers.reader import Reader
+from specroof.reading.json_object import Reader
 
 __all__ = [
     "PLAIN_FORMATS",

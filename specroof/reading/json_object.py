@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from specroof.errors import ConfigError
+from specroof.reading.json_text import parse_json
 
 __all__ = ["MAX_LAYERS", "MAX_SIZE", "Reader", "read_json"]
 
@@ -216,29 +217,11 @@ def read_json(text: str, *, source: str) -> Reader:
     if len(text) > MAX_TEXT_LEN:
         message = f"{source}: the file has {len(text)} characters; allowed: up to {MAX_TEXT_LEN}"
         raise ConfigError(message)
-    try:
-        value = json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_unique)
-    except RecursionError:
-        message = f"{source}: nested too deeply; allowed: a config.json object"
-        raise ConfigError(message) from None
-    except ValueError as error:
-        message = f"{source}: no readable JSON: {error}; allowed: a config.json object"
-        raise ConfigError(message) from None
+    value = parse_json(text, source=source, error=ConfigError, allowed="a config.json object")
     if not isinstance(value, dict):
         message = f"{source}: the file holds {_shown(value)}; allowed: a config.json object"
         raise ConfigError(message)
     return Reader(source, value)
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Build an object, refusing a key that stands twice."""
-    values: dict[str, object] = {}
-    for key, value in pairs:
-        if key in values:
-            message = f"the key {_shown(key)} stands twice"
-            raise ValueError(message)
-        values[key] = value
-    return values
 
 
 def _empty(parent: Reader, name: str) -> Reader:

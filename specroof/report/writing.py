@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from specroof.errors import OutputError
 
-__all__ = ["MANIFEST", "write_files", "write_folder"]
+__all__ = ["MANIFEST", "joined_files", "write_files", "write_folder"]
 
 #: What lists the files that the last run wrote into a folder.
 MANIFEST: Final = "specroof-manifest.json"
@@ -85,6 +85,23 @@ class _Staged:
         if self.target is not None:
             with contextlib.suppress(OSError):
                 self.temporary.unlink()
+
+
+def joined_files(*groups: Mapping[Path, bytes]) -> dict[Path, bytes]:
+    """Return the files of all groups.
+
+    Raises
+    ------
+    OutputError
+        If two outputs go to one place: one would replace the other without a word.
+    """
+    files: dict[Path, bytes] = {}
+    for path, data in (entry for group in groups for entry in group.items()):
+        if path in files:
+            message = f"{path}: two outputs go there; allowed: a file for each"
+            raise OutputError(message)
+        files[path] = data
+    return files
 
 
 def write_files(files: Mapping[Path, bytes]) -> None:

@@ -1,0 +1,129 @@
+"""What commands leave behind: lines on standard output, and files that appear whole."""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import typer
+
+from specroof import report
+from specroof.cli.streams import STANDARD_OUTPUT, give_data, say_aside
+from specroof.errors import OutputError, printable
+
+__all__ = [
+    "check_folder",
+    "figure_files",
+    "folder_of_figures",
+    "say",
+    "say_json",
+    "write",
+    "write_folder",
+]
+
+Draw: TypeAlias = Callable[[ModuleType], Mapping[str, Any]]
+
+
+def say(text: str) -> None:
+    """Print to standard output."""
+    # Named, since Typer sends UTF-8 to a standard output that says it takes ASCII.
+    typer.echo(printable(text), file=sys.stdout)
+
+
+def say_json(value: object) -> None:
+    """Print JSON on one line."""
+    say(report.json_line(value))
+
+
+def figure_files(path: Path | None, draw: Draw) -> dict[Path, bytes]:
+    """Return figures as files: the first as `path`, others beside it under longer names.
+
+    Parameters
+    ----------
+    path
+        Where the first goes; None draws nothing.
+    draw
+        From `specroof.plot` to figures by what their names end in.
+
+    Raises
+    ------
+    OutputError
+        For a path without a name, and several charts on standard output.
+    """
+    if path is None:
+        return {}
+    if not path.name:
+        message = f"--plot is {str(path)!r}; allowed: the name of a file"
+        raise OutputError(message)
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
+
+    figures = draw(plot)
+    if path == STANDARD_OUTPUT:
+        if len(figures) > 1:
+            message = f"-: {len(figures)} charts, and standard output takes one; allowed: a file"
+            raise OutputError(message)
+        (figure,) = figures.values()
+        return {path: plot.figure_bytes(figure, "-.png")}
+    names = {path.with_stem(path.stem + ending): one for ending, one in figures.items()}
+    return {name: plot.figure_bytes(figure, name) for name, figure in names.items()}
+
+
+def folder_of_figures(folder: Path, draw: Draw) -> dict[Path, bytes]:
+    """Return figures as PNG files of a folder, by name."""
+    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
+
+    names = {folder / f"{name}.png": figure for name, figure in draw(plot).items()}
+    return {name: plot.figure_bytes(figure, name) for name, figure in names.items()}
+
+
+def write(*groups: Mapping[Path, bytes], as_json: bool) -> None:
+    """Write the files of all groups, or none of them, and name them; `-` is standard output.
+
+    Raises
+    ------
+    OutputError
+        For `-` together with --json, and a file that cannot be written.
+    """
+    files = report.joined_files(*groups)
+    data = files.pop(STANDARD_OUTPUT, None)
+    if as_json and data is not None:
+        message = "-: --json goes to standard output too; allowed: a file for one of them"
+        raise OutputError(message)
+    report.write_files(files)
+    _say_written(files)
+    if data is not None:
+        give_data(data)
+
+
+def write_folder(folder: Path, *groups: Mapping[Path, bytes]) -> None:
+    """Write the files of one run into a folder, and name them on standard error."""
+    files = report.joined_files(*groups)
+    report.write_folder(folder, {path.name: data for path, data in files.items()})
+    _say_written(files)
+
+
+def _say_written(paths: Iterable[Path]) -> None:
+    for path in paths:
+        say_aside(f"wrote {path}")
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that cannot be made, before minutes are spent on its files.
+
+    Raises
+    ------
+    OutputError
+        For standard output, a place below a file, or a name that is too long.
+    """
+    if folder == STANDARD_OUTPUT:
+        message = "-: standard output is no folder; allowed: a folder, or a place for a new one"
+        raise OutputError(message)
+    try:
+        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        if not there.is_dir():
+            message = f"{folder}: {there} is a file; allowed: a folder, or a place for a new one"
+            raise OutputError(message)
+    except OSError as failure:
+        message = f"{folder}: {failure.strerror}; allowed: a folder that can be written to"
+        raise OutputError(message) from None

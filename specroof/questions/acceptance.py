@@ -1,0 +1,196 @@
+"""Which acceptance was measured, and which law fits it?"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from specroof.acceptance import FITTED_LAWS, Acceptance, AcceptanceFit, fit_acceptance
+from specroof.acceptance.published import AcceptanceProfile, load_profiles
+from specroof.catalog import load_profile, load_profiles_file
+from specroof.catalog.files import is_file
+from specroof.questions.answer import Answer
+from specroof.questions.request import listed, question
+
+__all__ = [
+    "Acceptance",
+    "AcceptanceFit",
+    "AcceptanceProfile",
+    "FitRequest",
+    "FittedProfiles",
+    "Profiles",
+    "ProfilesRequest",
+    "find_profiles",
+    "fit_profiles",
+    "fit_row",
+    "profile_row",
+    "show_profiles",
+]
+
+ProfileName = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class ProfilesRequest:
+    """Ask for measured acceptance.
+
+    Parameters
+    ----------
+    names
+        Bundled profiles by name, or files: one or several.
+    drafts
+        Drafts per round where a file does not say, as in ``num_draft_tokens=8``.
+    """
+
+    names: ProfileName | Sequence[ProfileName]
+    _: KW_ONLY
+    drafts: str | None = None
+
+    def profiles(self) -> list[AcceptanceProfile]:
+        """Return the profiles of names and files; one file may hold several."""
+        found: list[AcceptanceProfile] = []
+        for name in listed(self.names):
+            if is_file(Path(name)):
+                found += load_profiles_file(name, drafts=self.drafts)
+            else:
+                found.append(load_profile(name))
+        return found
+
+
+@dataclass(frozen=True)
+class FitRequest(ProfilesRequest):
+    """Ask which law fits measured acceptance.
+
+    Parameters
+    ----------
+    law
+        One of the laws that can be fitted, or "all".
+    """
+
+    _: KW_ONLY
+    law: str = "all"
+
+
+@dataclass(frozen=True, repr=False)
+class Profiles(Answer):
+    """Measured acceptance.
+
+    Attributes
+    ----------
+    profiles
+        What was found.
+    fits
+        Each law fitted to them, with the profile; none where no fit was asked for.
+    notes, warnings
+        Sentences for the reader.
+    """
+
+    profiles: tuple[AcceptanceProfile, ...]
+    fits: tuple[tuple[AcceptanceProfile, AcceptanceFit], ...] = field(default=())
+    notes: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+        return f"{len(self.profiles)} profiles"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return each profile as the object that ``--json`` prints."""
+        return [profile_row(one) for one in self.profiles]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the profiles by name."""
+        return {row["name"]: row for row in self.rows()}
+
+    def plot(self) -> Any:
+        """Draw survival and tokens per round."""
+        from specroof.plot import acceptance_figures  # noqa: PLC0415 - matplotlib is slow to import
+
+        return acceptance_figures(self)[""]
+
+
+@dataclass(frozen=True, repr=False)
+class FittedProfiles(Profiles):
+    """Measured acceptance, and laws fitted to it: `Profiles` that print their fits."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return each fit as the object that ``--json`` prints."""
+        return [{"profile": one.name} | fit_row(fit) for one, fit in self.fits]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fits by profile."""
+        found: dict[str, Any] = {one.name: [] for one in self.profiles}
+        for row in self.rows():
+            found[row["profile"]].append(row)
+        return found
+
+
+def find_profiles(text: str = "") -> Profiles:
+    """Return the bundled profiles whose names hold a text."""
+    return Profiles(tuple(one for one in load_profiles() if text.casefold() in one.name))
+
+
+@question(ProfilesRequest)
+def show_profiles(request: ProfilesRequest) -> Profiles:
+    """Return measured acceptance: survival curves, what was counted, the source."""
+    return Profiles(tuple(request.profiles()))
+
+
+@question(FitRequest)
+def fit_profiles(request: FitRequest) -> FittedProfiles:
+    """Fit laws with few numbers to measured acceptance."""
+    profiles = request.profiles()
+    fits = [(one, fit) for one in profiles for fit in _fits(one, request.law)]
+    return FittedProfiles(tuple(profiles), fits=tuple(fits))
+
+
+def _fits(profile: AcceptanceProfile, law: str) -> list[AcceptanceFit]:
+    """Return the fits that were asked for; of all laws those with few enough numbers."""
+    curve = profile.acceptance()
+    survival = curve.survival(np.arange(1, profile.draft_len + 1))
+    if law != "all":
+        return [fit_acceptance(survival, law)]
+    fitting = [name for name, one in FITTED_LAWS.items() if len(one.bounds) <= profile.n_measured]
+    return [fit_acceptance(survival, name) for name in fitting]
+
+
+def profile_row(profile: AcceptanceProfile) -> dict[str, Any]:
+    """Return a profile as the object that ``--json`` prints."""
+    return {
+        "name": profile.name,
+        "model": profile.model,
+        "drafter": profile.drafter,
+        "task": profile.task,
+        "temperature": profile.temperature,
+        "engine": profile.engine,
+        "draft_len": profile.draft_len,
+        "tokens_per_round": profile.tokens_per_round,
+        "survival": _survival(profile.acceptance(), profile.draft_len),
+        "lengths": dict(profile.lengths),
+        "counted": profile.counted,
+        "n_rounds": profile.n_rounds,
+        "source": profile.source,
+        "note": profile.note,
+    }
+
+
+def _survival(curve: Acceptance, depth: int) -> list[float]:
+    return [float(share) for share in curve.survival(np.arange(1, depth + 1))]
+
+
+def fit_row(fit: AcceptanceFit) -> dict[str, Any]:
+    """Return a fit as the object that ``--json`` prints."""
+    key = {"constant": "accept"}.get(fit.law, fit.law)
+    return {
+        "law": fit.law,
+        "parameters": list(fit.parameters),
+        "draft_len": fit.depth,
+        "rms_residual": fit.rms_residual,
+        "worst_residual": fit.worst_residual,
+        "length_residual": fit.length_residual,
+        "spec": f"{key}={'/'.join(f'{value:.5g}' for value in fit.parameters)}",
+    }

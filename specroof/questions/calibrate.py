@@ -1,0 +1,102 @@
+"""Which engine profile fits my own benchmark?"""
+
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from specroof.hardware import HardwareProfile
+from specroof.questions.answer import Answer
+from specroof.questions.benchmark import Benchmark, BenchmarkRequest
+from specroof.questions.request import question
+
+if TYPE_CHECKING:
+    from specroof.engines import Calibration
+
+__all__ = ["DEFAULT_ENGINE_NAME", "CalibrateRequest", "Calibrated", "calibrate"]
+
+DEFAULT_ENGINE_NAME: Final = "calibrated"
+
+
+@dataclass(frozen=True)
+class CalibrateRequest(BenchmarkRequest):
+    """Ask for the engine profile that fits a benchmark.
+
+    Parameters
+    ----------
+    engine_name
+        What the hardware file calls the fitted engine.
+    """
+
+    _: KW_ONLY
+    engine_name: str = DEFAULT_ENGINE_NAME
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Calibrated(Answer):
+    """The engine profile that fits a benchmark.
+
+    Attributes
+    ----------
+    benchmark
+        What was measured.
+    found
+        What was fitted, what was not and why, and each point beside its prediction.
+    yaml
+        A hardware file with the fitted engine as its default.
+    notes, warnings
+        Sentences for the reader.
+    """
+
+    benchmark: Benchmark
+    found: "Calibration"
+    yaml: str
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+        measured, found = self.benchmark, self.found
+        return (
+            f"{len(found.residuals)} points of {measured.served.model.name} on "
+            f"{measured.served.setup.hardware.name}, from engine {found.base}"
+        )
+
+    @property
+    def hardware(self) -> HardwareProfile:
+        """The hardware with the fitted engine as its default."""
+        from specroof.hardware import parse_hardware  # noqa: PLC0415 - needs pydantic
+
+        return parse_hardware(self.yaml, source="the calibrated file")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints."""
+        from specroof.report.calibration import calibration_json  # noqa: PLC0415
+
+        return calibration_json(self.found) | {"notes": list(self.notes)}
+
+
+@question(CalibrateRequest)
+def calibrate(request: CalibrateRequest) -> Calibrated:
+    """Fit an engine profile to a benchmark; what the points cannot determine stays as it was."""
+    from specroof import engines  # noqa: PLC0415 - few questions fit anything
+
+    measured = request.benchmark()
+    found = engines.calibrate(measured.points, measured.served, measured.drafter)
+    yaml = engines.calibrated_yaml(
+        measured.served.setup.hardware,
+        found.engine,
+        name=request.engine_name,
+        source=_described(found, measured),
+    )
+    return Calibrated(measured, found, yaml, measured.notes)
+
+
+def _described(found: "Calibration", measured: Benchmark) -> str:
+    """Return what the figures of a calibrated engine come from, for `sources` of the file."""
+    names = ", ".join(one.name for one in found.fitted)
+    return (
+        f"specroof calibrate: {len(found.residuals)} points of {measured.served.model.name} on "
+        f"{measured.served.setup.placement.devices} devices in {', '.join(measured.labels)}; "
+        f"fitted {names}, the rest as in {found.base}; mean error {found.mean_error:.1%} over "
+        f"these points"
+    )

@@ -1,0 +1,243 @@
+"""How many requests does a server run at once, with and without speculation?"""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from specroof.acceptance import constant_acceptance
+from specroof.architecture import Architecture
+from specroof.arrays import number_within, whole_within
+from specroof.drafters import Drafter
+from specroof.errors import refuse
+from specroof.hardware import EngineProfile
+from specroof.latency import Setup
+from specroof.questions.answer import Answer
+from specroof.questions.request import (
+    DrafterLike,
+    Served,
+    drafter_of,
+    hardware_of,
+    listed,
+    question,
+)
+from specroof.serving.capacity import FRAMEWORKS, ServedRoom, served_room
+from specroof.units import format_binary_bytes
+
+__all__ = ["Capacity", "CapacityRequest", "Side", "capacity"]
+
+#: Drafts of a drafter that makes any number, where nobody says how many: those of the default
+#: shape of SGLang's EAGLE family.
+USUAL_DRAFTS: Final = 3
+#: A rate that trees are shaped by where nobody gives one.
+USUAL_RATE: Final = 0.8
+#: Drafts beyond all blocks.
+LARGEST_DRAFT_LEN: Final = 1024
+#: Whose rules stand in where neither the user nor the chip's profile names a server.
+STAND_IN: Final = "vllm"
+
+
+@dataclass(frozen=True)
+class CapacityRequest(Served):
+    """Ask how many requests a server runs at once.
+
+    Parameters
+    ----------
+    context_len
+        Cached tokens of each request.
+    drafters
+        One or several: SPECs, or `Drafter` objects; none for plain decoding alone. An acceptance
+        is not needed.
+    draft_len
+        Drafts per round; the drafter's block, else 3, if None.
+
+    Examples
+    --------
+    >>> from specroof import capacity
+    >>> found = capacity("Qwen/Qwen3-8B", "h100", context_len=8192, drafters="eagle3")
+    >>> [side.largest_batch for side in found.sides]
+    [45, 43]
+    """
+
+    _: KW_ONLY
+    context_len: float = 4096
+    drafters: DrafterLike | Sequence[DrafterLike] = ()
+    draft_len: int | None = None
+
+    def resolved(self) -> tuple[Architecture, Setup]:
+        """Return the model and its setup; a server needs no measured engine to have rules."""
+        profile = hardware_of(self.hardware)
+        name = self.engine or profile.default_engine or STAND_IN
+        if name not in profile.engines and name in FRAMEWORKS and name != "ideal":
+            engines = {**profile.engines, name: EngineProfile(name=name)}
+            profile = replace(profile, engines=engines)
+        return Served.resolved(replace(self, hardware=profile, engine=name))
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The room with one drafter, or without.
+
+    Parameters
+    ----------
+    drafter
+        Its name; None for plain decoding.
+    draft_len
+        Drafts per round; 0 for plain decoding.
+    served
+        The room, and what it was computed from.
+    """
+
+    drafter: str | None
+    draft_len: int
+    served: ServedRoom
+
+    @property
+    def largest_batch(self) -> int:
+        """The most requests at once; 0 where not one fits."""
+        return int(self.served.largest_batch)
+
+    @property
+    def bound_by(self) -> str:
+        """What limits them."""
+        return str(self.served.room.bound_by)
+
+    @property
+    def lines(self) -> dict[str, float]:
+        """The memory of each device, line by line, in bytes."""
+        need, room = self.served.need, self.served.room
+        draft = 0.0 if need.draft is None else need.draft.weight_bytes
+        lines = {
+            "memory": need.hardware.peak.memory_bytes,
+            "reserved": room.reserved_bytes,
+            "weights": need.target.weight_bytes,
+            "vision_weights": need.vision_bytes,
+            "draft_weights": draft,
+            "state_pool": float(room.state_pool_bytes),
+            "cache_pool": float(room.cache_pool_bytes),
+            "cache_per_request": float(room.cache_bytes),
+            "state_per_request": float(room.state_bytes),
+        }
+        optional = ("vision_weights", "draft_weights", "state_pool", "state_per_request")
+        return {name: value for name, value in lines.items() if value or name not in optional}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the side as JSON has it."""
+        limits = {name: float(most) for name, most in self.served.room.limits.items()}
+        return {
+            "drafter": self.drafter,
+            "draft_len": self.draft_len,
+            "largest_batch": self.largest_batch,
+            "bound_by": self.bound_by,
+            "limits": {
+                name: None if most == float("inf") else max(most, 0.0)
+                for name, most in limits.items()
+            },
+            "short_bytes": float(self.served.room.short_bytes),
+            "bytes": self.lines,
+            "server": self.served.server.to_dict(),
+        }
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Capacity(Answer):
+    """How many requests a server runs at once.
+
+    Attributes
+    ----------
+    model, setup, context_len
+        What was asked about.
+    sides
+        Plain decoding, then each drafter.
+    notes, warnings
+        Sentences for the reader.
+    """
+
+    model: Architecture
+    setup: Setup
+    context_len: float
+    sides: tuple[Side, ...]
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+        devices = self.setup.placement.devices
+        server = self.sides[0].served.server
+        rules = f"{server.framework} {server.version}".strip()
+        return (
+            f"{self.model.name} on {devices} x {self.setup.hardware.name}, context "
+            f"{self.context_len:g}, rules of {rules}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints."""
+        placement = self.setup.placement
+        return {
+            "model": self.model.name,
+            "hardware": self.setup.hardware.name,
+            "engine": self.setup.engine.name,
+            "placement": {
+                "tensor_parallel": placement.tensor_parallel,
+                "expert_parallel": placement.expert_parallel,
+                "attention_data_parallel": placement.attention_data_parallel,
+            },
+            "context_len": self.context_len,
+            "server": self.sides[0].served.server.to_dict(),
+            "plain": self.sides[0].to_dict(),
+            "drafters": [side.to_dict() for side in self.sides[1:]],
+            "notes": list(self.notes),
+            "warnings": list(self.warnings),
+        }
+
+
+@question(CapacityRequest)
+def capacity(request: CapacityRequest) -> Capacity:
+    """Show the memory of a server line by line, and the largest batch that it runs."""
+    context = number_within("context_len", request.context_len, "context_len")
+    model, setup = request.resolved()
+    drafters = [drafter_of(one) for one in listed(request.drafters)]
+    sides = [Side(None, 0, served_room(model, setup, context_len=context))]
+    sides += [_side(model, setup, drafter, request) for drafter in drafters]
+    notes = dict.fromkeys(note for side in sides for note in side.served.notes)
+    warnings = [_warning(side) for side in sides if side.largest_batch == 0]
+    return Capacity(model, setup, context, tuple(sides), tuple(notes), tuple(warnings))
+
+
+def _side(model: Architecture, setup: Setup, drafter: Drafter, request: CapacityRequest) -> Side:
+    drafter.describe(model)  # refuses a model that the drafter does not fit
+    drafts = _drafts(drafter, model, request.draft_len)
+    # The shape of a tree needs some acceptance; its size is what counts here.
+    tokens = drafter.acceptance or constant_acceptance(USUAL_RATE)
+    proposed = drafter.propose(tokens, np.array([drafts])).verify_len[0]
+    served = served_room(
+        model,
+        setup,
+        context_len=request.context_len,
+        drafter=drafter,
+        verify_len=max(float(proposed), drafts + 1.0),
+    )
+    return Side(drafter.name, drafts, served)
+
+
+def _drafts(drafter: Drafter, model: Architecture, asked: int | None) -> int:
+    """Return the drafts of a round: those asked for, those of a block, or the usual ones."""
+    deepest = drafter.max_draft_len
+    if asked is None:
+        head = drafter.held(model).head
+        block = None if head is None else head.drafts
+        return min(block or USUAL_DRAFTS, deepest or LARGEST_DRAFT_LEN)
+    drafts = whole_within("draft_len", asked, "draft_len")
+    if drafts < 1 or (deepest is not None and drafts > deepest):
+        most = "" if deepest is None else f" to {deepest}"
+        refuse("draft_len", asked, f"a whole number from 1{most}, the depth of {drafter.name!r}")
+    return drafts
+
+
+def _warning(side: Side) -> str:
+    """Return by how much a batch of one does not fit."""
+    short = format_binary_bytes(float(side.served.room.short_bytes))
+    with_it = "" if side.drafter is None else f" with {side.drafter}"
+    return f"not one request fits{with_it}: {short} more would be needed on each device"

@@ -1,0 +1,179 @@
+"""Which commands measure a predicted point on a real engine, without trained weights?"""
+
+import os
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+from specroof.drafters import Drafter
+from specroof.errors import OptionError
+from specroof.hardware import Placement
+from specroof.latency import engine_setup
+from specroof.questions.answer import Answer
+from specroof.questions.benchmark import engine_of_tool
+from specroof.questions.request import (
+    DrafterLike,
+    HardwareLike,
+    OptionsLike,
+    drafter_of,
+    hardware_of,
+    model_of,
+    options_of,
+    question,
+)
+from specroof.serving.benchmark_commands import MockPoint, mock_commands
+from specroof.serving.requests import EndToEnd, Workload, end_to_end
+from specroof.speedup.curve import SpeedupCurve, acceptance_of, curve_in, longest_draft
+
+__all__ = ["Mock", "MockRequest", "mock"]
+
+
+@dataclass(frozen=True)
+class MockRequest:
+    """Ask how to measure a predicted point.
+
+    Parameters
+    ----------
+    model
+        A path, a bundled name or a Hub name: the commands repeat it.
+    hardware
+        A path, a name, an alias, or a `HardwareProfile`.
+    drafter
+        What drafts and how much of it is accepted: a SPEC, or a `Drafter`.
+    draft_len
+        Drafts per round.
+    draft_model
+        A Hub name or folder with the drafter's config; None for mtp.
+    framework
+        The server whose commands are wanted.
+    concurrency, input_len, output_len
+        Requests in flight, and tokens of each prompt and answer.
+    tensor_parallel
+        Devices.
+    engine
+        An engine of the hardware profile. If None, the engine of the framework.
+    options
+        `Options`, or a mapping of their names.
+    family
+        Read the config as this model_type.
+    """
+
+    model: str | os.PathLike[str]
+    hardware: HardwareLike
+    _: KW_ONLY
+    drafter: DrafterLike
+    draft_len: int
+    draft_model: str | None = None
+    framework: str = "sglang"
+    concurrency: int = 1
+    input_len: int = 1024
+    output_len: int = 1024
+    tensor_parallel: int = 1
+    engine: str | None = None
+    options: OptionsLike | None = None
+    family: str | None = None
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Mock(Answer):
+    """How to measure a predicted point.
+
+    Attributes
+    ----------
+    commands
+        Pairs of a title and a command.
+    curve, counted
+        What is predicted: decoding alone, and with prefills counted as the benchmark counts them.
+    notes, warnings
+        Sentences for the reader.
+    """
+
+    commands: tuple[tuple[str, str], ...]
+    curve: SpeedupCurve
+    counted: EndToEnd
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+        curve = self.curve
+        return (
+            f"{curve.drafter} with {curve.draft_len[-1]} drafts, {curve.model} on {curve.hardware}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints."""
+        return {
+            "commands": [{"title": title, "command": command} for title, command in self.commands],
+            "predicted": {
+                "speedup": float(self.curve.speedup[0, 0, -1]),
+                "engine": self.curve.engine,
+                "end_to_end": {
+                    "speedup": float(self.counted.speedup[0, 0, -1]),
+                    "baseline_tokens_per_s": float(self.counted.tokens_per_s[0, 0, 0]),
+                    "tokens_per_s": float(self.counted.tokens_per_s[0, 0, -1]),
+                },
+            },
+            "notes": list(self.notes),
+        }
+
+
+@question(MockRequest)
+def mock(request: MockRequest) -> Mock:
+    """Return the commands that measure a predicted point without trained weights."""
+    drafter = drafter_of(request.drafter)
+    if drafter.acceptance is None:
+        message = f"drafter {drafter.name!r} has no acceptance to force; give one, as in accept=0.8"
+        raise OptionError(message)
+    model, hardware = model_of(request.model, request.family), hardware_of(request.hardware)
+    workload = Workload(request.input_len, request.output_len)
+    options = options_of(request.options)
+    engine, notes = request.engine, list[str]()
+    if engine is None:
+        engine, notes = engine_of_tool(request.framework, hardware)
+    setup = engine_setup(hardware, engine, Placement(request.tensor_parallel), options)
+    tokens = acceptance_of(drafter)
+    curve = curve_in(
+        model,
+        setup,
+        drafter=drafter,
+        tokens=tokens,
+        batch_size=request.concurrency,
+        context_len=workload.mean_context_len,
+        longest=longest_draft(drafter, tokens, request.draft_len),
+    )
+    _refuse_trees(drafter, curve)
+    return Mock(
+        commands=tuple(mock_commands(_point(request, drafter, curve), request.framework)),
+        curve=curve,
+        counted=end_to_end(curve, model, setup, workload),
+        notes=tuple(notes),
+    )
+
+
+def _refuse_trees(drafter: Drafter, curve: SpeedupCurve) -> None:
+    drafts, verified = curve.draft_len[-1], curve.verify_len[-1]
+    if verified != drafts + 1:
+        message = (
+            f"drafter {drafter.name!r} has {verified:g} positions verified at {drafts} drafts; "
+            f"allowed: a chain or block, which engines can be told to accept"
+        )
+        raise OptionError(message)
+
+
+def _point(request: MockRequest, drafter: Drafter, curve: SpeedupCurve) -> MockPoint:
+    """Return the predicted point as a benchmark runs it."""
+    options = options_of(request.options)
+    return MockPoint(
+        model=os.fspath(request.model),
+        method=drafter.name.partition(",")[0],
+        drafter=request.draft_model,
+        draft_len=request.draft_len,
+        tokens_per_round=round(float(curve.tokens_per_round[0, 0, -1]), 4),
+        batch_size=request.concurrency,
+        input_len=request.input_len,
+        output_len=request.output_len,
+        tensor_parallel=request.tensor_parallel,
+        weights=options.weight_dtype,
+        kv_cache=options.kv_dtype,
+    )

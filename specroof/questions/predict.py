@@ -1,0 +1,262 @@
+"""How much faster does a drafter make decoding, at which draft length, at which load?"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from specroof.architecture import Architecture
+from specroof.drafters import Drafter
+from specroof.errors import OptionError
+from specroof.latency import Setup
+from specroof.questions.answer import Answer
+from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
+from specroof.serving.requests import EndToEnd, Load, Workload
+from specroof.speedup.curve import (
+    DEFAULT_MAX_DRAFT_LEN,
+    SpeedupCurve,
+    acceptance_of,
+    curve_in,
+    draft_depth,
+    longest_draft,
+)
+
+__all__ = [
+    "DEFAULT_MAX_DRAFT_LEN",
+    "EndToEnd",
+    "Load",
+    "PredictRequest",
+    "Prediction",
+    "Workload",
+    "load_of",
+    "predict",
+    "predicted",
+    "shared_longest",
+]
+
+#: Batch sizes at which `Prediction.survey` looks, besides those asked for.
+SURVEYED_BATCHES: Final = tuple(2.0**power for power in range(11))
+
+
+@dataclass(frozen=True)
+class PredictRequest(Served):
+    """Ask what speculative decoding gains.
+
+    Parameters
+    ----------
+    drafters
+        One or several: SPECs, or `Drafter` objects.
+    batch_size, concurrency
+        Sequences in flight, a number or a list; 1 if neither is given. One of the two.
+    context_len
+        Cached tokens of each sequence, a number or a list; 4096 if None.
+    input_len, output_len
+        Tokens of a prompt and of an answer, in the place of `context_len`: the answer then
+        counts prefills too.
+    max_draft_len
+        The longest draft tried; 16 if None. Of several drafters, one that drafts less is shown
+        as far as it goes.
+
+    Examples
+    --------
+    >>> from specroof import predict
+    >>> found = predict("Qwen/Qwen3-8B", "b200", drafters="ideal", batch_size=[1, 8])
+    >>> found.curves[0].speedup.shape
+    (1, 2, 17)
+    """
+
+    _: KW_ONLY
+    drafters: DrafterLike | Sequence[DrafterLike]
+    batch_size: Values | None = None
+    concurrency: Values | None = None
+    context_len: Values | None = None
+    input_len: float | None = None
+    output_len: float | None = None
+    max_draft_len: int | None = None
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Prediction(Answer):
+    """What speculative decoding gains.
+
+    Attributes
+    ----------
+    model, setup, drafters, load
+        What was asked about.
+    longest
+        The longest draft of the grid.
+    curves
+        A curve for each drafter, of decoding alone.
+    counted
+        The same curves with prefills; empty where no requests were asked about.
+    notes, warnings
+        Sentences for the reader.
+    """
+
+    model: Architecture
+    setup: Setup
+    drafters: tuple[Drafter, ...]
+    load: Load
+    longest: int
+    curves: tuple[SpeedupCurve, ...]
+    counted: tuple[EndToEnd, ...]
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+        first = self.curves[0]
+        names = ", ".join(curve.drafter for curve in self.curves)
+        devices = first.placement.devices
+        return f"{first.model} on {devices} x {first.hardware}, engine {first.engine}: {names}"
+
+    @property
+    def drawn(self) -> tuple[SpeedupCurve, ...]:
+        """The curves that charts show: with prefills, where they are counted."""
+        return tuple(whole.curve for whole in self.counted) or self.curves
+
+    @cached_property
+    def survey(self) -> tuple[SpeedupCurve, ...]:
+        """The curves at more batch sizes, which show where drafting does not pay."""
+        batches = sorted({*self.load.batch_size, *SURVEYED_BATCHES})
+        load = Load(batches, self.load.context_len)
+        return tuple(
+            _curve(self.model, self.setup, drafter, load, self.longest) for drafter in self.drafters
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints."""
+        from specroof.report import curves_json  # noqa: PLC0415 - reports import answers
+
+        return curves_json(self.curves, self.counted) | {"notes": list(self.notes)}
+
+    def plot(self) -> Any:
+        """Draw speedup against draft length."""
+        from specroof.plot import speedup_figures  # noqa: PLC0415 - matplotlib is slow to import
+
+        return speedup_figures(self.drawn)[""]
+
+
+@question(PredictRequest)
+def predict(request: PredictRequest) -> Prediction:
+    """Predict the speedup of speculative decoding and the best draft length."""
+    load = load_of(request)
+    model, setup = request.resolved()
+    drafters = [drafter_of(one) for one in listed(request.drafters)]
+    return predicted(model, setup, drafters, load, max_draft_len=request.max_draft_len)
+
+
+def predicted(
+    model: Architecture,
+    setup: Setup,
+    drafters: Sequence[Drafter],
+    load: Load,
+    *,
+    max_draft_len: int | None = None,
+    advance: Callable[[], None] = lambda: None,
+) -> Prediction:
+    """Return what drafters gain in a setup that is built already.
+
+    Parameters
+    ----------
+    model, setup, drafters, load
+        What is served where, what is compared, and under which load.
+    max_draft_len
+        As for `predict`.
+    advance
+        Called after each curve.
+
+    Raises
+    ------
+    OptionError
+        As `speedup_curve` does.
+    """
+    longest, capped = shared_longest(drafters, max_draft_len)
+    curves = []
+    for drafter in drafters:
+        curves.append(_curve(model, setup, drafter, load, longest))
+        advance()
+    notes = dict.fromkeys([*(note for curve in curves for note in curve.notes), *capped])
+    return Prediction(
+        model=model,
+        setup=setup,
+        drafters=tuple(drafters),
+        load=load,
+        longest=longest,
+        curves=tuple(curves),
+        counted=tuple(load.counted(curves, model, setup)),
+        notes=tuple(notes),
+    )
+
+
+def _curve(
+    model: Architecture, setup: Setup, drafter: Drafter, load: Load, longest: int
+) -> SpeedupCurve:
+    return curve_in(
+        model,
+        setup,
+        drafter=drafter,
+        tokens=acceptance_of(drafter),
+        batch_size=load.batch_size,
+        context_len=load.context_len,
+        longest=longest,
+    )
+
+
+def load_of(request: PredictRequest) -> Load:
+    """Return the load that a request asks about.
+
+    Raises
+    ------
+    OptionError
+        For both spellings of one thing, or half of a workload.
+    """
+    if request.batch_size is not None and request.concurrency is not None:
+        message = "batch_size and concurrency are both given; allowed: one of them"
+        raise OptionError(message)
+    given = request.batch_size if request.concurrency is None else request.concurrency
+    batches = listed(1.0 if given is None else given)
+    context, prompt, answer = request.context_len, request.input_len, request.output_len
+    if prompt is None and answer is None:
+        return Load(batches, listed(4096.0 if context is None else context))
+    if context is not None:
+        message = "context_len is given with input_len or output_len; allowed: one of them"
+        raise OptionError(message)
+    if prompt is None or answer is None:
+        missing = "input_len" if prompt is None else "output_len"
+        message = f"{missing} is missing; allowed: both lengths of a request, or neither"
+        raise OptionError(message)
+    workload = Workload(prompt, answer)
+    return Load(batches, [workload.mean_context_len], workload)
+
+
+def shared_longest(drafters: Sequence[Drafter], asked: int | None) -> tuple[int, list[str]]:
+    """Return the longest draft of a comparison, and a note for each drafter that ends before it.
+
+    Parameters
+    ----------
+    drafters
+        What is compared.
+    asked
+        The longest draft asked for; None for the default.
+
+    Raises
+    ------
+    OptionError
+        If no drafter drafts that far.
+    """
+    if not drafters:
+        message = "drafters is empty; allowed: at least one drafter"
+        raise OptionError(message)
+    depths = [draft_depth(drafter, acceptance_of(drafter)) for drafter in drafters]
+    deepest = drafters[depths.index(max(depths))]
+    longest = longest_draft(deepest, acceptance_of(deepest), asked)
+    if asked is None:
+        return longest, []
+    return longest, [
+        f"{drafter.name} drafts at most {depth:g}: longer drafts have no figures"
+        for drafter, depth in zip(drafters, depths, strict=True)
+        if depth < longest and not math.isinf(depth)
+    ]

@@ -1,0 +1,232 @@
+"""How every question is asked: its parameters are a request, and names stand for objects."""
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+
+import numpy as np
+
+from specroof.architecture import Architecture
+from specroof.catalog import load_drafter, load_hardware, load_model
+from specroof.cost import Options
+from specroof.drafters import Drafter
+from specroof.errors import OptionError
+from specroof.hardware import HardwareProfile, Placement, ServerSettings
+from specroof.latency import Setup, engine_setup
+from specroof.serving.capacity import in_server
+from specroof.serving.settings import parse_server, server_settings
+
+__all__ = [
+    "DrafterLike",
+    "HardwareLike",
+    "ModelLike",
+    "OptionsLike",
+    "Served",
+    "ServerLike",
+    "Values",
+    "drafter_of",
+    "hardware_of",
+    "listed",
+    "model_of",
+    "options_of",
+    "question",
+    "server_of",
+]
+
+ModelLike: TypeAlias = str | os.PathLike[str] | Architecture
+HardwareLike: TypeAlias = str | os.PathLike[str] | HardwareProfile
+DrafterLike: TypeAlias = str | Drafter
+OptionsLike: TypeAlias = Options | Mapping[str, Any]
+ServerLike: TypeAlias = str | Mapping[str, Any] | ServerSettings
+Values: TypeAlias = float | Sequence[float] | np.ndarray
+
+_P = ParamSpec("_P")
+_Request = TypeVar("_Request")
+_Answer = TypeVar("_Answer")
+
+
+def question(
+    request: Callable[_P, _Request], /
+) -> Callable[[Callable[[_Request], _Answer]], Callable[_P, _Answer]]:
+    """Turn a function of a request into a function of the request's fields.
+
+    A request documents its own fields; the function's help shows them all.
+
+    Examples
+    --------
+    >>> @dataclass(frozen=True)
+    ... class SumRequest:
+    ...     first: int
+    ...     second: int = 2
+    >>> @question(SumRequest)
+    ... def added(request: SumRequest) -> int:
+    ...     return request.first + request.second
+    >>> added(1), added(first=1, second=1), str(inspect.signature(added))
+    (3, 2, '(first: int, second: int = 2) -> None')
+    """
+
+    def asked(answer: Callable[[_Request], _Answer]) -> Callable[_P, _Answer]:
+        @functools.wraps(answer)
+        def ask(*args: _P.args, **kwargs: _P.kwargs) -> _Answer:
+            return answer(request(*args, **kwargs))
+
+        ask.__signature__ = inspect.signature(request)  # type: ignore[attr-defined]  # functions take it
+        ask.__doc__ = f"{inspect.getdoc(answer)}\n\n{_about(request)}"
+        return ask
+
+    return asked
+
+
+_PARAMETERS: Final = "Parameters\n----------\n"
+
+
+def _about(request: Callable[..., object]) -> str:
+    """Return what a request's docstring says below its first line, inherited parameters first."""
+    entries, rest = "", ""
+    for kind in reversed(inspect.getmro(request)[:-1] if inspect.isclass(request) else ()):
+        own, _, rest = (
+            inspect.cleandoc(kind.__doc__ or "").partition(_PARAMETERS)[2].partition("\n\n")
+        )
+        entries += f"{own}\n"
+    return f"{_PARAMETERS}{entries}\n{rest}".rstrip()
+
+
+def model_of(model: ModelLike, family: str | None = None) -> Architecture:
+    """Return a model by name, or the model itself.
+
+    Raises
+    ------
+    OptionError
+        For a family beside a model that is read already.
+    """
+    if not isinstance(model, Architecture):
+        return load_model(model, family=family)
+    if family is not None:
+        message = f"family is {family!r} for a model that is read already; allowed: with a name"
+        raise OptionError(message)
+    return model
+
+
+def hardware_of(hardware: HardwareLike) -> HardwareProfile:
+    """Return hardware by name, or the profile itself."""
+    return hardware if isinstance(hardware, HardwareProfile) else load_hardware(hardware)
+
+
+def drafter_of(drafter: DrafterLike) -> Drafter:
+    """Return a drafter by its SPEC, or the drafter itself."""
+    return drafter if isinstance(drafter, Drafter) else load_drafter(drafter)
+
+
+def options_of(options: OptionsLike | None) -> Options:
+    """Return options from a mapping of their names; the defaults if None.
+
+    Raises
+    ------
+    OptionError
+        For an unknown name or value.
+
+    Examples
+    --------
+    >>> options_of({"kv_dtype": "fp8"}).kv_dtype
+    'fp8'
+    """
+    if isinstance(options, Options):
+        return options
+    given = options or {}
+    known = [field.name for field in fields(Options)]
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        message = f"options has {unknown[0]!r}; allowed: {', '.join(known)}"
+        raise OptionError(message)
+    try:
+        return Options(**given)
+    except ValueError as refusal:
+        raise OptionError(str(refusal)) from None
+
+
+def server_of(server: ServerLike | None) -> ServerSettings:
+    """Return what a server is told, from text or a mapping; nothing if None.
+
+    Raises
+    ------
+    OptionError
+        For an unknown key or value.
+
+    Examples
+    --------
+    >>> server_of("running=64") == server_of({"running": 64})
+    True
+    """
+    if isinstance(server, ServerSettings):
+        return server
+    return parse_server(server) if isinstance(server, str) else server_settings(server or {})
+
+
+def listed(values: Any) -> list[Any]:
+    """Return one value as a list of it, several as their list; text is one value.
+
+    Examples
+    --------
+    >>> listed(1), listed([1, 8]), listed(np.array([1, 8])), listed("ideal")
+    ([1], [1, 8], [1, 8], ['ideal'])
+    """
+    if isinstance(values, np.ndarray):
+        return list(np.atleast_1d(values).tolist())
+    if isinstance(values, Sequence) and not isinstance(values, str):
+        return list(values)
+    return [values]
+
+
+@dataclass(frozen=True)
+class Served:
+    """What is served, and where.
+
+    Parameters
+    ----------
+    model
+        A path, a bundled name, a Hub name, or an `Architecture`.
+    hardware
+        A path, a name, an alias, or a `HardwareProfile`.
+    family
+        Read the config as this model_type.
+    tensor_parallel, expert_parallel, attention_data_parallel
+        Devices, the devices that experts are spread over, and the groups of devices with
+        sequences of their own.
+    engine
+        An engine of the hardware profile, or "ideal"; the profile's default if None.
+    options
+        `Options`, or a mapping of their names.
+    server
+        What the server is told: `ServerSettings`, a mapping or text as of ``--server``. The
+        framework's defaults if None.
+    """
+
+    model: ModelLike
+    hardware: HardwareLike
+    _: KW_ONLY
+    family: str | None = None
+    tensor_parallel: int = 1
+    expert_parallel: int = 1
+    attention_data_parallel: int = 1
+    engine: str | None = None
+    options: OptionsLike | None = None
+    server: ServerLike | None = None
+
+    def resolved(self) -> tuple[Architecture, Setup]:
+        """Return the model and the setup in which it runs, each built once.
+
+        Raises
+        ------
+        SpecroofError
+            For a name that is unknown or a value that is not allowed.
+        """
+        placement = Placement(
+            self.tensor_parallel, self.expert_parallel, self.attention_data_parallel
+        )
+        options = options_of(self.options)
+        model = model_of(self.model, self.family)
+        setup = engine_setup(hardware_of(self.hardware), self.engine, placement, options)
+        return model, in_server(model, setup, server_of(self.server))

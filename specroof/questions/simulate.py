@@ -1,0 +1,227 @@
+"""How do times spread while a batch is decoded, and is speculative sampling exact?"""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from specroof.acceptance import Acceptance, constant_acceptance
+from specroof.drafters import Drafter
+from specroof.drafters.base import chain_proposals
+from specroof.errors import OptionError
+from specroof.questions.answer import Answer
+from specroof.questions.request import DrafterLike, Served, drafter_of, question
+from specroof.simulate import (
+    BatchSimulation,
+    ExactnessResult,
+    check_tokens,
+    random_distributions,
+    simulate_exactness,
+)
+from specroof.simulate import simulate_batch as simulated
+from specroof.speedup.curve import acceptance_of, curve_in, longest_draft
+
+__all__ = [
+    "BatchTimes",
+    "ExactRequest",
+    "Exactness",
+    "TimesRequest",
+    "sampling_is_exact",
+    "times_of_batches",
+]
+
+
+@dataclass(frozen=True)
+class TimesRequest(Served):
+    """Ask how times spread while batches are decoded round by round.
+
+    Parameters
+    ----------
+    drafter
+        What drafts a chain or block: a SPEC, or a `Drafter`.
+    batch_size
+        Sequences at the start.
+    context_len
+        Cached tokens of each.
+    draft_len
+        Drafts per round; the best length if None.
+    output_len
+        Tokens of each answer.
+    n_batches
+        How many batches to decode.
+    seed
+        Of the dice.
+    """
+
+    _: KW_ONLY
+    drafter: DrafterLike
+    batch_size: int = 8
+    context_len: float = 4096
+    draft_len: int | None = None
+    output_len: int = 256
+    n_batches: int = 200
+    seed: int = 0
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class BatchTimes(Answer):
+    """How times spread while batches are decoded.
+
+    Attributes
+    ----------
+    model, hardware, drafter
+        Names.
+    runs
+        What happened without drafts (0) and at the draft length asked about.
+    notes, warnings
+        Sentences for the reader.
+    """
+
+    model: str
+    hardware: str
+    drafter: str
+    runs: dict[int, BatchSimulation]
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+        return f"{self.drafter}, {self.model} on {self.hardware}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints."""
+        return {
+            "model": self.model,
+            "hardware": self.hardware,
+            "drafter": self.drafter,
+            "notes": list(self.notes),
+            "runs": [{"draft_len": drafts} | asdict(run) for drafts, run in self.runs.items()],
+        }
+
+
+@question(TimesRequest)
+def times_of_batches(request: TimesRequest) -> BatchTimes:
+    """Decode batches round by round with dice."""
+    drafter = drafter_of(request.drafter)
+    acceptance = _chain_acceptance(drafter)
+    check_tokens(
+        request.batch_size,
+        draft_len=request.draft_len or 0,
+        output_len=request.output_len,
+        n_batches=request.n_batches,
+    )
+    model, setup = request.resolved()
+    tokens = acceptance_of(drafter)
+    curve = curve_in(
+        model,
+        setup,
+        drafter=drafter,
+        tokens=tokens,
+        batch_size=np.arange(1, request.batch_size + 1),
+        context_len=request.context_len,
+        longest=longest_draft(drafter, tokens, request.draft_len),
+    )
+    asked = request.draft_len
+    length = int(curve.best_draft_len[0, -1]) if asked is None else asked
+    runs = {
+        drafts: simulated(
+            acceptance,
+            curve.round_s[0, :, drafts],
+            draft_len=drafts,
+            output_len=request.output_len,
+            n_batches=request.n_batches,
+            seed=request.seed,
+        )
+        for drafts in dict.fromkeys((0, length))
+    }
+    return BatchTimes(curve.model, curve.hardware, curve.drafter, runs, curve.notes)
+
+
+def _chain_acceptance(drafter: Drafter) -> Acceptance:
+    """Return how far the drafts of a chain survive; other proposals have no such curve."""
+    if drafter.is_ideal:
+        return constant_acceptance(1.0)
+    if drafter.propose is not chain_proposals:
+        message = f"drafter is {drafter.name!r}, which proposes no chain; allowed: a chain or block"
+        raise OptionError(message)
+    if not isinstance(drafter.acceptance, Acceptance):
+        message = f"drafter {drafter.name!r} has no acceptance; give one, as in accept=0.8"
+        raise OptionError(message)
+    return drafter.acceptance
+
+
+@dataclass(frozen=True)
+class ExactRequest:
+    """Ask whether the tokens of speculative sampling follow the target.
+
+    Parameters
+    ----------
+    target, draft
+        The distributions of target and drafter; random ones if None.
+    vocabulary, closeness, markov
+        Of random distributions: tokens, how alike both are (1 makes them equal), and whether
+        they depend on the token before.
+    draft_len
+        Drafts per round.
+    n_tokens
+        Tokens to commit.
+    seed
+        Of the dice.
+    """
+
+    target: Sequence[float] | None = None
+    draft: Sequence[float] | None = None
+    _: KW_ONLY
+    vocabulary: int = 16
+    closeness: float = 0.5
+    markov: bool = False
+    draft_len: int = 4
+    n_tokens: int = 200_000
+    seed: int = 0
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Exactness(Answer):
+    """Whether the tokens of speculative sampling follow the target.
+
+    Attributes
+    ----------
+    result
+        What was counted, and what the theory expects.
+    notes, warnings
+        Sentences for the reader.
+    """
+
+    result: ExactnessResult
+    notes: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+        return f"{self.result.n_tokens} tokens, p = {self.result.p_value:.3f}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints."""
+        return asdict(self.result)
+
+
+@question(ExactRequest)
+def sampling_is_exact(request: ExactRequest) -> Exactness:
+    """Run speculative sampling on distributions and test its output against the target's."""
+    if (request.target is None) != (request.draft is None):
+        message = "target and draft belong together; allowed: both or neither"
+        raise OptionError(message)
+    if request.target is None or request.draft is None:
+        pair = random_distributions(
+            request.vocabulary, request.closeness, contexts=request.markov, seed=request.seed
+        )
+    else:
+        pair = np.array(request.target), np.array(request.draft)
+    return Exactness(
+        simulate_exactness(
+            *pair, draft_len=request.draft_len, n_tokens=request.n_tokens, seed=request.seed
+        )
+    )

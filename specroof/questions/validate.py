@@ -1,0 +1,204 @@
+"""How far off are predictions: over published measurements, or over my own results?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from specroof.errors import OptionError
+from specroof.questions.answer import Answer
+from specroof.questions.benchmark import (
+    Benchmark,
+    BenchmarkRequest,
+    ResultFile,
+    in_sample_notes,
+)
+from specroof.questions.request import (
+    DrafterLike,
+    HardwareLike,
+    ModelLike,
+    OptionsLike,
+    listed,
+    question,
+)
+
+if TYPE_CHECKING:
+    from specroof.validate import Validation
+    from specroof.validate.own_results import OwnValidation
+
+__all__ = ["OwnValidated", "PublishedValidated", "ValidateRequest", "validate"]
+
+
+@dataclass(frozen=True)
+class ValidateRequest:
+    """Ask how far off predictions are.
+
+    Parameters
+    ----------
+    results
+        Your own results, one file or several; every bundled measurement if None. All other
+        parameters are about your own results.
+    model
+        What was served: a path, a bundled name, a Hub name, or an `Architecture`.
+    hardware
+        What served it: a path, a name, an alias, or a `HardwareProfile`.
+    family
+        Read the config as this model_type.
+    tensor_parallel, expert_parallel
+        Devices, and the devices that experts are spread over; 1 if None.
+    engine
+        An engine of the hardware profile. If None, the engine named like the tool that wrote
+        the results.
+    options
+        `Options`, or a mapping of their names.
+    drafter
+        What drafted, where results have drafts: a SPEC, or a `Drafter`.
+    draft_len
+        Drafts per round of results that do not say.
+    """
+
+    results: ResultFile | Sequence[ResultFile] | None = None
+    model: ModelLike | None = None
+    hardware: HardwareLike | None = None
+    family: str | None = None
+    tensor_parallel: int | None = None
+    expert_parallel: int | None = None
+    engine: str | None = None
+    options: OptionsLike | None = None
+    drafter: DrafterLike | None = None
+    draft_len: int | None = None
+
+    def of_results(self) -> BenchmarkRequest:
+        """Return the question about one's own results.
+
+        Raises
+        ------
+        OptionError
+            Unless model and hardware are given.
+        """
+        first = listed(self.results)[0]
+        if self.hardware is None or self.model is None:
+            missing = "hardware" if self.hardware is None else "model"
+            message = f"{missing} is missing; needed to predict {first}: what served it, on what"
+            raise OptionError(message)
+        return BenchmarkRequest(
+            self.results,  # type: ignore[arg-type]  # the caller looked
+            self.model,
+            self.hardware,
+            family=self.family,
+            tensor_parallel=self.tensor_parallel or 1,
+            expert_parallel=self.expert_parallel or 1,
+            engine=self.engine,
+            options=self.options,
+            drafter=self.drafter,
+            draft_len=self.draft_len,
+        )
+
+    def refuse_without_results(self) -> None:
+        """Refuse what says how to predict results, where there are none.
+
+        Raises
+        ------
+        OptionError
+            With the first such parameter.
+        """
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        options = given.pop("options")
+        given |= options if isinstance(options, Mapping) else {"options": options}
+        for name, value in given.items():
+            if name != "results" and value is not None:
+                message = f"{name} is {value!r} without benchmark files; allowed: with results"
+                raise OptionError(message)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PublishedValidated(Answer):
+    """Predictions beside every bundled measurement.
+
+    Attributes
+    ----------
+    found
+        Every measurement beside its prediction, and the errors by source.
+    notes, warnings
+        Sentences for the reader.
+    """
+
+    found: "Validation"
+    notes: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+        return f"{len(self.found.points)} points of {len(self.found.sources)} sources"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints."""
+        from specroof.report.validation import validation_json  # noqa: PLC0415
+
+        return validation_json(self.found)
+
+    def plot(self) -> Any:
+        """Draw predicted against measured speedup, source by source."""
+        from specroof.plot import plot_accuracy  # noqa: PLC0415 - matplotlib is slow to import
+
+        return plot_accuracy(self.found.points)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class OwnValidated(Answer):
+    """Predictions beside one's own results.
+
+    Attributes
+    ----------
+    benchmark
+        What was measured.
+    found
+        Every result beside its prediction, and the errors by file.
+    notes, warnings
+        Sentences for the reader.
+    """
+
+    benchmark: Benchmark
+    found: "OwnValidation"
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+        setup = self.benchmark.served.setup
+        return (
+            f"{self.benchmark.served.model.name} on {setup.placement.devices} x {setup.hardware.name}, "
+            f"engine {setup.engine.name}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints."""
+        from specroof.report.validation import own_json  # noqa: PLC0415
+
+        return own_json(self.found) | {"notes": list(self.notes)}
+
+    def plot(self) -> Any:
+        """Draw predicted against measured throughput, file by file."""
+        from specroof.plot import plot_throughput_accuracy  # noqa: PLC0415
+
+        rates = [(one.source, one.rate) for one in self.found.points]
+        roof = [(one.source, one.rate) for one in self.found.ideal]
+        return plot_throughput_accuracy(rates, roof, engine=self.benchmark.served.setup.engine.name)
+
+
+@question(ValidateRequest)
+def validate(request: ValidateRequest) -> PublishedValidated | OwnValidated:
+    """Compare predictions with your own results, or with every bundled measurement."""
+    if request.results is None or not listed(request.results):
+        request.refuse_without_results()
+        from specroof.validate import validation  # noqa: PLC0415 - reads all measurements
+
+        return PublishedValidated(validation())
+    from specroof.validate.own_results import own_validation  # noqa: PLC0415
+
+    measured = request.of_results().benchmark()
+    setup = measured.served.setup
+    found = own_validation(measured.points, measured.served, measured.drafter)
+    seen = in_sample_notes(measured.labels, setup.hardware, setup.engine.name)
+    return OwnValidated(measured, found, (*measured.notes, *seen))

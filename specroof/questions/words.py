@@ -1,0 +1,24 @@
+"""The names and words that questions take, for whoever offers them: a shell, a page."""
+
+from specroof.acceptance import FITTED_LAWS
+from specroof.acceptance.published import DRAFT_COUNTS, profile_names
+from specroof.catalog import ACCEPTANCE_KEYS, hardware_names, model_names
+from specroof.cost import CHOICES
+from specroof.drafters import KINDS
+from specroof.hardware import SERVER_KEYS
+from specroof.parsers import PARSERS
+from specroof.serving.benchmark_commands import FRAMEWORKS
+
+__all__ = [
+    "ACCEPTANCE_KEYS",
+    "CHOICES",
+    "DRAFT_COUNTS",
+    "FITTED_LAWS",
+    "FRAMEWORKS",
+    "KINDS",
+    "PARSERS",
+    "SERVER_KEYS",
+    "hardware_names",
+    "model_names",
+    "profile_names",
+]

@@ -1,0 +1,43 @@
+"""The room of a server, line by line."""
+
+from typing import Final
+
+from specroof.questions.capacity import Capacity
+from specroof.report.layout import format_table, note_lines
+from specroof.units import format_binary_bytes
+
+__all__ = ["capacity_text"]
+
+#: What people read of each line, in the order of the table.
+_LINES: Final = {
+    "memory": "memory of a device",
+    "reserved": "- kept away: activations, graphs, the rest",
+    "weights": "- weights",
+    "vision_weights": "- weights of the vision tower",
+    "draft_weights": "- weights of the drafter",
+    "state_pool": "- pool of recurrent state",
+    "cache_pool": "= pool of the cache",
+    "cache_per_request": "cache of one request",
+    "state_per_request": "recurrent state of one request",
+}
+
+
+def capacity_text(found: Capacity) -> str:
+    """Return the memory line by line, a column for each drafter, and the largest batch."""
+    names = ["plain", *(f"γ = {side.draft_len}" for side in found.sides[1:])]
+    lines = [side.lines for side in found.sides]
+    rows = [
+        [text, *("-" if key not in column else _amount(column[key]) for column in lines)]
+        for key, text in _LINES.items()
+        if any(key in column for column in lines)
+    ]
+    rows.append(["most requests", *(str(side.largest_batch) for side in found.sides)])
+    rows.append(["limited by", *(side.bound_by for side in found.sides)])
+    table = format_table(["", *names], rows)
+    drafters = [f"γ = {side.draft_len}: {side.drafter}" for side in found.sides[1:]]
+    notes = note_lines([*found.warnings, *found.notes])
+    return "\n\n".join(part for part in (found.title, table, "\n".join(drafters), notes) if part)
+
+
+def _amount(value: float) -> str:
+    return f"-{format_binary_bytes(-value)}" if value < 0 else format_binary_bytes(value)

@@ -1,0 +1,305 @@
+"""Flags that start a server with speculation: vLLM, SGLang and TensorRT-LLM, in their own words."""
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from specroof.errors import OptionError
+
+__all__ = ["LAUNCHERS", "YOUR_DRAFT_MODEL", "Launch", "Speculation", "launch"]
+
+#: Stands for the drafter's weights where nobody named them.
+YOUR_DRAFT_MODEL: Final = "<YOUR-DRAFT-MODEL>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speculation:
+    """What a server is to do: which drafter, how many drafts at which load.
+
+    Parameters
+    ----------
+    kind
+        What drafts, as a SPEC calls it.
+    schedule
+        First and last number of running requests, and drafts per round: from 1 on, without gaps.
+        0 drafts is off.
+    draft_model
+        A Hub name or folder with the drafter's weights; None for a placeholder.
+    is_tree
+        Whether the drafter branches: depths are then draft lengths.
+    top_k, nodes
+        Children of a tree's node, and its drafts.
+    running
+        Requests that the server runs at a time; None for its default.
+    memory
+        Share of the memory that the server takes; None for its default.
+    data_parallel
+        Groups of devices with their own sequences.
+
+    Raises
+    ------
+    OptionError
+        For a schedule with gaps, or that never drafts.
+    """
+
+    kind: str
+    schedule: tuple[tuple[int, int, int], ...]
+    draft_model: str | None = None
+    is_tree: bool = False
+    top_k: int = 1
+    nodes: int = 0
+    running: int | None = None
+    memory: float | None = None
+    data_parallel: int = 1
+
+    def __post_init__(self) -> None:
+        expected = 1
+        for first, last, drafts in self.schedule:
+            if first != expected or last < first or drafts < 0:
+                message = (
+                    f"schedule is {list(self.schedule)}; allowed: ranges of running requests from "
+                    f"1 on, without gaps, each with a number of drafts from 0"
+                )
+                raise OptionError(message)
+            expected = last + 1
+        if not self.drafts:
+            message = f"schedule is {list(self.schedule)}; allowed: drafts at some load"
+            raise OptionError(message)
+
+    @property
+    def drafts(self) -> int:
+        """The longest draft of the schedule."""
+        return max((drafts for _, _, drafts in self.schedule), default=0)
+
+    @property
+    def differs(self) -> bool:
+        """Whether loads differ in their drafts."""
+        return len({drafts for _, _, drafts in self.schedule}) > 1
+
+    @property
+    def weights(self) -> str:
+        """The drafter's weights, or the placeholder."""
+        return self.draft_model or YOUR_DRAFT_MODEL
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What to paste.
+
+    Parameters
+    ----------
+    framework, release
+        The server software, and the release that the flags were read in.
+    text
+        Flags, or a piece of YAML.
+    files
+        Files that the flags name, by name.
+    notes
+        What the flags cannot say, or what to fill in.
+    """
+
+    framework: str
+    release: str
+    text: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def launch(plan: Speculation, framework: str) -> Launch:
+    """Return the flags that make a server do what is planned.
+
+    Parameters
+    ----------
+    plan
+        Drafter, schedule and what else the server is told.
+    framework
+        ``"vllm"``, ``"sglang"`` or ``"tensorrt-llm"``.
+
+    Raises
+    ------
+    OptionError
+        For another framework, or a kind of drafter that this one has no flag for.
+
+    Source
+        vllm 0.33.0, ``config/speculative.py`` and ``v1/spec_decode/dynamic/utils.py``; sglang
+        0.5.23, ``srt/arg_groups/fields/spec.py``, ``srt/arg_groups/speculative_hook.py`` and
+        ``srt/speculative/adaptive_spec_params.py``. Of TensorRT-LLM the definitions were not at
+        hand.
+
+    Examples
+    --------
+    >>> plan = Speculation(kind="eagle3", schedule=((1, 256, 3),), draft_model="me/head")
+    >>> launch(plan, "sglang").text
+    '--speculative-algorithm EAGLE3 --speculative-draft-model-path me/head \
+--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4'
+    """
+    if framework not in LAUNCHERS:
+        message = f"framework is {framework!r}; allowed: {', '.join(LAUNCHERS)}"
+        raise OptionError(message)
+    return LAUNCHERS[framework](plan)
+
+
+def _refuse(plan: Speculation, release: str, known: Sequence[str]) -> None:
+    what = f"trees of {plan.kind}" if plan.is_tree else plan.kind
+    message = f"{release} has no flag for {what}; allowed: {', '.join(known)}"
+    raise OptionError(message)
+
+
+def _to_fill_in(plan: Speculation, *, needs_weights: bool) -> tuple[str, ...]:
+    if not needs_weights or plan.draft_model is not None:
+        return ()
+    return (f"put the drafter's weights in the place of {YOUR_DRAFT_MODEL} (--draft-model)",)
+
+
+# --- vLLM -----------------------------------------------------------------------------------------
+
+_VLLM: Final = "vLLM 0.33.0"
+
+#: The method of each kind, and what else it needs.
+_VLLM_METHODS: Final[Mapping[str, Mapping[str, object]]] = {
+    "mtp": {"method": "mtp"},
+    "eagle": {"method": "eagle"},
+    "eagle3": {"method": "eagle3"},
+    "p_eagle": {"method": "eagle3", "parallel_drafting": True},
+    "dflash": {"method": "dflash"},
+    "dspark": {"method": "dspark"},
+    "model": {"method": "draft_model"},
+    "pard": {"method": "draft_model", "parallel_drafting": True},
+    "ngram": {"method": "ngram", "prompt_lookup_max": 5},
+    "prompt_lookup": {"method": "ngram", "prompt_lookup_max": 5},
+    "suffix": {"method": "suffix"},
+}
+#: Kinds without weights of their own.
+_NO_WEIGHTS: Final = frozenset({"mtp", "ngram", "prompt_lookup", "suffix"})
+
+
+def _vllm(plan: Speculation) -> Launch:
+    if plan.is_tree or plan.kind not in _VLLM_METHODS:
+        _refuse(plan, _VLLM, list(_VLLM_METHODS))
+    needs_weights = plan.kind not in _NO_WEIGHTS
+    config: dict[str, object] = dict(_VLLM_METHODS[plan.kind])
+    if needs_weights:
+        config["model"] = plan.weights
+    config["num_speculative_tokens"] = plan.drafts
+    notes = list(_to_fill_in(plan, needs_weights=needs_weights))
+    if plan.differs and plan.data_parallel > 1:
+        notes.append(f"{_VLLM} drops a schedule with data parallelism: {plan.drafts} drafts always")
+    elif plan.differs:
+        config["num_speculative_tokens_per_batch_size"] = [list(row) for row in plan.schedule]
+    words: list[object] = ["--speculative-config", json.dumps(config)]
+    if plan.running is not None:
+        words += ["--max-num-seqs", plan.running]
+    if plan.memory is not None:
+        words += ["--gpu-memory-utilization", f"{plan.memory:g}"]
+    return Launch("vllm", _VLLM, _joined(words), notes=tuple(notes))
+
+
+# --- SGLang ---------------------------------------------------------------------------------------
+
+_SGLANG: Final = "SGLang 0.5.23"
+_SGLANG_ALGORITHMS: Final[Mapping[str, str]] = {
+    "mtp": "NEXTN",
+    "eagle": "EAGLE",
+    "eagle3": "EAGLE3",
+    "model": "STANDALONE",
+    "ngram": "NGRAM",
+    "prompt_lookup": "NGRAM",
+    "dflash": "DFLASH",
+    "dspark": "DSPARK",
+}
+_ADAPTIVE: Final = frozenset({"EAGLE", "EAGLE3"})
+_STEPPED: Final = frozenset({"NEXTN", "EAGLE", "EAGLE3", "STANDALONE"})
+_ADAPTIVE_FILE: Final = "adaptive.json"
+
+
+def _sglang(plan: Speculation) -> Launch:
+    algorithm = _SGLANG_ALGORITHMS.get(plan.kind)
+    if algorithm is None or (plan.is_tree and algorithm not in _STEPPED):
+        _refuse(plan, _SGLANG, list(_SGLANG_ALGORITHMS))
+    needs_weights = plan.kind not in _NO_WEIGHTS
+    words: list[object] = ["--speculative-algorithm", algorithm]
+    if needs_weights:
+        words += ["--speculative-draft-model-path", plan.weights]
+    words += _sglang_drafts(plan, str(algorithm))
+    notes = list(_to_fill_in(plan, needs_weights=needs_weights))
+    files = {}
+    if plan.differs and algorithm in _ADAPTIVE and not plan.is_tree:
+        # The slot of a batch is the largest key that is not above it.
+        slots = {str(first): {"candidate_steps": [drafts]} for first, _, drafts in plan.schedule}
+        files[_ADAPTIVE_FILE] = json.dumps(slots, indent=2) + "\n"
+        words += ["--speculative-adaptive", "--speculative-adaptive-config", _ADAPTIVE_FILE]
+    elif plan.differs:
+        notes.append(
+            f"{_SGLANG} has no schedule by batch for {algorithm}: {plan.drafts} drafts at any load"
+        )
+    if plan.running is not None:
+        words += ["--max-running-requests", plan.running]
+    if plan.memory is not None:
+        words += ["--mem-fraction-static", f"{plan.memory:g}"]
+    return Launch("sglang", _SGLANG, _joined(words), files, tuple(notes))
+
+
+def _sglang_drafts(plan: Speculation, algorithm: str) -> list[object]:
+    """Return how SGLang counts drafts: with the root but for DSPARK's blocks."""
+    if algorithm == "DFLASH":
+        return ["--speculative-dflash-block-size", plan.drafts + 1]
+    if algorithm == "DSPARK":
+        return ["--speculative-dspark-block-size", plan.drafts]
+    verified = (plan.nodes if plan.is_tree else plan.drafts) + 1
+    if algorithm == "NGRAM":
+        return ["--speculative-num-draft-tokens", verified]
+    top_k = plan.top_k if plan.is_tree else 1
+    return [
+        *("--speculative-num-steps", plan.drafts, "--speculative-eagle-topk", top_k),
+        *("--speculative-num-draft-tokens", verified),
+    ]
+
+
+# --- TensorRT-LLM ---------------------------------------------------------------------------------
+
+_TENSORRT: Final = "TensorRT-LLM 1.2"
+_TENSORRT_TYPES: Final[Mapping[str, str]] = {
+    "mtp": "MTP",
+    "eagle3": "Eagle",
+    "model": "Draft_Target",
+    "ngram": "NGram",
+    "prompt_lookup": "NGram",
+}
+
+
+def _tensorrt(plan: Speculation) -> Launch:
+    if plan.is_tree or plan.kind not in _TENSORRT_TYPES:
+        _refuse(plan, _TENSORRT, list(_TENSORRT_TYPES))
+    needs_weights = plan.kind not in _NO_WEIGHTS
+    lines = [
+        "speculative_config:",
+        f"  decoding_type: {_TENSORRT_TYPES[plan.kind]}",
+        f"  max_draft_len: {plan.drafts}",
+    ]
+    if needs_weights:
+        lines.append(f"  speculative_model: {json.dumps(plan.weights)}")
+    notes = list(_to_fill_in(plan, needs_weights=needs_weights))
+    if plan.differs:
+        last_on = max(last for _, last, drafts in plan.schedule if drafts)
+        if plan.schedule[-1][2] == 0:
+            lines.append(f"  max_concurrency: {last_on}")
+        notes.append(
+            f"{_TENSORRT} has a draft_len_schedule whose keys changed their meaning between "
+            f"releases: {plan.drafts} drafts up to {last_on} requests here"
+        )
+    notes.append(f"keys as of {_TENSORRT}, not checked against its definitions")
+    return Launch("tensorrt-llm", _TENSORRT, "\n".join(lines), notes=tuple(notes))
+
+
+def _joined(words: Sequence[object]) -> str:
+    return " ".join(shlex.quote(str(word)) for word in words)
+
+
+#: Server software whose flags are known.
+LAUNCHERS: Final[Mapping[str, Callable[[Speculation], Launch]]] = {
+    "vllm": _vllm,
+    "sglang": _sglang,
+    "tensorrt-llm": _tensorrt,
+}

@@ -1,0 +1,112 @@
+"""Requests beyond what a server runs: they wait, and the batch that runs is what has a speed."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.speedup.curve import SpeedupCurve
+
+__all__ = ["latency_s", "limited_curve", "running_requests"]
+
+Array = npt.NDArray[np.float64]
+
+
+def running_requests(asked: npt.ArrayLike, largest: npt.ArrayLike, *, queues: bool) -> Array:
+    r"""Return the requests that are decoded at a time; NaN where there is no such batch.
+
+    .. math:: R = \min(C, \text{cap})
+
+    Parameters
+    ----------
+    asked
+        Requests in flight, C, or the batch that is asked about.
+    largest
+        The largest batch that runs.
+    queues
+        Whether those beyond it wait; otherwise a batch beyond it does not exist.
+
+    Source
+        Counting.
+
+    Examples
+    --------
+    >>> running_requests([8, 64], 48, queues=True), running_requests([8, 64], 48, queues=False)
+    (array([ 8., 48.]), array([ 8., nan]))
+    """
+    wanted, most = np.asarray(asked, dtype=np.float64), np.asarray(largest, dtype=np.float64)
+    if queues:
+        return np.where(most >= 1, np.minimum(wanted, most), np.nan)
+    return np.where(wanted <= most, wanted, np.nan)
+
+
+def latency_s(
+    concurrency: npt.ArrayLike, running: npt.ArrayLike, service_s: npt.ArrayLike
+) -> Array:
+    r"""Return the seconds from sending a request to its last token, waiting included.
+
+    A server that always runs R requests of :math:`t` seconds each ends one every :math:`t / R`; a
+    new one waits until the :math:`C - R` before it have begun.
+
+    .. math:: L = t + (C - R) \, t / R
+
+    Parameters
+    ----------
+    concurrency, running
+        C and R.
+    service_s
+        t: seconds of a request that runs.
+
+    Source
+        Little 1961, Oper. Res. 9(3): throughput :math:`R / t` times L is C.
+
+    Examples
+    --------
+    >>> float(latency_s(64, 16, 2.0))  # 2 s of its own, and 48 * 2 / 16 of waiting
+    8.0
+    """
+    own, runs = np.asarray(service_s), np.asarray(running)
+    return np.asarray(own + (np.asarray(concurrency) - runs) * own / runs)
+
+
+def limited_curve(
+    priced: Callable[[Array], SpeedupCurve],
+    asked: npt.ArrayLike,
+    largest: Array,
+    *,
+    queues: bool,
+) -> SpeedupCurve:
+    """Return a curve whose points run no more requests than the server does.
+
+    Parameters
+    ----------
+    priced
+        From batch sizes to a curve without limits.
+    asked
+        Batch sizes, or requests in flight.
+    largest
+        The largest batch that runs, axes (context_len, draft_len); [..., 0] that of plain decoding.
+    queues
+        Whether requests beyond it wait; otherwise such points are NaN.
+    """
+    batches = np.atleast_1d(np.asarray(asked, dtype=np.float64))
+    running = running_requests(batches[None, :, None], largest[:, None, :], queues=queues)
+    # Batches that nobody asked for are priced where some wait; those asked for, in any case.
+    sizes = np.unique(np.concatenate([batches, running[np.isfinite(running)]]))
+    curve = priced(sizes)
+    place = np.searchsorted(sizes, np.where(np.isfinite(running), running, sizes[0]))
+
+    def at(values: Array) -> Array:
+        found = np.take_along_axis(values, place, axis=1)
+        return np.where(np.isfinite(running), found, np.nan)
+
+    return replace(
+        curve,
+        batch_size=batches,
+        running=running,
+        tokens_per_round=np.take_along_axis(curve.tokens_per_round, place, axis=1),
+        draft_s=at(curve.draft_s),
+        verify_s=at(curve.verify_s),
+        round_s=at(curve.round_s),
+    )

@@ -1,0 +1,153 @@
+"""The question of capacity, from Python and from the shell."""
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from specroof import capacity, load_drafter, load_hardware, load_model
+from specroof.cli import app
+from specroof.errors import OptionError
+from specroof.hardware import ServerSettings
+from specroof.questions.capacity import Capacity
+
+
+def shell(words: str) -> tuple[int, str, str]:
+    """Return exit code, standard output and standard error of a call."""
+    run = CliRunner().invoke(app, words.split())
+    return run.exit_code, run.stdout, run.stderr
+
+
+def test_the_lines_add_up() -> None:
+    for engine in ("sglang", "vllm", "tensorrt-llm", "ideal"):
+        found = capacity(
+            "Qwen/Qwen3.5-9B", "l40s", engine=engine, drafters=["mtp", "eagle3,accept=0.7"]
+        )
+        assert len(found.sides) == 3
+        for side in found.sides:
+            lines = side.lines
+            used = ("reserved", "weights", "vision_weights", "draft_weights")
+            left = lines["memory"] - sum(lines.get(name, 0.0) for name in used)
+            pools = lines.get("state_pool", 0.0) + lines["cache_pool"]
+            assert pools == pytest.approx(left, rel=1e-9)
+        assert "draft_weights" not in found.sides[0].lines
+
+
+def test_names_and_objects_ask_the_same() -> None:
+    told: dict[str, Any] = {"context_len": 8192, "engine": "sglang", "draft_len": 4}
+    by_name = capacity("Qwen/Qwen3-8B", "h100", drafters="mtp", server="running=9", **told)
+    for server in ({"running": 9}, ServerSettings(running=9)):
+        by_object = capacity(
+            load_model("Qwen/Qwen3-8B"),
+            load_hardware("h100"),
+            drafters=[load_drafter("mtp")],
+            server=server,
+            **told,
+        )
+        assert by_object.to_dict() == by_name.to_dict()
+    assert [side.largest_batch for side in by_name.sides] == [9, 9]
+    assert [side.bound_by for side in by_name.sides] == ["running", "running"]
+    assert repr(by_name).startswith("<Capacity: Qwen3-8B on 1 x NVIDIA H100 SXM 80GB, context 8192")
+
+
+def test_drafts_are_those_of_the_block_or_the_usual_ones() -> None:
+    found = capacity(
+        "Qwen/Qwen3-8B",
+        "h100",
+        drafters=[
+            "dflash",
+            "dflash,block=8",
+            "eagle3",
+            "ngram",
+            "medusa",
+            "autoregressive,cost=0.1",
+        ],
+    )
+    assert [side.draft_len for side in found.sides] == [0, 15, 7, 3, 3, 5, 3]
+    tree = capacity("Qwen/Qwen3-8B", "h100", drafters="eagle3,tree=3/2/1,siblings=0.3/0.2")
+    # 3 + 6 + 6 nodes and the root, which vLLM would look ahead for.
+    assert tree.sides[1].draft_len == 3
+    chain = capacity("Qwen/Qwen3-8B", "h100", drafters="eagle3", draft_len=15)
+    assert tree.sides[1].lines == chain.sides[1].lines
+    with pytest.raises(OptionError, match="draft_len is 6; allowed: a whole number from 1 to 5"):
+        capacity("Qwen/Qwen3-8B", "h100", drafters="medusa", draft_len=6)
+    with pytest.raises(OptionError, match="draft_len is 0; allowed: a whole number from 1, the"):
+        capacity("Qwen/Qwen3-8B", "h100", drafters="eagle3", draft_len=0)
+
+
+def test_a_chip_without_a_fit_has_the_rules_of_the_server_asked_for() -> None:
+    def framework(found: Capacity) -> str:
+        return found.sides[0].served.server.framework
+
+    assert framework(capacity("Qwen/Qwen3-8B", "l40s")) == "vllm"  # nobody fitted it
+    assert framework(capacity("Qwen/Qwen3-8B", "l40s", engine="sglang")) == "sglang"
+    assert framework(capacity("Qwen/Qwen3-8B", "h100")) == "sglang"  # its default
+    assert framework(capacity("Qwen/Qwen3-8B", "h100", engine="ideal")) == "ideal"
+    with pytest.raises(OptionError, match="engine is 'trt'"):
+        capacity("Qwen/Qwen3-8B", "l40s", engine="trt")
+
+
+def test_a_drafter_must_fit_the_model() -> None:
+    other = "deepseek-ai/dspark_gemma4_12b_block7"
+    with pytest.raises(OptionError, match="width"):
+        capacity("Qwen/Qwen3-8B", "h100", drafters=f"dspark,config={other}")
+
+
+def test_the_shell_prints_the_budget() -> None:
+    code, text, _ = shell("capacity Qwen/Qwen3.5-9B -H l40s --engine sglang --drafter mtp")
+    assert code == 0
+    for line in (
+        "Qwen3.5-9B on 1 x NVIDIA L40S, context 4096, rules of sglang 0.5.23",
+        "memory of a device",
+        "most requests",
+        "γ = 3: mtp",
+        "note: server: memory, running, capture, overlap",
+    ):
+        assert line in text
+    assert text.split("most requests")[1].split("\n")[0].split() == ["34", "18"]
+
+
+def test_the_shell_prints_json_of_a_batch_that_fits_nowhere() -> None:
+    code, text, _ = shell(
+        "capacity Qwen/Qwen3-32B -H l40s --drafter autoregressive,cost=0.1 --json"
+    )
+    assert code == 0
+    found = json.loads(text.splitlines()[-1])
+    assert found["plain"]["largest_batch"] == 0
+    assert found["plain"]["bytes"]["cache_pool"] < 0
+    assert found["server"]["framework"] == "vllm"
+    short = found["plain"]["short_bytes"]
+    assert (
+        short
+        == found["plain"]["bytes"]["cache_per_request"] - found["plain"]["bytes"]["cache_pool"]
+    )
+    assert found["warnings"][0] == (
+        f"not one request fits: {short / 2**30:.1f} GiB more would be needed on each device"
+    )
+    assert "with autoregressive,cost=0.1" in found["warnings"][1]
+    assert any("its memory counted as 0" in note for note in found["notes"])
+    _, table, _ = shell("capacity Qwen/Qwen3-32B -H l40s")
+    assert "-20.6 GiB" in table
+
+
+def test_no_setting_limits_the_textbook() -> None:
+    _, text, _ = shell("capacity Qwen/Qwen3-8B -H h100 --engine ideal --json")
+    assert json.loads(text)["plain"]["limits"]["running"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--server memry=1", "--server: unknown key 'memry'; allowed: memory, running"),
+        ("--server running=0", "running is 0; allowed: a whole number of requests"),
+        ("--context -1", "--context is -1"),
+        ("--drafter mtp --draft-len 0", "--draft-len is 0; allowed: a whole number from 1"),
+        ("--drafter nothing", "kind is 'nothing'"),
+    ],
+)
+def test_the_shell_refuses_in_one_line(words: str, said: str) -> None:
+    code, text, error = shell(f"capacity Qwen/Qwen3-8B -H h100 {words}")
+    assert (code, text) == (2, "")
+    assert said in error
+    assert error.count("\n") == 1

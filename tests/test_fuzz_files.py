@@ -1,0 +1,219 @@
+"""Hostile files and SPECs: every reader returns a value or refuses in one printable line, soon.
+
+Good texts are broken here and there (a piece lost, doubled, moved, or replaced by something
+nasty), which reaches deeper than noise does; noise is drawn too.
+"""
+
+import json
+import random
+import resource
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from fuzzing import bounded
+from specroof import catalog
+from specroof.acceptance.published import parse_profiles
+from specroof.catalog.files import bundled
+from specroof.errors import CatalogError, SpecroofError
+from specroof.evidence.result_files import read_benchmark
+from specroof.hardware import parse_hardware
+from specroof.questions.study import load_study
+
+pytestmark = pytest.mark.fuzz
+
+#: Seconds that one text may take on a loaded machine, and bytes that all may add to memory.
+LONGEST_S = 10.0
+MOST_BYTES = 2**30
+
+NASTY = [
+    "", " ", "\0", "\x1b[31m", "\ufeff", "\ud800", "\u2028", "\r\n", "\t", "'", '"', "\\", "#", "---",
+    "0", "-0", "-1", "1", "true", "null", "~", "nan", ".nan", "NaN", "inf", ".inf", "-.inf", "Infinity",
+    "1e308", "1.0e+308", "1e-308", "5e-324", "1e400", "1.0e+400", "010", "0x10", "1:30", "1_000",
+    "9" * 400, "9" * 5000, "0." + "1" * 400, "x" * 300, "x" * 70_000, "x" * 140_000, "[" * 2000,
+    "{" * 2000, "[[[]]]", "{}", "[]", "{a: {b: {c: 1}}}", "- " * 500, "&a [*a]", "*a", "<<: {}",
+    "!!python/object:os.system {}", "!!set {}", "? ", "|", ">", "%YAML 9.9", "2026-11-21", "@", "`",
+    ",", ":", "/", "=", "@7", "=/", "..", "//", "/dev/zero", "/dev/stdin.", "~", "\U0001f600", "γ",
+    "histogram=", "extrapolate=zero", "accept=1", "profile=", "tree=", "config=", "\n",
+]  # fmt: skip
+
+SPECS = [
+    "ideal",
+    "autoregressive,accept=0.75,cost=0.10",
+    "block,accept=0.89,cost=0.10,drafts=16",
+    "mtp,accept-length=3.4@7",
+    "eagle3,rates=.9/.8/.7,extrapolate=geometric",
+    "eagle3,tree=static,accept=0.7",
+    "ngram,accept=0.373,match=0.5",
+    "dflash,profile=qwen3.6-35b-a3b/mtp/speed-bench,extrapolate=decay",
+    "medusa,survival=.9/.7/.5",
+    "autoregressive,cost=0.1,histogram=12/30/5,extrapolate=zero",
+    "autoregressive,cost=0.1,beta=2/3",
+    "autoregressive,cost=0.1,decay=.9/.5/.5",
+]
+STUDY = """format_version: 1
+targets:
+- {model: Qwen/Qwen3-8B, hardware: h200, tensor_parallel: 1}
+drafters: ["autoregressive,accept=0.7,cost=0.1"]
+batch_size: [1, 8]
+context_len: 4096
+max_draft_len: 4
+engine: ideal
+options: {granularity: op, strict_dtype: false}
+"""
+RESULT = {
+    "model_id": "Qwen/Qwen3-8B",
+    "max_concurrency": 4,
+    "duration": 10.0,
+    "completed": 10,
+    "total_input_tokens": 1000,
+    "total_output_tokens": 5000,
+    "output_throughput": 500.0,
+    "spec_decode_acceptance_length": 1.8,
+    "spec_decode_num_drafts": 100,
+    "spec_decode_draft_tokens": 300,
+}
+SGLANG = RESULT | {
+    "backend": "sglang",
+    "accept_length": 2.5,
+    "server_info": {"tp_size": 2, "speculative_num_draft_tokens": 4, "speculative_eagle_topk": 1},
+}
+INFERENCEX = {"conc": 16, "tp": 8, "isl": 1024, "osl": 1024, "output_tput_per_gpu": 100.0}
+RESULTS = [
+    json.dumps(RESULT),
+    json.dumps([RESULT, {**INFERENCEX, "spec_decoding": "none"}], indent=1),
+    json.dumps({key: value for key, value in SGLANG.items() if key != "model_id"}),
+    "batch_size,context_len,draft_len,tokens_per_s,acceptance_length\n8,4096,0,900,\n8,4096,3,1500,2.5\n",
+    "batch_size,draft_len,tokens_per_s,input_len,output_len\n# made up\n8,0,900,1000,200\n",
+]
+COUNTER = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+ACCEPTANCE = [
+    '{"acceptance_histogram": [1, 1, 2]}\n{"acceptance_histogram": {"0": 1, "2": 3}}',
+    '{"num_speculative_tokens": 2, "conditional_accept_rates": [0.8, 0.5], "mean_accept_length": 2.2}',
+    "accept len: 2.50, accept len: 3.50,",
+    "Drafted: 20 tokens, Per-position acceptance rate: 0.800, 0.500, Avg Draft",
+    "GLM-5.2:\n  thinking_on: {1: 1.84, 2: 2.5}\n",
+    "commits,category,a0,a1\n2,chat,.9,.8\n0,chat,.3,.2\n1,code,.9,.1",
+    f'vllm:spec_decode_num_drafts_total{{model_name="m"}} 10\n{COUNTER}{{model_name="m",position="0"}} 8\n'
+    f'{COUNTER}{{model_name="m",position="1"}} 5',
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let no name reach the Hub, and no test end with a gigabyte more than it began with."""
+
+    def fetch(repository: str, file_name: str) -> None:
+        message = f"{repository}: {file_name} is not fetched"
+        raise CatalogError(message)
+
+    monkeypatch.setattr(catalog.models, "fetch_from_hub", fetch)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    yield
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown * 1024 < MOST_BYTES
+
+
+def broken(text: str, seed: int) -> str:
+    """Return a text with some of its pieces lost, doubled, exchanged or replaced."""
+    dice = random.Random(seed)
+    for _ in range(dice.randint(1, 4)):
+        start = dice.randint(0, len(text))
+        stop = min(len(text), start + dice.choice([0, 1, 2, 5, 20, 200]))
+        piece = text[start:stop]
+        new = dice.choice(
+            [
+                "",
+                piece * dice.choice([2, 3, 50]),
+                dice.choice(NASTY),
+                dice.choice(NASTY) * dice.choice([1, 1, 1, 100]),
+                piece[::-1],
+                text[dice.randint(0, len(text)) :][:30],
+            ]
+        )
+        text = text[:start] + new + text[stop:]
+    return text[:2_000_000]
+
+
+def texts(good: list[str]) -> st.SearchStrategy[str]:
+    """Return broken copies of good texts, and noise."""
+    noise = st.lists(st.sampled_from(NASTY) | st.text(max_size=5), max_size=8).map("".join)
+    seeds = st.integers(0, 2**48)
+    return st.one_of(*[seeds.map(lambda seed, one=one: broken(one, seed)) for one in good], noise)  # type: ignore[misc]  # a lambda's default
+
+
+def holds(read: Callable[[str], object], text: str) -> None:
+    """Assert that a text is read, or refused in one printable line of bounded length, soon."""
+    start = time.perf_counter()
+    try:
+        read(text)
+    except SpecroofError as refusal:
+        line = str(refusal)
+        assert line.isprintable()
+        assert 0 < len(line) <= 2000
+    assert time.perf_counter() - start < LONGEST_S
+
+
+PROFILES = [path.read_text("utf-8") for path in list(bundled("hardware", ".yaml").values())[:8]]
+
+
+@given(texts(PROFILES))
+@bounded(150, HealthCheck.too_slow, HealthCheck.large_base_example)
+def test_a_hardware_file_is_read_or_refused(text: str) -> None:
+    holds(lambda one: parse_hardware(one, source="x.yaml"), text)
+
+
+@given(texts(SPECS))
+@bounded(300, HealthCheck.too_slow)
+def test_a_spec_is_read_or_refused(text: str) -> None:
+    holds(catalog.load_drafter, text)
+
+
+@given(texts(SPECS))
+@bounded(150, HealthCheck.too_slow)
+def test_an_acceptance_of_a_spec_is_finite(text: str) -> None:
+    try:
+        drafter = catalog.load_drafter(text)
+    except SpecroofError:
+        return
+    if drafter.acceptance is not None:
+        depth = drafter.acceptance.max_draft_len
+        survival = drafter.acceptance.survival(range((8 if depth is None else min(depth, 8)) + 1))
+        assert ((survival >= 0) & (survival <= 1)).all()
+
+
+@given(texts([STUDY]))
+@bounded(80, HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
+def test_a_study_is_read_or_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    holds(lambda _: load_study(str(path)), text)
+
+
+@given(texts(RESULTS), st.none() | st.integers(1, 9))
+@bounded(300, HealthCheck.too_slow)
+def test_results_are_read_or_refused(text: str, draft_len: int | None) -> None:
+    holds(lambda one: read_benchmark(one, source="r", draft_len=draft_len), text)
+
+
+@given(texts(ACCEPTANCE), st.none() | st.integers(1, 9))
+@bounded(300, HealthCheck.too_slow)
+def test_a_measured_acceptance_is_read_or_refused(text: str, drafts: int | None) -> None:
+    def read(one: str) -> None:
+        for profile in parse_profiles(one, "a", drafts):
+            json.dumps([profile.tokens_per_round, profile.n_rounds], allow_nan=False)
+            profile.acceptance("geometric").tokens_per_round([1, 2, 8])
+
+    holds(read, text)
+
+
+@given(
+    st.sampled_from([catalog.load_model, catalog.load_hardware, catalog.load_profile]), st.data()
+)
+@bounded(150)
+def test_a_name_is_found_or_refused(load: Callable[[str], object], data: st.DataObject) -> None:
+    holds(load, data.draw(texts(["Qwen/Qwen3-8B", "h200", "qwen3.6-35b-a3b/mtp/speed-bench"])))

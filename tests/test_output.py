@@ -1,0 +1,244 @@
+"""What meets the terminal: full disks, closed pipes, small alphabets, hostile names."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from specroof.cli import app
+from specroof.report import in_line, json_line, rows_csv
+
+PREDICT = ["predict", "Qwen/Qwen3-8B", "-H", "b200", "--drafter", "ideal"]
+PNG = b"\x89PNG"
+FULL = Path("/dev/full")
+needs_full = pytest.mark.skipif(not FULL.is_char_device(), reason="Linux has /dev/full")
+
+
+def process(
+    *words: str, line: str = 'exec "$@"', **environment: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Return a command that has run, its streams as the shell line has them."""
+    return subprocess.run(
+        ["/bin/sh", "-c", line, "sh", sys.executable, "-m", "specroof", *words],
+        check=False,
+        capture_output=True,
+        env={**os.environ, **environment},
+    )
+
+
+def one_line_of(stderr: bytes) -> str:
+    """Return the one line that a refused command leaves on standard error."""
+    (line,) = stderr.decode().splitlines()
+    assert line.startswith("specroof: ")
+    return line
+
+
+# --- streams that fail -------------------------------------------------------------------------
+
+
+@needs_full
+@pytest.mark.parametrize("words", [["models"], ["--help"], [*PREDICT, "--csv", "-"]])
+def test_a_full_disk_behind_standard_output_is_refused(words: list[str]) -> None:
+    done = process(*words, line='exec "$@" >/dev/full')
+    assert done.returncode == 2
+    lines = done.stderr.decode().splitlines()
+    assert "standard output: No space left on device" in lines[-1]
+    assert len(lines) == 1
+
+
+def test_a_closed_standard_output_is_refused() -> None:
+    done = process("models", line='exec "$@" >&-')
+    assert done.returncode == 2
+    assert "standard output is closed" in one_line_of(done.stderr)
+
+
+def test_a_pipe_that_nobody_reads_ends_in_1_without_a_word() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with subprocess.Popen(
+        [sys.executable, "-m", "specroof", "models"], stdout=write, stderr=subprocess.PIPE
+    ) as run:
+        os.close(write)
+        _, stderr = run.communicate()
+    assert (run.returncode, stderr) == (1, b"")
+
+
+def test_a_closed_standard_error_leaves_the_exit_code() -> None:
+    done = process("predict", "no/such", "-H", "b100", "--drafter", "x", line='exec "$@" 2>&-')
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+@needs_full
+def test_a_full_standard_error_leaves_result_and_exit_code(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    done = process(*PREDICT, "--csv", str(path), line='exec "$@" 2>/dev/full')
+    assert done.returncode == 0
+    assert path.read_text().count("\n") == 18  # a header, and drafts of 0 to 16
+    assert process("predicts", line='exec "$@" 2>/dev/full').returncode == 2
+
+
+# --- alphabets ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "locale",
+    [
+        {"LC_ALL": "C", "PYTHONUTF8": "0"},
+        {"PYTHONIOENCODING": "ascii"},
+        {"PYTHONIOENCODING": "latin-1"},
+    ],
+)
+def test_a_terminal_that_lacks_our_signs_gets_others(locale: dict[str, str]) -> None:
+    done = process(*PREDICT, **locale)
+    assert (done.returncode, done.stderr) == (0, b"")
+    lines = done.stdout.decode("latin-1").splitlines()
+    (header,) = [line for line in lines if "speedup" in line and "within" in line]
+    assert header.startswith("best g")
+    # Columns stay straight: the drafter's name stands below its title.
+    assert lines[lines.index(header) + 1].index("ideal") == header.index("drafter")
+    found = process(*PREDICT, "--json", **locale).stdout
+    assert json.loads(found) == json.loads(process(*PREDICT, "--json").stdout)
+
+
+def test_names_in_other_alphabets_reach_an_ascii_terminal_in_part() -> None:
+    done = process("explain", "modèle-模", "-H", "b200", PYTHONIOENCODING="ascii")
+    assert "modele-?" in one_line_of(done.stderr)
+
+
+# --- standard output in the place of a file ----------------------------------------------------
+
+
+def run(*words: str) -> tuple[int, bytes, str]:
+    """Return the exit code of a command, its standard output and its standard error."""
+    done = CliRunner().invoke(app, list(words))
+    return done.exit_code, done.stdout_bytes, done.stderr
+
+
+def test_a_dash_writes_data_alone_to_standard_output() -> None:
+    code, stdout, stderr = run(*PREDICT, "--csv", "-")
+    assert code == 0
+    assert [row["draft_len"] for row in csv.DictReader(io.StringIO(stdout.decode()))] == [
+        str(number) for number in range(17)
+    ]
+    assert "best γ" in stderr  # what people read is not lost
+    assert "Qwen3-8B" in run(*PREDICT)[1].decode()  # and the next command has its own again
+
+
+def test_a_dash_takes_a_chart(tmp_path: Path) -> None:
+    code, stdout, _ = run(*PREDICT, "--plot", "-", "--csv", str(tmp_path / "a.csv"))
+    assert (code, stdout[:4], (tmp_path / "a.csv").exists()) == (0, PNG, True)
+    code, stdout, _ = run("acceptance", "show", "qwen3.6-35b-a3b/mtp/speed-bench", "--plot", "-")
+    assert (code, stdout[:4]) == (0, PNG)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([*PREDICT, "--csv", "-", "--json"], "--json goes to standard output too"),
+        ([*PREDICT, "--csv", "-", "--plot", "-"], "two outputs go there"),
+        ([*PREDICT, "--batch", "1,8", "--plot", "-"], "2 charts, and standard output takes one"),
+        ([*PREDICT, "--plot", ""], "allowed: the name of a file"),
+        ([*PREDICT, "--plot", ".."], "a file that ends in .png"),
+        (["sweep", "demo", "-o", "-"], "standard output is no folder"),
+    ],
+)
+def test_what_cannot_go_to_standard_output_is_refused(words: list[str], says: str) -> None:
+    code, stdout, stderr = run(*words)
+    assert (code, stdout) == (2, b"")
+    assert says in one_line_of(stderr.encode())
+
+
+def on_a_terminal(program: str) -> str:
+    """Return what a program leaves on a terminal, standard error included."""
+    ours, theirs = os.openpty()
+    code = f"import sys\nfrom specroof.cli.streams import give_data\n{program}"
+    try:
+        subprocess.run([sys.executable, "-c", code], check=True, stdout=theirs, stderr=theirs)
+        return os.read(ours, 10_000).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_data_on_a_terminal_is_made_safe_and_a_chart_refused() -> None:
+    shown = on_a_terminal(r"give_data(b'a,\x1b[2J\n'); print('beside')")
+    assert shown.split() == ["a,\\u001b[2J", "beside"]
+    shown = on_a_terminal(
+        "from specroof.errors import OutputError\n"
+        "try: give_data(b'\\x89PNG')\n"
+        "except OutputError as refusal: print(refusal)"
+    )
+    assert "a file or a pipe" in shown
+
+
+# --- names from files --------------------------------------------------------------------------
+
+HOSTILE = "chip\x1b]0;owned\x07\n\rnote: all is well\u202e\x9b2J"
+
+
+def controls(text: str) -> set[str]:
+    """Return the characters of a text that a terminal obeys, line breaks apart."""
+    return {one for one in text if unicodedata.category(one)[0] == "C"} - {"\n"}
+
+
+@pytest.fixture
+def hostile_chip(tmp_path: Path) -> str:
+    """Return a hardware file whose name holds what a terminal obeys."""
+    path = tmp_path / "chip.yaml"
+    path.write_text(
+        f"format_version: 1\nname: {json.dumps(HOSTILE)}\n"
+        "sources: {peak.flops_per_s: mine, peak.memory_bytes_per_s: mine, peak.memory_bytes: mine}\n"
+        "peak:\n  flops_per_s: {bf16: 1.0e+15}\n  memory_bytes_per_s: 4.0e+12\n"
+        "  memory_bytes: 8.0e+9\n"  # too small, so that a note has the name too
+    )
+    return str(path)
+
+
+def test_names_in_files_do_not_steer_the_terminal(hostile_chip: str) -> None:
+    model = ["Qwen/Qwen3-8B", "-H", hostile_chip]
+    for words in (
+        ["predict", *model, "--drafter", "ideal"],
+        ["predict", *model, "--drafter", "ideal", "--batch", "1,8"],
+        ["predict", *model, "--drafter", "ideal", "--json"],
+        ["explain", *model],
+        ["hardware", "show", hostile_chip],
+        ["hardware", "check", hostile_chip],
+        ["predict", *model, "--drafter", "ideal", "--engine", "x"],
+    ):
+        _, stdout, stderr = run(*words)
+        text = stdout.decode() + stderr
+        assert "chip\\u001b]0;owned" in text, words
+        assert controls(text) == set(), words
+        assert not any(line.startswith("note: all is well") for line in text.splitlines()), words
+
+
+def test_names_stay_what_they_are_in_json_and_csv(hostile_chip: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    words = ["predict", "Qwen/Qwen3-8B", "-H", hostile_chip, "--drafter", "ideal", "--csv"]
+    code, stdout, _ = run(*words, str(path), "--json")
+    assert (code, json.loads(stdout)["hardware"]) == (0, HOSTILE)
+    with path.open(newline="", encoding="utf-8") as file:
+        names = {row["hardware"] for row in csv.DictReader(file)}
+    assert names == {HOSTILE.replace("\r", "\\u000d")}
+
+
+def test_halves_of_characters_are_written_as_text_that_can_be_read() -> None:
+    half = "a\ud800\rb"
+    assert json.loads(json_line([half]).encode()) == [half]
+    text = rows_csv([{"name": half, "n": 1}, {"name": "plain", "n": None}]).encode().decode()
+    assert list(csv.reader(io.StringIO(text)))[1:] == [["a\\ud800\\u000db", "1"], ["plain", ""]]
+    assert in_line("a\nb\ud800") == "a\\nb\\ud800"
+
+
+def test_a_long_word_is_echoed_in_short() -> None:
+    for words in (["predict", "x" * 40_000], [*PREDICT, "--batch", "1 ," * 20_000], ["y" * 40_000]):
+        code, _, stderr = run(*words, "--drafter", "ideal")
+        assert code == 2
+        assert len(one_line_of(stderr.encode())) < 2_100

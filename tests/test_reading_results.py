@@ -1,0 +1,131 @@
+"""Result files, acceptance files and SPECs of strangers: one line each, and no waiting."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from specroof import catalog
+from specroof.acceptance.published import parse_profiles
+from specroof.cli.output import figure_files
+from specroof.errors import MeasurementError, OptionError, OutputError
+from specroof.evidence.result_files import read_benchmark
+from specroof.reading.json_text import json_values
+
+RESULT = {
+    "model_id": "m",
+    "completed": 1,
+    "duration": 1.0,
+    "total_input_tokens": 1000,
+    "max_concurrency": 4,
+}
+COLUMNS = "batch_size,context_len,draft_len,tokens_per_s\n"
+
+
+def results(count: int) -> list[dict[str, object]]:
+    """Return results that differ."""
+    rates = [100.0 + number for number in range(count)]
+    return [RESULT | {"output_throughput": rate, "total_output_tokens": rate} for rate in rates]
+
+
+def test_time_to_read_json_lines_grows_with_the_file_and_no_faster() -> None:
+    text = "\n".join(json.dumps(one) for one in results(40_000))  # 6 MB; quadratic: 30 seconds
+    start = time.perf_counter()
+    assert len(list(json_values(text, source="r.jsonl", error=MeasurementError))) == 40_000
+    assert time.perf_counter() - start < 10
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("as_list", [True, False])
+def test_each_result_is_found_on_its_line(indent: int | None, as_list: bool) -> None:
+    some = results(3)
+    spelt = [json.dumps(one, indent=indent) for one in some]
+    listed, lines = "\n\n[\n" + ",\n".join(spelt) + "\n]\n", "\n\n" + "\n\n".join(spelt)
+    text = listed if as_list else lines
+    values = list(json_values(text, source="r", error=MeasurementError))
+    assert [value for _, value in values] == some
+    for place, value in values:
+        number = int(place.split(", line ")[1].split(",")[0])
+        rest = "\n".join(text.split("\n")[number - 1 :])
+        assert json.JSONDecoder().raw_decode(rest)[0] == value
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"a": 1, "a": 2}', 'the key "a" stands twice'),
+        ('[{"a": 1}] 2', "line 1: stands behind a list"),
+        ('[{"a": 1} {"a": 2}]', "is not valid JSON"),
+        ("\n\n[{]", "line 3: is not valid JSON"),
+        ('\n{"a": ', "line 2: is not valid JSON"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"a": ' + "9" * 5000 + "}", "is not valid JSON"),
+        ('{"output_throughput": NaN, "model_id": "m", "completed": 1}', "must be"),
+        ('{"output_throughput": 1, "model_id": "m", "completed": 1e400}', "must be"),
+        ("[]", "is an empty list"),
+        ("[[]]", "must be a JSON object"),
+        (COLUMNS + f"8,4096,0,{'1' * 140_000}\n", "line 2: field larger than field limit"),
+        (f"{'x' * 140_000},{COLUMNS}8,4096,0,1,1\n", "line 1: field larger than field limit"),
+        (f"{'x' * 1000},{COLUMNS}8,4096,0,1,1\n", "is unknown"),
+        (COLUMNS + "8,4096,0,nan\n", "tokens_per_s is 'nan'"),
+        (COLUMNS + "8,4096,0,1e999\n", "tokens_per_s is '1e999'"),
+        (COLUMNS + "8,4096,0,\x1b[31m\n", "tokens_per_s is"),
+        (COLUMNS + "8\0,4096,0,1\n", "batch_size is"),
+    ],
+)
+def test_a_broken_results_file_is_one_line(text: str, says: str) -> None:
+    with pytest.raises(MeasurementError) as refused:
+        read_benchmark(text, source="r")
+    assert says in str(refused.value)
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 500
+
+
+POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("accept len: x", "accept len is 'no number in any line'"),
+        (
+            f'vllm:spec_decode_num_drafts_total 1e308\n{POSITION}{{position="0"}} 8',
+            "num_drafts|drafts is 1e\\+308; allowed: a number from 0 to 1e\\+20",
+        ),
+        ("vllm:spec_decode_num_drafts_total nan", "drafts is nan; allowed"),
+        (
+            "Drafted: 20 tokens, Per-position acceptance rate: " + "0.5, " * 20_000,
+            "positions is 20000; allowed: at most 10000",
+        ),
+        ('{"acceptance_histogram": [1], "acceptance_histogram": [2, 1]}', "appears twice"),
+        ("[" * 100_000, "holds no acceptance"),
+        ('{"a":' * 40, "is nested deeper than 32 levels"),
+        ('{"a":' * 300_000, "at most 262144 are read"),
+        ('{"acceptance_histogram": [' + "9" * 5000 + ", 1]}", "cannot be read as YAML"),
+        ("commits,category,a0\n" + "1" * 140_000 + ",x,1", "field larger than field limit"),
+    ],
+)
+def test_a_broken_acceptance_file_is_one_line(text: str, says: str) -> None:
+    start = time.perf_counter()
+    with pytest.raises(OptionError, match=says) as refused:
+        parse_profiles(text, "f", 7)
+    assert str(refused.value).isprintable()
+    assert time.perf_counter() - start < 5
+
+
+def test_json_lines_of_requests_are_added_up() -> None:
+    text = '{"acceptance_histogram": [1, 1]}\n{"acceptance_histogram": [0, 2]}\n'
+    assert parse_profiles(text, "f")[0].survival == (0.75,)  # 1 and 3 of 4 rounds
+
+
+@pytest.mark.parametrize("how", ["zero", "geometric", "decay"])
+def test_nothing_measured_cannot_go_on(how: str) -> None:
+    with pytest.raises(OptionError, match="allowed: with an acceptance of at least one draft"):
+        catalog.load_drafter(f"autoregressive,cost=0.1,histogram=14,extrapolate={how}")
+
+
+@pytest.mark.parametrize("name", ["", "/", "."])
+def test_a_chart_needs_a_name(name: str) -> None:
+    with pytest.raises(OutputError, match="allowed: the name of a file"):
+        figure_files(Path(name), lambda _: {})

@@ -1,0 +1,295 @@
+"""The flags that start a server, beside the definitions of the released packages."""
+
+import ast
+import json
+import os
+import shlex
+from importlib import metadata, util
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specroof import OptionError
+from specroof.drafters import KINDS
+from specroof.serving.launch import LAUNCHERS, YOUR_DRAFT_MODEL, Launch, Speculation, launch
+
+# The fields of vllm 0.33.0's SpeculativeConfig that plans may use, and its methods.
+VLLM_FIELDS = {
+    *("method", "model", "num_speculative_tokens", "parallel_drafting", "prompt_lookup_max"),
+    "num_speculative_tokens_per_batch_size",
+}
+VLLM_METHODS = {
+    *("mtp", "eagle", "eagle3", "dflash", "dspark", "draft_model", "ngram", "suffix"),
+}
+# The flags of sglang 0.5.23 that plans may use.
+SGLANG_FLAGS = {
+    *("--speculative-algorithm", "--speculative-draft-model-path", "--speculative-num-steps"),
+    *("--speculative-eagle-topk", "--speculative-num-draft-tokens", "--speculative-adaptive"),
+    *("--speculative-dflash-block-size", "--speculative-dspark-block-size"),
+    *("--speculative-adaptive-config", "--max-running-requests", "--mem-fraction-static"),
+}
+
+
+def source(package: str, version: str, file: str) -> ast.Module:
+    """Return a file of an installed or unpacked package, or skip."""
+    folder = os.environ.get(f"SPECROOF_{package.upper()}_SOURCES")
+    if folder is None:
+        found = util.find_spec(package)
+        if found is None or found.origin is None:
+            pytest.skip(f"{package} is not installed, nor does SPECROOF_{package.upper()}_SOURCES")
+        if metadata.version(package) != version:
+            pytest.skip(f"{package} {metadata.version(package)} is installed; read in {version}")
+        folder = str(Path(found.origin).parent)
+    return ast.parse((Path(folder) / file).read_text(encoding="utf-8"))
+
+
+def annotated(tree: ast.Module, name: str) -> set[str]:
+    (found,) = [
+        node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == name
+    ]
+    return {
+        node.target.id
+        for node in found.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+
+
+def planned(kind: str, **more: object) -> Speculation:
+    given = {"schedule": ((1, 256, 3),), "draft_model": "me/head", **more}
+    return Speculation(kind=kind, **given)  # type: ignore[arg-type]
+
+
+def vllm_config(plan: Speculation) -> dict[str, object]:
+    words = shlex.split(launch(plan, "vllm").text)
+    assert words[0] == "--speculative-config"
+    config: dict[str, object] = json.loads(words[1])
+    return config
+
+
+def sglang_flags(plan: Speculation) -> dict[str, str]:
+    words = shlex.split(launch(plan, "sglang").text)
+    named = [index for index, word in enumerate(words) if word.startswith("--")]
+    return {
+        words[index]: " ".join(words[index + 1 : after])
+        for index, after in zip(named, [*named[1:], len(words)], strict=True)
+    }
+
+
+def priced_kinds(framework: str) -> list[str]:
+    kinds = []
+    for kind in KINDS:
+        try:
+            launch(planned(kind), framework)
+        except OptionError:
+            continue
+        kinds.append(kind)
+    return kinds
+
+
+# --- which kinds ----------------------------------------------------------------------------------
+
+
+def test_each_engine_has_the_kinds_that_it_runs() -> None:
+    every = {*KINDS} - {"ideal", "autoregressive", "block"}
+    assert every - {*priced_kinds("vllm")} == {"medusa"}
+    assert every - {*priced_kinds("sglang")} == {"medusa", "p_eagle", "pard", "suffix"}
+    assert {"mtp", "eagle3"} <= {*priced_kinds("tensorrt-llm")}
+
+
+@pytest.mark.parametrize("framework", LAUNCHERS)
+def test_a_kind_without_a_flag_says_so(framework: str) -> None:
+    with pytest.raises(OptionError, match=r"has no flag for medusa; allowed: mtp"):
+        launch(planned("medusa"), framework)
+
+
+def test_trees_run_in_sglang_alone() -> None:
+    tree = planned("eagle3", is_tree=True, top_k=4, nodes=24, schedule=((1, 8, 5),))
+    for framework in ("vllm", "tensorrt-llm"):
+        with pytest.raises(OptionError, match="has no flag for trees of eagle3"):
+            launch(tree, framework)
+    flags = sglang_flags(tree)
+    assert flags["--speculative-num-steps"] == "5"
+    assert flags["--speculative-eagle-topk"] == "4"
+    assert flags["--speculative-num-draft-tokens"] == "25"  # the root counts
+    with pytest.raises(OptionError, match="no flag for trees of dflash"):
+        launch(planned("dflash", is_tree=True, top_k=2, nodes=8), "sglang")
+
+
+# --- each engine's own counting -------------------------------------------------------------------
+
+
+def test_vllm_counts_drafts() -> None:
+    for kind in priced_kinds("vllm"):
+        assert vllm_config(planned(kind))["num_speculative_tokens"] == 3
+
+
+def test_parallel_drafters_say_so_to_vllm() -> None:
+    assert vllm_config(planned("p_eagle"))["method"] == "eagle3"
+    assert vllm_config(planned("p_eagle"))["parallel_drafting"] is True
+    assert vllm_config(planned("pard"))["method"] == "draft_model"
+    assert vllm_config(planned("pard"))["parallel_drafting"] is True
+    assert "parallel_drafting" not in vllm_config(planned("dflash"))
+
+
+def test_sglang_counts_the_root_but_for_dspark() -> None:
+    assert sglang_flags(planned("mtp"))["--speculative-num-draft-tokens"] == "4"
+    assert sglang_flags(planned("dflash"))["--speculative-dflash-block-size"] == "4"
+    assert sglang_flags(planned("dspark"))["--speculative-dspark-block-size"] == "3"
+    assert sglang_flags(planned("ngram"))["--speculative-num-draft-tokens"] == "4"
+    assert "--speculative-num-steps" not in sglang_flags(planned("ngram"))
+
+
+def test_drafters_without_weights_name_none() -> None:
+    for kind in ("mtp", "ngram"):
+        assert "model" not in vllm_config(planned(kind))
+        assert "--speculative-draft-model-path" not in sglang_flags(planned(kind))
+        assert launch(planned(kind, draft_model=None), "vllm").notes == ()
+
+
+@pytest.mark.parametrize("framework", LAUNCHERS)
+def test_weights_that_nobody_named_are_left_to_fill_in(framework: str) -> None:
+    found = launch(planned("eagle3", draft_model=None), framework)
+    assert YOUR_DRAFT_MODEL in found.text
+    assert found.notes[0] == (
+        f"put the drafter's weights in the place of {YOUR_DRAFT_MODEL} (--draft-model)"
+    )
+
+
+def test_running_requests_and_memory_are_told() -> None:
+    plan = planned("mtp", running=96, memory=0.85)
+    assert launch(plan, "vllm").text.endswith("--max-num-seqs 96 --gpu-memory-utilization 0.85")
+    assert launch(plan, "sglang").text.endswith(
+        "--max-running-requests 96 --mem-fraction-static 0.85"
+    )
+
+
+# --- schedules ------------------------------------------------------------------------------------
+
+SCHEDULE = ((1, 16, 5), (17, 64, 2), (65, 256, 0))
+
+
+def vllm_drafts(schedule: list[list[int]], batch: int) -> int:
+    """Return the drafts at a batch, by vllm 0.33.0's rule: what is above keeps the last value."""
+    return [drafts for first, _, drafts in schedule if first <= batch][-1]
+
+
+def sglang_steps(slots: dict[str, dict[str, list[int]]], batch: int) -> int:
+    """Return the steps at a batch, by sglang 0.5.23's rule: the largest key not above it."""
+    (steps,) = slots[str(max(key for key in map(int, slots) if key <= batch))]["candidate_steps"]
+    return steps
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 9)), min_size=1, max_size=6))
+def test_schedules_give_every_batch_its_drafts(steps: list[tuple[int, int]]) -> None:
+    schedule, first = [], 1
+    for width, drafts in steps:
+        schedule.append((first, first + width - 1, drafts))
+        first += width
+    if not any(drafts for _, _, drafts in schedule):
+        return
+    plan = planned("eagle3", schedule=tuple(schedule))
+    table = vllm_config(plan).get("num_speculative_tokens_per_batch_size", [[1, 1, plan.drafts]])
+    files = launch(plan, "sglang").files
+    slots = (
+        json.loads(files["adaptive.json"]) if files else {"1": {"candidate_steps": [plan.drafts]}}
+    )
+    for low, high, drafts in schedule:
+        for batch in (low, high):
+            assert vllm_drafts(table, batch) == drafts  # type: ignore[arg-type]
+            assert sglang_steps(slots, batch) == drafts
+
+
+def test_one_draft_length_needs_no_schedule() -> None:
+    plan = planned("eagle3", schedule=((1, 8, 3), (9, 64, 3)))
+    assert not plan.differs
+    assert "num_speculative_tokens_per_batch_size" not in vllm_config(plan)
+    assert launch(plan, "sglang").files == {}
+
+
+def test_what_cannot_follow_a_schedule_says_so() -> None:
+    plan = planned("dflash", schedule=SCHEDULE)
+    assert launch(plan, "sglang").notes == (
+        "SGLang 0.5.23 has no schedule by batch for DFLASH: 5 drafts at any load",
+    )
+    groups = planned("eagle3", schedule=SCHEDULE, data_parallel=2)
+    assert launch(groups, "vllm").notes == (
+        "vLLM 0.33.0 drops a schedule with data parallelism: 5 drafts always",
+    )
+    assert "num_speculative_tokens_per_batch_size" not in vllm_config(groups)
+    yaml = launch(planned("eagle3", schedule=SCHEDULE), "tensorrt-llm")
+    assert yaml.text.endswith("max_concurrency: 64")
+    assert "5 drafts up to 64 requests here" in yaml.notes[0]
+    never_off = launch(planned("mtp", schedule=((1, 8, 5), (9, 16, 2))), "tensorrt-llm")
+    assert "max_concurrency" not in never_off.text
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ((), "allowed: drafts at some load"),
+        (((1, 8, 0),), "allowed: drafts at some load"),
+        (((2, 8, 3),), "from 1 on, without gaps"),
+        (((1, 8, 3), (10, 12, 1)), "from 1 on, without gaps"),
+        (((1, 0, 3),), "from 1 on, without gaps"),
+        (((1, 8, -1),), "a number of drafts from 0"),
+    ],
+)
+def test_schedules_with_holes_are_refused(
+    schedule: tuple[tuple[int, int, int], ...], message: str
+) -> None:
+    with pytest.raises(OptionError, match=message):
+        planned("mtp", schedule=schedule)
+
+
+def test_an_unknown_framework_is_refused() -> None:
+    with pytest.raises(OptionError, match="framework is 'tgi'; allowed: vllm, sglang"):
+        launch(planned("mtp"), "tgi")
+
+
+# --- the engines' own definitions -----------------------------------------------------------------
+
+
+def every_launch(framework: str) -> list[Launch]:
+    plans = [
+        planned(kind, schedule=schedule, running=64, memory=0.9)
+        for kind in priced_kinds(framework)
+        for schedule in (((1, 256, 3),), SCHEDULE)
+    ]
+    return [launch(plan, framework) for plan in plans]
+
+
+def used_by_vllm() -> tuple[set[str], set[str]]:
+    configs = [json.loads(shlex.split(found.text)[1]) for found in every_launch("vllm")]
+    return {key for config in configs for key in config}, {one["method"] for one in configs}
+
+
+def used_by_sglang() -> set[str]:
+    texts = [shlex.split(found.text) for found in every_launch("sglang")]
+    return {word for words in texts for word in words if word.startswith("--")}
+
+
+def test_flags_are_those_of_the_stored_lists() -> None:
+    fields, methods = used_by_vllm()
+    assert fields == VLLM_FIELDS
+    assert methods == VLLM_METHODS
+    assert used_by_sglang() == SGLANG_FLAGS
+
+
+def test_vllm_defines_every_key_and_method() -> None:
+    tree = source("vllm", "0.33.0", "config/speculative.py")
+    assert annotated(tree, "SpeculativeConfig") >= VLLM_FIELDS
+    words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    assert words >= VLLM_METHODS
+
+
+def test_sglang_defines_every_flag_and_algorithm() -> None:
+    fields = annotated(source("sglang", "0.5.23", "srt/arg_groups/fields/spec.py"), "Spec")
+    fields |= annotated(source("sglang", "0.5.23", "srt/arg_groups/fields/schedule.py"), "Schedule")
+    assert {flag[2:].replace("-", "_") for flag in SGLANG_FLAGS} <= fields
+    tree = source("sglang", "0.5.23", "srt/speculative/spec_info.py")
+    names: set[object] = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    names |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    asked = {shlex.split(one.text)[1] for one in every_launch("sglang")} - {"NEXTN"}
+    assert asked <= names
