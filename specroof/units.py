@@ -61,6 +61,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "batch_size": Bounds(1, 10_000_000),  # sequences of a server; a mean need not be whole
     "pass_batch_size": Bounds(0.01, 10_000_000),  # of a measured pass: a mean over idle times too
     "context_len": Bounds(0, 100_000_000),
+    "pass_context_len": Bounds(0, 1_000_000_000),  # with what a round or a request adds
     "query_len": Bounds(1, 100_000_000),
     "padded_len": Bounds(1, 1e17),  # new positions as an engine pads them to a captured size
     "request_len": Bounds(1, 100_000_000),  # tokens of a prompt, or of an answer

@@ -137,12 +137,12 @@ def test_refusals_spell_any_value_in_one_line() -> None:
     ("words", "said"),
     [
         # Printed `nan µs`, `nan B` and `inf s` with exit code 0.
-        (f"{EXPLAIN} --batch 5e-324", "batch_size is 5e-324; allowed: a number from 0.01"),
-        (f"{EXPLAIN} --context 1e308", "context_len is 1e+308; allowed: a number from 0 to"),
-        (f"{EXPLAIN} --query-len 1000000000", "query_len is 1000000000.0; allowed: a number"),
-        (f"{PREDICT} --tp 99999999", "tensor_parallel is 99999999; allowed: a whole number"),
+        (f"{EXPLAIN} --batch 5e-324", "--batch is 5e-324; allowed: a number from 0.01"),
+        (f"{EXPLAIN} --context 1e308", "--context is 1e+308; allowed: a number from 0 to"),
+        (f"{EXPLAIN} --query-len 1000000000", "--query-len is 1000000000.0; allowed: a number"),
+        (f"{PREDICT} --tp 99999999", "--tp is 99999999; allowed: a whole number"),
         # Asked for 74 GiB.
-        (f"{SIMULATE} --batch 10000000000", "batch_size is 10000000000; allowed: a number from 1"),
+        (f"{SIMULATE} --batch 10000000000", "--batch is 10000000000; allowed: a number from 1"),
         (f"{SIMULATE} --batch 10000000", "'200 x 1e+07 x 256'; allowed: at most 20000000 tokens"),
         (
             "simulate --vocabulary 4096 --draft-len 1024",

@@ -78,7 +78,10 @@ def test_the_table_shows_what_prefills_leave() -> None:
         ("--context 9 --input-len 8 --output-len 8", "--context is given with --input-len"),
         ("--input-len 8", "--output-len is missing; allowed: both lengths"),
         ("--output-len 8", "--input-len is missing; allowed: both lengths"),
-        ("--input-len 0 --output-len 8", "--input-len is 0; allowed: a finite number of tokens"),
+        (
+            "--input-len 0 --output-len 8",
+            "--input-len is 0.0; allowed: a number from 1 to 100000000",
+        ),
         ("--concurrency x", "--concurrency is 'x'; allowed: numbers"),
     ],
 )

@@ -4,11 +4,13 @@ import math
 import numbers
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from itertools import islice
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specroof.arrays import real_array
 from specroof.errors import OptionError, refuse
 
 # What its functions do is checked where formulas call them; they are no formulas themselves.
@@ -23,11 +25,8 @@ _NOT_LISTS: Final = (str, bytes, Mapping, AbstractSet)
 def draft_lengths(draft_len: ArrayLike) -> NDArray[np.intp]:
     """Return `draft_len` as an array of whole numbers, of any shape."""
     allowed = f"whole numbers from 0 to {LONGEST_DRAFT}"
-    try:
-        lengths = np.asarray(draft_len)
-    except ValueError:  # rows of different lengths
-        refuse("draft_len", draft_len, allowed)
-    if lengths.dtype.kind not in "iuf":
+    lengths = real_array(draft_len)
+    if lengths is None:
         refuse("draft_len", draft_len, allowed)
     fitting = (lengths >= 0) & (lengths <= LONGEST_DRAFT) & (lengths == np.floor(lengths))
     if not np.all(fitting):
@@ -43,12 +42,14 @@ def numbers_from(
     if not isinstance(values, Iterable) or isinstance(values, _NOT_LISTS):
         refuse(name, values, f"a list, each {allowed}")
     try:
-        entries = tuple(values)
+        entries = tuple(islice(values, LONGEST_DRAFT + 1))  # an iterator need not end
     except TypeError:  # an array without an axis calls itself iterable
         refuse(name, values, f"a list, each {allowed}")
     if not entries:
         msg = f"{name} is empty; allowed: at least one entry, each {allowed}"
         raise OptionError(msg)
+    if len(entries) > LONGEST_DRAFT:
+        refuse(name, values, f"at most {LONGEST_DRAFT} entries, each {allowed}")
     return tuple(
         number_from(f"{name}[{index}]", entry, low, high, allowed)
         for index, entry in enumerate(entries)

@@ -11,7 +11,7 @@ from specroof.acceptance.checks import LONGEST_DRAFT, PROBABILITY, number_from
 from specroof.acceptance.curve import Acceptance
 from specroof.acceptance.laws import listed_law, survival_of_rates
 from specroof.acceptance.typical import SHAPES, acceptance_from_length
-from specroof.errors import OptionError, refuse
+from specroof.errors import OptionError, expect, refuse
 
 __all__ = [
     "EXTRAPOLATIONS",
@@ -154,8 +154,10 @@ def extrapolated_acceptance(acceptance: Acceptance, how: str) -> Acceptance:
     >>> extrapolated_acceptance(measured, "zero").survival([2, 3])
     array([0.4, 0. ])
     """
+    expect("acceptance", acceptance, Acceptance, "an Acceptance, as of survival_acceptance")
     depth = acceptance.max_draft_len
     from_length = depth is None and acceptance.measured_depth is not None
+    expect("extrapolate", how, str, ", ".join(EXTRAPOLATIONS))
     if how not in EXTRAPOLATIONS and not (from_length and how == _CONSTANT):
         refuse("extrapolate", how, ", ".join([*EXTRAPOLATIONS, *[_CONSTANT] * from_length]))
     if depth is None:

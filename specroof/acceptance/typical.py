@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from specroof.acceptance.checks import LONGEST_DRAFT, PROBABILITY, number_from
 from specroof.acceptance.curve import Acceptance
 from specroof.acceptance.laws import constant_acceptance, survival_of_rates
-from specroof.errors import refuse
+from specroof.errors import expect, refuse
 
 __all__ = [
     "FAMILIES",
@@ -162,6 +162,8 @@ def acceptance_from_length(
         refuse("draft_len", draft_len, allowed)
     allowed = f"a number from 1 to {drafts + 1:.0f} (draft_len + 1: the bonus token counts)"
     length = number_from("tokens_per_round", tokens_per_round, 1.0, drafts + 1.0, allowed)
+    expect("law", law, str, ", ".join(LENGTH_LAWS))
+    expect("kind", kind, str, "the kind of a drafter, or nothing")
     if law not in LENGTH_LAWS:
         refuse("law", law, ", ".join(LENGTH_LAWS))
     family = FAMILIES.get(kind, "")

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from specroof.errors import SpecroofError
+from specroof.errors import SpecroofError, refuse
 
 __all__ = [
     "bundled",
@@ -15,6 +15,7 @@ __all__ = [
     "data_folder",
     "is_file",
     "is_folder",
+    "name_text",
     "read_text",
     "suggestion",
 ]
@@ -68,6 +69,25 @@ def _mode(path: Path) -> int:
     # Python's own tests raise for a name of more than 255 bytes and for a closed folder.
     except (OSError, ValueError):
         return 0
+
+
+def name_text(argument: str, value: object) -> str:
+    """Return the text of a name or path, which Python may spell as text, bytes or a path object.
+
+    Raises
+    ------
+    OptionError
+        For anything else.
+
+    Examples
+    --------
+    >>> name_text("name", Path("config.json")), name_text("name", b"h200")
+    ('config.json', 'h200')
+    """
+    try:
+        return os.fsdecode(value)  # type: ignore[arg-type]  # what else it is, it refuses
+    except TypeError:
+        refuse(argument, value, "a name or a path, as text or a path object")
 
 
 def read_text(path: Path, error: type[SpecroofError]) -> str:

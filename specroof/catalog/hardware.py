@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from specroof.catalog.files import bundled, is_file, is_folder, read_text, suggestion
+from specroof.catalog.files import bundled, is_file, is_folder, name_text, read_text, suggestion
 from specroof.errors import CatalogError, ProfileError
 from specroof.hardware import HardwareProfile, parse_hardware
 from specroof.reading.yaml_text import shown
@@ -45,7 +45,7 @@ def load_hardware(name: str | os.PathLike[str], *, check: bool = False) -> Hardw
     >>> load_hardware("H200").peak.memory_bytes_per_s
     4800000000000.0
     """
-    text = os.fspath(name)
+    text = name_text("name", name)
     path = Path(text)
     if is_file(path):
         return _parse_hardware(path, trusted=False)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final, TypedDict
 
 from specroof.architecture import Architecture, DraftHead, MedusaHeads
-from specroof.catalog.files import bundled, bundled_names, is_file, read_text, suggestion
+from specroof.catalog.files import bundled, bundled_names, is_file, name_text, read_text, suggestion
 from specroof.catalog.hub import Fetch, fetch_from_hub
-from specroof.errors import CatalogError, ConfigError
+from specroof.errors import CatalogError, ConfigError, expect
 from specroof.parsers import parse_config
 from specroof.reading.yaml_text import shown
 
@@ -65,7 +65,8 @@ def load_model(
     >>> load_model("Qwen/Qwen3-8B").n_layers
     36
     """
-    text = os.fspath(name)
+    text = name_text("name", name)
+    expect("family", family, str | None, "a model_type, or None")
     files = {"model": bundled("model_configs", ".json")}
     return parse_config(**_found_config(text, files, fetch), family=family)
 

@@ -9,8 +9,8 @@ from specroof.acceptance.published import (
     draft_count,
     parse_profiles,
 )
-from specroof.catalog.files import is_file, read_text
-from specroof.errors import CatalogError
+from specroof.catalog.files import is_file, name_text, read_text
+from specroof.errors import CatalogError, expect
 
 __all__ = ["load_profile", "load_profiles_file"]
 
@@ -37,9 +37,10 @@ def load_profile(name: str | os.PathLike[str], *, drafts: str | None = None) -> 
     >>> load_profile("qwen3.6-35b-a3b/mtp/speed-bench").draft_len
     8
     """
-    path = Path(name)
+    text = name_text("name", name)
+    path = Path(text)
     if not is_file(path):
-        return bundled_profile(os.fspath(name))
+        return bundled_profile(text)
     found = load_profiles_file(path, drafts=drafts)
     if len(found) > 1:
         names = ", ".join(profile.name for profile in found[:4])
@@ -60,5 +61,7 @@ def load_profiles_file(
     OptionError
         If it cannot be understood, or contradicts itself.
     """
-    text = read_text(Path(name), CatalogError)
-    return parse_profiles(text, os.fspath(name), None if drafts is None else draft_count(drafts))
+    place = name_text("name", name)
+    expect("drafts", drafts, str | None, "drafts per round, as in 'num_draft_tokens=8', or None")
+    text = read_text(Path(place), CatalogError)
+    return parse_profiles(text, place, None if drafts is None else draft_count(drafts))

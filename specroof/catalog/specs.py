@@ -21,7 +21,7 @@ from specroof.catalog.hub import Fetch
 from specroof.catalog.models import load_draft_config, load_model
 from specroof.catalog.profiles import load_profile
 from specroof.drafters import KINDS, Drafter
-from specroof.errors import OptionError
+from specroof.errors import OptionError, expect
 
 __all__ = ["ACCEPTANCE_KEYS", "load_drafter"]
 
@@ -46,6 +46,7 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
     >>> load_drafter("block,accept=0.89,cost=0.10,drafts=16").name
     'block,accept=0.89,cost=0.10,drafts=16'
     """
+    expect("spec", spec, str, "KIND[,key=value…], as in 'block,accept=0.89,cost=0.10,drafts=16'")
     text = spec.strip()
     kind_name, *pairs = (part.strip() for part in text.split(","))
     where = f"drafter {text!r}"

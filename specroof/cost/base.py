@@ -111,8 +111,8 @@ class Options:
 _PASS_QUANTITIES: Final = {
     "batch_size": "pass_batch_size",
     "query_len": "query_len",
-    "context_len": "context_len",
-    "head_len": "context_len",
+    "context_len": "pass_context_len",
+    "head_len": "pass_context_len",
     "matmul_len": "padded_len",
 }
 

@@ -34,6 +34,7 @@ from specroof.cost.latent import latent_costs
 from specroof.cost.recurrent import delta_net_costs
 from specroof.cost.shared_cache import shared_cache_costs
 from specroof.cost.state_space import kimi_delta_costs, lightning_costs, mamba2_costs
+from specroof.errors import expect
 from specroof.units import dtype_bytes
 
 __all__ = ["forward_cost"]
@@ -104,6 +105,9 @@ def forward_cost(
     >>> [(op.name, op.count, float(op.flops)) for op in ops]
     [('mlp.up_proj', 2, 512.0), ('lm_head', 1, 1600.0)]
     """
+    expect("architecture", architecture, Architecture, "an Architecture, from load_model")
+    expect("forward", forward, ForwardPass, "a ForwardPass")
+    expect("options", options, Options | None, "Options, or None")
     options = options or Options()
     if options.weight_dtype is not None:
         architecture = architecture.with_weights(WEIGHT_FORMATS[options.weight_dtype])

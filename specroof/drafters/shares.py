@@ -17,8 +17,13 @@ _LONGEST_BLOCK = 4096
 def ideal_drafter() -> Drafter:
     """Return the drafter of the free lunch: every draft accepted, no time spent.
 
-    Its speedup is what verification alone allows.
+    Its speedup is what verification alone allows: at the same draft length no other drafter is
+    faster, as long as a pass of fewer tokens takes no smaller share of the time than of the tokens.
 
+    Ignores
+        captured sizes that count tokens, as vLLM's do: a lookup that proposes only in some rounds
+        verifies fewer positions, and may fit the largest captured graph where this drafter, which
+        proposes in all, is launched without one. It is then faster at that draft length.
     Source
         Modal 2026, "Speculation Is All You Need": the series "ideal".
 

@@ -5,7 +5,7 @@ Every figure of the ideal engine is the default of its field: all of the peak, n
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,17 @@ __all__ = [
 OP_KINDS: Final = ("experts", "attention", "latent_attention", "state")
 #: Kinds of layer that may cost time on top of what every layer costs.
 LAYER_KINDS: Final = ("experts", "linear_attention", "latent_attention", "sparse_index")
+
+# What the figures of a hardware file are: quantities of `specroof.units.BOUNDS`, and words that
+# `specroof.hardware.schema` lists. Its checks are made from these classes.
+Seconds: TypeAlias = Annotated[float, "seconds"]
+LatencySeconds: TypeAlias = Annotated[float, "latency_s"]
+Share: TypeAlias = Annotated[float, "reached_share"]
+Exponent: TypeAlias = Annotated[float, "exponent"]
+Error: TypeAlias = Annotated[float, "expected_error"]
+Dtype: TypeAlias = Annotated[str, "dtype"]
+OpKind: TypeAlias = Annotated[str, "op_kind"]
+LayerKind: TypeAlias = Annotated[str, "layer_kind"]
 
 #: A longer pass runs the recurrence of linear attention in chunks of at least so many tokens.
 STATE_TOKENS: Final = 32
@@ -50,11 +61,11 @@ class Collective:
         Seconds of the shortest one between groups of devices; None if it was not measured.
     """
 
-    latency_s: float
-    device_latency_s: float = 0.0
-    link_frac: float = 1.0
+    latency_s: LatencySeconds
+    device_latency_s: Seconds = 0.0
+    link_frac: Share = 1.0
     in_switch_reduce: bool = False
-    scale_out_latency_s: float | None = None
+    scale_out_latency_s: LatencySeconds | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +87,8 @@ class ExpertLocality:
         1.2 % (run, 0.737) and 5 % (batch, 0.909).
     """
 
-    run: float
-    batch: float
+    run: Exponent
+    batch: Exponent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +111,8 @@ class ExpertTile:
         :math:`s_{many}`, share of the peak with many rows.
     """
 
-    rows: float
-    compute_frac: float
+    rows: Annotated[float, "expert_rows"]
+    compute_frac: Share
 
     def scaled(self, factor: float, *, most: float = 1.0) -> "ExpertTile":
         """Return it with another share, of at most so much."""
@@ -127,9 +138,9 @@ class CapturedGraphs:
         than every size lasts at least this long per layer: the device works meanwhile.
     """
 
-    sizes: tuple[int, ...]
-    counts: str = "tokens"
-    eager_layer_s: float = 0.0
+    sizes: Annotated[tuple[int, ...], "captured_sizes"]
+    counts: Annotated[str, "counted"] = "tokens"
+    eager_layer_s: Seconds = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,9 +155,9 @@ class ExpectedError:
         Of plain throughput, as a share.
     """
 
-    speedup_mean: float
-    speedup_median: float
-    plain_median: float
+    speedup_mean: Error
+    speedup_median: Error
+    plain_median: Error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,29 +223,29 @@ class EngineProfile:
     1.0
     """
 
-    name: str
-    compute_frac: Mapping[str, float] = field(default_factory=dict)
-    kind_compute_frac: Mapping[str, float] = field(default_factory=dict)
-    prefill_compute_frac: Mapping[str, float] = field(default_factory=dict)
-    memory_frac: float = 1.0
-    kind_memory_frac: Mapping[str, float] = field(default_factory=dict)
-    overlap_norm: float | None = None
-    pass_overhead_s: float = 0.0
-    layer_overhead_s: float = 0.0
-    layer_kind_overhead_s: Mapping[str, float] = field(default_factory=dict)
-    sequence_overhead_s: float = 0.0
-    layer_token_overhead_s: float = 0.0
-    state_token_overhead_s: float = 0.0
-    draft_pass_overhead_s: float | None = None
-    round_overhead_s: float = 0.0
-    round_sequence_overhead_s: float = 0.0
-    request_overhead_s: float = 0.0
-    request_latency_s: float = 0.0
+    name: Annotated[str, "short_name"]
+    compute_frac: Mapping[Dtype, Share] = field(default_factory=dict)
+    kind_compute_frac: Mapping[OpKind, Share] = field(default_factory=dict)
+    prefill_compute_frac: Mapping[OpKind, Share] = field(default_factory=dict)
+    memory_frac: Share = 1.0
+    kind_memory_frac: Mapping[OpKind, Share] = field(default_factory=dict)
+    overlap_norm: Annotated[float, "overlap_norm"] | None = None
+    pass_overhead_s: Seconds = 0.0
+    layer_overhead_s: Seconds = 0.0
+    layer_kind_overhead_s: Mapping[LayerKind, Seconds] = field(default_factory=dict)
+    sequence_overhead_s: Seconds = 0.0
+    layer_token_overhead_s: Seconds = 0.0
+    state_token_overhead_s: Seconds = 0.0
+    draft_pass_overhead_s: Seconds | None = None
+    round_overhead_s: Seconds = 0.0
+    round_sequence_overhead_s: Seconds = 0.0
+    request_overhead_s: Seconds = 0.0
+    request_latency_s: Seconds = 0.0
     collective: Collective | None = None
     expert_tile: ExpertTile | None = None
     expert_locality: ExpertLocality | None = None
     graphs: CapturedGraphs | None = None
-    recurrent_state: str | None = None
+    recurrent_state: Annotated[str, "recurrent_state"] | None = None
     expected_error: ExpectedError | None = None
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 from specroof.arrays import number_within, whole_within
 from specroof.errors import OptionError, ProfileError, expect
@@ -21,6 +21,8 @@ _IDEAL: Final = IDEAL_ENGINE.name
 #: Serving tools whose names engines have in bundled files.
 _TOOLS: Final = ("sglang", "vllm", "tensorrt-llm")
 
+BytesPerS: TypeAlias = Annotated[float, "bytes_per_s"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Peak:
@@ -37,9 +39,9 @@ class Peak:
         Bytes of that memory which software can see.
     """
 
-    flops_per_s: Mapping[str, float]
-    memory_bytes_per_s: float
-    memory_bytes: float
+    flops_per_s: Annotated[Mapping[str, float], "peaks"]
+    memory_bytes_per_s: BytesPerS
+    memory_bytes: Annotated[float, "memory_bytes"]
 
     def __post_init__(self) -> None:
         expect("flops_per_s", self.flops_per_s, Mapping, "a mapping of dtypes to FLOP/s")
@@ -63,9 +65,9 @@ class Interconnect:
         Bytes/s that one device sends to another group, one direction; None where not known.
     """
 
-    link_bytes_per_s: float
-    max_devices: int
-    scale_out_bytes_per_s: float | None = None
+    link_bytes_per_s: BytesPerS
+    max_devices: Annotated[int, "devices"]
+    scale_out_bytes_per_s: BytesPerS | None = None
 
     def __post_init__(self) -> None:
         number_within("link_bytes_per_s", self.link_bytes_per_s, "bytes_per_s")
@@ -110,6 +112,14 @@ class HardwareProfile:
     default_engine: str | None = None
     engines: Mapping[str, EngineProfile] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        expect("name", self.name, str, "text")
+        expect("peak", self.peak, Peak, "a Peak")
+        expect("interconnect", self.interconnect, Interconnect | None, "an Interconnect, or None")
+        expect("engines", self.engines, Mapping, "a mapping of names to EngineProfiles")
+        for name, engine in self.engines.items():
+            expect(f"engines[{name!r}]", engine, EngineProfile, "an EngineProfile")
+
     def engine(self, name: str | None = None) -> EngineProfile:
         """Return the engine of this name; None means the profile's default, else the ideal one.
 
@@ -123,6 +133,7 @@ class HardwareProfile:
         >>> _EXAMPLE.engine(None).name, _EXAMPLE.engine("ideal").name
         ('sglang', 'ideal')
         """
+        expect("engine", name, str | None, "the name of an engine, or None")
         wanted = (self.default_engine or _IDEAL) if name is None else name
         if wanted == _IDEAL:
             return IDEAL_ENGINE
@@ -143,6 +154,7 @@ class HardwareProfile:
         >>> _EXAMPLE.engine_of("sglang"), _EXAMPLE.engine_of("vllm"), _EXAMPLE.engine_of(None)
         ('sglang', None, None)
         """
+        expect("tool", tool, str | None, "the name of a serving tool, or None")
         chosen = self.default_engine not in {None, _IDEAL, *_TOOLS}
         return tool if tool in self.engines and not chosen else None
 
@@ -168,6 +180,7 @@ class HardwareProfile:
         Traceback (most recent call last):
         specroof.errors.ProfileError: Example GPU has no flops_per_s for 'fp4'; it has bf16, fp8
         """
+        expect("dtype", dtype, str, ", ".join(DTYPE_BYTES))
         if dtype not in DTYPE_BYTES:
             message = f"dtype is {shown(dtype)}; must be one of {', '.join(DTYPE_BYTES)}"
             raise OptionError(message)

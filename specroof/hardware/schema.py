@@ -1,28 +1,31 @@
-"""The gate that a hardware file from outside passes: which keys, which figures, which sources."""
+"""The gate that a hardware file from outside passes: which keys, which figures, which sources.
+
+Keys and quantities are those of the classes in `specroof.hardware.engine` and `profile`: their
+fields are spelled there, and nowhere else.
+"""
 
 import re
-from collections.abc import Iterator
-from typing import Annotated, Any, Final, Self
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from types import NoneType
+from typing import Annotated, Any, Final, Self, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from specroof.errors import ProfileError
-from specroof.hardware.engine import IDEAL_ENGINE, LAYER_KINDS, OP_KINDS
-from specroof.reading.bounds import (
-    BytesPerS,
-    CapturedSize,
-    Devices,
-    ExpectedError,
-    ExpertRows,
-    FlopsPerS,
-    LatencyS,
-    MemoryBytes,
-    ReachedShare,
-    Seconds,
-    within,
-)
+from specroof.hardware.engine import IDEAL_ENGINE, LAYER_KINDS, OP_KINDS, EngineProfile
+from specroof.hardware.profile import Interconnect, Peak
+from specroof.reading.bounds import CapturedSize, FlopsPerS, within
 from specroof.reading.checked import FirstVersion, Text, accept, parse_model
-from specroof.units import DTYPE_BYTES
+from specroof.units import BOUNDS, DTYPE_BYTES
 
 __all__ = ["RECURRENT_STATES", "checked_mapping"]
 
@@ -32,28 +35,50 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
 #: For a key that may be left out: what it means then, the classes of the profile say.
 _LEFT_OUT: Final[Any] = None
 
+# The choices of specroof.cost.Options, which this room may not see; a test holds them equal.
+RECURRENT_STATES: Final = ("snapshot", "snapshot-copy", "read-write", "read", "replay")
+
+
+def _one_of(words: Mapping[str, Any] | tuple[str, ...]) -> Any:
+    return Annotated[str, accept(f"one of {', '.join(words)}", words.__contains__, str)]
+
+
+def _something_computes_every_pass(flops_per_s: dict[str, float]) -> dict[str, float]:
+    if flops_per_s.keys().isdisjoint(("bf16", "fp16", "fp32")):
+        has = ", ".join(flops_per_s) or "nothing"
+        message = f"has {has}; must have at least one of bf16, fp16, fp32"
+        raise ValueError(message)
+    return flops_per_s
+
+
+def _sizes_ascend(sizes: list[int]) -> list[int]:
+    if not sizes or sorted(set(sizes)) != sizes:
+        message = f"is {sizes}; must be ascending whole numbers, at least one"
+        raise ValueError(message)
+    return sizes
+
+
 # One spelling only, and one that a command line takes without quotes.
 _ShortName = Annotated[
     str, accept("lower-case text of a-z, 0-9, '.', '_' and '-'", _NAME.fullmatch, str)
 ]
-_Dtype = Annotated[str, accept(f"one of {', '.join(DTYPE_BYTES)}", DTYPE_BYTES.__contains__, str)]
-_Exponent = Annotated[
-    float, accept("a number above 0 and at most 1", lambda power: 0 < power <= 1, int, float)
-]
-_Norm = Annotated[float, within("overlap_norm")]
-_OpKind = Annotated[str, accept(f"one of {', '.join(OP_KINDS)}", OP_KINDS.__contains__, str)]
-_LayerKind = Annotated[
-    str, accept(f"one of {', '.join(LAYER_KINDS)}", LAYER_KINDS.__contains__, str)
-]
-_Counted = Annotated[
-    str, accept("one of tokens, sequences", ("tokens", "sequences").__contains__, str)
-]
-# The choices of specroof.cost.Options, which this room may not see; a test holds them equal.
-RECURRENT_STATES: Final = ("snapshot", "snapshot-copy", "read-write", "read", "replay")
-_RecurrentState = Annotated[
-    str,
-    accept(f"one of {', '.join(RECURRENT_STATES)}", RECURRENT_STATES.__contains__, str),
-]
+#: What the fields of the profile's classes are called after, quantities of `BOUNDS` apart.
+_KINDS: Final[dict[str, Any]] = {
+    "dtype": _one_of(DTYPE_BYTES),
+    "op_kind": _one_of(OP_KINDS),
+    "layer_kind": _one_of(LAYER_KINDS),
+    "counted": _one_of(("tokens", "sequences")),
+    "recurrent_state": _one_of(RECURRENT_STATES),
+    "short_name": _ShortName,
+    "exponent": Annotated[
+        float, accept("a number above 0 and at most 1", lambda power: 0 < power <= 1, int, float)
+    ],
+    "captured_sizes": Annotated[list[CapturedSize], AfterValidator(_sizes_ascend)],
+    "peaks": Annotated[
+        dict[_one_of(DTYPE_BYTES), FlopsPerS],  # type: ignore[misc]  # made at run time
+        AfterValidator(_something_computes_every_pass),
+    ],
+}
 
 
 class _Block(BaseModel):
@@ -62,90 +87,31 @@ class _Block(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class _Peak(_Block):
-    flops_per_s: dict[_Dtype, FlopsPerS]
-    memory_bytes_per_s: BytesPerS
-    memory_bytes: MemoryBytes
-
-    @field_validator("flops_per_s")
-    @classmethod
-    def _something_computes_every_pass(cls, flops_per_s: dict[str, float]) -> dict[str, float]:
-        if flops_per_s.keys().isdisjoint(("bf16", "fp16", "fp32")):
-            has = ", ".join(flops_per_s) or "nothing"
-            message = f"has {has}; must have at least one of bf16, fp16, fp32"
-            raise ValueError(message)
-        return flops_per_s
-
-
-class _Interconnect(_Block):
-    link_bytes_per_s: BytesPerS
-    max_devices: Devices
-    scale_out_bytes_per_s: BytesPerS | None = _LEFT_OUT
+@cache
+def _block(part: type) -> Any:
+    """Return the checks of a block whose keys are the fields of a class of the profile."""
+    hints = get_type_hints(part, include_extras=True)
+    checks: dict[str, Any] = {
+        one.name: (
+            _checked(hints[one.name]),
+            ... if one.default is MISSING and one.default_factory is MISSING else _LEFT_OUT,
+        )
+        for one in fields(part)
+    }
+    return create_model(part.__name__, __base__=_Block, **checks)
 
 
-class _Collective(_Block):
-    latency_s: LatencyS
-    device_latency_s: Seconds = _LEFT_OUT
-    link_frac: ReachedShare = _LEFT_OUT
-    in_switch_reduce: bool = _LEFT_OUT
-    scale_out_latency_s: LatencyS | None = _LEFT_OUT
-
-
-class _ExpertTile(_Block):
-    rows: ExpertRows
-    compute_frac: ReachedShare
-
-
-class _ExpertLocality(_Block):
-    run: _Exponent
-    batch: _Exponent
-
-
-class _CapturedGraphs(_Block):
-    sizes: list[CapturedSize]
-    counts: _Counted = _LEFT_OUT
-    eager_layer_s: Seconds = _LEFT_OUT
-
-    @field_validator("sizes")
-    @classmethod
-    def _sizes_ascend(cls, sizes: list[int]) -> list[int]:
-        if not sizes or sorted(set(sizes)) != sizes:
-            message = f"is {sizes}; must be ascending whole numbers, at least one"
-            raise ValueError(message)
-        return sizes
-
-
-class _ExpectedError(_Block):
-    speedup_mean: ExpectedError
-    speedup_median: ExpectedError
-    plain_median: ExpectedError
-
-
-class _EngineProfile(_Block):
-    name: _ShortName
-    compute_frac: dict[_Dtype, ReachedShare] = _LEFT_OUT
-    kind_compute_frac: dict[_OpKind, ReachedShare] = _LEFT_OUT
-    prefill_compute_frac: dict[_OpKind, ReachedShare] = _LEFT_OUT
-    memory_frac: ReachedShare = _LEFT_OUT
-    kind_memory_frac: dict[_OpKind, ReachedShare] = _LEFT_OUT
-    overlap_norm: _Norm | None = _LEFT_OUT
-    pass_overhead_s: Seconds = _LEFT_OUT
-    layer_overhead_s: Seconds = _LEFT_OUT
-    layer_kind_overhead_s: dict[_LayerKind, Seconds] = _LEFT_OUT
-    sequence_overhead_s: Seconds = _LEFT_OUT
-    layer_token_overhead_s: Seconds = _LEFT_OUT
-    state_token_overhead_s: Seconds = _LEFT_OUT
-    draft_pass_overhead_s: Seconds = _LEFT_OUT
-    round_overhead_s: Seconds = _LEFT_OUT
-    round_sequence_overhead_s: Seconds = _LEFT_OUT
-    request_overhead_s: Seconds = _LEFT_OUT
-    request_latency_s: Seconds = _LEFT_OUT
-    collective: _Collective | None = _LEFT_OUT
-    expert_tile: _ExpertTile | None = _LEFT_OUT
-    expert_locality: _ExpertLocality | None = _LEFT_OUT
-    graphs: _CapturedGraphs | None = _LEFT_OUT
-    recurrent_state: _RecurrentState | None = _LEFT_OUT
-    expected_error: _ExpectedError | None = _LEFT_OUT
+def _checked(hint: Any) -> Any:
+    """Return the type that pydantic is to check, for the type of a field."""
+    if get_origin(hint) is Annotated:
+        plain, word = get_args(hint)
+        return Annotated[plain, within(word)] if word in BOUNDS else _KINDS[word]
+    if NoneType in get_args(hint):
+        return _checked(get_args(hint)[0]) | None
+    if get_origin(hint) is Mapping:
+        key, value = get_args(hint)
+        return dict[_checked(key), _checked(value)]  # type: ignore[misc]  # made at run time
+    return _block(hint) if is_dataclass(hint) and isinstance(hint, type) else hint
 
 
 class _HardwareProfile(_Block):
@@ -153,10 +119,10 @@ class _HardwareProfile(_Block):
     name: Text
     aliases: list[_ShortName] = _LEFT_OUT
     sources: dict[str, Text]
-    peak: _Peak
-    interconnect: _Interconnect | None = _LEFT_OUT
+    peak: _block(Peak)  # type: ignore[valid-type]  # made at run time, here and below
+    interconnect: _block(Interconnect) | None = _LEFT_OUT  # type: ignore[valid-type]
     default_engine: _ShortName | None = _LEFT_OUT
-    engines: dict[_ShortName, _EngineProfile] = {}
+    engines: dict[_ShortName, _block(EngineProfile)] = {}  # type: ignore[valid-type]
 
     @field_validator("engines", mode="before")
     @classmethod

@@ -4,8 +4,9 @@ import os
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
+from specroof.arrays import whole_within
 from specroof.drafters import Drafter
-from specroof.errors import OptionError
+from specroof.errors import OptionError, expect
 from specroof.hardware import Placement
 from specroof.latency import engine_setup
 from specroof.questions.answer import Answer
@@ -121,6 +122,7 @@ class Mock(Answer):
 @question(MockRequest)
 def mock(request: MockRequest) -> Mock:
     """Return the commands that measure a predicted point without trained weights."""
+    _check(request)
     drafter = drafter_of(request.drafter)
     if drafter.acceptance is None:
         message = f"drafter {drafter.name!r} has no acceptance to force; give one, as in accept=0.8"
@@ -149,6 +151,14 @@ def mock(request: MockRequest) -> Mock:
         counted=end_to_end(curve, model, setup, workload),
         notes=tuple(notes),
     )
+
+
+def _check(request: MockRequest) -> None:
+    """Refuse what no command could repeat."""
+    whole_within("draft_len", request.draft_len, "draft_len")
+    whole_within("concurrency", request.concurrency, "batch_size")
+    expect("framework", request.framework, str, "sglang or vllm")
+    expect("draft_model", request.draft_model, str | None, "a Hub name or a folder, or None")
 
 
 def _refuse_trees(drafter: Drafter, curve: SpeedupCurve) -> None:

@@ -13,7 +13,7 @@ from specroof.architecture import Architecture
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import Options
 from specroof.drafters import Drafter
-from specroof.errors import OptionError
+from specroof.errors import OptionError, expect
 from specroof.hardware import HardwareProfile, Placement, ServerSettings
 from specroof.latency import Setup, engine_setup
 from specroof.serving.capacity import in_server
@@ -135,6 +135,7 @@ def options_of(options: OptionsLike | None) -> Options:
     """
     if isinstance(options, Options):
         return options
+    expect("options", options, Mapping | None, "Options, a mapping of their names, or None")
     given = options or {}
     known = [field.name for field in fields(Options)]
     unknown = [name for name in given if name not in known]

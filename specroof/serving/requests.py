@@ -1,6 +1,5 @@
 """Requests instead of steps: input and output length and concurrency, prefill included."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -9,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import Architecture
+from specroof.arrays import number_within
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError
 from specroof.latency import Setup, model_latency
@@ -45,7 +45,7 @@ class Workload:
     Raises
     ------
     OptionError
-        For a length that is not finite or below 1.
+        For a length out of bounds.
 
     Examples
     --------
@@ -58,10 +58,7 @@ class Workload:
 
     def __post_init__(self) -> None:
         for name in ("input_len", "output_len"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 1):
-                message = f"{name} is {value:g}; allowed: a finite number of tokens, at least 1"
-                raise OptionError(message)
+            number_within(name, getattr(self, name), "request_len")
 
     @property
     def mean_context_len(self) -> float:

@@ -1,0 +1,284 @@
+"""Commands with drawn flags: a finite answer, or one line and exit code 2; in seconds."""
+
+import json
+import math
+import re
+import resource
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
+
+import specroof
+from fuzzing import bounded
+from specroof.catalog import ACCEPTANCE_KEYS
+from specroof.cli import app
+from specroof.cost import CHOICES
+from specroof.drafters import KINDS
+
+pytestmark = [pytest.mark.fuzz, pytest.mark.slow]
+
+#: Seconds and bytes of one command, generous to a machine that does other things as well.
+MOST_SECONDS = 60
+MOST_BYTES = 6 * 2**30
+
+GOOD = ["1", "2", "3", "4", "8", "16", "0", "0.5", "0.9", "32", "512", "1024", "4096", "1e6"]
+HOSTILE = [
+    *("", " ", "-1", "-0", "0.0", "1e-9", "5e-324", "1e308", "-1e308", "1e400", "nan", "inf"),
+    *(
+        "-inf",
+        "NaN",
+        "1_000",
+        "1e",
+        "0x10",
+        "٣",
+        "1,8",
+        "1/2",
+        "ten",
+        "1.5",
+        "99999999999",
+        "9" * 40,
+    ),
+    *("9" * 5000, "1e9", "100000000", "10000000", "1e7", "1e8", "0.01", "65536", "2147483648"),
+]
+MODELS = specroof.model_names()
+CHIPS = specroof.hardware_names()
+ENGINES = ["ideal", "vllm", "sglang", "tensorrt-llm", "generic", "nowhere", ""]
+
+mostly_good = st.one_of(st.sampled_from(GOOD), st.sampled_from(GOOD), st.sampled_from(HOSTILE))
+words = st.one_of(mostly_good, st.text(st.characters(codec="utf-8"), max_size=8))
+lists = st.lists(mostly_good, min_size=1, max_size=5).map(",".join)
+slashes = st.lists(st.sampled_from([*GOOD[:10], *HOSTILE]), min_size=1, max_size=5).map("/".join)
+
+
+def flags(**values: st.SearchStrategy[str]) -> st.SearchStrategy[list[str]]:
+    """Draw some of these flags, each with a value."""
+    pairs = [
+        st.tuples(st.just(f"--{name.replace('_', '-')}"), value) for name, value in values.items()
+    ]
+    chosen = st.lists(st.sampled_from(pairs).flatmap(lambda pair: pair), max_size=5)
+    return chosen.map(lambda found: [word for pair in found for word in pair])
+
+
+def spec(kind: str) -> st.SearchStrategy[str]:
+    """Draw a SPEC of a kind: what it needs, an acceptance, and keys that it may or may not have."""
+    needed = [group[0] for group in KINDS[kind].required if group[0] != "config"]
+    keys = [*KINDS[kind].keys, *ACCEPTANCE_KEYS, "extrapolate", "nonsense"]
+    tree = st.sampled_from(["eagle2", "sequoia", "2/1", "3/2/1", "bush"])
+    lists_of = {"siblings", "rates", "survival", "histogram", "beta"}
+    value = {
+        "tree": tree,
+        "device": st.sampled_from(CHIPS),
+        "config": st.sampled_from(MODELS),
+        "accept-length": st.sampled_from(["3.4@7", "1@1", "8@7", "x", "2@0", "1e308@9"]),
+        "extrapolate": st.sampled_from(["geometric", "decay", "zero", "x"]),
+    }
+    acceptance = st.one_of(
+        st.sampled_from(["accept=0.7", "rates=.9/.8/.5", "survival=.9/.6", "beta=4/2", "accept=1"]),
+        st.sampled_from(["accept=0", "accept-length=3.4@7", "histogram=1/2/3", "histogram=14", ""]),
+    )
+
+    def pair(key: str) -> st.SearchStrategy[str]:
+        drawn = value.get(key, slashes if key in lists_of else mostly_good)
+        return drawn.map(lambda text: f"{key}={text}")
+
+    more = st.lists(st.sampled_from(keys).flatmap(pair), max_size=3)
+    first = st.tuples(*(pair(key) for key in needed))
+    return st.tuples(first, acceptance, more).map(
+        lambda parts: ",".join([kind, *parts[0], *filter(None, [parts[1]]), *parts[2]])
+    )
+
+
+specs = st.one_of(st.sampled_from(sorted(KINDS)).flatmap(spec), words)
+models = st.one_of(st.sampled_from(MODELS), st.sampled_from(["nowhere.json", "", "."]))
+chips = st.one_of(st.sampled_from(CHIPS), st.sampled_from(["nowhere.yaml", "", ".", "b200"]))
+choices = {
+    "granularity": "granularity",
+    "experts": "experts",
+    "count": "count",
+    "recurrent_state": "recurrent_state",
+    "state_dtype": "state_dtype",
+    "kv_cache": "kv_dtype",
+    "weights": "weight_dtype",
+}
+placed: dict[str, st.SearchStrategy[str]] = {
+    "tp": mostly_good,
+    "ep": mostly_good,
+    "dp_attention": mostly_good,
+    "engine": st.sampled_from(ENGINES),
+    **{flag: st.sampled_from([*CHOICES[name], "x"]) for flag, name in choices.items()},
+}
+
+
+def answer(*words: str) -> Result:
+    """Run a command and hold it to what every command promises."""
+    start = time.perf_counter()
+    run = CliRunner().invoke(app, list(words))
+    assert time.perf_counter() - start < MOST_SECONDS, words
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < MOST_BYTES, words
+    assert isinstance(run.exception, SystemExit | None), words
+    if run.exit_code == 2:
+        assert run.stdout == "", words
+        assert run.stderr.startswith("specroof: "), words
+        assert len(run.stderr) < 2_100, words
+        assert run.stderr.count("\n") == 1, words
+        assert run.stderr[:-1].isprintable(), words
+    else:
+        assert run.exit_code == 0, (words, run.exit_code)
+        hold_finite(run.stdout, words)
+    return run
+
+
+def hold_finite(text: str, words: tuple[str, ...]) -> None:
+    """Assert that neither JSON nor a table holds what is no number, or has no end."""
+    if "--json" in words:
+        found = json.loads(text.splitlines()[-1], parse_constant=pytest.fail)
+        assert all(math.isfinite(number) for number in numbers_of(found)), words
+    assert re.search(r"(?i)(?<![\w-])[-+]?(nan|inf|infinity)(?![\w-])", text) is None, (words, text)
+
+
+def numbers_of(value: Any) -> list[float]:
+    """Return every number of a JSON value."""
+    if isinstance(value, dict):
+        return [number for part in value.values() for number in numbers_of(part)]
+    if isinstance(value, list):
+        return [number for part in value for number in numbers_of(part)]
+    return [value] if isinstance(value, int | float) else []
+
+
+as_json = st.sampled_from([[], ["--json"]])
+
+
+@bounded(40)
+@given(
+    models,
+    chips,
+    st.lists(specs, min_size=1, max_size=2),
+    flags(
+        batch=lists,
+        context=lists,
+        concurrency=lists,
+        input_len=words,
+        output_len=words,
+        max_draft_len=words,
+        cost_of=st.sampled_from(["decode", "verify", "x"]),
+        **placed,
+    ),
+    as_json,
+)
+def test_predict_is_finite_or_refused(
+    model: str, chip: str, drafters: list[str], more: list[str], end: list[str]
+) -> None:
+    drafted = [word for drafter in drafters for word in ("--drafter", drafter)]
+    answer("predict", model, "-H", chip, *drafted, *more, *end)
+
+
+@bounded(40)
+@given(
+    models,
+    chips,
+    flags(batch=words, context=words, query_len=words, **placed),
+    st.sampled_from([[], ["--prefill"], ["--strict-dtype"]]),
+    as_json,
+)
+def test_explain_is_finite_or_refused(
+    model: str, chip: str, more: list[str], extra: list[str], end: list[str]
+) -> None:
+    answer("explain", model, "-H", chip, *more, *extra, *end)
+
+
+@bounded(25)
+@given(
+    flags(
+        target=lists,
+        draft=lists,
+        vocabulary=words,
+        closeness=words,
+        draft_len=words,
+        tokens=st.one_of(words, st.just("1000")),
+        seed=words,
+    ),
+    st.sampled_from([[], ["--markov"]]),
+    as_json,
+)
+def test_dice_are_finite_or_refused(more: list[str], extra: list[str], end: list[str]) -> None:
+    # A minute or two of dice is what their limit allows; here a fifth of it.
+    limited = more if "--tokens" in more else [*more, "--tokens", "2000"]
+    answer("simulate", *limited, *extra, *end)
+
+
+@bounded(15)
+@given(
+    st.sampled_from(MODELS[:8]),
+    chips,
+    specs,
+    flags(
+        batch=words,
+        context=words,
+        draft_len=words,
+        output_len=words,
+        batches=words,
+        seed=words,
+        tp=mostly_good,
+        engine=st.sampled_from(ENGINES),
+    ),
+    as_json,
+)
+def test_batches_of_dice_are_finite_or_refused(
+    model: str, chip: str, drafter: str, more: list[str], end: list[str]
+) -> None:
+    answer("simulate", "batch", model, "-H", chip, "--drafter", drafter, *more, *end)
+
+
+@bounded(40)
+@given(
+    st.sampled_from(["acceptance", "models", "hardware"]),
+    st.sampled_from([[], ["list"], ["show"], ["check"], ["fit"]]),
+    st.lists(st.one_of(words, st.sampled_from([*MODELS, *CHIPS])), max_size=2),
+    flags(find=words, max_draft_len=words, accept=words, survival=slashes, histogram=slashes),
+    as_json,
+)
+def test_lists_and_files_are_finite_or_refused(
+    command: str, verb: list[str], names: list[str], more: list[str], end: list[str]
+) -> None:
+    # What begins with a dash is a flag, and one of them is --help.
+    answer(command, *verb, *(name for name in names if not name.startswith("-")), *more, *end)
+
+
+FIGURES = """
+format_version: 1
+name: drawn
+sources: {{peak.flops_per_s: a, peak.memory_bytes_per_s: b, peak.memory_bytes: c, engines.e: d}}
+peak: {{flops_per_s: {{bf16: {flops}}}, memory_bytes_per_s: {rate}, memory_bytes: {size}}}
+default_engine: e
+engines: {{e: {{memory_frac: {share}, pass_overhead_s: {overhead}, overlap_norm: {norm}}}}}
+"""
+figures = st.one_of(
+    st.floats().map(repr), st.floats(1, 1e21).map(lambda x: f"{x:.6e}"), st.sampled_from(HOSTILE)
+)
+shares = st.one_of(st.floats(1e-6, 1.2).map(lambda x: f"{x:.6f}"), figures)
+
+
+@bounded(40)
+@given(figures, figures, figures, shares, st.one_of(shares, figures), shares)
+def test_a_drawn_chip_is_finite_or_refused(
+    tmp_path_factory: pytest.TempPathFactory,
+    flops: str,
+    rate: str,
+    size: str,
+    share: str,
+    overhead: str,
+    norm: str,
+) -> None:
+    path = tmp_path_factory.mktemp("chip") / "drawn.yaml"
+    text = FIGURES.format(
+        flops=flops, rate=rate, size=size, share=share, overhead=overhead, norm=norm
+    )
+    path.write_text(text, encoding="utf-8")
+    answer("hardware", "check", str(path))
+    answer("explain", "Qwen/Qwen3-8B", "-H", str(path), "--json")
+    spec = "autoregressive,accept=0.7,cost=0.1"
+    answer("predict", "Qwen/Qwen3-8B", "-H", str(path), "--drafter", spec, "--json")

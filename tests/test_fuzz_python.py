@@ -1,0 +1,260 @@
+"""The public surface against junk: an answer, or a refusal that names the argument."""
+
+import dataclasses
+import inspect
+import math
+import time
+import tracemalloc
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+import specroof
+from fuzzing import bounded
+from specroof.errors import SpecroofError
+
+pytestmark = pytest.mark.fuzz
+
+MODEL = specroof.load_model("Qwen/Qwen3-8B")
+CHIP = specroof.load_hardware("b200")
+CURVE = specroof.constant_acceptance(0.7)
+DRAFTER = specroof.autoregressive_drafter(0.1)
+PASS = specroof.ForwardPass(1, 1, 0)
+
+# What a result or a plug-in is made of: values that a library call has checked, held as they are.
+RECORDS = {
+    *("Acceptance", "AcceptanceFit", "AcceptanceProfile", "Architecture", "DraftTime", "Drafter"),
+    *("EngineProfile", "OpCost", "PassLatency", "Round", "SpeedupCurve"),
+}
+NO_ARGUMENTS = {"hardware_names", "ideal_drafter", "load_profiles", "model_names", "plot"}
+# Questions about files, which are read and fitted for seconds: their own tests refuse for them.
+ABOUT_FILES = {"calibrate", "sweep", "validate"}
+
+SERVED = {
+    "model": MODEL,
+    "hardware": CHIP,
+    "family": None,
+    "tensor_parallel": 1,
+    "expert_parallel": 1,
+    "attention_data_parallel": 1,
+    "engine": None,
+    "options": None,
+}
+#: Every public callable with arguments, and arguments that it answers.
+CALLS: dict[str, dict[str, Any]] = {
+    "ForwardPass": {
+        "batch_size": 1,
+        "query_len": 4,
+        "context_len": 9,
+        "head_len": 1,
+        "matmul_len": 8,
+        "settled": True,
+    },
+    "HardwareProfile": {
+        "format_version": 1,
+        "name": "x",
+        "sources": {},
+        "peak": CHIP.peak,
+        "interconnect": None,
+        "engines": {},
+    },
+    "Options": dataclasses.asdict(specroof.Options()),
+    "Placement": {"tensor_parallel": 2, "expert_parallel": 1, "attention_data_parallel": 1},
+    "acceptance_from_length": {"tokens_per_round": 2.5, "draft_len": 4},
+    "autoregressive_drafter": {"cost": 0.1},
+    "beta_acceptance": {"a": 4, "b": 2},
+    "block_drafter": {"cost": 0.1, "drafts": 15},
+    "constant_acceptance": {"rate": 0.7},
+    "decay_acceptance": {"first_rate": 0.9, "last_rate": 0.5, "decay": 0.5},
+    "explain": {**SERVED, "batch_size": 1, "context_len": None, "query_len": 4, "prefill": False},
+    "extrapolated_acceptance": {
+        "acceptance": specroof.survival_acceptance([0.9, 0.6]),
+        "how": "zero",
+    },
+    "fit_acceptance": {"survival": [0.9, 0.6, 0.3], "law": "constant"},
+    "forward_cost": {"architecture": MODEL, "forward": PASS, "options": None},
+    "forward_latency": {
+        "model": MODEL,
+        "hardware": CHIP,
+        "forward_pass": PASS,
+        "placement": None,
+        "engine": None,
+        "options": None,
+    },
+    "histogram_acceptance": {"counts": [1, 2, 3]},
+    "lengths_acceptance": {"tokens_per_round": {1: 1.7, 2: 2.2}},
+    "load_drafter": {"spec": "ideal"},
+    "load_hardware": {"name": "b200"},
+    "load_model": {"name": "Qwen/Qwen3-8B", "family": None},
+    "load_profile": {"name": "qwen3.6-35b-a3b/mtp/speed-bench", "drafts": None},
+    "mock": {
+        "model": "Qwen/Qwen3-8B",
+        "hardware": CHIP,
+        "drafter": "eagle3,accept=0.7",
+        "family": None,
+        "tensor_parallel": 1,
+        "engine": None,
+        "options": None,
+        "draft_len": 3,
+        "framework": "sglang",
+        "draft_model": "x/y",
+        "concurrency": 1,
+        "input_len": 64,
+        "output_len": 64,
+    },
+    "predict": {
+        **SERVED,
+        "drafters": "autoregressive,accept=0.7,cost=0.1",
+        "batch_size": [1, 8],
+        "concurrency": None,
+        "context_len": None,
+        "input_len": None,
+        "output_len": None,
+        "max_draft_len": 2,
+    },
+    "rate_acceptance": {"rates": [0.9, 0.5]},
+    "simulate_batch": {
+        "acceptance": CURVE,
+        "round_s": [0.01, 0.02],
+        "draft_len": 2,
+        "output_len": 4,
+        "n_batches": 2,
+        "seed": 0,
+    },
+    "simulate_exactness": {
+        "target": [0.5, 0.5],
+        "draft": [0.2, 0.8],
+        "draft_len": 2,
+        "n_tokens": 1000,
+        "seed": 0,
+    },
+    "speedup_curve": {
+        "model": MODEL,
+        "hardware": CHIP,
+        "drafter": DRAFTER,
+        "acceptance": CURVE,
+        "batch_size": [1, 8],
+        "context_len": 9,
+        "max_draft_len": 2,
+        "placement": None,
+        "engine": None,
+        "options": None,
+    },
+    "survival_acceptance": {"survival": [0.9, 0.5]},
+}
+#: How refusals call arguments that have another name for people: a SPEC's key, what a name is of.
+SPOKEN = (
+    "drafter",
+    "engine",
+    "extrapolate",
+    "grid",
+    "hardware",
+    "model",
+    "name",
+    "profile",
+    "spec",
+)
+#: Public methods, by the object that they are called on.
+METHODS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
+    (CURVE.survival, {"draft_len": [0, 1]}),
+    (CURVE.tokens_per_round, {"draft_len": [0, 1]}),
+    (CURVE.accepted_tokens, {"draft_len": 3}),
+    (CHIP.engine, {"name": None}),
+    (CHIP.arithmetic, {"dtype": "bf16"}),
+    (specroof.speedup_curve(**CALLS["speedup_curve"]).near_best, {"share": 0.01}),
+]
+CALLABLES = [(getattr(specroof, name), good) for name, good in CALLS.items()] + METHODS
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([10**400, -(10**400), 2**63, 2**64]),
+    st.floats(),
+    st.complex_numbers(),
+    st.text(max_size=12),
+    st.binary(max_size=6),
+    st.fractions(),
+    st.decimals(),
+    st.sampled_from([math.nan, math.inf, np.float32(2), np.True_, np.int8(-1), Fraction(1, 3)]),
+    st.sampled_from([Path("nowhere"), object(), int, len, ..., NotImplemented, range(3)]),
+)
+DTYPES: list[Any] = [np.dtype(kind) for kind in ("f8", "i1", "?", "c16", "U2", "M8[s]")]
+tables: st.SearchStrategy[Any] = st.sampled_from(DTYPES).flatmap(
+    lambda dtype: arrays.arrays(
+        dtype, arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
+    )
+)
+masked = st.builds(lambda table: np.ma.array(table, mask=np.ones(table.shape, bool)), tables)
+junk = st.one_of(
+    scalars,
+    tables,
+    masked,
+    st.lists(scalars, max_size=3),
+    st.lists(st.lists(st.floats(), max_size=3), max_size=3),
+    st.dictionaries(st.one_of(st.integers(), st.text(max_size=3)), scalars, max_size=2),
+    st.sets(st.integers(), max_size=2),
+    st.tuples(scalars, scalars),
+)
+
+
+def test_every_public_callable_is_called_here_or_is_a_record() -> None:
+    written = {*CALLS} | RECORDS | NO_ARGUMENTS | ABOUT_FILES
+    assert written <= {*specroof.__all__}
+    # A question, which is wrapped, checks its request; its own tests refuse for it.
+    left = {
+        name
+        for name in {*specroof.__all__} - written
+        if inspect.isfunction(call := getattr(specroof, name)) and not hasattr(call, "__wrapped__")
+    }
+    assert left == set()
+
+
+@pytest.mark.parametrize(("call", "good"), CALLABLES, ids=lambda one: getattr(one, "__name__", ""))
+def test_the_arguments_that_junk_replaces_are_answered(call: Any, good: dict[str, Any]) -> None:
+    call(**good)
+
+
+@bounded(300)
+@given(st.sampled_from(CALLABLES), st.data())
+def test_junk_is_answered_or_refused_by_name(
+    chosen: tuple[Callable[..., Any], dict[str, Any]], data: st.DataObject
+) -> None:
+    call, good = chosen
+    name = data.draw(st.sampled_from(sorted(good)))
+    value = data.draw(junk)
+    start = time.perf_counter()
+    try:
+        call(**{**good, name: value})
+    except SpecroofError as refusal:
+        message = str(refusal)
+        assert message.splitlines() == [message]
+        assert len(message) <= 2000
+        # A value is refused by its argument's name, or by what it makes of another argument.
+        assert any(argument in message for argument in (*good, *SPOKEN)), message
+    assert time.perf_counter() - start < 30
+
+
+@pytest.mark.parametrize("name", ["batch_size", "context_len"])
+def test_an_endless_axis_is_refused_before_it_is_held(name: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(SpecroofError, match=f"^{name} is range"):
+            specroof.speedup_curve(**{**CALLS["speedup_curve"], name: range(10**15)})
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 2**20
+
+
+def test_paths_are_taken_in_every_spelling(hardware_folder: Path) -> None:
+    path = hardware_folder / "b200.yaml"
+    for spelling in (path, str(path), bytes(path), "b200"):
+        assert specroof.load_hardware(spelling).name == CHIP.name  # type: ignore[arg-type]
