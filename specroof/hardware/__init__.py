@@ -66,7 +66,7 @@ def parse_hardware(text: str, *, source: str, trusted: bool = False) -> Hardware
     Raises
     ------
     ProfileError
-        If the text is no safe YAML mapping, a key is unknown or missing, or a value is not
+        If the text is not a safe YAML mapping, a key is unknown or missing, or a value is not
         allowed: one line with `source`, the key, the value and what is allowed.
 
     Examples

@@ -147,7 +147,7 @@ class HardwareProfile:
         """Return the engine that stands for a serving tool; None where the default does.
 
         A default that is named after no tool is its owner's choice, and stays: it was calibrated
-        to one machine. None for the `tool` is one that nobody knows.
+        to one machine. None stands for an unknown `tool`.
 
         Examples
         --------
@@ -216,7 +216,7 @@ class Placement:
     expert_parallel
         Devices among them that whole experts are dealt out to; 1 splits each expert instead.
     attention_data_parallel
-        Groups of devices that attend to sequences of their own, each with all attention weights.
+        Groups of devices that attend to separate sequences, each with all attention weights.
 
     Raises
     ------

@@ -24,7 +24,7 @@ class Fields:
     Raises
     ------
     MeasurementError
-        If it is no object.
+        If it is not an object.
 
     Examples
     --------

@@ -5,8 +5,8 @@ from itertools import product
 
 import numpy as np
 
+from specroof.questions.predict import EndToEnd
 from specroof.report.layout import format_table, in_line
-from specroof.serving.requests import EndToEnd
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import format_seconds
 

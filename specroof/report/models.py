@@ -49,7 +49,7 @@ def model_text(found: ModelFacts) -> str:
 
 
 def _formats(row: Mapping[str, Any]) -> str:
-    """Return the formats of the matrices, that of the most elements first."""
+    """Return the formats of the matrices, the most frequent first."""
     counts = sorted(row["weight_formats"].items(), key=lambda item: -item[1])
     return ", ".join(f"{format_count(count)} in {name}" for name, count in counts)
 

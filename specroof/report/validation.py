@@ -43,7 +43,7 @@ _HEADINGS: Final = (
     ("regret_mean", "regret"),
 )
 
-#: What results of one's own can say besides their number; they have no shapes.
+#: Columns for your own results, besides their number; they have no shapes.
 _OWN_HEADINGS: Final = tuple(one for one in _HEADINGS if one[0] not in {"n", "shape_mean"})
 
 

@@ -55,7 +55,7 @@ _TIE: Final = 1e-12
 
 
 # Without slots: what is derived from the whole grid is kept, since tables ask for it row by row.
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SpeedupCurve:
     """Speculative decoding over a grid of context lengths, batch sizes and draft lengths.
 
@@ -116,6 +116,14 @@ class SpeedupCurve:
         """Sequences that are decoded at a time, axes that broadcast to those of the curve."""
         return self.batch_size[None, :, None] if self.running is None else self.running
 
+    def __repr__(self) -> str:
+        """Return one line: arrays are looked at by name."""
+        sizes = " x ".join(str(size) for size in self.round_s.shape)
+        return (
+            f"<SpeedupCurve: {self.model} on {self.placement.devices} x {self.hardware}, "
+            f"engine {self.engine}: {self.drafter}; {sizes} contexts, batch sizes, draft lengths>"
+        )
+
     @property
     def decode_s(self) -> Array:
         """Seconds of the plain step, axes (context_len, batch_size)."""
@@ -168,7 +176,7 @@ class SpeedupCurve:
 
     @cached_property
     def best_speedup(self) -> Array:
-        """The largest speedup, axes (context_len, batch_size); at least 1, that of not drafting."""
+        """The largest speedup, axes (context_len, batch_size); at least 1: drafts are optional."""
         best = np.take_along_axis(self.speedup, self._best_index[..., None], axis=-1)
         return _read_only(best[..., 0])
 
