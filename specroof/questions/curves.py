@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 from specroof import cost
 from specroof.acceptance import Acceptance
 from specroof.cost import ForwardPass, OpCost
-from specroof.errors import OptionError
+from specroof.errors import OptionError, expect
 from specroof.hardware import Placement
 from specroof.questions.request import (
     DrafterLike,
@@ -62,6 +62,7 @@ class CostRequest:
 @question(CostRequest)
 def forward_cost(request: CostRequest) -> list[OpCost]:
     """Return what one pass of a model costs, operation by operation: FLOP and bytes."""
+    expect("forward_pass", request.forward_pass, ForwardPass, "a ForwardPass")
     return cost.forward_cost(
         model_of(request.model), request.forward_pass, options_of(request.options)
     )

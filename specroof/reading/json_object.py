@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from specroof.arrays import real_number
 from specroof.errors import ConfigError
 from specroof.reading.json_text import parse_json
 
@@ -186,14 +187,10 @@ class Reader:
 
     def positive_number(self, key: str, *, maximum: float) -> float:
         """Return a number above 0, whole or not."""
-        value = self.values.get(key, _UNSET)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not 0 < value <= maximum
-        ):
+        value = real_number(self.values.get(key))
+        if not 0 < value <= maximum:
             self.refuse(key, f"a number above 0, up to {maximum:g}")
-        return float(value)
+        return value
 
     def refuse(self, key: str, allowed: str, value: object = _UNSET) -> NoReturn:
         """Raise the `ConfigError` of `key`; its value is looked up where none is given."""
