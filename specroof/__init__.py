@@ -29,14 +29,11 @@ from specroof.catalog import (
     load_profile,
     model_names,
 )
-from specroof.cost import ForwardPass, OpCost, Options, forward_cost
+from specroof.cost import ForwardPass, OpCost, Options
 from specroof.drafters import (
     Drafter,
     DraftTime,
     Round,
-    autoregressive_drafter,
-    block_drafter,
-    ideal_drafter,
 )
 from specroof.errors import (
     CatalogError,
@@ -50,8 +47,12 @@ from specroof.errors import (
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import PassLatency
 from specroof.questions import calibrate, capacity, explain, mock, predict, sweep, validate
+from specroof.questions.answer import Answer
+from specroof.questions.curves import forward_cost, forward_latency, speedup_curve
+from specroof.questions.sweep import Study, Target
+from specroof.serving.requests import Load, Workload
 from specroof.simulate import simulate_batch, simulate_exactness
-from specroof.speedup.curve import SpeedupCurve, forward_latency, speedup_curve
+from specroof.speedup.curve import SpeedupCurve
 
 if TYPE_CHECKING:
     from specroof import plot  # noqa: TC004 - the door imports it when it is asked for
@@ -60,6 +61,7 @@ __all__ = [
     "Acceptance",
     "AcceptanceFit",
     "AcceptanceProfile",
+    "Answer",
     "Architecture",
     "CatalogError",
     "ConfigError",
@@ -68,6 +70,7 @@ __all__ = [
     "EngineProfile",
     "ForwardPass",
     "HardwareProfile",
+    "Load",
     "MeasurementError",
     "OpCost",
     "OptionError",
@@ -79,10 +82,11 @@ __all__ = [
     "Round",
     "SpecroofError",
     "SpeedupCurve",
+    "Study",
+    "Target",
+    "Workload",
     "acceptance_from_length",
-    "autoregressive_drafter",
     "beta_acceptance",
-    "block_drafter",
     "calibrate",
     "capacity",
     "constant_acceptance",
@@ -94,7 +98,6 @@ __all__ = [
     "forward_latency",
     "hardware_names",
     "histogram_acceptance",
-    "ideal_drafter",
     "lengths_acceptance",
     "load_drafter",
     "load_hardware",
@@ -121,13 +124,11 @@ class _Door(ModuleType):
     A room such as `specroof.validate` would replace the question of its name when it is imported.
     """
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> object:
-            if name == "plot":  # matplotlib is slow to import
-                return import_module("specroof.plot")
-            message = f"module 'specroof' has no attribute {name!r}"
-            raise AttributeError(message)
+    def __getattr__(self, name: str) -> object:
+        if name == "plot":  # matplotlib is slow to import
+            return import_module("specroof.plot")
+        message = f"module 'specroof' has no attribute {name!r}"
+        raise AttributeError(message)
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (isinstance(value, ModuleType) and callable(self.__dict__.get(name))):

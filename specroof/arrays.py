@@ -1,5 +1,6 @@
 """Array aliases, and numbers of a caller: real, finite and within the bounds of their quantity."""
 
+import math
 import numbers
 from collections.abc import Sized
 
@@ -9,7 +10,15 @@ import numpy.typing as npt
 from specroof.errors import refuse
 from specroof.units import BOUNDS, MOST_POINTS
 
-__all__ = ["Array", "IntArray", "array_within", "number_within", "real_array", "whole_within"]
+__all__ = [
+    "Array",
+    "IntArray",
+    "array_within",
+    "number_within",
+    "real_array",
+    "real_number",
+    "whole_within",
+]
 
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -67,13 +76,7 @@ def number_within(name: str, value: object, quantity: str) -> float:
     0.5
     """
     bounds = BOUNDS[quantity]
-    # A bool is a number to Python; a number of numpy is Real, and not a number fits nothing.
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        refuse(name, value, bounds.allowed)
-    try:
-        number = float(value)
-    except OverflowError:  # a whole number of hundreds of digits
-        number = np.inf
+    number = real_number(value)
     if not bounds.least <= number <= bounds.most or (bounds.whole and not number.is_integer()):
         refuse(name, value, bounds.allowed)
     return number
@@ -95,6 +98,25 @@ def whole_within(name: str, value: object, quantity: str) -> int:
     if not isinstance(value, numbers.Integral):
         refuse(name, value, BOUNDS[quantity].allowed)
     return int(number_within(name, value, quantity))
+
+
+def real_number(value: object) -> float:
+    """Return a real number as float; NaN, which fits no bounds, for anything else.
+
+    Whole numbers of hundreds of digits, of either sign, are infinite, which fits none either.
+
+    Examples
+    --------
+    >>> real_number(2), real_number(True), real_number("2"), real_number(10**400)
+    (2.0, nan, nan, inf)
+    """
+    # A bool is a number to Python; a number of numpy is Real.
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return math.inf
 
 
 def real_array(values: object) -> Array | None:

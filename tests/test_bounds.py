@@ -1,5 +1,6 @@
 """The bounds of quantities: what leaves them is refused where it enters; results are finite."""
 
+import itertools
 import json
 import math
 import time
@@ -232,3 +233,8 @@ def test_a_grid_in_slices_is_the_whole_grid(contexts: int, batches: int, longest
     speedup = np.array(json.loads(run.stdout)["drafters"][0]["speedup"])
     assert speedup.shape == (contexts, batches, longest + 1)
     assert np.all(speedup == speedup[:1, :1])
+
+
+def test_a_list_without_end_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"^rates is repeat.*; allowed: at most 1000000 entries"):
+        specroof.rate_acceptance(itertools.repeat(0.5))  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.fuzz
 MODEL = specroof.load_model("Qwen/Qwen3-8B")
 CHIP = specroof.load_hardware("b200")
 CURVE = specroof.constant_acceptance(0.7)
-DRAFTER = specroof.autoregressive_drafter(0.1)
+DRAFTER = specroof.load_drafter("autoregressive,cost=0.1")
 PASS = specroof.ForwardPass(1, 1, 0)
 
 # What a result or a plug-in is made of: values that a library call has checked, held as they are.
@@ -33,7 +33,7 @@ RECORDS = {
     *("Acceptance", "AcceptanceFit", "AcceptanceProfile", "Architecture", "DraftTime", "Drafter"),
     *("EngineProfile", "OpCost", "PassLatency", "Round", "SpeedupCurve"),
 }
-NO_ARGUMENTS = {"hardware_names", "ideal_drafter", "load_profiles", "model_names", "plot"}
+NO_ARGUMENTS = {"hardware_names", "load_profiles", "model_names", "plot"}
 # Questions about files, which are read and fitted for seconds: their own tests refuse for them.
 ABOUT_FILES = {"calibrate", "sweep", "validate"}
 
@@ -68,9 +68,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "Options": dataclasses.asdict(specroof.Options()),
     "Placement": {"tensor_parallel": 2, "expert_parallel": 1, "attention_data_parallel": 1},
     "acceptance_from_length": {"tokens_per_round": 2.5, "draft_len": 4},
-    "autoregressive_drafter": {"cost": 0.1},
     "beta_acceptance": {"a": 4, "b": 2},
-    "block_drafter": {"cost": 0.1, "drafts": 15},
     "constant_acceptance": {"rate": 0.7},
     "decay_acceptance": {"first_rate": 0.9, "last_rate": 0.5, "decay": 0.5},
     "explain": {**SERVED, "batch_size": 1, "context_len": None, "query_len": 4, "prefill": False},
@@ -79,12 +77,13 @@ CALLS: dict[str, dict[str, Any]] = {
         "how": "zero",
     },
     "fit_acceptance": {"survival": [0.9, 0.6, 0.3], "law": "constant"},
-    "forward_cost": {"architecture": MODEL, "forward": PASS, "options": None},
+    "forward_cost": {"model": MODEL, "forward_pass": PASS, "options": None},
     "forward_latency": {
         "model": MODEL,
         "hardware": CHIP,
         "forward_pass": PASS,
         "placement": None,
+        "tensor_parallel": None,
         "engine": None,
         "options": None,
     },
@@ -144,6 +143,7 @@ CALLS: dict[str, dict[str, Any]] = {
         "context_len": 9,
         "max_draft_len": 2,
         "placement": None,
+        "tensor_parallel": None,
         "engine": None,
         "options": None,
     },

@@ -10,16 +10,15 @@ from hypothesis import strategies as st
 from specroof import (
     OptionError,
     Placement,
-    autoregressive_drafter,
     constant_acceptance,
-    ideal_drafter,
     load_hardware,
     load_model,
     speedup_curve,
 )
 from specroof.cost import ForwardPass
+from specroof.drafters import autoregressive_drafter, ideal_drafter
 from specroof.hardware import EngineProfile
-from specroof.latency.model import engine_setup
+from specroof.latency import engine_setup
 from specroof.serving.requests import (
     Workload,
     decode_tokens_per_s,

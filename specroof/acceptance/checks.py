@@ -1,7 +1,6 @@
 """What the constructors of acceptance curves check, and how they refuse."""
 
 import math
-import numbers
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import islice
@@ -10,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specroof.arrays import real_array
+from specroof.arrays import real_array, real_number
 from specroof.errors import OptionError, refuse
 
 # What its functions do is checked where formulas call them; they are no formulas themselves.
@@ -58,14 +57,9 @@ def numbers_from(
 
 def number_from(name: str, value: object, low: float, high: float, allowed: str) -> float:
     """Return `value` as a float, finite and from `low` to `high`."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        refuse(name, value, allowed)
-    try:
-        number = float(value)
-    except OverflowError:  # an integer with hundreds of digits
-        number = math.inf
+    number = real_number(value)
     if not (math.isfinite(number) and low <= number <= high):
-        refuse(name, number, allowed)
+        refuse(name, value, allowed)
     return number + 0.0  # a zero without a sign
 
 

@@ -123,7 +123,7 @@ def context_acceptance(curves: Mapping[float, Acceptance]) -> ContextAcceptance:
     Raises
     ------
     OptionError
-        For fewer than two curves, or a context that is no number above 0.
+        For fewer than two curves, or a context that is not a number above 0.
 
     Examples
     --------

@@ -94,7 +94,7 @@ def lengths_acceptance(tokens_per_round: Mapping[int, float]) -> Acceptance:
     Raises
     ------
     OptionError
-        For an empty mapping, drafts that are no whole numbers from 1 on, or a length that its
+        For an empty mapping, drafts that are not whole numbers from 1 on, or a length that its
         drafts cannot give.
 
     Examples
@@ -143,7 +143,7 @@ def extrapolated_acceptance(acceptance: Acceptance, how: str) -> Acceptance:
     Raises
     ------
     OptionError
-        If `how` is no such name, or no draft was measured.
+        If `how` is another name, or no draft was measured.
 
     Examples
     --------

@@ -141,7 +141,7 @@ def histogram_acceptance(counts: ArrayLike) -> Acceptance:
 
 
 def beta_acceptance(a: float, b: float) -> Acceptance:
-    r"""Return the curve of sequences that differ: each has a constant rate of its own.
+    r"""Return the curve of sequences that differ in their constant rate.
 
     .. math:: \alpha \sim \mathrm{Beta}(a, b): \quad
         s_d = E[\alpha^d] = \prod_{i=0}^{d-1} \frac{a + i}{a + b + i}

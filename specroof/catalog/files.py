@@ -91,7 +91,7 @@ def name_text(argument: str, value: object) -> str:
 
 
 def read_text(path: Path, error: type[SpecroofError]) -> str:
-    """Return the text of a file from outside, refused if it is no small text file.
+    """Return the text of a file from outside, refused unless it is a small text file.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def load_hardware(name: str | os.PathLike[str], *, check: bool = False) -> Hardw
     CatalogError
         If there is no such file, name or alias.
     ProfileError
-        If the file is no valid profile.
+        If the file is not a valid profile.
 
     Examples
     --------

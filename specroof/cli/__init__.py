@@ -1,21 +1,16 @@
-"""The command line: parse, call, print. No arithmetic, and one place where refusals are caught."""
+"""The command line: flags, a question, a report. One place catches refusals."""
 
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from specroof.cli.acceptance import acceptance_app
-from specroof.cli.calibrate import calibrate
-from specroof.cli.capacity import capacity
-from specroof.cli.explain import explain
 from specroof.cli.groups import Command, OneLineGroup
 from specroof.cli.hardware import hardware_app
-from specroof.cli.mock import mock
 from specroof.cli.models import models_app
-from specroof.cli.predict import predict
 from specroof.cli.simulate import simulate_app
-from specroof.cli.sweep import sweep
-from specroof.cli.validate import validate
+from specroof.questions import QUESTIONS
 
 __all__ = ["app", "main"]
 
@@ -44,21 +39,15 @@ def _specroof(
     *,
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Print the version and leave."
-        ),
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     pass
 
 
-app.command(cls=Command)(predict)
-app.command()(sweep)
-app.command(cls=Command)(explain)
-app.command(cls=Command)(capacity)
-app.command()(validate)
-app.command(cls=Command)(calibrate)
-app.command(cls=Command)(mock)
+for _name in QUESTIONS:
+    _command = getattr(import_module(f"specroof.cli.{_name}"), _name)
+    app.command(_name, cls=Command)(_command)
 app.add_typer(models_app, name="models")
 app.add_typer(hardware_app, name="hardware")
 app.add_typer(acceptance_app, name="acceptance")

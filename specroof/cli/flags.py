@@ -236,7 +236,7 @@ _NAME: Final = re.compile(r"[a-z]\w*")
 
 
 def _in_flags(message: str, parameters: Iterable[Parameter]) -> str:
-    """Return a refusal with flags in the place of the parameters that it is about."""
+    """Return a refusal that names flags instead of parameters."""
     words = {one.name: _flag(one) for one in parameters}
     first = _NAME.match(message)
     if first is None or first[0] not in words:
@@ -252,7 +252,7 @@ def _in_flags(message: str, parameters: Iterable[Parameter]) -> str:
 
 
 def _flag(parameter: Parameter) -> str:
-    """Return what a parameter is called in the shell."""
+    """Return the name of a parameter in the shell."""
     for info in get_args(parameter.annotation)[1:]:
         # Typer keeps the first word of an annotation as its default.
         for word in (info.default, *(info.param_decls or ())):

@@ -25,7 +25,8 @@ def _read_plainly(command: Any, context: Any) -> None:
     """Let the parameters of a command read their words without Typer, where that is easy.
 
     Typer may read every value with an adapter of pydantic's, text and defaults included, and
-    pydantic takes longer to import than everything that a prediction needs.
+    pydantic is slow to import. The quickest of 15 predictions took 0.80 s with this and 0.96 s
+    without, medians 1.24 s and 1.47 s, on two busy cores (benchmarks/plain_words.py).
     """
     hints = {} if command.callback is None else get_type_hints(command.callback)
     for parameter in command.get_params(context):

@@ -46,7 +46,7 @@ class TokensPerRound(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """Work of another model inside of a pass: it costs no launch of its own.
+    """Work of another model inside a pass: it adds no launch.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ class DraftTime:
     serial_s
         Before the verification can start.
     overlapped_s
-        While the verification runs: only what outlasts it is felt.
+        While the verification runs: only seconds beyond it count.
     """
 
     serial_s: Array
@@ -213,7 +213,7 @@ class Held:
 
 
 def unknown_held(_target: Architecture) -> Held:
-    """Return that nobody knows: a drafter that is given as a share of time."""
+    """Return nothing: a share of time has no known source."""
     return Held(is_known=False)
 
 

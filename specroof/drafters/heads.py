@@ -148,7 +148,7 @@ def eagle_drafter(
 def eagle3_drafter(
     head: DraftHead | None = None, *, name: str = "eagle3", where: Where | None = None
 ) -> Drafter:
-    """Return an EAGLE-3 head: features of the target merged once, a vocabulary of its own.
+    """Return an EAGLE-3 head: features of the target merged once, a separate vocabulary.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def eagle3_drafter(
 def model_drafter(
     model: Architecture, *, name: str = "model", where: Where | None = None
 ) -> Drafter:
-    """Return an independent draft model with embedding, layers and head of its own.
+    """Return an independent draft model: it has embedding, layers and head.
 
     Parameters
     ----------

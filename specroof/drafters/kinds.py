@@ -111,7 +111,7 @@ def _sizes(values: Values, *keys: str) -> dict[str, int]:
 
 
 def _where(values: Values) -> Where:
-    """Return where a drafter runs; a device of its own needs to be reached."""
+    """Return where a drafter runs; a separate device needs a link."""
     own = [key for key in ("device", "link", "link-latency") if key in values]
     if own and len(own) < 3:
         msg = f"{' and '.join(own)} without the rest; allowed: device=, link= and link-latency="
@@ -252,8 +252,8 @@ def _head_kind(
 _LOOKUP: Final = Kind(
     _lookup,
     keys={
-        "match": "share of rounds in which something is found; 1 if left out",
-        "round-s": "seconds on the host per round; measured elsewhere if left out",
+        "match": "share of rounds in which something is found (default: 1)",
+        "round-s": "seconds on the host per round (default: as published)",
         "token-s": "seconds on the host per proposed token",
     },
 )

@@ -77,8 +77,8 @@ def lookup_drafter(
     Parameters
     ----------
     match_rate
-        m, the share of rounds in which something is found; acceptance is then that of what is
-        found. With 1 it is that of all rounds.
+        m, the share of rounds in which something is found. Acceptance is over those rounds;
+        with 1 it is over all rounds.
     round_s, token_s
         Seconds on the host per round, and per proposed token. If `round_s` is None, a measured
         share of the verification.

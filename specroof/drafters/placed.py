@@ -28,11 +28,11 @@ class Where:
     Parameters
     ----------
     hardware
-        Devices of its own; None for the target's.
+        Separate devices; None for the target's.
     tensor_parallel
-        Devices that it is split over; None for as many as the target, or one of its own.
+        Devices that it is split over; None for as many as the target, or one separate device.
     link_bytes_per_s, link_latency_s
-        Of the link to devices of its own.
+        Of the link to separate devices.
     hit_rate
         Share of rounds whose draft was made while the round before was verified; 1 is PEARL, less
         is speculative speculative decoding. None drafts in line.

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from specroof.acceptance import Acceptance
 from specroof.errors import OptionError
 from specroof.plot.style import COLORS, MARKERS, add_legend, house_style, new_chart
+from specroof.questions.acceptance import Acceptance
 
 __all__ = ["plot_acceptance"]
 

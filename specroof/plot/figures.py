@@ -52,9 +52,9 @@ def acceptance_figures(found: "Profiles") -> "dict[str, Figure]":
 def study_figures(found: "Sweep") -> "dict[str, Figure]":
     """Return every chart of a study, by the name of its file without an ending.
 
-    A target has charts of its own where it compares several drafters or context lengths. The
-    chart of all is over batch sizes; over draft lengths where there is one batch size, unless
-    the only target has that chart already.
+    A target that compares several drafters or context lengths has charts. The chart of all
+    targets is over batch sizes; over draft lengths where there is one batch size, unless the
+    only target has that chart already.
     """
     figures: dict[str, Figure] = {}
     drawn, outcomes = found.drawn, found.outcomes

@@ -102,7 +102,7 @@ def _ops(latency: PassLatency, devices: int = 1) -> list[_Op]:
 
 
 def _extra_s(latency: PassLatency) -> dict[str, float]:
-    """Return the seconds of what is no operation."""
+    """Return the seconds outside operations."""
     return {
         "communication": float(np.sum(latency.communication_s)),
         "overhead": float(np.sum(latency.overhead_s)),
@@ -320,7 +320,7 @@ def plot_time_per_op(latency: PassLatency, *, title: str) -> Figure:
     Parameters
     ----------
     latency
-        One pass, from `forward_latency`. Collectives and overheads have bars of their own.
+        One pass, from `forward_latency`. Collectives and overheads have separate bars.
     title
         Which pass of what.
 

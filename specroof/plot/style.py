@@ -184,7 +184,7 @@ def short_number(value: float, *, plain_below: float = 1 << 10) -> str:
 def curve_names(
     curves: Sequence[SpeedupCurve], points: Sequence[Mapping[str, str]]
 ) -> tuple[str, list[str]]:
-    """Return what all curves have in common, for a title, and what each is called in a legend.
+    """Return a title of what all curves share, and a name of each for a legend.
 
     A drafter in common has a line of the title for itself.
 

@@ -1,8 +1,11 @@
 """One file a question: a request in, an answer with notes out; no printing, no files.
 
-A row of this table is a question that Python asks as ``specroof.NAME`` and the shell as
-``specroof NAME``, by `specroof.cli` in the file of that name.
+`QUESTIONS` is the table of questions that Python asks as ``specroof.NAME`` and the shell as
+``specroof NAME``: the one is answered in `specroof.questions.NAME`, the other reads flags in
+`specroof.cli.NAME`.
 """
+
+from typing import Final
 
 from specroof.questions.calibrate import calibrate
 from specroof.questions.capacity import capacity
@@ -12,4 +15,7 @@ from specroof.questions.predict import predict
 from specroof.questions.sweep import sweep
 from specroof.questions.validate import validate
 
-__all__ = ["calibrate", "capacity", "explain", "mock", "predict", "sweep", "validate"]
+__all__ = ["QUESTIONS", "calibrate", "capacity", "explain", "mock", "predict", "sweep", "validate"]
+
+#: In the order in which help lists them.
+QUESTIONS: Final = ("predict", "sweep", "explain", "capacity", "validate", "calibrate", "mock")

@@ -5,7 +5,7 @@ from typing import Any
 
 from specroof.architecture import Architecture
 from specroof.cost import ForwardPass
-from specroof.errors import OptionError
+from specroof.errors import OptionError, expect
 from specroof.latency import Setup
 from specroof.questions.answer import Answer
 from specroof.questions.request import Served, question
@@ -104,6 +104,7 @@ class Explanation(Answer):
 @question(ExplainRequest)
 def explain(request: ExplainRequest) -> Explanation:
     """Show where one pass spends its time: FLOP, bytes, bound and seconds per operation."""
+    expect("prefill", request.prefill, bool, "True or False")
     model, setup = request.resolved()
     forward = _forward_pass(request)
     latency = pass_latency(model, setup, forward)

@@ -56,8 +56,7 @@ class PredictRequest(Served):
     context_len
         Cached tokens of each sequence, a number or a list; 4096 if None.
     input_len, output_len
-        Tokens of a prompt and of an answer, in the place of `context_len`: the answer then
-        counts prefills too.
+        Tokens of a prompt and of an answer. They replace `context_len`, and prefills count.
     max_draft_len
         The longest draft tried; 16 if None. Of several drafters, one that drafts less is shown
         as far as it goes.

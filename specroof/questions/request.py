@@ -15,8 +15,7 @@ from specroof.cost import Options
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect
 from specroof.hardware import HardwareProfile, Placement, ServerSettings
-from specroof.latency import Setup
-from specroof.latency.model import engine_setup
+from specroof.latency import Setup, engine_setup
 from specroof.serving.capacity import in_server
 from specroof.serving.settings import parse_server, server_settings
 
@@ -101,8 +100,9 @@ def model_of(model: ModelLike, family: str | None = None) -> Architecture:
     Raises
     ------
     OptionError
-        For a family beside a model that is read already.
+        For a value that is not a model, or a family beside a model that is read already.
     """
+    expect("model", model, str | os.PathLike | Architecture, "a name, a path or an Architecture")
     if not isinstance(model, Architecture):
         return load_model(model, family=family)
     if family is not None:
@@ -112,12 +112,27 @@ def model_of(model: ModelLike, family: str | None = None) -> Architecture:
 
 
 def hardware_of(hardware: HardwareLike) -> HardwareProfile:
-    """Return hardware by name, or the profile itself."""
+    """Return hardware by name, or the profile itself.
+
+    Raises
+    ------
+    OptionError
+        For any other value.
+    """
+    allowed = "a name, a path or a HardwareProfile"
+    expect("hardware", hardware, str | os.PathLike | HardwareProfile, allowed)
     return hardware if isinstance(hardware, HardwareProfile) else load_hardware(hardware)
 
 
 def drafter_of(drafter: DrafterLike) -> Drafter:
-    """Return a drafter by its SPEC, or the drafter itself."""
+    """Return a drafter by its SPEC, or the drafter itself.
+
+    Raises
+    ------
+    OptionError
+        For any other value.
+    """
+    expect("drafter", drafter, str | Drafter, "a SPEC, such as 'mtp,accept=0.8', or a Drafter")
     return drafter if isinstance(drafter, Drafter) else load_drafter(drafter)
 
 
@@ -134,6 +149,7 @@ def options_of(options: OptionsLike | None) -> Options:
     >>> options_of({"kv_dtype": "fp8"}).kv_dtype
     'fp8'
     """
+    expect("options", options, Options | Mapping | None, "Options, or a mapping of their names")
     if isinstance(options, Options):
         return options
     expect("options", options, Mapping | None, "Options, a mapping of their names, or None")
@@ -195,8 +211,8 @@ class Served:
     family
         Read the config as this model_type.
     tensor_parallel, expert_parallel, attention_data_parallel
-        Devices, the devices that experts are spread over, and the groups of devices with
-        sequences of their own.
+        Devices, devices that share the experts, and groups of devices that attend to separate
+        sequences.
     engine
         An engine of the hardware profile, or "ideal"; the profile's default if None.
     options

@@ -11,7 +11,7 @@ from specroof.catalog import load_drafter, load_hardware, load_model, read_text,
 from specroof.cost import CHOICES, Options
 from specroof.errors import OptionError, SpecroofError
 from specroof.hardware import SERVER_KEYS, Placement, ServerSettings
-from specroof.latency.model import engine_setup
+from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
 from specroof.questions.request import server_of
 from specroof.questions.sweep import Study, Target, check_study
@@ -26,7 +26,7 @@ from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
 from specroof.serving.requests import Load, Workload
 
-__all__ = ["load_study", "study_schema"]
+__all__ = ["load_study", "parse_study", "study_schema"]
 
 
 def _listed(value: object) -> object:
@@ -170,7 +170,7 @@ class _StudyBlock(_Block):
     context_len: _Contexts = Field(default=[4096.0], description="cached tokens per sequence")
     workload: _Workloads = Field(
         default=[],
-        description="requests in the place of context_len, whose prefills are counted; or a list",
+        description="requests instead of context_len, with their prefills; or a list",
     )
     max_draft_len: DraftLen | None = Field(default=None, description="longest draft tried")
     engine: Text | None = Field(default=None, description="the profile's default_engine if absent")
@@ -188,7 +188,7 @@ class _StudyBlock(_Block):
         return self
 
     def loads(self) -> Iterator[Load]:
-        """Yield the grid of all contexts, or that of each workload at its mean context."""
+        """Yield the grid of all contexts, or a grid for each workload at its mean context."""
         batches = tuple(self.batch_size)
         if not self.workload:
             yield Load(batches, tuple(self.context_len))
@@ -211,8 +211,18 @@ def load_study(name: str | os.PathLike[str]) -> Study:
         One line that names the file, the key, the value and what is allowed.
     """
     path = study_path(os.fspath(name))
-    source = str(path)
-    block = parse_model(read_text(path, OptionError), _StudyBlock, source=source, error=OptionError)
+    return parse_study(read_text(path, OptionError), str(path))
+
+
+def parse_study(text: str, source: str) -> Study:
+    """Return the study of a YAML text, with all that it names loaded and checked.
+
+    Raises
+    ------
+    SpecroofError
+        One line that names the source, the key, the value and what is allowed.
+    """
+    block = parse_model(text, _StudyBlock, source=source, error=OptionError)
     try:
         study = Study(
             targets=tuple(_targets(block)),

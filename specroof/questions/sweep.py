@@ -1,17 +1,18 @@
 """What do several drafters gain on several models, chips and loads?"""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 from specroof.architecture import Architecture
 from specroof.drafters import Drafter
-from specroof.errors import OptionError
+from specroof.errors import OptionError, expect
 from specroof.latency import Setup
 from specroof.questions.answer import Answer
 from specroof.questions.predict import Prediction, limited_by, predicted
 from specroof.questions.request import question
+from specroof.reading.yaml_text import dump_yaml
 from specroof.serving.requests import Load
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve
 from specroof.units import MOST_POINTS
@@ -54,7 +55,7 @@ class Study:
 
 
 def check_study(study: Study) -> None:
-    """Refuse what only shows when a curve is computed, before the first one is.
+    """Refuse a study whose curves cannot be computed, before the first is.
 
     Raises
     ------
@@ -107,12 +108,13 @@ class SweepRequest:
     Parameters
     ----------
     study
-        A study file, the name of a bundled study, or a `Study`.
+        A study file, the name of a bundled study, a mapping with the keys of a study file, or a
+        `Study`.
     advance
         Called after each curve.
     """
 
-    study: str | os.PathLike[str] | Study
+    study: str | os.PathLike[str] | Mapping[str, Any] | Study
     _: KW_ONLY
     advance: Callable[[], None] = lambda: None
 
@@ -161,11 +163,7 @@ class Sweep(Answer):
 @question(SweepRequest)
 def sweep(request: SweepRequest) -> Sweep:
     """Run a study: several models x hardware x drafters."""
-    study = request.study
-    if not isinstance(study, Study):
-        from specroof.questions.study import load_study  # noqa: PLC0415 - needs pydantic
-
-        study = load_study(study)
+    study = _study(request.study)
     outcomes = [
         Outcome(
             number,
@@ -185,3 +183,16 @@ def sweep(request: SweepRequest) -> Sweep:
     ]
     notes = dict.fromkeys(note for one in outcomes for note in one.prediction.notes)
     return Sweep(tuple(outcomes), tuple(notes))
+
+
+def _study(given: str | os.PathLike[str] | Mapping[str, Any] | Study) -> Study:
+    """Return a study with all that it names loaded."""
+    allowed = "a file, a name, a mapping or a Study"
+    expect("study", given, str | os.PathLike | Mapping | Study, allowed)
+    if isinstance(given, Study):
+        return given
+    from specroof.questions.study import load_study, parse_study  # noqa: PLC0415 - needs pydantic
+
+    if isinstance(given, Mapping):
+        return parse_study(dump_yaml(dict(given)), "study")
+    return load_study(given)

@@ -1,14 +1,13 @@
 """The keys of one JSON result, every value checked where it is read."""
 
-import sys
-from typing import Any, Final
+import math
+from typing import Any
 
+from specroof.arrays import real_number
 from specroof.errors import MeasurementError
 from specroof.reading.yaml_text import shown
 
 __all__ = ["Fields"]
-
-_LARGEST: Final = sys.float_info.max
 
 
 class Fields:
@@ -24,7 +23,7 @@ class Fields:
     Raises
     ------
     MeasurementError
-        If it is no object.
+        If it is not an object.
 
     Examples
     --------
@@ -71,11 +70,10 @@ class Fields:
 
     def amount(self, key: str) -> float:
         """Return a finite number above 0."""
-        value = self.value(key)
-        good = isinstance(value, int | float) and not isinstance(value, bool)
-        if not good or not 0 < value <= _LARGEST:
+        value = real_number(self.value(key))
+        if not 0 < value < math.inf:
             raise self._refusal(key, "a finite number above 0")
-        return float(value)
+        return value
 
     def amount_or_none(self, key: str) -> float | None:
         """Return a finite number above 0; None where there is none."""

@@ -1,9 +1,9 @@
 """Numbers of files from outside: finite, in range, or one line that says where."""
 
 import math
-import sys
 from typing import Any, Final, NoReturn
 
+from specroof.arrays import real_number
 from specroof.errors import OptionError
 from specroof.reading.yaml_text import shown
 
@@ -30,12 +30,10 @@ def number(where: str, value: object, *, low: float = 0.0, high: float = math.in
     allowed = (
         f"a number from {low:g} on" if math.isinf(high) else f"a number from {low:g} to {high:g}"
     )
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    found = real_number(value)
+    if not (math.isfinite(found) and low <= found <= high):
         refuse(where, value, allowed)
-    # Not a number fails every comparison; Python's integers have no end, floats have.
-    if not (low <= value <= high and value <= sys.float_info.max):
-        refuse(where, value, allowed)
-    return float(value)
+    return found
 
 
 def whole(where: str, value: object, *, low: int = 0, high: int = MOST_DRAFTS) -> int:

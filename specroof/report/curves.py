@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from specroof.questions.predict import EndToEnd
 from specroof.report.layout import format_table, in_line
-from specroof.serving.requests import EndToEnd
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import format_seconds
 

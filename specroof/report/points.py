@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from specroof.questions.predict import EndToEnd, Workload
 from specroof.report.layout import columns_csv
-from specroof.serving.requests import EndToEnd, Workload
 from specroof.speedup.curve import SpeedupCurve
 
 __all__ = ["curve_columns", "curves_csv", "curves_json"]

@@ -85,7 +85,7 @@ def simulate_batch(
     n_batches: int = 200,
     seed: int = 0,
 ) -> BatchSimulation:
-    r"""Decode batches of equal sequences to their end, every round with dice of its own.
+    r"""Decode batches of equal sequences to their end, with new dice every round.
 
     .. math:: P(\text{accepted} \ge d) = s_d, \qquad
         \text{committed} = \min(\text{accepted} + 1, \text{tokens left})
@@ -93,7 +93,7 @@ def simulate_batch(
     Parameters
     ----------
     acceptance
-        The survival curve; of a beta curve each sequence draws a rate of its own.
+        The survival curve; of a beta curve each sequence draws its rate.
     round_s
         Seconds of a round with 1, 2, … unfinished sequences; as many as the batch is large.
     draft_len

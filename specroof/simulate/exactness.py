@@ -128,7 +128,7 @@ def simulate_exactness(
     Raises
     ------
     OptionError
-        For rows that are no distributions, or another number out of range.
+        For rows that are not distributions, or another number out of range.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def random_distributions(
     closeness
         1 makes both the same, 0 leaves them independent.
     contexts
-        Whether each token before has distributions of its own.
+        Whether distributions depend on the token before.
     seed
         Of the dice.
 

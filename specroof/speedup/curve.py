@@ -16,8 +16,9 @@ from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import OptionError, expect, refuse
 from specroof.hardware import HardwareProfile, Placement
-from specroof.latency import PassLatency, Setup
-from specroof.latency.model import (
+from specroof.latency import (
+    PassLatency,
+    Setup,
     check_placement,
     engine_notes,
     engine_setup,
@@ -26,6 +27,7 @@ from specroof.latency.model import (
     option_notes,
 )
 from specroof.speedup.round import proposals, round_times
+from specroof.speedup.served import Served
 from specroof.units import MOST_POINTS
 
 __all__ = [
@@ -53,7 +55,7 @@ _TIE: Final = 1e-12
 
 
 # Without slots: what is derived from the whole grid is kept, since tables ask for it row by row.
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SpeedupCurve:
     """Speculative decoding over a grid of context lengths, batch sizes and draft lengths.
 
@@ -114,6 +116,14 @@ class SpeedupCurve:
         """Sequences that are decoded at a time, axes that broadcast to those of the curve."""
         return self.batch_size[None, :, None] if self.running is None else self.running
 
+    def __repr__(self) -> str:
+        """Return one line: arrays are looked at by name."""
+        sizes = " x ".join(str(size) for size in self.round_s.shape)
+        return (
+            f"<SpeedupCurve: {self.model} on {self.placement.devices} x {self.hardware}, "
+            f"engine {self.engine}: {self.drafter}; {sizes} contexts, batch sizes, draft lengths>"
+        )
+
     @property
     def decode_s(self) -> Array:
         """Seconds of the plain step, axes (context_len, batch_size)."""
@@ -169,7 +179,7 @@ class SpeedupCurve:
 
     @cached_property
     def best_speedup(self) -> Array:
-        """The largest speedup, axes (context_len, batch_size); at least 1, that of not drafting."""
+        """The largest speedup, axes (context_len, batch_size); at least 1: drafts are optional."""
         best = np.take_along_axis(self.speedup, self._best_index[..., None], axis=-1)
         return _read_only(best[..., 0])
 
@@ -330,15 +340,22 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
     _check_points(shape)
     draft_s, verify_s, round_s = (np.empty(shape) for _ in range(3))
     proposed = proposals(drafter, tokens, draft_lens)
-    notes = dict.fromkeys((*model.notes, *option_notes(model, setup.options)))
+    of_passes: list[str] = []
     for rows, columns in _chunks(shape):
         grid = (contexts[rows, None, None], batches[None, columns, None], draft_lens)
-        times = round_times(model, setup, drafter, proposed, grid, notes)
-        for whole, part in zip((draft_s, verify_s, round_s), times, strict=True):
-            whole[rows, columns] = part
-    notes.update(dict.fromkeys(acceptance_notes(tokens, model.name)))
-    notes.update(dict.fromkeys(engine_notes(setup)))
-    notes.update(dict.fromkeys(memory_notes(model, setup, contexts, batches)))
+        times = round_times(Served(model, setup), drafter, proposed, grid)
+        draft_s[rows, columns] = times.draft_s
+        verify_s[rows, columns] = times.verify_s
+        round_s[rows, columns] = times.round_s
+        of_passes += times.notes
+    notes = (
+        *model.notes,
+        *option_notes(model, setup.options),
+        *of_passes,
+        *acceptance_notes(tokens, model.name),
+        *engine_notes(setup),
+        *memory_notes(model, setup, contexts, batches),
+    )
     return SpeedupCurve(
         model=model.name,
         hardware=setup.hardware.name,
@@ -353,7 +370,7 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
         draft_s=draft_s,
         verify_s=verify_s,
         round_s=round_s,
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys(notes)),
         cost_from=cost_from,
         acceptance_from=getattr(tokens, "description", ""),
     )
@@ -390,7 +407,7 @@ def forward_latency(
         As `speedup_curve` does.
 
     Source
-        See `specroof.latency.price_pass`.
+        See `specroof.latency.pass_time`.
 
     Examples
     --------

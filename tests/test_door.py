@@ -1,0 +1,321 @@
+"""The Python door: names or objects ask the same question, and answer as the shell does."""
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import specroof
+from specroof import ForwardPass, OptionError, Placement
+from specroof.cli import app
+from specroof.questions import QUESTIONS
+from specroof.questions.acceptance import find_profiles, fit_profiles, show_profiles
+from specroof.questions.hardware import list_hardware, show_hardware
+from specroof.questions.models import diff_models, list_models, show_model
+from specroof.questions.simulate import sampling_is_exact, times_of_batches
+from specroof.questions.sweep import Study, Target
+
+MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "b200", "eagle3,accept=0.7"
+
+
+def shell(*words: str) -> Any:
+    """Return the JSON that a command prints."""
+    done = CliRunner().invoke(app, [*words, "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def said(answer: Any) -> Any:
+    """Return an answer as JSON reads it."""
+    return json.loads(json.dumps(answer.to_dict(), allow_nan=False))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Path:
+    """Results that a prediction would match nowhere exactly."""
+    path = tmp_path / "bench.csv"
+    rows = ["1,2048,0,200", "8,2048,0,1500", "64,2048,0,8000", "8,2048,3,2500"]
+    path.write_text("batch_size,context_len,draft_len,tokens_per_s\n" + "\n".join(rows))
+    return path
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_is_in_python_and_in_the_shell(name: str) -> None:
+    asked = getattr(specroof, name)
+    assert name in specroof.__all__
+    assert asked.__module__ == f"specroof.questions.{name}"
+    help_text = CliRunner().invoke(app, [name, "--help"])
+    assert help_text.exit_code == 0, help_text.output
+
+
+@pytest.mark.parametrize("name", [*QUESTIONS, "speedup_curve", "forward_cost", "forward_latency"])
+def test_the_help_of_a_question_lists_every_parameter(name: str) -> None:
+    asked = getattr(specroof, name)
+    doc = inspect.getdoc(asked) or ""
+    listed = [
+        word.strip()
+        for line in doc.partition("Parameters\n----------\n")[2].partition("\n\n")[0].splitlines()
+        if line and not line.startswith(" ")
+        for word in line.split(",")
+    ]
+    assert listed == list(inspect.signature(asked).parameters)
+
+
+def test_a_room_does_not_replace_the_question_of_its_name() -> None:
+    from specroof.validate.scores import kind_of  # noqa: PLC0415 - this import is the test
+
+    assert callable(kind_of)
+    assert inspect.isfunction(specroof.validate)
+    assert inspect.ismodule(specroof.plot)
+    door: Any = specroof
+    assert door.__getattr__("plot") is specroof.plot  # whoever imported it first
+    with pytest.raises(AttributeError, match="has no attribute 'plots'"):
+        _ = specroof.plots  # type: ignore[attr-defined]
+
+
+# --- names or objects, Python or the shell -------------------------------------------------------
+
+
+def test_predict_answers_alike_to_names_objects_and_the_shell() -> None:
+    loads: dict[str, Any] = {"batch_size": [1, 8], "max_draft_len": 5}
+    by_name = specroof.predict(MODEL, CHIP, drafters=[SPEC], tensor_parallel=2, **loads)
+    by_object = specroof.predict(
+        specroof.load_model(MODEL),
+        specroof.load_hardware(CHIP),
+        drafters=specroof.load_drafter(SPEC),
+        tensor_parallel=2,
+        options=specroof.Options(),
+        **loads | {"batch_size": np.array([1.0, 8.0])},
+    )
+    words = ("-H", CHIP, "--drafter", SPEC, "--tp", "2", "--batch", "1,8", "--max-draft-len", "5")
+    assert said(by_name) == said(by_object) == shell("predict", MODEL, *words)
+    assert by_name.drawn == by_name.curves
+    assert by_name.warnings == ()
+
+
+def test_predict_counts_prefills_as_the_shell_does() -> None:
+    found = specroof.predict(
+        MODEL, CHIP, drafters=SPEC, concurrency=4, input_len=4000, output_len=1000
+    )
+    lengths = ("--input-len", "4000", "--output-len", "1000", "--concurrency", "4")
+    assert said(found) == shell("predict", MODEL, "-H", CHIP, "--drafter", SPEC, *lengths)
+    assert found.drawn[0].requests == "4000 tokens in, 1000 out"
+
+
+def test_explain_answers_as_the_shell_does() -> None:
+    found = specroof.explain(MODEL, CHIP, query_len=512, prefill=True, options={"kv_dtype": "fp8"})
+    words = ("-H", CHIP, "--query-len", "512", "--prefill", "--kv-cache", "fp8")
+    assert said(found) == shell("explain", MODEL, *words)
+
+
+def test_mock_answers_as_the_shell_does() -> None:
+    found = specroof.mock(MODEL, CHIP, drafter=SPEC, draft_len=3, draft_model="a/head")
+    words = ("-H", CHIP, "--drafter", SPEC, "--draft-len", "3", "--draft-model", "a/head")
+    assert said(found) == shell("mock", MODEL, *words)
+
+
+def test_calibrate_and_validate_answer_as_the_shell_does(bench: Path) -> None:
+    words = (str(bench), "-H", CHIP, "--model", MODEL, "--engine", "ideal", "--drafter", SPEC)
+    given: dict[str, Any] = {"engine": "ideal", "drafter": SPEC}
+    fitted = specroof.calibrate(bench, MODEL, CHIP, **given)
+    assert said(fitted) == shell("calibrate", *words)
+    assert fitted.hardware.engine().name == "calibrated"
+    checked = specroof.validate([bench], specroof.load_model(MODEL), CHIP, **given)
+    assert said(checked) == shell("validate", *words)
+
+
+def test_a_study_answers_alike_by_name_and_as_an_object() -> None:
+    by_name = specroof.sweep("demo")
+    first = by_name.outcomes[0].prediction
+    alone = Study((Target(first.model, first.setup),), first.drafters, (first.load,))
+    assert by_name.to_dict()["predictions"][0]["model"] == first.model.name
+    assert specroof.sweep(alone).rows()[0]["baseline"] == by_name.rows()[0]["baseline"]
+
+
+def test_a_study_is_a_mapping_too() -> None:
+    content: dict[str, Any] = {
+        "format_version": 1,
+        "targets": [{"model": MODEL, "hardware": CHIP, "tensor_parallel": 2}],
+        "drafters": [SPEC],
+        "batch_size": [1, 8],
+    }
+    (row,) = specroof.sweep(content).rows()
+    words = ("-H", CHIP, "--drafter", SPEC, "--tp", "2", "--batch", "1,8")
+    assert json.loads(json.dumps(row)) == shell("predict", MODEL, *words)
+    with pytest.raises(OptionError, match=r"study: batch_size\.0 is 0"):
+        specroof.sweep(content | {"batch_size": [0]})
+    with pytest.raises(OptionError, match="study is 3; allowed: a file, a name, a mapping"):
+        specroof.sweep(3)  # type: ignore[arg-type]
+
+
+def test_lists_of_models_and_chips_answer_as_the_shell_does() -> None:
+    assert [one.to_dict() for one in list_models()] == shell("models")
+    assert [said(one) for one in list_hardware()] == shell("hardware")
+    model = specroof.load_model(MODEL)
+    assert said(show_model(model)) | {"name": MODEL} == shell("models", "show", MODEL)
+    chip = show_hardware(specroof.load_hardware(CHIP))
+    assert said(chip) | {"name": CHIP} == shell("hardware", "show", CHIP)
+    other = "Qwen/Qwen3-4B"
+    assert said(diff_models(MODEL, other)) == shell("models", "diff", MODEL, other)
+
+
+def test_acceptance_and_dice_answer_as_the_shell_does() -> None:
+    name = "qwen3.6-35b-a3b/mtp/speed-bench"
+    (row,) = shell("acceptance", "show", name)
+    assert show_profiles(name).to_dict() == {name: row}
+    rows = shell("acceptance", "fit", name, "--law", "constant")
+    assert fit_profiles(name, law="constant").to_dict() == {name: rows}
+    assert len(find_profiles("SPEED-bench").profiles) == len(
+        shell("acceptance", "list", "--find", "SPEED-bench")
+    )
+    assert said(sampling_is_exact(n_tokens=2000)) == shell("simulate", "--tokens", "2000")
+    found = times_of_batches(MODEL, CHIP, drafter=SPEC, batch_size=2, n_batches=3)
+    words = ("-H", CHIP, "--drafter", SPEC, "--batch", "2", "--batches", "3")
+    assert said(found) == shell("simulate", "batch", MODEL, *words)
+
+
+def test_curves_and_passes_take_names_and_tensor_parallel() -> None:
+    model, chip = specroof.load_model(MODEL), specroof.load_hardware(CHIP)
+    forward = ForwardPass(1, 1, 4096)
+    one = specroof.forward_latency(MODEL, CHIP, forward, tensor_parallel=2)
+    other = specroof.forward_latency(model, chip, forward, placement=Placement(2))
+    assert float(one.total_s) == float(other.total_s)
+    by_name = specroof.speedup_curve(MODEL, CHIP, drafter=SPEC, tensor_parallel=2)
+    by_object = specroof.speedup_curve(
+        model, chip, drafter=specroof.load_drafter(SPEC), placement=Placement(2)
+    )
+    np.testing.assert_array_equal(by_name.speedup, by_object.speedup)
+    both: dict[str, Any] = {"tensor_parallel": 2, "placement": Placement(2)}
+    with pytest.raises(OptionError, match="placement and tensor_parallel are both given"):
+        specroof.forward_latency(MODEL, CHIP, forward, **both)
+
+
+# --- what answers show ---------------------------------------------------------------------------
+
+
+def test_answers_and_curves_are_one_short_line() -> None:
+    prediction = specroof.predict(MODEL, CHIP, drafters=[SPEC, "ideal"], batch_size=[1, 8])
+    answers = [
+        prediction,
+        *prediction.curves,
+        specroof.explain(MODEL, CHIP),
+        specroof.mock(MODEL, CHIP, drafter=SPEC, draft_len=3, draft_model="a/head"),
+        specroof.sweep("demo"),
+        show_model(MODEL),
+        diff_models(MODEL, MODEL),
+        show_hardware(CHIP),
+        find_profiles("speed-bench"),
+        sampling_is_exact(n_tokens=2000),
+        times_of_batches(MODEL, CHIP, drafter=SPEC, batch_size=2, n_batches=3),
+    ]
+    for answer in answers:
+        assert "\n" not in repr(answer)
+        assert len(repr(answer)) <= 200, repr(answer)
+    assert repr(prediction) == (
+        "<Prediction: Qwen3-8B on 1 x NVIDIA B200 SXM, engine sglang: eagle3,accept=0.7, ideal>"
+    )
+
+
+def test_answers_about_results_are_one_short_line(bench: Path) -> None:
+    found = specroof.validate(bench, MODEL, CHIP, drafter=SPEC)
+    assert repr(found) == "<OwnValidated: Qwen3-8B on 1 x NVIDIA B200 SXM, engine sglang>"
+    fitted = specroof.calibrate(bench, MODEL, CHIP, drafter=SPEC)
+    assert (
+        repr(fitted) == "<Calibrated: 4 points of Qwen3-8B on NVIDIA B200 SXM, from engine sglang>"
+    )
+
+
+def test_answers_draw_the_first_chart_of_the_shell(bench: Path) -> None:
+    titles = [
+        answer.plot().axes[0].get_xlabel()
+        for answer in (
+            specroof.predict(MODEL, CHIP, drafters=SPEC),
+            specroof.explain(MODEL, CHIP),
+            specroof.sweep("demo"),
+            show_profiles("qwen3.6-35b-a3b/mtp/speed-bench"),
+            specroof.validate(bench, MODEL, CHIP, drafter=SPEC),
+        )
+    ]
+    assert all(titles)
+    assert len(set(titles)) == len(titles)
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": 3}, "model is 3; allowed: a name, a path or an Architecture"),
+        ({"hardware": None}, "hardware is None; allowed: a name, a path or a HardwareProfile"),
+        ({"drafters": [3]}, "drafter is 3; allowed: a SPEC"),
+        ({"drafters": []}, "drafters is empty; allowed: at least one drafter"),
+        ({"options": 3}, "options is 3; allowed: Options, or a mapping"),
+        ({"options": {"kv": "fp8"}}, "options has 'kv'; allowed: granularity"),
+        ({"options": {"kv_dtype": "fp3"}}, "kv_dtype is 'fp3'; allowed"),
+        ({"batch_size": 1, "concurrency": 1}, "batch_size and concurrency are both given"),
+        ({"input_len": 8}, "output_len is missing; allowed: both lengths"),
+        ({"max_draft_len": -1}, "max_draft_len is -1"),
+    ],
+)
+def test_refusals_name_the_parameters_of_python(changes: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"model": MODEL, "hardware": CHIP, "drafters": SPEC} | changes
+    with pytest.raises(OptionError) as caught:
+        specroof.predict(**given)
+    assert message in str(caught.value)
+
+
+def test_a_family_beside_a_model_that_is_read_is_refused() -> None:
+    with pytest.raises(OptionError, match="family is 'llama' for a model that is read already"):
+        specroof.explain(specroof.load_model(MODEL), CHIP, family="llama")
+
+
+def test_validation_of_results_needs_to_know_what_served_them(bench: Path) -> None:
+    with pytest.raises(OptionError, match="model is missing; needed to predict"):
+        specroof.validate(bench, hardware=CHIP)
+    with pytest.raises(OptionError, match="options is Options"):
+        specroof.validate(options=specroof.Options())
+
+
+# --- drafters of different depth -----------------------------------------------------------------
+
+
+def test_a_shared_draft_length_caps_the_drafter_that_ends_before_it() -> None:
+    measured = "autoregressive,cost=.1,survival=.9/.7/.5"
+    words = ("--drafter", measured, "--drafter", "ideal", "--max-draft-len", "7")
+    found = shell("predict", MODEL, "-H", CHIP, *words)
+    short, ideal = found["drafters"]
+    assert found["draft_len"] == list(range(8))
+    assert [value is None for value in short["speedup"][0][0]] == 4 * [False] + 4 * [True]
+    assert None not in ideal["speedup"][0][0]
+    assert any("drafts at most 3: longer drafts have no figures" in one for one in found["notes"])
+    # The same drafter alone is asked for what it cannot do.
+    with pytest.raises(OptionError, match="max_draft_len is 7; allowed: at most 3"):
+        specroof.predict(MODEL, CHIP, drafters=measured, max_draft_len=7)
+    # Where nobody asks for a length, nothing is said.
+    assert "drafts at most" not in " ".join(specroof.predict(MODEL, CHIP, drafters=measured).notes)
+
+
+def test_the_survey_looks_at_the_draft_lengths_that_were_asked_for() -> None:
+    drafter = "autoregressive,cost=.001,accept=.9"
+    none = specroof.predict(MODEL, CHIP, drafters=drafter, max_draft_len=0, engine="ideal")
+    assert none.survey[0].best_draft_len.max() == 0
+    some = specroof.predict(MODEL, CHIP, drafters=drafter, max_draft_len=4, engine="ideal")
+    assert set(some.survey[0].draft_len) == set(range(5))
+    assert some.survey[0].best_draft_len[0, 0] == 4
+
+
+def test_hardware_that_is_given_twice_is_refused() -> None:
+    words = ["predict", MODEL, "-H", CHIP, "-H", "h200", "--drafter", "ideal"]
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "specroof: --hardware is given twice; allowed: once\n",
+    )
