@@ -13,10 +13,11 @@ import numpy as np
 
 from specroof import Architecture, EngineProfile, load_drafter, load_hardware, load_model
 from specroof.engines import calibrate, predicted_tokens_per_s
-from specroof.evidence import BenchmarkPoint
+from specroof.evidence import Measurement
 from specroof.hardware import HardwareProfile
-from specroof.latency.model import engine_setup
+from specroof.latency import engine_setup
 from specroof.report import format_table
+from specroof.speedup.served import Served
 
 #: Standard deviation of the logarithm of every throughput.
 NOISE = 0.05
@@ -70,11 +71,11 @@ def measured(
     design: tuple[Sequence[float], Sequence[float], Sequence[int]],
     model: Architecture,
     engine: EngineProfile,
-) -> list[BenchmarkPoint]:
+) -> list[Measurement]:
     """Return what a machine measures over a design, without noise."""
     setup = engine_setup(replace(CHIP, engines={engine.name: engine}), engine.name, None, None)
     grid = [
-        BenchmarkPoint(
+        Measurement(
             place=f"point {number}",
             batch_size=batch,
             context_len=context,
@@ -84,15 +85,15 @@ def measured(
         )
         for number, (batch, context, drafts) in enumerate(product(*design))
     ]
-    rates = predicted_tokens_per_s(grid, model, setup, DRAFTER).tolist()
+    rates = predicted_tokens_per_s(grid, Served(model, setup), DRAFTER).tolist()
     return [replace(one, tokens_per_s=rate) for one, rate in zip(grid, rates, strict=True)]
 
 
 def moved(
-    clean: Sequence[BenchmarkPoint], model: Architecture, chip: HardwareProfile, seeds: int
+    clean: Sequence[Measurement], model: Architecture, chip: HardwareProfile, seeds: int
 ) -> np.ndarray:
     """Return by what share noise moves each prediction, shape (seeds, points)."""
-    rates = np.array([one.tokens_per_s for one in clean])
+    rates = np.array([one.rate for one in clean])
     rows = []
     for seed in range(seeds):
         factors = np.exp(np.random.default_rng(seed).normal(0, NOISE, len(clean)))
@@ -100,7 +101,8 @@ def moved(
             replace(one, tokens_per_s=rate)
             for one, rate in zip(clean, (rates * factors).tolist(), strict=True)
         ]
-        found = calibrate(noisy, model, chip, drafter=DRAFTER)
+        served = Served(model, engine_setup(chip, None, None, None))
+        found = calibrate(noisy, served, DRAFTER)
         rows.append(np.abs([one.predicted for one in found.residuals] / rates - 1))
     return np.array(rows)
 

@@ -14,16 +14,14 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from specroof import load_hardware
 from specroof.engines.kernels import KERNEL_ENGINE, KERNEL_SOURCE, kernel_engine
+from specroof.engines.published import fitted_parameters
 from specroof.engines.shared_fit import leave_one_out
 from specroof.engines.shared_parameters import ENGINES, PARAMETERS, chip_family, fitted_engine
-from specroof.evidence.bundled import Measurement, load_measurements
+from specroof.evidence import Measurement, kind_of, load_measurements
 from specroof.hardware import EngineProfile, ExpectedError
-from specroof.validate import TRUSTED, fitted_parameters, validation
-from specroof.validate.scores import kind_of
+from specroof.validate import TRUSTED, validation
 
 PACKAGE = Path(__file__).parent.parent / "specroof"
 
@@ -85,14 +83,14 @@ def measured_on(points: Sequence[Measurement], engine: str, chips: Sequence[str]
             for point in points
             if point.engine == engine
             and kind_of(point)[0]
-            and load_hardware(point.hardware).name in names
+            and load_hardware(str(point.hardware)).name in names
         }
     )
 
 
 def cited(source: str) -> str:
     """Return title and address of a source, from the head of its file."""
-    text = (PACKAGE / "measurements" / f"{source}.csv").read_text(encoding="utf-8")
+    text = (PACKAGE / "evidence" / "measurements" / f"{source}.csv").read_text(encoding="utf-8")
     head = dict(line[2:].split(": ", 1) for line in text.splitlines() if line.startswith("# "))
     return f"{head['title']}, {head['url']}"
 
@@ -165,19 +163,19 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write fits.json and hardware/*.yaml")
     parser.add_argument("--engines", action="store_true", help="write hardware/*.yaml only")
     asked = parser.parse_args()
-    points = [point for point in load_measurements() if point.trust <= TRUSTED]
+    points = [point for point in load_measurements() if (point.trust or 0) <= TRUSTED]
     if asked.engines:
         write_engines(points, fitted_parameters())
         return
     fits = leave_one_out(points)
-    for name, (first, spread, what) in PARAMETERS.items():
-        value = fits["all"][name]
-        moved = np.log(value / first) / spread
-        others = [one[name] for one in fits.values()]
+    for one in PARAMETERS:
+        value = fits["all"][one.name]
+        moved = one.coordinate(value)
+        others = [fitted[one.name] for fitted in fits.values()]
         span = f"{min(others):.4g} to {max(others):.4g}"
-        print(f"{name:28s} {value:10.4g}  {moved:+5.1f} sd  {span:22s} {what}")
+        print(f"{one.name:28s} {value:10.4g}  {moved:+5.1f} sd  {span:22s} {one.meaning}")
     if asked.write:
-        target = Path(__file__).parent.parent / "specroof" / "validate" / "fits.json"
+        target = Path(__file__).parent.parent / "specroof" / "engines" / "fits.json"
         content = {
             "made_by": "benchmarks/fit_engines.py, from specroof/evidence/measurements",
             "fits": fits,

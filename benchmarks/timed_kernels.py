@@ -23,10 +23,10 @@ from scipy.optimize import least_squares
 
 from specroof import load_hardware
 from specroof.cost.experts import distinct_experts
+from specroof.engines.published import fitted_parameters
 from specroof.engines.shared_parameters import chip_family
 from specroof.hardware import ExpertTile, HardwareProfile
-from specroof.latency.operations import tiled_share
-from specroof.validate import fitted_parameters
+from specroof.latency.pass_seconds import tiled_share
 
 Floats = npt.NDArray[np.float64]
 

@@ -5,10 +5,14 @@ from dataclasses import replace
 from itertools import product
 
 from specroof import Architecture, load_drafter, load_hardware, load_model
-from specroof.engines.forward import predicted_tokens_per_s
-from specroof.evidence import BenchmarkPoint
-from specroof.hardware import EngineProfile
-from specroof.latency.model import engine_setup
+from specroof.cost import Options
+from specroof.drafters import Drafter
+from specroof.engines import Calibration, predicted_tokens_per_s
+from specroof.engines import calibrate as calibrate_from
+from specroof.evidence import Measurement
+from specroof.hardware import EngineProfile, HardwareProfile, Placement
+from specroof.latency import engine_setup
+from specroof.speedup.served import Served
 
 MODEL = load_model("Qwen/Qwen3-8B")
 CHIP = replace(load_hardware("b200"), engines={}, default_engine=None)
@@ -31,11 +35,11 @@ def points(
     model: Architecture = MODEL,
     *,
     prefills: bool = False,
-) -> list[BenchmarkPoint]:
+) -> list[Measurement]:
     """Return what an engine would measure over a grid, prompts counted where `prefills` says so."""
     setup = engine_setup(replace(CHIP, engines={engine.name: engine}), engine.name, None, None)
     grid = [
-        BenchmarkPoint(
+        Measurement(
             place=f"bench.csv, line {number}",
             batch_size=batch,
             context_len=context,
@@ -44,8 +48,36 @@ def points(
             tokens_per_round=1 + draft_len / 2,
             input_len=0.8 * context if prefills else None,
             output_len=0.4 * context if prefills else None,
+            includes_prefill=prefills,
         )
         for number, (batch, context, draft_len) in enumerate(product(batches, contexts, drafts))
     ]
-    rates = predicted_tokens_per_s(grid, model, setup, DRAFTER).tolist()
+    rates = predicted_tokens_per_s(grid, Served(model, setup), DRAFTER).tolist()
     return [replace(one, tokens_per_s=rate) for one, rate in zip(grid, rates, strict=True)]
+
+
+def served(
+    hardware: HardwareProfile,
+    engine: str | None = None,
+    placement: Placement | None = None,
+    options: Options | None = None,
+    *,
+    model: Architecture = MODEL,
+) -> Served:
+    """Return a model where it is served."""
+    return Served(model, engine_setup(hardware, engine, placement, options))
+
+
+def calibrate(
+    bench: Sequence[Measurement],
+    model: Architecture,
+    hardware: HardwareProfile,
+    *,
+    drafter: Drafter | None = None,
+    engine: str | None = None,
+    placement: Placement | None = None,
+    options: Options | None = None,
+) -> Calibration:
+    """Return the fit of a profile to what was measured on it."""
+    where = served(hardware, engine, placement, options, model=model)
+    return calibrate_from(bench, where, drafter)

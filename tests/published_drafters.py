@@ -20,7 +20,7 @@ from specroof.cost import ForwardPass, Options
 from specroof.drafters import Price, Round
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Setup
-from specroof.speedup.round import draft_price
+from specroof.speedup.round import DrafterPasses, EnginePasses
 
 #: Qwen3.6-35B-A3B's LM head, counted under every option: width and vocabulary.
 PUBLISHED_HEAD: Final = Linear("lm_head", 2048, 248_320, shard=TENSOR, kind="dense")
@@ -54,7 +54,7 @@ def published_dflash() -> DraftHead:
 def price_on(hardware: HardwareProfile, options: Options, devices: int = 1) -> Price:
     """Return the prices of an ideal engine."""
     setup = Setup(hardware, hardware.engine("ideal"), Placement(devices), options)
-    return draft_price(setup, {})
+    return DrafterPasses(setup, EnginePasses()).here
 
 
 def a_round(

@@ -1,8 +1,8 @@
 """Calibration: a profile is recovered from what it predicts, and never made up."""
 
-import builtins
 import json
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, points
+from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, calibrate, points
 from specroof import (
     ForwardPass,
     MeasurementError,
@@ -23,13 +23,13 @@ from specroof import (
     speedup_curve,
 )
 from specroof.cli import app
-from specroof.engines import Calibration, calibrate, calibrated_yaml
-from specroof.engines.forward import predicted_tokens_per_s
-from specroof.evidence import BenchmarkPoint
+from specroof.engines import Calibration, calibrated_yaml, predicted_tokens_per_s
+from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile, parse_hardware
-from specroof.latency.model import engine_setup
+from specroof.latency import engine_setup
 from specroof.questions.benchmark import refuse_others
 from specroof.report.calibration import calibration_json, calibration_text
+from specroof.speedup.served import Served
 
 
 def values(found: Calibration) -> dict[str, float]:
@@ -109,26 +109,29 @@ def test_kernels_of_a_prompt_keep_their_distance_from_matmuls() -> None:
 
 def test_a_result_with_prefills_is_predicted_with_them() -> None:
     setup = engine_setup(CHIP, "ideal", None, None)
-    point = BenchmarkPoint(
+    point = Measurement(
         place="here",
         batch_size=4,
         context_len=4050,
         tokens_per_s=1.0,
         input_len=4000,
         output_len=100,
+        includes_prefill=True,
     )
     step = forward_latency(MODEL, CHIP, ForwardPass(4, 1, 4050), engine="ideal").total_s
     prompt = ForwardPass(1, 4000, 0, head_len=1, settled=True)
     prefill = forward_latency(MODEL, CHIP, prompt, engine="ideal").total_s
     # Four answers of 100 tokens: 100 steps, and four prefills that hold them up.
     seconds = 100 * float(step) + 4 * float(prefill)
-    assert predicted_tokens_per_s([point], MODEL, setup, None) == pytest.approx(400 / seconds)
+    assert predicted_tokens_per_s([point], Served(MODEL, setup), None) == pytest.approx(
+        400 / seconds
+    )
 
 
 # --- what is refused ---------------------------------------------------------------------------
 
 
-def refusal(bench: Sequence[BenchmarkPoint], **how: Any) -> str:
+def refusal(bench: Sequence[Measurement], **how: Any) -> str:
     with pytest.raises(MeasurementError) as caught:
         calibrate(bench, MODEL, CHIP, **how)
     (line,) = str(caught.value).splitlines()
@@ -157,7 +160,7 @@ def test_points_that_depend_on_no_overhead_tell_nothing() -> None:
 
 def test_what_is_faster_than_physics_is_refused_with_its_place() -> None:
     bench = points()
-    bench[1] = replace(bench[1], tokens_per_s=bench[1].tokens_per_s * 1000)
+    bench[1] = replace(bench[1], tokens_per_s=bench[1].rate * 1000)
     line = refusal(bench)
     assert line.startswith("bench.csv, line 1: ")
     assert "at best; other units, another model, or other devices?" in line
@@ -166,7 +169,7 @@ def test_what_is_faster_than_physics_is_refused_with_its_place() -> None:
 def test_what_is_slower_than_any_engine_is_refused_with_its_place() -> None:
     bench = points()
     # Thousands of tokens per second, written down as tokens per second.
-    bench[2] = replace(bench[2], tokens_per_s=bench[2].tokens_per_s / 1000)
+    bench[2] = replace(bench[2], tokens_per_s=bench[2].rate / 1000)
     line = refusal(bench)
     assert line.startswith("bench.csv, line 2: ")
     assert "tokens/s is less than a 200th of the" in line
@@ -201,14 +204,7 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_without_scipy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = builtins.__import__
-
-    def without(name: str, *rest: Any) -> Any:
-        if name.startswith("scipy"):
-            raise ImportError
-        return whole(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
     assert "pip install 'specroof[calibrate]'" in refusal(points((1, 8, 64), (512,)))
 
 
@@ -272,7 +268,7 @@ def test_a_figure_without_a_spare_point_has_no_error() -> None:
 
 def test_the_command_writes_a_file_that_predicts(tmp_path: Path) -> None:
     bench = tmp_path / "bench.csv"
-    rows = [f"{one.batch_size},{one.context_len},0,{one.tokens_per_s}" for one in points()]
+    rows = [f"{one.batch_size},{one.context_len},0,{one.rate}" for one in points()]
     bench.write_text("batch_size,context_len,draft_len,tokens_per_s\n" + "\n".join(rows))
     mine = tmp_path / "mine.yaml"
     words = ["calibrate", str(bench), "-H", "b200", "--model", "Qwen/Qwen3-8B"]

@@ -8,15 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, points
+from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, calibrate, points
 from specroof import Architecture, load_hardware, load_model
-from specroof.engines import Calibration, calibrate
+from specroof.engines import Calibration, predicted_tokens_per_s
 from specroof.engines.estimate import Problem, noise_of, prior_width
-from specroof.engines.forward import predicted_tokens_per_s
-from specroof.engines.own_parameters import PARAMETERS, Parameter, coordinate
-from specroof.evidence import BenchmarkPoint
+from specroof.engines.own_parameters import PARAMETERS, ProfileParameter, coordinate
+from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile, HardwareProfile
-from specroof.latency.model import engine_setup
+from specroof.latency import engine_setup
+from specroof.speedup.served import Served
 
 pytestmark = pytest.mark.slow  # every test fits, some many times
 
@@ -48,13 +48,13 @@ BOTH_36: dict[str, Any] = {
 
 
 def moved(
-    clean: Sequence[BenchmarkPoint],
+    clean: Sequence[Measurement],
     seeds: int,
     chip: HardwareProfile = B200,
     model: Architecture = MODEL,
 ) -> npt.NDArray[np.float64]:
     """Return how far 5% of normal noise moves the prediction of each point, shape (seeds, n)."""
-    rates = np.array([one.tokens_per_s for one in clean])
+    rates = np.array([one.rate for one in clean])
     rows = []
     for seed in range(seeds):
         factors = np.exp(np.random.default_rng(seed).normal(0, 0.05, len(clean)))
@@ -114,7 +114,7 @@ def test_errors_say_how_uncertain_a_figure_is() -> None:
     for seed in range(10):
         dice = np.random.default_rng(seed)
         noisy = [
-            replace(one, tokens_per_s=one.tokens_per_s * float(np.exp(dice.normal(0, 0.05))))
+            replace(one, tokens_per_s=one.rate * float(np.exp(dice.normal(0, 0.05))))
             for one in clean
         ]
         found.append(calibrate(noisy, MODEL, B200))
@@ -128,11 +128,11 @@ def test_errors_say_how_uncertain_a_figure_is() -> None:
 # --- without -------------------------------------------------------------------------------------
 
 
-def predictions(found: Calibration, others: Sequence[BenchmarkPoint]) -> list[float]:
+def predictions(found: Calibration, others: Sequence[Measurement]) -> list[float]:
     """Return what a fitted profile predicts for other points."""
     chip = replace(B200, engines={found.engine.name: found.engine})
     setup = engine_setup(chip, found.engine.name, None, None)
-    return list(predicted_tokens_per_s(others, MODEL, setup, DRAFTER))
+    return list(predicted_tokens_per_s(others, Served(MODEL, setup), DRAFTER))
 
 
 GRID_24: dict[str, Any] = {"batches": (1, 8, 64, 256), "contexts": (512, 8192), "drafts": (0, 3, 7)}
@@ -155,7 +155,7 @@ def test_each_overhead_of_a_round_or_request_is_recovered(name: str) -> None:
     assert fitted[name].before == getattr(FITTED, name)
     assert [abs(one.off) for one in found.residuals] == pytest.approx([0] * len(bench), abs=0.01)
     others = points(**ELSEWHERE, engine=true, prefills=True)
-    expected = [one.tokens_per_s for one in others]
+    expected = [one.rate for one in others]
     assert predictions(found, others) == pytest.approx(expected, rel=0.01)
 
 
@@ -176,7 +176,7 @@ def test_all_of_them_at_once_are_recovered_from_a_profile_without_them() -> None
     assert {one.name for one in found.fitted} >= set(OVERHEADS)
     assert max(abs(one.off) for one in found.residuals) <= 0.01
     others = points(**ELSEWHERE, engine=true, prefills=True)
-    expected = [one.tokens_per_s for one in others]
+    expected = [one.rate for one in others]
     assert predictions(found, others) == pytest.approx(expected, rel=0.01)
 
 
@@ -199,10 +199,10 @@ def test_half_the_time_of_a_layer_is_found_by_three_points() -> None:
 
 def test_one_wild_point_moves_the_others_little() -> None:
     bench = points(**PLAIN_12, engine=FASTER)
-    wild = [replace(bench[0], tokens_per_s=bench[0].tokens_per_s / 3), *bench[1:]]
+    wild = [replace(bench[0], tokens_per_s=bench[0].rate / 3), *bench[1:]]
     found = calibrate(wild, MODEL, B200)
     off = [
-        abs(residual.predicted / one.tokens_per_s - 1)
+        abs(residual.predicted / one.rate - 1)
         for residual, one in zip(found.residuals, bench, strict=True)
     ]
     assert max(off) <= 0.1
@@ -213,7 +213,9 @@ def test_one_wild_point_moves_the_others_little() -> None:
 
 @pytest.mark.parametrize("engine", [FITTED, TRUE, EngineProfile(name="ideal")])
 @pytest.mark.parametrize("parameter", PARAMETERS, ids=[one.name for one in PARAMETERS])
-def test_a_coordinate_goes_through_the_profile(parameter: Parameter, engine: EngineProfile) -> None:
+def test_a_coordinate_goes_through_the_profile(
+    parameter: ProfileParameter, engine: EngineProfile
+) -> None:
     one = coordinate(parameter, engine)
     least, most = one.bounds
     assert least <= one.first <= most
@@ -229,8 +231,8 @@ def test_a_coordinate_goes_through_the_profile(parameter: Parameter, engine: Eng
         assert one.slope(x) == pytest.approx(rise, rel=1e-4)
 
 
-def problem(bench: Sequence[BenchmarkPoint]) -> Problem:
-    return Problem(bench, MODEL, engine_setup(B200, "sglang", None, None), DRAFTER)
+def problem(bench: Sequence[Measurement]) -> Problem:
+    return Problem(bench, Served(MODEL, engine_setup(B200, "sglang", None, None)), DRAFTER)
 
 
 def test_noise_is_learned_and_no_spare_point_says_nothing_of_it() -> None:
@@ -239,7 +241,7 @@ def test_noise_is_learned_and_no_spare_point_says_nothing_of_it() -> None:
     assert noise_of(problem(clean), two) < 0.005
     assert noise_of(problem(clean[:2]), two) == 0.001
     zigzag = [
-        replace(one, tokens_per_s=one.tokens_per_s * (1.05 if n % 2 else 0.95))
+        replace(one, tokens_per_s=one.rate * (1.05 if n % 2 else 0.95))
         for n, one in enumerate(clean)
     ]
     assert noise_of(problem(zigzag), two) == 0.05

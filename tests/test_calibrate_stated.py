@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, points
+from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, calibrate, points
 from specroof import (
     Architecture,
     MeasurementError,
@@ -17,23 +17,24 @@ from specroof import (
     load_model,
 )
 from specroof.drafters import Drafter
-from specroof.engines import calibrate, ideal_rates, predicted_tokens_per_s
-from specroof.evidence import BenchmarkPoint, refuse_other_kinds
+from specroof.engines import ideal_rates, predicted_tokens_per_s
+from specroof.evidence import Measurement, refuse_other_kinds
 from specroof.hardware import HardwareProfile
-from specroof.latency.model import engine_setup
+from specroof.latency import engine_setup
 from specroof.questions.benchmark import engine_of_results, file_label, idle_notes, in_sample_notes
+from specroof.speedup.served import Served
 from specroof.validate.own_results import own_validation
 
 SETUP = engine_setup(CHIP, None, None, None)
 FP8 = Options(weight_dtype="fp8", kv_dtype="fp8")
 
 
-def stated(bench: Sequence[BenchmarkPoint], **facts: Any) -> list[BenchmarkPoint]:
+def stated(bench: Sequence[Measurement], **facts: Any) -> list[Measurement]:
     return [replace(one, **facts) for one in bench]
 
 
 def refusal(
-    bench: Sequence[BenchmarkPoint],
+    bench: Sequence[Measurement],
     model: Architecture = MODEL,
     options: Options | None = None,
     placement: Placement | None = None,
@@ -41,7 +42,7 @@ def refusal(
 ) -> str | None:
     """Return the one line that refuses results; None where they pass."""
     try:
-        ideal_rates(bench, model, engine_setup(CHIP, None, placement, options), drafter)
+        ideal_rates(bench, Served(model, engine_setup(CHIP, None, placement, options)), drafter)
     except MeasurementError as problem:
         (line,) = str(problem).splitlines()
         return line
@@ -79,7 +80,7 @@ def test_weights_are_priced_as_they_were_served(
     model = load_model(name)
     options = Options(weight_dtype=weights)
     setup = engine_setup(CHIP, "ideal", None, options)
-    (rate,) = predicted_tokens_per_s(PLAIN, model, setup, None).tolist()
+    (rate,) = predicted_tokens_per_s(PLAIN, Served(model, setup), None).tolist()
     bench = stated(PLAIN, quantization=said, tokens_per_s=rate / 2)
     line = refusal(bench, model, options)
     assert (line is None) == passes
@@ -136,7 +137,7 @@ def test_a_tree_is_no_chain() -> None:
         "bench.csv, line 0: speculative_eagle_topk is 4, a tree of drafts, and drafter 'eagle3' is "
         "a chain; allowed: a SPEC with tree="
     )
-    assert refusal([replace(one, algorithm="NGRAM") for one in tree]) is None
+    assert refusal([replace(one, method="NGRAM") for one in tree]) is None
     line = refusal(chain, drafter=TREE) or ""
     assert "speculative_eagle_topk is 1, a chain of drafts, and drafter 'eagle3,tree=" in line
     assert line.endswith("is a tree; allowed: a SPEC without tree=")
@@ -157,7 +158,7 @@ def test_a_tree_is_no_chain() -> None:
     ],
 )
 def test_what_drafted_is_what_is_priced(algorithm: str, kinds: set[str]) -> None:
-    fast = stated(points((8,), (2048,), (3,)), algorithm=algorithm)
+    fast = stated(points((8,), (2048,), (3,)), method=algorithm)
     for kind in sorted({*kinds, "ideal", "autoregressive", "block"}):
         refuse_other_kinds(fast, kind)
     with pytest.raises(MeasurementError) as caught:
@@ -172,13 +173,13 @@ def test_what_drafted_is_what_is_priced(algorithm: str, kinds: set[str]) -> None
 
 def test_algorithms_that_nobody_has_listed_go_with_any_kind() -> None:
     fast = points((8,), (2048,), (3,))
-    refuse_other_kinds([*fast, *stated(fast, algorithm="UNO")], "medusa")
+    refuse_other_kinds([*fast, *stated(fast, method="UNO")], "medusa")
 
 
 def test_formats_that_are_asked_for_are_fitted_and_are_what_the_roofline_has() -> None:
     true = replace(CHIP, engines={"true": TRUE}, default_engine="true")
     bench = points((1, 8, 64), (512, 8192))
-    rates = predicted_tokens_per_s(bench, MODEL, engine_setup(true, None, None, FP8), None)
+    rates = predicted_tokens_per_s(bench, Served(MODEL, engine_setup(true, None, None, FP8)), None)
     narrow = [
         replace(one, tokens_per_s=rate) for one, rate in zip(bench, rates.tolist(), strict=True)
     ]
@@ -186,7 +187,7 @@ def test_formats_that_are_asked_for_are_fitted_and_are_what_the_roofline_has() -
     assert found.engine.pass_overhead_s == pytest.approx(TRUE.pass_overhead_s, rel=0.01)
     assert found.mean_error < 0.001
     wide, thin = (
-        ideal_rates(narrow, MODEL, engine_setup(CHIP, None, None, options), None)
+        ideal_rates(narrow, Served(MODEL, engine_setup(CHIP, None, None, options)), None)
         for options in (None, FP8)
     )
     # Half of the bytes of every step, where memory decides: nearly twice as fast.
@@ -198,10 +199,10 @@ def test_formats_that_are_asked_for_are_fitted_and_are_what_the_roofline_has() -
 
 def test_the_engine_is_that_of_the_tool() -> None:
     b200 = load_hardware("b200")
-    theirs = stated(PLAIN, tool="vllm")
+    theirs = stated(PLAIN, engine="vllm")
     assert engine_of_results(theirs, b200) == ("vllm", [])
     assert engine_of_results([*PLAIN, *theirs], b200) == ("vllm", [])
-    assert engine_of_results(stated(PLAIN, tool="sglang"), b200) == ("sglang", [])
+    assert engine_of_results(stated(PLAIN, engine="sglang"), b200) == ("sglang", [])
     assert engine_of_results(PLAIN, b200) == (None, [])  # a table names no tool
     unnamed = replace(b200, default_engine=None)
     assert engine_of_results(theirs, unnamed) == ("vllm", [])
@@ -211,13 +212,13 @@ def test_an_engine_of_ones_own_stays_the_default() -> None:
     b200 = load_hardware("b200")
     mine = {**b200.engines, "mine": b200.engines["sglang"]}
     own = replace(b200, engines=mine, default_engine="mine")
-    assert engine_of_results(stated(PLAIN, tool="vllm"), own) == (None, [])
+    assert engine_of_results(stated(PLAIN, engine="vllm"), own) == (None, [])
 
 
 def test_a_tool_without_engine_is_said() -> None:
     b200 = load_hardware("b200")
     bare = replace(b200, engines={"sglang": b200.engines["sglang"]}, default_engine="sglang")
-    assert engine_of_results(stated(PLAIN, tool="vllm"), bare) == (
+    assert engine_of_results(stated(PLAIN, engine="vllm"), bare) == (
         None,
         ["NVIDIA B200 SXM has no engine vllm: engine sglang predicts instead"],
     )
@@ -250,6 +251,6 @@ def test_errors_on_what_was_fitted_are_said_to_be_in_sample() -> None:
 def test_arms_of_two_tools_are_no_speedup() -> None:
     plain, fast = points((8,), (2048,), (0, 3))
     for tools, kind in ((("vllm", "vllm"), "speedup"), (("vllm", "sglang"), "rate")):
-        bench = [replace(plain, tool=tools[0]), replace(fast, tool=tools[1])]
-        found = own_validation(bench, ["a", "b"], MODEL, SETUP, DRAFTER)
+        bench = [replace(plain, engine=tools[0]), replace(fast, engine=tools[1])]
+        found = own_validation(bench, Served(MODEL, SETUP), DRAFTER)
         assert found.points[1].scored.kind == kind

@@ -24,11 +24,6 @@ NO_FORMULAS: frozenset[str] = frozenset(
         "specroof.acceptance.published.library.bundled_profile",
         "specroof.acceptance.published.library.load_profiles",
         "specroof.acceptance.published.library.profile_names",
-        "specroof.latency.model.check_placement",
-        "specroof.latency.model.drafting_setup",
-        "specroof.latency.model.engine_notes",
-        "specroof.latency.model.engine_setup",
-        "specroof.latency.model.option_notes",
     }
 )
 

@@ -38,14 +38,17 @@ from specroof.hardware import (
 )
 from specroof.hardware import Collective as Reached
 from specroof.hardware.schema import RECURRENT_STATES
-from specroof.latency import Setup, overlapped_s, price_pass
-from specroof.latency.model import (
+from specroof.latency import (
+    PassShape,
+    Setup,
     drafting_setup,
     engine_notes,
     engine_setup,
     layer_kinds,
     model_latency,
+    overlapped_s,
     padded_pass,
+    pass_latency,
 )
 from specroof.speedup.curve import forward_latency, speedup_curve
 
@@ -75,7 +78,7 @@ def operation(kind: str, flops: float, moved: float) -> OpCost:
 def seconds(op: OpCost, **figures: Any) -> float:
     engine = real(**figures)
     setup = Setup(chip(engine), engine, Placement(), Options())
-    return float(price_pass([op], setup, batch_size=1, n_layers=0).total_s)
+    return float(pass_latency([op], setup, PassShape(0, 1)).total_s)
 
 
 def toy(core: Core | None = None, *linears: Linear, count: int = 1) -> Architecture:
@@ -113,9 +116,9 @@ def test_a_norm_holds_for_coarser_granularities_too() -> None:
     ops = [operation("dense", 3, 0), operation("dense", 0, 4)]
     for granularity, by_hand in (("op", 7), ("dtype", 5), ("pass", 5)):
         setup = Setup(chip(engine), engine, Placement(), Options(granularity=granularity))
-        assert float(price_pass(ops, setup, batch_size=1, n_layers=0).total_s) == by_hand
+        assert float(pass_latency(ops, setup, PassShape(0, 1)).total_s) == by_hand
     setup = Setup(chip(engine), engine, Placement(), Options(granularity="pass"))
-    assert float(price_pass([], setup, batch_size=1, n_layers=0).total_s) == 0
+    assert float(pass_latency([], setup, PassShape(0, 1)).total_s) == 0
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1e9), st.floats(1, 100))
@@ -400,7 +403,7 @@ def exchanged_s(devices: int, *, block: str = "attention", **changes: Any) -> fl
     groups = devices if block == "experts" else 1
     placement = Placement(devices, expert_parallel=groups, attention_data_parallel=groups)
     setup = Setup(chip(engine, interconnect=link), engine, placement, Options())
-    return float(price_pass([op], setup, batch_size=1, n_layers=0).communication_s)
+    return float(pass_latency([op], setup, PassShape(0, 1)).communication_s)
 
 
 def test_each_device_adds_to_the_latency() -> None:

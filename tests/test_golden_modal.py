@@ -23,7 +23,7 @@ from specroof.architecture import Architecture, CompressedAttention, cache_only
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import ForwardPass, Options, forward_cost
 from specroof.hardware import IDEAL_ENGINE, Placement
-from specroof.latency import Setup, price_pass
+from specroof.latency import PassShape, Setup, pass_latency
 from specroof.speedup.curve import SpeedupCurve, speedup_curve
 
 Array = npt.NDArray[np.float64]
@@ -230,7 +230,7 @@ def test_v4_pro_on_eight_devices_that_divide_the_index_heads(drafter: str) -> No
         for op in forward_cost(model, forward, options)
     ]
     setup = Setup(published_hardware(), IDEAL_ENGINE, Placement(spread["devices"]), options)
-    verify_s = price_pass(ops, setup, batch_size=forward.batch, n_layers=model.n_layers).total_s
+    verify_s = pass_latency(ops, setup, PassShape(model.n_layers, forward.batch)).total_s
     speedup = tokens_per_round(drafter, drafts) / (verify_s / verify_s[0] + shares(drafter, drafts))
     tolerance = SERIES["tolerance"]["tensor_parallel"]
     assert speedup.max() == pytest.approx(spread[drafter], rel=0, abs=tolerance)

@@ -33,12 +33,13 @@ from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Interconnect, Place
 from specroof.hardware import Collective as LinkUse
 from specroof.latency import (
     PassLatency,
+    PassShape,
     Setup,
     all_reduce_s,
     all_to_all_s,
     device_bytes,
     hierarchical_all_reduce_s,
-    price_pass,
+    pass_latency,
 )
 from specroof.speedup.curve import forward_latency
 from strategies import (
@@ -94,7 +95,7 @@ def price(
     choices: Options | None = None,
 ) -> PassLatency:
     setup = Setup(hardware, hardware.engine(engine), placement, choices or Options())
-    return price_pass(ops, setup, batch_size=1, n_layers=1)
+    return pass_latency(ops, setup, PassShape(1, 1))
 
 
 def model(*blocks: Block) -> Architecture:
@@ -369,7 +370,7 @@ def test_the_table_of_what_divides(
         amounts: dict[str, Any] = {name: np.array(size) for name, size in amount.items()}
         op = replace(operation(shard=shard), **amounts)
         setup = Setup(UNIT, IDEAL_ENGINE, placement, Options())
-        (priced,) = price_pass([op], setup, batch_size=64, n_layers=1).ops
+        (priced,) = pass_latency([op], setup, PassShape(1, 64)).ops
         return float(priced.compute_s), float(priced.memory_s)
 
     assert of(flops=64) == (64 / compute_ways, 0)
@@ -450,7 +451,7 @@ def test_the_share_is_that_of_the_dtype_that_stands_in() -> None:
 def test_an_engine_adds_to_every_pass_layer_and_sequence() -> None:
     hardware = device({"bf16": 1.0}, 1.0, engine=SLOW)
     setup = Setup(hardware, hardware.engine("real"), ONE, Options())
-    latency = price_pass([operation(7)], setup, batch_size=np.array([4.0, 8.0]), n_layers=6)
+    latency = pass_latency([operation(7)], setup, PassShape(6, np.array([4.0, 8.0])))
     assert latency.work_s == 7
     assert latency.communication_s == 0
     # 3 + 6 * 0.5 + 4 or 8 times 0.25

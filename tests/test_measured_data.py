@@ -8,7 +8,8 @@ import pytest
 import specroof
 from specroof import load_hardware, load_model
 from specroof.errors import MeasurementError
-from specroof.evidence.bundled import Measurement, load_measurements, parse_measurements
+from specroof.evidence.bundled import load_measurements, parse_measurements
+from specroof.evidence.measurement import Measurement, refuse_repeats
 
 FILES = sorted((Path(specroof.__file__).parent / "evidence" / "measurements").glob("*.csv"))
 HEAD = ("title", "url", "trust", "setup", "counts", "lengths")
@@ -71,16 +72,15 @@ def test_a_table_says_where_it_comes_from(file: Path) -> None:
 
 def test_no_point_is_there_twice() -> None:
     # Two runs of one set-up may print the same figures only if the task differs, and it does.
-    repeated = [point for point, n in Counter(load_measurements()).items() if n > 1]
-    assert repeated == []
+    refuse_repeats(load_measurements())
 
 
 def test_models_and_chips_are_bundled() -> None:
     points = load_measurements()
     for model in {point.model for point in points}:
-        assert load_model(model).n_layers > 0
+        assert load_model(str(model)).n_layers > 0
     for chip in {point.hardware for point in points}:
-        assert load_hardware(chip).peak.memory_bytes > 0
+        assert load_hardware(str(chip)).peak.memory_bytes > 0
 
 
 def test_figures_are_those_that_the_sources_print() -> None:
@@ -88,10 +88,10 @@ def test_figures_are_those_that_the_sources_print() -> None:
         "dflash-table3", model="Qwen/Qwen3-4B", task="Math500", batch_size=4, method="dflash"
     )
     assert (block.tokens_per_s, block.baseline_tokens_per_s) == (4943, 1145)
-    assert (block.acceptance_length, block.draft_len, block.verify_len) == (8.01, 15, 16)
+    assert (block.tokens_per_round, block.draft_len, block.verify_len) == (8.01, 15, 16)
 
     domino = found("domino", task="GSM8K", batch_size=1, method="domino", draft_len=15)
-    assert (domino.speedup, domino.acceptance_length) == (5.25, 9.163)
+    assert (domino.speedup, domino.tokens_per_round) == (5.25, 9.163)
     assert (domino.acceptance_kind, domino.tokens_per_s) == ("per-request", 248.0)
 
     bundle = found(
@@ -102,7 +102,7 @@ def test_figures_are_those_that_the_sources_print() -> None:
         verify_len=4,
     )
     assert (bundle.tokens_per_s, bundle.baseline_tokens_per_s) == (1488.36, 1071.29)
-    assert (bundle.acceptance_length, bundle.acceptance_kind) == (2.6401, "pooled")
+    assert (bundle.tokens_per_round, bundle.acceptance_kind) == (2.6401, "pooled")
 
     chain = found("specdecode-fig2", task="GSM8K", batch_size=16, verify_len=4)
     assert (chain.speedup, chain.reading) == (1.577, "digitised")
@@ -126,8 +126,8 @@ def test_counts_of_drafts_are_ours() -> None:
     for point in load_measurements():
         if point.method in {"mtp", "dflash", "domino"} and point.draft_len:
             assert point.verify_len == point.draft_len + 1  # a chain or a block, and its root
-        if point.acceptance_length is not None and point.draft_len is not None:
-            assert 1 <= point.acceptance_length <= point.draft_len + 1
+        if point.tokens_per_round is not None and point.draft_len is not None:
+            assert 1 <= point.tokens_per_round <= point.draft_len + 1
 
 
 def test_a_printed_ratio_agrees_with_the_printed_throughputs() -> None:

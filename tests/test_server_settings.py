@@ -8,8 +8,7 @@ import pytest
 from specroof import EngineProfile, Options, Placement, load_hardware, load_model
 from specroof.errors import OptionError
 from specroof.hardware import SERVER_KEYS, CapturedGraphs, ServerSettings
-from specroof.latency import Setup
-from specroof.latency.model import engine_setup
+from specroof.latency import Setup, engine_setup
 from specroof.serving.capacity import in_server
 from specroof.serving.settings import parse_server, server_settings
 

@@ -23,7 +23,7 @@ from specroof import (
 )
 from specroof.cost import CHOICES
 from specroof.errors import CatalogError, ConfigError, OptionError, ProfileError
-from specroof.latency.model import engine_setup
+from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
 from specroof.questions.study import load_study, study_schema
 from specroof.questions.sweep import Study, sweep

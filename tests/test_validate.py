@@ -15,35 +15,27 @@ from specroof import acceptance_from_length, load_drafter, load_hardware, load_m
 from specroof.cli import app
 from specroof.engines import kernels
 from specroof.engines.kernels import KERNEL_ENGINE, kernel_engine
-from specroof.engines.shared_fit import Points, fit, leave_one_out
+from specroof.engines.published import (
+    engine_key,
+    engine_of,
+    fitted_parameters,
+    left_out_engine,
+    published_cases,
+    published_rates,
+)
+from specroof.engines.record import Record
+from specroof.engines.shared_fit import Points, fit, leave_one_out, parameters_at
 from specroof.engines.shared_parameters import ENGINES, PARAMETERS, chip_family, fitted_engine
-from specroof.engines.timing import Throughput
-from specroof.errors import OptionError, ProfileError
-from specroof.evidence.bundled import Measurement, load_measurements
-from specroof.evidence.places import chip_of
+from specroof.errors import MeasurementError, ProfileError
+from specroof.evidence import Measurement, kind_of, load_measurements
 from specroof.hardware import IDEAL_ENGINE, Collective, EngineProfile
 from specroof.latency.collectives import all_reduce_s
 from specroof.plot import plot_accuracy
 from specroof.report.validation import validation_json, validation_table
-from specroof.validate import (
-    TRUSTED,
-    Validation,
-    fitted_parameters,
-    left_out_engine,
-    measured_throughput,
-    validation,
-)
-from specroof.validate.scores import (
-    Scored,
-    errors_of,
-    kind_of,
-    levelled,
-    measured_speedup,
-    round_costs,
-    scored,
-)
+from specroof.validate import TRUSTED, Validation, validation
+from specroof.validate.scores import Scored, errors_of, levelled, round_costs, scored
 
-MEASURED = [one for one in load_measurements() if one.trust <= TRUSTED]
+MEASURED = [one for one in load_measurements() if (one.trust or 0) <= TRUSTED]
 PLAIN = next(one for one in MEASURED if kind_of(one)[0] == "plain" and one.method == "ar")
 FAST = next(one for one in MEASURED if kind_of(one)[0] == "speedup")
 
@@ -51,6 +43,12 @@ FAST = next(one for one in MEASURED if kind_of(one)[0] == "speedup")
 @pytest.fixture(scope="module")
 def found() -> Validation:
     return validation()
+
+
+def predicted(point: Measurement, engine: EngineProfile) -> tuple[float, float]:
+    """Return what an engine predicts for a point without drafts and with them, in tokens/s."""
+    rates = published_rates([point], engine)
+    return float(rates.plain[0]), float(rates.speculative[0])
 
 
 def beside(measured: float, predicted: float, kind: str = "speedup", **changes: Any) -> Scored:
@@ -115,15 +113,15 @@ def test_nothing_says_nothing() -> None:
     ("changes", "kind", "lacks"),
     [
         ({}, "speedup", ""),
-        ({"acceptance_length": None}, "shape", ""),
-        ({"acceptance_length": None, "baseline_tokens_per_s": None, "speedup": None}, "shape", ""),
+        ({"tokens_per_round": None}, "shape", ""),
+        ({"tokens_per_round": None, "baseline_tokens_per_s": None, "speedup": None}, "shape", ""),
         ({"draft_len": None}, "", "draft_len"),
         ({"verify_len": None}, "", "verify_len"),
         ({"method": "ngram"}, "", "n-grams"),
         ({"method": "mock"}, "", "draft count"),
         ({"method": "medusa9"}, "", "medusa9"),
-        ({"method": "ar"}, "plain", ""),
-        ({"method": "ar", "tokens_per_s": None}, "", "throughput"),
+        ({"draft_len": 0}, "plain", ""),
+        ({"draft_len": 0, "tokens_per_s": None}, "", "throughput"),
     ],
 )
 def test_what_a_measurement_counts_as(changes: dict[str, Any], kind: str, lacks: str) -> None:
@@ -134,10 +132,10 @@ def test_what_a_measurement_counts_as(changes: dict[str, Any], kind: str, lacks:
 
 def test_a_rate_alone_is_compared_as_a_rate() -> None:
     bare = replace(
-        FAST, acceptance_length=None, tokens_per_s=50.0, baseline_tokens_per_s=None, speedup=None
+        FAST, tokens_per_round=None, tokens_per_s=50.0, baseline_tokens_per_s=None, speedup=None
     )
-    assert measured_speedup(bare) is None
-    one = scored(bare, "shape", Throughput(plain=10.0, speculative=40.0))
+    assert bare.measured_speedup is None
+    one = scored(bare, "shape", (10.0, 40.0))
     assert (one.predicted, one.measured, one.source) == (40, 50, FAST.source)
     nothing = replace(bare, tokens_per_s=None)
     assert kind_of(nothing) == ("", "throughput")
@@ -154,36 +152,36 @@ def test_a_chain_is_priced_as_the_curve_prices_it() -> None:
     )
     bare = replace(chain, includes_prefill=False, context_len=700, acceptance_kind="pooled")
     engine = left_out_engine(bare)
-    hardware = replace(load_hardware(bare.hardware), engines={engine.name: engine})
+    hardware = replace(load_hardware(str(bare.hardware)), engines={engine.name: engine})
     from specroof import Placement  # noqa: PLC0415
 
     curve = speedup_curve(
-        load_model(bare.model), hardware, drafter=load_drafter("eagle3"),
-        acceptance=acceptance_from_length(float(bare.acceptance_length or 0), 3),
+        load_model(str(bare.model)), hardware, drafter=load_drafter("eagle3"),
+        acceptance=acceptance_from_length(float(bare.tokens_per_round or 0), 3),
         batch_size=float(bare.batch_size or 0), context_len=700, max_draft_len=3,
         placement=Placement(bare.tensor_parallel or 1), engine=engine.name,
     )  # fmt: skip
-    predicted = measured_throughput(bare, engine)
-    assert predicted.speedup == pytest.approx(float(curve.speedup[0, 0, 3]))
-    assert predicted.plain == pytest.approx(float(curve.tokens_per_s[0, 0, 0]))
+    plain, fast = predicted(bare, engine)
+    assert fast / plain == pytest.approx(float(curve.speedup[0, 0, 3]))
+    assert plain == pytest.approx(float(curve.tokens_per_s[0, 0, 0]))
 
 
 def test_requests_keep_the_batch_waiting() -> None:
     alone = replace(PLAIN, includes_prefill=False)
     engine = left_out_engine(PLAIN)
-    slower = measured_throughput(PLAIN, engine).plain
-    assert slower < measured_throughput(alone, engine).plain
+    slower, fast = predicted(PLAIN, engine)
+    assert np.isnan(fast)
+    assert slower < predicted(alone, engine)[0]
     free = replace(engine, request_overhead_s=0.0)
-    waited_s = 1 / slower - 1 / measured_throughput(PLAIN, free).plain
+    waited_s = 1 / slower - 1 / predicted(PLAIN, free)[0]
     # one overhead per request of `output_len` tokens
     assert waited_s == pytest.approx(engine.request_overhead_s / float(PLAIN.output_len or 1))
-    assert measured_throughput(PLAIN, engine).speedup is None
 
 
 def test_means_over_requests_are_brought_down_to_means_over_rounds() -> None:
     pooled = replace(FAST, acceptance_kind="pooled", includes_prefill=False)
     means = replace(pooled, acceptance_kind="per-request")
-    ratio = [measured_throughput(one, IDEAL_ENGINE).speculative or 0 for one in (means, pooled)]
+    ratio = [predicted(one, IDEAL_ENGINE)[1] for one in (means, pooled)]
     assert ratio[0] / ratio[1] == pytest.approx(4.65 / 5.34)
 
 
@@ -195,7 +193,7 @@ def test_chips_of_no_family_have_no_fitted_engine() -> None:
 
 def test_parameters_that_no_fit_left_out_are_those_of_all() -> None:
     assert fitted_parameters(without="nobody") == fitted_parameters()
-    assert set(fitted_parameters()) == set(PARAMETERS)
+    assert set(fitted_parameters()) == {one.name for one in PARAMETERS}
 
 
 FITTED_CHIPS = (
@@ -310,7 +308,7 @@ def test_kernels_are_validated_where_they_were_measured() -> None:
         engine = left_out_engine(point)
         assert engine.name == KERNEL_ENGINE
         assert engine.graphs is None
-        assert measured_throughput(point, engine).plain > float(point.tokens_per_s or 0)
+        assert predicted(point, engine)[0] > point.rate
 
 
 def test_sglang_pads_to_the_sizes_that_it_captures() -> None:
@@ -327,19 +325,13 @@ def test_sglang_pads_to_the_sizes_that_it_captures() -> None:
 
 
 @cache
-def true_rates() -> tuple[tuple[Measurement, Throughput], ...]:
-    """Return what the fitted parameters predict of each measurement."""
-    truth = fitted_parameters()
+def true_rates() -> tuple[tuple[Measurement, float, float], ...]:
+    """Return what the fitted parameters predict of each measurement, without drafts and with."""
     scored = [one for one in MEASURED if kind_of(one)[0]]
-    engines = [
-        fitted_engine(
-            one.engine, chip_family(chip_of(one.hardware)), truth, eager=one.method == "step"
-        )
-        for one in scored
-    ]
-    return tuple(
-        (one, measured_throughput(one, engine)) for one, engine in zip(scored, engines, strict=True)
-    )
+    keys = [engine_key(one) for one in scored]
+    engines = {key: engine_of(key, fitted_parameters()) for key in keys}
+    rates = Record(published_cases(scored, [(key, engines[key]) for key in keys])).rates()
+    return tuple(zip(scored, rates.plain.tolist(), rates.speculative.tolist(), strict=True))
 
 
 def synthetic(noise: float = 0.0, most: float = 0.0) -> list[Measurement]:
@@ -349,14 +341,14 @@ def synthetic(noise: float = 0.0, most: float = 0.0) -> list[Measurement]:
     """
     rng = np.random.default_rng(1)
     made = []
-    for point, rate in true_rates():
+    for point, *rates in true_rates():
         plain, fast = (
-            float(one or 1.0)
+            one
             * float(np.exp(noise * rng.standard_normal()))
             * (1 + most * float(rng.uniform(-1, 1)))
-            for one in (rate.plain, rate.speculative)
+            for one in rates
         )
-        measured = plain if rate.speculative is None else fast
+        measured = fast if point.drafts else plain
         made.append(
             replace(point, tokens_per_s=measured, baseline_tokens_per_s=plain, speedup=None)
         )
@@ -376,11 +368,6 @@ def moved_by(fitted: Mapping[str, float]) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_the_record_predicts_what_the_library_does() -> None:
-    assert np.abs(clean().residuals(fitted_parameters())).max() < 1e-9
-
-
-@pytest.mark.slow
 def test_a_synthetic_benchmark_is_recovered() -> None:
     points = clean()
     off = points.predicted(fit(synthetic())) - points.predicted(fitted_parameters())
@@ -393,15 +380,15 @@ def test_noise_of_5_percent_moves_every_prediction_by_less() -> None:
     noisy, truth = synthetic(noise=0.05), fitted_parameters()
     points = Points(noisy)
     points.learn_scale(truth)
-    logs = np.log(list(truth.values()))
-    steps = 1e-4 * np.eye(len(logs))
+    x = np.array([one.coordinate(truth[one.name]) for one in PARAMETERS])
+    steps = 1e-4 * np.eye(len(x))
 
     def slopes(function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        sides = [function(logs + step) - function(logs - step) for step in steps]
+        sides = [function(x + step) - function(x - step) for step in steps]
         return np.array(sides).T / 2e-4
 
-    predicted = slopes(lambda at: points.residuals(dict(zip(truth, np.exp(at), strict=True))))
-    normal = slopes(points.objective)
+    predicted = slopes(lambda at: points.residuals(parameters_at(at)))
+    normal = np.concatenate([slopes(points.objective), np.eye(len(x))])
     response = predicted @ np.linalg.solve(
         normal.T @ normal, (normal[: len(noisy)] * points.weights[:, None]).T
     )
@@ -428,10 +415,8 @@ def test_one_draw_of_noise_moves_few_predictions_by_as_much() -> None:
 
 def test_a_fit_without_scipy_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)
-    with pytest.raises(
-        OptionError, match=r"needs SciPy.*allowed: pip install specroof\[calibrate\]"
-    ):
-        fit([])
+    with pytest.raises(MeasurementError, match=r"needs SciPy.*pip install 'specroof\[calibrate\]'"):
+        fit([PLAIN, FAST])
 
 
 def test_every_source_is_left_out_once() -> None:
@@ -453,7 +438,7 @@ def test_the_targets_are_reached(found: Validation) -> None:
     assert (total.regret_mean or 0) <= 0.01
     assert (total.speedup_mean or 1) <= (ideal.speedup_mean or 0) / 3
     for name, errors in found.sources.items():
-        trusted = next(one.point.trust for one in found.points if one.source == name) <= TRUSTED
+        trusted = next(one.is_trusted for one in found.points if one.source == name)
         n = sum(one.source == name and one.kind == "speedup" for one in found.points)
         if trusted and n >= 10:
             assert (errors.speedup_mean or 1) <= 0.12, name
@@ -469,7 +454,7 @@ def test_what_cannot_be_scored_is_listed_with_what_it_lacks(found: Validation) -
 def test_the_command_prints_a_table_and_one_object(
     found: Validation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specroof.validate.validation", lambda: found)
+    monkeypatch.setattr(sys.modules["specroof.validate"], "validation", lambda: found)
     table = CliRunner().invoke(app, ["validate"])
     assert table.exit_code == 0
     assert table.stdout.splitlines()[0].split()[:2] == ["source", "points"]
@@ -487,7 +472,7 @@ def test_the_command_prints_a_table_and_one_object(
 def test_the_chart_holds_every_speedup(
     found: Validation, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specroof.validate.validation", lambda: found)
+    monkeypatch.setattr(sys.modules["specroof.validate"], "validation", lambda: found)
     axes = plot_accuracy(found.points).axes[0]
     drawn = sum(np.size(line.get_xdata()) for line in axes.lines[1:])
     wanted = [one for one in found.points if one.kind != "plain" and one.measured <= 8]
@@ -507,7 +492,7 @@ def test_a_round_costs_its_tokens_over_the_speedup(found: Validation) -> None:
     costs = round_costs(points)
     assert set(costs) == {one.point.method for one in points}
     # 3 tokens a round at a speedup of 1.5 are 2 plain steps, predicted at 2.0x they are 1.5
-    point = replace(eagle[0].point, acceptance_length=3.0)
+    point = replace(eagle[0].point, tokens_per_round=3.0)
     (only,) = round_costs([replace(eagle[0], point=point, predicted=2.0, measured=1.5)]).values()
     assert (only.n, only.predicted, only.measured) == (1, 1.5, 2.0)
     assert only.mean_error == pytest.approx(0.25)

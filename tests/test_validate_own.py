@@ -16,11 +16,12 @@ from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, points
 from specroof import load_hardware
 from specroof.cli import app
 from specroof.engines import calibrated_yaml, predicted_tokens_per_s
-from specroof.evidence import BenchmarkPoint
+from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile
-from specroof.latency.model import engine_setup
+from specroof.latency import engine_setup
 from specroof.plot import plot_throughput_accuracy
 from specroof.report.validation import own_json, own_text
+from specroof.speedup.served import Served
 from specroof.validate.own_results import OwnValidation, own_validation
 
 CHOSEN = replace(CHIP, engines={"true": TRUE}, default_engine="true")
@@ -39,10 +40,10 @@ KEYS = {
 }  # fmt: skip
 
 
-def compared(
-    bench: Sequence[BenchmarkPoint], sources: Sequence[str] | None = None
-) -> OwnValidation:
-    return own_validation(bench, sources or ["a.csv"] * len(bench), MODEL, SETUP, DRAFTER)
+def compared(bench: Sequence[Measurement], sources: Sequence[str] | None = None) -> OwnValidation:
+    files = sources or ["a.csv"] * len(bench)
+    named = [replace(one, source=file) for one, file in zip(bench, files, strict=True)]
+    return own_validation(named, Served(MODEL, SETUP), DRAFTER)
 
 
 def test_results_as_predicted_have_no_error() -> None:
@@ -60,15 +61,15 @@ def test_results_as_predicted_have_no_error() -> None:
 def test_errors_and_speedups_by_hand() -> None:
     plain, fast = points((8,), (2048,), (0, 3))
     bench = [
-        replace(plain, tokens_per_s=plain.tokens_per_s / 1.25),
-        replace(fast, tokens_per_s=fast.tokens_per_s / 1.25 * 2),
+        replace(plain, tokens_per_s=plain.rate / 1.25),
+        replace(fast, tokens_per_s=fast.rate / 1.25 * 2),
     ]
     found = compared(bench)
     first, second = found.points
     assert first.rate.off == pytest.approx(0.25)
     assert second.rate.off == pytest.approx(1.25 / 2 - 1)
     assert (first.scored.kind, second.scored.kind) == ("plain", "speedup")
-    predicted = fast.tokens_per_s / plain.tokens_per_s
+    predicted = fast.rate / plain.rate
     assert second.scored.predicted == pytest.approx(predicted)
     assert second.scored.measured == pytest.approx(2 * predicted)
     assert second.scored.verdict is True
@@ -79,7 +80,9 @@ def test_errors_and_speedups_by_hand() -> None:
 
 def test_the_ideal_roofline_stands_beside_each_point() -> None:
     bench = points((8,), (2048,), (0, 3))
-    ideal = predicted_tokens_per_s(bench, MODEL, engine_setup(CHIP, "ideal", None, None), DRAFTER)
+    ideal = predicted_tokens_per_s(
+        bench, Served(MODEL, engine_setup(CHIP, "ideal", None, None)), DRAFTER
+    )
     found = compared(bench)
     assert [one.rate.predicted for one in found.ideal] == pytest.approx(list(ideal))
     assert found.ideal[1].scored.predicted == pytest.approx(ideal[1] / ideal[0])
@@ -87,19 +90,19 @@ def test_the_ideal_roofline_stands_beside_each_point() -> None:
 
 def test_a_wrong_verdict_is_told() -> None:
     plain, fast = points((8,), (2048,), (0, 3))
-    slow = replace(fast, tokens_per_s=plain.tokens_per_s * 0.7)
+    slow = replace(fast, tokens_per_s=plain.rate * 0.7)
     found = compared([plain, slow])
     assert found.points[1].scored.verdict is False
     assert found.total.scored.verdict_accuracy == 0
-    near = compared([plain, replace(fast, tokens_per_s=plain.tokens_per_s * 1.05)])
+    near = compared([plain, replace(fast, tokens_per_s=plain.rate * 1.05)])
     assert near.points[1].scored.verdict is None
     assert near.total.scored.verdict_accuracy is None
 
 
 def test_regret_is_over_the_draft_lengths_of_one_load() -> None:
     plain, short, long = points((8,), (2048,), (0, 3, 7))
-    assert long.tokens_per_s > short.tokens_per_s  # which is what is predicted, too
-    better = replace(short, tokens_per_s=long.tokens_per_s / 0.8)
+    assert long.rate > short.rate  # which is what is predicted, too
+    better = replace(short, tokens_per_s=long.rate / 0.8)
     assert compared([plain, better, long]).total.scored.regret_mean == pytest.approx(0.2)
     # Another load is no option.
     elsewhere = points((8,), (4096,), (0, 7))
@@ -130,9 +133,9 @@ def test_arms_are_paired_by_the_load_that_was_asked_for() -> None:
 
 def test_repeated_plain_runs_count_by_their_mean() -> None:
     plain, fast = points((8,), (2048,), (0, 3))
-    runs = [replace(plain, tokens_per_s=factor * plain.tokens_per_s) for factor in (0.9, 1.1)]
+    runs = [replace(plain, tokens_per_s=factor * plain.rate) for factor in (0.9, 1.1)]
     found = compared([*runs, fast])
-    assert found.points[2].scored.measured == pytest.approx(fast.tokens_per_s / plain.tokens_per_s)
+    assert found.points[2].scored.measured == pytest.approx(fast.rate / plain.rate)
 
 
 def test_arms_may_lie_in_two_files() -> None:
@@ -173,7 +176,7 @@ def test_the_chart_draws_each_point_twice() -> None:
     ideal = [(one.source, one.rate) for one in found.ideal]
     axes = plot_throughput_accuracy(rates, ideal, engine="true").axes[0]
     right, filled, hollow = axes.lines
-    measured = [one.rate.point.tokens_per_s for one in found.points]
+    measured = [one.rate.point.rate for one in found.points]
     for line, some in ((filled, found.points), (hollow, found.ideal)):
         assert np.asarray(line.get_xdata(), dtype=float) == pytest.approx(measured)
         assert np.asarray(line.get_ydata(), dtype=float) == pytest.approx(
@@ -201,12 +204,13 @@ def sglang_lines(engine: EngineProfile, words: dict[str, Any]) -> list[dict[str,
     lines = []
     for drafts in (0, words["drafts"]):
         tokens = words["tokens"] if drafts else None
-        point = BenchmarkPoint(
+        point = Measurement(
             place="", batch_size=batch, context_len=prompt + answer / 2, tokens_per_s=1.0,
             draft_len=drafts, tokens_per_round=tokens, input_len=prompt, output_len=answer,
+            includes_prefill=True,
         )  # fmt: skip
         setup = engine_setup(replace(CHIP, engines={engine.name: engine}), engine.name, None, None)
-        (rate,) = predicted_tokens_per_s([point], MODEL, setup, DRAFTER).tolist()
+        (rate,) = predicted_tokens_per_s([point], Served(MODEL, setup), DRAFTER).tolist()
         n = int(4 * batch)
         server = {"model_path": "Qwen/Qwen3-8B", "tp_size": 1}
         if drafts:

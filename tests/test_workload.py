@@ -18,7 +18,7 @@ from specroof import (
 from specroof.cost import ForwardPass
 from specroof.drafters import autoregressive_drafter, ideal_drafter
 from specroof.hardware import EngineProfile
-from specroof.latency.model import engine_setup
+from specroof.latency import engine_setup
 from specroof.serving.requests import (
     Workload,
     decode_tokens_per_s,

@@ -182,7 +182,7 @@ class ForwardPass:
             refuse("the shape of a pass", said, "arrays that broadcast against each other")
 
     def _require(self, name: str, good: npt.NDArray[np.bool_], allowed: str) -> None:
-        if not np.all(good):
+        if not good.all():
             refuse(name, getattr(self, name).tolist(), f"numbers of {allowed}")
 
     @property

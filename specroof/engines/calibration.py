@@ -7,16 +7,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import Architecture
-from specroof.cost import Options
 from specroof.drafters import Drafter
-from specroof.engines.estimate import Estimate, Problem, estimate, noise_of, prior_width
-from specroof.engines.forward import ideal_rates
-from specroof.engines.own_parameters import PARAMETERS, Coordinate, Parameter, coordinate
+from specroof.engines.estimate import Problem, estimate, noise_of, prior_width
+from specroof.engines.least_squares import Fit
+from specroof.engines.own_parameters import PARAMETERS, Coordinate, ProfileParameter, coordinate
+from specroof.engines.own_rates import ideal_rates
 from specroof.errors import MeasurementError
-from specroof.evidence.points import BenchmarkPoint
-from specroof.hardware import EngineProfile, HardwareProfile, Placement
-from specroof.latency.model import engine_setup
+from specroof.evidence import Measurement
+from specroof.hardware import EngineProfile
+from specroof.speedup.served import Served
 
 __all__ = ["Calibration", "Fitted", "Residual", "calibrate"]
 
@@ -64,13 +63,13 @@ class Fitted:
 class Residual:
     """One point beside what the fitted profile predicts for it, in tokens per second."""
 
-    point: BenchmarkPoint
+    point: Measurement
     predicted: float
 
     @property
     def off(self) -> float:
         """How far the prediction is off, as a share of what was measured."""
-        return self.predicted / self.point.tokens_per_s - 1
+        return self.predicted / self.point.rate - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +102,8 @@ class Calibration:
         return float(np.mean([abs(one.off) for one in self.residuals]))
 
 
-def calibrate(  # noqa: PLR0913 - what was measured, and how it is priced
-    points: Sequence[BenchmarkPoint],
-    model: Architecture,
-    hardware: HardwareProfile,
-    *,
-    placement: Placement | None = None,
-    engine: str | None = None,
-    drafter: Drafter | None = None,
-    options: Options | None = None,
+def calibrate(
+    points: Sequence[Measurement], served: Served, drafter: Drafter | None = None
 ) -> Calibration:
     """Return the profile that fits a benchmark best; what it cannot determine stays as it was.
 
@@ -119,14 +111,10 @@ def calibrate(  # noqa: PLR0913 - what was measured, and how it is priced
     ----------
     points
         At least three, of one model on one placement.
-    model, hardware, placement
-        What was measured, where.
-    engine
-        The engine to start from: the profile's default if None.
+    served
+        What was measured, where; its engine is the one to start from.
     drafter
         What made the drafts, where some points have any.
-    options
-        Formulas and formats that price the points; the defaults if None.
 
     Raises
     ------
@@ -141,9 +129,8 @@ def calibrate(  # noqa: PLR0913 - what was measured, and how it is priced
     if len(points) < _LEAST_POINTS:
         message = f"{len(points)} points cannot determine overheads; at least 3 are needed"
         raise MeasurementError(message)
-    setup = engine_setup(hardware, engine, placement, options)
-    ideal_rates(points, model, setup, drafter)  # refuses what cannot be
-    problem = Problem(points, model, setup, drafter)
+    ideal_rates(points, served, drafter)  # refuses what cannot be
+    problem = Problem(points, served, drafter)
     determined, kept = _determined(problem)
     if not determined:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in kept)
@@ -200,9 +187,9 @@ def _why_not(
     return None
 
 
-def _why_unasked(parameter: Parameter, problem: Problem) -> str | None:
+def _why_unasked(parameter: ProfileParameter, problem: Problem) -> str | None:
     """Return why a parameter has no place in this profile, or for these points."""
-    if parameter.needs_drafts and not any(point.draft_len for point in problem.points):
+    if parameter.needs_drafts and not any(point.drafts for point in problem.points):
         return "no point has drafts"
     if getattr(problem.base, parameter.name) is None:
         return "the profile has that of the target's passes in its place"
@@ -239,7 +226,7 @@ def _solved(
 def _calibration(
     problem: Problem,
     chosen: Sequence[Coordinate],
-    found: Estimate,
+    found: Fit,
     kept: Sequence[tuple[str, str]],
 ) -> Calibration:
     """Return an estimate with what it predicts."""
@@ -253,10 +240,11 @@ def _calibration(
         )
         for one, x, error in zip(chosen, found.x.tolist(), found.errors.tolist(), strict=True)
     ]
-    rates = np.exp(problem.measured + found.residuals).tolist()
+    engine = problem.engine(chosen, found.x)
+    rates = np.exp(problem.predicted(engine)).tolist()
     return Calibration(
         # What its base was off says nothing about it.
-        engine=replace(problem.engine(chosen, found.x), expected_error=None),
+        engine=replace(engine, expected_error=None),
         base=problem.base.name,
         fitted=tuple(fitted),
         kept=tuple(kept),

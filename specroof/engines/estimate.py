@@ -1,22 +1,21 @@
 """Figures of an engine profile from noisy points: least squares, held near what the profile has."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import Architecture
 from specroof.drafters import Drafter
-from specroof.engines.forward import predicted_tokens_per_s
+from specroof.engines.least_squares import Fit, chi_square_quantile, least_squares
 from specroof.engines.own_parameters import Coordinate
-from specroof.errors import MeasurementError
-from specroof.evidence.points import BenchmarkPoint
+from specroof.engines.own_rates import own_cases
+from specroof.engines.record import ONLY, Record
+from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile
-from specroof.latency import Setup
+from specroof.speedup.served import Served
 
-__all__ = ["Estimate", "Problem", "estimate", "noise_of", "prior_width"]
+__all__ = ["Problem", "estimate", "noise_of", "prior_width"]
 
 Array = npt.NDArray[np.float64]
 
@@ -37,39 +36,32 @@ _STEP: Final = 1e-4
 _INSIDE: Final = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
 class Problem:
-    """Points, and what prices them.
+    """Points, recorded once, and the profile that predicts them.
 
     Parameters
     ----------
     points
         What was measured.
-    model, setup, drafter
-        Of what, where.
+    served, drafter
+        Of what, where, with which drafter.
     """
 
-    points: Sequence[BenchmarkPoint]
-    model: Architecture
-    setup: Setup
-    drafter: Drafter | None
-
-    @property
-    def base(self) -> EngineProfile:
-        """The profile to start from."""
-        return self.setup.engine
+    def __init__(
+        self, points: Sequence[Measurement], served: Served, drafter: Drafter | None
+    ) -> None:
+        self.points = points
+        self.base = served.setup.engine
+        self._record = Record(own_cases(points, served, drafter))
 
     @property
     def measured(self) -> Array:
         """Logarithms of the measured tokens per second, shape (points,)."""
-        return np.log([point.tokens_per_s for point in self.points])
+        return np.log([point.rate for point in self.points])
 
     def predicted(self, engine: EngineProfile) -> Array:
         """Return logarithms of the predicted tokens per second, shape (points,)."""
-        setup = replace(self.setup, engine=engine)
-        return np.asarray(
-            np.log(predicted_tokens_per_s(self.points, self.model, setup, self.drafter))
-        )
+        return np.asarray(np.log(self._record.rates({ONLY: engine}).measured))
 
     def engine(self, coordinates: Sequence[Coordinate], x: Array) -> EngineProfile:
         """Return the profile at some coordinates."""
@@ -90,29 +82,6 @@ class Problem:
         return np.array(columns).reshape(len(x), len(here)).T
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Estimate:
-    """What the points and the profile say together.
-
-    Parameters
-    ----------
-    x
-        Coordinates, shape (coordinates,).
-    errors
-        Their standard errors, in the same shape.
-    residuals
-        Logarithms of predicted over measured, shape (points,).
-    misfit
-        Half the sum of squares: of residuals in units of the noise, and of how far from the
-        profile the coordinates are.
-    """
-
-    x: Array
-    errors: Array
-    residuals: Array
-    misfit: float
-
-
 def estimate(
     problem: Problem,
     coordinates: Sequence[Coordinate],
@@ -120,22 +89,17 @@ def estimate(
     noise: float = _ORDINARY,
     width: float = 1.0,
     first: Array | None = None,
-) -> Estimate:
-    r"""Return the coordinates that fit best.
-
-    .. math:: \min_x \; \frac12 \sum_i \rho\left(\frac{r_i(x)^2}{\sigma^2}\right)
-        + \frac12 \sum_k \rho\left(\frac{x_k^2}{w_k^2}\right)
-
-    with the residuals r of the logarithms of throughput, and ρ that of soft L1.
+) -> Fit:
+    """Return the coordinates that fit best.
 
     Parameters
     ----------
     problem, coordinates
         What is to be fitted.
     noise
-        σ, the size of an ordinary residual.
+        The size of an ordinary residual of the logarithm of throughput.
     width
-        w of the coordinates that the profile knows; of others it is never below 1.
+        Of the prior of coordinates that the profile knows; of others it is never below 1.
     first
         Where to begin.
 
@@ -145,31 +109,19 @@ def estimate(
         Without SciPy.
 
     Source
-        Trust-region least squares (SciPy `least_squares`), a normal prior on every coordinate.
+        See `specroof.engines.least_squares`.
     """
     measured = problem.measured
-    pulls = 1.0 / np.array([width if one.is_known else max(width, 1.0) for one in coordinates])
-
-    def residuals(x: Array) -> Array:
-        off = problem.logs(coordinates, x) - measured
-        return np.concatenate([off / noise, pulls * x])
-
-    def slopes(x: Array) -> Array:
-        return np.concatenate([problem.jacobian(coordinates, x) / noise, np.diag(pulls)])
-
     least, most = np.array([one.bounds for one in coordinates]).T
     start = np.array([one.first for one in coordinates]) if first is None else first
-    found = _least_squares()(
-        residuals,
+    return least_squares(
+        lambda x: (problem.logs(coordinates, x) - measured) / noise,
         np.clip(start, least + _INSIDE, most - _INSIDE),
-        jac=slopes,
+        np.array([width if one.is_known else max(width, 1.0) for one in coordinates]),
+        slopes=lambda x: problem.jacobian(coordinates, x) / noise,
         bounds=(least, most),
-        loss="soft_l1",
         f_scale=_OUTLIER,
     )
-    errors = np.sqrt(np.diag(np.linalg.pinv(found.jac.T @ found.jac)))
-    off = found.fun[: len(measured)] * noise
-    return Estimate(found.x, np.asarray(errors), np.asarray(off), float(found.cost))
 
 
 def noise_of(problem: Problem, coordinates: Sequence[Coordinate]) -> float:
@@ -198,11 +150,8 @@ def noise_of(problem: Problem, coordinates: Sequence[Coordinate]) -> float:
     if spare <= 0:
         return _SMALLEST
     found = estimate(problem, coordinates, width=1.0 / _LOOSE)
-    from scipy.special import gammaincinv  # noqa: PLC0415 - an optional extra, there by now
-
-    # Twice the inverse of the incomplete gamma function of half the freedom: that of χ².
-    least = 2.0 * float(gammaincinv(spare / 2.0, _DOUBT))
-    noise = float(np.sqrt(np.sum(found.residuals**2) / least))
+    left = np.sum((_ORDINARY * found.residuals) ** 2)
+    noise = float(np.sqrt(left / chi_square_quantile(spare, _DOUBT)))
     return float(min(max(noise, _SMALLEST), _ORDINARY))
 
 
@@ -247,19 +196,3 @@ def prior_width(problem: Problem, coordinates: Sequence[Coordinate], noise: floa
     return next(
         width for width, one in zip(widths, found, strict=True) if one >= max(found) - _REFUTED
     )
-
-
-def _least_squares() -> Any:
-    """Return SciPy's solver.
-
-    Raises
-    ------
-    MeasurementError
-        If SciPy is not installed.
-    """
-    try:
-        from scipy.optimize import least_squares  # noqa: PLC0415 - an optional extra
-    except ImportError:
-        message = "calibrate needs SciPy; install it with: pip install 'specroof[calibrate]'"
-        raise MeasurementError(message) from None
-    return least_squares

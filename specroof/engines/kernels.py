@@ -141,7 +141,7 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
     Examples
     --------
     >>> from specroof import load_hardware
-    >>> from specroof.validate import fitted_parameters
+    >>> from specroof.engines.published import fitted_parameters
     >>> engine = kernel_engine(load_hardware("h200"), fitted_parameters())
     >>> engine.memory_frac, engine.compute_frac["fp8"]
     (0.85, 0.63)

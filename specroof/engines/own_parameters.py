@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from specroof.engines.parameters import Parameter
 from specroof.hardware import EngineProfile
 
-__all__ = ["PARAMETERS", "Coordinate", "Parameter", "coordinate"]
+__all__ = ["PARAMETERS", "Coordinate", "ProfileParameter", "coordinate"]
 
 #: No kernel reaches more than this share of a peak; boost clocks add a little.
 _MOST_SHARE: Final = 1.2
@@ -21,38 +22,25 @@ _UNKNOWN_SHARE: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
-    """One figure of an engine profile that can be fitted.
+class ProfileParameter(Parameter):
+    """A figure of an engine profile that a benchmark of one's own may determine.
 
     Parameters
     ----------
-    name
-        Its key in the hardware file.
-    typical
-        A usual value, where the profile has none of its own.
-    spread
-        How far from the value of a fitted profile another machine may be taken to lie: the
-        standard deviation of its logarithm.
-    is_share
-        Whether it is a share of a peak, and bounded; seconds are not.
-    needs_drafts
-        Whether only points with drafts depend on it.
-    least_points
-        Points from which it is fitted.
     start
         The value that a profile has; of a mapping, its largest one stands for all.
     apply
         The profile with another value.
+    needs_drafts
+        Whether only points with drafts depend on it.
+    least_points
+        Points from which it is fitted.
     """
 
-    name: str
-    typical: float
-    spread: float
-    is_share: bool
-    needs_drafts: bool
-    least_points: int
-    start: Callable[[EngineProfile], float]
-    apply: Callable[[EngineProfile, float], EngineProfile]
+    start: Callable[[EngineProfile], float] = field(kw_only=True)
+    apply: Callable[[EngineProfile, float], EngineProfile] = field(kw_only=True)
+    needs_drafts: bool = False
+    least_points: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +63,7 @@ class Coordinate:
         Whether a fit made the centre, and not a guess.
     """
 
-    parameter: Parameter
+    parameter: ProfileParameter
     centre: float
     spread: float
     is_known: bool
@@ -104,7 +92,7 @@ class Coordinate:
         return math.log(least) / self.spread, math.log(most) / self.spread
 
 
-def coordinate(parameter: Parameter, engine: EngineProfile) -> Coordinate:
+def coordinate(parameter: ProfileParameter, engine: EngineProfile) -> Coordinate:
     """Return the coordinate of a parameter around what a profile has.
 
     Parameters
@@ -137,7 +125,7 @@ def coordinate(parameter: Parameter, engine: EngineProfile) -> Coordinate:
 
 def _seconds(
     name: str, typical: float, spread: float = 0.5, *, drafts: bool = False, points: int = 3
-) -> Parameter:
+) -> ProfileParameter:
     def start(engine: EngineProfile) -> float:
         return float(getattr(engine, name) or 0.0)
 
@@ -145,7 +133,15 @@ def _seconds(
         changed: EngineProfile = replace(engine, **{name: value})  # type: ignore[arg-type]
         return changed
 
-    return Parameter(name, typical, spread, False, drafts, points, start, apply)
+    return ProfileParameter(
+        name,
+        typical,
+        spread,
+        needs_drafts=drafts,
+        least_points=points,
+        start=start,
+        apply=apply,
+    )
 
 
 def _scaled(shares: Mapping[str, float], factor: float) -> dict[str, float]:
@@ -188,22 +184,20 @@ PARAMETERS: Final = (
     _seconds("pass_overhead_s", 3e-4),
     _seconds("sequence_overhead_s", 3e-5),
     _seconds("round_overhead_s", 8e-4, 0.4, drafts=True),
-    Parameter(
+    ProfileParameter(
         "memory_frac",
         typical=0.85,
         spread=0.05,
         is_share=True,
-        needs_drafts=False,
         least_points=4,
         start=lambda engine: engine.memory_frac,
         apply=_scaled_memory,
     ),
-    Parameter(
+    ProfileParameter(
         "compute_frac",
         typical=0.7,
         spread=0.15,
         is_share=True,
-        needs_drafts=False,
         least_points=5,
         start=_compute_share,
         apply=_scaled_compute,

@@ -1,7 +1,4 @@
-"""Robust least squares over measurements: shared parameters, held near where they start.
-
-Needs SciPy, an optional extra: ``pip install specroof[calibrate]``.
-"""
+"""Parameters that all measurements share: fitted to all of them, and without each source."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,14 +7,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.engines.recording import PARTS, Record
+from specroof.engines.least_squares import least_squares
+from specroof.engines.published import engine_key, engine_of, published_cases
+from specroof.engines.record import Record
 from specroof.engines.shared_parameters import PARAMETERS
-from specroof.engines.timing import committed_tokens, lengths
-from specroof.errors import OptionError
-from specroof.evidence.bundled import Measurement
-from specroof.validate.scores import kind_of, measured_speedup, shape_group
+from specroof.evidence import Measurement, kind_of, shape_group
+from specroof.hardware import EngineProfile
 
-__all__ = ["Points", "fit", "initial_parameters", "leave_one_out"]
+__all__ = ["Points", "fit", "initial_parameters", "leave_one_out", "parameters_at"]
 
 Array = npt.NDArray[np.float64]
 
@@ -33,9 +30,6 @@ _FULL_POINTS: Final = 25
 _PLAIN_WEIGHT: Final = 0.7
 _MOST_STEPS: Final = 80
 
-_START: Final = np.log([value for value, _, _ in PARAMETERS.values()])
-_SPREAD: Final = np.array([spread for _, spread, _ in PARAMETERS.values()])
-
 
 def initial_parameters() -> dict[str, float]:
     """Return where every fit starts.
@@ -45,7 +39,7 @@ def initial_parameters() -> dict[str, float]:
     >>> initial_parameters()["layer_s"]
     5e-05
     """
-    return {name: value for name, (value, _, _) in PARAMETERS.items()}
+    return {one.name: one.typical for one in PARAMETERS}
 
 
 class Points:
@@ -54,17 +48,24 @@ class Points:
     Parameters
     ----------
     measurements
-        Those that `specroof.validate.scores.kind_of` gives a kind.
+        Those that `specroof.evidence.kind_of` gives a kind.
     """
 
     def __init__(self, measurements: Sequence[Measurement]) -> None:
         self.points = points = [one for one in measurements if kind_of(one)[0]]
-        self._record = Record(points, initial_parameters())
+        keys = [engine_key(one) for one in points]
+        self._keys = list(dict.fromkeys(keys))
+        engines = self._engines(initial_parameters())
+        self._record = Record(published_cases(points, [(key, engines[key]) for key in keys]))
         kinds = [kind_of(one)[0] for one in points]
         self._plain = np.array([kind == "plain" for kind in kinds])
-        self._is_ratio = ~self._plain & np.array([measured_speedup(o) is not None for o in points])
+        ratios = [
+            None if kind == "plain" else one.measured_speedup
+            for one, kind in zip(points, kinds, strict=True)
+        ]
+        self._is_ratio = np.array([ratio is not None for ratio in ratios])
         self._measured = np.log(
-            [_measured(one, kind) for one, kind in zip(points, kinds, strict=True)]
+            [ratio or one.rate for one, ratio in zip(points, ratios, strict=True)]
         )
         groups: dict[tuple[object, ...], int] = {}
         self._group = np.array(
@@ -73,11 +74,6 @@ class Points:
                 for one, kind in zip(points, kinds, strict=True)
             ]
         )
-        self._batch = np.array([float(one.batch_size or 0) for one in points])
-        self._answer = np.array([lengths(one)[1] for one in points])
-        self._requests = np.array([float(one.includes_prefill) for one in points])
-        self._committed = np.array([committed_tokens(one) for one in points])
-        self._vllm = np.array([one.engine == "vllm" for one in points])
         self._weight = self._weights()
         self._ordinary = _ORDINARY
 
@@ -89,16 +85,14 @@ class Points:
 
     def predicted(self, parameters: Mapping[str, float]) -> Array:
         """Return the logarithm of what is predicted: a throughput or a speedup, as was measured."""
-        p, pass_s = parameters, self._record.pass_s(parameters)
-        decode, prefill, verify, draft = (self._record.counts[part] @ pass_s for part in PARTS)
-        waiting_s = self._batch * (prefill + p["request_s"]) + p["request_latency_s"]
-        waiting_s = self._requests * waiting_s / self._answer
-        per_round_s = np.where(self._vllm, p["round_s.vllm"], p["round_s.sglang"])
-        round_s = verify + draft + per_round_s + p["round_sequence_s"] * self._batch
-        plain = self._batch / (decode + waiting_s)
-        fast = self._batch / (round_s / self._committed + waiting_s)
-        rate = np.where(self._plain, plain, fast)
-        return np.asarray(np.log(np.where(self._is_ratio, fast / plain, rate)))
+        rates = self._record.rates(self._engines(parameters))
+        ratio = rates.speculative / rates.plain
+        return np.asarray(np.log(np.where(self._is_ratio, ratio, rates.measured)))
+
+    def _engines(
+        self, parameters: Mapping[str, float]
+    ) -> dict[tuple[str, str, bool], EngineProfile]:
+        return {key: engine_of(key, parameters) for key in self._keys}
 
     def residuals(self, parameters: Mapping[str, float]) -> Array:
         """Return what predictions are off, in logarithms, the factor of each shape taken out."""
@@ -119,16 +113,14 @@ class Points:
         left = _SIGMA * float(np.median(np.abs(self.residuals(parameters))))
         self._ordinary = min(max(left, _SMALLEST), _ORDINARY)
 
-    def objective(self, logs: Array) -> Array:
-        """Return the residuals as a solver weighs them, and how far parameters were moved."""
-        parameters = dict(zip(PARAMETERS, np.exp(logs).tolist(), strict=True))
-        data = self.residuals(parameters) * self.weights
-        return np.concatenate([data, (logs - _START) / _SPREAD])
+    def objective(self, x: Array) -> Array:
+        """Return the residuals as a solver weighs them, by how far parameters were moved."""
+        return self.residuals(parameters_at(x)) * self.weights
 
 
-def _measured(point: Measurement, kind: str) -> float:
-    ratio = None if kind == "plain" else measured_speedup(point)
-    return float(ratio or point.tokens_per_s or 0.0)
+def parameters_at(x: Array) -> dict[str, float]:
+    """Return the parameters that lie so many spreads from their usual values."""
+    return {one.name: one.value(far) for one, far in zip(PARAMETERS, x.tolist(), strict=True)}
 
 
 def fit(
@@ -145,29 +137,20 @@ def fit(
 
     Raises
     ------
-    OptionError
+    MeasurementError
         Without SciPy.
 
     Source
         Robust least squares on logarithms of throughput and speedup, with a normal prior on the
         logarithm of every parameter (`specroof.engines.shared_parameters.PARAMETERS`).
     """
-    try:
-        from scipy.optimize import least_squares  # noqa: PLC0415 - an optional extra
-    except ImportError:
-        message = "fitting needs SciPy, which is missing; allowed: pip install specroof[calibrate]"
-        raise OptionError(message) from None
     points = Points(measurements)
-    logs = np.log(list(start.values())) if start else _START
-    parameters = initial_parameters()
+    begin = {**initial_parameters(), **(start or {})}
+    x = np.array([one.coordinate(begin[one.name]) for one in PARAMETERS])
     for _ in range(2):
-        found = least_squares(
-            points.objective, logs, loss="soft_l1", x_scale=_SPREAD, max_nfev=_MOST_STEPS
-        )
-        logs = found.x
-        parameters = dict(zip(PARAMETERS, np.exp(logs).tolist(), strict=True))
-        points.learn_scale(parameters)
-    return parameters
+        x = least_squares(points.objective, x, np.ones(len(x)), max_nfev=_MOST_STEPS).x
+        points.learn_scale(parameters_at(x))
+    return parameters_at(x)
 
 
 def leave_one_out(measurements: Sequence[Measurement]) -> dict[str, dict[str, float]]:

@@ -7,6 +7,7 @@ by engines but for what a speculative round costs. `benchmarks/fit_engines.py` f
 from collections.abc import Mapping
 from typing import Final
 
+from specroof.engines.parameters import Parameter
 from specroof.errors import ProfileError
 from specroof.hardware import (
     OP_KINDS,
@@ -89,7 +90,7 @@ _MEMORY_OF: Final = {"latent_attention": "attention"}
 #: family do; that of attention at kernels of latent attention with 64 to 128 heads, which are as
 #: many rows as 16 queries of 4 to 8 grouped heads. Overheads start at round numbers, and may lie
 #: anywhere near.
-PARAMETERS: Final[dict[str, tuple[float, float, str]]] = {
+_ROWS: Final = {
     "memory_frac": (0.85, 0.05, "share of memory bytes/s, weights of dense matmuls"),
     "memory_frac.experts": (0.85, 0.08, "the same of experts"),
     "memory_frac.attention": (0.85, 0.15, "the same of cached keys and values"),
@@ -120,6 +121,8 @@ PARAMETERS: Final[dict[str, tuple[float, float, str]]] = {
     # 24 ms a token of a model with 36 layers, launched kernel by kernel (CAST, Qwen3-8B, H100).
     "eager_layer_s": (0.67e-3, 1.0, "seconds per layer outside of captured graphs"),
 }
+
+PARAMETERS: Final = tuple(Parameter(name, *row) for name, row in _ROWS.items())
 
 
 def chip_family(hardware: HardwareProfile) -> str:
@@ -164,8 +167,7 @@ def fitted_engine(
 
     Examples
     --------
-    >>> start = {key: value for key, (value, _, _) in PARAMETERS.items()}
-    >>> engine = fitted_engine("sglang", "hopper", start)
+    >>> engine = fitted_engine("sglang", "hopper", {one.name: one.typical for one in PARAMETERS})
     >>> engine.layer_overhead_s, engine.recurrent_state
     (5e-05, 'snapshot-copy')
     """

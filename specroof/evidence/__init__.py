@@ -1,13 +1,39 @@
 """Measured points: bundled tables, result files of engines, how they were served."""
 
-from specroof.evidence.points import BenchmarkPoint, refuse_mixed, refuse_repeats
+from specroof.evidence.bundled import load_measurements
+from specroof.evidence.kinds import kind_of, shape_group
+from specroof.evidence.measurement import STEP, Measurement, refuse_mixed, refuse_repeats
+from specroof.evidence.presumed import (
+    acceptance_of,
+    committed_tokens,
+    drafter_of,
+    has_drafter,
+    request_lengths,
+)
 from specroof.evidence.result_files import read_benchmark
-from specroof.evidence.stated import refuse_other_kinds
+from specroof.evidence.stated import (
+    Stated,
+    refuse_other_drafts,
+    refuse_other_kinds,
+    refuse_other_setup,
+)
 
 __all__ = [
-    "BenchmarkPoint",
+    "STEP",
+    "Measurement",
+    "Stated",
+    "acceptance_of",
+    "committed_tokens",
+    "drafter_of",
+    "has_drafter",
+    "kind_of",
+    "load_measurements",
     "read_benchmark",
     "refuse_mixed",
+    "refuse_other_drafts",
     "refuse_other_kinds",
+    "refuse_other_setup",
     "refuse_repeats",
+    "request_lengths",
+    "shape_group",
 ]

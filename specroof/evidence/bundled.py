@@ -1,74 +1,15 @@
-"""Published measurements of speculative decoding that come with the package, as records."""
+"""The tables of published measurements that come with the package."""
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
 from specroof.errors import MeasurementError
+from specroof.evidence.measurement import STEP, Measurement
 from specroof.reading.yaml_text import shown
 
-__all__ = ["Measurement", "load_measurements", "parse_measurements"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Measurement:
-    """One measured point: what ran where, under which load, and what came out.
-
-    Attributes
-    ----------
-    source
-        The table that it stands in: the name of its file.
-    model, hardware, engine
-        By the names that `load_model`, `load_hardware` and an engine profile have.
-    tensor_parallel
-        Devices that the model was split over.
-    method
-        ``"ar"`` for plain decoding, ``"step"`` for a bare pass over `verify_len` positions, else
-        the kind of drafter.
-    draft_len, verify_len
-        Drafts in a row, and positions verified per sequence, the root included.
-    batch_size
-        Sequences in flight.
-    context_len, input_len, output_len
-        Tokens of a request: mean while decoding, prompt, answer. Many sources print none.
-    acceptance_length, acceptance_kind
-        Tokens per round, bonus token included, and over what it is a mean: ``"pooled"`` rounds,
-        ``"per-request"``, or ``"unknown"``.
-    tokens_per_s, baseline_tokens_per_s, speedup
-        Of the whole batch, of the same without speculation, and their ratio where it is printed.
-    includes_prefill
-        Whether the time of prompts is in the rates.
-    trust
-        The trust order of the source: 1 to 3 calibrate, larger ones do not.
-    lengths, reading, note, task
-        How lengths and figures were read, what else there is to say, and what was asked.
-    """
-
-    source: str
-    model: str
-    hardware: str
-    engine: str
-    tensor_parallel: int | None
-    method: str
-    draft_len: int | None
-    verify_len: int | None
-    batch_size: float | None
-    context_len: float | None
-    input_len: float | None
-    output_len: float | None
-    acceptance_length: float | None
-    acceptance_kind: str | None
-    tokens_per_s: float | None
-    baseline_tokens_per_s: float | None
-    speedup: float | None
-    includes_prefill: bool
-    trust: int
-    lengths: str = ""
-    reading: str = ""
-    note: str = ""
-    task: str = ""
+__all__ = ["load_measurements", "parse_measurements"]
 
 
 _WHOLE = ("tensor_parallel", "draft_len", "verify_len")
@@ -76,6 +17,8 @@ _NUMBERS = (
     "batch_size", "context_len", "input_len", "output_len", "acceptance_length", "tokens_per_s",
     "baseline_tokens_per_s", "speedup",
 )  # fmt: skip
+#: Methods without drafts: plain decoding, and one bare pass over the new positions.
+_PLAIN = ("ar", STEP)
 _TEXTS = ("model", "hardware", "engine", "method", "lengths", "task", "reading", "note")
 
 
@@ -123,10 +66,13 @@ def _measurement(row: dict[str, str], source: str, trust: int, place: str) -> Me
         **number,
         **whole,
         **{key: row[key] for key in _TEXTS},
+        "draft_len": 0 if row["method"] in _PLAIN else whole["draft_len"],
+        "tokens_per_round": number["acceptance_length"],
         "acceptance_kind": row["acceptance_kind"] or None,
         "includes_prefill": row["includes_prefill"] == "yes",
     }
-    return Measurement(source=source, trust=trust, **fields)  # type: ignore[arg-type]  # by name
+    del fields["acceptance_length"]
+    return Measurement(place=place, source=source, trust=trust, **fields)  # type: ignore[arg-type]  # by name
 
 
 def _number(row: dict[str, str], key: str, place: str) -> float | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from specroof.errors import MeasurementError
-from specroof.evidence.points import BenchmarkPoint, checked_point, refuse_repeats
+from specroof.evidence.measurement import Measurement, checked, refuse_repeats
 from specroof.reading.json_fields import Fields
 from specroof.reading.json_text import json_values
 from specroof.reading.table import amount, count, parse_table
@@ -40,7 +40,7 @@ _NEEDED: Final = ("batch_size", "draft_len", "tokens_per_s")
 
 def read_benchmark(
     text: str, *, source: str, draft_len: int | None = None
-) -> tuple[BenchmarkPoint, ...]:
+) -> tuple[Measurement, ...]:
     r"""Return the points of a benchmark file.
 
     Parameters
@@ -70,7 +70,7 @@ def read_benchmark(
         raise MeasurementError(message)
     if text.lstrip()[0] in "{[":
         points = [
-            _result(Fields(value, place), place, draft_len)
+            replace(_result(Fields(value, place), place, draft_len), source=source)
             for place, value in json_values(text, source=source, error=MeasurementError)
         ]
     else:
@@ -82,7 +82,7 @@ def read_benchmark(
     return tuple(points)
 
 
-def _table_points(text: str, source: str) -> Iterator[BenchmarkPoint]:
+def _table_points(text: str, source: str) -> Iterator[Measurement]:
     for number, row in parse_table(text, source=source, readers=_COLUMNS, needed=_NEEDED):
         place = f"{source}, line {number}"
         prompt, answer = row.get("input_len"), row.get("output_len")
@@ -95,9 +95,10 @@ def _table_points(text: str, source: str) -> Iterator[BenchmarkPoint]:
                 message = f"{place}: context_len is empty; needed, or input_len and output_len"
                 raise MeasurementError(message)
             context = prompt + answer / 2
-        yield checked_point(
-            BenchmarkPoint(
+        yield checked(
+            Measurement(
                 place=place,
+                source=source,
                 batch_size=row["batch_size"],
                 context_len=context,
                 tokens_per_s=row["tokens_per_s"],
@@ -105,11 +106,12 @@ def _table_points(text: str, source: str) -> Iterator[BenchmarkPoint]:
                 tokens_per_round=row.get("acceptance_length"),
                 input_len=prompt,
                 output_len=answer,
+                includes_prefill=prompt is not None,
             )
         )
 
 
-def _result(fields: Fields, place: str, draft_len: int | None) -> BenchmarkPoint:
+def _result(fields: Fields, place: str, draft_len: int | None) -> Measurement:
     """Return the point of one result, by the tool whose keys it has."""
     for keys, read in _TOOLS.items():
         if all(fields.has(key) for key in keys):
@@ -125,10 +127,10 @@ def _result(fields: Fields, place: str, draft_len: int | None) -> BenchmarkPoint
             message = f"{place}: drafts, and does not say how many; give --draft-len"
             raise MeasurementError(message)
         point = replace(point, draft_len=draft_len)
-    return checked_point(point)
+    return checked(point)
 
 
-def _sglang(fields: Fields) -> tuple[bool, BenchmarkPoint]:
+def _sglang(fields: Fields) -> tuple[bool, Measurement]:
     """Read a line of SGLang's `bench_serving` (0.5.23): `concurrency` is the measured mean."""
     tokens = fields.amount_or_none("accept_length")
     server = fields.inner("server_info")
@@ -151,7 +153,7 @@ def _sglang(fields: Fields) -> tuple[bool, BenchmarkPoint]:
             f"{fields.place}: concurrency is {busy:g}; must be at most max_concurrency, {asked:g}"
         )
         raise MeasurementError(message)
-    point = BenchmarkPoint(
+    point = Measurement(
         place=fields.place,
         batch_size=min(busy if busy is not None else fields.amount("max_concurrency"), most),
         concurrency=None if asked is None else min(asked, most),
@@ -161,11 +163,12 @@ def _sglang(fields: Fields) -> tuple[bool, BenchmarkPoint]:
         tokens_per_round=tokens,
         input_len=prompt,
         output_len=answer,
-        tool=_SERVERS.get(fields.text_or_none("backend") or "sglang"),
+        includes_prefill=True,
+        engine=_SERVERS.get(fields.text_or_none("backend") or "sglang"),
         model=server.text_or_none("model_path"),
         tensor_parallel=server.count_or_none("tp_size"),
         expert_parallel=server.count_or_none("ep_size"),
-        algorithm=algorithm,
+        method=algorithm,
         top_k=top_k if speculative else None,
         quantization=server.text_or_none("quantization"),
         kv_cache=server.text_or_none("kv_cache_dtype"),
@@ -216,14 +219,14 @@ def _refuse_arrivals(fields: Fields) -> None:
             raise MeasurementError(message)
 
 
-def _vllm(fields: Fields) -> tuple[bool, BenchmarkPoint]:
+def _vllm(fields: Fields) -> tuple[bool, Measurement]:
     """Read a result of `vllm bench serve --save-result` (0.33.0)."""
     tokens = fields.amount_or_none("spec_decode_acceptance_length")
     rounds = fields.count_or_none("spec_decode_num_drafts")
     drafted = fields.count_or_none("spec_decode_draft_tokens")
     prompt, answer, rate = _totals(fields)
     most = _most_requests(fields, Fields({}, fields.place))
-    point = BenchmarkPoint(
+    point = Measurement(
         place=fields.place,
         batch_size=min(fields.amount("max_concurrency"), most),
         context_len=prompt + answer / 2,
@@ -232,13 +235,14 @@ def _vllm(fields: Fields) -> tuple[bool, BenchmarkPoint]:
         tokens_per_round=tokens,
         input_len=prompt,
         output_len=answer,
-        tool="vllm",
+        includes_prefill=True,
+        engine="vllm",
         model=fields.text_or_none("model_id"),
     )
     return tokens is not None, point
 
 
-def _inferencex(fields: Fields) -> tuple[bool, BenchmarkPoint]:
+def _inferencex(fields: Fields) -> tuple[bool, Measurement]:
     """Read an aggregated InferenceX result: rates per GPU, and no acceptance length."""
     devices = fields.count("tp")
     prompt, answer = fields.amount("isl"), fields.amount("osl")
@@ -247,18 +251,19 @@ def _inferencex(fields: Fields) -> tuple[bool, BenchmarkPoint]:
         raise MeasurementError(message)
     algorithm = fields.text_or_none("spec_decoding")
     drafting = algorithm not in {None, "none", ""}
-    point = BenchmarkPoint(
+    point = Measurement(
         place=fields.place,
         batch_size=fields.amount("conc"),
         context_len=prompt + answer / 2,
         tokens_per_s=fields.amount("output_tput_per_gpu") * devices,
         input_len=prompt,
         output_len=answer,
-        tool=_SERVERS.get(fields.text_or_none("framework") or ""),
+        includes_prefill=True,
+        engine=_SERVERS.get(fields.text_or_none("framework") or ""),
         model=fields.text_or_none("model"),
         tensor_parallel=devices,
         expert_parallel=fields.count_or_none("ep"),
-        algorithm=algorithm if drafting else None,
+        method=algorithm if drafting else None,
         quantization=fields.text_or_none("precision"),
     )
     return drafting, point
@@ -277,7 +282,7 @@ _SERVERS: Final = {
 }
 
 #: The keys that tell the tools apart, and who reads them.
-_TOOLS: Final[Mapping[tuple[str, ...], Callable[[Fields], tuple[bool, BenchmarkPoint]]]] = {
+_TOOLS: Final[Mapping[tuple[str, ...], Callable[[Fields], tuple[bool, Measurement]]]] = {
     ("output_throughput", "model_id"): _vllm,
     ("output_throughput", "total_output_tokens"): _sglang,
     ("output_tput_per_gpu", "conc"): _inferencex,

@@ -1,20 +1,16 @@
 """What results say of how they were served, against how they are to be predicted."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
-from specroof.architecture import WEIGHT_FORMATS, Architecture, Experts, WeightFormat
-from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import MeasurementError
-from specroof.evidence.points import BenchmarkPoint
-from specroof.latency import Setup
+from specroof.evidence.measurement import Measurement
+from specroof.hardware import Placement
 from specroof.reading.yaml_text import shown
-from specroof.speedup.round import proposals
 from specroof.units import dtype_bytes
 
-__all__ = ["refuse_other_drafts", "refuse_other_kinds", "refuse_other_setup"]
+__all__ = ["Stated", "refuse_other_drafts", "refuse_other_kinds", "refuse_other_setup"]
 
 #: Kinds of a SPEC whose costs are shares, or none: they stand for whatever drafted.
 _STAND_FOR_ANY: Final = frozenset({"ideal", "autoregressive", "block"})
@@ -69,7 +65,7 @@ _CACHES: Final = {
 }
 
 
-def refuse_other_kinds(points: Iterable[BenchmarkPoint], kind: str) -> None:
+def refuse_other_kinds(points: Iterable[Measurement], kind: str) -> None:
     """Refuse results of another way to draft than the one that is to be priced.
 
     Parameters
@@ -87,24 +83,26 @@ def refuse_other_kinds(points: Iterable[BenchmarkPoint], kind: str) -> None:
     if kind in _STAND_FOR_ANY:
         return
     for point in points:
-        kinds = _KINDS.get((point.algorithm or "").upper())
+        kinds = _KINDS.get((point.method or "").upper())
         if kinds is not None and point.draft_len and kind not in kinds:
             message = (
-                f"{point.place}: speculative_algorithm is {shown(point.algorithm)}, and --drafter "
+                f"{point.place}: speculative_algorithm is {shown(point.method)}, and --drafter "
                 f"is of kind {kind!r}; allowed: {', '.join(sorted(kinds | _STAND_FOR_ANY))}"
             )
             raise MeasurementError(message)
 
 
-def refuse_other_drafts(point: BenchmarkPoint, drafter: Drafter, tokens: TokensPerRound) -> None:
-    """Refuse a tree where a chain is to be priced, and the other way round.
+def refuse_other_drafts(point: Measurement, drafter: str, *, branches: bool) -> None:
+    """Refuse a tree where a chain is to be predicted, and the other way round.
 
     Parameters
     ----------
     point
         A result with drafts, which may say how many children each of them has.
-    drafter, tokens
-        What is to be priced, and how much of it is accepted.
+    drafter
+        What is to be predicted.
+    branches
+        Whether its drafts are trees.
 
     Raises
     ------
@@ -112,37 +110,59 @@ def refuse_other_drafts(point: BenchmarkPoint, drafter: Drafter, tokens: TokensP
         One line with both.
     """
     # What SGLang's n-gram search finds is a tree by default, and costs what as many drafts do.
-    if point.top_k is None or (point.algorithm or "").upper() == "NGRAM":
+    if point.top_k is None or (point.method or "").upper() == "NGRAM":
         return
-    proposed = proposals(drafter, tokens, np.array([point.draft_len]))
-    branches = bool(proposed.verify_len[0] > point.draft_len + 1)
     if branches != (point.top_k > 1):
         measured, priced = ("a chain", "a tree") if branches else ("a tree", "a chain")
         allowed = "without tree=" if branches else "with tree="
         message = (
             f"{point.place}: speculative_eagle_topk is {point.top_k}, {measured} of drafts, and "
-            f"drafter {shown(drafter.name)} is {priced}; allowed: a SPEC {allowed}"
+            f"drafter {shown(drafter)} is {priced}; allowed: a SPEC {allowed}"
         )
         raise MeasurementError(message)
 
 
-def refuse_other_setup(points: Iterable[BenchmarkPoint], model: Architecture, setup: Setup) -> None:
-    """Refuse results of another placement, or of other formats, than are to be priced.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """How results are to be predicted, in the words in which they say how they were served.
+
+    Parameters
+    ----------
+    model
+        Its name.
+    placement
+        Over how many devices.
+    weight_bits
+        Formats of the weights, and the bits of each.
+    kv_dtype
+        The dtype of cached keys and values.
+    kv_chosen
+        Whether somebody asked for that dtype.
+    """
+
+    model: str
+    placement: Placement
+    weight_bits: Mapping[str, int]
+    kv_dtype: str
+    kv_chosen: bool
+
+
+def refuse_other_setup(points: Iterable[Measurement], stated: Stated) -> None:
+    """Refuse results of another placement, or of other formats, than are to be predicted.
 
     Parameters
     ----------
     points
         Results, which may say how they were served.
-    model, setup
-        What is to be priced.
+    stated
+        How they are to be predicted.
 
     Raises
     ------
     MeasurementError
-        One line with what the result says, and with what is priced.
+        One line with what the result says, and with what is predicted.
     """
-    devices, expert_devices = setup.placement.tensor_parallel, setup.placement.expert_parallel
-    forms = _weight_formats(model, setup)
+    devices, expert_devices = stated.placement.tensor_parallel, stated.placement.expert_parallel
     for point in points:
         if point.tensor_parallel not in {None, devices}:
             message = (
@@ -155,49 +175,36 @@ def refuse_other_setup(points: Iterable[BenchmarkPoint], model: Architecture, se
                 f"{expert_devices}"
             )
             raise MeasurementError(message)
-        _refuse_other_weights(point, model, forms)
-        _refuse_other_cache(point, model, setup)
+        _refuse_other_weights(point, stated)
+        _refuse_other_cache(point, stated)
 
 
-def _weight_formats(model: Architecture, setup: Setup) -> Sequence[WeightFormat]:
-    """Return the formats that projections and experts are priced in."""
-    if setup.options.weight_dtype is not None:
-        return [WEIGHT_FORMATS[setup.options.weight_dtype]]
-    blocks = [block for layer in model.layers for block in layer.blocks]
-    forms = [linear.weight for block in blocks for linear in block.linears]
-    forms += [block.core.weight for block in blocks if isinstance(block.core, Experts)]
-    return list(dict.fromkeys(forms))
-
-
-def _refuse_other_weights(
-    point: BenchmarkPoint, model: Architecture, forms: Sequence[WeightFormat]
-) -> None:
-    named = (point.quantization or "").casefold()
+def _refuse_other_weights(point: Measurement, stated: Stated) -> None:
+    named, bits = (point.quantization or "").casefold(), stated.weight_bits
     if named in _UNSAID:
         return
-    # Block scales add less than a bit.
-    bits = [int(8 * form.element_bytes) for form in forms]
-    if not (_BITS[named] in bits if named in _BITS else min(bits) < 16):
+    if not (_BITS[named] in bits.values() if named in _BITS else min(bits.values()) < 16):
         message = (
-            f"{point.place}: quantization is {shown(point.quantization)}, and {model.name} is "
-            f"predicted with weights of {', '.join(form.name for form in forms)}; allowed: the "
-            f"same, by --weights or another --model"
+            f"{point.place}: quantization is {shown(point.quantization)}, and {stated.model} is "
+            f"predicted with weights of {', '.join(bits)}; allowed: the same, by --weights or "
+            f"another --model"
         )
         raise MeasurementError(message)
 
 
-def _refuse_other_cache(point: BenchmarkPoint, model: Architecture, setup: Setup) -> None:
-    named, chosen = (point.kv_cache or "").casefold(), setup.options.kv_dtype
+def _refuse_other_cache(point: Measurement, stated: Stated) -> None:
+    named = (point.kv_cache or "").casefold()
     if named in {"", "auto"}:
         return
-    priced = chosen or model.kv_dtype
     known = _CACHES.get(named)
     # Who names a format for a cache that nobody has listed knows what it is.
-    same = chosen is not None if known is None else dtype_bytes(known) == dtype_bytes(priced)
+    same = stated.kv_chosen
+    if known is not None:
+        same = dtype_bytes(known) == dtype_bytes(stated.kv_dtype)
     if not same:
         message = (
-            f"{point.place}: kv_cache_dtype is {shown(point.kv_cache)}, and {model.name} is "
-            f"predicted with {priced}; allowed: the same, by --kv-cache"
+            f"{point.place}: kv_cache_dtype is {shown(point.kv_cache)}, and {stated.model} is "
+            f"predicted with {stated.kv_dtype}; allowed: the same, by --kv-cache"
             f"{'' if known is None else f' {known}'}"
         )
         raise MeasurementError(message)

@@ -4,15 +4,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from specroof.cost import Collective
 from specroof.errors import ProfileError
 from specroof.hardware import Collective as Reached
-from specroof.hardware import Interconnect, Placement
+from specroof.hardware import EngineProfile, HardwareProfile, Interconnect, Placement
 from specroof.latency.collectives import all_reduce_s, all_to_all_s, hierarchical_all_reduce_s
-from specroof.latency.setup import Array, OpLatency, Setup, total
+from specroof.latency.sums import Array, IntArray, by_pass, total
 
-__all__ = ["communication_s"]
+__all__ = ["Exchange", "communication_s"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class _Links:
 
     @property
     def scale_out_bytes_per_s(self) -> float:
-        # `communication_s` has refused profiles without it.
+        # `_links` has refused profiles without it.
         return self.reached.link_frac * (self.within.scale_out_bytes_per_s or 0.0)
 
     @property
@@ -75,15 +76,42 @@ class _Links:
         return np.maximum(inside_s, outside_s)
 
 
-def communication_s(ops: Iterable[OpLatency], setup: Setup) -> Array:
+@dataclass(frozen=True, slots=True, eq=False)
+class Exchange:
+    """What devices exchange behind an operation of a pass, or behind those of many passes.
+
+    Parameters
+    ----------
+    collective
+        What is exchanged.
+    count
+        How often, for each message.
+    hardware, placement
+        Between which devices.
+    passes
+        Of many passes, the one that each message belongs to; None where all are of one.
+    """
+
+    collective: Collective
+    count: npt.ArrayLike
+    hardware: HardwareProfile
+    placement: Placement
+    passes: IntArray | None = None
+
+
+def communication_s(
+    exchanges: Iterable[Exchange], engine: EngineProfile, n_passes: int | None = None
+) -> Array:
     """Return the seconds of all collectives of a pass; an engine without any has them for free.
 
     Parameters
     ----------
-    ops
-        The operations of a pass; the last of each block names its collective.
-    setup
-        Links, engine and placement.
+    exchanges
+        What devices exchange in the pass, or in many passes.
+    engine
+        What it reaches on the links.
+    n_passes
+        How many passes; None for one.
 
     Raises
     ------
@@ -96,33 +124,32 @@ def communication_s(ops: Iterable[OpLatency], setup: Setup) -> Array:
 
     Examples
     --------
-    >>> from specroof.cost import Options
-    >>> from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Peak
-    >>> chip = HardwareProfile(
-    ...     format_version=1,
-    ...     name="chip",
-    ...     sources={},
-    ...     peak=Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=8e10),
-    ... )
-    >>> setup = Setup(chip, IDEAL_ENGINE, Placement(tensor_parallel=8), Options())
-    >>> float(communication_s([], setup))  # the ideal engine has collectives for free
+    >>> from specroof.hardware import IDEAL_ENGINE
+    >>> float(communication_s([], IDEAL_ENGINE))  # the ideal engine has collectives for free
     0.0
     """
-    reached, devices = setup.engine.collective, setup.placement.devices
-    if reached is None or devices == 1:
+    reached = engine.collective
+    if reached is None:
         return np.zeros(())
-    within = setup.hardware.interconnect
+    return total(
+        by_pass(_exchanged_s(one, engine, reached), one.passes, n_passes) for one in exchanges
+    )
+
+
+def _exchanged_s(one: Exchange, engine: EngineProfile, reached: Reached) -> Array:
+    links = _links(one, engine, reached)
+    return np.asarray(np.asarray(one.count) * _collective_s(one.collective, links, one.placement))
+
+
+def _links(one: Exchange, engine: EngineProfile, reached: Reached) -> _Links:
+    """Return what an engine reaches on the links of an exchange."""
+    within, devices = one.hardware.interconnect, one.placement.devices
     if within is None or not _joined(within, reached, devices):
         most = 1 if within is None else within.max_devices
-        message = f"{setup.hardware.name}: interconnect.max_devices is {most}"
-        msg = f"{message}; engine {setup.engine.name} cannot price {devices} devices"
+        message = f"{one.hardware.name}: interconnect.max_devices is {most}"
+        msg = f"{message}; engine {engine.name} cannot price {devices} devices"
         raise ProfileError(msg)
-    links = _Links(within, reached)
-    return total(
-        op.op.count * _collective_s(op.op.collective, links, setup.placement)
-        for op in ops
-        if op.op.collective is not None
-    )
+    return _Links(within, reached)
 
 
 def _joined(within: Interconnect, reached: Reached, devices: int) -> bool:

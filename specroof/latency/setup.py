@@ -1,48 +1,21 @@
-"""The values that the latency room trades in: where a pass runs, and how long its parts take."""
+"""Where passes run: one chip, an engine, a placement and the formulas; built once, passed whole."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
-import numpy as np
-import numpy.typing as npt
-
-from specroof.cost import OpCost, Options
+from specroof.architecture import (
+    Architecture,
+    BlockSparseAttention,
+    ChunkedAttention,
+    CompressedAttention,
+    GroupedQueryAttention,
+    LatentAttention,
+    SharedCacheAttention,
+)
+from specroof.cost import Options
+from specroof.errors import OptionError
 from specroof.hardware import EngineProfile, HardwareProfile, Placement, Server
 
-__all__ = ["Array", "OpLatency", "PassLatency", "PassShape", "Setup", "overlapped_s", "total"]
-
-Array = npt.NDArray[np.float64]
-
-
-def overlapped_s(compute_s: Array, memory_s: Array, norm: float | None) -> Array:
-    r"""Return the seconds of work whose arithmetic and memory traffic overlap.
-
-    .. math:: t = (c^p + m^p)^{1/p}
-
-    Parameters
-    ----------
-    compute_s, memory_s
-        c and m, each as if the other were free.
-    norm
-        p: 1 for one after the other, None for the longer of the two (p without end).
-
-    Source
-        The roofline's `max` (Williams et al. 2009, CACM 52(4)) with a rounded knee; a norm of 2
-        fits published decode steps best.
-
-    Examples
-    --------
-    >>> times = np.array(3.0), np.array(4.0)
-    >>> [float(overlapped_s(*times, norm)) for norm in (None, 2, 1)]
-    [4.0, 5.0, 7.0]
-    """
-    if norm is None:
-        return np.maximum(compute_s, memory_s)
-    # The larger one is taken out first, so that no power underflows.
-    larger = np.maximum(compute_s, memory_s)
-    smaller = np.minimum(compute_s, memory_s)
-    share = np.divide(smaller, larger, out=np.zeros(np.shape(larger)), where=larger > 0)
-    return np.asarray(larger * (1 + share**norm) ** (1 / norm))
+__all__ = ["Setup", "check_placement", "drafting_engine", "drafting_setup", "engine_setup"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,98 +43,110 @@ class Setup:
     server: Server | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PassShape:
-    """What an engine's overhead depends on, besides layers and sequences.
+def engine_setup(
+    hardware: HardwareProfile,
+    engine: str | None,
+    placement: Placement | None,
+    options: Options | None,
+) -> Setup:
+    """Return where passes run; what nobody chose is as the engine has it.
 
-    Parameters
-    ----------
-    layer_kinds
-        How many layers are of a kind of `specroof.hardware.LAYER_KINDS`.
-    query_len
-        New positions per sequence.
-    eager
-        Where the pass is larger than every captured graph.
-    settled
-        Whether all new positions are accepted already, as those of a prompt are.
-    """
-
-    layer_kinds: Mapping[str, int] = field(default_factory=dict)
-    query_len: npt.ArrayLike = 1.0
-    eager: npt.ArrayLike = False
-    settled: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OpLatency:
-    """How long one operation keeps a device's arithmetic and its memory busy.
-
-    Parameters
-    ----------
-    op
-        The operation.
-    compute_dtype
-        The dtype that the device computes in: the operation's, or a wider stand-in.
-    compute_s, memory_s
-        Seconds over all ``op.count`` repetitions, per device.
-    overlap_norm
-        How the engine overlaps the two: see `overlapped_s`.
-    """
-
-    op: OpCost
-    compute_dtype: str
-    compute_s: Array
-    memory_s: Array
-    overlap_norm: float | None = None
-
-    @property
-    def seconds(self) -> Array:
-        """The roofline of this operation alone: the longer of the two, on an ideal engine."""
-        return overlapped_s(self.compute_s, self.memory_s, self.overlap_norm)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PassLatency:
-    """Seconds of one forward pass and what they are made of.
-
-    Parameters
-    ----------
-    ops
-        Every operation, priced.
-    work_s
-        The roofline over all of them, at the granularity asked for.
-    communication_s
-        Collectives; 0 on the ideal engine.
-    overhead_s
-        What the engine adds per pass, layer and sequence; 0 on the ideal engine.
-    notes
-        Dtypes that the device lacks and what stands in.
-    """
-
-    ops: tuple[OpLatency, ...]
-    work_s: Array
-    communication_s: Array
-    overhead_s: Array
-    notes: tuple[str, ...] = ()
-
-    @property
-    def total_s(self) -> Array:
-        """All of the pass."""
-        return np.asarray(self.work_s + self.communication_s + self.overhead_s)
-
-
-def total(parts: Iterable[Array]) -> Array:
-    """Return the sum, in the order given: a grid in slices must round as the whole one does.
+    Raises
+    ------
+    OptionError
+        If the profile has no such engine.
 
     Source
-        Addition.
+        The choices of this library: one device, the defaults of `Options`, and the way in which
+        an engine keeps recurrent state.
 
     Examples
     --------
-    >>> total([np.ones((2, 1)), np.array(3.0)]).tolist()
-    [[4.0], [4.0]]
+    >>> from specroof.hardware import Peak
+    >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
+    >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
+    >>> engine_setup(chip, None, None, None).placement.devices
+    1
     """
-    whole = np.zeros(())
-    for part in parts:
-        whole = np.asarray(whole + part)
-    return whole
+    profile = hardware.engine(engine)
+    chosen = options or Options()
+    if chosen.recurrent_state is None and profile.recurrent_state is not None:
+        chosen = replace(chosen, recurrent_state=profile.recurrent_state)
+    return Setup(hardware, profile, placement or Placement(), chosen)
+
+
+def drafting_setup(setup: Setup) -> Setup:
+    """Return where a drafter runs: its passes are small, and may have an overhead of their own.
+
+    Source
+        See `drafting_engine`.
+
+    Examples
+    --------
+    >>> from specroof.hardware import EngineProfile, Peak
+    >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
+    >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
+    >>> engine = EngineProfile(name="e", pass_overhead_s=2.0, draft_pass_overhead_s=0.5)
+    >>> setup = Setup(chip, engine, Placement(), Options())
+    >>> drafting_setup(setup).engine.pass_overhead_s
+    0.5
+    """
+    return replace(setup, engine=drafting_engine(setup.engine))
+
+
+def drafting_engine(engine: EngineProfile) -> EngineProfile:
+    """Return what an engine reaches in the passes of a drafter.
+
+    Source
+        What is read again is a few accepted positions, no prompt; vLLM and SGLang launch a
+        drafter's passes without scheduling sequences around them.
+
+    Examples
+    --------
+    >>> engine = EngineProfile(name="e", pass_overhead_s=2.0, draft_pass_overhead_s=0.5)
+    >>> drafting_engine(engine).pass_overhead_s
+    0.5
+    """
+    bare = replace(engine, graphs=None, prefill_compute_frac={})
+    if engine.draft_pass_overhead_s is None:
+        return bare
+    return replace(bare, pass_overhead_s=engine.draft_pass_overhead_s, sequence_overhead_s=0.0)
+
+
+def check_placement(model: Architecture, placement: Placement) -> None:
+    """Refuse tensor parallelism that does not divide the query heads of every layer.
+
+    Raises
+    ------
+    OptionError
+        With the numbers.
+
+    Source
+        vLLM and SGLang, which refuse the same: a head is computed on one device.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Block, Layer, Linear
+    >>> attention = GroupedQueryAttention(4, n_kv_heads=2, head_dim=8, value_dim=8)
+    >>> layer = Layer((Block("attention", (), attention),))
+    >>> toy = Architecture("toy", "llama", 8, 9, (layer,), Linear("lm_head", 8, 9))
+    >>> check_placement(toy, Placement(tensor_parallel=2))  # two heads on each of two devices
+    """
+    group = placement.tensor_parallel // placement.attention_data_parallel
+    softmax = (
+        GroupedQueryAttention
+        | LatentAttention
+        | CompressedAttention
+        | ChunkedAttention
+        | SharedCacheAttention
+        | BlockSparseAttention
+    )
+    for layer in model.layers:
+        for block in layer.blocks:
+            if isinstance(block.core, softmax) and block.core.n_heads % group:
+                msg = (
+                    f"tensor_parallel is {placement.tensor_parallel} with attention_data_parallel "
+                    f"{placement.attention_data_parallel}: groups of {group} devices do not divide "
+                    f"the {block.core.n_heads} query heads of {model.name}"
+                )
+                raise OptionError(msg)

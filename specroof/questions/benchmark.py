@@ -12,8 +12,7 @@ from specroof.catalog import read_text
 from specroof.drafters import Drafter
 from specroof.errors import MeasurementError
 from specroof.hardware import HardwareProfile, Placement
-from specroof.latency import Setup
-from specroof.latency.model import engine_setup, option_notes
+from specroof.latency import engine_setup, option_notes
 from specroof.questions.request import (
     DrafterLike,
     HardwareLike,
@@ -26,9 +25,10 @@ from specroof.questions.request import (
     options_of,
 )
 from specroof.reading.yaml_text import shown
+from specroof.speedup.served import Served
 
 if TYPE_CHECKING:
-    from specroof.evidence import BenchmarkPoint
+    from specroof.evidence import Measurement
 
 __all__ = [
     "Benchmark",
@@ -51,9 +51,9 @@ class Benchmark:
 
     Parameters
     ----------
-    points, sources
-        Results, and the file of each.
-    model, setup, drafter
+    points
+        Results.
+    served, drafter
         What was served, where and by which engine profile, and what drafted.
     notes
         What to know about how they are read.
@@ -61,10 +61,8 @@ class Benchmark:
         Each file by its name and its content, to be found again.
     """
 
-    points: "tuple[BenchmarkPoint, ...]"
-    sources: tuple[str, ...]
-    model: Architecture
-    setup: Setup
+    points: "tuple[Measurement, ...]"
+    served: Served
     drafter: Drafter | None
     notes: tuple[str, ...]
     labels: tuple[str, ...]
@@ -124,12 +122,11 @@ class BenchmarkRequest:
         model, hardware = model_of(self.model, self.family), hardware_of(self.hardware)
         files = [Path(file) for file in listed(self.results)]
         texts = [read_text(file, MeasurementError) for file in files]
-        found = [
-            (point, str(file))
+        points = tuple(
+            point
             for file, text in zip(files, texts, strict=True)
             for point in evidence.read_benchmark(text, source=str(file), draft_len=self.draft_len)
-        ]
-        points = tuple(point for point, _ in found)
+        )
         evidence.refuse_repeats(points)
         if not isinstance(self.model, Architecture):
             refuse_others(points, os.fspath(self.model))
@@ -145,9 +142,7 @@ class BenchmarkRequest:
         placement = Placement(self.tensor_parallel, self.expert_parallel)
         return Benchmark(
             points=points,
-            sources=tuple(source for _, source in found),
-            model=model,
-            setup=engine_setup(hardware, engine, placement, options),
+            served=Served(model, engine_setup(hardware, engine, placement, options)),
             drafter=drafter,
             notes=(*notes, *option_notes(model, options)),
             labels=tuple(
@@ -156,7 +151,7 @@ class BenchmarkRequest:
         )
 
 
-def refuse_others(points: "Sequence[BenchmarkPoint]", model: str) -> None:
+def refuse_others(points: "Sequence[Measurement]", model: str) -> None:
     """Refuse results that name another model than the one that is meant.
 
     The organisation of a name does not count, and a path fits any name.
@@ -187,7 +182,7 @@ def _last(name: str) -> str:
 
 
 def engine_of_results(
-    points: "Sequence[BenchmarkPoint]", hardware: HardwareProfile
+    points: "Sequence[Measurement]", hardware: HardwareProfile
 ) -> tuple[str | None, list[str]]:
     """Return the engine that predicts results by default, and notes on it.
 
@@ -199,7 +194,7 @@ def engine_of_results(
         What they ran on: its engine of that name, else its default.
     """
     return engine_of_tool(
-        next((point.tool for point in points if point.tool is not None), None), hardware
+        next((point.engine for point in points if point.engine is not None), None), hardware
     )
 
 
@@ -212,9 +207,9 @@ def engine_of_tool(tool: str | None, hardware: HardwareProfile) -> tuple[str | N
     return None, [f"{hardware.name} has no engine {tool}: engine {default} predicts instead"]
 
 
-def idle_notes(points: "Sequence[BenchmarkPoint]", given: Mapping[str, object]) -> list[str]:
+def idle_notes(points: "Sequence[Measurement]", given: Mapping[str, object]) -> list[str]:
     """Return a note for each statement about drafts that is given for results without any."""
-    if any(point.draft_len for point in points):
+    if any(point.drafts for point in points):
         return []
     return [
         f"{name} {shown(value.name if isinstance(value, Drafter) else value)} changes nothing: no "

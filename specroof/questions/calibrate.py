@@ -57,8 +57,8 @@ class Calibrated(Answer):
         """What was asked, in one line."""
         measured, found = self.benchmark, self.found
         return (
-            f"{len(found.residuals)} points of {measured.model.name} on "
-            f"{measured.setup.hardware.name}, from engine {found.base}"
+            f"{len(found.residuals)} points of {measured.served.model.name} on "
+            f"{measured.served.setup.hardware.name}, from engine {found.base}"
         )
 
     @property
@@ -81,18 +81,9 @@ def calibrate(request: CalibrateRequest) -> Calibrated:
     from specroof import engines  # noqa: PLC0415 - few questions fit anything
 
     measured = request.benchmark()
-    setup = measured.setup
-    found = engines.calibrate(
-        measured.points,
-        measured.model,
-        setup.hardware,
-        placement=setup.placement,
-        engine=setup.engine.name,
-        drafter=measured.drafter,
-        options=setup.options,
-    )
+    found = engines.calibrate(measured.points, measured.served, measured.drafter)
     yaml = engines.calibrated_yaml(
-        setup.hardware,
+        measured.served.setup.hardware,
         found.engine,
         name=request.engine_name,
         source=_described(found, measured),
@@ -104,8 +95,8 @@ def _described(found: "Calibration", measured: Benchmark) -> str:
     """Return what the figures of a calibrated engine come from, for `sources` of the file."""
     names = ", ".join(one.name for one in found.fitted)
     return (
-        f"specroof calibrate: {len(found.residuals)} points of {measured.model.name} on "
-        f"{measured.setup.placement.devices} devices in {', '.join(measured.labels)}; "
+        f"specroof calibrate: {len(found.residuals)} points of {measured.served.model.name} on "
+        f"{measured.served.setup.placement.devices} devices in {', '.join(measured.labels)}; "
         f"fitted {names}, the rest as in {found.base}; mean error {found.mean_error:.1%} over "
         f"these points"
     )

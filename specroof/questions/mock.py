@@ -8,7 +8,7 @@ from specroof.arrays import whole_within
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect
 from specroof.hardware import Placement
-from specroof.latency.model import engine_setup
+from specroof.latency import engine_setup
 from specroof.questions.answer import Answer
 from specroof.questions.benchmark import engine_of_tool
 from specroof.questions.request import (

@@ -1,9 +1,10 @@
 """The parts of fits and validations, for whoever prints them; slow to import."""
 
 from specroof.engines.calibration import Calibration, Fitted, Residual
+from specroof.evidence import shape_group
 from specroof.validate import TRUSTED, Errors, Scored, Validation
 from specroof.validate.own_results import OwnErrors, OwnPoint, OwnValidation
-from specroof.validate.scores import round_costs, shape_group
+from specroof.validate.scores import round_costs
 
 __all__ = [
     "TRUSTED",

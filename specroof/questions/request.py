@@ -15,8 +15,7 @@ from specroof.cost import Options
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect
 from specroof.hardware import HardwareProfile, Placement, ServerSettings
-from specroof.latency import Setup
-from specroof.latency.model import engine_setup
+from specroof.latency import Setup, engine_setup
 from specroof.serving.capacity import in_server
 from specroof.serving.settings import parse_server, server_settings
 

@@ -11,7 +11,7 @@ from specroof.catalog import load_drafter, load_hardware, load_model, read_text,
 from specroof.cost import CHOICES, Options
 from specroof.errors import OptionError, SpecroofError
 from specroof.hardware import Placement
-from specroof.latency.model import engine_setup
+from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
 from specroof.questions.sweep import Study, Target, check_study
 from specroof.reading.bounds import BatchSize, ContextLen, DraftLen, RequestLen

@@ -166,9 +166,9 @@ class OwnValidated(Answer):
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        setup = self.benchmark.setup
+        setup = self.benchmark.served.setup
         return (
-            f"{self.benchmark.model.name} on {setup.placement.devices} x {setup.hardware.name}, "
+            f"{self.benchmark.served.model.name} on {setup.placement.devices} x {setup.hardware.name}, "
             f"engine {setup.engine.name}"
         )
 
@@ -184,7 +184,7 @@ class OwnValidated(Answer):
 
         rates = [(one.source, one.rate) for one in self.found.points]
         roof = [(one.source, one.rate) for one in self.found.ideal]
-        return plot_throughput_accuracy(rates, roof, engine=self.benchmark.setup.engine.name)
+        return plot_throughput_accuracy(rates, roof, engine=self.benchmark.served.setup.engine.name)
 
 
 @question(ValidateRequest)
@@ -198,9 +198,7 @@ def validate(request: ValidateRequest) -> PublishedValidated | OwnValidated:
     from specroof.validate.own_results import own_validation  # noqa: PLC0415
 
     measured = request.of_results().benchmark()
-    setup = measured.setup
-    found = own_validation(
-        measured.points, measured.sources, measured.model, setup, measured.drafter
-    )
+    setup = measured.served.setup
+    found = own_validation(measured.points, measured.served, measured.drafter)
     seen = in_sample_notes(measured.labels, setup.hardware, setup.engine.name)
     return OwnValidated(measured, found, (*measured.notes, *seen))

@@ -82,7 +82,7 @@ def validation_table(found: Validation) -> str:
     cells = []
     trust = {one.source: one.point.trust for one in found.points}
     for name, errors in rows:
-        aside = " (not in total)" if trust.get(name, 0) > TRUSTED else ""
+        aside = " (not in total)" if (trust.get(name) or 0) > TRUSTED else ""
         cells.append([name + aside, *(_cell(key, getattr(errors, key)) for key, _ in _HEADINGS)])
     table = format_table(["source", *(heading for _, heading in _HEADINGS)], cells)
     lacking = Counter((point.source, missing) for point, missing in found.lacking)
@@ -104,7 +104,7 @@ def validation_table(found: Validation) -> str:
 
 
 def _trusted(found: Validation) -> list[Scored]:
-    return [one for one in found.points if one.point.trust <= TRUSTED]
+    return [one for one in found.points if one.is_trusted]
 
 
 def _shape(one: Scored) -> tuple[object, ...] | None:

@@ -105,7 +105,7 @@ def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup
     Examples
     --------
     >>> from specroof import load_hardware, load_model
-    >>> from specroof.latency.model import engine_setup
+    >>> from specroof.latency import engine_setup
     >>> setup = engine_setup(load_hardware("h100"), "sglang", None, None)
     >>> told = in_server(load_model("Qwen/Qwen3-8B"), setup, ServerSettings(capture=4))
     >>> told.engine.graphs.sizes, told.server.overlap

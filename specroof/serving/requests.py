@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,8 +11,7 @@ from specroof.architecture import Architecture
 from specroof.arrays import number_within
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError
-from specroof.latency import Setup
-from specroof.latency.model import model_latency
+from specroof.latency import Setup, model_latency
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import plain_number
 
@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 Array = npt.NDArray[np.float64]
+_Seconds = TypeVar("_Seconds", float, Array)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,8 @@ class Workload:
 
     def __post_init__(self) -> None:
         for name in ("input_len", "output_len"):
-            number_within(name, getattr(self, name), "request_len")
+            length = number_within(name, getattr(self, name), "request_len")
+            object.__setattr__(self, name, length)  # a fraction has become a float
 
     @property
     def mean_context_len(self) -> float:
@@ -71,7 +73,7 @@ class Workload:
 
 
 def prefill_pass(
-    input_len: float, *, batch_size: float = 1.0, context_len: float = 0.0
+    input_len: npt.ArrayLike, *, batch_size: float = 1.0, context_len: float = 0.0
 ) -> ForwardPass:
     """Return the pass over prompts that comes before the first token.
 
@@ -104,8 +106,8 @@ def prefill_pass(
 
 
 def time_to_first_token_s(
-    prefill_s: float, *, batch_size: float, request_overhead_s: float
-) -> float:
+    prefill_s: _Seconds, *, batch_size: float, request_overhead_s: float
+) -> _Seconds:
     r"""Return the seconds from the start of a prefill to the first token of its prompts.
 
     .. math:: t + B \, t_{request}
@@ -160,7 +162,11 @@ def request_s(model: Architecture, setup: Setup, input_len: float) -> float:
 
 
 def request_token_s(
-    batch_size: npt.ArrayLike, *, wait_s: float, output_len: float, latency_s: float = 0.0
+    batch_size: npt.ArrayLike,
+    *,
+    wait_s: npt.ArrayLike,
+    output_len: npt.ArrayLike,
+    latency_s: float = 0.0,
 ) -> Array:
     r"""Return the seconds that requests add to each token of an answer.
 
@@ -185,15 +191,16 @@ def request_token_s(
     >>> float(request_token_s(2, wait_s=0.5, output_len=100, latency_s=1))  # 2 s over 100 tokens
     0.02
     """
-    return np.asarray((np.asarray(batch_size, dtype=np.float64) * wait_s + latency_s) / output_len)
+    waited_s = np.asarray(batch_size, dtype=np.float64) * np.asarray(wait_s)
+    return np.asarray((waited_s + latency_s) / np.asarray(output_len))
 
 
 def end_to_end_tokens_per_s(
     batch_size: npt.ArrayLike,
     token_s: npt.ArrayLike,
     *,
-    wait_s: float,
-    output_len: float,
+    wait_s: npt.ArrayLike,
+    output_len: npt.ArrayLike,
     latency_s: float = 0.0,
 ) -> Array:
     r"""Return output tokens per second of the whole batch, prefill included.
@@ -355,14 +362,15 @@ def end_to_end(
         "output_len": workload.output_len,
         "latency_s": setup.engine.request_latency_s,
     }
-    added_s = request_token_s(batch, **amounts)
+    token_s = curve.round_s / curve.tokens_per_round
+    rate = end_to_end_tokens_per_s(batch[:, None], token_s, **amounts)
     counted = replace(
         curve,
-        round_s=curve.round_s + curve.tokens_per_round * added_s[:, None],
+        round_s=curve.tokens_per_round * batch[:, None] / rate,
         requests=workload.requests,
-        request_token_s=added_s,
+        request_token_s=request_token_s(batch, **amounts),
     )
-    share = prefill_frac(batch[:, None], curve.round_s / curve.tokens_per_round, **amounts)
+    share = prefill_frac(batch[:, None], token_s, **amounts)
     # Little's law: on their way are as many as arrive in a second, times the seconds of each.
     on_their_way = counted.tokens_per_s * amounts["latency_s"] / workload.output_len
     return EndToEnd(

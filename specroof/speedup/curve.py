@@ -16,8 +16,9 @@ from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import OptionError, expect, refuse
 from specroof.hardware import HardwareProfile, Placement
-from specroof.latency import PassLatency, Setup
-from specroof.latency.model import (
+from specroof.latency import (
+    PassLatency,
+    Setup,
     check_placement,
     engine_notes,
     engine_setup,
@@ -26,6 +27,7 @@ from specroof.latency.model import (
     option_notes,
 )
 from specroof.speedup.round import proposals, round_times
+from specroof.speedup.served import Served
 from specroof.units import MOST_POINTS
 
 __all__ = [
@@ -335,15 +337,22 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
     _check_points(shape)
     draft_s, verify_s, round_s = (np.empty(shape) for _ in range(3))
     proposed = proposals(drafter, tokens, draft_lens)
-    notes = dict.fromkeys((*model.notes, *option_notes(model, setup.options)))
+    of_passes: list[str] = []
     for rows, columns in _chunks(shape):
         grid = (contexts[rows, None, None], batches[None, columns, None], draft_lens)
-        times = round_times(model, setup, drafter, proposed, grid, notes)
-        for whole, part in zip((draft_s, verify_s, round_s), times, strict=True):
-            whole[rows, columns] = part
-    notes.update(dict.fromkeys(acceptance_notes(tokens, model.name)))
-    notes.update(dict.fromkeys(engine_notes(setup)))
-    notes.update(dict.fromkeys(memory_notes(model, setup, contexts, batches)))
+        times = round_times(Served(model, setup), drafter, proposed, grid)
+        draft_s[rows, columns] = times.draft_s
+        verify_s[rows, columns] = times.verify_s
+        round_s[rows, columns] = times.round_s
+        of_passes += times.notes
+    notes = (
+        *model.notes,
+        *option_notes(model, setup.options),
+        *of_passes,
+        *acceptance_notes(tokens, model.name),
+        *engine_notes(setup),
+        *memory_notes(model, setup, contexts, batches),
+    )
     return SpeedupCurve(
         model=model.name,
         hardware=setup.hardware.name,
@@ -358,7 +367,7 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
         draft_s=draft_s,
         verify_s=verify_s,
         round_s=round_s,
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys(notes)),
         cost_from=cost_from,
         acceptance_from=getattr(tokens, "description", ""),
     )
@@ -395,7 +404,7 @@ def forward_latency(
         As `speedup_curve` does.
 
     Source
-        See `specroof.latency.price_pass`.
+        See `specroof.latency.pass_time`.
 
     Examples
     --------

@@ -1,19 +1,36 @@
-"""One round of speculation: what a drafter proposes, what drafting and verification take."""
+"""One round of speculation: which passes it takes, and its seconds by those of its passes."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import Architecture
 from specroof.cost import ForwardPass
-from specroof.drafters import Drafter, Price, Proposals, Round, TokensPerRound, Work
-from specroof.hardware import HardwareProfile, Placement
-from specroof.latency import Setup
-from specroof.latency.model import check_placement, drafting_setup, model_latency
+from specroof.drafters import (
+    Drafter,
+    DraftTime,
+    Price,
+    Proposals,
+    Round,
+    TokensPerRound,
+    Work,
+)
+from specroof.hardware import EngineProfile, HardwareProfile, Placement
+from specroof.latency import Setup, check_placement, drafting_setup, model_latency
+from specroof.speedup.served import Served
 
-__all__ = ["draft_price", "proposals", "round_times"]
+__all__ = [
+    "DrafterPasses",
+    "EnginePasses",
+    "PassSeconds",
+    "RoundTimes",
+    "draft_time",
+    "proposals",
+    "round_time",
+    "round_times",
+]
 
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -38,84 +55,195 @@ def proposals(drafter: Drafter, tokens: TokensPerRound, draft_len: IntArray) -> 
     return replace(found, tokens_per_round=np.where(within, found.tokens_per_round, np.nan))
 
 
-def draft_price(setup: Setup, notes: dict[str, None]) -> Price:
-    """Return the prices of a drafter's passes; what there is to say about them goes to `notes`."""
-    drafting = drafting_setup(setup)
+class PassSeconds(Protocol):
+    """Seconds of a pass of a model, with what runs beside it; a drafter's if `drafts`."""
 
-    def price(architecture: Architecture, forward: ForwardPass, /, *beside: Work) -> Array:
-        check_placement(architecture, drafting.placement)
-        works = tuple((work.architecture, work.forward_pass, work.times) for work in beside)
-        latency = model_latency(architecture, drafting, forward, beside=works)
-        notes.update(dict.fromkeys(latency.notes))
-        return latency.total_s
-
-    return price
+    def __call__(
+        self, served: Served, forward: ForwardPass, /, *beside: Work, drafts: bool = False
+    ) -> Array:
+        """Return the seconds, in the shape that the fields of the pass broadcast to."""
 
 
-def _elsewhere(
-    setup: Setup, notes: dict[str, None]
-) -> Callable[[HardwareProfile | None, Placement | None], Price]:
-    """Return the prices on other devices, where the same engine runs, or over fewer of them."""
-
-    def elsewhere(hardware: HardwareProfile | None, placement: Placement | None) -> Price:
-        moved = replace(setup, placement=placement or setup.placement)
-        if hardware is not None:
-            engine = hardware.engine(setup.engine.name)
-            moved = replace(moved, hardware=hardware, engine=engine)
-        return draft_price(moved, notes)
-
-    return elsewhere
-
-
-def round_times(
-    model: Architecture,
-    setup: Setup,
-    drafter: Drafter,
-    proposed: Proposals,
-    grid: tuple[Array, Array, IntArray],
-    notes: dict[str, None],
-) -> tuple[Array, Array, Array]:
-    """Return seconds of drafting, verification and round; draft length 0 is the plain step.
+@dataclass(slots=True)
+class EnginePasses:
+    """Seconds of passes as an engine has them, and what there is to say about those asked for.
 
     Parameters
     ----------
-    model, setup
-        What is served, where.
+    said
+        Sentences for the reader, each once.
+    """
+
+    said: dict[str, None] = field(default_factory=dict)
+
+    def __call__(
+        self, served: Served, forward: ForwardPass, /, *beside: Work, drafts: bool = False
+    ) -> Array:
+        """Return the seconds of a pass."""
+        setup = drafting_setup(served.setup) if drafts else served.setup
+        latency = model_latency(served.model, setup, forward, beside=beside)
+        self.said.update(dict.fromkeys(latency.notes))
+        return latency.total_s
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterPasses:
+    """Seconds of a drafter's passes, on the target's devices or elsewhere.
+
+    Parameters
+    ----------
+    setup
+        Where the target runs.
+    seconds
+        Of a pass in a setup.
+    """
+
+    setup: Setup
+    seconds: PassSeconds
+
+    def here(self, architecture: Architecture, forward: ForwardPass, /, *beside: Work) -> Array:
+        """Return the seconds of a pass on the target's devices."""
+        check_placement(architecture, self.setup.placement)
+        return self.seconds(Served(architecture, self.setup), forward, *beside, drafts=True)
+
+    def elsewhere(self, hardware: HardwareProfile | None, placement: Placement | None) -> Price:
+        """Return the same on other devices, where the same engine runs, or over fewer of them."""
+        moved = replace(self.setup, placement=placement or self.setup.placement)
+        if hardware is not None:
+            engine = hardware.engine(self.setup.engine.name)
+            moved = replace(moved, hardware=hardware, engine=engine)
+        return DrafterPasses(moved, self.seconds).here
+
+
+def draft_time(
+    served: Served,
+    drafter: Drafter,
+    proposed: Proposals,
+    load: tuple[Array, Array, npt.NDArray[np.float64] | IntArray],
+    target_s: tuple[Array, Array],
+    seconds: PassSeconds,
+) -> DraftTime:
+    """Return what drafting takes in one round.
+
+    Parameters
+    ----------
+    served
+        The target.
     drafter, proposed
         What drafts, and what it proposes at each draft length.
-    grid
-        Contexts, batch sizes and draft lengths, as arrays that broadcast in this order.
-    notes
-        Where sentences for the reader go.
+    load
+        Contexts, batch sizes and draft lengths, as arrays that broadcast.
+    target_s
+        Seconds of the target's plain step, and of its verification.
+    seconds
+        Of each pass that the drafter asks for.
     """
-    contexts, batches, draft_lens = grid
-    expected = proposed.tokens_per_round
-    verify = model_latency(model, setup, ForwardPass(batches, proposed.verify_len, contexts))
-    notes.update(dict.fromkeys(verify.notes))
-    shape = np.broadcast_shapes(contexts.shape, batches.shape, draft_lens.shape)
-    verify_s = np.broadcast_to(verify.total_s, shape)
-    drafted = np.maximum(draft_lens, 1)  # a drafter is never asked for nothing
-    time = drafter.draft(
+    contexts, batches, draft_lens = load
+    decode_s, verify_s = target_s
+    passes = DrafterPasses(served.setup, seconds)
+    return drafter.draft(
         Round(
-            draft_len=drafted.astype(np.float64),
+            draft_len=np.maximum(draft_lens, 1).astype(np.float64),  # never asked for nothing
             batch_size=batches,
             context_len=contexts,
-            tokens_per_round=expected,
-            decode_s=verify_s[..., :1],
+            tokens_per_round=proposed.tokens_per_round,
+            decode_s=decode_s,
             verify_s=verify_s,
-            cost_of=setup.options.cost_of,
-            price=draft_price(setup, notes),
-            target=model,
-            elsewhere=_elsewhere(setup, notes),
+            cost_of=served.setup.options.cost_of,
+            price=passes.here,
+            target=served.model,
+            elsewhere=passes.elsewhere,
             expansions=proposed.expansions,
         )
     )
+
+
+def round_time(
+    verify_s: Array, drafting: DraftTime, engine: EngineProfile, batch_size: npt.ArrayLike
+) -> Array:
+    r"""Return the seconds of a round: the one formula that everything calls.
+
+    .. math:: t = t_{serial} + \max(t_{verify}, t_{overlapped}) + t_{round} + B \, t_{sequence}
+
+    Parameters
+    ----------
+    verify_s
+        Of the verification.
+    drafting
+        Before the verification, and while it runs.
+    engine
+        What it adds to each round, and to each sequence in it.
+    batch_size
+        B.
+
+    Source
+        Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8; Sadhukhan et al. 2024,
+        arXiv:2408.11049, section 3, with the cost of verification.
+
+    Examples
+    --------
+    >>> engine = EngineProfile(name="e", round_overhead_s=1.0, round_sequence_overhead_s=0.5)
+    >>> drafting = DraftTime(np.array(2.0), overlapped_s=np.array(5.0))
+    >>> float(round_time(np.array(4.0), drafting, engine, 8))  # 2 + 5 + 1 + 8 / 2
+    12.0
+    """
+    per_sequence_s = engine.round_sequence_overhead_s * np.asarray(batch_size)
+    felt_s = np.maximum(verify_s, drafting.overlapped_s)
+    return np.asarray(drafting.serial_s + felt_s + (engine.round_overhead_s + per_sequence_s))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundTimes:
+    """Seconds of rounds over a grid; draft length 0 is the plain step.
+
+    Parameters
+    ----------
+    draft_s, verify_s, round_s
+        Of drafting, of verification, and of the whole round.
+    notes
+        What there is to say about the passes.
+    """
+
+    draft_s: Array
+    verify_s: Array
+    round_s: Array
+    notes: tuple[str, ...]
+
+
+def round_times(
+    served: Served,
+    drafter: Drafter,
+    proposed: Proposals,
+    grid: tuple[Array, Array, IntArray],
+) -> RoundTimes:
+    """Return seconds of drafting, verification and round over a grid.
+
+    Parameters
+    ----------
+    served
+        The target.
+    drafter, proposed
+        What drafts, and what it proposes at each draft length.
+    grid
+        Contexts, batch sizes and draft lengths, as arrays that broadcast in this order; draft
+        lengths begin with 0.
+    """
+    contexts, batches, draft_lens = grid
+    passes = EnginePasses()
+    verification = ForwardPass(batches, proposed.verify_len, contexts)
+    verify_s = passes(served, verification)
+    shape = np.broadcast_shapes(contexts.shape, batches.shape, draft_lens.shape)
+    verify_s = np.broadcast_to(verify_s, shape)
+    target_s = (verify_s[..., :1], verify_s)
+    drafting = draft_time(served, drafter, proposed, grid, target_s, passes)
     speculates = draft_lens > 0
-    known = np.where(np.isfinite(expected), 1.0, np.nan)  # no depth, no time
-    serial_s = np.where(speculates, time.serial_s, 0.0)
-    felt_s = np.maximum(verify_s, np.where(speculates, time.overlapped_s, 0.0))
-    engine = setup.engine
-    per_round_s = engine.round_overhead_s + engine.round_sequence_overhead_s * batches
-    added_s = np.where(speculates, per_round_s, 0.0)
-    draft_s = np.where(speculates, time.serial_s + time.overlapped_s, 0.0)
-    return draft_s * known, verify_s * known, (serial_s + felt_s + added_s) * known
+    round_s = round_time(verify_s, drafting, served.setup.engine, batches)
+    draft_s = drafting.serial_s + drafting.overlapped_s
+    # No depth, no time.
+    known = np.where(np.isfinite(proposed.tokens_per_round), 1.0, np.nan)
+    return RoundTimes(
+        draft_s=np.where(speculates, draft_s, 0.0) * known,
+        verify_s=verify_s * known,
+        round_s=np.where(speculates, round_s, verify_s) * known,
+        notes=tuple(passes.said),
+    )

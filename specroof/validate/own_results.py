@@ -5,12 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specroof.architecture import Architecture
 from specroof.drafters import Drafter
 from specroof.engines import Residual, ideal_rates, predicted_tokens_per_s
-from specroof.evidence import BenchmarkPoint
-from specroof.evidence.bundled import Measurement
-from specroof.latency import Setup
+from specroof.evidence import Measurement
+from specroof.speedup.served import Served
 from specroof.validate.scores import Errors, Scored, errors_of
 
 __all__ = ["OwnErrors", "OwnPoint", "OwnValidation", "own_validation"]
@@ -86,11 +84,7 @@ class OwnValidation:
 
 
 def own_validation(
-    points: Sequence[BenchmarkPoint],
-    sources: Sequence[str],
-    model: Architecture,
-    setup: Setup,
-    drafter: Drafter | None = None,
+    points: Sequence[Measurement], served: Served, drafter: Drafter | None = None
 ) -> OwnValidation:
     """Return predictions beside results, and speedups where a load was measured both ways.
 
@@ -98,9 +92,7 @@ def own_validation(
     ----------
     points
         Of one model on one placement.
-    sources
-        The file of each point.
-    model, setup
+    served
         What was measured, and the engine that predicts it.
     drafter
         What made the drafts, where some points have any.
@@ -114,39 +106,40 @@ def own_validation(
         See `specroof.engines.predicted_tokens_per_s`. A speedup is over the mean of all plain
         results of the same batch size and lengths.
     """
-    ideal = ideal_rates(points, model, setup, drafter)
-    rates = predicted_tokens_per_s(points, model, setup, drafter)
+    ideal = ideal_rates(points, served, drafter)
+    rates = predicted_tokens_per_s(points, served, drafter)
     arms = [_plain_arm(point, points) for point in points]
-    measured = np.array([point.tokens_per_s for point in points])
+    measured = np.array([point.rate for point in points])
 
-    def beside(predicted: np.ndarray, engine: str) -> tuple[OwnPoint, ...]:
+    def beside(predicted: np.ndarray) -> tuple[OwnPoint, ...]:
         found = []
-        for row, (point, source, arm) in enumerate(zip(points, sources, arms, strict=True)):
-            record = _record(point, source, (model.name, setup, engine), arm)
+        for row, (point, arm) in enumerate(zip(points, arms, strict=True)):
             base = (1.0, 1.0)
             if arm:
                 base = (float(predicted[arm].mean()), float(measured[arm].mean()))
-            kind = "plain" if not point.draft_len else "speedup" if arm else "rate"
+            kind = "plain" if not point.drafts else "speedup" if arm else "rate"
             rate = float(predicted[row])
-            scored = Scored(record, kind, rate / base[0], point.tokens_per_s / base[1])
-            found.append(OwnPoint(source, Residual(point, rate), scored))
+            # Draft lengths that were measured over the same plain results are options.
+            options = (*arm, point.concurrency or point.batch_size)
+            one = Scored(point, kind, rate / base[0], point.rate / base[1], options)
+            found.append(OwnPoint(point.source, Residual(point, rate), one))
         return tuple(found)
 
-    return OwnValidation(beside(rates, setup.engine.name), beside(ideal, "ideal"))
+    return OwnValidation(beside(rates), beside(ideal))
 
 
-def _plain_arm(point: BenchmarkPoint, points: Sequence[BenchmarkPoint]) -> list[int]:
+def _plain_arm(point: Measurement, points: Sequence[Measurement]) -> list[int]:
     """Return where the results without drafts are of the load of a point with drafts."""
-    if not point.draft_len:
+    if not point.drafts:
         return []
     return [
-        row for row, other in enumerate(points) if not other.draft_len and _same_load(point, other)
+        row for row, other in enumerate(points) if not other.drafts and _same_load(point, other)
     ]
 
 
-def _same_load(one: BenchmarkPoint, other: BenchmarkPoint) -> bool:
+def _same_load(one: Measurement, other: Measurement) -> bool:
     """Tell whether two results are of one tool, one batch size (as asked for) and one workload."""
-    if one.tool != other.tool:
+    if one.engine != other.engine:
         return False
     if (one.concurrency or one.batch_size) != (other.concurrency or other.batch_size):
         return False
@@ -162,38 +155,6 @@ def _same_length(one: float | None, other: float | None) -> bool:
     if one is None or other is None:
         return one is other
     return abs(one / other - 1) <= _SAME_LENGTH
-
-
-def _record(
-    point: BenchmarkPoint, source: str, where: tuple[str, Setup, str], arm: Sequence[int]
-) -> Measurement:
-    """Return a result in the form in which published ones are scored.
-
-    Draft lengths that were measured over the same plain results are options of one set-up.
-    """
-    model, setup, engine = where
-    return Measurement(
-        source=source,
-        model=model,
-        hardware=setup.hardware.name,
-        engine=engine,
-        tensor_parallel=setup.placement.tensor_parallel,
-        method="drafts" if point.draft_len else "ar",
-        draft_len=point.draft_len,
-        verify_len=point.draft_len + 1,
-        batch_size=point.concurrency or point.batch_size,
-        context_len=point.context_len,
-        input_len=point.input_len,
-        output_len=point.output_len,
-        acceptance_length=point.tokens_per_round,
-        acceptance_kind="pooled",
-        tokens_per_s=point.tokens_per_s,
-        baseline_tokens_per_s=None,
-        speedup=None,
-        includes_prefill=point.input_len is not None,
-        trust=1,
-        task=f"beside {arm}",
-    )
 
 
 def _errors(points: Sequence[OwnPoint]) -> OwnErrors:

@@ -7,30 +7,24 @@ from typing import Final
 
 import numpy as np
 
-from specroof.engines.timing import METHODS, PLAIN, Throughput
-from specroof.evidence.bundled import Measurement
+from specroof.evidence import Measurement, shape_group
 
 __all__ = [
+    "TRUSTED",
     "Errors",
     "RoundCosts",
     "Scored",
     "errors_of",
-    "kind_of",
     "levelled",
-    "measured_speedup",
     "round_costs",
     "scored",
-    "shape_group",
 ]
 
 #: A measured speedup within this of 1 is no verdict.
 _UNDECIDED: Final = 0.1
 
-#: What methods without a price leave open.
-_LACKING: Final = {
-    "ngram": "the share of rounds in which n-grams match",
-    "mock": "the draft count behind a forced acceptance length",
-}
+#: Sources of a trust order beyond this are predicted and shown, and neither fitted nor totalled.
+TRUSTED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +41,25 @@ class Scored:
         drafts that nobody measured without.
     predicted, measured
         Tokens per second, or the ratio.
+    options_of
+        What draft lengths share that are options of one choice; that of the point if None.
     """
 
     point: Measurement
     kind: str
     predicted: float
     measured: float
+    options_of: object = None
 
     @property
     def source(self) -> str:
         """Who measured."""
         return self.point.source
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether its source counts: those that somebody measured on their own always do."""
+        return (self.point.trust or 0) <= TRUSTED
 
     @property
     def error(self) -> float:
@@ -135,10 +137,10 @@ def round_costs(points: Iterable[Scored]) -> dict[str, RoundCosts]:
     """
     found: dict[str, list[tuple[float, float]]] = {}
     for one in points:
-        tokens = one.point.acceptance_length
+        tokens = one.point.tokens_per_round
         if one.kind == "speedup" and tokens is not None:
             pair = (tokens / one.predicted, tokens / one.measured)
-            found.setdefault(one.point.method, []).append(pair)
+            found.setdefault(one.point.method or "", []).append(pair)
     costs = {}
     for method, pairs in sorted(found.items()):
         predicted, measured = np.array(pairs).T
@@ -151,48 +153,21 @@ def round_costs(points: Iterable[Scored]) -> dict[str, RoundCosts]:
     return costs
 
 
-def measured_speedup(point: Measurement) -> float | None:
-    """Return the speedup that a source prints, or the ratio of the throughputs that it prints."""
-    if point.tokens_per_s is not None and point.baseline_tokens_per_s is not None:
-        return point.tokens_per_s / point.baseline_tokens_per_s
-    return point.speedup
-
-
-def kind_of(point: Measurement) -> tuple[str, str]:
-    """Return as what a measurement counts, or an empty kind and what it lacks."""
-    if point.method in PLAIN:
-        return ("plain", "") if point.tokens_per_s is not None else ("", "throughput")
-    if point.method not in METHODS:
-        return "", _LACKING.get(point.method, f"a known cost of {point.method!r}")
-    for name in ("batch_size", "draft_len", "verify_len"):
-        if getattr(point, name) is None:
-            return "", name
-    if measured_speedup(point) is None:
-        return ("shape", "") if point.tokens_per_s is not None else ("", "throughput")
-    return ("shape" if point.acceptance_length is None else "speedup"), ""
-
-
-def scored(point: Measurement, kind: str, found: Throughput) -> Scored:
+def scored(point: Measurement, kind: str, rates: tuple[float, float]) -> Scored:
     """Return a prediction beside its measurement; of a shape the factor is still in it.
 
     Parameters
     ----------
     point, kind
         What was measured, and as what it counts.
-    found
-        What is predicted.
+    rates
+        What is predicted without drafts, and as it was measured, in tokens per second.
     """
-    ratio = measured_speedup(point)
-    if kind == "plain" or ratio is None or found.speculative is None:
-        rate = found.plain if found.speculative is None else found.speculative
-        return Scored(point, kind, rate, float(point.tokens_per_s or 0.0))
-    return Scored(point, kind, found.speculative / found.plain, ratio)
-
-
-def shape_group(point: Measurement) -> tuple[object, ...]:
-    """Return what points share whose acceptance length is the same unknown number."""
-    drafts = (point.method, point.draft_len, point.verify_len)
-    return (point.source, point.model, *drafts, point.task)
+    plain, rate = rates
+    ratio = None if kind == "plain" else point.measured_speedup
+    if ratio is None:
+        return Scored(point, kind, rate, point.rate)
+    return Scored(point, kind, rate / plain, ratio)
 
 
 def levelled(points: Iterable[Scored]) -> list[Scored]:
@@ -246,8 +221,8 @@ def _regrets(speedups: Iterable[Scored]) -> Iterable[float]:
     setups = defaultdict(list)
     for one in speedups:
         point = one.point
-        setup = (point.source, point.model, point.hardware, point.method, point.batch_size)
-        setups[(*setup, point.task)].append(one)
+        where = (point.model, point.hardware, point.method, point.batch_size, point.task)
+        setups[(point.source, one.options_of or where)].append(one)
     for options in setups.values():
         if len({(one.point.draft_len, one.point.verify_len) for one in options}) > 1:
             chosen = max(options, key=lambda one: one.predicted)

@@ -1,0 +1,115 @@
+"""Robust least squares with a normal prior, for shared fits and for a calibration of one's own.
+
+Needs SciPy, an optional extra: ``pip install 'specroof[calibrate]'``.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.errors import MeasurementError
+
+__all__ = ["Fit", "chi_square_quantile", "least_squares"]
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """Where the sum of squares is least.
+
+    Parameters
+    ----------
+    x
+        Coordinates, shape (coordinates,).
+    errors
+        Their standard errors, in the same shape.
+    residuals
+        In units of the noise, shape (points,).
+    misfit
+        Half the sum of squares, outliers weighed less.
+    """
+
+    x: Array
+    errors: Array
+    residuals: Array
+    misfit: float
+
+
+def least_squares(
+    residuals: Callable[[Array], Array],
+    first: Array,
+    widths: Array,
+    *,
+    slopes: Callable[[Array], Array] | None = None,
+    **how: Any,
+) -> Fit:
+    r"""Return the coordinates that fit best, held near zero by a normal prior.
+
+    .. math:: \min_x \; \frac12 \sum_i \rho\left(r_i(x)^2\right)
+        + \frac12 \sum_k \rho\left(\frac{x_k^2}{w_k^2}\right)
+
+    Parameters
+    ----------
+    residuals
+        r, in units of the noise.
+    first
+        Where to begin.
+    widths
+        w, how far from zero each coordinate may be taken to lie.
+    slopes
+        Of the residuals, shape (points, coordinates); by differences if None.
+    how
+        More for SciPy's `least_squares`.
+
+    Raises
+    ------
+    MeasurementError
+        Without SciPy.
+
+    Source
+        Trust-region least squares (SciPy `least_squares`) with ρ that of soft L1.
+    """
+    pulls = 1.0 / widths
+    if slopes is not None:
+        how["jac"] = lambda x: np.concatenate([slopes(x), np.diag(pulls)])
+    found = _scipy("optimize").least_squares(
+        lambda x: np.concatenate([residuals(x), pulls * x]),
+        first,
+        loss="soft_l1",
+        **how,
+    )
+    errors = np.sqrt(np.diag(np.linalg.pinv(found.jac.T @ found.jac)))
+    n_points = len(found.fun) - len(widths)
+    return Fit(found.x, np.asarray(errors), found.fun[:n_points], float(found.cost))
+
+
+def chi_square_quantile(freedom: int, share: float) -> float:
+    """Return what a sum of squares of so many normal variables is below, in a share of cases.
+
+    Raises
+    ------
+    MeasurementError
+        Without SciPy.
+    """
+    # Twice the inverse of the incomplete gamma function of half the freedom.
+    return 2.0 * float(_scipy("special").gammaincinv(freedom / 2.0, share))
+
+
+def _scipy(part: str) -> Any:
+    """Return a part of SciPy, an optional extra.
+
+    Raises
+    ------
+    MeasurementError
+        If it is not installed.
+    """
+    try:
+        return import_module(f"scipy.{part}")
+    except ImportError:
+        message = "calibrate needs SciPy; install it with: pip install 'specroof[calibrate]'"
+        raise MeasurementError(message) from None

@@ -1,0 +1,316 @@
+"""What engines predict for measured points: the passes behind them, recorded once, then timed.
+
+Every formula is that of predictions: `round_time`, `draft_time`, `end_to_end_tokens_per_s`, and
+`pass_time` over all passes of an engine at once, so that a fit may ask hundreds of times.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.cost import ForwardPass
+from specroof.drafters import Drafter, DraftTime, Proposals, TokensPerRound, Work
+from specroof.errors import MeasurementError
+from specroof.evidence import STEP, Measurement, request_lengths
+from specroof.hardware import EngineProfile
+from specroof.latency import PassWork, drafting_engine, model_work, pass_time, stacked
+from specroof.serving.requests import (
+    end_to_end_tokens_per_s,
+    prefill_pass,
+    time_to_first_token_s,
+)
+from specroof.speedup.round import PassSeconds, draft_time, proposals, round_time
+from specroof.speedup.served import Served
+
+__all__ = ["ONLY", "Case", "Rates", "Record", "case_of"]
+
+Array = npt.NDArray[np.float64]
+
+#: The engine of cases that say no other.
+ONLY: Final = "the engine"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """A measured point as it is to be predicted.
+
+    Parameters
+    ----------
+    point
+        What was measured.
+    served
+        Of what, where. Cases that share it are predicted together.
+    drafter, proposed
+        What drafted, and what it proposed; None where nothing did.
+    engine
+        A name for its engine, which `Record.rates` may be asked to replace.
+    """
+
+    point: Measurement
+    served: Served
+    drafter: Drafter | None = None
+    proposed: Proposals | None = None
+    engine: Hashable = ONLY
+
+    @property
+    def branches(self) -> bool:
+        """Whether its drafts are a tree: more positions are verified than a chain has."""
+        if self.proposed is None:
+            return False
+        return bool(self.proposed.verify_len[0] > int(self.point.draft_len or 0) + 1)
+
+
+def case_of(
+    point: Measurement,
+    served: Served,
+    drafting: tuple[Drafter, TokensPerRound] | None,
+    engine: Hashable = ONLY,
+) -> Case:
+    """Return a point as it is to be predicted.
+
+    Parameters
+    ----------
+    point, served
+        As of `Case`.
+    drafting
+        What drafts, and how much of it is accepted; None where nothing does.
+    engine
+        As of `Case`.
+
+    Raises
+    ------
+    MeasurementError
+        For more drafts than the drafter makes.
+    """
+    if drafting is None:
+        return Case(point, served, engine=engine)
+    drafter, tokens = drafting
+    proposed = proposals(drafter, tokens, np.array([point.draft_len]))
+    if not np.all(np.isfinite(proposed.tokens_per_round)):
+        message = f"{point.place}: {point.draft_len} drafts are more than {drafter.name} makes"
+        raise MeasurementError(message)
+    case = Case(point, served, drafter, proposed, engine)
+    if not case.branches or tokens is drafter.acceptance:
+        return case
+    # What was measured is of the tree; what siblings would add to a chain is in it.
+    measured = tokens.tokens_per_round(np.array([point.draft_len]))
+    return replace(case, proposed=replace(proposed, tokens_per_round=measured))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rates:
+    """Tokens per second of the whole batch, one entry for each case.
+
+    Parameters
+    ----------
+    plain
+        Without drafts.
+    speculative
+        With them; NaN where nothing drafts.
+    """
+
+    plain: Array
+    speculative: Array
+
+    @property
+    def measured(self) -> Array:
+        """As each point was run: with drafts where something drafts."""
+        return np.where(np.isfinite(self.speculative), self.speculative, self.plain)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Seconds:
+    """Seconds of what the points of a group do."""
+
+    decode_s: Array
+    prefill_s: Array
+    verify_s: Array
+    drafting: DraftTime | None
+
+
+class _Group:
+    """Points of one model in one setup with one drafter, which differ in load and draft length."""
+
+    def __init__(self, rows: Sequence[int], cases: Sequence[Case]) -> None:
+        first = cases[0]
+        points = [case.point for case in cases]
+        lengths = np.array([request_lengths(point) for point in points])
+        self.rows, self.engine = np.array(rows), first.engine
+        self.served, self._drafter = first.served, first.drafter
+        _, self._answer, self._context = lengths.T
+        self._batch = np.array([float(point.batch_size or 0) for point in points])
+        self._drafts = np.array([float(point.draft_len or 0) for point in points])
+        self._includes_prefill = points[0].includes_prefill
+        widths = [float(point.verify_len or 1) for point in points]
+        step = np.array(widths) if points[0].method == STEP else 1.0
+        proposed = _together([case.proposed for case in cases if case.proposed])
+        self._proposed = proposed
+        self._prefill = prefill_pass(lengths[:, 0])
+        self._decode = ForwardPass(self._batch, step, self._context)
+        self._verify = ForwardPass(self._batch, proposed.verify_len, self._context)
+
+    def seconds(self, passes: PassSeconds) -> _Seconds:
+        """Return the seconds of each part, given those of each pass."""
+        served = self.served
+        prefill_s = verify_s = np.zeros(len(self.rows))
+        if self._includes_prefill:
+            prefill_s = passes(served, self._prefill)
+        decode_s = passes(served, self._decode)
+        if self._drafter is None:
+            return _Seconds(decode_s, prefill_s, verify_s, None)
+        verify_s = passes(served, self._verify)
+        load = (self._context, self._batch, self._drafts)
+        times_s = (decode_s, verify_s)
+        drafting = draft_time(served, self._drafter, self._proposed, load, times_s, passes)
+        return _Seconds(decode_s, prefill_s, verify_s, drafting)
+
+    def rates(self, found: _Seconds, engine: EngineProfile) -> tuple[Array, Array]:
+        """Return tokens per second without drafts and with them."""
+        wait_s, latency_s = np.zeros(len(self.rows)), 0.0
+        if self._includes_prefill:
+            overhead_s, latency_s = engine.request_overhead_s, engine.request_latency_s
+            wait_s = time_to_first_token_s(
+                found.prefill_s, batch_size=1.0, request_overhead_s=overhead_s
+            )
+
+        def rate(token_s: Array) -> Array:
+            return end_to_end_tokens_per_s(
+                self._batch, token_s, wait_s=wait_s, output_len=self._answer, latency_s=latency_s
+            )
+
+        plain = rate(found.decode_s)
+        if found.drafting is None:
+            return plain, np.full(len(self.rows), np.nan)
+        round_s = round_time(found.verify_s, found.drafting, engine, self._batch)
+        return plain, rate(round_s / self._proposed.tokens_per_round)
+
+
+def _together(proposed: Sequence[Proposals]) -> Proposals:
+    """Return proposals of several points, each for one draft length, as arrays over the points."""
+    if not proposed:
+        return Proposals(np.ones(1), np.ones(1), ())
+    counts = [np.concatenate(passes) for passes in zip(*map(_counts, proposed), strict=True)]
+    return Proposals(
+        verify_len=np.concatenate([one.verify_len for one in proposed]),
+        tokens_per_round=np.concatenate([one.tokens_per_round for one in proposed]),
+        expansions=tuple(zip(_widths(proposed[0]), counts, strict=True)),
+    )
+
+
+def _widths(proposed: Proposals | None) -> tuple[float, ...]:
+    return () if proposed is None else tuple(width for width, _ in proposed.expansions)
+
+
+def _counts(proposed: Proposals) -> list[Array]:
+    return [np.atleast_1d(count) for _, count in proposed.expansions]
+
+
+class Record:
+    """The passes behind some points, recorded once, to be timed in any engines of their kind.
+
+    Parameters
+    ----------
+    cases
+        The points. What is recorded depends on the sizes that their engines capture, on how they
+        keep state and route tokens, and on no other figure.
+    """
+
+    def __init__(self, cases: Sequence[Case]) -> None:
+        self._n = len(cases)
+        together: dict[Hashable, list[int]] = {}
+        for row, case in enumerate(cases):
+            alike = (id(case.served), id(case.drafter), _widths(case.proposed), case.engine)
+            of = case.point
+            key = (*alike, of.includes_prefill, of.method == STEP)
+            together.setdefault(key, []).append(row)
+        self._groups = [_Group(rows, [cases[row] for row in rows]) for rows in together.values()]
+        self._engines = {group.engine: group.served.setup.engine for group in self._groups}
+        tape = _Tape()
+        for group in self._groups:
+            tape.group = group
+            group.seconds(tape)
+        self._order, self._fixed = tape.order, tape.fixed
+        self._work = {key: stacked(*tape.asked[key]) for key in tape.asked}
+
+    def rates(self, engines: Mapping[Any, EngineProfile] = MappingProxyType({})) -> Rates:
+        """Return what is predicted of each case.
+
+        Parameters
+        ----------
+        engines
+            By the names that cases have for them; those left out are as in their setups.
+        """
+        known = {**self._engines, **engines}
+        timed = {}
+        for key, work in self._work.items():
+            name, drafts, granularity = key
+            engine = self._fixed.get(name) or known[name]
+            runs_in = drafting_engine(engine) if drafts else engine
+            timed[key] = pass_time(work, runs_in, granularity).total_s
+        replayed = _Replay(iter(self._order), timed)
+        plain, fast = np.empty(self._n), np.empty(self._n)
+        for group in self._groups:
+            engine = known[group.engine]
+            plain[group.rows], fast[group.rows] = group.rates(group.seconds(replayed), engine)
+        return Rates(plain, fast)
+
+
+#: A name of an engine, whether a drafter's pass runs in it, and how its work is added up.
+_Key = tuple[Hashable, bool, str]
+
+
+class _Tape:
+    """Seconds of passes in the engines of their setups; writes down which were asked for."""
+
+    group: _Group
+
+    def __init__(self) -> None:
+        self.asked: dict[_Key, tuple[list[PassWork], list[int]]] = {}
+        self.order: list[tuple[_Key, slice]] = []
+        # Devices of a drafter's own keep their engine, whatever is asked of the target's.
+        self.fixed: dict[Hashable, EngineProfile] = {}
+
+    def __call__(
+        self, served: Served, forward: ForwardPass, /, *beside: Work, drafts: bool = False
+    ) -> Array:
+        """Return the seconds of a pass for each point of the group."""
+        setup, n = served.setup, len(self.group.rows)
+        engine, name = setup.engine, self.group.engine
+        if engine is not self.group.served.setup.engine:
+            name = ("elsewhere", id(engine))
+            self.fixed[name] = engine
+        if drafts:
+            engine = drafting_engine(engine)
+        runs_in = replace(setup, engine=engine)
+        work = model_work(served.model, runs_in, forward, beside=beside)
+        key = (name, drafts, setup.options.granularity)
+        works, sizes = self.asked.setdefault(key, ([], []))
+        first = sum(sizes)
+        works.append(work)
+        sizes.append(n)
+        self.order.append((key, slice(first, first + n)))
+        return np.broadcast_to(pass_time(work, engine, setup.options.granularity).total_s, (n,))
+
+
+@dataclass(frozen=True, slots=True)
+class _Replay:
+    """Seconds of the passes that a tape has written down, in the same order."""
+
+    order: Iterator[tuple[_Key, slice]]
+    timed: Mapping[_Key, Array]
+
+    def __call__(
+        self,
+        _served: Served,
+        _forward: ForwardPass,
+        /,
+        *_beside: Work,
+        drafts: bool = False,  # noqa: ARG002 - part of the order
+    ) -> Array:
+        """Return the seconds of the next pass for each point of its group."""
+        key, where = next(self.order)
+        return self.timed[key][where]

@@ -1,0 +1,214 @@
+"""One measured operating point, and what no list of them may hold."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from specroof.errors import MeasurementError
+from specroof.reading.yaml_text import shown
+
+__all__ = ["STEP", "Measurement", "checked", "refuse_mixed", "refuse_repeats"]
+
+
+#: The `method` of a bare pass over `verify_len` new positions, with no round around it.
+STEP: Final = "step"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One measured operating point, whoever measured it; what nobody says is None.
+
+    Attributes
+    ----------
+    place
+        File and line, for messages.
+    source
+        The bundled table, or the file, that it stands in.
+    tokens_per_s
+        Output tokens of the whole batch.
+    baseline_tokens_per_s, speedup
+        The same without drafts, and the ratio, where the source prints one beside it.
+    includes_prefill
+        Whether the time of prompts is in `tokens_per_s`.
+    batch_size
+        Sequences in flight: as measured, where the file says so, and never more than there were
+        requests or than the server runs at a time.
+    concurrency
+        Sequences in flight as they were asked for, which two runs of one load have in common;
+        None if `batch_size` is that.
+    context_len, input_len, output_len
+        Tokens of a request: mean while it is decoded, prompt, answer.
+    method
+        What drafted, as SPECs or the tool call it; `STEP` for a bare pass.
+    draft_len
+        Drafts per round, the depth of a tree; 0 for plain decoding, None where drafts are made
+        and nobody says how many.
+    verify_len
+        Positions verified per sequence, the root included; new positions of a bare pass.
+    top_k
+        Children of each node of a draft: 1 in a chain.
+    tokens_per_round
+        The measured acceptance length, bonus token included.
+    acceptance_kind
+        Over what it is a mean: ``"pooled"`` rounds, ``"per-request"``, or ``"unknown"``.
+    model, hardware, engine
+        By the names that `load_model`, `load_hardware` and an engine profile have.
+    tensor_parallel, expert_parallel
+        Devices that the model, and its experts, were split over.
+    quantization, kv_cache
+        Of weights and of cached keys and values, as the tool calls them; None where the file
+        leaves it to the checkpoint.
+    trust
+        The trust order of a bundled source: 1 to 3 calibrate, larger ones do not.
+    lengths, reading, note, task
+        How lengths and figures were read, what else there is to say, and what was asked.
+    """
+
+    place: str
+    source: str = ""
+    tokens_per_s: float | None = None
+    baseline_tokens_per_s: float | None = None
+    speedup: float | None = None
+    includes_prefill: bool = False
+    batch_size: float | None = None
+    concurrency: float | None = None
+    context_len: float | None = None
+    input_len: float | None = None
+    output_len: float | None = None
+    method: str | None = None
+    draft_len: int | None = 0
+    verify_len: int | None = None
+    top_k: int | None = None
+    tokens_per_round: float | None = None
+    acceptance_kind: str | None = None
+    model: str | None = None
+    hardware: str | None = None
+    engine: str | None = None
+    tensor_parallel: int | None = None
+    expert_parallel: int | None = None
+    quantization: str | None = None
+    kv_cache: str | None = None
+    trust: int | None = None
+    lengths: str = ""
+    reading: str = ""
+    note: str = ""
+    task: str = ""
+
+    @property
+    def drafts(self) -> bool:
+        """Whether anything was drafted."""
+        return self.draft_len != 0
+
+    @property
+    def rate(self) -> float:
+        """`tokens_per_s` as a number: NaN where nobody says."""
+        return math.nan if self.tokens_per_s is None else self.tokens_per_s
+
+    @property
+    def measured_speedup(self) -> float | None:
+        """The speedup that a source prints, or the ratio of the throughputs that it prints."""
+        if self.tokens_per_s is not None and self.baseline_tokens_per_s is not None:
+            return self.tokens_per_s / self.baseline_tokens_per_s
+        return self.speedup
+
+
+#: What anybody serves, with room to spare. Beyond it are other units and slips of the pen.
+_BOUNDS: Final = {
+    "batch_size": (0.01, 1e6),
+    "context_len": (1, 1e9),
+    "input_len": (1, 1e9),
+    "output_len": (1, 1e9),
+    "draft_len": (0, 4096),
+}
+
+
+def checked(point: Measurement) -> Measurement:
+    """Return a point whose figures somebody may have measured.
+
+    Parameters
+    ----------
+    point
+        What was read.
+
+    Raises
+    ------
+    MeasurementError
+        For a figure beyond what anybody serves, lengths that contradict one another, or an
+        acceptance length that no round can have.
+    """
+    for name, (least, most) in _BOUNDS.items():
+        value = getattr(point, name)
+        if value is not None and not least <= value <= most:
+            message = f"{point.place}: {name} is {shown(value)}; must be from {least:g} to {most:g}"
+            raise MeasurementError(message)
+    prompt, answer, context = point.input_len, point.output_len, point.context_len
+    if prompt is not None and answer is not None and context is not None:
+        _refuse_other_context(point.place, context, (prompt, prompt + answer))
+    tokens, drafts = point.tokens_per_round, point.draft_len or 0
+    if tokens is not None and not 1 <= tokens <= drafts + 1:
+        message = (
+            f"{point.place}: acceptance length is {tokens:g} with {drafts} drafts; must be from 1 "
+            f"to {drafts + 1}, the bonus token included"
+        )
+        raise MeasurementError(message)
+    return point
+
+
+def _refuse_other_context(place: str, context: float, bounds: tuple[float, float]) -> None:
+    """Refuse a mean context that a request does not have while it is decoded."""
+    least, most = bounds
+    if not least <= context <= most:
+        message = (
+            f"{place}: context_len is {context:g}; must be from {least:g} to {most:g}, from "
+            f"input_len to input_len + output_len"
+        )
+        raise MeasurementError(message)
+
+
+def refuse_repeats(points: Iterable[Measurement]) -> None:
+    """Refuse a result that is there twice.
+
+    Parameters
+    ----------
+    points
+        Of one file, or of several together.
+
+    Raises
+    ------
+    MeasurementError
+        One line with both places.
+    """
+    seen: dict[Any, str] = {}
+    for point in points:
+        key = replace(point, place="", source="")
+        if key in seen:
+            message = f"{point.place}: repeats {seen[key]}; each result may be there once"
+            raise MeasurementError(message)
+        seen[key] = point.place
+
+
+def refuse_mixed(points: Iterable[Measurement]) -> None:
+    """Refuse results of several tools: no engine profile stands for both.
+
+    Parameters
+    ----------
+    points
+        Of one file, or of several together; those of no known engine go with any.
+
+    Raises
+    ------
+    MeasurementError
+        One line with a place of each.
+    """
+    first: Measurement | None = None
+    for point in points:
+        if point.engine is None:
+            continue
+        first = first or point
+        if point.engine != first.engine:
+            message = (
+                f"{point.place}: is of {point.engine}, and {first.place} of {first.engine}; allowed: "
+                f"results of one tool, the others in a run of their own"
+            )
+            raise MeasurementError(message)

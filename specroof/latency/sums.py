@@ -1,0 +1,54 @@
+"""Sums over the parts of a pass, and over the parts of each of many."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Array", "IntArray", "by_pass", "total"]
+
+Array = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+def total(parts: Iterable[Array]) -> Array:
+    """Return the sum, in the order given: a grid in slices must round as the whole one does.
+
+    Source
+        Addition.
+
+    Examples
+    --------
+    >>> total([np.ones((2, 1)), np.array(3.0)]).tolist()
+    [[4.0], [4.0]]
+    """
+    whole = np.zeros(())
+    for part in parts:
+        whole = np.asarray(whole + part)
+    return whole
+
+
+def by_pass(values: Array, passes: IntArray | None, n_passes: int | None) -> Array:
+    """Return the sum of the values of each pass; the values themselves where they are of one.
+
+    Parameters
+    ----------
+    values
+        Of operations.
+    passes
+        The pass that each value belongs to; None where they are all of one.
+    n_passes
+        How many passes there are.
+
+    Source
+        Addition.
+
+    Examples
+    --------
+    >>> by_pass(np.array([1.0, 2.0, 4.0]), np.array([0, 2, 2]), 3).tolist()
+    [1.0, 0.0, 6.0]
+    """
+    if passes is None or n_passes is None:
+        return values
+    each = np.broadcast_to(values, passes.shape)
+    return np.asarray(np.bincount(passes, weights=each, minlength=n_passes), dtype=np.float64)

@@ -1,0 +1,43 @@
+"""What is served, and where."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from specroof.architecture import WEIGHT_FORMATS, Architecture, Experts
+from specroof.latency import Setup
+
+__all__ = ["Served"]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model where it is served.
+
+    Parameters
+    ----------
+    model
+        What is served.
+    setup
+        Where, in which engine, by which formulas.
+    """
+
+    model: Architecture
+    setup: Setup
+
+    @property
+    def weight_bits(self) -> Mapping[str, int]:
+        """Formats that projections and experts are counted in, and the bits of a weight."""
+        chosen = self.setup.options.weight_dtype
+        if chosen is not None:
+            forms = [WEIGHT_FORMATS[chosen]]
+        else:
+            blocks = [block for layer in self.model.layers for block in layer.blocks]
+            forms = [linear.weight for block in blocks for linear in block.linears]
+            forms += [block.core.weight for block in blocks if isinstance(block.core, Experts)]
+        # Block scales add less than a bit.
+        return {form.name: int(8 * form.element_bytes) for form in forms}
+
+    @property
+    def kv_dtype(self) -> str:
+        """The dtype that cached keys and values are counted in."""
+        return self.setup.options.kv_dtype or self.model.kv_dtype
