@@ -11,8 +11,10 @@ __all__ = [
     "BOUNDS",
     "DTYPE_BYTES",
     "GIBIBYTE",
+    "HOUR",
     "MEBIBYTE",
     "MICROSECOND",
+    "MILLION",
     "MOST_POINTS",
     "WIDER_DTYPES",
     "Bounds",
@@ -84,6 +86,8 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "overlap_norm": Bounds(1, 100),
     "expert_rows": Bounds(1e-9, 1e9),
     "expected_error": Bounds(0, 1000),
+    "usd_per_hour": Bounds(0, 1e6),
+    "watts": Bounds(1e-3, 1e6),
 }
 
 #: Points that one grid may hold: its arrays take up to some hundreds of MB.
@@ -115,6 +119,9 @@ WIDER_DTYPES: Final[dict[str, tuple[str, ...]]] = {
 
 #: Seconds.
 MICROSECOND: Final = 1e-6
+HOUR: Final = 3600.0
+#: What prices and energy are per.
+MILLION: Final = 1e6
 #: Bytes, as servers count memory.
 MEBIBYTE: Final = 2.0**20
 GIBIBYTE: Final = 2.0**30

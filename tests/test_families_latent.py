@@ -5,7 +5,7 @@ import pytest
 from specroof.architecture import Architecture, Experts, Indexer, LatentAttention
 from specroof.cost import ForwardPass, forward_cost, kv_bytes_per_token
 from specroof.errors import ConfigError
-from tiny_configs import TINY_LATENT, Config, anonymous, cores, linears, parse
+from tiny_configs import TINY_LATENT, Config, anonymous, cores, left_out, linears, parse
 from tiny_mixtures import DEEPSEEK_V2, GLM_5
 
 # Sizes of GLM-5: hidden 6144, 64 heads with 192 + 64 wide keys and 256 wide values, latents of
@@ -120,7 +120,7 @@ def test_kimi_k2_5_lies_in_its_text_config(inner: str) -> None:
     text = {**TINY_LATENT, "model_type": inner}
     nested = parse({"model_type": "kimi_k25", "text_config": text, "vision_config": {}})
     assert nested.family == inner
-    assert nested.notes == ("vision tower left out",)
+    assert left_out(nested) == ("vision tower left out",)
     assert anonymous(nested).layers == parse(TINY_LATENT).layers
 
 

@@ -132,7 +132,7 @@ def test_a_list_may_name_phis_fused_matrices() -> None:
 def test_mimo_is_a_qwen2_with_a_draft_layer() -> None:
     model = parse(family("mimo", num_nextn_predict_layers=1, attention_bias=True))
     assert model.layers == parse(family("qwen2")).layers
-    assert model.notes == ("multi-token-prediction layer left out",)
+    assert model.notes == ("multi-token-prediction layer not counted among the model's weights",)
     assert [linear.bias for linear in model.layers[0].blocks[0].linears] == [
         True,
         True,

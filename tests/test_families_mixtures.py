@@ -12,7 +12,16 @@ from specroof.architecture import (
 )
 from specroof.cost import kv_bytes_per_token
 from specroof.errors import ConfigError
-from tiny_configs import FP8_BLOCKS, TINY_COMPRESSED, Config, cores, formats, linears, parse
+from tiny_configs import (
+    FP8_BLOCKS,
+    TINY_COMPRESSED,
+    Config,
+    cores,
+    formats,
+    left_out,
+    linears,
+    parse,
+)
 from tiny_mixtures import GLM_4_5, MINIMAX_M2, MINIMAX_M3
 
 
@@ -155,10 +164,10 @@ def test_what_no_minimax_m2_has_is_refused(keys: Config, message: str) -> None:
 
 
 def test_draft_modules_of_minimax_are_left_out() -> None:
-    assert parse(MINIMAX_M2 | {"num_mtp_modules": 3}).notes == (
-        "multi-token-prediction layer left out",
+    assert left_out(parse(MINIMAX_M2 | {"num_mtp_modules": 3})) == (
+        "multi-token-prediction layer not counted among the model's weights",
     )
-    assert parse(MINIMAX_M2 | {"num_mtp_modules": 0}).notes == ()
+    assert left_out(parse(MINIMAX_M2 | {"num_mtp_modules": 0})) == ()
 
 
 # --- MiniMax-M3 ----------------------------------------------------------------------------------
@@ -253,7 +262,7 @@ def test_minimax_m3_as_transformers_writes_it() -> None:
     text = {key: value for key, value in MINIMAX_M3.items() if key != "model_type"}
     nested = parse({"model_type": "minimax_m3_vl", "text_config": text, "vision_config": {}})
     assert nested.layers == parse(MINIMAX_M3).layers
-    assert nested.notes == ("vision tower left out",)
+    assert left_out(nested) == ("vision tower left out",)
 
 
 def test_minimax_m3_without_a_section_attends_fully() -> None:
@@ -313,6 +322,6 @@ def test_experts_of_converted_builds_are_fp8_unless_the_config_says_more(
     experts = model.layers[0].blocks[1].core
     assert isinstance(experts, Experts)
     assert experts.weight.name == expected
-    assert len(model.notes) == n_notes
+    assert len(left_out(model)) == n_notes
     stated = parse(config | {"expert_dtype": "fp4" if expected == "mxfp4" else "fp8"})
     assert model.layers == stated.layers

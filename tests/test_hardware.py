@@ -513,7 +513,7 @@ def test_a_missing_key_is_named_with_the_keys_beside_it(old: str, key: str, besi
 @pytest.mark.parametrize(
     ("old", "new", "key", "allowed"),
     [
-        ("name: Test", "price: 3\nname: Test", "price", TOP),
+        ("name: Test", "cost: 3\nname: Test", "cost", TOP),
         ("  memory_bytes: 24", "  memory: 3\n  memory_bytes: 24", "peak.memory", PEAK),
         # A misspelt key is missing, too; the message shows the one that stands there.
         ("  memory_bytes: 24", "  memory_byte: 24", "peak.memory_byte", PEAK),

@@ -1,13 +1,24 @@
 """Configs that transformers 5.23 has read and saved again: other keys, the same model."""
 
+import json
 from typing import Any
 
 import pytest
 
 from specroof.architecture import CompressedAttention
 from specroof.errors import ConfigError
+from specroof.parsers.drafters import parse_drafter_config
 from test_families_gemma import EXPERTS, GEMMA4
-from tiny_configs import TINY_COMPRESSED, TINY_EXPERTS, Config, anonymous, cores, parse, windows
+from tiny_configs import (
+    TINY_COMPRESSED,
+    TINY_EXPERTS,
+    TINY_LATENT,
+    Config,
+    anonymous,
+    cores,
+    parse,
+    windows,
+)
 from tiny_mixtures import MIMO, STEP
 
 FULL, SLIDING = "full_attention", "sliding_attention"
@@ -157,6 +168,51 @@ def test_the_tables_of_hashed_layers_are_counted() -> None:
     # DeepseekV4HashRouter.tid2eid: the experts of each of the 1000 token ids, 2 of them
     tables = {n: parse(TINY_COMPRESSED | {"num_hash_layers": n}).lookup_params for n in range(3)}
     assert tables == {0: 0, 1: 2000, 2: 4000}
+
+
+# --- dense layers first --------------------------------------------------------------------------
+
+
+def test_deepseek_v3_2_lists_its_dense_layers() -> None:
+    published = {**TINY_LATENT, "model_type": "deepseek_v32", "first_k_dense_replace": 1}
+    kinds = {"mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]}
+    saved = without(published, "first_k_dense_replace") | kinds
+    assert anonymous(parse(saved)) == anonymous(parse(published))
+    assert refused(saved | {"layer_types": ["full_attention"] * 4}).startswith(
+        'config.json: layer_types[0] is "full_attention"; allowed: deepseek_sparse_attention, '
+    )
+
+
+@pytest.mark.parametrize(
+    ("published", "saved"),
+    [
+        (TINY_COMPRESSED, SAVED_V4),
+        (
+            {**TINY_LATENT, "model_type": "deepseek_v32"},
+            {
+                **TINY_LATENT,
+                "model_type": "deepseek_v32",
+                "mlp_layer_types": ["dense", "dense", "dense", "sparse"],
+            },
+        ),
+        (
+            {**TINY_LATENT, "model_type": "glm4_moe_lite"},
+            {
+                **TINY_LATENT,
+                "model_type": "glm4_moe_lite",
+                "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"],
+            },
+        ),
+    ],
+)
+def test_the_draft_layer_is_none_of_those_that_are_listed(published: Config, saved: Config) -> None:
+    drafters = [
+        parse_drafter_config(
+            json.dumps(config | {"num_nextn_predict_layers": 1}), source="c.json", kind="mtp"
+        )
+        for config in (published, saved)
+    ]
+    assert drafters[0] == drafters[1]
 
 
 # --- MiMo and Step -------------------------------------------------------------------------------

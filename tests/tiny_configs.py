@@ -75,6 +75,11 @@ def parse(config: Config, sidecar: Config | None = None, **options: str) -> Arch
     )
 
 
+def left_out(model: Architecture) -> tuple[str, ...]:
+    """Return the notes of a model but that of unread keys, which small configs have many of."""
+    return tuple(note for note in model.notes if not note.startswith("not understood"))
+
+
 def linears(model: Architecture, layer: int = 0) -> dict[str, Linear]:
     """Return the matrices of one of the distinct layers by name."""
     blocks = model.layers[layer].blocks

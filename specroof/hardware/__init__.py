@@ -21,6 +21,8 @@ from specroof.hardware.engine import (
     ExpertTile,
 )
 from specroof.hardware.profile import (
+    DevicePower,
+    DevicePrice,
     HardwareProfile,
     Interconnect,
     Peak,
@@ -37,6 +39,8 @@ __all__ = [
     "STATE_TOKENS",
     "CapturedGraphs",
     "Collective",
+    "DevicePower",
+    "DevicePrice",
     "EngineProfile",
     "ExpectedError",
     "ExpertLocality",
@@ -88,7 +92,7 @@ def parse_hardware(text: str, *, source: str, trusted: bool = False) -> Hardware
 
 def _profile(content: dict[str, Any]) -> HardwareProfile:
     """Return the profile that the mapping of a good file describes."""
-    link = content.get("interconnect")
+    link, price, power = (content.get(key) for key in ("interconnect", "price", "power"))
     return HardwareProfile(
         format_version=content["format_version"],
         name=content["name"],
@@ -96,6 +100,9 @@ def _profile(content: dict[str, Any]) -> HardwareProfile:
         sources=content["sources"],
         peak=Peak(**content["peak"]),
         interconnect=None if link is None else Interconnect(**link),
+        # YAML reads a date as a date.
+        price=None if price is None else DevicePrice(**{**price, "date": str(price["date"])}),
+        power=None if power is None else DevicePower(**power),
         default_engine=content.get("default_engine"),
         engines={name: _engine(name, block) for name, block in content.get("engines", {}).items()},
     )

@@ -11,6 +11,8 @@ from specroof.reading.yaml_text import shown
 from specroof.units import DTYPE_BYTES, WIDER_DTYPES
 
 __all__ = [
+    "DevicePower",
+    "DevicePrice",
     "HardwareProfile",
     "Interconnect",
     "Peak",
@@ -77,6 +79,56 @@ class Interconnect:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DevicePrice:
+    """What one device costs by the hour: somebody's offer on some day.
+
+    Attributes
+    ----------
+    usd_per_hour
+        US dollars.
+    source
+        Who asks for it.
+    date
+        When, as in 2026-11-01.
+    """
+
+    usd_per_hour: Annotated[float, "usd_per_hour"]
+    source: Annotated[str, "text"]
+    date: Annotated[str, "date"]
+
+    def __post_init__(self) -> None:
+        number_within("usd_per_hour", self.usd_per_hour, "usd_per_hour")
+        expect("source", self.source, str, "text")
+        expect("date", self.date, str, "a date such as 2026-11-01")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicePower:
+    """What one device draws.
+
+    Attributes
+    ----------
+    board_watts
+        The power that its board is built for.
+    loaded_frac
+        Share of that which was measured under load; None where nobody measured.
+    """
+
+    board_watts: Annotated[float, "watts"]
+    loaded_frac: Annotated[float, "share"] | None = None
+
+    def __post_init__(self) -> None:
+        number_within("board_watts", self.board_watts, "watts")
+        if self.loaded_frac is not None:
+            number_within("loaded_frac", self.loaded_frac, "share")
+
+    @property
+    def watts(self) -> float:
+        """Power under load: as measured, else all that the board is built for."""
+        return self.board_watts * (1.0 if self.loaded_frac is None else self.loaded_frac)
+
+
+@dataclass(frozen=True, kw_only=True)
 class HardwareProfile:
     """One kind of device, as a hardware file describes it.
 
@@ -97,6 +149,8 @@ class HardwareProfile:
         Datasheet figures of one device.
     interconnect
         The link between devices; None for a device that works alone.
+    price, power
+        What a device costs and draws; None where no public figure is known.
     default_engine
         The engine meant when none is named; None for the ideal one.
     engines
@@ -109,6 +163,8 @@ class HardwareProfile:
     sources: Mapping[str, str]
     peak: Peak
     interconnect: Interconnect | None = None
+    price: DevicePrice | None = None
+    power: DevicePower | None = None
     default_engine: str | None = None
     engines: Mapping[str, EngineProfile] = field(default_factory=dict)
 
@@ -116,6 +172,8 @@ class HardwareProfile:
         expect("name", self.name, str, "text")
         expect("peak", self.peak, Peak, "a Peak")
         expect("interconnect", self.interconnect, Interconnect | None, "an Interconnect, or None")
+        expect("price", self.price, DevicePrice | None, "a DevicePrice, or None")
+        expect("power", self.power, DevicePower | None, "a DevicePower, or None")
         expect("engines", self.engines, Mapping, "a mapping of names to EngineProfiles")
         for name, engine in self.engines.items():
             expect(f"engines[{name!r}]", engine, EngineProfile, "an EngineProfile")

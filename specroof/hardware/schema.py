@@ -7,6 +7,7 @@ fields are spelled there, and nowhere else.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from datetime import date
 from functools import cache
 from types import NoneType
 from typing import Annotated, Any, Final, Self, get_args, get_origin, get_type_hints
@@ -14,6 +15,7 @@ from typing import Annotated, Any, Final, Self, get_args, get_origin, get_type_h
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     create_model,
     field_validator,
@@ -22,9 +24,10 @@ from pydantic import (
 
 from specroof.errors import ProfileError
 from specroof.hardware.engine import IDEAL_ENGINE, LAYER_KINDS, OP_KINDS, EngineProfile
-from specroof.hardware.profile import Interconnect, Peak
+from specroof.hardware.profile import DevicePower, DevicePrice, Interconnect, Peak
 from specroof.reading.bounds import CapturedSize, FlopsPerS, within
 from specroof.reading.checked import FirstVersion, Text, accept, parse_model
+from specroof.reading.yaml_text import shown
 from specroof.units import BOUNDS, DTYPE_BYTES
 
 __all__ = ["RECURRENT_STATES", "checked_mapping"]
@@ -41,6 +44,15 @@ RECURRENT_STATES: Final = ("snapshot", "snapshot-copy", "read-write", "read", "r
 
 def _one_of(words: Mapping[str, Any] | tuple[str, ...]) -> Any:
     return Annotated[str, accept(f"one of {', '.join(words)}", words.__contains__, str)]
+
+
+def _iso_date(value: object) -> str:
+    """Return a date as text; YAML reads one that is spelled without quotes."""
+    try:
+        return date.fromisoformat(str(value)).isoformat()
+    except ValueError:
+        message = f"is {shown(str(value))}; must be a date such as 2026-11-01"
+        raise ValueError(message) from None
 
 
 def _something_computes_every_pass(flops_per_s: dict[str, float]) -> dict[str, float]:
@@ -70,6 +82,8 @@ _KINDS: Final[dict[str, Any]] = {
     "counted": _one_of(("tokens", "sequences")),
     "recurrent_state": _one_of(RECURRENT_STATES),
     "short_name": _ShortName,
+    "text": Text,
+    "date": Annotated[str, BeforeValidator(_iso_date)],
     "exponent": Annotated[
         float, accept("a number above 0 and at most 1", lambda power: 0 < power <= 1, int, float)
     ],
@@ -121,6 +135,8 @@ class _HardwareProfile(_Block):
     sources: dict[str, Text]
     peak: _block(Peak)  # type: ignore[valid-type]  # made at run time, here and below
     interconnect: _block(Interconnect) | None = _LEFT_OUT  # type: ignore[valid-type]
+    price: _block(DevicePrice) | None = _LEFT_OUT  # type: ignore[valid-type]
+    power: _block(DevicePower) | None = _LEFT_OUT  # type: ignore[valid-type]
     default_engine: _ShortName | None = _LEFT_OUT
     engines: dict[_ShortName, _block(EngineProfile)] = {}  # type: ignore[valid-type]
 

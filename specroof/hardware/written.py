@@ -43,8 +43,9 @@ def calibrated_yaml(
         "sources": {**hardware.sources, f"engines.{name}": source},
         "peak": _given(hardware.peak),
     }
-    if hardware.interconnect is not None:
-        content["interconnect"] = _given(hardware.interconnect)
+    for key in ("interconnect", "price", "power"):
+        if getattr(hardware, key) is not None:
+            content[key] = _given(getattr(hardware, key))
     content["default_engine"] = name
     content["engines"] = {
         key: {word: value for word, value in _given(one).items() if word != "name"}

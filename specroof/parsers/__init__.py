@@ -10,7 +10,9 @@ from typing import Final
 
 from specroof.architecture import Architecture
 from specroof.errors import OptionError
+from specroof.parsers.known_keys import unread_keys, unread_notes
 from specroof.parsers.model_config import ModelConfig, open_config, sidecar_notes
+from specroof.parsers.unknown_types import require_known_type
 from specroof.reading.json_object import read_json
 
 __all__ = ["PARSERS", "parse_config"]
@@ -158,10 +160,15 @@ def parse_config(
     sidecar = None
     if quantization_text is not None:
         sidecar = read_json(quantization_text, source=f"hf_quant_config.json of {source}")
-    config = open_config(
-        read_json(text, source=source), known=PARSERS, name=name, family=family, sidecar=sidecar
-    )
+    root = read_json(text, source=source)
+    if family is None:
+        require_known_type(root, PARSERS)
+    config = open_config(root, known=PARSERS, name=name, family=family, sidecar=sidecar)
     model = PARSERS[config.family](config)
+    unread = unread_keys(config.keys.values, config.family)
+    if "per_layer_config" in unread:
+        config.keys.refuse("per_layer_config", "none: layers of this family are alike")
+    model = replace(model, notes=(*model.notes, *unread_notes(unread)))
     if sidecar is None or not config.states_quantization:
         return model
     notes = sidecar_notes(config, model, sidecar, PARSERS[config.family])

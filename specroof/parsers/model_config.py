@@ -18,10 +18,19 @@ from specroof.architecture import (
 from specroof.errors import ConfigError
 from specroof.parsers.formats.quantization import LayerWeights, Quantization, read_quantization
 from specroof.parsers.formats.weight_formats import PLAIN_FORMATS
+from specroof.parsers.tied_heads import tied_embeddings
 from specroof.reading.json_object import MAX_LAYERS, Reader
 from specroof.units import format_binary_bytes
 
-__all__ = ["DTYPES", "Decoder", "ModelConfig", "build_layers", "open_config", "sidecar_notes"]
+__all__ = [
+    "DTYPES",
+    "Decoder",
+    "ModelConfig",
+    "build_layers",
+    "open_config",
+    "sidecar_notes",
+    "typed_section",
+]
 
 #: Torch's names of dtypes, with and without its prefix.
 DTYPES: Final = {
@@ -139,7 +148,9 @@ class Decoder:
                 shard=TENSOR,
                 kind="head",
             ),
-            tied_embeddings=self._tied(config),
+            tied_embeddings=tied_embeddings(
+                config.root, config.keys, config.family, default=self.tied_default
+            ),
             vector_params=hidden_size if self.vector_params is None else self.vector_params,
             lookup_params=self.lookup_params,
             activation_dtype=config.activation_dtype,
@@ -149,10 +160,11 @@ class Decoder:
             vision=_vision_tower(config.root),
         )
 
-    def _tied(self, config: ModelConfig) -> bool:
-        # A multimodal file has the key at either level, and the inner one is the language model's.
-        outer = config.root.flag("tie_word_embeddings", default=self.tied_default)
-        return config.keys.flag("tie_word_embeddings", default=outer)
+
+def typed_section(root: Reader) -> Reader:
+    """Return where a file says its `model_type`: in `text_config`, or at its top."""
+    keys = root.section("text_config")
+    return keys if keys is not None and keys.has("model_type") else root
 
 
 def open_config(
@@ -169,7 +181,7 @@ def open_config(
     stands in for a type that is not one of `known`, or is missing.
     """
     keys = root.section("text_config") or root
-    typed = keys if keys.has("model_type") else root
+    typed = typed_section(root)
     section = keys.section("quantization_config") or root.section("quantization_config")
     dtype = _activation_dtype(keys, root)
     name = name or PurePath(root.source).stem.replace("--", "/")
@@ -278,7 +290,7 @@ def _vision_tower(root: Reader) -> VisionTower | None:
 def _part_notes(root: Reader, keys: Reader) -> list[str]:
     notes = [f"{tower} left out" for key, tower in _OTHER_TOWERS.items() if root.has(key)]
     if keys.has("dspark_block_size"):
-        notes.append("DSpark drafter left out")
+        notes.append("DSpark drafter not counted among the model's weights")
     elif any(keys.positive_int(key, minimum=0, default=0) for key in _DRAFT_LAYER_KEYS):
-        notes.append("multi-token-prediction layer left out")
+        notes.append("multi-token-prediction layer not counted among the model's weights")
     return notes

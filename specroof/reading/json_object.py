@@ -6,7 +6,7 @@ it was not written for.
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
@@ -14,7 +14,7 @@ from specroof.arrays import real_number
 from specroof.errors import ConfigError
 from specroof.reading.json_text import parse_json
 
-__all__ = ["MAX_LAYERS", "MAX_SIZE", "Reader", "read_json"]
+__all__ = ["MAX_LAYERS", "MAX_SIZE", "AskedObject", "Reader", "printable", "read_json"]
 
 #: The longest file that is read. The longest published ones list the format of every expert: for
 #: the 49 152 matrices of Nemotron 3 Ultra about 7 MB.
@@ -24,8 +24,41 @@ MAX_LAYERS: Final = 2000
 MAX_SIZE: Final = 2**24
 
 _MAX_SHOWN_LEN: Final = 60
+_MAX_NAME_LEN: Final = 120
 #: No value was given: null is one.
 _UNSET: Final = object()
+
+
+class AskedObject(dict[str, object]):
+    """A JSON object that remembers which of its keys somebody has asked for.
+
+    A key that nobody asked for was not understood, and may change what the model costs.
+
+    Examples
+    --------
+    >>> values = AskedObject([("hidden_size", 64), ("n_streams", 4)])
+    >>> values.get("hidden_size"), "head_dim" in values, sorted(values.asked)
+    (64, False, ['head_dim', 'hidden_size'])
+    """
+
+    __slots__ = ("asked",)
+
+    def __init__(self, values: Iterable[tuple[str, object]] = ()) -> None:
+        super().__init__(values)
+        self.asked: set[str] = set()
+
+    def __getitem__(self, key: str) -> object:
+        self.asked.add(key)
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        self.asked.add(str(key))
+        return super().__contains__(key)
+
+    def get(self, key: str, default: object = None) -> object:
+        """Return the value of `key`, or `default`."""
+        self.asked.add(key)
+        return super().get(key, default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +197,7 @@ class Reader:
         if value is _UNSET:
             value = self.values.get(key, _UNSET)
         stated = "is missing" if value is _UNSET else f"is {_shown(value)}"
-        message = f"{self.source}: {self.prefix}{key} {stated}; allowed: {allowed}"
+        message = f"{self.source}: {printable(self.prefix + key)} {stated}; allowed: {allowed}"
         raise ConfigError(message) from None
 
     def _first(self, keys: Sequence[str]) -> str:
@@ -214,7 +247,13 @@ def read_json(text: str, *, source: str) -> Reader:
     if len(text) > MAX_TEXT_LEN:
         message = f"{source}: the file has {len(text)} characters; allowed: up to {MAX_TEXT_LEN}"
         raise ConfigError(message)
-    value = parse_json(text, source=source, error=ConfigError, allowed="a config.json object")
+    value = parse_json(
+        text,
+        source=source,
+        error=ConfigError,
+        allowed="a config.json object",
+        object_type=AskedObject,
+    )
     if not isinstance(value, dict):
         message = f"{source}: the file holds {_shown(value)}; allowed: a config.json object"
         raise ConfigError(message)
@@ -231,6 +270,18 @@ def _whole_number(minimum: int, maximum: int) -> str:
 
 def _one_of(allowed: Collection[str] | None) -> str:
     return "text" if allowed is None else ", ".join(sorted(allowed))
+
+
+def printable(name: str) -> str:
+    """Return a key on one line, in printable characters and of bounded length.
+
+    Examples
+    --------
+    >>> printable("hidden_size"), len(printable("x" * 5000))
+    ('hidden_size', 123)
+    """
+    shown = json.dumps(name)[1:-1]
+    return shown if len(shown) <= _MAX_NAME_LEN else f"{shown[:_MAX_NAME_LEN]}..."
 
 
 def _shown(value: object) -> str:

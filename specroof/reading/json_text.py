@@ -16,7 +16,14 @@ _BETWEEN: Final = {True: re.compile(r"[\s,]*"), False: re.compile(r"\s*")}
 _LONGEST_REASON: Final = 200
 
 
-def parse_json(text: str, *, source: str, error: type[SpecroofError], allowed: str) -> Any:
+def parse_json(
+    text: str,
+    *,
+    source: str,
+    error: type[SpecroofError],
+    allowed: str,
+    object_type: type[dict[str, Any]] = dict,
+) -> Any:
     """Return the one value that a text holds.
 
     A key that stands twice in an object is refused, since the value that counts would be
@@ -32,6 +39,8 @@ def parse_json(text: str, *, source: str, error: type[SpecroofError], allowed: s
         The exception to raise.
     allowed
         What the file should hold, for messages.
+    object_type
+        What its objects become.
 
     Raises
     ------
@@ -49,7 +58,9 @@ def parse_json(text: str, *, source: str, error: type[SpecroofError], allowed: s
     object
     """
     try:
-        return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_unique)
+        return json.loads(
+            text.removeprefix("\ufeff"), object_pairs_hook=lambda pairs: object_type(_unique(pairs))
+        )
     except (RecursionError, ValueError) as problem:
         message = f"{source}: no readable JSON: {_reason(problem)}; allowed: {allowed}"
         raise error(message) from None

@@ -50,6 +50,11 @@ def hardware_text(found: HardwareFacts) -> str:
     if link is not None:
         rate = format_si(link["link_bytes_per_s"], "B/s")
         lines["link"] = f"{rate} each way, up to {link['max_devices']} devices"
+    if row["power"] is not None:
+        lines["power"] = f"{row['power']['board_watts']:g} W a board"
+    if row["price"] is not None:
+        price = row["price"]
+        lines["price"] = f"${price['usd_per_hour']:g} an hour ({price['date']}, {price['source']})"
     facts = format_table([row["title"], ""], lines.items(), left=(0, 1))
     sources = [f"source of {key}: {text}" for key, text in row["sources"].items()]
     return "\n".join([facts, *sources])

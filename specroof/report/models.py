@@ -49,9 +49,18 @@ def model_text(found: ModelFacts) -> str:
 
 
 def _formats(row: Mapping[str, Any]) -> str:
-    """Return the formats of the matrices, the most frequent first."""
+    """Return the formats of the matrices, that of the most elements first, and what is none.
+
+    A head that is the embedding, too, is among the matrices.
+    """
     counts = sorted(row["weight_formats"].items(), key=lambda item: -item[1])
-    return ", ".join(f"{format_count(count)} in {name}" for name, count in counts)
+    others = row["params"] - sum(row["weight_formats"].values())
+    return ", ".join(
+        [
+            *(f"{format_count(count)} in {name}" for name, count in counts),
+            f"{format_count(others)} of tables, norms and biases",
+        ]
+    )
 
 
 def _bytes_in(row: Mapping[str, Any], amount: str, dtype: str) -> str:

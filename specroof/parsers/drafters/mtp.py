@@ -112,7 +112,7 @@ def _latent(_keys: Reader) -> dict[str, object]:
     return {"num_hidden_layers": 1, "first_k_dense_replace": 0, "moe_layer_freq": 1}
 
 
-def _glm(keys: Reader) -> dict[str, object]:
+def _latent_listed(keys: Reader) -> dict[str, object]:
     lists = {"indexer_types": ["full"], "mlp_layer_types": ["sparse"], "index_topk_pattern": "F"}
     present = {key: value for key, value in lists.items() if keys.has(key)}
     return {**_latent(keys), **present}
@@ -127,10 +127,13 @@ def _one_layer(_keys: Reader) -> dict[str, object]:
 
 
 def _window_and_experts(_keys: Reader) -> dict[str, object]:
-    return {"num_hidden_layers": 1, "compress_ratios": [0], "num_hash_layers": 0}
+    # The lists that transformers saves describe the model's layers, and would go first.
+    lists = {"layer_types": None, "mlp_layer_types": None}
+    return {**lists, "num_hidden_layers": 1, "compress_ratios": [0], "num_hash_layers": 0}
 
 
 def _window_and_dense(_keys: Reader) -> dict[str, object]:
+    # `hybrid_layer_pattern` and `moe_layer_freq` go before the lists that transformers saves.
     return {"num_hidden_layers": 1, "hybrid_layer_pattern": [1], "moe_layer_freq": [0]}
 
 
@@ -154,11 +157,11 @@ def _listed_blocks(keys: Reader) -> dict[str, object]:
 #: For each family, the keys that describe its draft layer in the place of the model's layers.
 _CHANGES: Final[dict[str, Callable[[Reader], dict[str, object]]]] = {
     "deepseek_v3": _latent,
-    "deepseek_v32": _latent,
+    "deepseek_v32": _latent_listed,
     "deepseek_v4": _window_and_experts,
     "glm4_moe": _latent,
-    "glm4_moe_lite": _latent,
-    "glm_moe_dsa": _glm,
+    "glm4_moe_lite": _latent_listed,
+    "glm_moe_dsa": _latent_listed,
     "kimi_k2": _latent,
     "mimo": _one_layer,
     "mimo_v2": _window_and_dense,

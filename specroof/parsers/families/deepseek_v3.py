@@ -26,11 +26,13 @@ from specroof.parsers.blocks import (
     top_k_experts,
 )
 from specroof.parsers.formats.quantization import LayerWeights
+from specroof.parsers.layer_lists import listed_experts
 from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
 from specroof.reading.json_object import MAX_LAYERS, Reader
 
 __all__ = [
     "LatentShape",
+    "check_indexed",
     "expert_layers",
     "latent_block",
     "latent_decoder",
@@ -86,12 +88,21 @@ def parse_deepseek_v32(config: ModelConfig) -> Architecture:
     if not config.keys.has("q_lora_rank"):
         # The indexer's queries come from the compressed query.
         config.keys.refuse("q_lora_rank", "a whole number from 1")
+    check_indexed(config.keys)
     return _deepseek(config, latent_shape(config, read_indexer(config.keys)))
 
 
+def check_indexed(keys: Reader) -> None:
+    """Refuse layers without an indexer: transformers names all layers, and they are alike."""
+    keys.texts("layer_types", allowed=("deepseek_sparse_attention", "indexed_attention"))
+
+
 def _deepseek(config: ModelConfig, attention: LatentShape) -> Architecture:
-    # configuration_deepseek_v3.py: first_k_dense_replace 3, n_shared_experts 1
-    sparse = expert_layers(config.keys, config.n_layers, n_dense_default=3)
+    # Files of V3.2 that transformers saved list the layers, and have no first_k_dense_replace.
+    sparse = listed_experts(config.keys, config.n_layers)
+    if sparse is None:
+        # configuration_deepseek_v3.py: first_k_dense_replace 3, n_shared_experts 1
+        sparse = expert_layers(config.keys, config.n_layers, n_dense_default=3)
     # e_score_correction_bias of the "noaux_tc" selection, the only one of this family
     experts = latent_experts(config, sparse, n_shared_default=1, correction_bias=True)
     return latent_decoder(config, [attention] * config.n_layers, experts, sparse)

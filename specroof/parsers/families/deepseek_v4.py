@@ -100,7 +100,12 @@ class _Shape:
 
 def parse_deepseek_v4(config: ModelConfig) -> Architecture:
     """Return a DeepSeek-V4: every layer has experts, the first ones picked by token id."""
-    config = replace(config, quantization=_quantization(config))
+    return _deepseek_v4(config, expert_dtype="fp4" if config.quantization.rules else "fp8")
+
+
+def _deepseek_v4(config: ModelConfig, *, expert_dtype: str) -> Architecture:
+    """Return the model; experts have `expert_dtype` where no key says theirs."""
+    config = replace(config, quantization=_quantization(config, expert_dtype))
     keys = config.keys
     shape = _shape(config)
     experts = _experts_shape(config)
@@ -167,10 +172,8 @@ def parse_deepseek_v4_converted(config: ModelConfig) -> Architecture:
         The builds sgl-project/DeepSeek-V4-Flash-FP8 and -Pro-FP8, made for chips without FP4.
     """
     note = "expert_dtype is not given: fp8, as in the converted builds of this model_type"
-    if config.keys.has("expert_dtype"):
-        return parse_deepseek_v4(config)
-    keys = replace(config.keys, values={**config.keys.values, "expert_dtype": "fp8"})
-    return parse_deepseek_v4(replace(config, keys=keys, notes=(*config.notes, note)))
+    notes = config.notes if _dtype_place(config).has("expert_dtype") else (*config.notes, note)
+    return _deepseek_v4(replace(config, notes=notes), expert_dtype="fp8")
 
 
 def _shape(config: ModelConfig) -> _Shape:
@@ -209,7 +212,13 @@ def _experts_shape(config: ModelConfig) -> ExpertsShape:
     )
 
 
-def _quantization(config: ModelConfig) -> Quantization:
+def _dtype_place(config: ModelConfig) -> Reader:
+    """Return where `expert_dtype` stands: DeepSeek-V4.1 has it inside quantization_config."""
+    section = config.keys.section("quantization_config")
+    return section if section is not None and section.has("expert_dtype") else config.keys
+
+
+def _quantization(config: ModelConfig, expert_dtype: str) -> Quantization:
     """Return the formats of a V4 checkpoint, of which the config tells only a part.
 
     Experts are MXFP4 although `quant_method` says fp8; `expert_dtype` tells, and one published
@@ -218,13 +227,10 @@ def _quantization(config: ModelConfig) -> Quantization:
     """
     stated = config.quantization
     rules = tuple(replace(rule, form=_byte_scales(rule.form)) for rule in stated.rules)
-    section = config.keys.section("quantization_config")
-    # DeepSeek-V4.1 has the key inside quantization_config.
-    place = section if section is not None and section.has("expert_dtype") else config.keys
-    expert_dtype = place.text(
-        "expert_dtype", allowed=("fp4", "fp8"), default="fp4" if rules else "fp8"
+    stated_dtype = _dtype_place(config).text(
+        "expert_dtype", allowed=("fp4", "fp8"), default=expert_dtype
     )
-    if expert_dtype == "fp4":
+    if stated_dtype == "fp4":
         listed = tuple(rule for rule in rules if rule.targets is not None)
         others = tuple(rule for rule in rules if rule.targets is None)
         experts = Rule(WEIGHT_FORMATS["mxfp4"], targets=ModuleNames(["ffn.experts"]))

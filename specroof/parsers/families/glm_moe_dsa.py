@@ -13,6 +13,7 @@ from typing import Final
 from specroof.architecture import Architecture
 from specroof.parsers.families.deepseek_v3 import (
     LatentShape,
+    check_indexed,
     expert_layers,
     latent_decoder,
     latent_experts,
@@ -37,6 +38,7 @@ def parse_glm_moe_dsa(config: ModelConfig) -> Architecture:
     if not keys.has("q_lora_rank"):
         # The indexer's queries come from the compressed query.
         keys.refuse("q_lora_rank", "a whole number from 1")
+    check_indexed(keys)
     full = latent_shape(config, read_indexer(keys))
     shared = replace(full, indexer=None, shared_top_k=keys.positive_int("index_topk"))
     kinds = _indexer_kinds(keys, config.n_layers)

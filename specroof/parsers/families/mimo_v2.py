@@ -63,7 +63,9 @@ def parse_mimo_v2(config: ModelConfig) -> Architecture:
     said = keys.has("num_nextn_predict_layers")
     return Decoder(
         build_layers(config, kinds, layer),
-        notes=() if said else ("multi-token-prediction layer left out",),
+        notes=()
+        if said
+        else ("multi-token-prediction layer not counted among the model's weights",),
     ).architecture(config)
 
 

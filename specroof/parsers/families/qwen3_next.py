@@ -54,7 +54,7 @@ _QWEN3_5_NAMES: Final = _DeltaNetNames(
 
 def parse_qwen3_next(config: ModelConfig) -> Architecture:
     """Return a Qwen3-Next; its checkpoints hold a draft layer that no key mentions."""
-    notes = ("multi-token-prediction layer left out",)
+    notes = ("multi-token-prediction layer not counted among the model's weights",)
     return _hybrid(config, _sparse_feed_forward(config), _NEXT_NAMES, notes)
 
 

@@ -1,0 +1,79 @@
+"""What to do with a `model_type` that nobody knows: say which family its keys fit."""
+
+from collections.abc import Callable, Mapping
+from difflib import SequenceMatcher
+from typing import Final
+
+from specroof.architecture import Architecture
+from specroof.errors import ConfigError
+from specroof.parsers.known_keys import unread_keys
+from specroof.parsers.model_config import ModelConfig, open_config, typed_section
+from specroof.reading.json_object import AskedObject, Reader
+
+__all__ = ["fitting_family", "require_known_type"]
+
+_Parsers = Mapping[str, Callable[[ModelConfig], Architecture]]
+
+#: Families that others are named after, so that they are preferred among equals.
+_PLAIN: Final = ("deepseek_v3", "llama", "mistral", "mixtral", "qwen3_moe")
+#: From how alike on two names are taken for relatives: qwen4_moe and qwen3_moe are at 0.89.
+_ALIKE: Final = 0.6
+#: Objects in objects that any parser reads; files of strangers may be nested deeper.
+_DEPTH: Final = 4
+
+
+def require_known_type(root: Reader, parsers: _Parsers) -> None:
+    """Refuse a config of a `model_type` without a parser, and say which family its keys fit.
+
+    Raises
+    ------
+    ConfigError
+        If the type is missing or unknown.
+    """
+    typed = typed_section(root)
+    stated = typed.text("model_type", default="")
+    if stated in parsers:
+        return
+    family = fitting_family(root, parsers, stated)
+    advice = "none of which fits its keys"
+    if family is not None:
+        advice = f"or --family: its keys fit {family}, try --family {family}"
+    typed.refuse("model_type", f"one of {len(parsers)} known types, {advice}")
+
+
+def fitting_family(root: Reader, parsers: _Parsers, stated: str) -> str | None:
+    """Return the family that leaves the fewest keys of a config unread; None where all refuse it.
+
+    Among equals the one whose name is like the `stated` one goes first, then plain ones, then the
+    one that has read more keys.
+    """
+    ranks = {}
+    for family, parse in parsers.items():
+        fresh = Reader(root.source, _unasked(root.values))
+        try:
+            config = open_config(fresh, known=parsers, name=None, family=family, sidecar=None)
+            parse(config)
+        except ConfigError:
+            continue
+        alike = SequenceMatcher(None, stated[:80], family).ratio()
+        ranks[family] = (
+            len(unread_keys(config.keys.values, family)),
+            -alike if alike >= _ALIKE else 0.0,
+            family not in _PLAIN,
+            -_n_read(config.keys.values),
+            len(family),
+        )
+    return min(ranks, key=lambda family: (ranks[family], family), default=None)
+
+
+def _unasked(values: Mapping[str, object], depth: int = _DEPTH) -> AskedObject:
+    """Return a copy that nobody has asked for anything; how weights are stored fits no family."""
+    return AskedObject(
+        (key, _unasked(value, depth - 1) if depth and isinstance(value, dict) else value)
+        for key, value in values.items()
+        if key != "quantization_config"
+    )
+
+
+def _n_read(values: Mapping[str, object]) -> int:
+    return len(values.keys() & values.asked) if isinstance(values, AskedObject) else 0

@@ -1,0 +1,160 @@
+"""Money, energy and frontiers, and what hardware files say of them."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from specroof import OptionError, ProfileError, hardware_names, load_hardware
+from specroof.cli import app
+from specroof.economics import (
+    frontier_of,
+    joules_per_million_tokens,
+    usd_per_million_tokens,
+)
+from specroof.engines.hardware_file import calibrated_yaml
+from specroof.hardware import DevicePower, DevicePrice, parse_hardware
+
+FILE = """
+format_version: 1
+name: My GPU
+sources: {peak.flops_per_s: mine, peak.memory_bytes_per_s: mine, peak.memory_bytes: mine}
+peak: {flops_per_s: {bf16: 1000.0e+12}, memory_bytes_per_s: 3.0e+12, memory_bytes: 80.0e+9}
+price: {usd_per_hour: 2.5, source: my provider, date: 2026-11-01}
+power: {board_watts: 700.0, loaded_frac: 0.8}
+"""
+
+# --- price and energy -----------------------------------------------------------------------------
+
+
+def test_the_price_of_the_readme_by_hand() -> None:
+    # 8 devices at 3.75 $/h are 30 $/h; 10 000 tokens/s are 36 million an hour.
+    assert usd_per_million_tokens(1e4, devices=8, usd_per_hour=3.75) == pytest.approx(30 / 36)
+    assert joules_per_million_tokens(1e4, devices=8, watts=1000.0) == pytest.approx(8e5)
+
+
+@given(st.floats(1, 1e6), st.integers(1, 64), st.floats(0.1, 50), st.floats(1.01, 10))
+def test_a_speedup_divides_the_price(
+    rate: float, devices: int, hourly: float, speedup: float
+) -> None:
+    plain = usd_per_million_tokens(rate, devices=devices, usd_per_hour=hourly)
+    faster = usd_per_million_tokens(rate * speedup, devices=devices, usd_per_hour=hourly)
+    assert plain / faster == pytest.approx(speedup)
+
+
+def test_a_published_saving_comes_out() -> None:
+    # A speedup of 1.24 is a price per token 19.4 % lower.
+    saved = 1 - usd_per_million_tokens(1.24, devices=1, usd_per_hour=1.0) / usd_per_million_tokens(
+        1.0, devices=1, usd_per_hour=1.0
+    )
+    assert float(saved) == pytest.approx(0.194, abs=0.0005)
+
+
+# --- frontiers ------------------------------------------------------------------------------------
+
+points = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12)
+
+
+@given(points)
+def test_nothing_beats_a_point_of_the_frontier_and_something_beats_the_rest(
+    drawn: list[tuple[int, int]],
+) -> None:
+    user, device = np.array(drawn, dtype=float).T
+    found = frontier_of(user, device)
+    kept = {(user[i], device[i]) for i in found.index}
+    for a, b in drawn:
+        beaten = any((c >= a and d >= b) and (c, d) != (a, b) for c, d in drawn)
+        assert ((a, b) in kept) is not beaten
+    assert np.all(np.diff(found.tokens_per_s_per_user) > 0)
+    assert np.all(np.diff(found.tokens_per_s_per_device) < 0)
+
+
+def test_points_that_cannot_be_are_left_out() -> None:
+    assert frontier_of([1.0, np.nan], [1.0, 5.0]).index.tolist() == [0]
+    nothing = frontier_of([[np.nan]], [[1.0]])
+    assert nothing.index.size == 0
+    assert nothing.cheapest_within(1.0) is None
+
+
+def test_the_cheapest_point_keeps_the_time_per_token() -> None:
+    found = frontier_of([[10.0, 50.0], [100.0, 99.0]], [[900.0, 600.0], [100.0, 50.0]])
+    assert found.cheapest_within(0.1) == 0  # exactly ten tokens a second
+    assert found.cheapest_within(0.099) == 1
+    assert found.cheapest_within(0.01) == 2
+
+
+def test_shapes_that_differ_are_refused() -> None:
+    with pytest.raises(OptionError, match=r"has shape \(1,\); allowed: \(2,\)"):
+        frontier_of([1.0, 2.0], [1.0])
+
+
+# --- hardware files -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_a_file_says_what_a_device_costs_and_draws(trusted: bool) -> None:
+    chip = parse_hardware(FILE, source="mine.yaml", trusted=trusted)
+    assert chip.price == DevicePrice(usd_per_hour=2.5, source="my provider", date="2026-11-01")
+    assert chip.power is not None
+    assert chip.power.watts == pytest.approx(560)
+
+
+def test_unknown_prices_are_none() -> None:
+    for name in ("b300", "gaudi3", "trainium2"):
+        assert load_hardware(name).price is None
+    assert load_hardware("tpu-v5e").power is None
+    assert DevicePower(board_watts=300.0).watts == 300
+
+
+def test_every_bundled_price_has_a_source_and_a_date() -> None:
+    priced = [chip.price for name in hardware_names() if (chip := load_hardware(name)).price]
+    assert len(priced) == 19
+    for price in priced:
+        assert price is not None
+        assert "https://" in price.source
+        assert "2024-12-01" < price.date < "2026-12-01"
+        assert 0.1 < price.usd_per_hour < 20
+
+
+def test_every_bundled_power_has_a_source() -> None:
+    for name in hardware_names():
+        chip = load_hardware(name)
+        if chip.power is not None:
+            assert "https://" in chip.sources["power.board_watts"]
+            assert 50 <= chip.power.board_watts <= 2000
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("2.5", "-1.0", r"price.usd_per_hour is -1.0; must be a number from 0 to"),
+        ("2026-11-01", "yesterday", r"price.date is 'yesterday'; must be a date such as"),
+        ("source: my provider, ", "", r"price.source is missing"),
+        ("700.0", "0.0", r"power.board_watts is 0.0; must be"),
+        ("0.8", "1.5", r"power.loaded_frac is 1.5; must be a number from 0 to 1"),
+        ("board_watts: 700.0, ", "", r"power.board_watts is missing"),
+    ],
+)
+def test_bad_money_and_watts_are_refused(old: str, new: str, message: str) -> None:
+    with pytest.raises(ProfileError, match=rf"^mine.yaml: {message}"):
+        parse_hardware(FILE.replace(old, new), source="mine.yaml")
+
+
+def test_a_calibrated_file_keeps_price_and_power() -> None:
+    chip = load_hardware("b200")
+    text = calibrated_yaml(chip, chip.engine("sglang"), name="mine", source="me")
+    again = parse_hardware(text, source="again")
+    assert (again.price, again.power) == (chip.price, chip.power)
+
+
+def test_the_command_shows_them() -> None:
+    shown = CliRunner().invoke(app, ["hardware", "show", "b200"]).stdout
+    assert "1000 W a board" in shown
+    assert "$3.75 an hour (2026-06-01, packet.ai" in shown
+    rows = json.loads(CliRunner().invoke(app, ["hardware", "--json"]).stdout.splitlines()[-1])
+    prices = {row["name"]: row["price"] for row in rows}
+    assert prices["b300"] is None
+    assert prices["h200"]["usd_per_hour"] == 2.25
