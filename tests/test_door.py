@@ -69,9 +69,9 @@ def test_the_help_of_a_question_lists_every_parameter(name: str) -> None:
 
 
 def test_a_room_does_not_replace_the_question_of_its_name() -> None:
-    from specroof.validate.scores import kind_of  # noqa: PLC0415 - this import is the test
+    from specroof.validate.scores import errors_of  # noqa: PLC0415 - this import is the test
 
-    assert callable(kind_of)
+    assert callable(errors_of)
     assert inspect.isfunction(specroof.validate)
     assert inspect.ismodule(specroof.plot)
     door: Any = specroof

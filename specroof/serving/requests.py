@@ -59,7 +59,8 @@ class Workload:
 
     def __post_init__(self) -> None:
         for name in ("input_len", "output_len"):
-            number_within(name, getattr(self, name), "request_len")
+            length = number_within(name, getattr(self, name), "request_len")
+            object.__setattr__(self, name, length)  # a fraction has become a float
 
     @property
     def mean_context_len(self) -> float:
