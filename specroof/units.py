@@ -86,6 +86,8 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "overlap_norm": Bounds(1, 100),
     "expert_rows": Bounds(1e-9, 1e9),
     "expected_error": Bounds(0, 1000),
+    "band": Bounds(0, 10),  # half-width, in natural logarithms
+    "points": Bounds(1, 1_000_000_000, whole=True),
     "usd_per_hour": Bounds(0, 1e6),
     "watts": Bounds(1e-3, 1e6),
 }

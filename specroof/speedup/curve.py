@@ -26,6 +26,7 @@ from specroof.latency import (
     model_latency,
     option_notes,
 )
+from specroof.speedup.bands import band_ends, band_notes, tokens_spread, verdicts
 from specroof.speedup.round import proposals, round_times
 from specroof.speedup.served import Served
 from specroof.units import MOST_POINTS
@@ -89,6 +90,12 @@ class SpeedupCurve:
     running
         Sequences that are decoded at a time, where a server runs fewer than are asked for; NaN
         where it cannot run them. None where all run.
+    band
+        Half-width of the engine's band for this kind of drafter, in natural logarithms; None where
+        there is no band, as of the ideal engine.
+    spread
+        What the acceptance adds to it below and above, axis (draft_len): see
+        `specroof.speedup.bands.tokens_spread`.
     """
 
     model: str
@@ -110,6 +117,8 @@ class SpeedupCurve:
     requests: str = ""
     request_token_s: Array | float = 0.0
     running: Array | None = None
+    band: float | None = None
+    spread: tuple[Array | float, Array | float] = (0.0, 0.0)
 
     @property
     def running_batch(self) -> Array:
@@ -142,6 +151,28 @@ class SpeedupCurve:
         if self.running is not None:
             gained = gained * (self.running / self.running[..., :1])
         return _read_only(gained)
+
+    @cached_property
+    def _ends(self) -> tuple[Array, Array] | None:
+        if self.band is None:
+            return None
+        low, high = band_ends(self.speedup, self.band, self.spread)
+        return _read_only(low), _read_only(high)
+
+    @property
+    def speedup_low(self) -> Array | None:
+        """The low end of the band that holds 80 % of measured speedups; None without a band."""
+        return None if self._ends is None else self._ends[0]
+
+    @property
+    def speedup_high(self) -> Array | None:
+        """The high end of the same."""
+        return None if self._ends is None else self._ends[1]
+
+    @cached_property
+    def verdict(self) -> npt.NDArray[np.str_] | None:
+        """Whether the best draft ``pays``, ``loses``, or is ``unclear``: see `verdicts`."""
+        return None if self._ends is None else _read_only(verdicts(self.speedup, *self._ends))
 
     @property
     def tokens_per_s(self) -> Array:
@@ -215,6 +246,19 @@ class SpeedupCurve:
         near[..., :1] |= np.isnan(best)  # where nothing runs
         last = near.shape[-1] - 1
         longest = last - np.argmax(near[..., ::-1], axis=-1)
+        return self.draft_len[np.argmax(near, axis=-1)], self.draft_len[longest]
+
+    def best_within_band(self) -> tuple[IntArray, IntArray] | None:
+        """Return the shortest and the longest draft whose band reaches the best speedup.
+
+        Any of them may be the best of a server that is measured. None without a band.
+        """
+        if self._ends is None:
+            return None
+        high = self._ends[1]
+        best = self.best_speedup[..., None]
+        near = (high >= best) | np.isnan(best)
+        longest = near.shape[-1] - 1 - np.argmax(near[..., ::-1], axis=-1)
         return self.draft_len[np.argmax(near, axis=-1)], self.draft_len[longest]
 
 
@@ -336,6 +380,7 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
     cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit
     draft_lens = np.arange(longest + 1, dtype=np.int64)
 
+    kind = drafter.name.partition(",")[0]
     shape = (len(contexts), len(batches), len(draft_lens))
     _check_points(shape)
     draft_s, verify_s, round_s = (np.empty(shape) for _ in range(3))
@@ -354,8 +399,10 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
         *of_passes,
         *acceptance_notes(tokens, model.name),
         *engine_notes(setup),
+        *band_notes(setup.engine, kind),
         *memory_notes(model, setup, contexts, batches),
     )
+    band = setup.engine.band(kind)
     return SpeedupCurve(
         model=model.name,
         hardware=setup.hardware.name,
@@ -373,6 +420,8 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
         notes=tuple(dict.fromkeys(notes)),
         cost_from=cost_from,
         acceptance_from=getattr(tokens, "description", ""),
+        band=None if band is None else band.width,
+        spread=tokens_spread(tokens, draft_lens),
     )
 
 
