@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from specroof.engines.hardware_file import calibrated_yaml
 from typer.testing import CliRunner
 
 from specroof import OptionError, ProfileError, hardware_names, load_hardware
@@ -15,7 +16,6 @@ from specroof.economics import (
     joules_per_million_tokens,
     usd_per_million_tokens,
 )
-from specroof.engines.hardware_file import calibrated_yaml
 from specroof.hardware import DevicePower, DevicePrice, parse_hardware
 
 FILE = """
