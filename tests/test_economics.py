@@ -17,6 +17,7 @@ from specroof.economics import (
     usd_per_million_tokens,
 )
 from specroof.hardware import DevicePower, DevicePrice, parse_hardware
+from specroof.hardware.written import calibrated_yaml
 
 FILE = """
 format_version: 1
