@@ -15,7 +15,7 @@ from specroof.economics import (
     joules_per_million_tokens,
     usd_per_million_tokens,
 )
-from specroof.engines.hardware_file import calibrated_yaml
+from specroof.engines import calibrated_yaml
 from specroof.hardware import DevicePower, DevicePrice, parse_hardware
 
 FILE = """
