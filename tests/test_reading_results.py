@@ -137,3 +137,11 @@ def test_a_histogram_that_is_no_list_says_nothing_about_rounds() -> None:
         ' "acceptance_length_histogram": "many"}'
     )
     assert parse_profiles(text, "f")[0].n_rounds is None
+
+
+def test_a_label_without_end_is_read_quickly() -> None:
+    text = f"{POSITION}{{{'x' * 140_000}}} 8"
+    start = time.perf_counter()
+    with pytest.raises(OptionError, match="position is empty"):
+        parse_profiles(text, "f")
+    assert time.perf_counter() - start < 5
