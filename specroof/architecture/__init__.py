@@ -15,6 +15,7 @@ from specroof.architecture.cores import (
     Indexer,
     LatentAttention,
     SharedCacheAttention,
+    SoftmaxAttention,
 )
 from specroof.architecture.draft_blocks import block_head, context_layers, markov_step
 from specroof.architecture.draft_heads import (
@@ -91,6 +92,7 @@ __all__ = [
     "RecurrentCore",
     "Shard",
     "SharedCacheAttention",
+    "SoftmaxAttention",
     "VisionTower",
     "WeightFormat",
     "block_head",

@@ -2,18 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import (
-    Architecture,
-    CompressedAttention,
-    Experts,
-    LatentAttention,
-    RecurrentCore,
-)
+from specroof.architecture import Architecture
 from specroof.cost import ForwardPass, OpCost, forward_cost
 from specroof.hardware import CapturedGraphs
 from specroof.latency.operations import pass_work
@@ -37,14 +31,6 @@ class Beside(Protocol):
     @property
     def times(self) -> float:
         """How often it runs, one after another: a weight is read each time."""
-
-
-# Layers that an engine may lose time of their own in (`specroof.hardware.LAYER_KINDS`).
-_KINDS: Final = {
-    "experts": Experts,
-    "linear_attention": RecurrentCore,
-    "latent_attention": LatentAttention | CompressedAttention,
-}
 
 
 def model_latency(
@@ -198,7 +184,7 @@ def layer_kinds(model: Architecture) -> dict[str, int]:
 
     Examples
     --------
-    >>> from specroof.architecture import Block, Layer, Linear
+    >>> from specroof.architecture import Block, Experts, Layer, Linear
     >>> experts = Experts(n_experts=4, top_k=1, in_features=8, hidden_features=8)
     >>> moe = Layer((Block("feed_forward", (), experts),), count=3)
     >>> layer_kinds(Architecture("toy", "llama", 8, 9, (moe,), Linear("lm_head", 8, 9)))
@@ -207,9 +193,6 @@ def layer_kinds(model: Architecture) -> dict[str, int]:
     counts: dict[str, int] = {}
     for layer in model.layers:
         for block in layer.blocks:
-            kinds = [kind for kind, cores in _KINDS.items() if isinstance(block.core, cores)]
-            if getattr(block.core, "indexer", None) is not None:
-                kinds.append("sparse_index")
-            for kind in kinds:
+            for kind in () if block.core is None else block.core.overhead_kinds:
                 counts[kind] = counts.get(kind, 0) + layer.count
     return counts
