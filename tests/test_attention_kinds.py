@@ -22,7 +22,7 @@ from specroof.cost import ForwardPass, forward_cost, kv_cache_bytes
 from specroof.cost.attention import attention_op
 from specroof.cost.base import OpCost, Setting
 from specroof.cost.cores import CORES, CoreFormulas
-from specroof.drafters import mtp_drafter
+from specroof.drafters import head_drafter
 from specroof.hardware import LAYER_KINDS
 from specroof.latency import check_placement, layer_kinds
 from specroof.serving.footprint import target_footprint
@@ -110,7 +110,7 @@ def test_a_new_kind_needs_its_file_and_one_row(monkeypatch: pytest.MonkeyPatch) 
         check_placement(TOY, Placement(tensor_parallel=4))
     kept = target_footprint(TOY, Placement())
     assert (kept.window, kept.window_token_bytes, kept.token_bytes) == (20, 30, 0)
-    assert "1 sink_attention" in mtp_drafter().describe(TOY)
+    assert "1 sink_attention" in head_drafter("mtp").describe(TOY)
 
 
 def test_a_core_that_nothing_is_said_of_has_no_traits() -> None:

@@ -272,7 +272,7 @@ def test_every_core_divides_by_heads(core: RecurrentCore) -> None:
 
 
 @given(recurrents, st.lists(small, min_size=1), modes)
-def test_arrays_of_passes_are_priced_like_each_pass(
+def test_arrays_of_passes_are_counted_like_each_pass(
     core: RecurrentCore, queries: list[int], mode: str
 ) -> None:
     choices = Options(recurrent_state=mode)

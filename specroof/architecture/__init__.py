@@ -1,6 +1,6 @@
 """A model as frozen numbers: what it multiplies, what it caches, and in which formats.
 
-Parsers build these values, `specroof.cost` prices them. Nothing here knows a config key, a chip
+Parsers build these values, `specroof.cost` counts their work. Nothing here knows a config key, a chip
 or a formula of time.
 """
 

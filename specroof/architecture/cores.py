@@ -341,7 +341,7 @@ class Experts(Core):
     n_matrices
         3 for a gated expert (gate, up, down), 2 for a plain one.
     bias_params
-        Bias elements of one expert (counted, not priced).
+        Bias elements of one expert (stored, not computed with).
     n_shared
         Shared experts of the same size and format that run in the same grouped matmul; parsers
         leave this 0 and list shared experts among the block's matrices.

@@ -44,9 +44,9 @@ _MAY_BE_NONE: Final = {"experts", "recurrent_state", "state_dtype", "kv_dtype", 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Which formula prices a pass, where published sources disagree.
+    """Which formula counts a pass, where published sources disagree.
 
-    One value prices decoding, verification and drafting alike, so that no ratio mixes two models.
+    One value counts decoding, verification and drafting alike, so that no ratio mixes two models.
 
     Parameters
     ----------
@@ -309,7 +309,7 @@ class OpCost:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting:
-    """What every formula of a pass may look at, besides the block that it prices.
+    """What every formula of a pass may look at, besides the block that it counts.
 
     Parameters
     ----------

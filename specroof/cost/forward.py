@@ -127,7 +127,7 @@ def _head_costs(architecture: Architecture, setting: Setting) -> list[OpCost]:
     positions = setting.forward.head_tokens
     head = linear_cost(architecture.head, tokens=positions, block="", count=1)
     logits = logit_bytes(architecture.head.out_features, positions)
-    priced = replace(
+    counted = replace(
         head,
         name=architecture.head.name,
         # A pass that needs no logits does not read the head.
@@ -138,4 +138,4 @@ def _head_costs(architecture: Architecture, setting: Setting) -> list[OpCost]:
         ),
         activation_bytes=logits if setting.options.counts_all else np.zeros(()),
     )
-    return _counted([priced], setting.options)
+    return _counted([counted], setting.options)

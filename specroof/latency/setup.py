@@ -12,7 +12,7 @@ __all__ = ["Setup", "check_placement", "drafting_engine", "drafting_setup", "eng
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Where a pass runs and which formulas price it.
+    """Where a pass runs and which formulas count it.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ __all__ = [
 
 DEFAULT_MAX_DRAFT_LEN: Final = 16
 
-# Operating points that are priced at once: their temporaries stay within some tens of MB.
+# Operating points that are computed at once: their temporaries stay within some tens of MB.
 _CHUNK_POINTS: Final = 1 << 16
 
 

@@ -11,7 +11,7 @@ from specroof.cost import ForwardPass
 from specroof.drafters import (
     Drafter,
     DraftTime,
-    Price,
+    PassTime,
     Proposals,
     Round,
     TokensPerRound,
@@ -106,7 +106,7 @@ class DrafterPasses:
         check_placement(architecture, self.setup.placement)
         return self.seconds(Served(architecture, self.setup), forward, *beside, drafts=True)
 
-    def elsewhere(self, hardware: HardwareProfile | None, placement: Placement | None) -> Price:
+    def elsewhere(self, hardware: HardwareProfile | None, placement: Placement | None) -> PassTime:
         """Return the same on other devices, where the same engine runs, or over fewer of them."""
         moved = replace(self.setup, placement=placement or self.setup.placement)
         if hardware is not None:
@@ -150,7 +150,7 @@ def draft_time(
             decode_s=decode_s,
             verify_s=verify_s,
             cost_of=served.setup.options.cost_of,
-            price=passes.here,
+            pass_s=passes.here,
             target=served.model,
             elsewhere=passes.elsewhere,
             expansions=proposed.expansions,
