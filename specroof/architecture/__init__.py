@@ -1,7 +1,7 @@
 """A model as frozen numbers: what it multiplies, what it caches, and in which formats.
 
-Parsers build these values, `specroof.cost` counts their work. Nothing here knows a config key, a chip
-or a formula of time.
+Parsers build these values, `specroof.cost` counts their work. Nothing here knows a config key, a
+chip or a formula of time.
 """
 
 from specroof.architecture.cores import (
