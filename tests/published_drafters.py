@@ -91,5 +91,5 @@ class Ledger:
 
     def __call__(self, architecture: Architecture, forward: ForwardPass, /, *beside: Any) -> Any:
         self.passes.append((architecture, forward, beside))
-        shapes = (forward.batch.shape, forward.queries.shape, forward.context.shape)
+        shapes = (forward.batch_size.shape, forward.query_len.shape, forward.context_len.shape)
         return np.ones(np.broadcast_shapes(*shapes))

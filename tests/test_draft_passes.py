@@ -63,9 +63,9 @@ def asked(drafter: Drafter, **round_: Any) -> list[dict[str, Any]]:
     return [
         {
             "model": architecture,
-            "query": forward.queries.tolist(),
-            "context": forward.context.tolist(),
-            "head": forward.heads.tolist(),
+            "query": forward.query_len.tolist(),
+            "context": forward.context_len.tolist(),
+            "head": forward.head_len.tolist(),
             "settled": forward.settled,
             "beside": beside,
         }
@@ -120,7 +120,7 @@ def test_features_are_merged_once_per_committed_token() -> None:
         head_drafter("eagle3", head), draft_len=4, context_len=9, tokens_per_round=3
     )
     (work,) = first["beside"]
-    assert work.forward_pass.queries == 3
+    assert work.forward_pass.query_len == 3
     (block,) = work.architecture.layers[0].blocks
     assert [linear.name for linear in block.linears] == ["fc"]
     assert later["beside"] == ()
@@ -135,7 +135,7 @@ def test_an_eagle_head_merges_in_every_pass() -> None:
 
 def by_positions(_model: Architecture, forward: ForwardPass, /, *_beside: Any) -> Any:
     """Return a second per position of the pass."""
-    return forward.queries
+    return forward.query_len
 
 
 def test_several_modules_each_read_the_committed_tokens() -> None:
@@ -169,8 +169,8 @@ def test_an_assistant_without_a_cache_reads_nothing_again() -> None:
         a_round(target, ledger, draft_len=3, context_len=50, tokens_per_round=4)
     )
     (_, first, beside), (_, later, _) = ledger.passes
-    assert (float(first.queries), float(first.context), beside) == (1, 50, ())
-    assert float(later.queries) == 1
+    assert (float(first.query_len), float(first.context_len), beside) == (1, 50, ())
+    assert float(later.query_len) == 1
 
 
 def test_a_tree_is_drafted_level_by_level() -> None:
@@ -184,8 +184,8 @@ def test_a_tree_is_drafted_level_by_level() -> None:
     time = head_drafter("eagle", head).draft(
         a_round(TARGET, ledger, draft_len=[1, 1, 2, 3], expansions=proposed.expansions)
     )
-    assert [float(forward.queries) for _, forward, _ in ledger.passes] == [1, 3, 6]
-    assert [float(forward.heads) for _, forward, _ in ledger.passes] == [1, 3, 6]
+    assert [float(forward.query_len) for _, forward, _ in ledger.passes] == [1, 3, 6]
+    assert [float(forward.head_len) for _, forward, _ in ledger.passes] == [1, 3, 6]
     assert time.serial_s.tolist() == [1, 1, 2, 3]
 
 
@@ -292,7 +292,7 @@ def test_committed_tokens_are_merged_and_their_keys_and_values_projected_in_all_
         head_block_drafter("dflash", a_block()), draft_len=5, context_len=90, tokens_per_round=3
     )
     (work,) = one["beside"]
-    assert work.forward_pass.queries == 3
+    assert work.forward_pass.query_len == 3
     fusion, projections = work.architecture.layers
     assert [linear.name for linear in fusion.blocks[0].linears] == ["fc"]
     names = [linear.name for linear in projections.blocks[0].linears]
@@ -343,7 +343,7 @@ def test_a_markov_head_runs_once_more_for_each_draft_of_the_block() -> None:
     (one,) = asked(head_block_drafter("dspark", head), draft_len=2, tokens_per_round=2)
     assert (one["query"], one["head"]) == (5, 5)
     _, step = one["beside"]
-    assert (step.times, float(step.forward_pass.queries)) == (5, 1)
+    assert (step.times, float(step.forward_pass.query_len)) == (5, 1)
     # Per draft the matrix from rank to vocabulary, the confidence row, and the logits.
     plain = seconds(head_block_drafter("dspark", replace(head, serial=None)), tokens_per_round=2)
     with_head = seconds(head_block_drafter("dspark", head), tokens_per_round=2)
@@ -354,7 +354,7 @@ def test_masks_go_behind_the_committed_tokens_in_one_pass() -> None:
     head = eagle3_head(SHAPE, name="p", vocab_size=100, kind="p_eagle", n_layers=2)
     (one,) = asked(head_drafter("p_eagle", head), draft_len=6, context_len=50, tokens_per_round=3)
     assert (one["query"], one["context"], one["head"]) == (3 + 5, 48, 6)
-    assert [work.forward_pass.queries.tolist() for work in one["beside"]] == [3]
+    assert [work.forward_pass.query_len.tolist() for work in one["beside"]] == [3]
     (pard,) = asked(
         head_drafter("pard", DraftHead("pard", TARGET)),
         draft_len=6,

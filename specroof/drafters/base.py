@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from specroof.acceptance import ContextAcceptance
 from specroof.architecture import Architecture, DraftHead
+from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.hardware import HardwareProfile, Placement
 
@@ -29,7 +30,6 @@ __all__ = [
     "unknown_held",
 ]
 
-Array = npt.NDArray[np.float64]
 #: Counts: whole numbers of a chain or a tree, means where some sequences propose nothing.
 Counts = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 

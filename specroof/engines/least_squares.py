@@ -9,13 +9,11 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from specroof.arrays import Array
 from specroof.errors import MeasurementError
 
 __all__ = ["Fit", "chi_square_quantile", "least_squares"]
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -127,7 +127,7 @@ def model_work(
         )
     ]
     kinds = layer_kinds(model)
-    shape = PassShape(model.n_layers, forward.batch, kinds, forward.queries, eager)
+    shape = PassShape(model.n_layers, forward.batch_size, kinds, forward.query_len, eager)
     return pass_work(ops, setup, shape, settled=forward.settled)
 
 
@@ -168,12 +168,12 @@ def padded_pass(
         return forward, np.zeros((), dtype=bool)
     if forward.settled and graphs.counts == "sequences":
         return forward, np.ones((), dtype=bool)
-    asked = forward.tokens if graphs.counts == "tokens" else forward.batch
+    asked = forward.tokens if graphs.counts == "tokens" else forward.batch_size
     sizes = np.array([*graphs.sizes, np.inf])
     size = sizes[np.searchsorted(sizes, asked)]
     eager = np.isinf(size)
     factor = np.where(eager, 1.0, size / asked)
-    return replace(forward, matmul_len=forward.queries * factor), eager
+    return replace(forward, matmul_len=forward.query_len * factor), eager
 
 
 def layer_kinds(model: Architecture) -> dict[str, int]:

@@ -4,18 +4,14 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator
 
-import numpy as np
-import numpy.typing as npt
-
 from specroof.architecture import Architecture
+from specroof.arrays import Array
 from specroof.cost import Options, state_bytes, storage
 from specroof.latency.operations import device_bytes
 from specroof.latency.setup import Setup
 from specroof.units import format_binary_bytes
 
 __all__ = ["engine_notes", "memory_notes", "option_notes"]
-
-Array = npt.NDArray[np.float64]
 
 
 def engine_notes(setup: Setup) -> Iterator[str]:
@@ -88,6 +84,7 @@ def memory_notes(
     Examples
     --------
     >>> from specroof.architecture import Layer, Linear
+    >>> import numpy as np
     >>> from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Peak, Placement
     >>> chip = HardwareProfile(
     ...     format_version=1,

@@ -12,6 +12,7 @@ from specroof.architecture import (
     Core,
     RecurrentCore,
 )
+from specroof.arrays import Array
 from specroof.cost import Options, storage
 from specroof.drafters import Held
 from specroof.hardware import Placement
@@ -19,7 +20,6 @@ from specroof.latency.operations import device_bytes
 
 __all__ = ["Footprint", "draft_footprint", "has_core", "target_footprint"]
 
-Array = npt.NDArray[np.float64]
 
 #: A context beyond every window and chunk: what grows there has no end.
 _LONG: float = 2.0**20

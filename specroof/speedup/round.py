@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import Architecture
+from specroof.arrays import Array, IntArray
 from specroof.cost import ForwardPass
 from specroof.drafters import (
     Drafter,
@@ -31,9 +32,6 @@ __all__ = [
     "round_time",
     "round_times",
 ]
-
-Array = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def proposals(drafter: Drafter, tokens: TokensPerRound, draft_len: IntArray) -> Proposals:
