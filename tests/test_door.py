@@ -18,6 +18,7 @@ from specroof.questions.hardware import list_hardware, show_hardware
 from specroof.questions.models import diff_models, list_models, show_model
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
 from specroof.questions.sweep import Study, Target
+from specroof.units import format_seconds
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "b200", "eagle3,accept=0.7"
 
@@ -69,9 +70,9 @@ def test_the_help_of_a_question_lists_every_parameter(name: str) -> None:
 
 
 def test_a_room_does_not_replace_the_question_of_its_name() -> None:
-    from specroof.validate.scores import kind_of  # noqa: PLC0415 - this import is the test
+    from specroof.validate.scores import errors_of  # noqa: PLC0415 - this import is the test
 
-    assert callable(kind_of)
+    assert callable(errors_of)
     assert inspect.isfunction(specroof.validate)
     assert inspect.ismodule(specroof.plot)
     door: Any = specroof
@@ -218,6 +219,12 @@ def test_answers_and_curves_are_one_short_line() -> None:
     for answer in answers:
         assert "\n" not in repr(answer)
         assert len(repr(answer)) <= 200, repr(answer)
+    one = specroof.explain(MODEL, CHIP).latency
+    assert repr(one).endswith(f" operations, {format_seconds(float(one.total_s))}>")
+    several = specroof.forward_latency(MODEL, CHIP, ForwardPass([1, 8], 1, 0))
+    assert repr(several) == f"<PassLatency: {len(several.ops)} operations, 2 points>"
+    requests = specroof.predict(MODEL, CHIP, drafters=SPEC, input_len=64, output_len=32)
+    assert repr(requests.counted[0]).startswith("<EndToEnd: 64 tokens in, 32 out; <SpeedupCurve: ")
     assert repr(prediction) == (
         "<Prediction: Qwen3-8B on 1 x NVIDIA B200 SXM, engine sglang: eagle3,accept=0.7, ideal>"
     )

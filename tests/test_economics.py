@@ -15,8 +15,8 @@ from specroof.economics import (
     joules_per_million_tokens,
     usd_per_million_tokens,
 )
-from specroof.engines.hardware_file import calibrated_yaml
 from specroof.hardware import DevicePower, DevicePrice, parse_hardware
+from specroof.hardware.written import calibrated_yaml
 
 FILE = """
 format_version: 1

@@ -129,3 +129,19 @@ def test_nothing_measured_cannot_go_on(how: str) -> None:
 def test_a_chart_needs_a_name(name: str) -> None:
     with pytest.raises(OutputError, match="allowed: the name of a file"):
         figure_files(Path(name), lambda _: {})
+
+
+def test_a_histogram_that_is_no_list_says_nothing_about_rounds() -> None:
+    text = (
+        '{"num_speculative_tokens": 1, "marginal_accept_rates": [0.5],'
+        ' "acceptance_length_histogram": "many"}'
+    )
+    assert parse_profiles(text, "f")[0].n_rounds is None
+
+
+def test_a_label_without_end_is_read_quickly() -> None:
+    text = f"{POSITION}{{{'x' * 140_000}}} 8"
+    start = time.perf_counter()
+    with pytest.raises(OptionError, match="position is empty"):
+        parse_profiles(text, "f")
+    assert time.perf_counter() - start < 5

@@ -12,6 +12,7 @@ from specroof.arrays import number_within
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError
 from specroof.latency import Setup, model_latency
+from specroof.serving.queue import latency_s
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import plain_number
 
@@ -58,7 +59,8 @@ class Workload:
 
     def __post_init__(self) -> None:
         for name in ("input_len", "output_len"):
-            number_within(name, getattr(self, name), "request_len")
+            length = number_within(name, getattr(self, name), "request_len")
+            object.__setattr__(self, name, length)  # a fraction has become a float
 
     @property
     def mean_context_len(self) -> float:
@@ -296,7 +298,7 @@ def prefill_frac(
     return np.asarray(prefills_s / (np.asarray(token_s) + prefills_s + latency_token_s))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class EndToEnd:
     """What of a speedup is left where prefills are counted; axes as in the curve.
 
@@ -323,10 +325,24 @@ class EndToEnd:
     prefill_frac: Array
     effective_batch: Array
 
+    def __repr__(self) -> str:
+        """Return one line: arrays are looked at by name."""
+        return f"<EndToEnd: {self.workload.requests}; {self.curve!r}>"
+
     @property
     def tokens_per_s(self) -> Array:
         """Output tokens per second of the whole batch, prefill included."""
         return self.curve.tokens_per_s
+
+    @property
+    def answer_s(self) -> Array:
+        """Seconds from sending a request to its last token, waiting for the others included.
+
+        Source
+            `specroof.serving.queue.latency_s`.
+        """
+        service_s = self.workload.output_len / self.curve.tokens_per_s_per_user
+        return latency_s(self.curve.batch_size[None, :, None], self.curve.running_batch, service_s)
 
     @property
     def speedup(self) -> Array:
@@ -354,7 +370,7 @@ def end_to_end(
     Source
         See `end_to_end_tokens_per_s`; Little 1961, Oper. Res. 9(3) for the effective batch.
     """
-    batch = curve.batch_size
+    batch = curve.running_batch
     wait_s = request_s(model, setup, workload.input_len)
     amounts = {
         "wait_s": wait_s,
@@ -362,14 +378,14 @@ def end_to_end(
         "latency_s": setup.engine.request_latency_s,
     }
     token_s = curve.round_s / curve.tokens_per_round
-    rate = end_to_end_tokens_per_s(batch[:, None], token_s, **amounts)
+    rate = end_to_end_tokens_per_s(batch, token_s, **amounts)
     counted = replace(
         curve,
-        round_s=curve.tokens_per_round * batch[:, None] / rate,
+        round_s=curve.tokens_per_round * batch / rate,
         requests=workload.requests,
-        request_token_s=request_token_s(batch, **amounts),
+        request_token_s=request_token_s(batch, **amounts)[..., 0],
     )
-    share = prefill_frac(batch[:, None], token_s, **amounts)
+    share = prefill_frac(batch, token_s, **amounts)
     # Little's law: on their way are as many as arrive in a second, times the seconds of each.
     on_their_way = counted.tokens_per_s * amounts["latency_s"] / workload.output_len
     return EndToEnd(
@@ -378,7 +394,7 @@ def end_to_end(
         latency_s=amounts["latency_s"],
         curve=counted,
         prefill_frac=share,
-        effective_batch=np.asarray(batch[:, None] - share - on_their_way),
+        effective_batch=np.asarray(batch - share - on_their_way),
     )
 
 

@@ -17,7 +17,8 @@ _SAMPLE: Final = re.compile(
     r"vllm:spec_decode_num_(?P<what>drafts|draft_tokens|accepted_tokens|accepted_tokens_per_pos)"
     r"(?:_total)?(?:\{(?P<labels>[^{}\n]*)\})?[ \t]+(?P<value>\S+)"
 )
-_LABEL: Final = re.compile(r'(\w+)="([^"\n]*)"')
+# From the beginning of a word only: from each of its letters, a long one took minutes.
+_LABEL: Final = re.compile(r'\b(\w+)="([^"\n]*)"')
 _ROUNDING: Final = 1e-9
 #: More rounds or tokens than any server counts: a thousand years at a billion a second.
 _MOST_EVENTS: Final = 1e20
