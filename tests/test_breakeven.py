@@ -212,7 +212,10 @@ def test_a_tie_at_the_wanted_speedup_is_an_answer() -> None:
         ({"solve": "batch", "batch_size": 8}, "batch_size is 8; allowed: left out with solve 'bat"),
         ({"solve": "context", "context_len": 8}, "context_len is 8; allowed: left out with"),
         ({"most": 8}, "most is 8; allowed: with solve 'batch' or 'context'"),
-        ({"solve": "batch", "most": 0, "drafter": "eagle3,accept=.7"}, "most is 0; allowed: a whole number from 1"),
+        (
+            {"solve": "batch", "most": 0, "drafter": "eagle3,accept=.7"},
+            "most is 0; allowed: a whole number from 1",
+        ),
         ({"solve": "batch"}, "drafter 'eagle3' has no acceptance"),
         ({"solve": "cost"}, "drafter 'eagle3' has no acceptance"),
         ({"draft_len": 0}, "draft_len is 0; allowed: a whole number from 1"),
@@ -296,6 +299,7 @@ def test_tables_say_never_and_always() -> None:
         ("--drafter", "eagle3", "--solve", "accept-length", "--speedup", "3.9"),
         ("--drafter", "block,cost=9,drafts=4", "--batch", "1"),
         ("--drafter", "eagle3,accept=.7", "--solve", "batch"),
+        ("--drafter", "eagle3,accept=.7", "--solve", "batch", "--context", "0"),
         ("--drafter", "eagle3,accept=.7", "--solve", "context", "--batch", "1,4000"),
     ],
 )
@@ -307,7 +311,7 @@ def test_every_answer_is_drawn(words: tuple[str, ...], tmp_path: Path) -> None:
 
 
 def test_a_chart_shows_the_values_it_is_of() -> None:
-    found = breakeven(DENSE, CHIP, drafter="block,cost=2.3,drafts=3", batch_size=[1, 8, 2048])
+    found = breakeven(DENSE, CHIP, drafter="block,cost=2.75,drafts=3", batch_size=[1, 8, 2048])
     axes = found.plot().axes[0]
     drawn = axes.lines[0].get_ydata()
     values = [row.value for row in found.rows]

@@ -58,14 +58,14 @@ def plot_breakeven(found: "Breakeven") -> Figure:
 _RUNS: Final = {"batch": "Context (tokens)", "context": "Batch size (sequences)"}
 
 
-def _draw_values(axes: Axes, found: "Breakeven") -> "list[Artist]":
+def _draw_values(axes: Axes, found: "Breakeven") -> "Sequence[Artist]":
     """Draw a line for each context over batch sizes, and marks where it never pays."""
     lines: dict[float, list[Row]] = {}
     for row in found.rows:
         lines.setdefault(row.context_len or 0.0, []).append(row)
     handles: list[Artist] = []
     for i, (context, rows) in enumerate(lines.items()):
-        places = [row.batch_size for row in rows]
+        places = [row.place for row in rows]
         values = [np.nan if row.value is None else row.value for row in rows]
         color, marker = COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)]
         axes.plot(places, values, color=color, marker=marker)
@@ -74,17 +74,17 @@ def _draw_values(axes: Axes, found: "Breakeven") -> "list[Artist]":
     known = [row.value for row in found.rows if row.value is not None]
     top = max(known, default=1.0) * 1.08 or 1.0
     axes.set_ylim(0.0 if found.solve != "accept-length" else min([1.0, *known]), top)
-    never = [row.batch_size for row in found.rows if row.value is None]
+    never = [row.place for row in found.rows if row.value is None]
     if never:
         axes.plot(never, [top * 0.97] * len(never), ls="", marker="x", color=GREY, clip_on=False)
         handles.append(Line2D([], [], ls="", marker="x", color=GREY, label="never reached"))
-    _ticks(axes, [row.batch_size for row in found.rows], "Batch size (sequences)")
+    _ticks(axes, [row.place for row in found.rows], "Batch size (sequences)")
     return handles
 
 
-def _draw_runs(axes: Axes, found: "Breakeven") -> "list[Artist]":
+def _draw_runs(axes: Axes, found: "Breakeven") -> "Sequence[Artist]":
     """Draw a bar for each run of batches or contexts that pay, over the other load."""
-    places = [row.batch_size if row.context_len is None else row.context_len for row in found.rows]
+    places = [max(row.place, 1.0) for row in found.rows]  # the axis has no 0
     for place, row in zip(places, found.rows, strict=True):
         for first, last in row.runs:
             axes.plot(
@@ -102,15 +102,16 @@ def _draw_runs(axes: Axes, found: "Breakeven") -> "list[Artist]":
     ends = 2.0 ** np.arange(0, np.ceil(np.log2(1.6 * max(lasts, default=2))))
     shown = thin_ticks(ends, share=0.07)
     tick_at(axes.yaxis, shown, [short_number(end) for end in shown])
-    _ticks(axes, places, _RUNS[found.solve])
+    _ticks(axes, [row.place for row in found.rows], _RUNS[found.solve])
     bar = Line2D([], [], color=COLORS[0], lw=7, label=f"{found.speedup:g}x or more")
     never = Line2D([], [], ls="", marker="x", color=GREY, label="never reached")
     return [bar, never][: 1 if all(row.runs for row in found.rows) else 2]
 
 
-def _ticks(axes: Axes, places: Sequence[float | None], label: str) -> None:
-    known = sorted({place for place in places if place})
+def _ticks(axes: Axes, places: Sequence[float], label: str) -> None:
+    texts = {max(place, 1.0): short_number(place) for place in places}
+    known = sorted(texts)
     axes.set_xlim(known[0] / 1.2, known[-1] * 1.2)
     shown = thin_ticks(known, share=0.05) if len(known) > 1 else np.array(known)
-    tick_at(axes.xaxis, shown, [short_number(place) for place in shown])
+    tick_at(axes.xaxis, shown, [texts[place] for place in shown.tolist()])
     axes.set_xlabel(label)

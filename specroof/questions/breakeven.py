@@ -12,13 +12,13 @@ from specroof.architecture import Architecture
 from specroof.arrays import number_within, whole_within
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import OptionError, refuse
-from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Setup
 from specroof.questions.answer import Answer
 from specroof.questions.capacity import usual_drafts
+from specroof.questions.predict import limited_by
 from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
-from specroof.serving.capacity import served_room
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve, acceptance_of
+from specroof.serving.limits import limits_of
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of
 from specroof.speedup.inverses import (
     Point,
     Threshold,
@@ -127,6 +127,12 @@ class Row:
         """What was solved for; None where it is reached nowhere."""
         return self.threshold.value
 
+    @property
+    def place(self) -> float:
+        """The load that answers are told by: the batch, or the context where that is sought."""
+        given = (self.batch_size, self.context_len)
+        return next(one for one in given if one is not None)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the row as JSON has it."""
         one = self.threshold
@@ -221,13 +227,12 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     # Refuses a model or a depth that does not fit, before anything is solved.
     curve = point.curve(_acceptance(drafter, request.solve))
     loads = list(product(curve.context_len.tolist(), curve.batch_size.tolist()))
-    points = [replace(point, context_len=context, batch_size=batch) for context, batch in loads]
     notes = curve.notes
     if request.solve in _SOLVERS:
-        rows = [_row(one, wanted, request.solve) for one in points]
+        rows = [_row(point, load, wanted, request.solve) for load in loads]
     else:
-        limited = _is_limited(point.setup, request.capacity)
-        rows = [_run(one, wanted, request, limited=limited) for one in points]
+        limited = limited_by(point.setup, request.capacity, queues=False) is not None
+        rows = [_run(point, load, wanted, request, limited=limited) for load in loads]
         if limited:
             held = f"only a {request.solve} that has room in the server counts"
             notes = (*notes, held)
@@ -297,14 +302,14 @@ def _acceptance(drafter: Drafter, solve: str) -> TokensPerRound:
     return constant_acceptance(0.5) if solve.startswith("accept") else acceptance_of(drafter)
 
 
-def _row(point: Point, wanted: float, solve: str) -> Row:
+def _row(asked: Point, load: tuple[float, float], wanted: float, solve: str) -> Row:
     """Return the answer at one load, beside the speedup of the drafter as it is."""
-    gain = None
+    point, gain = replace(asked, context_len=load[0], batch_size=load[1]), None
     if point.drafter.acceptance is not None:
         gain = point.gain(point.drafter.acceptance)[0]
     return Row(
-        context_len=point.context_len,
-        batch_size=point.batch_size,
+        context_len=load[0],
+        batch_size=load[1],
         threshold=_SOLVERS[solve](point, wanted),
         speedup=gain if gain is not None and np.isfinite(gain) else None,
     )
@@ -313,38 +318,42 @@ def _row(point: Point, wanted: float, solve: str) -> Row:
 # --- batch and context ---------------------------------------------------------------------------
 
 
-def _is_limited(setup: Setup, capacity: bool | None) -> bool:
-    return setup.engine != IDEAL_ENGINE if capacity is None else capacity
-
-
-def _run(point: Point, wanted: float, request: BreakevenRequest, *, limited: bool) -> Row:
+def _run(
+    point: Point,
+    load: tuple[float, float],
+    wanted: float,
+    request: BreakevenRequest,
+    *,
+    limited: bool,
+) -> Row:
     """Return the runs of batches or contexts that reach a speedup, at one load."""
     solve = request.solve
     asked = _MOST[solve] if request.most is None else request.most
     places = _places(whole_within("most", asked, f"most_{solve}"))
+    known: dict[str, Any] = {"context_len": load[0], "batch_size": load[1], _AXES[solve]: None}
 
     def at(numbers: IntArray) -> tuple[Array, IntArray]:
-        return _gains(replace(point, **{_AXES[solve]: numbers}), limited=limited)
+        return _gains(replace(point, **{**known, _AXES[solve]: numbers}), limited=limited)
 
     runs = paying_runs(lambda numbers: at(numbers)[0], places, wanted)
     gains, drafts = at(places)
     ceiling = float(gains.max())
     if not runs:
-        threshold = Threshold("never", None, int(drafts[np.argmax(gains)]), ceiling)
-    else:
-        pays = bool(np.all((gains >= wanted) | np.isinf(gains)))
-        last = runs[-1][1]
-        there = int(at(np.array([last]))[1][0])
-        threshold = Threshold("always" if pays else "at", float(last), there, ceiling)
-    load = {"context_len": point.context_len, "batch_size": point.batch_size}
-    load[_AXES[solve]] = None
-    return Row(**load, threshold=threshold, runs=tuple(runs))
+        never = Threshold("never", None, int(drafts[np.argmax(gains)]), ceiling)
+        return Row(**known, threshold=never)
+    pays = bool(np.all((gains >= wanted) | np.isinf(gains)))
+    last = runs[-1][1]
+    there = int(at(np.array([last]))[1][0])
+    threshold = Threshold("always" if pays else "at", float(last), there, ceiling)
+    return Row(**known, threshold=threshold, runs=tuple(runs))
 
 
 def _gains(point: Point, *, limited: bool) -> tuple[Array, IntArray]:
     """Return speedups and draft lengths over all loads of a point that a server has room for."""
     curve = point.curve(acceptance_of(point.drafter))
-    room = _room(point, curve) if limited else None
+    room = None
+    if limited:
+        room = limits_of(point.model, point.setup, point.drafter, curve).largest
     gains, drafts = drafting_gain(curve, point.draft_len, room)
     return gains.ravel(), drafts.ravel()
 
@@ -356,16 +365,3 @@ def _places(most: int) -> IntArray:
     octaves = np.log2(most)
     steps = 2 ** np.linspace(0.0, octaves, int(octaves * _PER_OCTAVE) + 1)
     return np.unique(np.append(np.round(steps).astype(np.int64), most))
-
-
-def _room(point: Point, curve: SpeedupCurve) -> Array:
-    """Return the most requests that a server runs with drafts, axes (context, draft length)."""
-    verify = np.maximum(np.asarray(curve.verify_len, dtype=np.float64), curve.draft_len + 1.0)
-    room = served_room(
-        point.model,
-        point.setup,
-        context_len=curve.context_len[:, None],
-        drafter=point.drafter,
-        verify_len=verify[None, :],
-    )
-    return np.broadcast_to(room.largest_batch, (len(curve.context_len), len(verify)))

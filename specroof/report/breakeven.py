@@ -41,12 +41,11 @@ def _cells(row: Row) -> list[str]:
 
 def _run_cells(row: Row) -> list[str]:
     one = row.threshold
-    load = row.batch_size if row.context_len is None else row.context_len
     value = "-" if row.value is None else f"{row.value:.0f}"
     most = f"{one.ceiling:.2f}x" if row.to_dict()["ceiling"] is not None else "no room"
     all_of_them = " (all that have room)" if one.answer == "always" else ""
     runs = f"{_runs(row)}{all_of_them}" if row.runs else "never"
-    return [f"{load:g}", value, str(one.draft_len), most, runs]
+    return [f"{row.place:g}", value, str(one.draft_len), most, runs]
 
 
 def _runs(row: Row) -> str:
