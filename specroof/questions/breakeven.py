@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.acceptance import constant_acceptance
+from specroof.acceptance import ContextAcceptance, constant_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import number_within, whole_within
 from specroof.drafters import Drafter, TokensPerRound
@@ -297,7 +297,7 @@ def _wanted(request: BreakevenRequest, point: Point) -> float:
     return wanted
 
 
-def _acceptance(drafter: Drafter, solve: str) -> TokensPerRound:
+def _acceptance(drafter: Drafter, solve: str) -> TokensPerRound | ContextAcceptance:
     """Return the acceptance of a drafter; any where it is what is solved for."""
     return constant_acceptance(0.5) if solve.startswith("accept") else acceptance_of(drafter)
 

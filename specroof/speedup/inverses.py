@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.acceptance import acceptance_from_length, constant_acceptance
+from specroof.acceptance import ContextAcceptance, acceptance_from_length, constant_acceptance
 from specroof.architecture import Architecture
 from specroof.drafters import Drafter, DraftTime, Round, TokensPerRound
 from specroof.errors import OptionError, optional_library
@@ -81,7 +81,7 @@ class Point:
     draft_len: int | None
     longest: int
 
-    def curve(self, tokens: TokensPerRound) -> SpeedupCurve:
+    def curve(self, tokens: TokensPerRound | ContextAcceptance) -> SpeedupCurve:
         """Return the curve at this load under an acceptance."""
         return curve_in(
             self.model,
@@ -93,7 +93,7 @@ class Point:
             longest=self.longest,
         )
 
-    def gain(self, tokens: TokensPerRound) -> tuple[float, int]:
+    def gain(self, tokens: TokensPerRound | ContextAcceptance) -> tuple[float, int]:
         """Return the speedup of drafting under an acceptance, and its draft length."""
         gains, drafts = drafting_gain(self.curve(tokens), self.draft_len)
         return float(gains[0, 0]), int(drafts[0, 0])
