@@ -15,6 +15,7 @@ __all__ = [
     "MEBIBYTE",
     "MICROSECOND",
     "MILLION",
+    "MILLISECOND",
     "MOST_POINTS",
     "WIDER_DTYPES",
     "Bounds",
@@ -88,6 +89,9 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "expected_error": Bounds(0, 1000),
     "band": Bounds(0, 10),  # half-width, in natural logarithms
     "points": Bounds(1, 1_000_000_000, whole=True),
+    "most_batch": Bounds(1, 1_000_000, whole=True),
+    "most_context": Bounds(1, 100_000_000, whole=True),
+    "wanted_speedup": Bounds(1e-3, 1025),  # up to a token for each draft of the longest
     "usd_per_hour": Bounds(0, 1e6),
     "watts": Bounds(1e-3, 1e6),
 }
@@ -120,6 +124,7 @@ WIDER_DTYPES: Final[dict[str, tuple[str, ...]]] = {
 }
 
 #: Seconds.
+MILLISECOND: Final = 1e-3
 MICROSECOND: Final = 1e-6
 HOUR: Final = 3600.0
 #: What prices and energy are per.
