@@ -46,7 +46,16 @@ from specroof.errors import (
 )
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import PassLatency
-from specroof.questions import calibrate, capacity, explain, mock, predict, sweep, validate
+from specroof.questions import (
+    advise,
+    calibrate,
+    capacity,
+    explain,
+    mock,
+    predict,
+    sweep,
+    validate,
+)
 from specroof.questions.answer import Answer
 from specroof.questions.curves import forward_cost, forward_latency, speedup_curve
 from specroof.questions.sweep import Study, Target
@@ -86,6 +95,7 @@ __all__ = [
     "Target",
     "Workload",
     "acceptance_from_length",
+    "advise",
     "beta_acceptance",
     "calibrate",
     "capacity",

@@ -88,6 +88,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "expected_error": Bounds(0, 1000),
     "usd_per_hour": Bounds(0, 1e6),
     "watts": Bounds(1e-3, 1e6),
+    "target": Bounds(1e-6, 1e9),  # a speedup, or milliseconds, that somebody asks for
 }
 
 #: Points that one grid may hold: its arrays take up to some hundreds of MB.
@@ -119,6 +120,7 @@ WIDER_DTYPES: Final[dict[str, tuple[str, ...]]] = {
 
 #: Seconds.
 MICROSECOND: Final = 1e-6
+MILLISECOND: Final = 1e-3
 HOUR: Final = 3600.0
 #: What prices and energy are per.
 MILLION: Final = 1e6

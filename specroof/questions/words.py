@@ -8,6 +8,7 @@ from specroof.drafters import KINDS
 from specroof.hardware import SERVER_KEYS
 from specroof.parsers import PARSERS
 from specroof.serving.benchmark_commands import FRAMEWORKS
+from specroof.serving.launch import LAUNCHERS
 
 __all__ = [
     "ACCEPTANCE_KEYS",
@@ -16,6 +17,7 @@ __all__ = [
     "FITTED_LAWS",
     "FRAMEWORKS",
     "KINDS",
+    "LAUNCHERS",
     "PARSERS",
     "SERVER_KEYS",
     "hardware_names",
