@@ -192,27 +192,34 @@ def test_experts() -> None:
 @pytest.mark.parametrize(
     "model", ["Qwen/Qwen3-8B", "Qwen/Qwen3.5-4B", "openai/gpt-oss-20b", "google/gemma-3-4b-it"]
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(context=st.integers(16, 100_000), more=st.integers(1, 50_000), drafts=st.integers(1, 14))
 def test_longer_contexts_and_drafts_leave_room_for_fewer(
     framework: str, model: str, context: int, more: int, drafts: int
 ) -> None:
     contexts = np.array([[context], [context + more]])
     verify = np.array([drafts + 1.0, drafts + 2.0])
-    found = room(model, framework, "mtp,accept=0.8", context=contexts, verify=verify).largest_batch
+    served = room(model, framework, "mtp,accept=0.8", context=contexts, verify=verify)
+    found, limits = served.largest_batch, served.room.limits
     assert np.all(found[0] >= found[1])
-    if framework != "vllm":  # sizes of other passes are captured, and graphs take memory
+    if "state" in limits:
+        # SGLang's whole slots leave a remainder, which goes to the cache: with more drafts there
+        # may be room for the tokens of one more request, never for its states.
+        states = limits["state"]
+        assert np.all(states[..., 0] >= states[..., 1])
+    elif framework != "vllm":  # sizes of other passes are captured, and graphs take memory
         assert np.all(found[:, 0] >= found[:, 1])
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(gib=st.integers(60, 159), more=st.integers(0, 60))
 def test_more_memory_is_room_for_no_fewer(framework: str, gib: int, more: int) -> None:
-    # Below 160 GiB, where SGLang captures more and vLLM takes longer chunks.
+    # Of the same settings: larger chips take longer chunks by default, and capture more.
+    told: dict[str, Any] = {"memory_frac": 0.8, "running": 4096, "chunk": 8192, "capture": 256}
     found = [
-        largest("Qwen/Qwen3.5-4B", framework, chip=chip_of(size), memory_frac=0.8, running=4096)
-        for size in (gib, min(gib + more, 159))
+        largest("Qwen/Qwen3.5-4B", framework, chip=chip_of(size), **told)
+        for size in (gib, gib + more)
     ]
     assert found[0] <= found[1]
 

@@ -73,6 +73,7 @@ _SIZES = {
     "swa_head_dim": 16,
     "swa_v_head_dim": 16,
     "max_position_embeddings": 256,
+    "rotary_dim": 8,
     "num_nextn_predict_layers": 0,
     "num_mtp_modules": 0,
     "mtp_num_hidden_layers": 0,
