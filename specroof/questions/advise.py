@@ -36,7 +36,7 @@ from specroof.serving.capacity import in_server, served_room
 from specroof.serving.launch import LAUNCHERS, Launch, Speculation, launch
 from specroof.serving.requests import Load, Workload
 
-__all__ = ["Advice", "AdviseRequest", "Row", "Served", "Times", "advise"]
+__all__ = ["Advice", "AdviseRequest", "Launch", "Row", "Served", "Times", "advise"]
 
 #: Whose flags are written where nobody names a framework.
 USUAL_FRAMEWORKS: Final = ("vllm", "sglang")
@@ -365,11 +365,16 @@ def _advised(
     drafter = drafters[advised.chosen]
     launches, config, refusals = _launches(drafter, advised, request, frameworks)
     warnings = [*refusals, *prediction.warnings, *advised.warnings]
+    if advised.waits_by_default(asked.loads[-1]):
+        warnings.append(
+            f"the limit of running requests with drafts is a default of the server: "
+            f"--server running={asked.loads[-1]:g} asks what more would give"
+        )
     if price is None:
         warnings.append(
             f"no price of {setup.hardware.name} is known: give yours with --price-per-hour"
         )
-    engine = setup.engine.name
+    engine, several = setup.engine.name, len(listed(request.hardware)) > 1
     if request.framework not in {None, engine}:
         warnings.append(
             f"{setup.hardware.name} has no fit of {request.framework}: engine {engine} stands in"
@@ -381,7 +386,9 @@ def _advised(
         engine_config=config,
         launches=tuple(launches),
         notes=prediction.notes,
-        warnings=tuple(dict.fromkeys(warnings)),
+        warnings=tuple(
+            f"{setup.hardware.name}: {one}" if several else one for one in dict.fromkeys(warnings)
+        ),
     )
 
 
@@ -390,6 +397,12 @@ def _grid(loads: Sequence[float]) -> list[float]:
     doublings = int(math.log2(max(loads))) + 1
     between = {float(step * 2**power) for power in range(doublings) for step in (2, 3)}
     return sorted({1.0, *loads, *(load for load in between if load < max(loads))})
+
+
+def _spec_pairs(drafter: Drafter) -> list[tuple[str, str]]:
+    """Return the keys and values of a drafter's SPEC, which is its name."""
+    pairs = (pair.partition("=") for pair in drafter.name.split(",")[1:])
+    return [(key.strip(), value.strip()) for key, _, value in pairs]
 
 
 def _launches(
@@ -404,6 +417,7 @@ def _launches(
         schedule=advised.schedule,
         draft_model=request.draft_model,
         is_tree=advised.is_tree,
+        top_k=int(dict(_spec_pairs(drafter)).get("top-k", 1)),
         nodes=advised.nodes,
         running=told.running,
         memory=told.memory_frac,

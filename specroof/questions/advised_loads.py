@@ -168,6 +168,13 @@ class Advised:
     capacity: dict[str, Any] | None
     warnings: tuple[str, ...]
 
+    def waits_by_default(self, load: float) -> bool:
+        """Whether requests wait for the server's limit on running requests, not for memory."""
+        if self.capacity is None:
+            return False
+        side = self.capacity["speculative"]
+        return bool(side["bound_by"] == "running" and side["largest_batch"] < load)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Grid:

@@ -7,15 +7,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from specroof.questions.advise import Advice, Row, Served, Times
+from specroof.questions.advise import Advice, Launch, Row, Served, Times
 from specroof.report.layout import format_table, in_line
-from specroof.serving.launch import Launch
 from specroof.units import format_seconds
 
 __all__ = ["advice_json", "advice_text"]
 
 _WIDTH: Final = 80
 _ABSENT: Final = "-"
+#: Lengths of the user's own that the table has room for.
+_MOST_OWN: Final = 3
 
 #: How servers are started, before the flags of speculation.
 _COMMANDS: Final = {
@@ -142,7 +143,7 @@ def decision_line(chip: Served) -> str:
     span = f"{first:g} to {last:g} requests in flight" if len(rows) > 1 else f"{first:g} in flight"
     sure = _sureness(rows)
     best = max(rows, key=lambda row: row.speedup[0])
-    gain = f"{chip.drafter.name}, up to {best.choice.speedup:.2f}x" if chip.drafter else ""
+    gain = f"{chip.drafter.name}, up to {best.choice.speedup:.2f}x"
     match chip.decision:
         case "on":
             said = f"ON from {span}: {gain}."
@@ -189,9 +190,10 @@ def _short_names(names: Sequence[str]) -> list[str]:
 
 
 def _choices_table(chip: Served, short: Sequence[str]) -> str:
-    own = list(chip.rows[0].own)[:3]
-    header = ["load", "drafter", "γ", "speedup", "band", "verdict"]
-    header += [f"{short[d]} γ={k}"[:12] if len(short) > 1 else f"γ={k}" for d, k in own]
+    """Return the best drafts at each load, and what the user's own lengths give instead."""
+    chosen = chip.advised.chosen
+    own = [(d, k) for d, k in chip.rows[0].own if d == chosen][:_MOST_OWN]
+    header = ["load", "drafter", "γ", "speedup", "band", "verdict", *(f"γ={k}" for _, k in own)]
     header.append("limited by")
     rows = []
     for row in chip.rows:
