@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -388,3 +389,44 @@ def test_a_tree_is_started_with_its_nodes() -> None:
     assert flags[flags.index("--speculative-num-draft-tokens") + 1] == "9"
     assert flags[flags.index("--speculative-eagle-topk") + 1] == "2"
     assert found["engine_config"]["vllm"] is None
+
+
+def day_file(folder: Path, rows: list[float], unit: str = "concurrency") -> Path:
+    """Write a traffic file with these loads."""
+    path = folder / "day.csv"
+    lines = [f"hour,{unit}", *(f"{hour},{load}" for hour, load in enumerate(rows))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_day_gets_one_schedule_and_its_gain(tmp_path: Path) -> None:
+    path = day_file(tmp_path, [2, 2, 90, 20])
+    words = f"{EXAMPLE.replace('--concurrency 1,8,32,64,128', '')} --traffic {path}"
+    found = answer(words)
+    assert [row["concurrency"] for row in found["rows"]] == [2, 11, 90]  # median of 2, 2, 20, 90
+    day = found["traffic"]
+    assert day["oracle_gain"] >= day["gain"] >= day["fixed_gain"] > 0
+    # By hand: tokens of the hours over those without drafts, from the rows that are shown.
+    ends = [found["rows"][0], found["rows"][2]]
+    assert all(row["speedup"] > 1 for row in ends)
+    assert "Over the day: +" in page(words)
+    assert found["schedule_lost"] is None
+
+
+def test_arrivals_beyond_the_server_are_said(tmp_path: Path) -> None:
+    path = day_file(tmp_path, [0.1, 1000], "requests_per_s")
+    printed = page(f"{EXAMPLE} --traffic {path}")
+    assert "More requests arrive than it answers in hours 1." in " ".join(printed.split())
+
+
+def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:
+    path = tmp_path / "day.yaml"
+    sizes = "[{input_len: 1000, output_len: 100, weight: 3}, {input_len: 3000, output_len: 500}]"
+    path.write_text(f"hours: [{{hour: 9, concurrency: 8}}]\nmix: {sizes}\n", encoding="utf-8")
+    found = answer(f"Qwen/Qwen3-8B -H h100 --drafter ngram,accept=.5 --traffic {path}")
+    assert found["workload"] == {"input_len": 1500, "output_len": 200}
+    assert [row["concurrency"] for row in found["rows"]] == [8]
+    words = "Qwen/Qwen3-8B -H h100 --drafter ngram,accept=.5"
+    assert "allowed: one of both" in refused(f"{words} --isl 10 --osl 10 --traffic {path}")
+    assert refused(f"{words} --isl 10").startswith("specroof: --output-len is missing")
+    assert "nothing.csv" in refused(f"{words} --traffic nothing.csv")

@@ -24,8 +24,19 @@ from specroof.questions.words import LAUNCHERS
 
 __all__ = ["advise"]
 
-InputLen = Annotated[float, typer.Option("--input-len", "--isl", help="Tokens of a prompt.")]
-OutputLen = Annotated[float, typer.Option("--output-len", "--osl", help="Tokens of an answer.")]
+InputLen = Annotated[float | None, typer.Option("--input-len", "--isl", help="Tokens of a prompt.")]
+OutputLen = Annotated[
+    float | None, typer.Option("--output-len", "--osl", help="Tokens of an answer.")
+]
+TrafficFile = Annotated[
+    str | None,
+    typer.Option(
+        "--traffic",
+        metavar="FILE",
+        help="Load over the day: CSV with hour and concurrency or requests_per_s, or YAML with "
+        "hours and a mix of input_len, output_len and weight.",
+    ),
+]
 Concurrency = Annotated[
     str | None,
     typer.Option(
@@ -80,10 +91,10 @@ def advise(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     model: ModelWord,
     hardware: SeveralChips,
     drafters: Drafters,
-    input_len: InputLen,
-    output_len: OutputLen,
     place: PlaceFlags,
     options: OptionFlags,
+    input_len: InputLen = None,
+    output_len: OutputLen = None,
     concurrency: Concurrency = None,
     draft_len: DraftLen = None,
     framework: Framework = None,
@@ -92,6 +103,7 @@ def advise(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     tpot_ms: Tpot = None,
     min_speedup: MinSpeedup = None,
     price_per_hour: Price = None,
+    traffic: TrafficFile = None,
     tensor_parallel: Devices = None,
     as_json: AsJson = False,
 ) -> None:
@@ -116,6 +128,7 @@ def advise(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         tpot_ms=tpot_ms,
         min_speedup=min_speedup,
         price_per_hour=price_per_hour,
+        traffic=traffic,
         tensor_parallel=tensor_parallel,
     )
     if as_json:

@@ -1,6 +1,7 @@
 """Does it pay, with which drafter, how many drafts, up to which load, and what is there to type?"""
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
@@ -14,6 +15,7 @@ from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Setup, check_placement, engine_setup
 from specroof.policies.decision import Decision, Verdict, decided, paying_up_to
+from specroof.policies.traffic import Day, Traffic
 from specroof.questions.advised_loads import Advised, Row, Targets, Times, advised_rows
 from specroof.questions.answer import Answer
 from specroof.questions.predict import limited_by, predicted
@@ -32,16 +34,19 @@ from specroof.questions.request import (
     question,
     server_of,
 )
+from specroof.questions.traffic import Mix, TrafficFile, traffic_of
 from specroof.serving.capacity import in_server, served_room
 from specroof.serving.launch import LAUNCHERS, Launch, Speculation, launch
 from specroof.serving.requests import Load, Workload
 
-__all__ = ["Advice", "AdviseRequest", "Launch", "Row", "Served", "Times", "advise"]
+__all__ = ["Advice", "AdviseRequest", "Day", "Launch", "Row", "Served", "Times", "advise"]
 
 #: Whose flags are written where nobody names a framework.
 USUAL_FRAMEWORKS: Final = ("vllm", "sglang")
 #: Requests in flight where nobody says.
 USUAL_LOADS: Final = (1, 8, 32, 64, 128)
+#: Requests in flight up to which arrivals are answered.
+_MOST_IN_FLIGHT: Final = 1024
 #: Devices that are tried, beside those that a link joins.
 _MOST_DEVICES: Final = 64
 
@@ -59,9 +64,10 @@ class AdviseRequest:
     drafters
         One or several: SPECs, or `Drafter` objects, each with its acceptance.
     input_len, output_len
-        Tokens of a prompt and of an answer.
+        Tokens of a prompt and of an answer; a mix in `traffic` takes their place.
     concurrency
-        Requests in flight, a number or a list; 1, 8, 32, 64 and 128 if None.
+        Requests in flight, a number or a list; if None, the least, median and largest of
+        `traffic`, else 1, 8, 32, 64 and 128.
     draft_len
         The drafts per round that there are to choose from; any number if None.
     framework
@@ -73,6 +79,8 @@ class AdviseRequest:
         Targets: the wait for the first token, the time of each token after it, the speedup.
     price_per_hour
         US dollars for an hour of one device; those of the hardware file if None.
+    traffic
+        A file with the load of each hour, or a `TrafficFile`; None for the loads alone.
     tensor_parallel
         Devices; as few as the model fits on if None.
     expert_parallel, attention_data_parallel
@@ -105,8 +113,8 @@ class AdviseRequest:
     hardware: HardwareLike | Sequence[HardwareLike]
     _: KW_ONLY
     drafters: DrafterLike | Sequence[DrafterLike]
-    input_len: float
-    output_len: float
+    input_len: float | None = None
+    output_len: float | None = None
     concurrency: Values | None = None
     draft_len: int | Sequence[int] | None = None
     framework: str | None = None
@@ -115,6 +123,7 @@ class AdviseRequest:
     tpot_ms: float | None = None
     min_speedup: float | None = None
     price_per_hour: float | None = None
+    traffic: str | os.PathLike[str] | TrafficFile | None = None
     tensor_parallel: int | None = None
     expert_parallel: int = 1
     attention_data_parallel: int = 1
@@ -261,13 +270,17 @@ class _Asked:
     """What a request asks for, checked."""
 
     workload: Workload
+    context_len: float
     loads: tuple[float, ...]
     lengths: tuple[int, ...] | None
     targets: Targets
+    traffic: Traffic | None
 
 
 def _checked(request: AdviseRequest) -> _Asked:
-    loads = USUAL_LOADS if request.concurrency is None else listed(request.concurrency)
+    day = None if request.traffic is None else traffic_of(request.traffic)
+    traffic = None if day is None else day.traffic
+    loads = _usual_loads(traffic) if request.concurrency is None else listed(request.concurrency)
     batches = array_within("concurrency", loads, "batch_size")
     lengths = None
     if request.draft_len is not None:
@@ -283,8 +296,33 @@ def _checked(request: AdviseRequest) -> _Asked:
     if request.price_per_hour is not None:
         number_within("price_per_hour", request.price_per_hour, "usd_per_hour")
     targets = Targets(request.ttft_ms, request.tpot_ms, request.min_speedup)
-    workload = Workload(request.input_len, request.output_len)
-    return _Asked(workload, tuple(sorted({*batches.tolist()})), lengths, targets)
+    workload, context_len = _sizes(request, None if day is None else day.mix)
+    asked_loads = tuple(sorted({*batches.tolist()}))
+    return _Asked(workload, context_len, asked_loads, lengths, targets, traffic)
+
+
+def _sizes(request: AdviseRequest, mix: Mix | None) -> tuple[Workload, float]:
+    """Return the mean request, and the mean context while answers are decoded."""
+    given = (request.input_len, request.output_len)
+    if mix is not None:
+        if given != (None, None):
+            message = "input_len or output_len is given with a mix in traffic; allowed: one of both"
+            raise OptionError(message)
+        return mix.workload, mix.mean_context_len
+    for name, value in zip(("input_len", "output_len"), given, strict=True):
+        if value is None:
+            message = f"{name} is missing; allowed: both lengths of a request, or a mix in traffic"
+            raise OptionError(message)
+    workload = Workload(*given)  # type: ignore[arg-type]  # none of them is None
+    return workload, workload.mean_context_len
+
+
+def _usual_loads(traffic: Traffic | None) -> Sequence[float]:
+    """Return the loads that are shown where nobody says: of a day the least, usual and largest."""
+    if traffic is None or traffic.unit != "concurrency":
+        return USUAL_LOADS
+    busy = [max(1.0, load) for load in traffic.loads if load]
+    return [min(busy), round(np.median(busy)), max(busy)]
 
 
 def engine_of(profile: HardwareProfile, request: AdviseRequest) -> str | None:
@@ -345,7 +383,7 @@ def _advised(
     asked: _Asked,
 ) -> Served:
     """Return what to do on one chip."""
-    load = Load(_grid(asked.loads), [asked.workload.mean_context_len], asked.workload)
+    load = Load(_grid(asked), [asked.context_len], asked.workload)
     longest = None if asked.lengths is None else max(asked.lengths[-1], 16)
     prediction = predicted(
         model,
@@ -359,7 +397,12 @@ def _advised(
     if price is None and setup.hardware.price is not None:
         price = setup.hardware.price.usd_per_hour
     advised = advised_rows(
-        prediction, asked.loads, lengths=asked.lengths, targets=asked.targets, usd_per_hour=price
+        prediction,
+        asked.loads,
+        lengths=asked.lengths,
+        targets=asked.targets,
+        usd_per_hour=price,
+        traffic=asked.traffic,
     )
     frameworks = USUAL_FRAMEWORKS if request.framework is None else (request.framework,)
     drafter = drafters[advised.chosen]
@@ -392,11 +435,15 @@ def _advised(
     )
 
 
-def _grid(loads: Sequence[float]) -> list[float]:
+def _grid(asked: _Asked) -> list[float]:
     """Return the loads, and two in each doubling up to the largest: a schedule needs its edges."""
+    loads = [1.0, *asked.loads]
+    if asked.traffic is not None:
+        arrive = asked.traffic.unit != "concurrency"
+        loads.append(_MOST_IN_FLIGHT if arrive else max(1.0, *asked.traffic.loads))
     doublings = int(math.log2(max(loads))) + 1
     between = {float(step * 2**power) for power in range(doublings) for step in (2, 3)}
-    return sorted({1.0, *loads, *(load for load in between if load < max(loads))})
+    return sorted({*map(float, loads), *(load for load in between if load < max(loads))})
 
 
 def _spec_pairs(drafter: Drafter) -> list[tuple[str, str]]:

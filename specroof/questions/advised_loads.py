@@ -12,6 +12,7 @@ from specroof.economics import usd_per_million_tokens
 from specroof.policies.decision import Choice, Verdict, best_choice
 from specroof.policies.limiting import Point, limits_of_speedup
 from specroof.policies.schedule import best_schedule
+from specroof.policies.traffic import Day, Traffic, advised_day
 from specroof.questions.predict import Prediction
 from specroof.serving.client_times import first_token_s, token_interval_s
 from specroof.serving.requests import EndToEnd
@@ -150,23 +151,26 @@ class Advised:
     schedule
         First and last load, and drafts, from 1 on.
     lost
-        Mean share of throughput that the few ranges lose.
+        Mean share of throughput that the few ranges lose, every load alike; None of a day.
     is_tree, nodes
         Whether the drafter branches, and the drafts of its tree.
     capacity
         The most requests without drafts and with, and what limits them; None without end.
     warnings
         Sentences for the reader.
+    day
+        What the traffic of a day gains; None where none was given.
     """
 
     rows: tuple[Row, ...]
     chosen: int
     schedule: tuple[tuple[int, int, int], ...]
-    lost: float
+    lost: float | None
     is_tree: bool
     nodes: int
     capacity: dict[str, Any] | None
     warnings: tuple[str, ...]
+    day: Day | None = None
 
     def waits_by_default(self, load: float) -> bool:
         """Whether requests wait for the server's limit on running requests, not for memory."""
@@ -209,6 +213,7 @@ def advised_rows(
     lengths: Sequence[int] | None,
     targets: Targets,
     usd_per_hour: float | None,
+    traffic: Traffic | None = None,
 ) -> Advised:
     """Return what to do at each load.
 
@@ -224,11 +229,14 @@ def advised_rows(
         What users are promised.
     usd_per_hour
         Price of one device; None if not known.
+    traffic
+        The load of each hour, which schedules are made for; every load counts the same if None.
     """
     grids = [_grid_of(whole, lengths) for whole in prediction.counted]
     batches = list(prediction.load.batch_size)
     choices = [[_choice(grid, i, targets) for i in range(len(batches))] for grid in grids]
-    chosen = _best_drafter(choices)
+    days = [] if traffic is None else [_day(grid, batches, traffic) for grid in grids]
+    chosen = _best_drafter(choices) if not days else _largest([day.gain for day in days])
     own = _own_lengths(prediction, lengths)
     rows = []
     for load in loads:
@@ -239,19 +247,19 @@ def advised_rows(
         named = {(d, k): float(grids[d].speedup[i, k]) for d, k in own}
         rows.append(replace(row, drafter=best if row.draft_len else None, tried=best, own=named))
     grid = grids[chosen]
-    schedule = best_schedule(
-        [round(batch) for batch in batches],
-        np.where(grid.allowed[None, :], grid.tokens_per_s, np.nan),
-        most_ranges=_MOST_RANGES,
-        least_gain=_LEAST_GAIN,
-    )
-    drafts = max((k for _, _, k in schedule.ranges), default=0)
+    lost: float | None
+    if days:
+        ranges, lost = days[chosen].schedule, None
+    else:
+        ranges, lost = _ranges(grid, batches)
+    drafts = max(k for _, _, k in ranges)
     verified = grid.whole.curve.verify_len
     return Advised(
         rows=tuple(rows),
         chosen=chosen,
-        schedule=schedule.ranges,
-        lost=schedule.lost,
+        schedule=ranges,
+        lost=lost,
+        day=days[chosen] if days else None,
         is_tree=bool(verified[drafts] != drafts + 1),
         nodes=int(verified[drafts]) - 1,
         capacity=_capacity(prediction, chosen, drafts),
@@ -285,7 +293,38 @@ def _choice(grid: _Grid, i: int, targets: Targets) -> Choice:
 def _best_drafter(choices: Sequence[Sequence[Choice]]) -> int:
     """Return the drafter with the largest mean speedup over the loads, off where it loses."""
     means = [float(np.mean([max(1.0, one.speedup) for one in row])) for row in choices]
-    return means.index(max(means))
+    return _largest(means)
+
+
+def _largest(values: Sequence[float]) -> int:
+    return values.index(max(values))
+
+
+def _day(grid: _Grid, batches: Sequence[float], traffic: Traffic) -> Day:
+    return advised_day(
+        traffic,
+        batches,
+        _rates(grid),
+        output_len=grid.whole.workload.output_len,
+        most_ranges=_MOST_RANGES,
+    )
+
+
+def _rates(grid: _Grid) -> Array:
+    """Return the throughput of the lengths that there are to choose from, NaN of the others."""
+    return np.where(grid.allowed[None, :], grid.tokens_per_s, np.nan)
+
+
+def _ranges(
+    grid: _Grid, batches: Sequence[float]
+) -> tuple[tuple[tuple[int, int, int], ...], float]:
+    schedule = best_schedule(
+        [round(batch) for batch in batches],
+        _rates(grid),
+        most_ranges=_MOST_RANGES,
+        least_gain=_LEAST_GAIN,
+    )
+    return schedule.ranges, schedule.lost
 
 
 def _own_lengths(prediction: Prediction, lengths: Sequence[int] | None) -> list[tuple[int, int]]:

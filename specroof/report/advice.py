@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from specroof.questions.advise import Advice, Launch, Row, Served, Times
+from specroof.questions.advise import Advice, Day, Launch, Row, Served, Times
 from specroof.report.layout import format_table, in_line
 from specroof.units import format_seconds
 
@@ -57,10 +57,25 @@ def _chip_json(found: Advice, chip: Served) -> dict[str, Any]:
         "schedule": [list(entry) for entry in advised.schedule],
         "schedule_lost": advised.lost,
         "rows": [_row_json(row, found.drafters) for row in chip.rows],
+        "traffic": _day_json(advised.day),
         "engine_config": chip.engine_config,
         "engine_files": chip.files,
         "capacity": advised.capacity,
         "warnings": list(chip.warnings),
+    }
+
+
+def _day_json(day: Day | None) -> dict[str, Any] | None:
+    if day is None:
+        return None
+    return {
+        "gain": day.gain,
+        "scheduled_gain": day.scheduled_gain,
+        "fixed": day.fixed,
+        "fixed_gain": day.fixed_gain,
+        "oracle_gain": day.oracle_gain,
+        "running": list(day.running),
+        "saturated_hours": list(day.saturated),
     }
 
 
@@ -126,6 +141,7 @@ def advice_text(found: Advice, model: str) -> str:
     parts = [
         _wrapped(title),
         _wrapped(decision_line(best)),
+        *([_wrapped(_day_line(best.advised.day))] if best.advised.day else []),
         *([_chips_table(found)] if len(found.chips) > 1 else []),
         _choices_table(best, short),
         _times_table(best),
@@ -158,6 +174,19 @@ def decision_line(chip: Served) -> str:
             said = f"ON at {paying} requests in flight, not at all loads: {gain}."
     schedule = ", ".join(f"{k} at {_span(one, end)}" for one, end, k in chip.advised.schedule)
     return f"{said} {sure} Drafts by running requests: {schedule}."
+
+
+def _day_line(day: Day) -> str:
+    """Return what the day gains, beside a fixed length and the best of each hour."""
+    said = (
+        f"Over the day: {day.gain:+.1%} against off. The best fixed length, {day.fixed} drafts, "
+        f"gives {day.fixed_gain:+.1%}, a schedule {day.scheduled_gain:+.1%}, the best length of "
+        f"each hour {day.oracle_gain:+.1%}."
+    )
+    if day.saturated:
+        hours = ", ".join(map(str, day.saturated))
+        said += f" More requests arrive than it answers in hours {hours}."
+    return said
 
 
 def _most(rows: Sequence[Row]) -> float:
