@@ -190,7 +190,7 @@ def _mix(value: object, source: str) -> Mix:
         place = f"{source}: mix[{i}]"
         _known(row, ("input_len", "output_len", "weight"), place)
         try:
-            sizes.append(Workload(row.get("input_len"), row.get("output_len")))  # type: ignore[arg-type]  # it checks them
+            sizes.append(Workload(row.get("input_len"), row.get("output_len")))
             weights.append(number_within("weight", row.get("weight", 1.0), "target"))
         except OptionError as refusal:
             message = f"{place}: {refusal}"
