@@ -49,6 +49,7 @@ from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import PassLatency
 from specroof.questions import (
     advise,
+    breakeven,
     calibrate,
     capacity,
     explain,
@@ -98,6 +99,7 @@ __all__ = [
     "acceptance_from_length",
     "advise",
     "beta_acceptance",
+    "breakeven",
     "calibrate",
     "capacity",
     "constant_acceptance",

@@ -38,6 +38,7 @@ PUBLIC = [
     "acceptance_from_length",
     "advise",
     "beta_acceptance",
+    "breakeven",
     "calibrate",
     "capacity",
     "constant_acceptance",

@@ -8,6 +8,7 @@
 from typing import Final
 
 from specroof.questions.advise import advise
+from specroof.questions.breakeven import breakeven
 from specroof.questions.calibrate import calibrate
 from specroof.questions.capacity import capacity
 from specroof.questions.explain import explain
@@ -19,6 +20,7 @@ from specroof.questions.validate import validate
 __all__ = [
     "QUESTIONS",
     "advise",
+    "breakeven",
     "calibrate",
     "capacity",
     "explain",
@@ -35,6 +37,7 @@ QUESTIONS: Final = (
     "sweep",
     "explain",
     "capacity",
+    "breakeven",
     "validate",
     "calibrate",
     "mock",

@@ -7,6 +7,7 @@ from specroof.cost import CHOICES
 from specroof.drafters import KINDS
 from specroof.hardware import SERVER_KEYS
 from specroof.parsers import PARSERS
+from specroof.questions.breakeven import SOLVED
 from specroof.serving.benchmark_commands import FRAMEWORKS
 from specroof.serving.launch import LAUNCHERS
 
@@ -20,6 +21,7 @@ __all__ = [
     "LAUNCHERS",
     "PARSERS",
     "SERVER_KEYS",
+    "SOLVED",
     "hardware_names",
     "model_names",
     "profile_names",

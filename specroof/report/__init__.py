@@ -2,6 +2,7 @@
 
 from specroof.report.acceptance import fits_text, profiles_table, profiles_text
 from specroof.report.advice import advice_json, advice_text
+from specroof.report.breakeven import breakeven_csv, breakeven_text
 from specroof.report.capacity import capacity_text
 from specroof.report.chips import hardware_table, hardware_text
 from specroof.report.curves import counted_table, curves_table, pays_lines, source_lines
@@ -25,6 +26,8 @@ from specroof.report.writing import joined_files, write_files, write_folder
 __all__ = [
     "advice_json",
     "advice_text",
+    "breakeven_csv",
+    "breakeven_text",
     "capacity_text",
     "columns_csv",
     "counted_table",
