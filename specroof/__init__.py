@@ -53,6 +53,7 @@ from specroof.speedup.curve import SpeedupCurve
 if TYPE_CHECKING:
     # For type checkers: the door imports these when they are asked for, by the table below.
     from specroof import plot
+    from specroof.questions.advise import advise
     from specroof.questions.answer import Answer
     from specroof.questions.breakeven import breakeven
     from specroof.questions.calibrate import calibrate
@@ -95,6 +96,7 @@ __all__ = [
     "Target",
     "Workload",
     "acceptance_from_length",
+    "advise",
     "beta_acceptance",
     "breakeven",
     "calibrate",

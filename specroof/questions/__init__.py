@@ -12,6 +12,7 @@ __all__ = ["QUESTIONS"]
 #: In the order in which help lists them.
 QUESTIONS: Final = (
     "predict",
+    "advise",
     "sweep",
     "explain",
     "capacity",
