@@ -246,6 +246,8 @@ class Drafter:
         From acceptance and draft lengths to what is verified: a chain, or a tree.
     held
         What it keeps in the memory of the target's devices.
+    at_share
+        The same drafter at another cost, where that is given as a share of the target's step.
     """
 
     name: str
@@ -256,3 +258,4 @@ class Drafter:
     describe: Callable[[Architecture], str] = silent
     propose: Callable[[TokensPerRound, Counts], Proposals] = chain_proposals
     held: Callable[[Architecture], Held] = unknown_held
+    at_share: "Callable[[float], Drafter] | None" = None
