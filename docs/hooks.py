@@ -125,7 +125,16 @@ def _kinds() -> str:
 
 #: What the reference is sorted by; a public name that no row has is shown at the end.
 _API: Final = {
-    "Questions": ("predict", "capacity", "explain", "sweep", "validate", "calibrate", "mock"),
+    "Questions": (
+        "predict",
+        "breakeven",
+        "capacity",
+        "explain",
+        "sweep",
+        "validate",
+        "calibrate",
+        "mock",
+    ),
     "Curves": ("speedup_curve", "SpeedupCurve", "Answer", "Load", "Workload", "Study", "Target"),
     "Names to objects": (
         *("load_model", "load_hardware", "load_drafter", "load_profile", "load_profiles"),

@@ -1,10 +1,12 @@
 """The README and the pages of docs/ show what the commands print."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from sessions import refreshed, replayed, sessions
+from specroof import hardware_names, model_names
 
 ROOT = Path(__file__).parents[1]
 TEXTS = {
@@ -13,8 +15,8 @@ TEXTS = {
 }
 
 
-def test_the_readme_shows_commands_with_their_output() -> None:
-    assert len(sessions(TEXTS["README.md"])) >= 2
+def test_the_readme_shows_a_command_with_its_output() -> None:
+    assert sessions(TEXTS["README.md"])
 
 
 @pytest.mark.parametrize("page", [name for name, text in TEXTS.items() if sessions(text)])
@@ -31,3 +33,26 @@ def test_a_stale_session_is_written_again_and_all_else_stays() -> None:
     assert models.startswith("[{")
     assert version.startswith("specroof ")
     assert refreshed(page) == page.replace("{}", models).replace("old", version)
+
+
+def test_the_readme_counts_what_is_bundled() -> None:
+    readme = " ".join(TEXTS["README.md"].split())
+    assert f"one of {len(model_names())} [bundled names]" in readme
+    assert f"one of {len(hardware_names())} bundled names" in readme
+
+
+def test_the_readme_states_the_errors_that_the_table_of_engines_has() -> None:
+    rows = dict(
+        re.findall(r"^(total|ideal roofline) +(.+)$", TEXTS["docs/pages/engines.md"], re.MULTILINE)
+    )
+    points, error, *_ = rows["total"].split()
+    readme = " ".join(TEXTS["README.md"].split())
+    assert f"Against {points} published measurements" in readme
+    assert f"speedups are {error} off on average" in readme
+    assert f"(a plain roofline: {rows['ideal roofline'].split()[1]})" in readme
+
+
+def test_every_file_that_the_readme_links_to_is_there() -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", TEXTS["README.md"])
+    assert len(links) > 10
+    assert [link for link in links if not (ROOT / link).exists()] == []
