@@ -48,9 +48,17 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    words = ["-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", DOCS / "mkdocs.yml"]
+    words = [
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--config-file",
+        str(DOCS / "mkdocs.yml"),
+    ]
     done = subprocess.run(
-        [sys.executable, *words, "--site-dir", folder],
+        [sys.executable, *words, "--site-dir", str(folder)],
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
