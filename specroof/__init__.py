@@ -48,6 +48,7 @@ from specroof.errors import (
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import PassLatency
 from specroof.questions import (
+    advise,
     breakeven,
     calibrate,
     capacity,
@@ -96,6 +97,7 @@ __all__ = [
     "Target",
     "Workload",
     "acceptance_from_length",
+    "advise",
     "beta_acceptance",
     "breakeven",
     "calibrate",

@@ -7,6 +7,7 @@
 
 from typing import Final
 
+from specroof.questions.advise import advise
 from specroof.questions.breakeven import breakeven
 from specroof.questions.calibrate import calibrate
 from specroof.questions.capacity import capacity
@@ -18,6 +19,7 @@ from specroof.questions.validate import validate
 
 __all__ = [
     "QUESTIONS",
+    "advise",
     "breakeven",
     "calibrate",
     "capacity",
@@ -31,6 +33,7 @@ __all__ = [
 #: In the order in which help lists them.
 QUESTIONS: Final = (
     "predict",
+    "advise",
     "sweep",
     "explain",
     "capacity",
