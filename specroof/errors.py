@@ -1,14 +1,15 @@
-"""The exception tree: every refusal of specroof is a `SpecroofError` with a one-line message."""
+"""What specroof says: refusals, each a `SpecroofError` of one line, and notes in two lengths."""
 
 import reprlib
 from importlib import import_module
 from types import UnionType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Self
 
 __all__ = [
     "CatalogError",
     "ConfigError",
     "MeasurementError",
+    "Note",
     "OptionError",
     "OutputError",
     "ProfileError",
@@ -24,6 +25,30 @@ __all__ = [
 _LIBRARIES: Final = {"scipy": "SciPy"}
 #: Characters of the longest line that is printed: lists of what is allowed have up to 1 400.
 _LONGEST_LINE: Final = 2_000
+
+
+class Note(str):
+    """A sentence for the reader, and what is left of it where there is little room.
+
+    Examples
+    --------
+    >>> note = Note("fitted to a, b and c", short="fitted")
+    >>> note, note.short
+    ('fitted to a, b and c', 'fitted')
+    """
+
+    __slots__ = ("short",)
+    short: str
+
+    def __new__(cls, whole: str, short: str) -> Self:
+        """Return the whole sentence as text."""
+        note = super().__new__(cls, whole)
+        note.short = short
+        return note
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]  # str has one argument
+        """Return what a copy in another process is made of."""
+        return str(self), self.short
 
 
 def printable(text: str) -> str:

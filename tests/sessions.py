@@ -1,5 +1,7 @@
 """Sessions in README and in the pages of docs/: commands after ``$``, and what they print.
 
+They are those of a terminal of 100 columns.
+
 `python tests/sessions.py README.md …` writes into each file what its commands print now.
 """
 
@@ -12,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
 from typer.testing import CliRunner
 
@@ -42,7 +45,8 @@ def replayed(text: str) -> list[tuple[str, str]]:
 
 
 def _printed(command: str) -> str:
-    done = CliRunner().invoke(app, shlex.split(command.replace("\\\n", " "))[1:])
+    with patch("specroof.cli.groups.screen_width", lambda: 100):
+        done = CliRunner().invoke(app, shlex.split(command.replace("\\\n", " "))[1:])
     if done.exit_code:
         message = f"{command}: exit code {done.exit_code}\n{done.output}"
         raise AssertionError(message)

@@ -21,6 +21,7 @@ from specroof.questions.words import (
     hardware_names,
     model_names,
 )
+from specroof.report.fitting import name_sources
 
 __all__ = [
     "AsJson",
@@ -57,11 +58,19 @@ def completion(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]
     return complete
 
 
+#: Characters of choices that stand beside a flag; more of them stand in its help.
+_SHORT_CHOICE: Final = 20
+
+
 def choice(name: str, *words: str, help_text: str, **settings: Any) -> Any:
     """Return an option that takes one of the `CHOICES` of `Options`."""
+    choices = "|".join(CHOICES[name])
+    if len(choices) > _SHORT_CHOICE:
+        help_text += f" One of {', '.join(CHOICES[name])}."
+        choices = "WORD"
     return typer.Option(
         *words,
-        metavar="|".join(CHOICES[name]),
+        metavar=choices,
         help=help_text,
         autocompletion=completion(lambda: CHOICES[name]),
         **settings,
@@ -227,10 +236,22 @@ class OptionFlags(FormatFlags):
     ] = False
 
 
+#: A flag that no command sees: it changes what reports say.
+_SOURCES: Final = Parameter(
+    "sources",
+    Parameter.POSITIONAL_OR_KEYWORD,
+    default=False,
+    annotation=Annotated[
+        bool, typer.Option("--sources", help="Name the source of every figure, in full.")
+    ],
+)
+
+
 def flags(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the flags of the groups that its parameters are of.
 
-    A refusal that begins with a parameter of the library names the flag instead.
+    A refusal that begins with a parameter of the library names the flag instead. A command that has
+    a setup, and so sources, takes ``--sources``.
     """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
@@ -241,8 +262,13 @@ def flags(command: Callable[..., None]) -> Callable[..., None]:
         else:
             parameters.append(parameter.replace(annotation=hints[parameter.name]))
 
+    if SetupFlags in groups.values():
+        parameters.append(_SOURCES)
+
     @wraps(command)
     def called(**given: Any) -> None:
+        if given.pop("sources", False):
+            name_sources()
         filled = {
             name: group(**{field.name: given.pop(field.name) for field in fields(group)})
             for name, group in groups.items()

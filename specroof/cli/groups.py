@@ -9,8 +9,9 @@ from typing import Any, Final, get_args, get_type_hints
 
 import typer
 
-from specroof.cli.streams import drop, ready_streams, say_aside
+from specroof.cli.streams import drop, ready_streams, say_aside, screen_width
 from specroof.errors import OptionError, SpecroofError, one_line
+from specroof.report.fitting import on_screen
 
 __all__ = ["Command", "OneLineGroup"]
 
@@ -92,7 +93,10 @@ class OneLineGroup(typer.core.TyperGroup):
         kwargs["standalone_mode"] = False
         try:
             ready_streams()
-            with contextlib.redirect_stdout(sys.stdout):  # puts back what a command has moved
+            with (
+                contextlib.redirect_stdout(sys.stdout),  # puts back what a command has moved
+                on_screen(screen_width()),
+            ):
                 code = super().main(*args, **kwargs)
         except SpecroofError as refusal:
             _refuse(str(refusal))

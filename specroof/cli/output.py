@@ -26,14 +26,14 @@ Draw: TypeAlias = Callable[[ModuleType], Mapping[str, Any]]
 
 
 def say(text: str) -> None:
-    """Print to standard output."""
+    """Print to standard output, as wide as the terminal is."""
     # Named, since Typer sends UTF-8 to a standard output that says it takes ASCII.
-    typer.echo(printable(text), file=sys.stdout)
+    typer.echo(report.fitted(printable(text)), file=sys.stdout)
 
 
 def say_json(value: object) -> None:
     """Print JSON on one line."""
-    say(report.json_line(value))
+    typer.echo(report.json_line(value), file=sys.stdout)
 
 
 def figure_files(path: Path | None, draw: Draw) -> dict[Path, bytes]:

@@ -4,6 +4,7 @@ import codecs
 import contextlib
 import io
 import os
+import shutil
 import sys
 import unicodedata
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 
 from specroof.errors import OutputError, printable
 
-__all__ = ["STANDARD_OUTPUT", "drop", "give_data", "ready_streams", "say_aside"]
+__all__ = ["STANDARD_OUTPUT", "drop", "give_data", "ready_streams", "say_aside", "screen_width"]
 
 #: What stands for standard output where a file is asked for.
 STANDARD_OUTPUT: Final = Path("-")
@@ -55,6 +56,11 @@ def ready_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=_NAME)
+
+
+def screen_width() -> int | None:
+    """Return the columns of the terminal that standard output is, None if it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def say_aside(text: str) -> None:

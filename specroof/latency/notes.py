@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from specroof.architecture import Architecture
 from specroof.arrays import Array
 from specroof.cost import Options, state_bytes, storage
+from specroof.errors import Note
 from specroof.latency.operations import device_bytes
 from specroof.latency.setup import Setup
 from specroof.units import format_binary_bytes
@@ -47,7 +48,9 @@ def engine_notes(setup: Setup) -> Iterator[str]:
             f"on average ({error.speedup_median:.1%} at the median) and plain throughput "
             f"{error.plain_median:.1%} at the median"
         )
-    yield sentence
+    kind, _, named = source.partition(": ")
+    short = f"engine {engine.name} of {setup.hardware.name}: {kind}"
+    yield Note(sentence, f"{short} (--sources says more)" if named else sentence)
 
 
 def option_notes(model: Architecture, options: Options) -> Iterator[str]:

@@ -6,6 +6,7 @@ from specroof.report.breakeven import breakeven_csv, breakeven_text
 from specroof.report.capacity import capacity_text
 from specroof.report.chips import hardware_table, hardware_text
 from specroof.report.curves import counted_table, curves_table, pays_lines, source_lines
+from specroof.report.fitting import fitted, name_sources, on_screen
 from specroof.report.layout import (
     columns_csv,
     format_table,
@@ -41,6 +42,7 @@ __all__ = [
     "explanation_csv",
     "explanation_text",
     "fits_text",
+    "fitted",
     "format_table",
     "hardware_table",
     "hardware_text",
@@ -50,7 +52,9 @@ __all__ = [
     "mock_text",
     "model_text",
     "models_table",
+    "name_sources",
     "note_lines",
+    "on_screen",
     "pays_lines",
     "prediction_csv",
     "prediction_json",

@@ -7,7 +7,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from specroof.errors import Note
 from specroof.questions.predict import EndToEnd
+from specroof.report.fitting import brief
 from specroof.report.layout import format_table, in_line
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import format_seconds
@@ -76,7 +78,7 @@ def _one_drafter(curve: SpeedupCurve) -> str:
     if curve.running is not None:
         header.append("runs")
         rows = [[*row, runs] for row, runs in zip(rows, _runs(curve), strict=True)]
-    table = format_table(header, rows, left=[])
+    table = format_table(header, rows, left=[], keys=2)
     return f"{in_line(curve.drafter)}\n{table}"
 
 
@@ -200,8 +202,13 @@ def source_lines(curves: Sequence[SpeedupCurve]) -> str:
     """Return, per drafter, where its cost and its acceptance come from."""
     return "\n".join(
         in_line(
-            f"{curve.drafter}: cost from {curve.cost_from or 'the drafter'}; "
-            f"acceptance: {curve.acceptance_from or 'as given'}"
+            f"{curve.drafter}: cost from {_brief(curve.cost_from) or 'the drafter'}; "
+            f"acceptance: {_brief(curve.acceptance_from) or 'as given'}"
         )
         for curve in curves
     )
+
+
+def _brief(source: str) -> str:
+    """Return a source without what follows its colon, unless all of it is asked for."""
+    return brief(Note(source, short=source.partition(": ")[0]))

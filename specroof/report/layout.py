@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from specroof.errors import one_line, printable
+from specroof.report.fitting import brief, folded_table
 
 __all__ = ["columns_csv", "format_table", "in_line", "json_line", "note_lines", "rows_csv"]
 
@@ -27,9 +28,13 @@ def in_line(name: str) -> str:
 
 
 def format_table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[int] = (0,)
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left: Sequence[int] = (0,),
+    keys: int = 1,
 ) -> str:
-    """Return a table in columns, numbers to the right.
+    """Return a table in columns, numbers to the right, folded where a screen is too narrow.
 
     Parameters
     ----------
@@ -39,6 +44,8 @@ def format_table(
         Cells as text.
     left
         Columns of text, aligned to the left; all others are numbers, aligned to the right.
+    keys
+        How many of the first columns say what a row is of.
 
     Examples
     --------
@@ -46,20 +53,12 @@ def format_table(
      γ  speedup  drafter
     16    2.98x  block
     """
-    lines = [[in_line(text) for text in line] for line in (header, *rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-
-    def cell(text: str, column: int) -> str:
-        return text.ljust(widths[column]) if column in left else text.rjust(widths[column])
-
-    return "\n".join(
-        "  ".join(cell(text, column) for column, text in enumerate(line)).rstrip() for line in lines
-    )
+    return folded_table([[in_line(text) for text in line] for line in (header, *rows)], left, keys)
 
 
 def note_lines(notes: Iterable[str]) -> str:
     """Return a line for each note."""
-    return "\n".join(f"note: {one_line(note)}" for note in notes)
+    return "\n".join(f"note: {one_line(brief(note))}" for note in notes)
 
 
 def json_line(value: object) -> str:

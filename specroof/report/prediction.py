@@ -41,12 +41,15 @@ def prediction_csv(found: Prediction) -> str:
 
 
 def prediction_text(found: Prediction) -> str:
-    """Return the best draft lengths, where drafting does not pay, sources and notes."""
-    counted = [counted_table(found.curves, found.counted)] if found.counted else []
+    """Return where drafting does not pay and warnings, best draft lengths, sources and notes."""
+    title, _, tables = curves_table(found.curves).partition("\n\n")
     parts = [
-        curves_table(found.curves),
-        *counted,
+        title,
         pays_lines(found.survey),
+        note_lines(found.warnings),
+        tables,
+        counted_table(found.curves, found.counted) if found.counted else "",
         source_lines(found.curves),
+        note_lines(found.notes),
     ]
-    return "\n\n".join(parts) + "\n\n" + note_lines([*found.warnings, *found.notes])
+    return "\n\n".join(part for part in parts if part)

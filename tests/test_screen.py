@@ -1,0 +1,125 @@
+"""What people see: text as wide as their terminal, sources in brief."""
+
+import fcntl
+import os
+import pickle
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+from typer.testing import CliRunner
+
+from specroof.cli import app
+from specroof.errors import Note
+from specroof.report import fitted, format_table, on_screen
+
+PREDICT = ["predict", "Qwen/Qwen3-8B", "-H", "b200", "--batch", "1,32"]
+PREDICT += ["--drafter", "eagle3,accept-length=2.8@3"]
+
+
+def on_a_terminal(columns: int, *words: str) -> str:
+    """Return what a command prints on a terminal of so many columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "specroof", *words], stdout=theirs, env=environment
+    ) as command:
+        os.close(theirs)
+        printed = b""
+        while part := _part(ours):
+            printed += part
+    os.close(ours)
+    assert command.returncode == 0
+    return printed.decode().replace("\r\n", "\n")
+
+
+def _part(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # Linux says so of a terminal that nobody writes to any more
+        return b""
+
+
+def test_a_terminal_of_80_columns_gets_whole_words() -> None:
+    wide = CliRunner().invoke(app, PREDICT).stdout
+    narrow = on_a_terminal(80, *PREDICT)
+    assert max(map(len, wide.splitlines())) > 80
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert set(narrow.split()) == set(wide.split())
+
+
+def test_a_wide_terminal_keeps_lines_whole() -> None:
+    assert on_a_terminal(400, *PREDICT) == CliRunner().invoke(app, PREDICT).stdout
+
+
+def test_json_stays_on_one_line_on_a_narrow_terminal() -> None:
+    assert len(on_a_terminal(40, "hardware", "show", "b200", "--json").splitlines()) == 1
+
+
+def test_a_word_wider_than_the_screen_is_not_broken() -> None:
+    with on_screen(10):
+        assert fitted("see https://example.com/a-b now") == "see\n  https://example.com/a-b\n  now"
+
+
+def test_lines_of_any_length_stay_where_there_is_no_screen() -> None:
+    assert fitted("x " * 200) == "x " * 200
+
+
+def test_titles_break_before_a_table_goes_on_below() -> None:
+    with on_screen(12):
+        table = format_table(["a", "tokens per s", "b"], [["1", "2", "3"]], left=[])
+    assert table.split("\n") == ["   tokens", "a   per s  b", "1       2  3"]
+
+
+def test_the_last_column_breaks_where_it_is_text() -> None:
+    with on_screen(30):
+        table = format_table(["a", "of"], [["1", "red green blue yellow black white"]], left=[1])
+    assert table.split("\n") == ["a  of", "1  red green blue yellow black", "   white"]
+
+
+def test_a_table_goes_on_below_with_its_first_columns() -> None:
+    with on_screen(14):
+        table = format_table(["a", "b", "word", "long"], [["1", "2", "3", "4"]], left=[], keys=2)
+    assert table.split("\n") == ["a  b  word", "1  2     3", "", "a  b  long", "1  2     4"]
+
+
+def test_a_column_wider_than_the_screen_stands_alone() -> None:
+    with on_screen(5):
+        table = format_table(["a", "unbreakable"], [["1", "2"]], left=[])
+    assert table.split("\n") == ["a  unbreakable", "1            2"]
+
+
+def test_sources_are_brief_unless_asked_for() -> None:
+    brief = CliRunner().invoke(app, PREDICT).stdout
+    full = CliRunner().invoke(app, [*PREDICT, "--sources"]).stdout
+    again = CliRunner().invoke(app, PREDICT).stdout
+    assert "https://" not in brief
+    assert "--sources" in brief
+    assert len(re.findall("https://", full)) >= 3
+    assert again == brief
+
+
+def test_json_has_every_source() -> None:
+    assert "https://" in CliRunner().invoke(app, [*PREDICT, "--json"]).stdout
+
+
+@pytest.mark.parametrize("word", ["predict", "capacity", "explain", "breakeven"])
+def test_questions_with_a_setup_take_sources(word: str) -> None:
+    assert "--sources" in CliRunner().invoke(app, [word, "--help"]).stdout
+
+
+def test_a_note_keeps_both_lengths_in_another_process() -> None:
+    copy = pickle.loads(pickle.dumps(Note("a, b and c", short="a")))  # noqa: S301 - our own
+    assert (copy, copy.short, type(copy)) == ("a, b and c", "a", Note)
+
+
+@pytest.mark.parametrize("word", ["predict", "capacity", "explain", "breakeven", "sweep"])
+def test_help_at_80_columns_breaks_no_word(word: str) -> None:
+    wide = CliRunner().invoke(app, [word, "--help"], env={"COLUMNS": "300"}).stdout
+    narrow = CliRunner().invoke(app, [word, "--help"], env={"COLUMNS": "80"}).stdout
+    assert set(re.findall(r"[\w|=.-]+", narrow)) <= set(re.findall(r"[\w|=.-]+", wide))
