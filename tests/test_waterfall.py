@@ -125,7 +125,7 @@ def test_without_a_draft_length_the_best_is_explained() -> None:
     ).curves[0]
     assert found.round is not None
     assert found.round.draft_len == curve.best_draft_len.item()
-    assert float(np.asarray(found.forward.queries)) == found.round.draft_len + 1
+    assert float(np.asarray(found.forward.query_len)) == found.round.draft_len + 1
     assert explain("Qwen/Qwen3-8B", CHIP).why == ""
 
 

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from specroof.arrays import Array
 from specroof.errors import MeasurementError, optional_library
 
 __all__ = ["Fit", "chi_square_quantile", "least_squares"]
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

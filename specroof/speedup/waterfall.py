@@ -1,5 +1,6 @@
 """A round of speculation against a plain step: where its seconds go, part by part."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -112,8 +113,9 @@ def group_seconds(latency: PassLatency) -> dict[str, float]:
         group = _GROUPS.get(op.op.kind, _DENSE)
         found[group] = found.get(group, 0.0) + float(np.sum(op.seconds))
     # Summed in the order in which the pass does, rounding is all that differs per operation.
-    found[_ACROSS] = float(np.sum(latency.work_s)) - sum(found.values())
-    if abs(found[_ACROSS]) <= 1e-12 * float(np.sum(latency.total_s)):
+    summed_s = sum(found.values())
+    found[_ACROSS] = float(np.sum(latency.work_s)) - summed_s
+    if math.isclose(float(np.sum(latency.work_s)), summed_s, rel_tol=1e-12):
         del found[_ACROSS]
     found[_COLLECTIVES] = float(np.sum(latency.communication_s))
     found[_EACH_TIME] = float(np.sum(latency.overhead_s))
