@@ -1,6 +1,6 @@
 """Sessions in README and in the pages of docs/: commands after ``$``, and what they print.
 
-They are those of a terminal of 100 columns.
+They are those of a terminal of 110 columns.
 
 `python tests/sessions.py README.md …` writes into each file what its commands print now.
 """
@@ -45,7 +45,7 @@ def replayed(text: str) -> list[tuple[str, str]]:
 
 
 def _printed(command: str) -> str:
-    with patch("specroof.cli.groups.screen_width", lambda: 100):
+    with patch("specroof.cli.groups.screen_width", lambda: 110):
         done = CliRunner().invoke(app, shlex.split(command.replace("\\\n", " "))[1:])
     if done.exit_code:
         message = f"{command}: exit code {done.exit_code}\n{done.output}"
@@ -66,6 +66,6 @@ def refreshed(text: str) -> str:
 
 
 if __name__ == "__main__":
-    os.environ |= {"COLUMNS": "100", "NO_COLOR": "1", "MPLBACKEND": "agg"}
+    os.environ |= {"COLUMNS": "110", "NO_COLOR": "1", "MPLBACKEND": "agg"}
     for page in map(Path, sys.argv[1:]):
         page.write_text(refreshed(page.read_text(encoding="utf-8")), encoding="utf-8")

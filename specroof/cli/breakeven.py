@@ -37,8 +37,8 @@ DrafterSpec = Annotated[
 Solve = Annotated[
     str,
     typer.Option(
-        metavar="|".join(SOLVED),
-        help="What to find: the least acceptance rate, or acceptance length with --draft-len "
+        metavar="WORD",
+        help="What to find: accept, the least acceptance rate; accept-length, with --draft-len "
         "drafts; the largest cost of drafting, batch or context.",
         autocompletion=completion(lambda: SOLVED),
     ),

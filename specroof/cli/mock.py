@@ -94,7 +94,7 @@ def mock(  # noqa: PLR0913, PLR0917 - one parameter per flag
     for word, value in (further | {"--weights": formats.weight_dtype}).items():
         words += [] if value is None else [word, value]
     bench, mine = shlex.join(["bench.jsonl", *words]), f"my-{Path(hardware).stem}.yaml"
-    say(report.mock_text(found))
+    say(report.mock_text(found), to_paste=True)
     say(
         f"# then compare: specroof validate {bench}\n"
         f"# and fit, with results at several loads: specroof calibrate {bench} "

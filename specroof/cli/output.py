@@ -25,15 +25,15 @@ __all__ = [
 Draw: TypeAlias = Callable[[ModuleType], Mapping[str, Any]]
 
 
-def say(text: str) -> None:
-    """Print to standard output, as wide as the terminal is."""
+def say(text: str, *, to_paste: bool = False) -> None:
+    """Print to standard output, as wide as the terminal is; lines to paste stay whole."""
     # Named, since Typer sends UTF-8 to a standard output that says it takes ASCII.
-    typer.echo(report.fitted(printable(text)), file=sys.stdout)
+    typer.echo(printable(text) if to_paste else report.fitted(printable(text)), file=sys.stdout)
 
 
 def say_json(value: object) -> None:
     """Print JSON on one line."""
-    typer.echo(report.json_line(value), file=sys.stdout)
+    say(report.json_line(value), to_paste=True)
 
 
 def figure_files(path: Path | None, draw: Draw) -> dict[Path, bytes]:

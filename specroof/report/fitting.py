@@ -154,7 +154,7 @@ def _parts(widths: Sequence[int], width: int, keys: int) -> Iterator[list[int]]:
 
 
 def _aligned(titles: Lines, body: Lines, left: Sequence[int]) -> str:
-    lines = [*titles, *body]
+    lines = [*filter(any, titles), *body]
     widths = _widths(lines)
     return "\n".join(
         (" " * _GAP)
