@@ -91,7 +91,15 @@ def test_a_table_goes_on_below_with_its_first_columns() -> None:
 def test_a_part_has_no_empty_line_for_titles_of_other_parts() -> None:
     with on_screen(9):
         table = format_table(["a", "best so far", "long"], [["1", "2", "3"]], left=[])
-    assert table.split("\n") == ["a  best so", "1  2", "", "a  long", "1     3"]
+    assert table.split("\n") == [
+        "   best",
+        "     so",
+        "a   far",
+        "1     2",
+        "",
+        "a  long",
+        "1     3",
+    ]
 
 
 def test_a_column_wider_than_the_screen_stands_alone() -> None:
