@@ -144,7 +144,9 @@ def checked(point: Measurement) -> Measurement:
     for name, (least, most) in _BOUNDS.items():
         value = getattr(point, name)
         if value is not None and not least <= value <= most:
-            message = f"{point.place}: {name} is {shown(value)}; must be from {least:g} to {most:g}"
+            message = (
+                f"{point.place}: {name} is {shown(value)}; allowed: from {least:g} to {most:g}"
+            )
             raise MeasurementError(message)
     prompt, answer, context = point.input_len, point.output_len, point.context_len
     if prompt is not None and answer is not None and context is not None:
@@ -152,7 +154,7 @@ def checked(point: Measurement) -> Measurement:
     tokens, drafts = point.tokens_per_round, point.draft_len or 0
     if tokens is not None and not 1 <= tokens <= drafts + 1:
         message = (
-            f"{point.place}: acceptance length is {tokens:g} with {drafts} drafts; must be from 1 "
+            f"{point.place}: acceptance length is {tokens:g} with {drafts} drafts; allowed: from 1 "
             f"to {drafts + 1}, the bonus token included"
         )
         raise MeasurementError(message)
@@ -164,7 +166,7 @@ def _refuse_other_context(place: str, context: float, bounds: tuple[float, float
     least, most = bounds
     if not least <= context <= most:
         message = (
-            f"{place}: context_len is {context:g}; must be from {least:g} to {most:g}, from "
+            f"{place}: context_len is {context:g}; allowed: from {least:g} to {most:g}, from "
             f"input_len to input_len + output_len"
         )
         raise MeasurementError(message)
