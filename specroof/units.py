@@ -92,6 +92,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "wanted_speedup": Bounds(1e-3, 1025),  # up to a token for each draft of the longest
     "usd_per_hour": Bounds(0, 1e6),
     "watts": Bounds(1e-3, 1e6),
+    "target": Bounds(1e-6, 1e9),  # a speedup, or milliseconds, that somebody asks for
 }
 
 #: Points that one grid may hold: its arrays take up to some hundreds of MB.
