@@ -535,7 +535,11 @@ DTYPES = "fp32, bf16, fp16, fp8, int8, fp6, fp4, int4"
     ("old", "new", "message"),
     [
         ("fp8: 200", "tf32: 200", f"peak.flops_per_s.tf32 is 'tf32'; allowed: {DTYPES}"),
-        ("fp8: 1.1", "nvfp4: 1.1", "engines.fast.compute_frac.nvfp4 is 'nvfp4'; allowed: fp32, bf16"),
+        (
+            "fp8: 1.1",
+            "nvfp4: 1.1",
+            "engines.fast.compute_frac.nvfp4 is 'nvfp4'; allowed: fp32, bf16",
+        ),
         (
             "{bf16: 100.0e+12, fp8: 200.0e+12}",
             "{fp8: 200.0e+12, int8: 200.0e+12}",
