@@ -18,7 +18,7 @@ STEP: Final = "step"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One measured operating point, whoever measured it; what nobody says is None.
+    """One measured operating point, whoever measured it; what the source does not say is None.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Measurement:
         What drafted, as SPECs or the tool call it; `STEP` for a bare pass.
     draft_len
         Drafts per round, the depth of a tree; 0 for plain decoding, None where drafts are made
-        and nobody says how many.
+        and the source does not say how many.
     verify_len
         Positions verified per sequence, the root included; new positions of a bare pass.
     top_k
@@ -106,7 +106,7 @@ class Measurement:
 
     @property
     def rate(self) -> float:
-        """`tokens_per_s` as a number: NaN where nobody says."""
+        """`tokens_per_s` as a number: NaN where the source is silent."""
         return math.nan if self.tokens_per_s is None else self.tokens_per_s
 
     @property

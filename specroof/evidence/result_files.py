@@ -1,4 +1,4 @@
-"""Benchmark results as people have them: SGLang, vLLM, InferenceX, or a CSV of their own."""
+"""Benchmark results as people have them: SGLang, vLLM, InferenceX, or their own CSV."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping

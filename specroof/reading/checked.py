@@ -163,7 +163,7 @@ def _annotation(path: list[int | str], model: type[BaseModel]) -> Any:
 
 
 def _is_block(annotation: Any) -> bool:
-    """Tell whether what stands at a key is a block with keys of its own."""
+    """Tell whether what stands at a key is a block with keys."""
     return isinstance(annotation, type) and (
         issubclass(annotation, BaseModel) or is_dataclass(annotation)
     )
