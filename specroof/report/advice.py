@@ -1,5 +1,6 @@
 """Advice on one page of 80 columns, and as JSON."""
 
+import math
 import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -7,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from specroof.questions.advise import Advice, Day, Launch, Row, Served, Times
+from specroof.questions.advise import INPUTS, Advice, Day, Launch, Row, Served, Times, ToMeasure
 from specroof.report.layout import format_table, in_line
 from specroof.units import format_seconds
 
@@ -60,6 +61,8 @@ def _chip_json(found: Advice, chip: Served) -> dict[str, Any]:
         "traffic": _day_json(advised.day),
         "engine_config": chip.engine_config,
         "engine_files": chip.files,
+        "break_even": chip.break_even,
+        "to_measure": _to_measure_json(chip.to_measure),
         "capacity": advised.capacity,
         "warnings": list(chip.warnings),
     }
@@ -76,6 +79,19 @@ def _day_json(day: Day | None) -> dict[str, Any] | None:
         "oracle_gain": day.oracle_gain,
         "running": list(day.running),
         "saturated_hours": list(day.saturated),
+    }
+
+
+def _to_measure_json(found: ToMeasure | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "concurrency": found.concurrency,
+        "drafter": found.drafter,
+        "draft_len": found.draft_len,
+        "moved_by": found.moved_by,
+        "swings": found.swings,
+        "command": found.command,
     }
 
 
@@ -145,6 +161,7 @@ def advice_text(found: Advice, model: str) -> str:
         *([_chips_table(found)] if len(found.chips) > 1 else []),
         _choices_table(best, short),
         _times_table(best),
+        *_ends(best),
         "\n".join(_wrapped(f"{short[d]}: {name}") for d, name in enumerate(found.drafters)),
         *(_command(one, best, model) for one in best.launches),
     ]
@@ -187,6 +204,31 @@ def _day_line(day: Day) -> str:
         hours = ", ".join(map(str, day.saturated))
         said += f" More requests arrive than it answers in hours {hours}."
     return said
+
+
+def _ends(chip: Served) -> Iterator[str]:
+    """Yield what it takes to pay at the largest load, and what to measure."""
+    row = chip.rows[-1]
+    if row.point is not None:
+        rate, length = row.break_even.rate, row.break_even.tokens_per_round
+        takes = (
+            "no acceptance is enough"
+            if rate is None
+            else (f"an acceptance of {rate:.2f} a draft, {length:.2f} tokens per round, is enough")
+        )
+        yield _wrapped(
+            f"Break-even at {row.concurrency:g} in flight with {row.choice.tried} drafts: {takes} "
+            f"(here {row.point.tokens_per_round:.2f} tokens)."
+        )
+    if chip.to_measure is not None:
+        one = chip.to_measure
+        swing = math.expm1(one.swings[one.moved_by])
+        told = _wrapped(
+            f"To measure: {one.concurrency:g} in flight, {one.draft_len} drafts of {one.drafter}, "
+            f"the least certain point. The {INPUTS[one.moved_by]} moves it most: 10 % up or "
+            f"down swings it by {swing:.0%}."
+        )
+        yield told if one.command is None else f"{told}\n{_folded(one.command)}"
 
 
 def _most(rows: Sequence[Row]) -> float:
