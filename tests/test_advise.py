@@ -68,6 +68,7 @@ def refused(words: str) -> str:
         "--framework tensorrt-llm",
         "--tpot 20 --ttft 1000 --min-speedup 1.5",
         "--drafter medusa,accept=0.9",
+        "--drafter autoregressive,accept=0.98,cost=0.001 --draft-len 14,15,16 --framework vllm",
     ],
 )
 def test_the_page_fits_80_columns(further: str) -> None:

@@ -41,15 +41,14 @@ def swings(point: Point, *, step: float = STEP) -> dict[str, float]:
     >>> point = Point(
     ...     draft_len=1,
     ...     tokens_per_round=1.5,
-    ...     draft_s=1.0,
+    ...     draft_s=0.5,
     ...     verify_s=2.0,
     ...     round_s=3.0,
     ...     decode_s=2.0,
     ...     running=1,
     ...     plain_running=1,
     ... )
-    >>> found = swings(point)  # no prompts: the plain step counts whole, drafting by a third
-    >>> list(found)
+    >>> list(swings(point))  # 1.1 / 0.9, 3.2 / 2.8, 1.55 / 1.45, 3.05 / 2.95, and no prompts
     ['step', 'verification', 'acceptance', 'drafting', 'prompts']
     """
     found = {

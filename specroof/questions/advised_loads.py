@@ -58,7 +58,7 @@ class _Grid:
 
 def band_ends(curve: SpeedupCurve) -> tuple[Array, Array]:
     """Return the low and the high end of the speedups of a curve: themselves without a band."""
-    low, high = (getattr(curve, name, None) for name in ("speedup_low", "speedup_high"))
+    low, high = curve.speedup_low, curve.speedup_high
     return (curve.speedup if low is None else low), (curve.speedup if high is None else high)
 
 

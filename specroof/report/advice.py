@@ -16,6 +16,8 @@ __all__ = ["advice_json", "advice_text"]
 
 _WIDTH: Final = 80
 _ABSENT: Final = "-"
+#: Letters of a kind of drafter that it has room for.
+_LONGEST_NAME: Final = 8
 #: Lengths of the user's own that the table has room for.
 _MOST_OWN: Final = 3
 
@@ -253,7 +255,7 @@ def _sureness(rows: Sequence[Row]) -> str:
 
 def _short_names(names: Sequence[str]) -> list[str]:
     """Return the kinds of drafters, numbered where two are of one kind."""
-    kinds = [name.partition(",")[0] for name in names]
+    kinds = [name.partition(",")[0][:_LONGEST_NAME] for name in names]
     return [
         kind if kinds.count(kind) == 1 else f"{kind} {1 + kinds[:d].count(kind)}"
         for d, kind in enumerate(kinds)
@@ -273,7 +275,7 @@ def _choices_table(chip: Served, short: Sequence[str]) -> str:
         cells = [f"{row.concurrency:g}", short[row.tried] if row.drafter is not None else "off"]
         cells += [str(row.draft_len), _figure(speedup, ".2f") + "x"]
         cells += [_ABSENT if row.choice.low == row.choice.high else band, row.verdict]
-        cells += [_figure(row.own[one], ".2f") + "x" for one in own]
+        cells += [_figure(row.own[one], ".2f") for one in own]
         rows.append([*cells, row.limited_by or _ABSENT])
     return format_table(header, rows, left=[1, 5, len(header) - 1])
 
