@@ -69,7 +69,7 @@ class MockPoint:
                 f"Hub name or a folder"
                 if self.drafter is None
                 else f"method {self.method} drafts with layers of the model; drafter "
-                f"(--draft-model) is {self.drafter!r}, and must be left out"
+                f"(--draft-model) is {self.drafter!r}; allowed: to leave it out"
             )
             raise OptionError(message)
         _refuse_format("--weights", self.weights, _WEIGHTS)
