@@ -13,7 +13,7 @@ from typing import Final
 
 from specroof.errors import OptionError
 
-__all__ = ["FRAMEWORKS", "MockPoint", "mock_commands"]
+__all__ = ["FORCED", "FRAMEWORKS", "MockPoint", "mock_commands"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +100,8 @@ _SGLANG_ALGORITHMS: Final = {
     "mtp": "NEXTN",
     "dflash": "DFLASH",
 }
+#: Kinds of drafters whose acceptance engines can be told.
+FORCED: Final = tuple(_SGLANG_ALGORITHMS)
 #: Formats of weights that both engines make of any checkpoint as they load it.
 _WEIGHTS: Final = ("fp8",)
 #: How the engines call the dtypes of a cache.
