@@ -14,6 +14,7 @@ from typer.main import get_command
 import specroof
 from specroof.cli import app
 from specroof.drafters.kinds import KINDS
+from specroof.questions import QUESTIONS
 from specroof.questions.hardware import list_hardware
 from specroof.questions.models import list_models
 from specroof.units import format_binary_bytes, format_count, format_si
@@ -125,16 +126,7 @@ def _kinds() -> str:
 
 #: What the reference is sorted by; a public name that no row has is shown at the end.
 _API: Final = {
-    "Questions": (
-        "predict",
-        "breakeven",
-        "capacity",
-        "explain",
-        "sweep",
-        "validate",
-        "calibrate",
-        "mock",
-    ),
+    "Questions": QUESTIONS,
     "Curves": ("speedup_curve", "SpeedupCurve", "Answer", "Load", "Workload", "Study", "Target"),
     "Names to objects": (
         *("load_model", "load_hardware", "load_drafter", "load_profile", "load_profiles"),

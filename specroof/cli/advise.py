@@ -18,8 +18,8 @@ from specroof.cli.flags import (
     words,
 )
 from specroof.cli.output import say, say_json
-from specroof.questions.advise import USUAL_LOADS
 from specroof.questions.advise import advise as asked
+from specroof.questions.advise_request import USUAL_LOADS
 from specroof.questions.words import LAUNCHERS
 
 __all__ = ["advise"]
@@ -134,4 +134,4 @@ def advise(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     if as_json:
         say_json(found.to_dict())
     else:
-        say(report.advice_text(found, model))
+        say(report.advice_text(found, model), to_paste=True)

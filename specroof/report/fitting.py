@@ -104,10 +104,17 @@ def folded_table(lines: Lines, left: Sequence[int], keys: int) -> str:
     if columns[-1] in left and room >= _LEAST_TEXT:
         return _aligned(titles, _broken_last(body, room), left)
     return "\n\n".join(
-        _aligned(*([[line[i] for i in part] for line in some] for some in (titles, body)), inside)
+        _aligned(
+            _picked(titles, part),
+            _picked(body, part),
+            [place for place, column in enumerate(part) if column in left],
+        )
         for part in _parts(widths, width, keys)
-        for inside in [[at for at, i in enumerate(part) if i in left]]
     )
+
+
+def _picked(lines: Lines, columns: Sequence[int]) -> Lines:
+    return [[line[column] for column in columns] for line in lines]
 
 
 def _widths(lines: Lines) -> list[int]:
