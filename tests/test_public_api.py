@@ -69,6 +69,7 @@ PUBLIC = [
     "survival_acceptance",
     "sweep",
     "validate",
+    "worth",
 ]
 
 

@@ -18,6 +18,7 @@ QUESTIONS: Final = (
     "capacity",
     "breakeven",
     "frontier",
+    "worth",
     "validate",
     "calibrate",
     "mock",
