@@ -22,6 +22,6 @@ def test_a_length_gains_what_was_published(vector: dict[str, float]) -> None:
         context_len=asked["context_len"],
         max_draft_len=asked["draft_len"],
         engine="ideal",
-        options=published_options(published("modal-2026-calculator.yaml")),
+        options=published_options(PUBLISHED),
     )
     assert curve.best_speedup.item() == pytest.approx(vector["speedup"], abs=PUBLISHED["tolerance"])
