@@ -23,10 +23,12 @@ from specroof import (
 )
 from specroof.cost import CHOICES
 from specroof.errors import CatalogError, ConfigError, OptionError, ProfileError
+from specroof.hardware import ServerSettings
 from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
 from specroof.questions.study import load_study, study_schema
 from specroof.questions.sweep import Study, sweep
+from specroof.serving.capacity import in_server
 from specroof.serving.requests import Load, Workload
 
 BUNDLED = sorted((Path(specroof.__file__).parent / "studies").glob("*.yaml"))
@@ -100,8 +102,23 @@ def test_what_a_study_leaves_out_is_what_a_prediction_leaves_out(write: Write) -
     study = load_study(write(least))
     assert study.loads == (Load((1.0,), (4096.0,)),)
     assert study.max_draft_len is None
-    expected = engine_setup(load_hardware("b200"), None, Placement(2), None)
+    bare = engine_setup(load_hardware("b200"), None, Placement(2), None)
+    expected = in_server(load_model("Qwen/Qwen3-8B"), bare, ServerSettings())
     assert study.targets[0].setup == expected
+    assert study.capacity is None
+
+
+def test_a_study_tells_its_servers(write: Write) -> None:
+    for told in ("{running: 3, overlap: off}", "running=3,overlap=off"):
+        study = load_study(write(f"{GOOD}server: {told}\ncapacity: false\n"))
+        assert study.capacity is False
+        for target in study.targets:
+            assert target.setup.server is not None
+            assert target.setup.server.stated == ServerSettings(running=3, overlap=False)
+    with pytest.raises(OptionError, match="unknown key 'runs'; allowed: memory, running"):
+        load_study(write(f"{GOOD}server: {{runs: 3}}\n"))
+    with pytest.raises(OptionError, match="server"):
+        load_study(write(f"{GOOD}server: 3\n"))
 
 
 @pytest.mark.parametrize("path", BUNDLED, ids=lambda path: path.stem)

@@ -51,6 +51,13 @@ MaxDraftLen = Annotated[
 CostOf = Annotated[
     str, choice("cost_of", "--cost-of", help_text="A drafter's cost is a share of this.")
 ]
+NoCapacity = Annotated[
+    bool,
+    typer.Option(
+        "--no-capacity",
+        help="Price batches as if memory had no end, as the ideal engine does anyway.",
+    ),
+]
 PlotFile = Annotated[
     Path | None,
     typer.Option(
@@ -77,6 +84,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     concurrency: Concurrency = None,
     max_draft_len: MaxDraftLen = None,
     cost_of: CostOf = "decode",
+    no_capacity: NoCapacity = False,
     as_json: AsJson = False,
     csv_file: CsvFile = None,
     plot_file: PlotFile = None,
@@ -99,6 +107,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         input_len=input_len,
         output_len=output_len,
         max_draft_len=max_draft_len,
+        capacity=False if no_capacity else None,
     )
     table = {} if csv_file is None else {csv_file: report.prediction_csv(found).encode()}
     write(

@@ -110,7 +110,7 @@ class Side:
         draft = 0.0 if need.draft is None else need.draft.weight_bytes
         lines = {
             "memory": need.hardware.peak.memory_bytes,
-            "reserved": room.reserved_bytes,
+            "reserved": float(np.asarray(room.reserved_bytes)),
             "weights": need.target.weight_bytes,
             "vision_weights": need.vision_bytes,
             "draft_weights": draft,

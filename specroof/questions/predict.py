@@ -9,9 +9,12 @@ from typing import Any, Final
 from specroof.architecture import Architecture
 from specroof.drafters import Drafter
 from specroof.errors import OptionError
+from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Setup
 from specroof.questions.answer import Answer
 from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
+from specroof.serving.limits import Limits, limits_of
+from specroof.serving.queue import limited_curve
 from specroof.serving.requests import EndToEnd, Load, Workload
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
@@ -29,6 +32,7 @@ __all__ = [
     "PredictRequest",
     "Prediction",
     "Workload",
+    "limited_by",
     "load_of",
     "predict",
     "predicted",
@@ -56,6 +60,10 @@ class PredictRequest(Served):
     max_draft_len
         The longest draft tried; 16 if None. Of several drafters, one that drafts less is shown
         as far as it goes.
+    capacity
+        Whether no more requests run than the server has room for: those of a concurrency or of
+        requests wait, larger batches have no figures. False prices them as if memory had no end,
+        as the ideal engine does if None.
 
     Examples
     --------
@@ -73,6 +81,7 @@ class PredictRequest(Served):
     input_len: float | None = None
     output_len: float | None = None
     max_draft_len: int | None = None
+    capacity: bool | None = None
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -91,6 +100,10 @@ class Prediction(Answer):
         The same curves with prefills; empty where no requests were asked about.
     notes, warnings
         Sentences for the reader.
+    limits
+        What the server has room for, for each drafter; empty where memory has no end.
+    queues
+        Whether requests beyond it wait.
     """
 
     model: Architecture
@@ -102,6 +115,8 @@ class Prediction(Answer):
     counted: tuple[EndToEnd, ...]
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = field(default=())
+    limits: tuple[Limits, ...] = ()
+    queues: bool = False
 
     @property
     def title(self) -> str:
@@ -122,14 +137,20 @@ class Prediction(Answer):
         batches = sorted({*self.load.batch_size, *SURVEYED_BATCHES})
         load = Load(batches, self.load.context_len)
         return tuple(
-            _curve(self.model, self.setup, drafter, load, self.longest) for drafter in self.drafters
+            _limited(self.model, self.setup, drafter, load, self.longest, limited=self.limited)[0]
+            for drafter in self.drafters
         )
+
+    @property
+    def limited(self) -> bool | None:
+        """Whether requests beyond the server's room wait; None where memory has no end."""
+        return self.queues if self.limits else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        from specroof.report import curves_json  # noqa: PLC0415 - reports import answers
+        from specroof.report import prediction_json  # noqa: PLC0415 - reports import answers
 
-        return curves_json(self.curves, self.counted) | {"notes": list(self.notes)}
+        return prediction_json(self)
 
     def plot(self) -> Any:
         """Draw speedup against draft length."""
@@ -144,16 +165,41 @@ def predict(request: PredictRequest) -> Prediction:
     load = load_of(request)
     model, setup = request.resolved()
     drafters = [drafter_of(one) for one in listed(request.drafters)]
-    return predicted(model, setup, drafters, load, max_draft_len=request.max_draft_len)
+    waits = request.concurrency is not None or load.workload is not None
+    return predicted(
+        model,
+        setup,
+        drafters,
+        load,
+        max_draft_len=request.max_draft_len,
+        limited=limited_by(setup, request.capacity, queues=waits),
+    )
 
 
-def predicted(
+def limited_by(setup: Setup, capacity: bool | None, *, queues: bool) -> bool | None:
+    """Return whether requests beyond a server's room wait; None where memory has no end.
+
+    Parameters
+    ----------
+    setup
+        Where passes run: the ideal engine has no server around it.
+    capacity
+        What was asked for, as for `predict`.
+    queues
+        Whether requests wait, where there is an end.
+    """
+    ends = setup.engine != IDEAL_ENGINE if capacity is None else capacity
+    return queues if ends else None
+
+
+def predicted(  # noqa: PLR0913 - a question's parts
     model: Architecture,
     setup: Setup,
     drafters: Sequence[Drafter],
     load: Load,
     *,
     max_draft_len: int | None = None,
+    limited: bool | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> Prediction:
     """Return what drafters gain in a setup that is built already.
@@ -164,6 +210,8 @@ def predicted(
         What is served where, what is compared, and under which load.
     max_draft_len
         As for `predict`.
+    limited
+        Whether requests beyond the server's room wait; None where memory has no end.
     advance
         Called after each curve.
 
@@ -173,11 +221,17 @@ def predicted(
         As `speedup_curve` does.
     """
     longest, capped = shared_longest(drafters, max_draft_len)
-    curves = []
+    curves, limits = [], []
+    warnings: dict[str, None] = {}
     for drafter in drafters:
-        curves.append(_curve(model, setup, drafter, load, longest))
+        curve, limit = _limited(model, setup, drafter, load, longest, limited=limited)
+        curves.append(curve)
+        if limit is not None:
+            limits.append(limit)
+            warnings.update(dict.fromkeys(limit.warnings(curve, queues=bool(limited))))
         advance()
-    notes = dict.fromkeys([*(note for curve in curves for note in curve.notes), *capped])
+    assumed = (note for limit in limits for note in limit.notes)
+    notes = dict.fromkeys([*(note for curve in curves for note in curve.notes), *capped, *assumed])
     return Prediction(
         model=model,
         setup=setup,
@@ -187,21 +241,39 @@ def predicted(
         curves=tuple(curves),
         counted=tuple(load.counted(curves, model, setup)),
         notes=tuple(notes),
+        warnings=tuple(warnings),
+        limits=tuple(limits),
+        queues=bool(limited),
     )
 
 
-def _curve(
-    model: Architecture, setup: Setup, drafter: Drafter, load: Load, longest: int
-) -> SpeedupCurve:
-    return curve_in(
-        model,
-        setup,
-        drafter=drafter,
-        tokens=acceptance_of(drafter),
-        batch_size=load.batch_size,
-        context_len=load.context_len,
-        longest=longest,
-    )
+def _limited(
+    model: Architecture,
+    setup: Setup,
+    drafter: Drafter,
+    load: Load,
+    longest: int,
+    *,
+    limited: bool | None,
+) -> tuple[SpeedupCurve, Limits | None]:
+    """Return a curve of what the server runs, and its limits; None where memory has no end."""
+
+    def priced(batches: Any) -> SpeedupCurve:
+        return curve_in(
+            model,
+            setup,
+            drafter=drafter,
+            tokens=acceptance_of(drafter),
+            batch_size=batches,
+            context_len=load.context_len,
+            longest=longest,
+        )
+
+    curve = priced(load.batch_size)
+    if limited is None:
+        return curve, None
+    limits = limits_of(model, setup, drafter, curve)
+    return limited_curve(curve, limits.largest, priced, queues=limited), limits
 
 
 def load_of(request: PredictRequest) -> Load:

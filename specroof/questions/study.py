@@ -10,9 +10,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from specroof.catalog import load_drafter, load_hardware, load_model, read_text, study_path
 from specroof.cost import CHOICES, Options
 from specroof.errors import OptionError, SpecroofError
-from specroof.hardware import Placement
+from specroof.hardware import SERVER_KEYS, Placement, ServerSettings
 from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
+from specroof.questions.request import server_of
 from specroof.questions.sweep import Study, Target, check_study
 from specroof.reading.bounds import BatchSize, ContextLen, DraftLen, RequestLen
 from specroof.reading.checked import (
@@ -22,6 +23,7 @@ from specroof.reading.checked import (
     parse_model,
 )
 from specroof.reading.yaml_text import shown
+from specroof.serving.capacity import in_server
 from specroof.serving.requests import Load, Workload
 
 __all__ = ["load_study", "parse_study", "study_schema"]
@@ -46,6 +48,16 @@ def _options(value: object) -> object:
         message = f"strict_dtype is {shown(strict)}; must be true or false"
         raise ValueError(message)
     return Options(**value)
+
+
+def _server(value: object) -> object:
+    """Return what a server is told, from a mapping or the text of `--server`."""
+    if not isinstance(value, dict | str):
+        return value  # the field's own type says what is wrong with it
+    try:
+        return server_of(value)
+    except OptionError as refusal:
+        raise ValueError(str(refusal)) from None
 
 
 _Names = Annotated[
@@ -80,6 +92,25 @@ _Options = Annotated[
                 "strict_dtype": {"type": "boolean"},
             },
             "additionalProperties": False,
+        }
+    ),
+]
+
+
+_Told = Annotated[
+    ServerSettings,
+    BeforeValidator(_server),
+    WithJsonSchema(
+        {
+            "description": "what the server is told, as --server",
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "properties": {key: {} for key in SERVER_KEYS},
+                    "additionalProperties": False,
+                },
+            ],
         }
     ),
 ]
@@ -144,6 +175,10 @@ class _StudyBlock(_Block):
     max_draft_len: DraftLen | None = Field(default=None, description="longest draft tried")
     engine: Text | None = Field(default=None, description="the profile's default_engine if absent")
     options: _Options = Options()
+    server: _Told = ServerSettings()
+    capacity: bool | None = Field(
+        default=None, description="false prices batches as if memory had no end"
+    )
 
     @model_validator(mode="after")
     def _one_kind_of_load(self) -> Self:
@@ -194,6 +229,7 @@ def parse_study(text: str, source: str) -> Study:
             drafters=tuple(load_drafter(spec) for spec in block.drafters),
             loads=tuple(block.loads()),
             max_draft_len=block.max_draft_len,
+            capacity=block.capacity,
         )
         check_study(study)
     except SpecroofError as refusal:
@@ -209,11 +245,9 @@ def _targets(block: _StudyBlock) -> Iterator[Target]:
             known = ", ".join(sorted(PARSERS))
             message = f"targets.{number}.family is {shown(target.family)}; must be one of {known}"
             raise OptionError(message)
-        for model in target.model:
+        for name in target.model:
+            model = load_model(name, family=target.family)
             for hardware in target.hardware:
-                yield Target(
-                    load_model(model, family=target.family),
-                    engine_setup(
-                        load_hardware(hardware), block.engine, target.placement(), block.options
-                    ),
-                )
+                chip, placement = load_hardware(hardware), target.placement()
+                setup = engine_setup(chip, block.engine, placement, block.options)
+                yield Target(model, in_server(model, setup, block.server))

@@ -10,7 +10,7 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect
 from specroof.latency import Setup
 from specroof.questions.answer import Answer
-from specroof.questions.predict import Prediction, predicted
+from specroof.questions.predict import Prediction, limited_by, predicted
 from specroof.questions.request import question
 from specroof.reading.yaml_text import dump_yaml
 from specroof.serving.requests import Load
@@ -38,7 +38,7 @@ class Study:
         What is served where, and what drafts for each.
     loads
         One grid of batch sizes and context lengths; or one for each workload.
-    max_draft_len
+    max_draft_len, capacity
         As for `predict`.
     """
 
@@ -46,6 +46,7 @@ class Study:
     drafters: tuple[Drafter, ...]
     loads: tuple[Load, ...]
     max_draft_len: int | None = None
+    capacity: bool | None = None
 
     @property
     def n_curves(self) -> int:
@@ -173,6 +174,7 @@ def sweep(request: SweepRequest) -> Sweep:
                 study.drafters,
                 load,
                 max_draft_len=study.max_draft_len,
+                limited=limited_by(target.setup, study.capacity, queues=load.workload is not None),
                 advance=request.advance,
             ),
         )

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from specroof.questions.predict import EndToEnd
 from specroof.report.layout import format_table, in_line
@@ -11,6 +13,11 @@ from specroof.speedup.curve import SpeedupCurve
 from specroof.units import format_seconds
 
 __all__ = ["counted_table", "curves_table", "pays_lines", "source_lines"]
+
+
+#: What stands in a table where a batch is larger than a server runs.
+_NO_ROOM: Final = "no room"
+_ABSENT: Final = "-"
 
 
 def _span(low: float, high: float) -> str:
@@ -35,26 +42,54 @@ def curves_table(curves: Sequence[SpeedupCurve]) -> str:
 def _one_point(curves: Sequence[SpeedupCurve]) -> str:
     first = curves[0]
     batch, step_s = first.batch_size[0], float(first.decode_s[0, 0])
-    plain = (
-        f"context {first.context_len[0]:g}, batch {batch:g}: a plain step takes "
-        f"{format_seconds(step_s)}, {batch / step_s:.0f} tok/s, {1 / step_s:.1f} per user"
-    )
+    plain = f"context {first.context_len[0]:g}, batch {batch:g}: "
+    plain += _NO_ROOM if np.isnan(step_s) else _plain_step(first, step_s)
     header = ["best γ", "speedup", "within 1%", "tokens", "tok/s", "drafter"]
     rows = [[*cells[:5], curve.drafter] for curve in curves for cells in _best_cells(curve)]
     return f"{plain}\n\n{format_table(header, rows, left=[5])}"
 
 
+def _plain_step(curve: SpeedupCurve, step_s: float) -> str:
+    runs, batch = float(curve.running_batch[0, 0, 0]), float(curve.batch_size[0])
+    waiting = f"{runs:g} run, " if runs < batch else ""
+    rate = f"{runs / step_s:.0f} tok/s, {1 / step_s:.1f} per user"
+    return f"{waiting}a plain step takes {format_seconds(step_s)}, {rate}"
+
+
 def _one_drafter(curve: SpeedupCurve) -> str:
     header = ["context", "batch", "step", "best γ", "speedup", "within 1%", "tok/round"]
+    header += ["tok/s", "per user"]
     points = product(curve.context_len, curve.batch_size)
     rows = [
-        [f"{context:g}", f"{batch:g}", format_seconds(float(step_s)), *cells]
+        [f"{context:g}", f"{batch:g}", _step(float(step_s)), *cells]
         for (context, batch), step_s, cells in zip(
             points, curve.decode_s.ravel(), _best_cells(curve), strict=True
         )
     ]
-    table = format_table([*header, "tok/s", "per user"], rows, left=[])
+    if curve.running is not None:
+        header.append("runs")
+        rows = [[*row, runs] for row, runs in zip(rows, _runs(curve), strict=True)]
+    table = format_table(header, rows, left=[])
     return f"{in_line(curve.drafter)}\n{table}"
+
+
+def _step(step_s: float) -> str:
+    return _NO_ROOM if np.isnan(step_s) else format_seconds(step_s)
+
+
+def _runs(curve: SpeedupCurve) -> Iterator[str]:
+    """Yield how many requests run at each operating point: plain, and at the best draft."""
+    running = np.broadcast_to(curve.running_batch, curve.round_s.shape)
+    at_best = np.take_along_axis(running, curve.best_draft_len[..., None], axis=-1)
+    for plain, drafting in zip(running[..., 0].ravel(), at_best.ravel(), strict=True):
+        yield _ABSENT if np.isnan(plain) else _span(plain, drafting).replace("-", ", ")
+
+
+def _drafts_run(curve: SpeedupCurve) -> npt.NDArray[np.bool_]:
+    """Return where a server has room for a draft, axes (context_len, batch_size)."""
+    if curve.running is None:
+        return np.ones(curve.best_draft_len.shape, dtype=bool)
+    return np.asarray(np.isfinite(curve.running[..., 1:]).any(axis=-1))
 
 
 def _best_cells(curve: SpeedupCurve) -> Iterator[list[str]]:
@@ -65,13 +100,16 @@ def _best_cells(curve: SpeedupCurve) -> Iterator[list[str]]:
         np.take_along_axis(array, best[..., None], axis=-1).ravel()
         for array in (curve.tokens_per_round, curve.tokens_per_s, curve.tokens_per_s_per_user)
     ]
-    columns = (best, curve.best_speedup, shortest, longest)
-    for draft_len, speedup, low, high, tokens, rate, user_rate in zip(
+    columns = (best, curve.best_speedup, shortest, longest, _drafts_run(curve))
+    for draft_len, speedup, low, high, drafts, tokens, rate, user_rate in zip(
         *(column.ravel() for column in columns), *at_best, strict=True
     ):
+        if np.isnan(speedup):
+            yield [_ABSENT] * 6
+            continue
         yield [
             str(draft_len),
-            f"{speedup:.2f}x",
+            f"{speedup:.2f}x" if drafts else _NO_ROOM,
             _span(low, high),
             f"{tokens:.2f}",
             f"{rate:.0f}",
@@ -96,11 +134,13 @@ def _loses(curve: SpeedupCurve, i: int) -> str:
     order = np.argsort(curve.batch_size)
     runs: list[tuple[float, float]] = []
     lost_before = False
-    for batch, best in zip(curve.batch_size[order], curve.best_draft_len[i, order], strict=True):
-        if best == 0:
+    # Where no draft has room, nothing is known of what it would gain.
+    lost = _drafts_run(curve)[i, order] & (curve.best_draft_len[i, order] == 0)
+    for batch, loses in zip(curve.batch_size[order], lost, strict=True):
+        if loses:
             start = runs.pop()[0] if lost_before else batch
             runs.append((start, batch))
-        lost_before = bool(best == 0)
+        lost_before = bool(loses)
     return ", ".join(_span(*run) for run in runs) or "none"
 
 
@@ -123,17 +163,9 @@ def counted_table(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd]) -
         for batch, draft_len, effective, share, speedup, rate in zip(
             curve.batch_size, best, *at_best, strict=True
         ):
-            rows.append(
-                [
-                    f"{batch:g}",
-                    f"{effective:.1f}",
-                    f"{share:.1%}",
-                    str(draft_len),
-                    f"{speedup:.2f}x",
-                    f"{rate:.0f}",
-                    curve.drafter,
-                ]
-            )
+            cells = [f"{effective:.1f}", f"{share:.1%}", str(draft_len), f"{speedup:.2f}x"]
+            cells = [*cells, f"{rate:.0f}"] if np.isfinite(speedup) else [_ABSENT] * 5
+            rows.append([f"{batch:g}", *cells, curve.drafter])
     first = counted[0]
     title = f"prefills counted, {first.workload.requests}: each stops the batch for "
     title += f"{format_seconds(first.wait_s)}"

@@ -73,7 +73,7 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
         "notes": list(dict.fromkeys(note for curve in curves for note in curve.notes)),
         "baseline": {
             "step_s": _nested(first.decode_s),
-            "tokens_per_s": _nested(first.batch_size / first.decode_s),
+            "tokens_per_s": _nested(first.running_batch[..., 0] / first.decode_s),
         },
         "drafters": [_drafter_json(curve) for curve in curves],
     }
@@ -85,7 +85,8 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
             drafter["end_to_end"] = {
                 **times,
                 **arrays,
-                "best_draft_len": _nested(whole.curve.best_draft_len),
+                "answer_s": _nested(whole.answer_s),
+                "best_draft_len": _nested(_known(whole.curve, whole.curve.best_draft_len)),
                 "best_speedup": _nested(whole.curve.best_speedup),
             }
     return found
@@ -99,10 +100,21 @@ def _drafter_json(curve: SpeedupCurve) -> dict[str, Any]:
         "acceptance_from": curve.acceptance_from,
         "verify_len": _plain(curve.verify_len),
         **{name: _nested(getattr(curve, name)) for name in _CURVE_ARRAYS},
-        "best_draft_len": _nested(curve.best_draft_len),
+        **({} if curve.running is None else {"running": _nested(curve.running)}),
+        "best_draft_len": _nested(_known(curve, curve.best_draft_len)),
         "best_speedup": _nested(curve.best_speedup),
-        "near_best": _nested(np.stack([shortest, longest], axis=-1)),
+        "near_best": _nested(_known(curve, np.stack([shortest, longest], axis=-1))),
     }
+
+
+def _known(curve: SpeedupCurve, best: Any) -> Any:
+    """Return draft lengths where there is a best one: nothing is best of what cannot run."""
+    if curve.running is None:
+        return best
+    missing = np.isnan(curve.best_speedup)
+    values = best.astype(object)
+    values[missing] = None
+    return values
 
 
 def curves_csv(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()) -> str:

@@ -1,11 +1,38 @@
 """A prediction, as people read it and as a table of points."""
 
+from typing import Any
+
 from specroof.questions.predict import Prediction
 from specroof.report.curves import counted_table, curves_table, pays_lines, source_lines
 from specroof.report.layout import note_lines
-from specroof.report.points import curves_csv
+from specroof.report.points import curves_csv, curves_json
 
-__all__ = ["prediction_csv", "prediction_text"]
+__all__ = ["prediction_csv", "prediction_json", "prediction_text"]
+
+
+def prediction_json(found: Prediction) -> dict[str, Any]:
+    """Return a prediction as the object that ``--json`` prints."""
+    answer = curves_json(found.curves, found.counted)
+    server = found.setup.server
+    answer |= {
+        "notes": list(found.notes),
+        "warnings": list(found.warnings),
+        "server": None if server is None else server.to_dict(),
+        "capacity": None,
+    }
+    if found.limits:
+        answer["capacity"] = {
+            "queues": found.queues,
+            "largest_batch": found.limits[0].largest[:, 0].astype(int).tolist(),
+            "bound_by": found.limits[0].bound_by[:, 0].tolist(),
+        }
+    for drafter, limit in zip(answer["drafters"], found.limits, strict=False):
+        drafter["server"] = limit.server.to_dict()
+        drafter["capacity"] = {
+            "largest_batch": limit.largest.astype(int).tolist(),
+            "bound_by": limit.bound_by.tolist(),
+        }
+    return answer
 
 
 def prediction_csv(found: Prediction) -> str:
@@ -22,4 +49,4 @@ def prediction_text(found: Prediction) -> str:
         pays_lines(found.survey),
         source_lines(found.curves),
     ]
-    return "\n\n".join(parts) + "\n\n" + note_lines(found.notes)
+    return "\n\n".join(parts) + "\n\n" + note_lines([*found.warnings, *found.notes])

@@ -71,9 +71,9 @@ def latency_s(
 
 
 def limited_curve(
-    priced: Callable[[Array], SpeedupCurve],
-    asked: npt.ArrayLike,
+    curve: SpeedupCurve,
     largest: Array,
+    priced: Callable[[Array], SpeedupCurve],
     *,
     queues: bool,
 ) -> SpeedupCurve:
@@ -81,32 +81,33 @@ def limited_curve(
 
     Parameters
     ----------
-    priced
-        From batch sizes to a curve without limits.
-    asked
-        Batch sizes, or requests in flight.
+    curve
+        As if memory had no end; it is returned where no limit binds.
     largest
         The largest batch that runs, axes (context_len, draft_len); [..., 0] that of plain decoding.
+    priced
+        From batch sizes to a curve without limits.
     queues
         Whether requests beyond it wait; otherwise such points are NaN.
     """
-    batches = np.atleast_1d(np.asarray(asked, dtype=np.float64))
-    running = running_requests(batches[None, :, None], largest[:, None, :], queues=queues)
-    # Batches that nobody asked for are priced where some wait; those asked for, in any case.
-    sizes = np.unique(np.concatenate([batches, running[np.isfinite(running)]]))
-    curve = priced(sizes)
-    place = np.searchsorted(sizes, np.where(np.isfinite(running), running, sizes[0]))
+    asked = curve.batch_size
+    running = running_requests(asked[None, :, None], largest[:, None, :], queues=queues)
+    if np.all(running == asked[None, :, None]):
+        return curve
+    runs = np.isfinite(running)
+    sizes = np.unique(running[runs]) if runs.any() else asked[:1]
+    found = priced(sizes)
+    place = np.searchsorted(sizes, np.where(runs, running, sizes[0]))
 
     def at(values: Array) -> Array:
-        found = np.take_along_axis(values, place, axis=1)
-        return np.where(np.isfinite(running), found, np.nan)
+        return np.where(runs, np.take_along_axis(values, place, axis=1), np.nan)
 
     return replace(
-        curve,
-        batch_size=batches,
+        found,
+        batch_size=asked,
         running=running,
-        tokens_per_round=np.take_along_axis(curve.tokens_per_round, place, axis=1),
-        draft_s=at(curve.draft_s),
-        verify_s=at(curve.verify_s),
-        round_s=at(curve.round_s),
+        tokens_per_round=np.broadcast_to(curve.tokens_per_round[:, :1], running.shape),
+        draft_s=at(found.draft_s),
+        verify_s=at(found.verify_s),
+        round_s=at(found.round_s),
     )

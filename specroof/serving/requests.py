@@ -12,6 +12,7 @@ from specroof.arrays import number_within
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError
 from specroof.latency import Setup, model_latency
+from specroof.serving.queue import latency_s
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import plain_number
 
@@ -330,6 +331,16 @@ class EndToEnd:
         return self.curve.tokens_per_s
 
     @property
+    def answer_s(self) -> Array:
+        """Seconds from sending a request to its last token, waiting for the others included.
+
+        Source
+            `specroof.serving.queue.latency_s`.
+        """
+        service_s = self.workload.output_len / self.curve.tokens_per_s_per_user
+        return latency_s(self.curve.batch_size[None, :, None], self.curve.running_batch, service_s)
+
+    @property
     def speedup(self) -> Array:
         """Speedup over plain decoding with the same prefills; [..., 0] is 1."""
         return self.curve.speedup
@@ -355,7 +366,7 @@ def end_to_end(
     Source
         See `end_to_end_tokens_per_s`; Little 1961, Oper. Res. 9(3) for the effective batch.
     """
-    batch = curve.batch_size
+    batch = curve.running_batch
     wait_s = request_s(model, setup, workload.input_len)
     amounts = {
         "wait_s": wait_s,
@@ -363,14 +374,14 @@ def end_to_end(
         "latency_s": setup.engine.request_latency_s,
     }
     token_s = curve.round_s / curve.tokens_per_round
-    rate = end_to_end_tokens_per_s(batch[:, None], token_s, **amounts)
+    rate = end_to_end_tokens_per_s(batch, token_s, **amounts)
     counted = replace(
         curve,
-        round_s=curve.tokens_per_round * batch[:, None] / rate,
+        round_s=curve.tokens_per_round * batch / rate,
         requests=workload.requests,
-        request_token_s=request_token_s(batch, **amounts),
+        request_token_s=request_token_s(batch, **amounts)[..., 0],
     )
-    share = prefill_frac(batch[:, None], token_s, **amounts)
+    share = prefill_frac(batch, token_s, **amounts)
     # Little's law: on their way are as many as arrive in a second, times the seconds of each.
     on_their_way = counted.tokens_per_s * amounts["latency_s"] / workload.output_len
     return EndToEnd(
@@ -379,7 +390,7 @@ def end_to_end(
         latency_s=amounts["latency_s"],
         curve=counted,
         prefill_frac=share,
-        effective_batch=np.asarray(batch[:, None] - share - on_their_way),
+        effective_batch=np.asarray(batch - share - on_their_way),
     )
 
 

@@ -87,7 +87,7 @@ class Room:
         What is missing for a single request.
     """
 
-    reserved_bytes: float
+    reserved_bytes: npt.ArrayLike
     state_pool_bytes: Array
     cache_pool_bytes: Array
     state_bytes: Array

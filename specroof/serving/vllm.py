@@ -267,6 +267,32 @@ def _cached_bytes(need: Need, tokens: Array, block: float) -> Array:
     return np.asarray(held)
 
 
+def _graph_bytes(server: Server, need: Need, tokens: int, verify_len: Array) -> Array:
+    """Return what captured graphs take, for each number of positions of a verification."""
+    running = server.running or 1
+    asked = server.stated.capture
+
+    def sizes(positions: float) -> int:
+        verify = int(np.ceil(positions))
+        most = asked
+        if most is None:
+            most = largest_captured(
+                need.hardware, running=running, tokens=tokens, verify_len=verify
+            )
+        listed = captured_sizes(
+            need.hardware,
+            most,
+            tokens=tokens,
+            running=running if asked is None else None,
+            verify_len=verify,
+        )
+        return len(listed)
+
+    counts = {float(positions): sizes(positions) for positions in np.unique(verify_len)}
+    found = [counts[float(positions)] for positions in verify_len.ravel()]
+    return _GRAPH_BYTES * np.array(found, dtype=np.float64).reshape(verify_len.shape)
+
+
 def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> Room:
     """Return the room for requests of `context_len`; `verify_len` is 1 for plain decoding.
 
@@ -283,19 +309,11 @@ def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> R
     _, tokens = batch_defaults(need.hardware)
     tokens = server.chunk or tokens
     drafts = np.asarray(verify_len, dtype=np.float64) - 1.0
-    graphs = len(
-        captured_sizes(
-            need.hardware,
-            server.capture,
-            tokens=tokens,
-            running=running,
-            verify_len=int(np.max(verify_len)),
-        )
-    )
     peak = activation_bytes(
         need.model, tokens=tokens, running=running, devices=need.placement.tensor_parallel
     )
-    reserved = (1 - server.memory_frac) * memory + peak + graphs * _GRAPH_BYTES
+    graphs = _graph_bytes(server, need, tokens, drafts + 1.0)
+    reserved = (1 - server.memory_frac) * memory + peak + graphs
     pool = memory - reserved - need.weight_bytes
     per_layer = need.target.state_bytes / max(need.target.n_recurrent, 1)
     recurrent = need.target.n_recurrent > 0
@@ -316,7 +334,7 @@ def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> R
     return Room(
         reserved_bytes=reserved,
         state_pool_bytes=np.zeros(shape),
-        cache_pool_bytes=np.full(shape, pool),
+        cache_pool_bytes=np.broadcast_to(pool, shape),
         state_bytes=states,
         cache_bytes=cache,
         limits=limits,

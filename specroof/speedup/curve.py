@@ -138,7 +138,10 @@ class SpeedupCurve:
         Source
             Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, with the verification priced.
         """
-        return _read_only(self.tokens_per_round * (self.decode_s[..., None] / self.round_s))
+        gained = self.tokens_per_round * (self.decode_s[..., None] / self.round_s)
+        if self.running is not None:
+            gained = gained * (self.running / self.running[..., :1])
+        return _read_only(gained)
 
     @property
     def tokens_per_s(self) -> Array:

@@ -1,0 +1,120 @@
+"""What a server runs of a grid of points: its room, plain and with drafts, and what binds it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.architecture import Architecture
+from specroof.drafters import Drafter
+from specroof.hardware import Server
+from specroof.latency import Setup
+from specroof.serving.capacity import ServedRoom, served_room
+from specroof.speedup.curve import SpeedupCurve
+from specroof.units import format_binary_bytes
+
+__all__ = ["Limits", "limits_of"]
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Limits:
+    """The room of a server over contexts and draft lengths.
+
+    Parameters
+    ----------
+    drafter
+        What drafts.
+    plain, drafting
+        The room without it, axes (context_len, 1), and with it, axes (context_len, draft_len).
+    """
+
+    drafter: str
+    plain: ServedRoom
+    drafting: ServedRoom
+
+    @property
+    def largest(self) -> Array:
+        """The largest batch, axes (context_len, draft_len); [..., 0] that of plain decoding."""
+        found = self.drafting.largest_batch.copy()
+        found[:, :1] = self.plain.largest_batch
+        return found
+
+    @property
+    def bound_by(self) -> npt.NDArray[Any]:
+        """What limits it, axes as in `largest`."""
+        found = self.drafting.room.bound_by.astype(object)
+        found[:, :1] = self.plain.room.bound_by
+        return found
+
+    @property
+    def server(self) -> Server:
+        """What the server runs with while it drafts."""
+        return self.drafting.server
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed."""
+        return tuple(dict.fromkeys((*self.plain.notes, *self.drafting.notes)))
+
+    def _with(self, drafts: int) -> str:
+        if drafts == 0:
+            return " requests run plain"
+        return f" with {drafts} draft{'s' * (drafts > 1)} of {self.drafter}"
+
+    def warnings(self, curve: SpeedupCurve, *, queues: bool) -> Iterator[str]:
+        """Yield a sentence for each context at which not all requests run that were asked for.
+
+        Parameters
+        ----------
+        curve
+            The curve, limited.
+        queues
+            Whether requests beyond the limit wait.
+        """
+        most, bound = self.largest, self.bound_by
+        asked = curve.batch_size.max()
+        known = np.flatnonzero(np.isfinite(curve.tokens_per_round[0, 0]))
+        for i, context in enumerate(curve.context_len):
+            if most[i, known].min() >= asked:
+                continue
+            # Plain, with the shortest draft and with the longest.
+            ends = dict.fromkeys((0, *known[1:2].tolist(), int(known[-1])))
+            parts = [
+                f"{most[i, drafts]:g} with {drafts} draft{'s'[: drafts - 1]} of {self.drafter} ({bound[i, drafts]})"
+                if drafts
+                else f"{most[i, 0]:g} requests run plain ({bound[i, 0]})"
+                for drafts in ends
+            ]
+            beyond = "the rest wait" if queues else "larger batches have no room"
+            yield f"context {context:g}: at most {', '.join(parts)}; {beyond}"
+            if not most[i, 0]:
+                short = format_binary_bytes(float(self.plain.room.short_bytes[i, 0]))
+                yield (
+                    f"context {context:g}: not one request fits: {short} more would be needed on "
+                    f"each device"
+                )
+
+
+def limits_of(model: Architecture, setup: Setup, drafter: Drafter, curve: SpeedupCurve) -> Limits:
+    """Return the room at the contexts and draft lengths of a curve.
+
+    Parameters
+    ----------
+    model, setup
+        What is served, and where; what its server was told.
+    drafter, curve
+        What drafts, and its curve, whose verifications say how many positions are kept.
+    """
+    contexts = curve.context_len[:, None]
+    verify = np.maximum(np.asarray(curve.verify_len, dtype=np.float64), curve.draft_len + 1.0)
+    return Limits(
+        drafter.name,
+        served_room(model, setup, context_len=contexts),
+        served_room(
+            model, setup, context_len=contexts, drafter=drafter, verify_len=verify[None, :]
+        ),
+    )

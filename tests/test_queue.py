@@ -1,0 +1,205 @@
+"""Requests that a server does not run wait: the batch that runs has the speed."""
+
+import json
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from specroof import predict
+from specroof.cli import app
+from specroof.questions.predict import Prediction
+from specroof.serving.queue import latency_s, running_requests
+
+SMALL = {"engine": "sglang", "max_draft_len": 4, "drafters": "mtp,accept=0.8"}
+
+
+def asked(**told: Any) -> Prediction:
+    """Return a prediction of a hybrid model on one chip, which has room for few."""
+    return predict("Qwen/Qwen3.5-27B", "h200", **{**SMALL, **told})
+
+
+def closed_loop(clients: int, running: int, service_s: float, ended: int) -> tuple[float, float]:
+    """Return requests/s and mean seconds of a request, event by event: an independent oracle."""
+    waiting = [0.0] * clients  # when each was sent, first come first served
+    busy: list[tuple[float, float]] = []
+    ends: list[float] = []
+    spent: list[float] = []
+    for number in range(running):  # slots that fill one after another, as those of a server do
+        heappush(busy, (service_s * (number + 1) / running, waiting.pop(0)))
+    while len(ends) < ended:
+        now, sent = heappop(busy)
+        ends.append(now)
+        spent.append(now - sent)
+        waiting.append(now)
+        heappush(busy, (now + service_s, waiting.pop(0)))
+    half = ended // 2
+    return (ended - half) / (ends[-1] - ends[half - 1]), float(np.mean(spent[half:]))
+
+
+@pytest.mark.parametrize(("clients", "running"), [(1, 1), (6, 6), (12, 5), (40, 8)])
+def test_latency_is_that_of_a_queue_run_event_by_event(clients: int, running: int) -> None:
+    rate, latency = closed_loop(clients, running, 2.5, 400 * clients)
+    assert rate == pytest.approx(running / 2.5, rel=1e-6)
+    assert float(latency_s(clients, running, 2.5)) == pytest.approx(latency, rel=1e-6)
+
+
+@given(st.floats(1, 1e4), st.floats(1, 1e4), st.floats(1e-3, 1e3))
+def test_throughput_times_latency_is_concurrency(clients: float, most: float, own_s: float) -> None:
+    runs = float(running_requests(clients, most, queues=True))
+    assert runs <= clients
+    assert runs / own_s * float(latency_s(clients, runs, own_s)) == pytest.approx(clients, rel=1e-9)
+
+
+def test_what_cannot_run_has_no_figures() -> None:
+    assert np.isnan(running_requests([1.0, 9.0], 0.0, queues=True)).all()
+    assert np.isnan(running_requests([1.0, 9.0], 8.0, queues=False)).tolist() == [False, True]
+
+
+def test_each_side_runs_its_own_batch() -> None:
+    found = asked(concurrency=[1, 16, 64])
+    (curve,), (limit,) = found.curves, found.limits
+    assert curve.running is not None
+    most = limit.largest[0]
+    assert most[0] > most[4] > 16
+    assert curve.running[0, 2].tolist() == most.tolist()
+    assert curve.running[0, 1].tolist() == [16] * 5
+    # The same batches asked for one by one, with memory without end.
+    for drafts in (0, 2, 4):
+        free = asked(batch_size=[most[drafts]], capacity=False).curves[0]
+        assert curve.tokens_per_s[0, 2, drafts] == pytest.approx(free.tokens_per_s[0, 0, drafts])
+        plain = asked(batch_size=[most[0]], capacity=False).curves[0].tokens_per_s[0, 0, 0]
+        gained = free.tokens_per_s[0, 0, drafts] / plain
+        assert curve.speedup[0, 2, drafts] == pytest.approx(gained)
+    assert curve.speedup[0, 2, 0] == 1.0
+    assert np.all(curve.running <= curve.batch_size[None, :, None])
+    (warning,) = found.warnings
+    assert warning.startswith(f"context 4096: at most {most[0]:g} requests run plain (state), ")
+    assert warning.endswith(f"{most[4]:g} with 4 drafts of mtp,accept=0.8 (state); the rest wait")
+
+
+def test_requests_keep_the_identity_of_little() -> None:
+    found = asked(concurrency=[1, 16, 64], input_len=4000, output_len=500)
+    (whole,) = found.counted
+    per_s = whole.tokens_per_s / 500
+    clients = np.broadcast_to(whole.curve.batch_size[None, :, None], per_s.shape)
+    np.testing.assert_allclose(per_s * whole.answer_s, clients, rtol=1e-9)
+    assert np.all(whole.effective_batch <= whole.curve.running_batch)
+    # Waiting is what is left: all that run share the server as 43 clients would.
+    assert whole.curve.running is not None
+    runs = float(whole.curve.running[0, 2, 0])
+    alone = asked(concurrency=[runs], input_len=4000, output_len=500).counted[0]
+    assert whole.tokens_per_s[0, 2, 0] == pytest.approx(alone.tokens_per_s[0, 0, 0])
+    assert whole.answer_s[0, 2, 0] == pytest.approx(alone.answer_s[0, 0, 0] * 64 / runs)
+
+
+def test_a_batch_beyond_capacity_has_no_figures() -> None:
+    found = asked(batch_size=[1, 30, 64])
+    curve = found.curves[0]
+    most = found.limits[0].largest[0]
+    assert curve.running is not None
+    for drafts in range(5):
+        fits = [1, most[drafts] >= 30, most[drafts] >= 64]
+        assert np.isfinite(curve.speedup[0, :, drafts]).tolist() == [bool(one) for one in fits]
+    assert np.isnan(curve.decode_s[0, 2])
+    assert curve.best_draft_len[0, 2] == 0
+    assert [int(end[0, 2]) for end in curve.near_best()] == [0, 0]
+    free = asked(batch_size=[1, 30, 64], capacity=False)
+    assert free.limits == ()
+    assert free.warnings == ()
+    assert free.curves[0].running is None
+    np.testing.assert_array_equal(curve.round_s[0, :1], free.curves[0].round_s[0, :1])
+
+
+def test_where_all_run_nothing_changes() -> None:
+    limited, free = asked(batch_size=[1, 8]), asked(batch_size=[1, 8], capacity=False)
+    assert limited.curves[0].running is None
+    np.testing.assert_array_equal(limited.curves[0].round_s, free.curves[0].round_s)
+    assert limited.warnings == ()
+
+
+def test_the_ideal_engine_has_no_end_unless_asked_for() -> None:
+    ideal = {"engine": "ideal", "batch_size": [1, 4096]}
+    assert asked(**ideal).limits == ()
+    counted = asked(**ideal, capacity=True)
+    assert np.isnan(counted.curves[0].decode_s[0, 1])
+
+
+def test_a_setting_moves_what_it_should_and_nothing_else() -> None:
+    before = asked(concurrency=[1, 24, 64]).to_dict()
+    moved = {
+        "memory=0.7": {"capacity", "running"},
+        "running=8": {"capacity", "running"},
+        "prefix-cache=off": {"capacity", "running"},
+        "overlap=on": set(),
+        "mixed=on": set(),
+    }
+    for told, changes in moved.items():
+        after = asked(concurrency=[1, 24, 64], server=told).to_dict()
+        drafter, was = after["drafters"][0], before["drafters"][0]
+        differs = {key for key in was if drafter.get(key) != was[key]} - {"server"}
+        if not changes:
+            assert differs == set(), told
+            assert after["capacity"] == before["capacity"]
+            continue
+        assert {"capacity", "running", "tokens_per_s"} <= differs, told
+        # One request runs as it did; what is expected of a round does not move.
+        assert drafter["tokens_per_round"] == was["tokens_per_round"]
+        assert drafter["round_s"][0][0] == was["round_s"][0][0]
+    small = asked(batch_size=[1, 8], server="capture=4").to_dict()
+    large = asked(batch_size=[1, 8]).to_dict()
+    assert small["drafters"][0]["round_s"][0][0] == large["drafters"][0]["round_s"][0][0]
+
+
+def test_state_in_half_the_bytes_is_room_and_time() -> None:
+    before, after = asked(concurrency=[64]), asked(concurrency=[64], server="state-dtype=bf16")
+    assert np.all(after.limits[0].largest > before.limits[0].largest)
+    one, other = asked(batch_size=[1]), asked(batch_size=[1], server="state-dtype=bf16")
+    assert np.all(other.curves[0].round_s < one.curves[0].round_s)
+
+
+def shell(words: str) -> str:
+    """Return what a call prints."""
+    run = CliRunner().invoke(app, f"predict Qwen/Qwen3.5-27B -H h200 {words}".split())
+    assert run.exit_code == 0, run.stderr
+    return run.stdout
+
+
+def test_tables_mark_what_has_no_room() -> None:
+    words = "--engine sglang --max-draft-len 4 --drafter mtp,accept=0.8"
+    text = shell(f"{words} --batch 1,32,64")
+    rows = [line.split() for line in text.splitlines() if line.strip().startswith("4096")]
+    assert rows[0][-1] == "1"
+    assert rows[1][4:8] == ["0", "no", "room", "0"]  # plain runs, drafts do not
+    assert rows[2][2:] == ["no", "room", *["-"] * 7]
+    assert "larger batches have no room" in text
+    assert "context 4096, batch 64: no room" in shell(f"{words} --batch 64")
+    text = shell(f"{words} --concurrency 64")
+    assert "batch 64: 43 run, a plain step takes" in text
+    text = shell(f"{words} --concurrency 1,64 --input-len 4000 --output-len 500")
+    assert "43, " in text
+    nowhere = shell(f"{words} --server memory=0.3 --concurrency 4 --input-len 400 --output-len 50")
+    assert "not one request fits: " in nowhere
+    assert "more would be needed on each device" in nowhere
+    assert "nan" not in nowhere
+
+
+def test_json_has_holes_and_what_bounds() -> None:
+    words = "--engine sglang --max-draft-len 2 --drafter mtp,accept=0.8 --json"
+    found = json.loads(shell(f"{words} --batch 1,64").splitlines()[-1])
+    (drafter,) = found["drafters"]
+    assert drafter["speedup"][0][1] == [None, None, None]
+    assert drafter["best_draft_len"][0][1] is drafter["best_speedup"][0][1] is None
+    assert drafter["near_best"][0][1] == [None, None]
+    assert found["baseline"]["step_s"][0][1] is found["baseline"]["tokens_per_s"][0][1] is None
+    assert found["capacity"] == {"queues": False, "largest_batch": [43], "bound_by": ["state"]}
+    assert len(drafter["capacity"]["largest_batch"][0]) == 3
+    assert (found["server"]["framework"], found["server"]["running"]) == ("sglang", None)
+    assert drafter["server"]["running"] == 48
+    free = json.loads(shell(f"{words} --batch 1,64 --no-capacity").splitlines()[-1])
+    assert free["capacity"] is None
+    assert free["drafters"][0]["speedup"][0][1][0] == 1.0
