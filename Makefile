@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo validate check test format lint suite fuzz notebooks golden network \
+.PHONY: help demo validate check test format lint suite fuzz oracle notebooks golden network \
     suite-lowest clean
 
 # Folders count too: a file that is taken away changes only its folder.
@@ -13,6 +13,7 @@ SOURCES := pyproject.toml README.md LICENSE \
 DEMO_ENV := .venv
 TEST_ENV := .build/venv
 LOWEST_ENV := .build/venv-lowest
+ORACLE_ENV := .build/venv-oracle
 RUN := .build/run
 PIP_FLAGS := --quiet --disable-pip-version-check
 
@@ -117,6 +118,12 @@ fuzz: $(TEST_ENV)/.dev-installed ## draw hostile inputs for FUZZ_MINUTES (60)
 	    seed=$$((seed + 1)); rounds=$$((rounds + 1)); \
 	done; \
 	echo "make fuzz: no failure in $$rounds rounds"
+
+# transformers and torch are large, and no part of any other environment.
+oracle: pyproject.toml ## compare with the model classes of transformers (installs torch), slow
+	$(call make_environment,$(ORACLE_ENV))
+	@$(ORACLE_ENV)/bin/python -m pip install $(PIP_FLAGS) --editable . "transformers==5.23.*" torch
+	$(ORACLE_ENV)/bin/python benchmarks/oracle model_configs $(ORACLE_CONFIGS)
 
 notebooks: $(TEST_ENV)/.wheel-installed ## execute the notebooks
 	$(fill_run_folder)

@@ -100,6 +100,8 @@ def answers(checkout: Path, setups: list[list[str]]) -> list[tuple[int, Any]]:
     run = subprocess.run(
         [sys.executable, "-c", RUNNER],
         input="".join(json.dumps(words) + "\n" for words in setups),
+        # The folder it stands in comes before PYTHONPATH.
+        cwd=checkout,
         env={"PYTHONPATH": str(checkout), "HF_HUB_OFFLINE": "1", "COLUMNS": "200"},
         capture_output=True,
         text=True,
@@ -113,7 +115,7 @@ def leaves(answer: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every value of an answer with its path; notes, which are text, are left out."""
     if isinstance(answer, dict):
         for key, value in answer.items():
-            if key not in {"notes", "warnings", "cost_from", "acceptance_from"}:
+            if key not in {"notes", "warnings", "name", "cost_from", "acceptance_from"}:
                 yield from leaves(value, f"{path}.{key}")
     elif isinstance(answer, list):
         for index, value in enumerate(answer):
@@ -143,6 +145,8 @@ def main() -> int:
     parser.add_argument("--setups", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--flag", action="append", default=[], help="added to AFTER's commands")
+    parser.add_argument("--constant-lengths", action="store_true", help="AFTER takes an acceptance "
+                        "length for a constant rate, as versions up to 0.1 do")  # fmt: skip
     asked = parser.parse_args()
     dice = random.Random(asked.seed)  # noqa: S311 - no secret
     models = sorted(file.stem.replace("--", "/", 1) for file in HERE.glob("model_configs/*.json"))
@@ -150,7 +154,10 @@ def main() -> int:
     setups = [drawn(dice, models) for _ in range(4 * asked.setups)]
     answered = zip(setups, answers(asked.before.resolve(), setups), strict=True)
     old = [(words, one) for words, (code, one) in answered if code == 0][: asked.setups]
-    new = answers(asked.after.resolve(), [[*words, *asked.flag] for words, _ in old])
+    length = ",accept-length=2.8@3"
+    known = f"{length},extrapolate=constant" if asked.constant_lengths else length
+    now = [[*(word.replace(length, known) for word in words), *asked.flag] for words, _ in old]
+    new = answers(asked.after.resolve(), now)
     moved = 0
     for (words, one), (code, other) in zip(old, new, strict=True):
         found = [f"exit code {code}"] if code else list(differences(one, other))

@@ -18,6 +18,7 @@ from specroof.questions.hardware import list_hardware, show_hardware
 from specroof.questions.models import diff_models, list_models, show_model
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
 from specroof.questions.sweep import Study, Target
+from specroof.units import format_seconds
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "b200", "eagle3,accept=0.7"
 
@@ -218,6 +219,12 @@ def test_answers_and_curves_are_one_short_line() -> None:
     for answer in answers:
         assert "\n" not in repr(answer)
         assert len(repr(answer)) <= 200, repr(answer)
+    one = specroof.explain(MODEL, CHIP).latency
+    assert repr(one).endswith(f" operations, {format_seconds(float(one.total_s))}>")
+    several = specroof.forward_latency(MODEL, CHIP, ForwardPass([1, 8], 1, 0))
+    assert repr(several) == f"<PassLatency: {len(several.ops)} operations, 2 points>"
+    requests = specroof.predict(MODEL, CHIP, drafters=SPEC, input_len=64, output_len=32)
+    assert repr(requests.counted[0]).startswith("<EndToEnd: 64 tokens in, 32 out; <SpeedupCurve: ")
     assert repr(prediction) == (
         "<Prediction: Qwen3-8B on 1 x NVIDIA B200 SXM, engine sglang: eagle3,accept=0.7, ideal>"
     )

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from specroof.engines.hardware_file import calibrated_yaml
 from typer.testing import CliRunner
 
 from specroof import OptionError, ProfileError, hardware_names, load_hardware

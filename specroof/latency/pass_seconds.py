@@ -11,6 +11,7 @@ from specroof.cost import OpCost
 from specroof.hardware import STATE_TOKENS, EngineProfile, ExpertTile
 from specroof.latency.communication import Exchange, communication_s
 from specroof.latency.sums import Array, IntArray, by_pass, total
+from specroof.units import format_seconds
 
 __all__ = [
     "OpLatency",
@@ -160,7 +161,7 @@ class OpLatency:
         return overlapped_s(self.compute_s, self.memory_s, self.overlap_norm)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PassLatency:
     """Seconds of one forward pass and what they are made of.
 
@@ -183,6 +184,12 @@ class PassLatency:
     communication_s: Array
     overhead_s: Array
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return one line: arrays are looked at by name."""
+        points = self.total_s.size
+        time = format_seconds(float(self.total_s.ravel()[0])) if points == 1 else f"{points} points"
+        return f"<PassLatency: {len(self.ops)} operations, {time}>"
 
     @property
     def total_s(self) -> Array:

@@ -298,7 +298,7 @@ def prefill_frac(
     return np.asarray(prefills_s / (np.asarray(token_s) + prefills_s + latency_token_s))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class EndToEnd:
     """What of a speedup is left where prefills are counted; axes as in the curve.
 
@@ -324,6 +324,10 @@ class EndToEnd:
     curve: SpeedupCurve
     prefill_frac: Array
     effective_batch: Array
+
+    def __repr__(self) -> str:
+        """Return one line: arrays are looked at by name."""
+        return f"<EndToEnd: {self.workload.requests}; {self.curve!r}>"
 
     @property
     def tokens_per_s(self) -> Array:
