@@ -53,6 +53,7 @@ from specroof.questions.sweep import Study, Target
 from specroof.serving.requests import Load, Workload
 from specroof.simulate import simulate_batch, simulate_exactness
 from specroof.speedup.curve import SpeedupCurve
+from specroof.sweeps import read_results, write_sweep
 
 if TYPE_CHECKING:
     from specroof import plot  # noqa: TC004 - the door imports it when it is asked for
@@ -109,12 +110,14 @@ __all__ = [
     "plot",
     "predict",
     "rate_acceptance",
+    "read_results",
     "simulate_batch",
     "simulate_exactness",
     "speedup_curve",
     "survival_acceptance",
     "sweep",
     "validate",
+    "write_sweep",
 ]
 
 

@@ -59,12 +59,14 @@ PUBLIC = [
     "plot",
     "predict",
     "rate_acceptance",
+    "read_results",
     "simulate_batch",
     "simulate_exactness",
     "speedup_curve",
     "survival_acceptance",
     "sweep",
     "validate",
+    "write_sweep",
 ]
 
 

@@ -13,9 +13,9 @@ from specroof.plot.figures import (
     acceptance_figures,
     pass_figures,
     speedup_figures,
-    study_figures,
 )
 from specroof.plot.files import figure_bytes
+from specroof.plot.multiples import study_figures
 from specroof.plot.operations import plot_roofline, plot_time_per_op
 
 __all__ = [
