@@ -11,6 +11,7 @@ from specroof.acceptance import (
     acceptance_from_length,
     beta_acceptance,
     constant_acceptance,
+    context_acceptance,
     decay_acceptance,
     extrapolated_acceptance,
     fit_acceptance,
@@ -46,7 +47,16 @@ from specroof.errors import (
 )
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import PassLatency
-from specroof.questions import calibrate, capacity, explain, mock, predict, sweep, validate
+from specroof.questions import (
+    breakeven,
+    calibrate,
+    capacity,
+    explain,
+    mock,
+    predict,
+    sweep,
+    validate,
+)
 from specroof.questions.answer import Answer
 from specroof.questions.curves import forward_cost, forward_latency, speedup_curve
 from specroof.questions.sweep import Study, Target
@@ -88,9 +98,11 @@ __all__ = [
     "Workload",
     "acceptance_from_length",
     "beta_acceptance",
+    "breakeven",
     "calibrate",
     "capacity",
     "constant_acceptance",
+    "context_acceptance",
     "decay_acceptance",
     "explain",
     "extrapolated_acceptance",

@@ -1,12 +1,17 @@
 """What a user tells a server: text, mappings, values, and what they change in a setup."""
 
+import json
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from specroof import EngineProfile, Options, Placement, load_hardware, load_model
-from specroof.errors import OptionError
+from specroof.cli import app
+from specroof.errors import MeasurementError, OptionError
+from specroof.evidence import Measurement, read_benchmark, server_told
 from specroof.hardware import SERVER_KEYS, CapturedGraphs, ServerSettings
 from specroof.latency import Setup, engine_setup
 from specroof.serving.capacity import in_server
@@ -103,6 +108,57 @@ def test_a_state_dtype_prices_the_state() -> None:
     before, after = told("sglang", state_dtype="bf16")
     assert after.options.state_dtype == "bf16"
     assert after.engine == before.engine
+
+
+def result(**server: Any) -> Measurement:
+    """Return a line of SGLang's bench_serving whose server said so of itself."""
+    line = {
+        "backend": "sglang", "max_concurrency": 4, "completed": 16, "duration": 10.0,
+        "total_input_tokens": 1600, "total_output_tokens": 1600, "output_throughput": 160.0,
+        "server_info": {"tp_size": 1, **server},
+    }  # fmt: skip
+    (point,) = read_benchmark(json.dumps(line), source="bench.jsonl")
+    return point
+
+
+def test_results_say_what_their_server_was_told() -> None:
+    told = {
+        "mem_fraction_static": 0.83, "max_running_requests": 48, "disable_overlap_schedule": True,
+        "chunked_prefill_size": -1, "enable_mixed_chunk": False, "disable_radix_cache": True,
+    }  # fmt: skip
+    first, second = result(**told), result(**told | {"chunked_prefill_size": 2048})
+    assert first.server == ServerSettings(
+        memory_frac=0.83, running=48, overlap=False, chunk=0, mixed=False, prefix_cache=False
+    )
+    assert second.server is not None
+    assert second.server.chunk == 2048
+    silent = result()
+    assert silent.server is None
+    # What all say that say anything, and what was asked for where they say nothing.
+    asked = ServerSettings(capture=64, overlap=False)
+    agreed = server_told([first, second, silent], asked)
+    assert agreed == ServerSettings(
+        memory_frac=0.83, running=48, overlap=False, mixed=False, prefix_cache=False, capture=64
+    )
+    said = "overlap False, and server states overlap True; allowed: the same, or to leave overlap"
+    with pytest.raises(MeasurementError, match=said):
+        server_told([silent, first], ServerSettings(overlap=True))
+
+
+def test_validate_refuses_settings_that_a_result_contradicts(tmp_path: Path) -> None:
+    file = tmp_path / "bench.jsonl"
+    line = {
+        "backend": "sglang", "max_concurrency": 4, "completed": 16, "duration": 10.0,
+        "total_input_tokens": 1600, "total_output_tokens": 1600, "output_throughput": 160.0,
+        "server_info": {"tp_size": 1, "disable_overlap_schedule": True},
+    }  # fmt: skip
+    file.write_text(json.dumps(line))
+    words = f"validate {file} --model Qwen/Qwen3-8B -H h100"
+    same = CliRunner().invoke(app, [*words.split(), "--server", "overlap=off"])
+    assert same.exit_code == 0, same.stderr
+    other = CliRunner().invoke(app, [*words.split(), "--server", "overlap=on"])
+    assert (other.exit_code, other.stdout) == (2, "")
+    assert "the server ran with overlap False, and server states overlap True" in other.stderr
 
 
 def test_a_resolved_server_is_spelt_as_it_is_asked_for() -> None:

@@ -523,12 +523,14 @@ def test_a_file_that_fsspec_cannot_write_leaves_nothing() -> None:
     pytest.importorskip("fsspec", reason="the extra `cluster` is not installed")
     place = places.place_of("memory://specroof-full")
     place.prepare("points")
-    with (
-        pytest.raises(OutputError, match="No space left on device; allowed: a place that can"),
-        place.open("points/00001.csv") as file,
-    ):
-        file.write(b"half")
-        raise OSError(28, "No space left on device")
+
+    def half() -> None:
+        with place.open("points/00001.csv") as file:
+            file.write(b"half")
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OutputError, match="No space left on device; allowed: a place that can"):
+        half()
     assert place.names("points") == []
     assert place.size("points/00001.csv") is None
     assert place.read("points/00001.csv") is None

@@ -309,3 +309,4 @@ class ResultFlags:
         int | None,
         typer.Option("--draft-len", min=1, help="Drafts per round, where a result does not say."),
     ] = None
+    server: ServerWords = None

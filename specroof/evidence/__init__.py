@@ -16,6 +16,7 @@ from specroof.evidence.stated import (
     refuse_other_drafts,
     refuse_other_kinds,
     refuse_other_setup,
+    server_told,
 )
 
 __all__ = [
@@ -35,5 +36,6 @@ __all__ = [
     "refuse_other_setup",
     "refuse_repeats",
     "request_lengths",
+    "server_told",
     "shape_group",
 ]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from specroof.errors import MeasurementError
+from specroof.hardware import ServerSettings
 from specroof.reading.yaml_text import shown
 
 __all__ = ["STEP", "Measurement", "checked", "refuse_mixed", "refuse_repeats"]
@@ -59,6 +60,8 @@ class Measurement:
     quantization, kv_cache
         Of weights and of cached keys and values, as the tool calls them; None where the file
         leaves it to the checkpoint.
+    server
+        What the server was told, as far as the file says; None where it does not.
     trust
         The trust order of a bundled source: 1 to 3 calibrate, larger ones do not.
     lengths, reading, note, task
@@ -89,6 +92,7 @@ class Measurement:
     expert_parallel: int | None = None
     quantization: str | None = None
     kv_cache: str | None = None
+    server: ServerSettings | None = None
     trust: int | None = None
     lengths: str = ""
     reading: str = ""

@@ -7,6 +7,7 @@ from typing import Final
 
 from specroof.errors import MeasurementError
 from specroof.evidence.measurement import Measurement, checked, refuse_repeats
+from specroof.hardware import ServerSettings
 from specroof.reading.json_fields import Fields
 from specroof.reading.json_text import json_values
 from specroof.reading.table import amount, count, parse_table
@@ -172,8 +173,35 @@ def _sglang(fields: Fields) -> tuple[bool, Measurement]:
         top_k=top_k if speculative else None,
         quantization=server.text_or_none("quantization"),
         kv_cache=server.text_or_none("kv_cache_dtype"),
+        server=_told(server),
     )
     return speculative, point
+
+
+def _told(server: Fields) -> ServerSettings | None:
+    """Return what SGLang was told, or resolved, of the settings that this project knows.
+
+    Ignores
+        captured sizes and the dtype of recurrent state, whose spelling changed between releases.
+    Source
+        SGLang 0.5.23, ``srt/arg_groups/fields/schedule.py``.
+    """
+
+    def turned(key: str) -> bool | None:
+        switch = server.flag_or_none(key)
+        return None if switch is None else not switch
+
+    chunk = server.value("chunked_prefill_size")
+    told = ServerSettings(
+        memory_frac=server.amount_or_none("mem_fraction_static"),
+        running=server.count_or_none("max_running_requests"),
+        overlap=turned("disable_overlap_schedule"),
+        # -1 takes prompts whole.
+        chunk=0 if chunk == -1 else server.count_or_none("chunked_prefill_size"),
+        mixed=server.flag_or_none("enable_mixed_chunk"),
+        prefix_cache=turned("disable_radix_cache"),
+    )
+    return told if told.stated else None
 
 
 def _refuse_groups(server: Fields) -> None:

@@ -1,16 +1,22 @@
 """What results say of how they were served, against how they are to be predicted."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from specroof.errors import MeasurementError
 from specroof.evidence.measurement import Measurement
-from specroof.hardware import Placement
+from specroof.hardware import SERVER_KEYS, Placement, ServerSettings
 from specroof.reading.yaml_text import shown
 from specroof.units import dtype_bytes
 
-__all__ = ["Stated", "refuse_other_drafts", "refuse_other_kinds", "refuse_other_setup"]
+__all__ = [
+    "Stated",
+    "refuse_other_drafts",
+    "refuse_other_kinds",
+    "refuse_other_setup",
+    "server_told",
+]
 
 #: Kinds of a SPEC whose costs are shares, or none: they stand for whatever drafted.
 _STAND_FOR_ANY: Final = frozenset({"ideal", "autoregressive", "block"})
@@ -208,3 +214,34 @@ def _refuse_other_cache(point: Measurement, stated: Stated) -> None:
             f"{'' if known is None else f' {known}'}"
         )
         raise MeasurementError(message)
+
+
+def server_told(points: Sequence[Measurement], asked: ServerSettings) -> ServerSettings:
+    """Return what the server of results was told: what was asked for, and what they all say.
+
+    Parameters
+    ----------
+    points
+        Results, which may say what their server was told.
+    asked
+        What is stated for the prediction.
+
+    Raises
+    ------
+    MeasurementError
+        If a result says otherwise: one line with the setting, and both values.
+    """
+    said: dict[str, set[Any]] = {}
+    for point in points:
+        measured = {} if point.server is None else point.server.stated
+        for key, value in measured.items():
+            said.setdefault(key, set()).add(value)
+        for key, value in asked.stated.items():
+            if measured.get(key, value) != value:
+                message = (
+                    f"{point.place}: the server ran with {key} {measured[key]}, and server states "
+                    f"{key} {value}; allowed: the same, or to leave {key} out"
+                )
+                raise MeasurementError(message)
+    agreed = {SERVER_KEYS[key]: min(values) for key, values in said.items() if len(values) == 1}
+    return replace(asked, **agreed)

@@ -136,9 +136,11 @@ def _op_work(op: OpCost, setup: Setup, crowding: Array, *, settled: bool) -> OpW
     return OpWork(
         op=op,
         compute_dtype=dtype,
-        compute_s=np.asarray(op.flops * (busiest * op.count / (compute_ways * flops_per_s))),
-        memory_s=np.asarray(moved * (op.count / bytes_per_s)),
+        flops=op.flops,
+        moved_bytes=moved,
         settled=settled,
+        flop_s=busiest * op.count / (compute_ways * flops_per_s),
+        byte_s=op.count / bytes_per_s,
     )
 
 

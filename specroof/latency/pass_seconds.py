@@ -91,8 +91,8 @@ class OpWork:
         The operation.
     compute_dtype
         The dtype that the device computes in: the operation's, or a wider stand-in.
-    compute_s, memory_s
-        Seconds over all ``op.count`` repetitions, per device.
+    flops, moved_bytes
+        Amounts, in units that take `flop_s` and `byte_s` seconds each, repetitions included.
     settled
         Whether it is of a pass over a prompt, which has kernels of its own.
     passes
@@ -101,10 +101,22 @@ class OpWork:
 
     op: OpCost
     compute_dtype: str
-    compute_s: Array
-    memory_s: Array
+    flops: Array
+    moved_bytes: Array
     settled: bool = False
     passes: IntArray | None = None
+    flop_s: Array | float = 1.0
+    byte_s: float = 1.0
+
+    @property
+    def compute_s(self) -> Array:
+        """Seconds of the arithmetic over all ``op.count`` repetitions, per device."""
+        return np.asarray(self.flops * self.flop_s)
+
+    @property
+    def memory_s(self) -> Array:
+        """Seconds of the memory traffic, likewise."""
+        return np.asarray(self.moved_bytes * self.byte_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -285,8 +297,8 @@ def _op_latency(work: OpWork, engine: EngineProfile) -> OpLatency:
     return OpLatency(
         op=op,
         compute_dtype=dtype,
-        compute_s=np.asarray(work.compute_s / reached),
-        memory_s=np.asarray(work.memory_s / memory_frac),
+        compute_s=np.asarray(work.flops * (work.flop_s / reached)),
+        memory_s=np.asarray(work.moved_bytes * (work.byte_s / memory_frac)),
         overlap_norm=engine.overlap_norm,
         passes=work.passes,
     )

@@ -73,8 +73,8 @@ def _ops_of_a_kind(parts: Sequence[tuple[OpWork, IntArray]]) -> OpWork:
     return OpWork(
         op=replace(first.op, rows=rows),
         compute_dtype=first.compute_dtype,
-        compute_s=_joined([(one.compute_s, at) for one, at in parts]),
-        memory_s=_joined([(one.memory_s, at) for one, at in parts]),
+        flops=_joined([(one.compute_s, at) for one, at in parts]),
+        moved_bytes=_joined([(one.memory_s, at) for one, at in parts]),
         settled=first.settled,
         passes=np.concatenate([at for _, at in parts]),
     )

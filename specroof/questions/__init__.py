@@ -7,6 +7,7 @@
 
 from typing import Final
 
+from specroof.questions.breakeven import breakeven
 from specroof.questions.calibrate import calibrate
 from specroof.questions.capacity import capacity
 from specroof.questions.explain import explain
@@ -15,7 +16,26 @@ from specroof.questions.predict import predict
 from specroof.questions.sweep import sweep
 from specroof.questions.validate import validate
 
-__all__ = ["QUESTIONS", "calibrate", "capacity", "explain", "mock", "predict", "sweep", "validate"]
+__all__ = [
+    "QUESTIONS",
+    "breakeven",
+    "calibrate",
+    "capacity",
+    "explain",
+    "mock",
+    "predict",
+    "sweep",
+    "validate",
+]
 
 #: In the order in which help lists them.
-QUESTIONS: Final = ("predict", "sweep", "explain", "capacity", "validate", "calibrate", "mock")
+QUESTIONS: Final = (
+    "predict",
+    "sweep",
+    "explain",
+    "capacity",
+    "breakeven",
+    "validate",
+    "calibrate",
+    "mock",
+)

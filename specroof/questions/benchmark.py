@@ -18,13 +18,16 @@ from specroof.questions.request import (
     HardwareLike,
     ModelLike,
     OptionsLike,
+    ServerLike,
     drafter_of,
     hardware_of,
     listed,
     model_of,
     options_of,
+    server_of,
 )
 from specroof.reading.yaml_text import shown
+from specroof.serving.capacity import in_server
 from specroof.speedup.served import Served
 
 if TYPE_CHECKING:
@@ -93,6 +96,8 @@ class BenchmarkRequest:
         What drafted, where results have drafts: a SPEC, or a `Drafter`.
     draft_len
         Drafts per round of results that do not say.
+    server
+        What the server was told, where the results do not say: as for `predict`.
     """
 
     results: ResultFile | Sequence[ResultFile]
@@ -106,6 +111,7 @@ class BenchmarkRequest:
     options: OptionsLike | None = None
     drafter: DrafterLike | None = None
     draft_len: int | None = None
+    server: ServerLike | None = None
 
     def benchmark(self) -> Benchmark:
         """Return the results, all of one model and one tool.
@@ -140,9 +146,11 @@ class BenchmarkRequest:
             evidence.refuse_other_kinds(points, drafter.name.partition(",")[0].strip())
         notes += idle_notes(points, {"drafter": self.drafter, "draft length": self.draft_len})
         placement = Placement(self.tensor_parallel, self.expert_parallel)
+        asked = evidence.server_told(points, server_of(self.server))
+        setup = engine_setup(hardware, engine, placement, options)
         return Benchmark(
             points=points,
-            served=Served(model, engine_setup(hardware, engine, placement, options)),
+            served=Served(model, in_server(model, setup, asked)),
             drafter=drafter,
             notes=(*notes, *option_notes(model, options)),
             labels=tuple(

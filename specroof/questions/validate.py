@@ -17,6 +17,7 @@ from specroof.questions.request import (
     HardwareLike,
     ModelLike,
     OptionsLike,
+    ServerLike,
     listed,
     question,
 )
@@ -54,6 +55,8 @@ class ValidateRequest:
         What drafted, where results have drafts: a SPEC, or a `Drafter`.
     draft_len
         Drafts per round of results that do not say.
+    server
+        What the server was told, where the results do not say.
     """
 
     results: ResultFile | Sequence[ResultFile] | None = None
@@ -66,6 +69,7 @@ class ValidateRequest:
     options: OptionsLike | None = None
     drafter: DrafterLike | None = None
     draft_len: int | None = None
+    server: ServerLike | None = None
 
     def of_results(self) -> BenchmarkRequest:
         """Return the question about one's own results.
@@ -91,6 +95,7 @@ class ValidateRequest:
             options=self.options,
             drafter=self.drafter,
             draft_len=self.draft_len,
+            server=self.server,
         )
 
     def refuse_without_results(self) -> None:

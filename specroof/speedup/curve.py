@@ -2,19 +2,23 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Final, TypeVar
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.acceptance import Acceptance, acceptance_notes, constant_acceptance
+from specroof.acceptance import (
+    Acceptance,
+    ContextAcceptance,
+    acceptance_notes,
+    constant_acceptance,
+)
 from specroof.architecture import Architecture
-from specroof.arrays import Array, IntArray, array_within, number_within, whole_within
+from specroof.arrays import Array, array_within, whole_within
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, TokensPerRound
-from specroof.errors import OptionError, expect, refuse
+from specroof.errors import OptionError, expect
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import (
     PassLatency,
@@ -26,6 +30,8 @@ from specroof.latency import (
     model_latency,
     option_notes,
 )
+from specroof.speedup.contexts import joined_contexts
+from specroof.speedup.result import SpeedupCurve
 from specroof.speedup.round import proposals, round_times
 from specroof.speedup.served import Served
 from specroof.units import MOST_POINTS
@@ -44,184 +50,10 @@ __all__ = [
     "speedup_curve",
 ]
 
-_AnyArray = TypeVar("_AnyArray", bound=npt.NDArray[Any])
-
 DEFAULT_MAX_DRAFT_LEN: Final = 16
 
-# Operating points that are priced at once: their temporaries stay within some tens of MB.
+# Operating points that are computed at once: their temporaries stay within some tens of MB.
 _CHUNK_POINTS: Final = 1 << 16
-# Equal but for rounding: the shorter draft wins.
-_TIE: Final = 1e-12
-
-
-# Without slots: what is derived from the whole grid is kept, since tables ask for it row by row.
-@dataclass(frozen=True, eq=False, repr=False)
-class SpeedupCurve:
-    """Speculative decoding over a grid of context lengths, batch sizes and draft lengths.
-
-    Arrays have the axes (context_len, batch_size, draft_len), in seconds and tokens. Past the
-    depth of the drafter or of its acceptance they are NaN.
-
-    Parameters
-    ----------
-    model, hardware, engine, drafter
-        Names.
-    placement
-        How the model is spread.
-    context_len, batch_size, draft_len
-        The axes; draft_len runs from 0, plain decoding.
-    verify_len
-        Positions that the target verifies per sequence, axis (draft_len): draft_len + 1 of a
-        chain, nodes + 1 of a tree, the mean where some sequences propose nothing.
-    tokens_per_round
-        Expected tokens per sequence and round, bonus token included.
-    draft_s, verify_s, round_s
-        Seconds of drafting, of verification, and of the round with what its engine adds.
-    notes
-        What the model's config left open or left out, formats that options replaced, dtypes that
-        fell back, a model that does not fit.
-    cost_from, acceptance_from
-        Where the drafter's cost and its acceptance come from: a sentence each.
-    requests, request_token_s
-        What is answered, such as "4000 tokens in, 1000 out", where `round_s` holds prefills too,
-        and the seconds that these add to each token, axis (batch_size): see
-        `specroof.serving.requests.end_to_end`. Empty and 0 where decoding alone is counted.
-    running
-        Sequences that are decoded at a time, where a server runs fewer than are asked for; NaN
-        where it cannot run them. None where all run.
-    """
-
-    model: str
-    hardware: str
-    engine: str
-    drafter: str
-    placement: Placement
-    context_len: Array
-    batch_size: Array
-    draft_len: IntArray
-    verify_len: Array | IntArray
-    tokens_per_round: Array
-    draft_s: Array
-    verify_s: Array
-    round_s: Array
-    notes: tuple[str, ...] = ()
-    cost_from: str = ""
-    acceptance_from: str = ""
-    requests: str = ""
-    request_token_s: Array | float = 0.0
-    running: Array | None = None
-
-    @property
-    def running_batch(self) -> Array:
-        """Sequences that are decoded at a time, axes that broadcast to those of the curve."""
-        return self.batch_size[None, :, None] if self.running is None else self.running
-
-    def __repr__(self) -> str:
-        """Return one line: arrays are looked at by name."""
-        sizes = " x ".join(str(size) for size in self.round_s.shape)
-        return (
-            f"<SpeedupCurve: {self.model} on {self.placement.devices} x {self.hardware}, "
-            f"engine {self.engine}: {self.drafter}; {sizes} contexts, batch sizes, draft lengths>"
-        )
-
-    @property
-    def decode_s(self) -> Array:
-        """Seconds of the plain step, axes (context_len, batch_size)."""
-        return np.asarray(self.round_s[..., 0])
-
-    @cached_property
-    def speedup(self) -> Array:
-        r"""Tokens per second relative to plain decoding: :math:`N t_1 / t_{round}`; [..., 0] is 1.
-
-        Where a server runs fewer sequences with drafts than without, by that ratio less.
-
-        Source
-            Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, with the verification priced.
-        """
-        gained = self.tokens_per_round * (self.decode_s[..., None] / self.round_s)
-        if self.running is not None:
-            gained = gained * (self.running / self.running[..., :1])
-        return _read_only(gained)
-
-    @property
-    def tokens_per_s(self) -> Array:
-        """Tokens per second of the whole batch."""
-        return self.tokens_per_s_per_user * self.running_batch
-
-    @property
-    def tokens_per_s_per_user(self) -> Array:
-        """Tokens per second of one sequence."""
-        return self.tokens_per_round / self.round_s
-
-    @property
-    def free_lunch(self) -> Array:
-        r"""The speedup of rounds that cost a plain step: N, where no prefills are counted.
-
-        .. math:: \frac{t_1 + p}{t_1 / N + p} = N \, \frac{t_1 + p}{t_1 + p + (N - 1) \, p}
-
-        with p the prefills of a token, which drafting does not shorten.
-
-        Source
-            Amdahl 1967, AFIPS 30, 483-485.
-        """
-        plain_s = self.decode_s[..., None]
-        waits_s = np.asarray(self.request_token_s)[..., None]
-        extra_s = (self.tokens_per_round - 1) * waits_s
-        return np.asarray(self.tokens_per_round * (plain_s / (plain_s + extra_s)))
-
-    @cached_property
-    def best_draft_len(self) -> IntArray:
-        """The draft length of the largest speedup, axes (context_len, batch_size).
-
-        Ties, to rounding, go to the shorter draft.
-        """
-        return _read_only(self.draft_len[self._best_index])
-
-    @cached_property
-    def best_speedup(self) -> Array:
-        """The largest speedup, axes (context_len, batch_size); at least 1: drafts are optional."""
-        best = np.take_along_axis(self.speedup, self._best_index[..., None], axis=-1)
-        return _read_only(best[..., 0])
-
-    @cached_property
-    def _best_index(self) -> npt.NDArray[np.intp]:
-        # Where nothing runs, no draft is the answer, and its speedup unknown.
-        speedup = np.where(np.isnan(self.speedup), -np.inf, self.speedup)
-        best = speedup.max(axis=-1, keepdims=True)
-        return np.asarray(np.argmax(speedup >= best * (1 - _TIE), axis=-1))
-
-    def near_best(self, share: float = 0.01) -> tuple[IntArray, IntArray]:
-        """Return the shortest and the longest draft within `share` of the best speedup.
-
-        Parameters
-        ----------
-        share
-            0.01 for 1%.
-
-        Returns
-        -------
-        tuple of int arrays
-            Shortest and longest, each with axes (context_len, batch_size).
-
-        Raises
-        ------
-        OptionError
-            Unless 0 <= share < 1.
-        """
-        if number_within("share", share, "share") == 1:
-            refuse("share", share, "a number from 0 to 1, but not 1")
-        best = self.best_speedup[..., None]
-        near = self.speedup >= best * (1 - max(share, _TIE))
-        near[..., :1] |= np.isnan(best)  # where nothing runs
-        last = near.shape[-1] - 1
-        longest = last - np.argmax(near[..., ::-1], axis=-1)
-        return self.draft_len[np.argmax(near, axis=-1)], self.draft_len[longest]
-
-
-def _read_only(array: _AnyArray) -> _AnyArray:
-    """Return an array that is kept, so that nobody can change it for whoever asks next."""
-    array.setflags(write=False)
-    return array
 
 
 def speedup_curve(  # noqa: PLR0913 - the contract of the library
@@ -229,7 +61,7 @@ def speedup_curve(  # noqa: PLR0913 - the contract of the library
     hardware: HardwareProfile,
     *,
     drafter: Drafter,
-    acceptance: Acceptance | None = None,
+    acceptance: Acceptance | ContextAcceptance | None = None,
     batch_size: npt.ArrayLike = 1,
     context_len: npt.ArrayLike = 4096,
     max_draft_len: int | None = None,
@@ -250,7 +82,7 @@ def speedup_curve(  # noqa: PLR0913 - the contract of the library
         From `load_drafter`.
     acceptance
         How many drafts are accepted; given here or in the drafter's SPEC, not in both. The ideal
-        drafter takes none.
+        drafter takes none. Acceptance by context leaves contexts unknown that it does not reach.
     batch_size, context_len
         A number or a list each, above 0 and at least 0: sequences in flight over all devices,
         and cached tokens of each.
@@ -312,7 +144,7 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
     setup: Setup,
     *,
     drafter: Drafter,
-    tokens: TokensPerRound,
+    tokens: TokensPerRound | ContextAcceptance,
     batch_size: npt.ArrayLike,
     context_len: npt.ArrayLike,
     longest: int,
@@ -332,6 +164,20 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
     """
     check_placement(model, setup.placement)
     contexts = _axis("context_len", context_len)
+    if isinstance(tokens, ContextAcceptance):
+
+        def at_context(context: float, accepted: Acceptance) -> SpeedupCurve:
+            return curve_in(
+                model,
+                setup,
+                drafter=drafter,
+                tokens=accepted,
+                batch_size=batch_size,
+                context_len=context,
+                longest=longest,
+            )
+
+        return joined_contexts(contexts, tokens, at_context)
     batches = _axis("batch_size", batch_size)
     cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit
     draft_lens = np.arange(longest + 1, dtype=np.int64)
@@ -373,6 +219,7 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
         notes=tuple(dict.fromkeys(notes)),
         cost_from=cost_from,
         acceptance_from=getattr(tokens, "description", ""),
+        measured_draft_len=getattr(tokens, "measured_depth", None),
     )
 
 
@@ -428,10 +275,10 @@ def pass_latency(model: Architecture, setup: Setup, forward_pass: ForwardPass) -
     """Return the seconds of one pass in a setup that is built already: see `forward_latency`."""
     check_placement(model, setup.placement)
     latency = model_latency(model, setup, forward_pass)
-    shape = np.broadcast_shapes(forward_pass.tokens.shape, forward_pass.context.shape)
+    shape = np.broadcast_shapes(forward_pass.tokens.shape, forward_pass.context_len.shape)
     # A prompt is cached by its own pass; what a verification adds is a few tokens.
-    added = forward_pass.queries if forward_pass.settled else 0.0
-    held = memory_notes(model, setup, forward_pass.context + added, forward_pass.batch)
+    added = forward_pass.query_len if forward_pass.settled else 0.0
+    held = memory_notes(model, setup, forward_pass.context_len + added, forward_pass.batch_size)
     notes = (
         *model.notes,
         *option_notes(model, setup.options),
@@ -483,7 +330,9 @@ def _check_points(shape: tuple[int, int, int]) -> None:
         raise OptionError(msg)
 
 
-def acceptance_of(drafter: Drafter, acceptance: Acceptance | None = None) -> TokensPerRound:
+def acceptance_of(
+    drafter: Drafter, acceptance: Acceptance | ContextAcceptance | None = None
+) -> TokensPerRound | ContextAcceptance:
     """Return the one acceptance that was given: here or in the drafter's SPEC.
 
     Raises
@@ -492,7 +341,8 @@ def acceptance_of(drafter: Drafter, acceptance: Acceptance | None = None) -> Tok
         If there is none, or more than one.
     """
     expect("drafter", drafter, Drafter, "a Drafter, from load_drafter")
-    expect("acceptance", acceptance, Acceptance | None, "an Acceptance, as of constant_acceptance")
+    kinds = Acceptance | ContextAcceptance | None
+    expect("acceptance", acceptance, kinds, "an Acceptance, as of constant_acceptance")
     if drafter.is_ideal:
         if acceptance is not None:
             msg = "acceptance is given with drafter 'ideal', which accepts everything"
@@ -508,13 +358,15 @@ def acceptance_of(drafter: Drafter, acceptance: Acceptance | None = None) -> Tok
     return given
 
 
-def draft_depth(drafter: Drafter, tokens: TokensPerRound) -> float:
+def draft_depth(drafter: Drafter, tokens: TokensPerRound | ContextAcceptance) -> float:
     """Return the longest draft that drafter and acceptance know; inf where there is no end."""
     depths = (drafter.max_draft_len, tokens.max_draft_len)
     return min(math.inf if depth is None else depth for depth in depths)
 
 
-def longest_draft(drafter: Drafter, tokens: TokensPerRound, asked: int | None) -> int:
+def longest_draft(
+    drafter: Drafter, tokens: TokensPerRound | ContextAcceptance, asked: int | None
+) -> int:
     """Return the longest draft of the grid; one that was asked for must be within the depth.
 
     Raises

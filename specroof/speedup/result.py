@@ -1,0 +1,199 @@
+"""The answer where work meets probability: a curve over context, batch and draft length."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.arrays import Array, IntArray, number_within
+from specroof.errors import refuse
+from specroof.hardware import Placement
+
+__all__ = ["SpeedupCurve"]
+
+_AnyArray = TypeVar("_AnyArray", bound=npt.NDArray[Any])
+
+# Equal but for rounding: the shorter draft wins.
+_TIE: Final = 1e-12
+
+
+# Without slots: what is derived from the whole grid is kept, since tables ask for it row by row.
+@dataclass(frozen=True, eq=False, repr=False)
+class SpeedupCurve:
+    """Speculative decoding over a grid of context lengths, batch sizes and draft lengths.
+
+    Arrays have the axes (context_len, batch_size, draft_len), in seconds and tokens. Past the
+    depth of the drafter or of its acceptance they are NaN.
+
+    Parameters
+    ----------
+    model, hardware, engine, drafter
+        Names.
+    placement
+        How the model is spread.
+    context_len, batch_size, draft_len
+        The axes; draft_len runs from 0, plain decoding.
+    verify_len
+        Positions that the target verifies per sequence, axis (draft_len): draft_len + 1 of a
+        chain, nodes + 1 of a tree, the mean where some sequences propose nothing.
+    tokens_per_round
+        Expected tokens per sequence and round, bonus token included.
+    draft_s, verify_s, round_s
+        Seconds of drafting, of verification, and of the round with what its engine adds.
+    notes
+        What the model's config left open or left out, formats that options replaced, dtypes that
+        fell back, a model that does not fit.
+    cost_from, acceptance_from
+        Where the drafter's cost and its acceptance come from: a sentence each.
+    requests, request_token_s
+        What is answered, such as "4000 tokens in, 1000 out", where `round_s` holds prefills too,
+        and the seconds that these add to each token, axis (batch_size): see
+        `specroof.serving.requests.end_to_end`. Empty and 0 where decoding alone is counted.
+    measured_draft_len
+        The longest draft that acceptance was measured with; None where a law was given.
+    running
+        Sequences that are decoded at a time, where a server runs fewer than are asked for; NaN
+        where it cannot run them. None where all run.
+    """
+
+    model: str
+    hardware: str
+    engine: str
+    drafter: str
+    placement: Placement
+    context_len: Array
+    batch_size: Array
+    draft_len: IntArray
+    verify_len: Array | IntArray
+    tokens_per_round: Array
+    draft_s: Array
+    verify_s: Array
+    round_s: Array
+    notes: tuple[str, ...] = ()
+    cost_from: str = ""
+    acceptance_from: str = ""
+    requests: str = ""
+    request_token_s: Array | float = 0.0
+    measured_draft_len: int | None = None
+    running: Array | None = None
+
+    @property
+    def extends_measurement(self) -> npt.NDArray[np.bool_]:
+        """Where the best draft is longer than any that was measured; axes as of the best one."""
+        if self.measured_draft_len is None:
+            return np.zeros(self.best_draft_len.shape, dtype=bool)
+        return np.asarray(self.best_draft_len > self.measured_draft_len)
+
+    @property
+    def running_batch(self) -> Array:
+        """Sequences that are decoded at a time, axes that broadcast to those of the curve."""
+        return self.batch_size[None, :, None] if self.running is None else self.running
+
+    def __repr__(self) -> str:
+        """Return one line: arrays are looked at by name."""
+        sizes = " x ".join(str(size) for size in self.round_s.shape)
+        return (
+            f"<SpeedupCurve: {self.model} on {self.placement.devices} x {self.hardware}, "
+            f"engine {self.engine}: {self.drafter}; {sizes} contexts, batch sizes, draft lengths>"
+        )
+
+    @property
+    def decode_s(self) -> Array:
+        """Seconds of the plain step, axes (context_len, batch_size)."""
+        return np.asarray(self.round_s[..., 0])
+
+    @cached_property
+    def speedup(self) -> Array:
+        r"""Tokens per second relative to plain decoding: :math:`N t_1 / t_{round}`; [..., 0] is 1.
+
+        Where a server runs fewer sequences with drafts than without, by that ratio less.
+
+        Source
+            Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, with the time of the verification.
+        """
+        gained = self.tokens_per_round * (self.decode_s[..., None] / self.round_s)
+        if self.running is not None:
+            gained = gained * (self.running / self.running[..., :1])
+        return _read_only(gained)
+
+    @property
+    def tokens_per_s(self) -> Array:
+        """Tokens per second of the whole batch."""
+        return self.tokens_per_s_per_user * self.running_batch
+
+    @property
+    def tokens_per_s_per_user(self) -> Array:
+        """Tokens per second of one sequence."""
+        return self.tokens_per_round / self.round_s
+
+    @property
+    def free_lunch(self) -> Array:
+        r"""The speedup of rounds that cost a plain step: N, where no prefills are counted.
+
+        .. math:: \frac{t_1 + p}{t_1 / N + p} = N \, \frac{t_1 + p}{t_1 + p + (N - 1) \, p}
+
+        with p the prefills of a token, which drafting does not shorten.
+
+        Source
+            Amdahl 1967, AFIPS 30, 483-485.
+        """
+        plain_s = self.decode_s[..., None]
+        waits_s = np.asarray(self.request_token_s)[..., None]
+        extra_s = (self.tokens_per_round - 1) * waits_s
+        return np.asarray(self.tokens_per_round * (plain_s / (plain_s + extra_s)))
+
+    @cached_property
+    def best_draft_len(self) -> IntArray:
+        """The draft length of the largest speedup, axes (context_len, batch_size).
+
+        Ties, to rounding, go to the shorter draft.
+        """
+        return _read_only(self.draft_len[self._best_index])
+
+    @cached_property
+    def best_speedup(self) -> Array:
+        """The largest speedup, axes (context_len, batch_size); at least 1: drafts are optional."""
+        best = np.take_along_axis(self.speedup, self._best_index[..., None], axis=-1)
+        return _read_only(best[..., 0])
+
+    @cached_property
+    def _best_index(self) -> npt.NDArray[np.intp]:
+        # Where nothing runs, no draft is the answer, and its speedup unknown.
+        speedup = np.where(np.isnan(self.speedup), -np.inf, self.speedup)
+        best = speedup.max(axis=-1, keepdims=True)
+        return np.asarray(np.argmax(speedup >= best * (1 - _TIE), axis=-1))
+
+    def near_best(self, share: float = 0.01) -> tuple[IntArray, IntArray]:
+        """Return the shortest and the longest draft within `share` of the best speedup.
+
+        Parameters
+        ----------
+        share
+            0.01 for 1%.
+
+        Returns
+        -------
+        tuple of int arrays
+            Shortest and longest, each with axes (context_len, batch_size).
+
+        Raises
+        ------
+        OptionError
+            Unless 0 <= share < 1.
+        """
+        if number_within("share", share, "share") == 1:
+            refuse("share", share, "a number from 0 to 1, but not 1")
+        best = self.best_speedup[..., None]
+        near = self.speedup >= best * (1 - max(share, _TIE))
+        near[..., :1] |= np.isnan(best)  # where nothing runs
+        last = near.shape[-1] - 1
+        longest = last - np.argmax(near[..., ::-1], axis=-1)
+        return self.draft_len[np.argmax(near, axis=-1)], self.draft_len[longest]
+
+
+def _read_only(array: _AnyArray) -> _AnyArray:
+    """Return an array that is kept, so that nobody can change it for whoever asks next."""
+    array.setflags(write=False)
+    return array
