@@ -52,6 +52,10 @@ def _arrow_array(pa: Any, values: Any, rows: int) -> Any:
         return pa.array(np.full(rows, values, dtype=np.int32))
     if isinstance(values, float):
         values = np.full(rows, values)
+    if values.dtype.kind == "U":
+        names, codes = np.unique(values, return_inverse=True)
+        codes = pa.array(codes.astype(np.int32), mask=values == "")
+        return pa.DictionaryArray.from_arrays(codes, names.tolist())
     return pa.array(values, from_pandas=True)  # NaN is null
 
 

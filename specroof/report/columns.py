@@ -103,6 +103,8 @@ def _plain_list(name: str, values: npt.NDArray[Any]) -> list[Any]:
     found: list[Any] = values.tolist()
     if values.dtype.kind == "b":
         return [int(value) for value in found]
+    if values.dtype.kind == "U":
+        return [value or None for value in found]
     if values.dtype.kind != "f":
         return found
     if name.removeprefix("end_to_end_") in _COUNTS:
@@ -147,6 +149,7 @@ def point_columns(
         "running": runs,
     }
     values = {name: getattr(curve, name)[rows] for name in _CURVE_ARRAYS}
+    values |= {name: band[rows] for name, band in _band(curve).items()}
     return {
         **_names(curve),
         **{name: _flat(array, shape) for name, array in {**axes, **values}.items()},
@@ -216,11 +219,27 @@ def load_columns(found: Prediction) -> Columns:
         "plain_tokens_per_s": runs[..., 0] / curve.decode_s,
         **{name: np.where(missing, np.nan, array) for name, array in best.items()},
         "best_speedup": curve.best_speedup,
+        **{f"best_{name}": _at(curve, band) for name, band in _band(curve).items()},
+        "verdict": _verdict(curve),
         "drafts_run": drafts_run(curve),
         **{name: _at(curve, getattr(curve, name)) for name in at_best},
     }
     columns = _names(curve) | {name: _flat(array, shape) for name, array in arrays.items()}
     return columns | (_counted_best(found.counted[0]) if found.counted else {})
+
+
+def _band(curve: SpeedupCurve) -> dict[str, npt.NDArray[Any]]:
+    """Return the ends of the band of each speedup; NaN where there is none."""
+    ends = {"speedup_low": curve.speedup_low, "speedup_high": curve.speedup_high}
+    unknown = np.broadcast_to(np.nan, curve.speedup.shape)
+    return {name: unknown if end is None else end for name, end in ends.items()}
+
+
+def _verdict(curve: SpeedupCurve) -> npt.NDArray[Any]:
+    """Return whether the best draft pays; empty where nothing is told."""
+    if curve.verdict is None:
+        return np.full(curve.best_speedup.shape, "")
+    return curve.verdict
 
 
 def _at(curve: SpeedupCurve, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
