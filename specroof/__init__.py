@@ -46,7 +46,16 @@ from specroof.errors import (
 )
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import PassLatency
-from specroof.questions import calibrate, capacity, explain, mock, predict, sweep, validate
+from specroof.questions import (
+    calibrate,
+    capacity,
+    explain,
+    explore,
+    mock,
+    predict,
+    sweep,
+    validate,
+)
 from specroof.questions.answer import Answer
 from specroof.questions.curves import forward_cost, forward_latency, speedup_curve
 from specroof.questions.sweep import Study, Target
@@ -92,6 +101,7 @@ __all__ = [
     "constant_acceptance",
     "decay_acceptance",
     "explain",
+    "explore",
     "extrapolated_acceptance",
     "fit_acceptance",
     "forward_cost",

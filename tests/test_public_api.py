@@ -42,6 +42,7 @@ PUBLIC = [
     "constant_acceptance",
     "decay_acceptance",
     "explain",
+    "explore",
     "extrapolated_acceptance",
     "fit_acceptance",
     "forward_cost",
