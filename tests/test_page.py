@@ -99,7 +99,7 @@ def opened(chromium: Any, url: str, **settings: Any) -> Opened:
     seen = Opened(page)
     page.on("console", lambda message: seen.said.append(message.text))
     page.on("pageerror", lambda failure: seen.said.append(str(failure)))
-    page.on("dialog", lambda dialog: (seen.said.append(dialog.message), dialog.dismiss()))
+    page.on("dialog", lambda dialog: seen.said.append(dialog.message))
     page.on("request", lambda request: seen.asked.append(request.url))
     return seen.at(url)
 
@@ -373,7 +373,7 @@ def test_a_page_opens_at_a_hostile_address(chromium: Any, url: str) -> None:
 def test_a_hostile_name_is_shown_and_runs_nothing(chromium: Any, tmp_path: Path) -> None:
     hostile = "</script><img src=x onerror=alert(1)><script>alert(2)</script>'\"&amp;"
     model = replace(specroof.load_model(MODELS[0]), name=hostile)
-    axes = {"tensor_parallel": 1, "context_len": 4096, "batch_size": 8}
+    axes: dict[str, Any] = {"tensor_parallel": 1, "context_len": 4096, "batch_size": 8}
     place = tmp_path / "page.html"
     place.write_text(specroof.explore(model, "b200", **axes).page, encoding="utf-8")
     seen = opened(chromium, place.as_uri())
@@ -426,7 +426,7 @@ def test_a_site_opens_from_disk_and_loads_a_grid_when_it_is_needed(
 
 
 def test_a_notebook_shows_it_inline(chromium: Any, tmp_path: Path) -> None:
-    axes = {"tensor_parallel": 1, "context_len": 4096, "batch_size": [1, 8]}
+    axes: dict[str, Any] = {"tensor_parallel": 1, "context_len": 4096, "batch_size": [1, 8]}
     cell: Any = specroof.explore(MODELS[0], "b200", **axes)
     place = tmp_path / "cell.html"
     around = '<!DOCTYPE html><meta charset="utf-8"><title>cell</title>'
@@ -449,7 +449,7 @@ SERIES: Final = published("modal-2026-batch-series.yaml")
 def test_the_articles_states_come_out(chromium: Any, tmp_path: Path) -> None:
     options = CALCULATOR["options"]
     names = sorted({row["model"] for row in CALCULATOR["vectors"]})
-    axes = {"tensor_parallel": 1, "context_len": 4096, "batch_size": [8, 32]}
+    axes: dict[str, Any] = {"tensor_parallel": 1, "context_len": 4096, "batch_size": [8, 32]}
     found = specroof.explore(
         names, "b200", engines="ideal", options=published_options(CALCULATOR), **axes
     )
@@ -474,7 +474,11 @@ def test_the_articles_dense_series_comes_out(chromium: Any, tmp_path: Path) -> N
     (row,) = (one for one in SERIES["vectors"] if one.get("gated"))
     model = with_counted_head(specroof.load_model(row["model"]))
     options = specroof.Options(**SERIES["options"]["dense_formulas"])
-    axes = {"tensor_parallel": 1, "context_len": 4096, "batch_size": row["batch_size"]}
+    axes: dict[str, Any] = {
+        "tensor_parallel": 1,
+        "context_len": 4096,
+        "batch_size": row["batch_size"],
+    }
     found = specroof.explore(model, "b200", engines="ideal", options=options, **axes)
     place = tmp_path / "page.html"
     place.write_text(found.page, encoding="utf-8")

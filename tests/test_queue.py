@@ -68,6 +68,8 @@ def test_each_side_runs_its_own_batch() -> None:
     assert most[0] > most[4] > 16
     assert curve.running[0, 2].tolist() == most.tolist()
     assert curve.running[0, 1].tolist() == [16] * 5
+    assert found.notes.count(limit.notes[0]) == 1
+    assert "as sglang 0.5.23 has them by default" in limit.notes[0]
     # The same batches asked for one by one, with memory without end.
     for drafts in (0, 2, 4):
         free = asked(batch_size=[most[drafts]], capacity=False).curves[0]
@@ -175,7 +177,7 @@ def test_tables_mark_what_has_no_room() -> None:
     rows = [line.split() for line in text.splitlines() if line.strip().startswith("4096")]
     assert rows[0][-1] == "1"
     assert rows[1][4:8] == ["0", "no", "room", "0"]  # plain runs, drafts do not
-    assert rows[2][2:] == ["no", "room", *["-"] * 7]
+    assert rows[2][2:] == ["no", "room", *["-"] * 10]
     assert "larger batches have no room" in text
     assert "context 4096, batch 64: no room" in shell(f"{words} --batch 64")
     text = shell(f"{words} --concurrency 64")

@@ -8,23 +8,28 @@ from specroof.plot.batches import (
     plot_draft_len_by_batch,
     plot_speedup_by_batch,
 )
+from specroof.plot.breakeven import plot_breakeven
 from specroof.plot.curves import plot_speedup_by_draft_len
 from specroof.plot.figures import (
     acceptance_figures,
+    breakeven_figures,
     pass_figures,
     speedup_figures,
     study_figures,
 )
 from specroof.plot.files import figure_bytes
 from specroof.plot.operations import plot_roofline, plot_time_per_op
+from specroof.plot.waterfall import plot_waterfall
 
 __all__ = [
     "acceptance_figures",
+    "breakeven_figures",
     "figure_bytes",
     "pass_figures",
     "plot_acceptance",
     "plot_accuracy",
     "plot_best_draft_len_map",
+    "plot_breakeven",
     "plot_by_batch",
     "plot_draft_len_by_batch",
     "plot_roofline",
@@ -32,6 +37,7 @@ __all__ = [
     "plot_speedup_by_draft_len",
     "plot_throughput_accuracy",
     "plot_time_per_op",
+    "plot_waterfall",
     "speedup_figures",
     "study_figures",
 ]

@@ -7,28 +7,18 @@
 
 from typing import Final
 
-from specroof.questions.calibrate import calibrate
-from specroof.questions.capacity import capacity
-from specroof.questions.explain import explain
-from specroof.questions.explore import explore
-from specroof.questions.mock import mock
-from specroof.questions.predict import predict
-from specroof.questions.sweep import sweep
-from specroof.questions.validate import validate
-
-__all__ = [
-    "QUESTIONS",
-    "calibrate",
-    "capacity",
-    "explain",
-    "explore",
-    "mock",
-    "predict",
-    "sweep",
-    "validate",
-]
+__all__ = ["QUESTIONS"]
 
 #: In the order in which help lists them.
 QUESTIONS: Final = (
-    *("predict", "sweep", "explain", "capacity", "explore", "validate", "calibrate", "mock"),
+    "predict",
+    "advise",
+    "sweep",
+    "explain",
+    "capacity",
+    "breakeven",
+    "explore",
+    "validate",
+    "calibrate",
+    "mock",
 )

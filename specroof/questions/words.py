@@ -7,7 +7,9 @@ from specroof.cost import CHOICES
 from specroof.drafters import KINDS
 from specroof.hardware import SERVER_KEYS
 from specroof.parsers import PARSERS
+from specroof.questions.breakeven import SOLVED
 from specroof.serving.benchmark_commands import FRAMEWORKS
+from specroof.serving.launch import LAUNCHERS
 
 __all__ = [
     "ACCEPTANCE_KEYS",
@@ -16,8 +18,10 @@ __all__ = [
     "FITTED_LAWS",
     "FRAMEWORKS",
     "KINDS",
+    "LAUNCHERS",
     "PARSERS",
     "SERVER_KEYS",
+    "SOLVED",
     "hardware_names",
     "model_names",
     "profile_names",

@@ -12,7 +12,7 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError
 from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
 from specroof.latency import Setup
-from specroof.serving import sglang, unmanaged, vllm
+from specroof.serving import sglang, sglang_memory, unmanaged, vllm
 from specroof.serving.footprint import draft_footprint, target_footprint
 from specroof.serving.room import Array, Need, Place, Room
 
@@ -121,7 +121,7 @@ def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup
             raise OptionError(message)
         setup = replace(setup, options=replace(options, state_dtype=asked.state_dtype))
     place = Place(model=model, hardware=setup.hardware, placement=setup.placement)
-    name = framework_of(setup.engine.name)
+    name = framework_of(setup.engine.framework or setup.engine.name)
     setup = replace(setup, server=FRAMEWORKS[name].resolve(asked, place, 1))
     if asked.capture is None or name not in _CAPTURED:
         return setup
@@ -134,7 +134,7 @@ def _captured_sequences(
     _setup: Setup, asked: ServerSettings, graphs: CapturedGraphs
 ) -> CapturedGraphs:
     # Servers that draft have the finer sizes; the profiles were fitted with them.
-    sizes = sglang.captured_sizes(asked.capture or 0, drafting=True)
+    sizes = sglang_memory.captured_sizes(asked.capture or 0, drafting=True)
     return replace(graphs, sizes=tuple(sizes), counts="sequences")
 
 
@@ -184,9 +184,9 @@ def served_room(
     )
     contexts = np.asarray(context_len, dtype=np.float64)
     positions = np.asarray(verify_len, dtype=np.float64)
-    name = framework_of(setup.engine.name)
+    name = framework_of(setup.engine.framework or setup.engine.name)
     server = FRAMEWORKS[name].resolve(asked, need, int(np.ceil(positions.max())))
-    notes = _notes(setup.engine.name, server)
+    notes = _notes(setup.engine.framework or setup.engine.name, server)
     if held is not None and drafter is not None and not held.is_known:
         notes.append(f"{drafter.name}: its size is unknown, its memory counted as 0")
     room = FRAMEWORKS[name].room(server, need, contexts, positions)

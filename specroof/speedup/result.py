@@ -10,6 +10,7 @@ import numpy.typing as npt
 from specroof.arrays import Array, IntArray, number_within
 from specroof.errors import refuse
 from specroof.hardware import Placement
+from specroof.speedup.bands import band_ends, verdicts
 
 __all__ = ["SpeedupCurve"]
 
@@ -51,9 +52,17 @@ class SpeedupCurve:
         What is answered, such as "4000 tokens in, 1000 out", where `round_s` holds prefills too,
         and the seconds that these add to each token, axis (batch_size): see
         `specroof.serving.requests.end_to_end`. Empty and 0 where decoding alone is counted.
+    measured_draft_len
+        The longest draft that acceptance was measured with; None where a law was given.
     running
         Sequences that are decoded at a time, where a server runs fewer than are asked for; NaN
         where it cannot run them. None where all run.
+    band
+        Half-width of the engine's band for this kind of drafter, in natural logarithms; None where
+        there is no band, as of the ideal engine.
+    spread
+        What the acceptance adds to it below and above, axis (draft_len): see
+        `specroof.speedup.bands.tokens_spread`.
     """
 
     model: str
@@ -74,7 +83,17 @@ class SpeedupCurve:
     acceptance_from: str = ""
     requests: str = ""
     request_token_s: Array | float = 0.0
+    measured_draft_len: int | None = None
     running: Array | None = None
+    band: float | None = None
+    spread: tuple[Array | float, Array | float] = (0.0, 0.0)
+
+    @property
+    def extends_measurement(self) -> npt.NDArray[np.bool_]:
+        """Where the best draft is longer than any that was measured; axes as of the best one."""
+        if self.measured_draft_len is None:
+            return np.zeros(self.best_draft_len.shape, dtype=bool)
+        return np.asarray(self.best_draft_len > self.measured_draft_len)
 
     @property
     def running_batch(self) -> Array:
@@ -101,12 +120,34 @@ class SpeedupCurve:
         Where a server runs fewer sequences with drafts than without, by that ratio less.
 
         Source
-            Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, with the verification priced.
+            Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, with the time of the verification.
         """
         gained = self.tokens_per_round * (self.decode_s[..., None] / self.round_s)
         if self.running is not None:
             gained = gained * (self.running / self.running[..., :1])
         return _read_only(gained)
+
+    @cached_property
+    def _ends(self) -> tuple[Array, Array] | None:
+        if self.band is None:
+            return None
+        low, high = band_ends(self.speedup, self.band, self.spread)
+        return _read_only(low), _read_only(high)
+
+    @property
+    def speedup_low(self) -> Array | None:
+        """The low end of the band that holds 80 % of measured speedups; None without a band."""
+        return None if self._ends is None else self._ends[0]
+
+    @property
+    def speedup_high(self) -> Array | None:
+        """The high end of the same."""
+        return None if self._ends is None else self._ends[1]
+
+    @cached_property
+    def verdict(self) -> npt.NDArray[np.str_] | None:
+        """Whether the best draft ``pays``, ``loses``, or is ``unclear``: see `verdicts`."""
+        return None if self._ends is None else _read_only(verdicts(self.speedup, *self._ends))
 
     @property
     def tokens_per_s(self) -> Array:
@@ -180,6 +221,18 @@ class SpeedupCurve:
         near[..., :1] |= np.isnan(best)  # where nothing runs
         last = near.shape[-1] - 1
         longest = last - np.argmax(near[..., ::-1], axis=-1)
+        return self.draft_len[np.argmax(near, axis=-1)], self.draft_len[longest]
+
+    def best_within_band(self) -> tuple[IntArray, IntArray] | None:
+        """Return the shortest and the longest draft whose band reaches the best speedup.
+
+        Any of them may be the best of a server that is measured. None without a band.
+        """
+        if self._ends is None:
+            return None
+        best = self.best_speedup[..., None]
+        near = (self._ends[1] >= best) | np.isnan(best)
+        longest = near.shape[-1] - 1 - np.argmax(near[..., ::-1], axis=-1)
         return self.draft_len[np.argmax(near, axis=-1)], self.draft_len[longest]
 
 
