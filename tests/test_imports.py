@@ -72,6 +72,7 @@ SHOWN_BY = {
     "questions/calibrate.py": {("to_dict", "report")},
     "questions/explain.py": {("to_dict", "report"), ("plot", "plot")},
     "questions/explore.py": {("page", "explore")},
+    "questions/frontier.py": {("plot", "plot")},
     "questions/predict.py": {("to_dict", "report"), ("to_frame", "report"), ("plot", "plot")},
     "questions/sweep.py": {("plot", "plot")},
     "questions/validate.py": {("to_dict", "report"), ("plot", "plot")},

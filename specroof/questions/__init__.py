@@ -18,6 +18,7 @@ QUESTIONS: Final = (
     "capacity",
     "breakeven",
     "explore",
+    "frontier",
     "validate",
     "calibrate",
     "mock",
