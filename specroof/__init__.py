@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from specroof.questions.capacity import capacity
     from specroof.questions.curves import forward_cost, forward_latency, speedup_curve
     from specroof.questions.explain import explain
+    from specroof.questions.explore import explore
     from specroof.questions.frontier import frontier
     from specroof.questions.mock import mock
     from specroof.questions.predict import predict
@@ -107,6 +108,7 @@ __all__ = [
     "context_acceptance",
     "decay_acceptance",
     "explain",
+    "explore",
     "extrapolated_acceptance",
     "fit_acceptance",
     "forward_cost",

@@ -45,6 +45,7 @@ PUBLIC = [
     "context_acceptance",
     "decay_acceptance",
     "explain",
+    "explore",
     "extrapolated_acceptance",
     "fit_acceptance",
     "forward_cost",
