@@ -45,6 +45,7 @@ PUBLIC = [
     "context_acceptance",
     "decay_acceptance",
     "explain",
+    "explore",
     "extrapolated_acceptance",
     "fit_acceptance",
     "forward_cost",
@@ -63,6 +64,7 @@ PUBLIC = [
     "plot",
     "predict",
     "rate_acceptance",
+    "read_results",
     "simulate_batch",
     "simulate_exactness",
     "speedup_curve",
@@ -70,6 +72,7 @@ PUBLIC = [
     "sweep",
     "validate",
     "worth",
+    "write_sweep",
 ]
 
 

@@ -21,7 +21,7 @@ from specroof.report.operations import explain_rows, explanation_csv, explanatio
 from specroof.report.points import curve_columns, curves_csv, curves_json
 from specroof.report.prediction import prediction_csv, prediction_json, prediction_text
 from specroof.report.simulation import exactness_text, times_text
-from specroof.report.sweep import sweep_csv, sweep_json, sweep_text
+from specroof.report.sweep import sweep_text
 from specroof.report.worth import worth_csv, worth_text
 from specroof.report.writing import joined_files, write_files, write_folder
 
@@ -63,8 +63,6 @@ __all__ = [
     "profiles_text",
     "rows_csv",
     "source_lines",
-    "sweep_csv",
-    "sweep_json",
     "sweep_text",
     "times_text",
     "worth_csv",
