@@ -14,17 +14,19 @@ from specroof import (
     Acceptance,
     OptionError,
     acceptance_from_length,
+    capacity,
     constant_acceptance,
     load_drafter,
     load_hardware,
     load_model,
     load_profile,
     load_profiles,
+    predict,
     speedup_curve,
     survival_acceptance,
 )
 from specroof.acceptance import extrapolated_acceptance, falling_odds_acceptance
-from specroof.acceptance.contexts import context_acceptance
+from specroof.acceptance.contexts import ContextAcceptance, context_acceptance
 from specroof.acceptance.typical import FAMILIES, SHAPES
 
 KINDS = ("", "mtp", "eagle3", "dflash", "dspark", "ngram", "medusa")
@@ -269,3 +271,79 @@ def test_a_spec_may_name_another_law_for_its_length() -> None:
         load_drafter("eagle3,accept-length=2.8@3,extrapolate=fast")
     with pytest.raises(OptionError, match=r"extrapolate is 'constant'; allowed: .*zero$"):
         load_drafter("eagle3,rates=.8/.7,extrapolate=constant")
+
+
+def accepted_by_context(spec: str) -> ContextAcceptance:
+    found = load_drafter(spec).acceptance
+    assert isinstance(found, ContextAcceptance)
+    return found
+
+
+def test_a_spec_takes_profiles_at_several_contexts() -> None:
+    stem = "qwen3.5-27b/dflash/longbench-qasper-"
+    spec = f"dflash,profile={stem}1k@1024+{stem}16k@16384"
+    assert accepted_by_context(spec).contexts == (1024, 16384)
+    assert accepted_by_context(spec).max_draft_len == 15
+    assert accepted_by_context(f"{spec},extrapolate=zero").max_draft_len is None
+    with pytest.raises(OptionError, match=r"allowed: NAME, or NAME@CONTEXT\+NAME@CONTEXT"):
+        load_drafter(f"dflash,profile={stem}1k+{stem}16k@16384")
+
+
+# --- curves ---------------------------------------------------------------------------------------
+
+
+def test_a_curve_takes_each_context_with_its_own_acceptance() -> None:
+    model, chip, drafter = (
+        load_model("Qwen/Qwen3-8B"),
+        load_hardware("b200"),
+        load_drafter("dflash"),
+    )
+    curves = by_context()
+    found = speedup_curve(
+        model,
+        chip,
+        drafter=drafter,
+        acceptance=context_acceptance(curves),
+        batch_size=[1, 8],
+        context_len=[512, 1024, 16384],
+        max_draft_len=15,
+    )
+    assert found.speedup.shape == (3, 2, 16)
+    assert np.isnan(found.speedup[0, :, 1:]).all()  # nothing was measured at 512 tokens
+    assert found.speedup[0, :, 0].tolist() == [1, 1]
+    assert found.best_draft_len[0].tolist() == [0, 0]
+    for row, context in ((1, 1024), (2, 16384)):
+        alone = speedup_curve(
+            model,
+            chip,
+            drafter=drafter,
+            acceptance=curves[context],
+            batch_size=[1, 8],
+            context_len=context,
+            max_draft_len=15,
+        )
+        assert found.round_s[row].tolist() == alone.round_s[0].tolist()
+        assert found.tokens_per_round[row].tolist() == alone.tokens_per_round[0].tolist()
+    assert any("nothing is known at 512" in note for note in found.notes)
+    assert found.acceptance_from.startswith("by context, measured at 1024, 4096, 16384 tokens")
+
+
+def test_a_best_draft_beyond_what_was_measured_is_said() -> None:
+    def told(spec: str) -> list[str]:
+        answer = predict("Qwen/Qwen3-8B", "b200", drafters=spec, capacity=False)
+        return [note for note in answer.notes if "was measured with" in note]
+
+    assert told("eagle3,accept-length=2.8@3") == [
+        "eagle3,accept-length=2.8@3: acceptance was measured with 3 drafts; longer best drafts rest "
+        "on its shape"
+    ]
+    assert told("eagle3,accept-length=2.8@3,extrapolate=zero") == []  # none pays beyond
+    assert told("eagle3,accept=0.8") == []
+
+
+def test_room_is_counted_with_the_acceptance_of_the_context() -> None:
+    stem = "qwen3.5-27b/dflash/longbench-qasper-"
+    spec = f"dflash,profile={stem}1k@1024+{stem}16k@16384"
+    for context in (512, 4096):  # out of reach, and between
+        found = capacity("Qwen/Qwen3-8B", "b200", drafters=[spec], context_len=context)
+        assert found.sides[1].largest_batch > 0

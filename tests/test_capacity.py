@@ -13,6 +13,7 @@ from specroof.errors import OptionError
 from specroof.hardware import EngineProfile, HardwareProfile, ServerSettings
 from specroof.latency import Setup
 from specroof.serving.capacity import FRAMEWORKS, ServedRoom, framework_of, in_server, served_room
+from specroof.serving.footprint import draft_footprint
 
 MIB, GIB = 2.0**20, 2.0**30
 #: A chip of 80 GiB that no rule knows by name.
@@ -132,6 +133,7 @@ def test_windows() -> None:
     # Four experts of 2880 for each token.
     pool = VLLM - weights - peak(2880, 4 * 2880, 201088)
     assert largest("openai/gpt-oss-20b", "vllm", context=32768) == pool // one
+    assert room("openai/gpt-oss-20b", "vllm", context=32768).room.cache_bytes == one
 
 
 def test_chunks_of_attention_are_windows() -> None:
@@ -169,9 +171,34 @@ def test_the_cache_of_a_drafter() -> None:
     flash = room("Qwen/Qwen3-8B", "sglang", "dflash,accept=0.8", verify=8)
     assert flash.room.cache_bytes == (4096 + 16) * 41 * cell
     # vLLM: 7 drafts ahead, one more with DFlash (config/vllm.py, num_lookahead_tokens).
-    for spec, layers, ahead in (("eagle3", 37, 7), ("dflash", 41, 8), ("ngram", 36, 0)):
-        found = room("Qwen/Qwen3-8B", "vllm", f"{spec},accept=0.8", verify=8)
-        assert found.room.cache_bytes == -(-(4097 + ahead) // 16) * 16 * layers * cell
+    for spec, layers, blocks in (("eagle3", 37, 257), ("dflash", 41, 258), ("ngram", 36, 257)):
+        # 4105 tokens and 7 ahead fill 257 blocks.
+        found = room("Qwen/Qwen3-8B", "vllm", f"{spec},accept=0.8", verify=8, context=4104)
+        assert found.room.cache_bytes == blocks * 16 * layers * cell
+
+
+def test_the_weights_of_a_drafter() -> None:
+    target = load_model("Qwen/Qwen3-8B")
+    for spec in ("mtp", "eagle3", "dflash", "dspark", "medusa"):
+        held = load_drafter(f"{spec},accept=0.8").held(target)
+        draft = draft_footprint(held, Placement())
+        assert held.head is not None
+        assert draft is not None
+        # Layers, merging matrices, tables and heads of its own, in bf16; norms are not stored.
+        assert draft.weight_bytes == pytest.approx(2 * held.head.n_params, rel=1e-4)
+        twice = draft_footprint(replace(held, head=replace(held.head, modules=2)), Placement())
+        assert twice is not None
+        assert twice.token_bytes == 2 * draft.token_bytes
+        both = 2 * replace(held.head, modules=2).n_params
+        assert twice.weight_bytes == pytest.approx(both, rel=1e-4)
+
+
+def test_tensorrt_llm_takes_a_share_of_what_is_free() -> None:
+    # 0.9 of what weights and a pass of 8192 tokens with 2048 requests leave.
+    need = room("Qwen/Qwen3-8B", "tensorrt-llm").need
+    busy = 2 * 8192 * (4 * 4096 + 2 * 12288) + 8 * 2048 * 151936
+    pool = 0.9 * (80 * GIB - need.weight_bytes - busy)
+    assert largest("Qwen/Qwen3-8B", "tensorrt-llm") == pool // (4097 * 36 * 4096)
 
 
 def test_experts() -> None:

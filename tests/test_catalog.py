@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from specroof import load_drafter, load_hardware, load_model
+from specroof import Acceptance, load_drafter, load_hardware, load_model
 from specroof.catalog import hardware_names, model_names, read_text, study_path
 from specroof.errors import CatalogError, ConfigError, OptionError, OutputError, ProfileError
 from specroof.report import write_files
@@ -204,7 +204,7 @@ def test_a_study_is_a_file_or_a_bundled_name(tmp_path: Path) -> None:
 )
 def test_a_spec_gives_the_acceptance_that_it_spells(spec: str, tokens_per_round: float) -> None:
     drafter = load_drafter(spec)
-    assert drafter.acceptance is not None
+    assert isinstance(drafter.acceptance, Acceptance)
     assert drafter.acceptance.tokens_per_round(2) == pytest.approx(tokens_per_round)
     assert drafter.name == spec.strip()
 

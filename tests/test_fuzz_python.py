@@ -70,6 +70,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "acceptance_from_length": {"tokens_per_round": 2.5, "draft_len": 4},
     "beta_acceptance": {"a": 4, "b": 2},
     "constant_acceptance": {"rate": 0.7},
+    "context_acceptance": {"curves": {1024: CURVE, 4096: CURVE}},
     "decay_acceptance": {"first_rate": 0.9, "last_rate": 0.5, "decay": 0.5},
     "explain": {**SERVED, "batch_size": 1, "context_len": None, "query_len": 4, "prefill": False},
     "extrapolated_acceptance": {

@@ -19,6 +19,7 @@ from published_models import (
     with_counted_head,
     with_shared_experts_among_the_routed,
 )
+from specroof.acceptance import Acceptance
 from specroof.architecture import Architecture, CompressedAttention, cache_only
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import ForwardPass, Options, forward_cost
@@ -239,7 +240,7 @@ def test_v4_pro_on_eight_devices_that_divide_the_index_heads(drafter: str) -> No
 def tokens_per_round(drafter: str, drafts: npt.NDArray[np.int64]) -> Array:
     """Return the expected tokens of rounds with that many drafts."""
     acceptance = load_drafter(SERIES["options"]["drafters"][drafter]).acceptance
-    assert acceptance is not None
+    assert isinstance(acceptance, Acceptance)
     return acceptance.tokens_per_round(drafts)
 
 

@@ -313,7 +313,7 @@ def test_a_file_is_a_profile_in_a_spec(tmp_path: Path) -> None:
     path = tmp_path / "metrics.txt"
     path.write_text(COUNTERS)
     drafter = specroof.load_drafter(f"block,cost=0.1,drafts=3,profile={path}")
-    assert drafter.acceptance is not None
+    assert isinstance(drafter.acceptance, specroof.Acceptance)
     assert drafter.acceptance.tokens_per_round(3) == pytest.approx(2.3)
     log = tmp_path / "server.log"
     log.write_text(SGLANG_LINE.format(length="2.50"))

@@ -40,6 +40,7 @@ PUBLIC = [
     "calibrate",
     "capacity",
     "constant_acceptance",
+    "context_acceptance",
     "decay_acceptance",
     "explain",
     "extrapolated_acceptance",

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from specroof import load_hardware
 from specroof.architecture import VisionTower
 from specroof.hardware import Server
-from specroof.serving import sglang, vllm
+from specroof.serving import sglang, sglang_memory, vllm
 
 TESTS = Path(__file__).parent
 STORED = TESTS / "golden" / "serving-rules.json"
@@ -39,11 +39,11 @@ def test_the_stored_answers_are_those_of_the_engines() -> None:
 @pytest.mark.golden
 @pytest.mark.parametrize("row", RULES["sglang_memory"])
 def test_sglang_hands_out_this_share_of_the_memory(row: dict[str, Any]) -> None:
-    chunk, capture = sglang.memory_defaults(row["memory_mib"], row["tp"])
+    chunk, capture = sglang_memory.memory_defaults(row["memory_mib"], row["tp"])
     capture = min(capture, row["running"] or capture)
     assert (chunk, capture) == (row["chunk"], row["capture"])
-    assert len(sglang.prefill_sizes(chunk)) == row["prefill_sizes"] or row["latent"]
-    reserve = sglang.reserve_mib(
+    assert len(sglang_memory.prefill_sizes(chunk)) == row["prefill_sizes"] or row["latent"]
+    reserve = sglang_memory.reserve_mib(
         memory_mib=row["memory_mib"],
         chunk=chunk,
         capture=capture,
@@ -53,14 +53,14 @@ def test_sglang_hands_out_this_share_of_the_memory(row: dict[str, Any]) -> None:
     )
     share = round((row["memory_mib"] - reserve) / row["memory_mib"], 3)
     if row["vision"] is not None:
-        share *= sglang.vision_factor(VisionTower(*row["vision"]))
+        share *= sglang_memory.vision_factor(VisionTower(*row["vision"]))
     assert share == pytest.approx(row["memory_frac"], abs=1e-12)
 
 
 @pytest.mark.golden
 @pytest.mark.parametrize("row", RULES["sglang_sizes"])
 def test_sglang_captures_these_batches(row: dict[str, Any]) -> None:
-    assert sglang.captured_sizes(row["most"], drafting=row["drafting"]) == row["sizes"]
+    assert sglang_memory.captured_sizes(row["most"], drafting=row["drafting"]) == row["sizes"]
 
 
 def server(**settings: Any) -> Server:
@@ -122,18 +122,18 @@ def test_vllm_holds_these_copies_of_a_state(row: dict[str, Any]) -> None:
 
 @given(st.integers(0, 1100), st.booleans())
 def test_captured_batches_rise_up_to_the_largest(most: int, drafting: bool) -> None:
-    sizes = sglang.captured_sizes(most, drafting=drafting)
+    sizes = sglang_memory.captured_sizes(most, drafting=drafting)
     assert sizes == sorted(set(sizes))
     assert sizes[-1:] == ([most] if most else [])
 
 
 def test_the_worked_example_of_a_hybrid_on_a_small_chip() -> None:
     # Qwen3.5-9B in bf16 on an L40S, prefill graphs off, counted by hand in the reference.
-    reserve = sglang.reserve_mib(memory_mib=46068, chunk=4096, capture=32)
+    reserve = sglang_memory.reserve_mib(memory_mib=46068, chunk=4096, capture=32)
     assert reserve == 512 + 6144 + 128 + 64
     share = round((46068 - reserve) / 46068, 3)
     assert share == 0.851
-    left = share * sglang.vision_factor(VisionTower(hidden_size=1152))
+    left = share * sglang_memory.vision_factor(VisionTower(hidden_size=1152))
     assert left == pytest.approx(0.787, abs=5e-4)
     assert left * 46068 / 1024 == pytest.approx(35.4, abs=0.05)
     # 0.474 of the 17.8 GiB that weights leave; 50.3 + 1.2 MB of state.

@@ -5,7 +5,7 @@ histogram, a spread over sequences) says how likely the first d drafts of a roun
 accepted. That curve, and the tokens per round that follow from it, is all the solver needs.
 """
 
-from specroof.acceptance.contexts import ContextAcceptance, context_acceptance
+from specroof.acceptance.contexts import ContextAcceptance, accepted_at, context_acceptance
 from specroof.acceptance.curve import Acceptance, acceptance_notes
 from specroof.acceptance.decay import (
     EXTRAPOLATIONS,
@@ -31,6 +31,7 @@ __all__ = [
     "ContextAcceptance",
     "acceptance_from_length",
     "acceptance_notes",
+    "accepted_at",
     "beta_acceptance",
     "constant_acceptance",
     "context_acceptance",

@@ -4,6 +4,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,9 @@ from specroof.acceptance.checks import number_from
 from specroof.acceptance.curve import Acceptance
 from specroof.errors import OptionError
 
-__all__ = ["ContextAcceptance", "context_acceptance"]
+__all__ = ["ContextAcceptance", "accepted_at", "context_acceptance"]
+
+Known = TypeVar("Known")
 
 _ALLOWED = "a number of cached tokens above 0"
 
@@ -145,6 +148,30 @@ def context_acceptance(curves: Mapping[float, Acceptance]) -> ContextAcceptance:
     }
     ordered = dict(sorted(checked.items()))
     return ContextAcceptance(tuple(ordered), tuple(ordered.values()))
+
+
+def accepted_at(acceptance: Known | ContextAcceptance, context_len: float) -> Known | Acceptance:
+    """Return what is accepted at a context length; what knows no contexts is the same at all.
+
+    Parameters
+    ----------
+    acceptance
+        A curve, or one for each context.
+    context_len
+        Cached tokens.
+
+    Source
+        `ContextAcceptance.at_context`.
+
+    Examples
+    --------
+    >>> from specroof import constant_acceptance
+    >>> accepted_at(constant_acceptance(0.5), 4096).survival(1)
+    array(0.5)
+    """
+    if isinstance(acceptance, ContextAcceptance):
+        return acceptance.at_context(context_len)
+    return acceptance
 
 
 def _shorter(one: int | None, other: int | None) -> int | None:

@@ -3,19 +3,23 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from specroof.acceptance import (
     Acceptance,
+    ContextAcceptance,
     acceptance_from_length,
     beta_acceptance,
     constant_acceptance,
+    context_acceptance,
     decay_acceptance,
     extrapolated_acceptance,
     histogram_acceptance,
     rate_acceptance,
     survival_acceptance,
 )
+from specroof.catalog.files import is_file
 from specroof.catalog.hardware import load_hardware
 from specroof.catalog.hub import Fetch
 from specroof.catalog.models import load_draft_config, load_model
@@ -73,9 +77,7 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
         if not given:
             return drafter
         acceptance = ACCEPTANCE_KEYS[given[0]](values[given[0]], kind_name)
-        if extrapolate is not None:
-            acceptance = extrapolated_acceptance(acceptance, extrapolate)
-        return replace(drafter, acceptance=acceptance)
+        return replace(drafter, acceptance=_continued(acceptance, extrapolate))
     except OptionError as refusal:
         message = f"{where}: {refusal}"
         raise OptionError(message) from None
@@ -141,6 +143,32 @@ def _numbers(key: str, text: str) -> list[float]:
     return [_number(key, part) for part in text.split("/")]
 
 
+def _continued(
+    acceptance: Acceptance | ContextAcceptance, extrapolate: str | None
+) -> Acceptance | ContextAcceptance:
+    """Return acceptance that goes on past its depth, if a SPEC says how."""
+    if extrapolate is None:
+        return acceptance
+    if isinstance(acceptance, ContextAcceptance):
+        curves = [extrapolated_acceptance(one, extrapolate) for one in acceptance.curves]
+        return replace(acceptance, curves=tuple(curves))
+    return extrapolated_acceptance(acceptance, extrapolate)
+
+
+def _profile(text: str, _kind: str) -> Acceptance | ContextAcceptance:
+    """Return the acceptance of a profile, or of several, each at the context it was measured at."""
+    if "+" not in text or is_file(Path(text)):
+        return load_profile(text).acceptance()
+    curves: dict[float, Acceptance] = {}
+    for part in text.split("+"):
+        name, at, context = part.rpartition("@")
+        if not at:
+            message = f"profile is {text!r}; allowed: NAME, or NAME@CONTEXT+NAME@CONTEXT"
+            raise OptionError(message)
+        curves[_number("context of a profile", context)] = load_profile(name).acceptance()
+    return context_acceptance(curves)
+
+
 def _accept_length(text: str, kind: str) -> Acceptance:
     length, at, drafts = text.partition("@")
     if not at:
@@ -174,7 +202,7 @@ def _decay(text: str, _kind: str) -> Acceptance:
 _EXTRAPOLATE: Final = "extrapolate"
 
 #: How a SPEC may give acceptance, from the text and the kind of drafter; exactly one of these.
-ACCEPTANCE_KEYS: Final[dict[str, Callable[[str, str], Acceptance]]] = {
+ACCEPTANCE_KEYS: Final[dict[str, Callable[[str, str], Acceptance | ContextAcceptance]]] = {
     "accept": lambda text, _kind: constant_acceptance(_number("accept", text)),
     "accept-length": _accept_length,
     "rates": lambda text, _kind: rate_acceptance(_numbers("rates", text)),
@@ -182,5 +210,5 @@ ACCEPTANCE_KEYS: Final[dict[str, Callable[[str, str], Acceptance]]] = {
     "histogram": lambda text, _kind: histogram_acceptance(_numbers("histogram", text)),
     "beta": _beta,
     "decay": _decay,
-    "profile": lambda text, _kind: load_profile(text).acceptance(),
+    "profile": _profile,
 }

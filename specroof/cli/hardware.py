@@ -51,4 +51,4 @@ def show_hardware(name: HardwareName, as_json: AsJson = False) -> None:
 def check_hardware(file: HardwareFile) -> None:
     """Check a hardware file: every key, every figure, every source."""
     found = asked.check_hardware(file)
-    say(f"{file}: {found.profile.name}, all figures valid and sourced")
+    say(f"{file}: {found.profile.name}, every figure is valid and names a source")

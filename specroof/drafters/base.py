@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from specroof.acceptance import ContextAcceptance
 from specroof.architecture import Architecture, DraftHead
 from specroof.cost import ForwardPass
 from specroof.hardware import HardwareProfile, Placement
@@ -250,7 +251,7 @@ class Drafter:
     name: str
     draft: Callable[[Round], DraftTime]
     max_draft_len: int | None = None
-    acceptance: TokensPerRound | None = None
+    acceptance: TokensPerRound | ContextAcceptance | None = None
     is_ideal: bool = False
     describe: Callable[[Architecture], str] = silent
     propose: Callable[[TokensPerRound, Counts], Proposals] = chain_proposals

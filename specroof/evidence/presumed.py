@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Final
 
-from specroof.acceptance import acceptance_from_length
+from specroof.acceptance import acceptance_from_length, accepted_at
 from specroof.catalog import load_drafter
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.drafters.kinds import KINDS
@@ -65,7 +65,7 @@ def acceptance_of(
         Where nobody says.
     """
     if point.tokens_per_round is None and drafter.acceptance is not None:
-        return drafter.acceptance
+        return accepted_at(drafter.acceptance, request_lengths(point)[2])
     if point.tokens_per_round is None and not presumed:
         message = (
             f"{point.place}: has {point.draft_len} drafts and no acceptance length; needs one, "

@@ -105,18 +105,7 @@ def best_schedule(
         last = loads[-1] if stop == len(loads) else loads[stop] - 1
         ranges.append((first, last, drafts))
     at = lost[np.arange(len(loads)), chosen]
-    return Schedule(_joined(ranges), float(shares @ at), float(at.max()))
-
-
-def _joined(ranges: list[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
-    """Return ranges of which no two neighbours have the same drafts."""
-    joined: list[tuple[int, int, int]] = []
-    for first, last, drafts in ranges:
-        if joined and joined[-1][2] == drafts:
-            joined[-1] = (joined[-1][0], last, drafts)
-        else:
-            joined.append((first, last, drafts))
-    return tuple(joined)
+    return Schedule(tuple(ranges), float(shares @ at), float(at.max()))
 
 
 def _cuts(weighed: Array, most_ranges: int, least_gain: float) -> list[int]:

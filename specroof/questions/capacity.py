@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from specroof.acceptance import constant_acceptance
+from specroof.acceptance import accepted_at, constant_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import number_within, whole_within
 from specroof.drafters import Drafter
@@ -210,8 +210,10 @@ def _side(model: Architecture, setup: Setup, drafter: Drafter, request: Capacity
     drafter.describe(model)  # refuses a model that the drafter does not fit
     drafts = _drafts(drafter, model, request.draft_len)
     # The shape of a tree needs some acceptance; its size is what counts here.
-    tokens = drafter.acceptance or constant_acceptance(USUAL_RATE)
-    proposed = drafter.propose(tokens, np.array([drafts])).verify_len[0]
+    known = accepted_at(drafter.acceptance, request.context_len)
+    if known is None or known.max_draft_len == 0:
+        known = constant_acceptance(USUAL_RATE)
+    proposed = drafter.propose(known, np.array([drafts])).verify_len[0]
     served = served_room(
         model,
         setup,

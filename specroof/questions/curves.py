@@ -3,7 +3,7 @@
 from dataclasses import KW_ONLY, dataclass
 
 from specroof import cost
-from specroof.acceptance import Acceptance
+from specroof.acceptance import Acceptance, ContextAcceptance
 from specroof.cost import ForwardPass, OpCost
 from specroof.errors import OptionError, expect
 from specroof.hardware import Placement
@@ -178,7 +178,7 @@ class CurveRequest(_Placed):
 
     _: KW_ONLY
     drafter: DrafterLike
-    acceptance: Acceptance | None = None
+    acceptance: Acceptance | ContextAcceptance | None = None
     batch_size: Values = 1
     context_len: Values = 4096
     max_draft_len: int | None = None

@@ -231,7 +231,14 @@ def predicted(  # noqa: PLR0913 - a question's parts
             warnings.update(dict.fromkeys(limit.warnings(curve, queues=bool(limited))))
         advance()
     assumed = (note for limit in limits for note in limit.notes)
-    notes = dict.fromkeys([*(note for curve in curves for note in curve.notes), *capped, *assumed])
+    extended = (
+        f"{curve.drafter}: acceptance was measured with {curve.measured_draft_len} drafts; longer "
+        f"best drafts rest on its shape"
+        for curve in curves
+        if curve.extends_measurement.any()
+    )
+    told = (note for curve in curves for note in curve.notes)
+    notes = dict.fromkeys([*told, *extended, *capped, *assumed])
     return Prediction(
         model=model,
         setup=setup,

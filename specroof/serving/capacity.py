@@ -12,7 +12,7 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError
 from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
 from specroof.latency import Setup
-from specroof.serving import sglang, unmanaged, vllm
+from specroof.serving import sglang, sglang_memory, unmanaged, vllm
 from specroof.serving.footprint import draft_footprint, target_footprint
 from specroof.serving.room import Array, Need, Place, Room
 
@@ -134,7 +134,7 @@ def _captured_sequences(
     _setup: Setup, asked: ServerSettings, graphs: CapturedGraphs
 ) -> CapturedGraphs:
     # Servers that draft have the finer sizes; the profiles were fitted with them.
-    sizes = sglang.captured_sizes(asked.capture or 0, drafting=True)
+    sizes = sglang_memory.captured_sizes(asked.capture or 0, drafting=True)
     return replace(graphs, sizes=tuple(sizes), counts="sequences")
 
 

@@ -84,10 +84,7 @@ class Limits:
             # Plain, with the shortest draft and with the longest.
             ends = dict.fromkeys((0, *known[1:2].tolist(), int(known[-1])))
             parts = [
-                f"{most[i, drafts]:g} with {drafts} draft{'s'[: drafts - 1]} of {self.drafter} ({bound[i, drafts]})"
-                if drafts
-                else f"{most[i, 0]:g} requests run plain ({bound[i, 0]})"
-                for drafts in ends
+                f"{most[i, drafts]:g}{self._with(drafts)} ({bound[i, drafts]})" for drafts in ends
             ]
             beyond = "the rest wait" if queues else "larger batches have no room"
             yield f"context {context:g}: at most {', '.join(parts)}; {beyond}"

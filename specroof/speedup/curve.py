@@ -8,7 +8,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.acceptance import Acceptance, acceptance_notes, constant_acceptance
+from specroof.acceptance import (
+    Acceptance,
+    ContextAcceptance,
+    acceptance_notes,
+    constant_acceptance,
+)
 from specroof.architecture import Architecture
 from specroof.arrays import Array, array_within, whole_within
 from specroof.cost import ForwardPass, Options
@@ -25,6 +30,7 @@ from specroof.latency import (
     model_latency,
     option_notes,
 )
+from specroof.speedup.contexts import joined_contexts
 from specroof.speedup.result import SpeedupCurve
 from specroof.speedup.round import proposals, round_times
 from specroof.speedup.served import Served
@@ -55,7 +61,7 @@ def speedup_curve(  # noqa: PLR0913 - the contract of the library
     hardware: HardwareProfile,
     *,
     drafter: Drafter,
-    acceptance: Acceptance | None = None,
+    acceptance: Acceptance | ContextAcceptance | None = None,
     batch_size: npt.ArrayLike = 1,
     context_len: npt.ArrayLike = 4096,
     max_draft_len: int | None = None,
@@ -76,7 +82,7 @@ def speedup_curve(  # noqa: PLR0913 - the contract of the library
         From `load_drafter`.
     acceptance
         How many drafts are accepted; given here or in the drafter's SPEC, not in both. The ideal
-        drafter takes none.
+        drafter takes none. Acceptance by context leaves contexts unknown that it does not reach.
     batch_size, context_len
         A number or a list each, above 0 and at least 0: sequences in flight over all devices,
         and cached tokens of each.
@@ -138,7 +144,7 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
     setup: Setup,
     *,
     drafter: Drafter,
-    tokens: TokensPerRound,
+    tokens: TokensPerRound | ContextAcceptance,
     batch_size: npt.ArrayLike,
     context_len: npt.ArrayLike,
     longest: int,
@@ -158,6 +164,20 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
     """
     check_placement(model, setup.placement)
     contexts = _axis("context_len", context_len)
+    if isinstance(tokens, ContextAcceptance):
+
+        def at_context(context: float, accepted: Acceptance) -> SpeedupCurve:
+            return curve_in(
+                model,
+                setup,
+                drafter=drafter,
+                tokens=accepted,
+                batch_size=batch_size,
+                context_len=context,
+                longest=longest,
+            )
+
+        return joined_contexts(contexts, tokens, at_context)
     batches = _axis("batch_size", batch_size)
     cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit
     draft_lens = np.arange(longest + 1, dtype=np.int64)
@@ -199,6 +219,7 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
         notes=tuple(dict.fromkeys(notes)),
         cost_from=cost_from,
         acceptance_from=getattr(tokens, "description", ""),
+        measured_draft_len=getattr(tokens, "measured_depth", None),
     )
 
 
@@ -309,7 +330,9 @@ def _check_points(shape: tuple[int, int, int]) -> None:
         raise OptionError(msg)
 
 
-def acceptance_of(drafter: Drafter, acceptance: Acceptance | None = None) -> TokensPerRound:
+def acceptance_of(
+    drafter: Drafter, acceptance: Acceptance | ContextAcceptance | None = None
+) -> TokensPerRound | ContextAcceptance:
     """Return the one acceptance that was given: here or in the drafter's SPEC.
 
     Raises
@@ -318,7 +341,8 @@ def acceptance_of(drafter: Drafter, acceptance: Acceptance | None = None) -> Tok
         If there is none, or more than one.
     """
     expect("drafter", drafter, Drafter, "a Drafter, from load_drafter")
-    expect("acceptance", acceptance, Acceptance | None, "an Acceptance, as of constant_acceptance")
+    kinds = Acceptance | ContextAcceptance | None
+    expect("acceptance", acceptance, kinds, "an Acceptance, as of constant_acceptance")
     if drafter.is_ideal:
         if acceptance is not None:
             msg = "acceptance is given with drafter 'ideal', which accepts everything"
@@ -334,13 +358,15 @@ def acceptance_of(drafter: Drafter, acceptance: Acceptance | None = None) -> Tok
     return given
 
 
-def draft_depth(drafter: Drafter, tokens: TokensPerRound) -> float:
+def draft_depth(drafter: Drafter, tokens: TokensPerRound | ContextAcceptance) -> float:
     """Return the longest draft that drafter and acceptance know; inf where there is no end."""
     depths = (drafter.max_draft_len, tokens.max_draft_len)
     return min(math.inf if depth is None else depth for depth in depths)
 
 
-def longest_draft(drafter: Drafter, tokens: TokensPerRound, asked: int | None) -> int:
+def longest_draft(
+    drafter: Drafter, tokens: TokensPerRound | ContextAcceptance, asked: int | None
+) -> int:
     """Return the longest draft of the grid; one that was asked for must be within the depth.
 
     Raises

@@ -51,6 +51,8 @@ class SpeedupCurve:
         What is answered, such as "4000 tokens in, 1000 out", where `round_s` holds prefills too,
         and the seconds that these add to each token, axis (batch_size): see
         `specroof.serving.requests.end_to_end`. Empty and 0 where decoding alone is counted.
+    measured_draft_len
+        The longest draft that acceptance was measured with; None where a law was given.
     running
         Sequences that are decoded at a time, where a server runs fewer than are asked for; NaN
         where it cannot run them. None where all run.
@@ -74,7 +76,15 @@ class SpeedupCurve:
     acceptance_from: str = ""
     requests: str = ""
     request_token_s: Array | float = 0.0
+    measured_draft_len: int | None = None
     running: Array | None = None
+
+    @property
+    def extends_measurement(self) -> npt.NDArray[np.bool_]:
+        """Where the best draft is longer than any that was measured; axes as of the best one."""
+        if self.measured_draft_len is None:
+            return np.zeros(self.best_draft_len.shape, dtype=bool)
+        return np.asarray(self.best_draft_len > self.measured_draft_len)
 
     @property
     def running_batch(self) -> Array:
