@@ -47,7 +47,7 @@ from specroof.errors import (
 )
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import PassLatency
-from specroof.questions import calibrate, capacity, explain, mock, predict, sweep, validate
+from specroof.questions import calibrate, capacity, doctor, explain, mock, predict, sweep, validate
 from specroof.questions.answer import Answer
 from specroof.questions.curves import forward_cost, forward_latency, speedup_curve
 from specroof.questions.sweep import Study, Target
@@ -93,6 +93,7 @@ __all__ = [
     "constant_acceptance",
     "context_acceptance",
     "decay_acceptance",
+    "doctor",
     "explain",
     "extrapolated_acceptance",
     "fit_acceptance",

@@ -42,6 +42,7 @@ PUBLIC = [
     "constant_acceptance",
     "context_acceptance",
     "decay_acceptance",
+    "doctor",
     "explain",
     "extrapolated_acceptance",
     "fit_acceptance",

@@ -9,13 +9,33 @@ from typing import Final
 
 from specroof.questions.calibrate import calibrate
 from specroof.questions.capacity import capacity
+from specroof.questions.doctor import doctor
 from specroof.questions.explain import explain
 from specroof.questions.mock import mock
 from specroof.questions.predict import predict
 from specroof.questions.sweep import sweep
 from specroof.questions.validate import validate
 
-__all__ = ["QUESTIONS", "calibrate", "capacity", "explain", "mock", "predict", "sweep", "validate"]
+__all__ = [
+    "QUESTIONS",
+    "calibrate",
+    "capacity",
+    "doctor",
+    "explain",
+    "mock",
+    "predict",
+    "sweep",
+    "validate",
+]
 
 #: In the order in which help lists them.
-QUESTIONS: Final = ("predict", "sweep", "explain", "capacity", "validate", "calibrate", "mock")
+QUESTIONS: Final = (
+    "predict",
+    "sweep",
+    "explain",
+    "capacity",
+    "doctor",
+    "validate",
+    "calibrate",
+    "mock",
+)

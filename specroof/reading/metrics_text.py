@@ -48,7 +48,7 @@ def parse_metrics(text: str, *, source: str) -> list[Sample]:
 
     Examples
     --------
-    >>> page = "# TYPE up gauge\nup{job=\"a\"} 1.0\n"
+    >>> page = '# TYPE up gauge\nup{job="a"} 1.0\n'
     >>> parse_metrics(page, source="page")
     [Sample(name='up', labels={'job': 'a'}, value=1.0)]
     """

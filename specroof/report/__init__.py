@@ -4,6 +4,7 @@ from specroof.report.acceptance import fits_text, profiles_table, profiles_text
 from specroof.report.capacity import capacity_text
 from specroof.report.chips import hardware_table, hardware_text
 from specroof.report.curves import counted_table, curves_table, pays_lines, source_lines
+from specroof.report.doctor import doctor_text
 from specroof.report.layout import (
     columns_csv,
     format_table,
@@ -30,6 +31,7 @@ __all__ = [
     "curves_json",
     "curves_table",
     "diff_text",
+    "doctor_text",
     "exactness_text",
     "explain_rows",
     "explanation_csv",

@@ -237,9 +237,7 @@ def counted(
     )
 
 
-def _served_name(
-    page: Sequence[Sample], server: Server, source: str, asked: str | None
-) -> str:
+def _served_name(page: Sequence[Sample], server: Server, source: str, asked: str | None) -> str:
     """Return the name of the model whose metrics count."""
     # A server that just began has series of models only.
     found = {sample.labels.get(_MODEL, "") for sample in page if _is_of(sample, server)}
@@ -329,9 +327,7 @@ def _first_copies(samples: Sequence[Sample]) -> list[Sample]:
     for one in samples:
         rank = (one.name, one.labels.get("dp_rank", ""))
         first[rank] = min(first.get(rank, copy(one)), copy(one))
-    return [
-        one for one in samples if copy(one) == first[one.name, one.labels.get("dp_rank", "")]
-    ]
+    return [one for one in samples if copy(one) == first[one.name, one.labels.get("dp_rank", "")]]
 
 
 def _increases(

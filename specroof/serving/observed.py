@@ -190,12 +190,11 @@ def _drafting(found: Counted) -> _Drafting:
         return _drafting_by_settings(found)
     if "rounds" not in counts:
         return _Drafting()
-    longest = len(found.accepted_at)
-    accepted = _ratio(counts, "accepted", "rounds")
+    accepted, mean = (_ratio(counts, key, "rounds") for key in ("accepted", "drafts"))
+    longest = len(found.accepted_at) or max(round(mean or 0.0), 1)
     if accepted is None:
-        return _Drafting(mean=None, longest=longest)
-    how = "1 + accepted drafts by rounds"
-    return _Drafting(1.0 + accepted, how, _ratio(counts, "drafts", "rounds"), longest)
+        return _Drafting(longest=longest)
+    return _Drafting(1.0 + accepted, "1 + accepted drafts by rounds", mean, longest)
 
 
 def _drafting_by_settings(found: Counted) -> _Drafting:
@@ -210,10 +209,10 @@ def _drafting_by_settings(found: Counted) -> _Drafting:
     if rounds > 0:
         # The first token of an answer comes from its prefill.
         length = (found.counts.get("output_tokens", 0.0) - ended) / rounds
-        how = "tokens of requests that ended, the first of each aside, by their verifications"
+        how = "by verifications of requests that ended"
         return _Drafting(max(length, 1.0), how, drafts, longest)
     if (shown := found.settings.get("length")) is not None:
-        how = "as the server last showed it: no request ended"
+        how = "as last shown: no request ended"
         return _Drafting(max(shown, 1.0), how, drafts, longest)
     return _Drafting(mean=drafts, longest=longest)
 
@@ -230,7 +229,7 @@ def _survival(found: Counted) -> tuple[float, ...]:
 def _running(found: Counted, seconds: float | None) -> tuple[float | None, str]:
     gap_s = found.counts.get("gap_s", 0.0)
     if seconds is not None and gap_s > 0:
-        return gap_s / seconds, "seconds between outputs, summed over requests, by the time"
+        return gap_s / seconds, "time between outputs, summed, by wall time"
     return found.gauges.get("running"), "as the server showed it"
 
 
@@ -243,10 +242,10 @@ def _round(
         return None, ""
     if gap_s > 0 and gaps > 0:
         if found.server.gap_of_each_token:
-            return length * gap_s / gaps, "mean time between tokens times tokens per round"
-        return gap_s / gaps, "mean time between outputs of a request, one a round"
+            return length * gap_s / gaps, "mean time between tokens × tokens per round"
+        return gap_s / gaps, "mean time between outputs, one a round"
     if running and rate:
-        return running * length / rate, "running requests times tokens per round by tokens/s"
+        return running * length / rate, "running × tokens per round ÷ tokens/s"
     return None, ""
 
 
@@ -264,22 +263,26 @@ def _notes(found: Counted, drafting: _Drafting) -> Iterator[str]:
         yield f"{found.ranks} ranks with requests of their own, added up"
     if found.left_out:
         yield f"left out, since their value is no number from 0 on: {', '.join(found.left_out)}"
+    if drafting.longest is not None:
+        yield from _notes_of_drafts(found, drafting)
+
+
+def _notes_of_drafts(found: Counted, drafting: _Drafting) -> Iterator[str]:
     rounds = found.counts.get("rounds", 0.0)
-    if drafting.longest is not None and drafting.length is None:
+    if drafting.length is None:
         yield "no round was counted: no request was being decoded, or the time was too short"
     elif 0 < rounds < FEW_ROUNDS:
         yield f"only {rounds:.0f} rounds were counted: what they say of acceptance is rough"
     if found.accepted_at and _varies(drafting.mean, drafting.longest):
         yield (
             f"drafts vary (mean {drafting.mean:.2f} of {drafting.longest}): shares by position are "
-            f"too low beyond the shortest, and the curve is that of the mean length"
+            f"too low beyond the shortest, so acceptance is that of the mean length"
         )
-    if "steps" in found.changed or "verified" in found.changed:
+    if {"steps", "verified"} & {*found.changed}:
         yield "the draft length changed between the reads: it is that of the second"
-    if found.server.settings and found.settings.get("steps", 0.0) > 1:
-        steps, verified = (found.settings.get(key, 0.0) for key in ("steps", "verified"))
-        if verified > steps + 1:
-            yield f"a tree: {steps:g} steps, {verified:g} positions verified"
+    steps, verified = (found.settings.get(key, 0.0) for key in ("steps", "verified"))
+    if 1 < steps < verified - 1:
+        yield f"a tree: {steps:g} steps, {verified:g} positions verified"
 
 
 def _ratio(counts: Mapping[str, float], above: str, below: str) -> float | None:

@@ -4,6 +4,7 @@ import http.client
 import os
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -86,7 +87,7 @@ def metrics_pages(
     wait = None if wait_s is None else number_within("wait_s", wait_s, "seconds")
     urls = [name for name in names if is_url(name)]
     if len(names) not in {1, 2} or (urls and len(names) == 2):
-        message = f"pages has {len(names)} places; allowed: one address, or one or two files"
+        message = f"{len(names)} places are given; allowed: one address, or one or two files"
         raise OptionError(message)
     if not urls:
         texts = tuple(read_text(Path(name), CatalogError) for name in names)
@@ -115,13 +116,13 @@ def _address(text: str) -> SplitResult:
         parts = urlsplit(text)
         port_is_fine = parts.port != 0
     except ValueError as problem:
-        message = f"pages is {text!r}: {problem}; allowed: http://HOST[:PORT][/PATH], or https"
+        message = f"{text!r}: {problem}; allowed: http://HOST[:PORT][/PATH], or https"
         raise OptionError(message) from None
     if parts.username is not None:  # a password is not repeated in a message
-        message = "pages holds a user's name; allowed: http://HOST[:PORT][/PATH], or https"
+        message = "the address holds a user's name; allowed: http://HOST[:PORT][/PATH], or https"
         raise OptionError(message)
     if parts.scheme not in {"http", "https"} or not parts.hostname or not port_is_fine:
-        message = f"pages is {text!r}; allowed: http://HOST[:PORT][/PATH], or https"
+        message = f"{text!r} is no such address; allowed: http://HOST[:PORT][/PATH], or https"
         raise OptionError(message)
     path = _USUAL_PATH if parts.path in {"", "/"} else parts.path
     return parts._replace(path=path, fragment="")
@@ -181,23 +182,20 @@ def _answer(address: SplitResult) -> tuple[int, str, bytes]:
         For one that still comes after `LONGEST_PAGE_S`.
     """
     kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
-    connection = kinds[address.scheme](
-        str(address.hostname), address.port, timeout=LONGEST_PAGE_S
-    )
+    connection = kinds[address.scheme](str(address.hostname), address.port, timeout=LONGEST_PAGE_S)
     path = f"{address.path}?{address.query}" if address.query else address.path
     ends = time.monotonic() + LONGEST_PAGE_S
     data = b""
-    try:
+    with closing(connection):
         connection.request("GET", path, headers={"Accept": "text/plain"})
-        answer = connection.getresponse()
-        while chunk := answer.read1(_CHUNK_BYTES):
-            data += chunk
-            if len(data) > MAX_FILE_BYTES:
-                message = f"{address.geturl()}: larger than {MAX_FILE_BYTES} bytes; allowed: less"
-                raise CatalogError(message)
-            if time.monotonic() > ends:  # nobody waits for what still drips
-                message = f"given up after {LONGEST_PAGE_S:g} seconds"
-                raise TimeoutError(message)
-        return answer.status, answer.headers.get("Location", ""), data
-    finally:
-        connection.close()
+        with connection.getresponse() as answer:
+            while chunk := answer.read1(_CHUNK_BYTES):
+                data += chunk
+                if len(data) > MAX_FILE_BYTES:
+                    place = address.geturl()
+                    message = f"{place}: larger than {MAX_FILE_BYTES} bytes; allowed: less"
+                    raise CatalogError(message)
+                if time.monotonic() > ends:  # nobody waits for what still drips
+                    message = f"given up after {LONGEST_PAGE_S:g} seconds"
+                    raise TimeoutError(message)
+            return answer.status, answer.headers.get("Location", ""), data
