@@ -47,7 +47,17 @@ from specroof.errors import (
 )
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import PassLatency
-from specroof.questions import calibrate, capacity, doctor, explain, mock, predict, sweep, validate
+from specroof.questions import (
+    breakeven,
+    calibrate,
+    capacity,
+    doctor,
+    explain,
+    mock,
+    predict,
+    sweep,
+    validate,
+)
 from specroof.questions.answer import Answer
 from specroof.questions.curves import forward_cost, forward_latency, speedup_curve
 from specroof.questions.sweep import Study, Target
@@ -88,6 +98,7 @@ __all__ = [
     "Workload",
     "acceptance_from_length",
     "beta_acceptance",
+    "breakeven",
     "calibrate",
     "capacity",
     "constant_acceptance",

@@ -1,8 +1,9 @@
 """The exception tree: every refusal of specroof is a `SpecroofError` with a one-line message."""
 
 import reprlib
+from importlib import import_module
 from types import UnionType
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 __all__ = [
     "CatalogError",
@@ -14,10 +15,13 @@ __all__ = [
     "SpecroofError",
     "expect",
     "one_line",
+    "optional_library",
     "printable",
     "refuse",
 ]
 
+#: How the libraries of extras call themselves.
+_LIBRARIES: Final = {"scipy": "SciPy"}
 #: Characters of the longest line that is printed: lists of what is allowed have up to 1 400.
 _LONGEST_LINE: Final = 2_000
 
@@ -144,3 +148,38 @@ def expect(name: str, value: object, kind: type | UnionType, allowed: str) -> No
     """
     if not isinstance(value, kind):
         refuse(name, value, allowed)
+
+
+def optional_library(
+    module: str, needed_by: str, extra: str, *, refusal: type[SpecroofError] = OptionError
+) -> Any:
+    """Return a module of a library that comes with an extra.
+
+    Parameters
+    ----------
+    module
+        Its name.
+    needed_by
+        Who cannot do without, for the refusal.
+    extra
+        The extra of this package that brings it.
+    refusal
+        What is raised without it.
+
+    Raises
+    ------
+    SpecroofError
+        If it is not installed: one line that says how to install it.
+
+    Examples
+    --------
+    >>> optional_library("no_such.module", "it", "mine")
+    Traceback (most recent call last):
+    specroof.errors.OptionError: it needs no_such; install it with: pip install 'specroof[mine]'
+    """
+    try:
+        return import_module(module)
+    except ImportError:
+        name = _LIBRARIES.get(module.partition(".")[0], module.partition(".")[0])
+        message = f"{needed_by} needs {name}; install it with: pip install 'specroof[{extra}]'"
+        raise refusal(message) from None

@@ -15,6 +15,7 @@ __all__ = [
     "MEBIBYTE",
     "MICROSECOND",
     "MILLION",
+    "MILLISECOND",
     "MOST_POINTS",
     "WIDER_DTYPES",
     "Bounds",
@@ -86,6 +87,9 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "overlap_norm": Bounds(1, 100),
     "expert_rows": Bounds(1e-9, 1e9),
     "expected_error": Bounds(0, 1000),
+    "most_batch": Bounds(1, 1_000_000, whole=True),
+    "most_context": Bounds(1, 100_000_000, whole=True),
+    "wanted_speedup": Bounds(1e-3, 1025),  # up to a token for each draft of the longest
     "usd_per_hour": Bounds(0, 1e6),
     "watts": Bounds(1e-3, 1e6),
 }
@@ -118,6 +122,7 @@ WIDER_DTYPES: Final[dict[str, tuple[str, ...]]] = {
 }
 
 #: Seconds.
+MILLISECOND: Final = 1e-3
 MICROSECOND: Final = 1e-6
 HOUR: Final = 3600.0
 #: What prices and energy are per.

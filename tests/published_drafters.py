@@ -17,7 +17,7 @@ from specroof.architecture import (
     draft_model,
 )
 from specroof.cost import ForwardPass, Options
-from specroof.drafters import Price, Round
+from specroof.drafters import PassTime, Round
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Setup
 from specroof.speedup.round import DrafterPasses, EnginePasses
@@ -51,15 +51,15 @@ def published_dflash() -> DraftHead:
     return DraftHead("dflash", counted, block=16, anchor_drafts=True)
 
 
-def price_on(hardware: HardwareProfile, options: Options, devices: int = 1) -> Price:
-    """Return the prices of an ideal engine."""
+def pass_seconds_on(hardware: HardwareProfile, options: Options, devices: int = 1) -> PassTime:
+    """Return what times passes in an ideal engine."""
     setup = Setup(hardware, hardware.engine("ideal"), Placement(devices), options)
     return DrafterPasses(setup, EnginePasses()).here
 
 
 def a_round(
     target: Architecture,
-    price: Price,
+    pass_s: PassTime,
     *,
     draft_len: Any = 1,
     batch_size: Any = 1,
@@ -77,19 +77,19 @@ def a_round(
         decode_s=np.asarray(verify_s),
         verify_s=np.asarray(verify_s),
         cost_of="decode",
-        price=price,
+        pass_s=pass_s,
         target=target,
         **more,
     )
 
 
 class Ledger:
-    """A price that writes down what it is asked for, and answers one second each time."""
+    """A time of passes that writes down what it is asked for, and answers one second each time."""
 
     def __init__(self) -> None:
         self.passes: list[tuple[Architecture, ForwardPass, tuple[Any, ...]]] = []
 
     def __call__(self, architecture: Architecture, forward: ForwardPass, /, *beside: Any) -> Any:
         self.passes.append((architecture, forward, beside))
-        shapes = (forward.batch.shape, forward.queries.shape, forward.context.shape)
+        shapes = (forward.batch_size.shape, forward.query_len.shape, forward.context_len.shape)
         return np.ones(np.broadcast_shapes(*shapes))

@@ -430,9 +430,9 @@ def test_leaving_operations_out_leaves_the_collectives() -> None:
 
 def test_a_pass_holds_float64() -> None:
     forward = forward_pass(np.array([1, 2], dtype=np.int32), 4, 1_000_000)
-    for field in (forward.batch, forward.queries, forward.context, forward.heads):
+    for field in (forward.batch_size, forward.query_len, forward.context_len, forward.head_len):
         assert field.dtype == np.float64
-    assert forward.heads == 4
+    assert forward.head_len == 4
     assert forward.tokens.tolist() == [4, 8]
     (attention,) = of_kind(forward_cost(TINY, forward), "attention")
     # 4 queries see 1 000 001 to 1 000 004 keys; 2 heads of 4: 32 FLOP a pair.

@@ -164,7 +164,7 @@ def test_modes_order_by_what_they_write(core: GatedDeltaNet, batch: int, queries
 
 
 @given(delta_nets, st.lists(small, min_size=1), modes)
-def test_arrays_of_passes_are_priced_like_each_pass(
+def test_arrays_of_passes_are_counted_like_each_pass(
     core: GatedDeltaNet, queries: list[int], mode: str
 ) -> None:
     choices = Options(recurrent_state=mode)

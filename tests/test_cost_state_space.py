@@ -24,7 +24,7 @@ from specroof.architecture import (
 )
 from specroof.cost import forward_cost, kv_cache_bytes, state_bytes, storage
 from specroof.cost.base import CHOICES, OpCost, Options
-from specroof.cost.forward import _CORE_COSTS
+from specroof.cost.cores import CORES
 from specroof.cost.recurrent import (
     delta_rule_flops,
     recurrent_state_bytes,
@@ -63,7 +63,7 @@ modes = st.sampled_from(CHOICES["recurrent_state"])
 
 def costs(core: RecurrentCore, *sizes: int, mode: str = "snapshot") -> list[OpCost]:
     choices = Options(recurrent_state=mode)
-    return _CORE_COSTS[type(core)](core, setting(forward_pass(*sizes), choices))
+    return CORES[type(core)].costs(core, setting(forward_pass(*sizes), choices))
 
 
 def state_op(core: RecurrentCore, *sizes: int, mode: str = "snapshot") -> OpCost:
@@ -272,11 +272,11 @@ def test_every_core_divides_by_heads(core: RecurrentCore) -> None:
 
 
 @given(recurrents, st.lists(small, min_size=1), modes)
-def test_arrays_of_passes_are_priced_like_each_pass(
+def test_arrays_of_passes_are_counted_like_each_pass(
     core: RecurrentCore, queries: list[int], mode: str
 ) -> None:
     choices = Options(recurrent_state=mode)
-    whole = _CORE_COSTS[type(core)](core, setting(forward_pass(3, queries, 5), choices))[-1]
+    whole = CORES[type(core)].costs(core, setting(forward_pass(3, queries, 5), choices))[-1]
     apart = [state_op(core, 3, query, 5, mode=mode) for query in queries]
     assert whole.cache_bytes.tolist() == [float(op.cache_bytes) for op in apart]
     assert whole.flops.tolist() == [float(op.flops) for op in apart]

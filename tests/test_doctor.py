@@ -103,7 +103,7 @@ def test_the_gain_is_between_what_runs_and_the_best() -> None:
 
 def test_without_a_drafter_it_measures_alone(saved: Any) -> None:
     found = of(saved(vllm_page(LIFE), vllm_page(LATER)))
-    assert found.prediction is found.change is found.flags is None
+    assert (found.prediction, found.change, found.flags) == (None, None, None)
     assert found.advice == (
         "K=5 now; name the drafter (--drafter) to see what another draft length would gain",
     )
@@ -194,7 +194,7 @@ def test_flags_that_no_server_has_are_said(saved: Any) -> None:
 
 def test_a_tree_goes_by_its_own_acceptance(saved: Any) -> None:
     texts = [sglang_page(life, steps=5, verified=8) for life in (LIFE, LATER)]
-    spec = "eagle3,accept=0.7,tree=eagle2,nodes=7"
+    spec = "eagle3,accept=0.7,tree=eagle2,nodes=7,top-k=3,siblings=.2/.1"
     found = of(saved(*texts), drafter=spec)
     assert found.flags is None
     assert found.prediction is not None
@@ -275,6 +275,10 @@ def test_one_page_and_a_plain_server_have_a_text_too(saved: Any) -> None:
     (path,) = saved(sglang_page(replace(LIFE, survival=(0.5,) * 12)))
     code, out, _ = shell(str(path), *words, "--drafter", "eagle3")
     assert "accepted by position" not in out
+    (path,) = saved(vllm_page(replace(LIFE, survival=(0.9,) * 9)))
+    code, out, _ = shell(str(path), *words)
+    (row,) = [one for one in out.splitlines() if one.startswith("accepted by position")]
+    assert row.split()[3:] == [*["0.90"] * 8, "…"]
     adaptive = replace(LIFE, running=2.0, survival=(0.5, 0.2, 0.1))
     (path,) = saved(sglang_page(adaptive))
     code, out, _ = shell(str(path), *words, "--drafter", "eagle3", "--context", "256")

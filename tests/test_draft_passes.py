@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from published_drafters import Ledger, a_round, price_on
+from published_drafters import Ledger, a_round, pass_seconds_on
 from specroof.acceptance import constant_acceptance
 from specroof.architecture import (
     Architecture,
@@ -28,17 +28,11 @@ from specroof.catalog import load_draft_config, load_model
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import (
     Drafter,
-    dflash_drafter,
-    dspark_drafter,
-    eagle3_drafter,
-    eagle_drafter,
     expansion_tree,
+    head_block_drafter,
+    head_drafter,
     lookup_drafter,
     medusa_drafter,
-    model_drafter,
-    mtp_drafter,
-    p_eagle_drafter,
-    pard_drafter,
     tree_proposals,
 )
 from specroof.drafters.geometry import usual_mtp
@@ -63,15 +57,15 @@ TARGET: Final = target_of()
 
 
 def asked(drafter: Drafter, **round_: Any) -> list[dict[str, Any]]:
-    """Return what a drafter asks the prices of, pass by pass."""
+    """Return the passes that a drafter asks for, pass by pass."""
     ledger = Ledger()
     drafter.draft(a_round(TARGET, ledger, **round_))
     return [
         {
             "model": architecture,
-            "query": forward.queries.tolist(),
-            "context": forward.context.tolist(),
-            "head": forward.heads.tolist(),
+            "query": forward.query_len.tolist(),
+            "context": forward.context_len.tolist(),
+            "head": forward.head_len.tolist(),
             "settled": forward.settled,
             "beside": beside,
         }
@@ -82,7 +76,7 @@ def asked(drafter: Drafter, **round_: Any) -> list[dict[str, Any]]:
 def seconds(drafter: Drafter, **round_: Any) -> float:
     """Return the bytes that a drafter moves in a round."""
     return float(
-        drafter.draft(a_round(TARGET, price_on(MEMORY_ONLY, Options()), **round_)).serial_s
+        drafter.draft(a_round(TARGET, pass_seconds_on(MEMORY_ONLY, Options()), **round_)).serial_s
     )
 
 
@@ -91,7 +85,7 @@ def seconds(drafter: Drafter, **round_: Any) -> float:
 
 def test_a_head_reads_the_committed_tokens_again_and_goes_on_one_by_one() -> None:
     first, later = asked(
-        eagle_drafter(eagle_head(SHAPE, name="e")),
+        head_drafter("eagle", eagle_head(SHAPE, name="e")),
         draft_len=5,
         context_len=100,
         tokens_per_round=3,
@@ -104,34 +98,36 @@ def test_a_head_reads_the_committed_tokens_again_and_goes_on_one_by_one() -> Non
 
 
 def test_the_later_passes_are_as_many_as_further_drafts() -> None:
-    drafter = mtp_drafter()
+    drafter = head_drafter("mtp")
     ledger = Ledger()  # one second each
     time = drafter.draft(a_round(TARGET, ledger, draft_len=[1, 2, 6], tokens_per_round=[1, 2, 3]))
     assert time.serial_s.tolist() == [1, 2, 6]
 
 
 def test_a_context_shorter_than_what_was_committed_has_been_read_once() -> None:
-    first, _ = asked(mtp_drafter(), draft_len=2, context_len=1, tokens_per_round=5)
+    first, _ = asked(head_drafter("mtp"), draft_len=2, context_len=1, tokens_per_round=5)
     assert (first["query"], first["context"]) == (2, 0)
 
 
-def test_unknown_acceptance_is_no_number_to_price() -> None:
-    first, _ = asked(mtp_drafter(), draft_len=2, context_len=10, tokens_per_round=np.nan)
+def test_unknown_acceptance_is_no_number_to_count_with() -> None:
+    first, _ = asked(head_drafter("mtp"), draft_len=2, context_len=10, tokens_per_round=np.nan)
     assert (first["query"], first["context"]) == (1, 10)
 
 
 def test_features_are_merged_once_per_committed_token() -> None:
     head = eagle3_head(SHAPE, name="e3", vocab_size=100)
-    first, later = asked(eagle3_drafter(head), draft_len=4, context_len=9, tokens_per_round=3)
+    first, later = asked(
+        head_drafter("eagle3", head), draft_len=4, context_len=9, tokens_per_round=3
+    )
     (work,) = first["beside"]
-    assert work.forward_pass.queries == 3
+    assert work.forward_pass.query_len == 3
     (block,) = work.architecture.layers[0].blocks
     assert [linear.name for linear in block.linears] == ["fc"]
     assert later["beside"] == ()
 
 
 def test_an_eagle_head_merges_in_every_pass() -> None:
-    for one in asked(eagle_drafter(eagle_head(SHAPE, name="e")), draft_len=2):
+    for one in asked(head_drafter("eagle", eagle_head(SHAPE, name="e")), draft_len=2):
         opening = one["model"].layers[0].blocks[0].linears
         assert [linear.name for linear in opening][:2] == ["fc", "q_proj"]
         assert one["beside"] == ()
@@ -139,7 +135,7 @@ def test_an_eagle_head_merges_in_every_pass() -> None:
 
 def by_positions(_model: Architecture, forward: ForwardPass, /, *_beside: Any) -> Any:
     """Return a second per position of the pass."""
-    return forward.queries
+    return forward.query_len
 
 
 def test_several_modules_each_read_the_committed_tokens() -> None:
@@ -148,8 +144,8 @@ def test_several_modules_each_read_the_committed_tokens() -> None:
         TARGET, by_positions, draft_len=[1, 2, 3, 5], context_len=9, tokens_per_round=4
     )
     # Up to three passes of four positions, each through layers of its own; then one by one.
-    assert mtp_drafter(head).draft(round_).serial_s.tolist() == [4, 8, 12, 14]
-    assert mtp_drafter().draft(round_).serial_s.tolist() == [4, 5, 6, 8]
+    assert head_drafter("mtp", head).draft(round_).serial_s.tolist() == [4, 8, 12, 14]
+    assert head_drafter("mtp").draft(round_).serial_s.tolist() == [4, 5, 6, 8]
 
 
 def test_modules_come_before_the_levels_of_a_tree() -> None:
@@ -157,11 +153,11 @@ def test_modules_come_before_the_levels_of_a_tree() -> None:
     round_ = a_round(
         TARGET, by_positions, draft_len=4, context_len=9, tokens_per_round=4, expansions=levels
     )
-    assert float(mtp_drafter().draft(round_).serial_s) == 4 + 2 * 2 + 3
+    assert float(head_drafter("mtp").draft(round_).serial_s) == 4 + 2 * 2 + 3
     # Two modules take the place of one pass behind the first, four of all three.
     two, four = (replace(usual_mtp(TARGET), modules=count) for count in (2, 4))
-    assert float(mtp_drafter(two).draft(round_).serial_s) == 2 * 4 + 2 + 3
-    assert float(mtp_drafter(four).draft(round_).serial_s) == 4 * 4
+    assert float(head_drafter("mtp", two).draft(round_).serial_s) == 2 * 4 + 2 + 3
+    assert float(head_drafter("mtp", four).draft(round_).serial_s) == 4 * 4
 
 
 def test_an_assistant_without_a_cache_reads_nothing_again() -> None:
@@ -169,12 +165,12 @@ def test_an_assistant_without_a_cache_reads_nothing_again() -> None:
     assert isinstance(head, DraftHead)
     ledger = Ledger()
     target = target_of(hidden_size=1536, vocab_size=262_144)
-    mtp_drafter(head).draft(
+    head_drafter("mtp", head).draft(
         a_round(target, ledger, draft_len=3, context_len=50, tokens_per_round=4)
     )
     (_, first, beside), (_, later, _) = ledger.passes
-    assert (float(first.queries), float(first.context), beside) == (1, 50, ())
-    assert float(later.queries) == 1
+    assert (float(first.query_len), float(first.context_len), beside) == (1, 50, ())
+    assert float(later.query_len) == 1
 
 
 def test_a_tree_is_drafted_level_by_level() -> None:
@@ -185,11 +181,11 @@ def test_a_tree_is_drafted_level_by_level() -> None:
     )  # fmt: skip
     head = eagle_head(SHAPE, name="e")
     ledger = Ledger()
-    time = eagle_drafter(head).draft(
+    time = head_drafter("eagle", head).draft(
         a_round(TARGET, ledger, draft_len=[1, 1, 2, 3], expansions=proposed.expansions)
     )
-    assert [float(forward.queries) for _, forward, _ in ledger.passes] == [1, 3, 6]
-    assert [float(forward.heads) for _, forward, _ in ledger.passes] == [1, 3, 6]
+    assert [float(forward.query_len) for _, forward, _ in ledger.passes] == [1, 3, 6]
+    assert [float(forward.head_len) for _, forward, _ in ledger.passes] == [1, 3, 6]
     assert time.serial_s.tolist() == [1, 1, 2, 3]
 
 
@@ -199,17 +195,30 @@ def test_a_chain_as_a_tree_costs_the_same_to_the_last_bit() -> None:
     proposed = tree_proposals(
         lambda rates: expansion_tree((1,) * 8, rates), (), constant_acceptance(0.5), draft_len
     )
-    price = price_on(MEMORY_ONLY, Options())
+    pass_s = pass_seconds_on(MEMORY_ONLY, Options())
     tokens = proposed.tokens_per_round
-    for drafter in (mtp_drafter(), eagle3_drafter(), dflash_drafter(), model_drafter(TARGET)):
-        chain = a_round(TARGET, price, draft_len=drafted, context_len=50, tokens_per_round=tokens)
+    for drafter in (
+        head_drafter("mtp"),
+        head_drafter("eagle3"),
+        head_block_drafter("dflash"),
+        head_drafter("model", TARGET),
+    ):
+        chain = a_round(TARGET, pass_s, draft_len=drafted, context_len=50, tokens_per_round=tokens)
         tree = replace(chain, expansions=proposed.expansions)
         assert np.array_equal(drafter.draft(tree).serial_s, drafter.draft(chain).serial_s)
 
 
-def test_an_independent_model_is_priced_whole() -> None:
+@pytest.mark.parametrize("kind", ["model", "pard"])
+def test_a_kind_without_a_usual_geometry_needs_its_layers(kind: str) -> None:
+    with pytest.raises(OptionError, match=f"config is missing; allowed: config= of the {kind} "):
+        head_drafter(kind)
+
+
+def test_an_independent_model_is_timed_whole() -> None:
     small = target_of()
-    first, later = asked(model_drafter(small), draft_len=3, context_len=40, tokens_per_round=2)
+    first, later = asked(
+        head_drafter("model", small), draft_len=3, context_len=40, tokens_per_round=2
+    )
     assert first["model"] == later["model"] == small
     assert (first["query"], first["context"], first["head"]) == (2, 39, 1)
     # Bytes by hand: two passes of weights each plus cache; 2 further drafts, three passes in all.
@@ -219,7 +228,7 @@ def test_an_independent_model_is_priced_whole() -> None:
     logits = 3 * 4 * VOCABULARY
     expected = 3 * 2 * weights + token_bytes * read + logits
     assert seconds(
-        model_drafter(small), draft_len=3, context_len=40, tokens_per_round=2
+        head_drafter("model", small), draft_len=3, context_len=40, tokens_per_round=2
     ) == pytest.approx(expected)
 
 
@@ -232,8 +241,8 @@ def vectors(model: Architecture) -> int:
 
 
 def test_a_window_bounds_what_the_draft_reads() -> None:
-    bounded = eagle_drafter(eagle_head(replace(SHAPE, window=32), name="e"))
-    free = eagle_drafter(eagle_head(SHAPE, name="e"))
+    bounded = head_drafter("eagle", eagle_head(replace(SHAPE, window=32), name="e"))
+    free = head_drafter("eagle", eagle_head(SHAPE, name="e"))
     near, far = ({"context_len": length, "draft_len": 2} for length in (1000, 5000))
     assert seconds(bounded, **near) == seconds(bounded, **far)
     assert seconds(free, **near) < seconds(free, **far)
@@ -241,11 +250,11 @@ def test_a_window_bounds_what_the_draft_reads() -> None:
 
 def test_committed_tokens_hit_experts_of_the_draft_layer() -> None:
     target = load_model("Qwen/Qwen3.6-35B-A3B")
-    price = price_on(MEMORY_ONLY, Options())
+    pass_s = pass_seconds_on(MEMORY_ONLY, Options())
     few, many = (
         float(
-            mtp_drafter()
-            .draft(a_round(target, price, context_len=99, tokens_per_round=tokens))
+            head_drafter("mtp")
+            .draft(a_round(target, pass_s, context_len=99, tokens_per_round=tokens))
             .serial_s
         )
         for tokens in (1, 3)
@@ -270,16 +279,20 @@ def a_block(
 
 
 def test_a_block_pass_sees_context_and_block_and_heads_all_but_the_anchor() -> None:
-    (one,) = asked(dflash_drafter(a_block()), draft_len=5, context_len=90, tokens_per_round=3)
+    (one,) = asked(
+        head_block_drafter("dflash", a_block()), draft_len=5, context_len=90, tokens_per_round=3
+    )
     assert (one["query"], one["context"], one["head"]) == (8, 90, 7)
     cores = [block.core for layer in one["model"].layers for block in layer.blocks if block.core]
     assert all(isinstance(core, GroupedQueryAttention) and not core.causal for core in cores)
 
 
 def test_committed_tokens_are_merged_and_their_keys_and_values_projected_in_all_layers() -> None:
-    (one,) = asked(dflash_drafter(a_block()), draft_len=5, context_len=90, tokens_per_round=3)
+    (one,) = asked(
+        head_block_drafter("dflash", a_block()), draft_len=5, context_len=90, tokens_per_round=3
+    )
     (work,) = one["beside"]
-    assert work.forward_pass.queries == 3
+    assert work.forward_pass.query_len == 3
     fusion, projections = work.architecture.layers
     assert [linear.name for linear in fusion.blocks[0].linears] == ["fc"]
     names = [linear.name for linear in projections.blocks[0].linears]
@@ -290,7 +303,7 @@ def test_committed_tokens_are_merged_and_their_keys_and_values_projected_in_all_
 def test_a_block_costs_the_same_whatever_part_of_it_is_verified(
     some: int, others: int, tokens: float, batch: int
 ) -> None:
-    drafter = dflash_drafter(a_block())
+    drafter = head_block_drafter("dflash", a_block())
     first, second = (
         seconds(drafter, draft_len=length, tokens_per_round=tokens, batch_size=batch)
         for length in (some, others)
@@ -305,13 +318,17 @@ def test_bytes_of_a_block_by_hand() -> None:
     accepted = 2 * SIZE * SIZE + 3 * 2 * kv
     cache = 3 * 2 * 2 * 16 * (90 + 8)
     expected = 2 * (block + accepted + cache) + 4 * 7 * VOCABULARY
-    found = seconds(dflash_drafter(a_block()), draft_len=3, context_len=90, tokens_per_round=2)
+    found = seconds(
+        head_block_drafter("dflash", a_block()), draft_len=3, context_len=90, tokens_per_round=2
+    )
     assert found == pytest.approx(expected)
 
 
 def test_denoising_steps_repeat_the_block_and_not_the_injection() -> None:
     one, three = (
-        seconds(dflash_drafter(a_block(), steps=steps), context_len=90, tokens_per_round=2)
+        seconds(
+            head_block_drafter("dflash", a_block(), steps=steps), context_len=90, tokens_per_round=2
+        )
         for steps in (1, 3)
     )
     accepted = 2 * (2 * SIZE * SIZE + 3 * 2 * 64 * 32)
@@ -323,23 +340,26 @@ def test_a_markov_head_runs_once_more_for_each_draft_of_the_block() -> None:
         "m", hidden_size=SIZE, vocab_size=VOCABULARY, rank=16, table_rows=VOCABULARY
     )
     head = a_block(block=5, serial=serial, anchor=True)
-    (one,) = asked(dspark_drafter(head), draft_len=2, tokens_per_round=2)
+    (one,) = asked(head_block_drafter("dspark", head), draft_len=2, tokens_per_round=2)
     assert (one["query"], one["head"]) == (5, 5)
     _, step = one["beside"]
-    assert (step.times, float(step.forward_pass.queries)) == (5, 1)
+    assert (step.times, float(step.forward_pass.query_len)) == (5, 1)
     # Per draft the matrix from rank to vocabulary, the confidence row, and the logits.
-    plain = seconds(dspark_drafter(replace(head, serial=None)), tokens_per_round=2)
-    with_head = seconds(dspark_drafter(head), tokens_per_round=2)
+    plain = seconds(head_block_drafter("dspark", replace(head, serial=None)), tokens_per_round=2)
+    with_head = seconds(head_block_drafter("dspark", head), tokens_per_round=2)
     assert with_head - plain == 5 * (2 * (16 * VOCABULARY + SIZE + 16) + 4 * VOCABULARY)
 
 
 def test_masks_go_behind_the_committed_tokens_in_one_pass() -> None:
     head = eagle3_head(SHAPE, name="p", vocab_size=100, kind="p_eagle", n_layers=2)
-    (one,) = asked(p_eagle_drafter(head), draft_len=6, context_len=50, tokens_per_round=3)
+    (one,) = asked(head_drafter("p_eagle", head), draft_len=6, context_len=50, tokens_per_round=3)
     assert (one["query"], one["context"], one["head"]) == (3 + 5, 48, 6)
-    assert [work.forward_pass.queries.tolist() for work in one["beside"]] == [3]
+    assert [work.forward_pass.query_len.tolist() for work in one["beside"]] == [3]
     (pard,) = asked(
-        pard_drafter(DraftHead("pard", TARGET)), draft_len=6, context_len=50, tokens_per_round=3
+        head_drafter("pard", DraftHead("pard", TARGET)),
+        draft_len=6,
+        context_len=50,
+        tokens_per_round=3,
     )
     assert (pard["query"], pard["context"], pard["head"], pard["beside"]) == (8, 48, 6, ())
 
@@ -395,7 +415,9 @@ def test_proposals_without_a_match_are_none() -> None:
 
 
 def test_features_of_another_width_are_refused() -> None:
-    drafter = eagle3_drafter(eagle3_head(replace(SHAPE, hidden_size=32), name="e", vocab_size=9))
+    drafter = head_drafter(
+        "eagle3", eagle3_head(replace(SHAPE, hidden_size=32), name="e", vocab_size=9)
+    )
     message = "^e takes features of width 32; allowed: 64, the width of target$"
     with pytest.raises(OptionError, match=message):
         drafter.describe(TARGET)
@@ -406,30 +428,30 @@ def test_features_of_another_width_are_refused() -> None:
 def test_a_vocabulary_larger_than_the_targets_is_refused() -> None:
     message = "^e has a vocabulary of 1001; allowed: at most the 1000 of target$"
     with pytest.raises(OptionError, match=message):
-        eagle3_drafter(eagle3_head(SHAPE, name="e", vocab_size=1001)).describe(TARGET)
+        head_drafter("eagle3", eagle3_head(SHAPE, name="e", vocab_size=1001)).describe(TARGET)
     with pytest.raises(OptionError, match=r"has a vocabulary of 2000; allowed: at most the 1000"):
-        model_drafter(target_of(vocab_size=2000)).describe(TARGET)
+        head_drafter("model", target_of(vocab_size=2000)).describe(TARGET)
 
 
 def test_a_shared_head_must_have_the_drafters_width() -> None:
     odd = replace(TARGET, head=replace(TARGET.head, in_features=32))
     message = "^e has width 64 and no head of its own; allowed: 32, the width of the head of target"
     with pytest.raises(OptionError, match=message):
-        eagle_drafter(eagle_head(SHAPE, name="e")).describe(odd)
+        head_drafter("eagle", eagle_head(SHAPE, name="e")).describe(odd)
 
 
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: dflash_drafter(a_block(), block=9), "block is 9; allowed: a whole number from 2 to 8"),
-        (lambda: dflash_drafter(a_block(), block=1), "block is 1; allowed: a whole number from 2 to 8"),
-        (lambda: dflash_drafter(a_block(), drafts=8), "drafts is 8; allowed: a whole number from 1 to 7"),
-        (lambda: dflash_drafter(block=17), "block is 17; allowed: a whole number from 2 to 16"),
-        (lambda: dspark_drafter(drafts=8), "drafts is 8; allowed: a whole number from 1 to 7"),
-        (lambda: dflash_drafter(steps=0), "steps is 0; allowed: a whole number from 1 to 64"),
-        (lambda: dflash_drafter(steps=True), "steps is True; allowed: a whole number from 1 to 64"),
+        (lambda: head_block_drafter("dflash", a_block(), block=9), "block is 9; allowed: a whole number from 2 to 8"),
+        (lambda: head_block_drafter("dflash", a_block(), block=1), "block is 1; allowed: a whole number from 2 to 8"),
+        (lambda: head_block_drafter("dflash", a_block(), drafts=8), "drafts is 8; allowed: a whole number from 1 to 7"),
+        (lambda: head_block_drafter("dflash", block=17), "block is 17; allowed: a whole number from 2 to 16"),
+        (lambda: head_block_drafter("dspark", drafts=8), "drafts is 8; allowed: a whole number from 1 to 7"),
+        (lambda: head_block_drafter("dflash", steps=0), "steps is 0; allowed: a whole number from 1 to 64"),
+        (lambda: head_block_drafter("dflash", steps=True), "steps is True; allowed: a whole number from 1 to 64"),
         (
-            lambda: dflash_drafter(replace(a_block(), block=None)),
+            lambda: head_block_drafter("dflash", replace(a_block(), block=None)),
             "block is missing and the config has no block size; allowed: block= or drafts=",
         ),
     ],
@@ -441,23 +463,27 @@ def test_blocks_longer_than_the_drafter_was_made_for_are_refused(build: Any, mes
 
 
 def test_a_block_may_be_shorter_than_configured() -> None:
-    assert dflash_drafter(a_block(), block=4).max_draft_len == 3
-    assert dflash_drafter(a_block(), drafts=4).max_draft_len == 4
-    assert dspark_drafter(drafts=4).max_draft_len == 4
-    (one,) = asked(dflash_drafter(replace(a_block(), block=None), drafts=4))
+    assert head_block_drafter("dflash", a_block(), block=4).max_draft_len == 3
+    assert head_block_drafter("dflash", a_block(), drafts=4).max_draft_len == 4
+    assert head_block_drafter("dspark", drafts=4).max_draft_len == 4
+    (one,) = asked(head_block_drafter("dflash", replace(a_block(), block=None), drafts=4))
     assert (one["query"], one["head"]) == (5, 4)
 
 
 def test_a_drafter_built_for_its_target_needs_one() -> None:
     nowhere = replace(a_round(TARGET, Ledger()), target=None)
     with pytest.raises(ValueError, match="a round without `target`"):
-        mtp_drafter().draft(nowhere)
+        head_drafter("mtp").draft(nowhere)
 
 
 def test_drafters_say_where_their_sizes_come_from() -> None:
     head = eagle3_head(SHAPE, name="my head", vocab_size=100)
-    assert eagle3_drafter(head).describe(TARGET).startswith("config my head: ")
-    assert eagle3_drafter().describe(TARGET).startswith("the usual geometry of eagle3 (no config=)")
+    assert head_drafter("eagle3", head).describe(TARGET).startswith("config my head: ")
+    assert (
+        head_drafter("eagle3")
+        .describe(TARGET)
+        .startswith("the usual geometry of eagle3 (no config=)")
+    )
     assert medusa_drafter().describe(TARGET).startswith("the usual five heads (no config=)")
-    assert "block of 16" in dflash_drafter().describe(TARGET)
+    assert "block of 16" in head_block_drafter("dflash").describe(TARGET)
     assert lookup_drafter(round_s=0.01).describe(TARGET).startswith("a lookup on the host")

@@ -16,9 +16,7 @@ from specroof.drafters import (
     Drafter,
     DraftTime,
     Where,
-    eagle3_drafter,
-    model_drafter,
-    mtp_drafter,
+    head_drafter,
     overlapped_time,
 )
 from specroof.errors import OptionError
@@ -105,12 +103,12 @@ def test_drafting_that_outlasts_the_verification_is_what_pearl_waits_for() -> No
 
 
 def test_the_solver_overlaps_what_the_spec_says() -> None:
-    in_line = curve(mtp_drafter())
-    hidden = curve(mtp_drafter(where=Where(hit_rate=1.0)))
+    in_line = curve(head_drafter("mtp"))
+    hidden = curve(head_drafter("mtp", where=Where(hit_rate=1.0)))
     assert np.all(hidden.draft_s[..., 1:] < hidden.verify_s[..., 1:])
     assert hidden.round_s == pytest.approx(hidden.verify_s)
     assert in_line.round_s[..., 1:] == pytest.approx((in_line.verify_s + in_line.draft_s)[..., 1:])
-    half = curve(mtp_drafter(where=Where(hit_rate=0.5)))
+    half = curve(head_drafter("mtp", where=Where(hit_rate=0.5)))
     assert half.round_s == pytest.approx((in_line.round_s + hidden.round_s) / 2)
 
 
@@ -118,8 +116,10 @@ def test_the_solver_overlaps_what_the_spec_says() -> None:
 
 
 def test_a_device_of_its_own_prices_the_draft() -> None:
-    near = curve(model_drafter(SMALL))
-    far = curve(model_drafter(SMALL, where=Where(SLOW, link_bytes_per_s=1e30, link_latency_s=0.0)))
+    near = curve(head_drafter("model", SMALL))
+    far = curve(
+        head_drafter("model", SMALL, where=Where(SLOW, link_bytes_per_s=1e30, link_latency_s=0.0))
+    )
     # A tenth of the memory's bytes per second, and small batches are bound by it.
     assert far.draft_s == pytest.approx(10 * near.draft_s)
     assert np.array_equal(far.verify_s, near.verify_s)
@@ -128,7 +128,7 @@ def test_a_device_of_its_own_prices_the_draft() -> None:
 def test_the_link_carries_tokens_and_features_there_and_drafts_back() -> None:
     where = Where(SLOW, link_bytes_per_s=100.0, link_latency_s=7.0)
     ledger = Ledger()
-    head = eagle3_drafter(where=where)
+    head = head_drafter("eagle3", where=where)
 
     def elsewhere(hardware: Any, placement: Any) -> Ledger:
         assert (hardware, placement) == (SLOW, Placement(1))
@@ -154,13 +154,17 @@ def test_an_independent_model_needs_tokens_alone() -> None:
     round_ = a_round(
         TARGET, Ledger(), draft_len=2, tokens_per_round=3, elsewhere=lambda *_: Ledger()
     )
-    assert float(model_drafter(SMALL, where=where).draft(round_).serial_s) == 2 + 4 * (3 + 2)
+    assert float(head_drafter("model", SMALL, where=where).draft(round_).serial_s) == 2 + 4 * (
+        3 + 2
+    )
 
 
 def test_a_drafter_may_use_fewer_of_the_targets_devices() -> None:
-    alone = curve(model_drafter(SMALL, where=Where(tensor_parallel=1)), placement=Placement(4))
-    spread = curve(model_drafter(SMALL), placement=Placement(4))
-    single = curve(model_drafter(SMALL))
+    alone = curve(
+        head_drafter("model", SMALL, where=Where(tensor_parallel=1)), placement=Placement(4)
+    )
+    spread = curve(head_drafter("model", SMALL), placement=Placement(4))
+    single = curve(head_drafter("model", SMALL))
     assert alone.draft_s == pytest.approx(single.draft_s)
     assert np.all(spread.draft_s[..., 1:] < alone.draft_s[..., 1:])
     assert np.array_equal(alone.verify_s, spread.verify_s)
@@ -169,8 +173,10 @@ def test_a_drafter_may_use_fewer_of_the_targets_devices() -> None:
 def test_heads_that_do_not_divide_are_refused_with_the_drafters_name() -> None:
     odd = target_of(4, n_heads=6)
     with pytest.raises(OptionError, match="do not divide the 6 query heads of 4 layers"):
-        curve(model_drafter(odd), placement=Placement(4))
-    alone = curve(model_drafter(odd, where=Where(tensor_parallel=1)), placement=Placement(4))
+        curve(head_drafter("model", odd), placement=Placement(4))
+    alone = curve(
+        head_drafter("model", odd, where=Where(tensor_parallel=1)), placement=Placement(4)
+    )
     assert np.all(alone.draft_s[..., 1:] > 0)
 
 
@@ -178,13 +184,13 @@ def test_the_drafters_device_runs_the_same_engine() -> None:
     engine = real_engine(pass_overhead_s=2.0)
     hardware = device({"bf16": 1e15, "fp16": 1e15}, 1e12, engine=engine)
     where = Where(hardware, link_bytes_per_s=1e30)
-    found = curve(model_drafter(SMALL, where=where), hardware=hardware, engine="real")
-    ideal = curve(model_drafter(SMALL, where=where), hardware=hardware, engine="ideal")
+    found = curve(head_drafter("model", SMALL, where=where), hardware=hardware, engine="real")
+    ideal = curve(head_drafter("model", SMALL, where=where), hardware=hardware, engine="ideal")
     passes = np.arange(5)
     assert found.draft_s[0, 0] - ideal.draft_s[0, 0] == pytest.approx(2.0 * passes, abs=1e-6)
     with pytest.raises(OptionError, match="engine is 'real'; slow device has ideal"):
         curve(
-            model_drafter(SMALL, where=Where(SLOW, link_bytes_per_s=1e30)),
+            head_drafter("model", SMALL, where=Where(SLOW, link_bytes_per_s=1e30)),
             hardware=hardware,
             engine="real",
         )
@@ -194,7 +200,7 @@ def test_a_dtype_that_the_drafters_device_lacks_is_noted() -> None:
     half = replace(SMALL, layers=tuple(halved(layer) for layer in SMALL.layers))
     only_bf16 = replace(device({"bf16": 1e15, "fp32": 1e13}, 1e12), name="old device")
     where = Where(only_bf16, link_bytes_per_s=1e30)
-    notes = curve(model_drafter(half, where=where)).notes
+    notes = curve(head_drafter("model", half, where=where)).notes
     assert "old device has no fp16 arithmetic: fp32 stands in" in notes
 
 
@@ -216,19 +222,19 @@ def halved(layer: Layer) -> Layer:
 def test_a_pass_of_a_drafter_is_priced_like_a_pass_of_the_model() -> None:
     forward = ForwardPass(1, 1, 1000 + 0.5 + 0.5, head_len=1)
     latency = forward_latency(SMALL, FAST, forward)
-    found = curve(model_drafter(SMALL)).draft_s[0, 0]
+    found = curve(head_drafter("model", SMALL)).draft_s[0, 0]
     # One more draft at two is one more pass, at 1001 cached tokens.
     assert found[2] - found[1] == pytest.approx(float(latency.total_s), rel=1e-12)
 
 
 def test_another_place_needs_prices_there() -> None:
     with pytest.raises(ValueError, match="a round without `elsewhere`"):
-        model_drafter(SMALL, where=Where(SLOW)).draft(a_round(TARGET, Ledger()))
+        head_drafter("model", SMALL, where=Where(SLOW)).draft(a_round(TARGET, Ledger()))
 
 
 def test_places_are_told() -> None:
     def told(where: Where) -> str:
-        return model_drafter(SMALL, where=where).describe(TARGET)
+        return head_drafter("model", SMALL, where=where).describe(TARGET)
 
     assert told(Where()).endswith("and a head of its own")
     assert told(Where(tensor_parallel=2)).endswith(", on 2 of the target's devices")

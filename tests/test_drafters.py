@@ -24,10 +24,10 @@ shares = st.floats(0, 100)
 
 
 def a_round(draft_len: Any, *, cost_of: str = "decode") -> Round:
-    """Return a round of a step of 3 s and a verification of 7 s, which may price nothing."""
+    """Return a round of a step of 3 s and a verification of 7 s, which may time no pass."""
 
-    def price(*_: object) -> Any:
-        raise AssertionError("a fixed share needs no price")
+    def pass_s(*_: object) -> Any:
+        raise AssertionError("a fixed share needs no pass")
 
     return Round(
         draft_len=np.asarray(draft_len, dtype=np.float64),
@@ -37,7 +37,7 @@ def a_round(draft_len: Any, *, cost_of: str = "decode") -> Round:
         decode_s=np.array(3.0),
         verify_s=np.array(7.0),
         cost_of=cost_of,
-        price=price,
+        pass_s=pass_s,
     )
 
 
@@ -103,7 +103,7 @@ def test_a_share_may_be_of_the_verification() -> None:
 
 
 @given(shares, st.integers(1, 8), st.lists(st.integers(1, 40), min_size=1))
-def test_arrays_of_rounds_are_priced_like_each_round(
+def test_arrays_of_rounds_are_timed_like_each_round(
     cost: float, drafts: int, lengths: list[int]
 ) -> None:
     for drafter in (autoregressive_drafter(cost), block_drafter(cost, drafts=drafts)):

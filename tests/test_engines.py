@@ -189,7 +189,7 @@ def test_a_round_costs_each_sequence() -> None:
 
 def test_passes_of_a_drafter_have_an_overhead_of_their_own() -> None:
     def draft(round_: Round) -> DraftTime:
-        return DraftTime(round_.price(toy(), ForwardPass(round_.batch_size, 1, 0)))
+        return DraftTime(round_.pass_s(toy(), ForwardPass(round_.batch_size, 1, 0)))
 
     figures = {"pass_overhead_s": 3.0, "sequence_overhead_s": 7.0, "layer_overhead_s": 11.0}
     drafted = {}
@@ -432,7 +432,9 @@ def test_experts_of_several_groups_send_most_tokens_out() -> None:
 def test_groups_without_a_price_are_refused(
     devices: int, link: float | None, out: float | None
 ) -> None:
-    with pytest.raises(ProfileError, match=f"max_devices is 8; .* cannot price {devices} devices"):
+    with pytest.raises(
+        ProfileError, match=f"max_devices is 8; .* cannot time collectives over {devices} devices"
+    ):
         exchanged_s(devices, scale_out_bytes_per_s=link, out=out)
 
 

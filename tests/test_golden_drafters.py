@@ -10,7 +10,7 @@ import pytest
 from published_drafters import (
     PUBLISHED_HEAD,
     a_round,
-    price_on,
+    pass_seconds_on,
     published_dflash,
     published_mtp,
 )
@@ -23,7 +23,7 @@ from published_models import (
 from specroof.acceptance import survival_acceptance
 from specroof.architecture import Architecture, DraftHead
 from specroof.catalog import load_draft_config
-from specroof.drafters import Drafter, dflash_drafter, mtp_drafter
+from specroof.drafters import Drafter, head_block_drafter, head_drafter
 from specroof.drafters.heads import accepted_work
 from specroof.speedup.curve import SpeedupCurve, speedup_curve
 from test_golden_adaptive import BATCHES, POST, column
@@ -38,13 +38,13 @@ MICROSECONDS: Final = 1e6
 #: A target of which the drafters take nothing but the width.
 TARGET: Final = replace(simulated_qwen36(), hidden_size=2048, vocab_size=248_320)
 #: DFlash's 16 positions make 15 drafts, but the published cost has the head on all of them.
-DFLASH: Final = dflash_drafter(published_dflash())
-MTP: Final = mtp_drafter(published_mtp())
+DFLASH: Final = head_block_drafter("dflash", published_dflash())
+MTP: Final = head_drafter("mtp", published_mtp())
 
 
 def draft_s(drafter: Drafter, batch_size: Any, draft_len: Any = 1) -> Array:
     """Return the seconds of drafting under the published options."""
-    price = price_on(published_hardware(), published_options(POST_ON_COST))
+    price = pass_seconds_on(published_hardware(), published_options(POST_ON_COST))
     round_ = a_round(TARGET, price, batch_size=batch_size, draft_len=draft_len)
     time = drafter.draft(round_)
     assert float(time.overlapped_s) == 0
@@ -103,11 +103,13 @@ def test_passes_of_the_configs_differ_by_what_the_file_explains(entry: str, kind
     head = load_draft_config(vector["config"], kind)
     assert isinstance(head, DraftHead)
     options = published_options(POST_ON_COST)
-    price = price_on(published_hardware(), options)
+    price = pass_seconds_on(published_hardware(), options)
     round_ = a_round(TARGET, price)
     model = without_cache(replace(head.model, head=PUBLISHED_HEAD))
     counted = replace(head, model=model)
-    drafter = mtp_drafter(counted) if kind == "mtp" else dflash_drafter(counted)
+    drafter = (
+        head_drafter("mtp", counted) if kind == "mtp" else head_block_drafter("dflash", counted)
+    )
     seconds = float(drafter.draft(round_).serial_s)
     assert len(accepted_work(counted, round_)) == (0 if kind == "mtp" else 1)
     tolerance = TOLERANCE["config_pass_us"]

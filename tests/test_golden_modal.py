@@ -231,7 +231,7 @@ def test_v4_pro_on_eight_devices_that_divide_the_index_heads(drafter: str) -> No
         for op in forward_cost(model, forward, options)
     ]
     setup = Setup(published_hardware(), IDEAL_ENGINE, Placement(spread["devices"]), options)
-    verify_s = pass_latency(ops, setup, PassShape(model.n_layers, forward.batch)).total_s
+    verify_s = pass_latency(ops, setup, PassShape(model.n_layers, forward.batch_size)).total_s
     speedup = tokens_per_round(drafter, drafts) / (verify_s / verify_s[0] + shares(drafter, drafts))
     tolerance = SERIES["tolerance"]["tensor_parallel"]
     assert speedup.max() == pytest.approx(spread[drafter], rel=0, abs=tolerance)

@@ -67,6 +67,7 @@ TRESPASSES: set[tuple[str, str]] = set()
 # Methods of answers, which may import the rooms that show answers; nothing else in questions may.
 SHOWN_BY = {
     "questions/acceptance.py": {("plot", "plot")},
+    "questions/breakeven.py": {("plot", "plot")},
     "questions/calibrate.py": {("to_dict", "report")},
     "questions/explain.py": {("to_dict", "report"), ("plot", "plot")},
     "questions/predict.py": {("to_dict", "report"), ("plot", "plot")},
@@ -162,6 +163,34 @@ def test_only_methods_of_answers_import_what_shows_them() -> None:
         if (late := shown_by(file))
     }
     assert found == SHOWN_BY
+
+
+def file_of(module: str) -> Path | None:
+    """Return the file that a dotted name of the package leads to, a name inside of it included."""
+    parts = module.split(".")
+    while parts[0] == "specroof":
+        stem = PACKAGE.parent.joinpath(*parts)
+        for file in (stem.with_suffix(".py"), stem / "__init__.py"):
+            if file in FILES:
+                return file
+        parts = parts[:-1]
+        if not parts:
+            break
+    return None
+
+
+def test_no_two_files_need_one_another_to_be_imported() -> None:
+    needed = {
+        file: {
+            found
+            for node in ast.parse(file.read_text(encoding="utf-8")).body
+            for module, _ in imported_modules(node)
+            if not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.If)
+            and (found := file_of(module)) not in {None, file}
+        }
+        for file in FILES
+    }
+    TopologicalSorter(needed).prepare()  # raises CycleError on a circle
 
 
 def test_imports_are_absolute() -> None:

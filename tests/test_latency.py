@@ -87,7 +87,7 @@ def operation(
     )
 
 
-def price(
+def timed(
     *ops: OpCost,
     hardware: HardwareProfile = UNIT,
     engine: str = "ideal",
@@ -113,11 +113,11 @@ def attending(core: Core) -> Architecture:
 def test_an_operation_takes_the_longer_of_arithmetic_and_memory() -> None:
     # 100 FLOP at 10 per second; 1 + 2 + 3 bytes at 2 per second; three times.
     hardware = device({"bf16": 10.0}, 2.0)
-    latency = price(operation(100, 1, 2, 3, count=3), hardware=hardware)
+    latency = timed(operation(100, 1, 2, 3, count=3), hardware=hardware)
     (op,) = latency.ops
     assert [float(op.compute_s), float(op.memory_s), float(op.seconds)] == [30, 9, 30]
     assert latency.total_s == latency.work_s == 30
-    (op,) = price(operation(10, 10, 20, 30), hardware=hardware).ops
+    (op,) = timed(operation(10, 10, 20, 30), hardware=hardware).ops
     assert [float(op.compute_s), float(op.memory_s), float(op.seconds)] == [1, 30, 30]
 
 
@@ -132,13 +132,13 @@ def test_granularities_by_hand() -> None:
     }
     for granularity, seconds in by_hand.items():
         choices = Options(granularity=granularity)
-        assert price(*ops, hardware=hardware, choices=choices).total_s == seconds
+        assert timed(*ops, hardware=hardware, choices=choices).total_s == seconds
 
 
 def test_a_dtype_that_falls_back_shares_the_bucket_of_its_stand_in() -> None:
     # Without fp8 units all of it is bf16 work: max(6, 5.5) in one bucket.
     ops = (operation(3, 1), operation(1, 4), operation(2, 0.5, dtype="fp8"))
-    assert price(*ops, choices=Options(granularity="dtype")).total_s == 6
+    assert timed(*ops, choices=Options(granularity="dtype")).total_s == 6
 
 
 @given(architectures(), passes, devices(), placements(), options)
@@ -247,26 +247,26 @@ def test_seconds_have_the_shape_that_the_pass_broadcasts_to(core: Core) -> None:
 def test_a_missing_dtype_falls_back_with_one_note() -> None:
     hardware = device({"bf16": 1.0, "fp8": 2.0}, 1.0)
     ops = (operation(8, dtype="fp4"), operation(8, dtype="fp4"), operation(8, dtype="bf16"))
-    latency = price(*ops, hardware=hardware)
+    latency = timed(*ops, hardware=hardware)
     assert [op.compute_dtype for op in latency.ops] == ["fp8", "fp8", "bf16"]
     assert [float(op.compute_s) for op in latency.ops] == [4, 4, 8]
     assert latency.notes == ("toy device has no fp4 arithmetic: fp8 stands in",)
 
 
 def test_a_dtype_that_is_there_needs_no_note() -> None:
-    assert price(operation(8)).notes == ()
+    assert timed(operation(8)).notes == ()
 
 
 def test_a_missing_dtype_is_an_error_where_asked_for() -> None:
     with pytest.raises(ProfileError, match="toy device has no flops_per_s for 'fp4'; it has bf16"):
-        price(operation(8, dtype="fp4"), choices=Options(strict_dtype=True))
-    strict = price(operation(8), choices=Options(strict_dtype=True))
+        timed(operation(8, dtype="fp4"), choices=Options(strict_dtype=True))
+    strict = timed(operation(8), choices=Options(strict_dtype=True))
     assert strict.total_s == 8
 
 
 def test_nothing_wider_to_fall_back_on_is_an_error() -> None:
     with pytest.raises(ProfileError, match="no flops_per_s for 'fp32' or a wider dtype"):
-        price(operation(8, dtype="fp32"))
+        timed(operation(8, dtype="fp32"))
 
 
 # --- placements ----------------------------------------------------------------------------------
@@ -370,8 +370,8 @@ def test_the_table_of_what_divides(
         amounts: dict[str, Any] = {name: np.array(size) for name, size in amount.items()}
         op = replace(operation(shard=shard), **amounts)
         setup = Setup(UNIT, IDEAL_ENGINE, placement, Options())
-        (priced,) = pass_latency([op], setup, PassShape(1, 64)).ops
-        return float(priced.compute_s), float(priced.memory_s)
+        (timed_op,) = pass_latency([op], setup, PassShape(1, 64)).ops
+        return float(timed_op.compute_s), float(timed_op.memory_s)
 
     assert of(flops=64) == (64 / compute_ways, 0)
     assert of(weight_bytes=64) == (0, 64 / weight_ways)
@@ -436,7 +436,7 @@ SLOW = real_engine(
 
 def test_an_engine_reaches_a_share_of_each_peak() -> None:
     hardware = device({"bf16": 8.0, "fp8": 16.0}, 4.0, engine=HALF)
-    latency = price(operation(8, 4), operation(16, dtype="fp8"), hardware=hardware, engine="real")
+    latency = timed(operation(8, 4), operation(16, dtype="fp8"), hardware=hardware, engine="real")
     # Half of 8 FLOP/s, a quarter of 4 bytes/s; all of the fp8 peak, which is not listed.
     assert [float(op.compute_s) for op in latency.ops] == [2, 1]
     assert [float(op.memory_s) for op in latency.ops] == [4, 0]
@@ -444,7 +444,7 @@ def test_an_engine_reaches_a_share_of_each_peak() -> None:
 
 def test_the_share_is_that_of_the_dtype_that_stands_in() -> None:
     hardware = device({"bf16": 8.0}, 4.0, engine=HALF)
-    (op,) = price(operation(8, dtype="fp8"), hardware=hardware, engine="real").ops
+    (op,) = timed(operation(8, dtype="fp8"), hardware=hardware, engine="real").ops
     assert op.compute_s == 2
 
 
@@ -547,7 +547,7 @@ def exchange_s(
 ) -> float:
     """Return the seconds after two blocks with an output of 800 bytes."""
     followed = operation(count=2, collective=Collective(block, np.array(800.0), copies))
-    latency = price(followed, operation(), hardware=hardware, engine="real", placement=placement)
+    latency = timed(followed, operation(), hardware=hardware, engine="real", placement=placement)
     return float(latency.communication_s)
 
 
@@ -619,15 +619,15 @@ def test_collectives_of_a_model_by_hand() -> None:
 
 def test_devices_that_no_link_reaches_are_an_error() -> None:
     alone = replace(LINKED, interconnect=None)
-    message = "toy device: interconnect.max_devices is 1; engine real cannot price 8 devices"
+    message = "toy device: interconnect.max_devices is 1; engine real cannot time collectives over 8 devices"
     with pytest.raises(ProfileError, match=message):
         exchange_s("attention", Placement(8), hardware=alone)
-    message = "toy device: interconnect.max_devices is 8; engine real cannot price 16 devices"
+    message = "toy device: interconnect.max_devices is 8; engine real cannot time collectives over 16 devices"
     with pytest.raises(ProfileError, match=message):
         exchange_s("attention", Placement(16))
     # The ideal engine has no communication, so that it needs no link.
     followed = operation(collective=Collective("attention", np.array(800.0)))
-    assert price(followed, hardware=alone, placement=Placement(16)).communication_s == 0
+    assert timed(followed, hardware=alone, placement=Placement(16)).communication_s == 0
 
 
 # --- memory --------------------------------------------------------------------------------------
@@ -673,6 +673,6 @@ def test_all_devices_together_hold_the_model_at_least(
 
 
 @given(architectures(), passes)
-def test_every_operation_is_priced_in_its_order(toy: Architecture, forward: ForwardPass) -> None:
+def test_every_operation_is_timed_in_its_order(toy: Architecture, forward: ForwardPass) -> None:
     latency = forward_latency(toy, UNIT, forward)
     assert [op.op.name for op in latency.ops] == [op.name for op in forward_cost(toy, forward)]

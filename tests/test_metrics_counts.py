@@ -46,25 +46,24 @@ def test_a_page_gives_back_the_life_that_it_was_made_of(
 ) -> None:
     page = vllm_page if framework == "vllm" else sglang_page
     found = seen(page(life), page(life.at(life.seconds + wait_s)), seconds=wait_s)
-    close = {"rel": 1e-6}
     assert found.framework == framework
-    assert found.running == pytest.approx(life.running, **close)
+    assert found.running == pytest.approx(life.running, rel=1e-6)
     assert found.waiting == life.waiting
-    assert found.round_s == pytest.approx(life.round_s, **close)
-    assert found.tokens_per_round == pytest.approx(life.tokens_per_round, **close)
+    assert found.round_s == pytest.approx(life.round_s, rel=1e-6)
+    assert found.tokens_per_round == pytest.approx(life.tokens_per_round, rel=1e-6)
     rate = life.running * life.tokens_per_round / life.round_s
-    assert found.tokens_per_s == pytest.approx(rate, **close)
-    assert found.input_len == pytest.approx(life.input_len, **close)
-    assert found.output_len == pytest.approx(life.output_len, **close)
+    assert found.tokens_per_s == pytest.approx(rate, rel=1e-6)
+    assert found.input_len == pytest.approx(life.input_len, rel=1e-6)
+    assert found.output_len == pytest.approx(life.output_len, rel=1e-6)
     assert found.longest == len(life.survival)
-    assert found.draft_len == pytest.approx(len(life.survival), **close)
+    assert found.draft_len == pytest.approx(len(life.survival), rel=1e-6)
     curve = measured_acceptance(found, "eagle3")
     assert curve is not None
     depth = len(life.survival)
-    assert float(curve.tokens_per_round(depth)) == pytest.approx(life.tokens_per_round, **close)
+    assert float(curve.tokens_per_round(depth)) == pytest.approx(life.tokens_per_round, rel=1e-6)
     if framework == "vllm":
-        assert curve.survival(np.arange(1, depth + 1)) == pytest.approx(life.survival, **close)
-        assert found.survival == pytest.approx(life.survival, **close)
+        assert curve.survival(np.arange(1, depth + 1)) == pytest.approx(life.survival, rel=1e-6)
+        assert found.survival == pytest.approx(life.survival, rel=1e-6)
     else:
         assert found.survival == ()
         assert curve.measured_depth == depth
@@ -87,7 +86,8 @@ def test_of_one_page_everything_counts_but_nothing_has_a_rate(page: object) -> N
 def test_ranks_are_added_up_and_copies_are_not() -> None:
     both = [vllm_page(life, engine=0) + vllm_page(life, engine=1) for life in (LIFE, LATER)]
     found = seen(*both, seconds=30.0)
-    assert (found.ranks, found.running) == (2, pytest.approx(80.0))
+    assert found.ranks == 2
+    assert found.running == pytest.approx(80.0)
     assert found.round_s == pytest.approx(0.024)
     assert found.notes == ("2 ranks with requests of their own, added up",)
     copies = [
@@ -225,7 +225,8 @@ def test_shares_by_position_are_too_low_where_drafts_vary() -> None:
     # Half of the rounds with 1 draft, half with 5: a mean of 3.
     mixed = replace(LIFE, survival=(0.8, 0.25, 0.2, 0.1, 0.05), drafts=3.0)
     found = seen(vllm_page(mixed))
-    assert (found.draft_len, found.longest) == (pytest.approx(3.0), 5)
+    assert found.draft_len == pytest.approx(3.0)
+    assert found.longest == 5
     assert found.notes[0].startswith("drafts vary (mean 3.00 of 5): shares by position are too low")
     curve = measured_acceptance(found, "eagle3")
     assert curve is not None
@@ -277,7 +278,8 @@ def test_without_times_between_tokens_a_round_follows_from_the_rate() -> None:
         for life in (LIFE, LATER)
     ]
     found = seen(*texts, seconds=30.0)
-    assert (found.running, found.round_s) == (40.0, pytest.approx(0.024))
+    assert found.running == 40.0
+    assert found.round_s == pytest.approx(0.024)
     assert found.round_from == "running × tokens per round ÷ tokens/s"
     assert seen(*texts).round_s is None
 

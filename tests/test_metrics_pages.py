@@ -46,7 +46,7 @@ def test_a_server_without_such_a_page_is_not_asked_again() -> None:
 
 def test_a_server_may_move_its_page_but_not_to_another() -> None:
     def answer(handler: BaseHTTPRequestHandler, _number: int) -> None:
-        port = handler.server.server_address[1]
+        port = handler.headers["Host"].rpartition(":")[2]
         moves = {
             "/metrics": "/metrics/",
             "/same": f"http://127.0.0.1:{port}/metrics/",
@@ -155,7 +155,8 @@ def test_files_are_read_as_they_are(tmp_path: Path) -> None:
     assert metrics_pages([first], wait_s=30).seconds is None
     with pytest.raises(CatalogError, match="No such file"):
         metrics_pages([tmp_path / "c"])
-    for places in ([], [first, second, first], ["http://localhost", first]):
+    many: list[list[str]] = [[], [str(first)] * 3, ["http://localhost", str(first)]]
+    for places in many:
         with pytest.raises(OptionError, match="allowed: one address, or one or two files"):
             metrics_pages(places)
     with pytest.raises(OptionError, match="wait_s is -1"):

@@ -37,6 +37,7 @@ PUBLIC = [
     "Workload",
     "acceptance_from_length",
     "beta_acceptance",
+    "breakeven",
     "calibrate",
     "capacity",
     "constant_acceptance",

@@ -83,7 +83,7 @@ context_lists = st.lists(contexts, min_size=1, max_size=3)
 def dense(
     *, in_features: int = 16, out_features: int = 16, core: Core | None = None
 ) -> Architecture:
-    """Return one matrix; with the count of estimators it is all that is priced."""
+    """Return one matrix; with the count of estimators it is all that is counted."""
     block = Block("feed_forward", (Linear("up_proj", in_features, out_features, shard=TENSOR),))
     blocks = (block,) if core is None else (Block("attention", (), core), block)
     head = Linear("lm_head", 16, 96, shard=TENSOR, kind="head")
@@ -581,13 +581,13 @@ def test_a_drafter_sees_the_round_it_is_for() -> None:
     np.testing.assert_array_equal(decode_s[..., 3], found.decode_s)
 
 
-def test_a_drafter_prices_its_own_model_where_the_target_runs() -> None:
+def test_a_drafter_times_its_own_model_where_the_target_runs() -> None:
     small = dense(out_features=4)
     hardware = device({"bf16": 512.0}, 8.0, engine=real_engine(pass_overhead_s=3.0))
 
     def draft(round_: Round) -> DraftTime:
         forward = ForwardPass(round_.batch_size, 1, round_.context_len)
-        return DraftTime(round_.draft_len * round_.price(small, forward))
+        return DraftTime(round_.draft_len * round_.pass_s(small, forward))
 
     found = curve(
         Drafter("model", draft),
@@ -859,8 +859,8 @@ def held(memory_bytes: float, **choices: Any) -> tuple[str, ...]:
     )
     hardware = device(memory_bytes=memory_bytes)
     grid: dict[str, Any] = {"batch_size": [1, 2, 4, 8], "context_len": [16, 1024]}
-    priced: dict[str, Any] = {"model": model, "hardware": hardware, "options": Options()}
-    notes = curve(**(priced | grid | choices)).notes
+    base: dict[str, Any] = {"model": model, "hardware": hardware, "options": Options()}
+    notes = curve(**(base | grid | choices)).notes
     return tuple(note for note in notes if "does not fit" in note)
 
 

@@ -7,12 +7,8 @@ accepted. That curve, and the tokens per round that follow from it, is all the s
 
 from specroof.acceptance.contexts import ContextAcceptance, accepted_at, context_acceptance
 from specroof.acceptance.curve import Acceptance, acceptance_notes
-from specroof.acceptance.decay import (
-    EXTRAPOLATIONS,
-    decay_acceptance,
-    extrapolated_acceptance,
-    lengths_acceptance,
-)
+from specroof.acceptance.decay import decay_acceptance, lengths_acceptance
+from specroof.acceptance.extrapolation import EXTRAPOLATIONS, extrapolated_acceptance
 from specroof.acceptance.law_fits import FITTED_LAWS, AcceptanceFit, fit_acceptance
 from specroof.acceptance.laws import (
     beta_acceptance,

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from specroof.acceptance.checks import LONGEST_DRAFT, PROBABILITY, number_from
 from specroof.acceptance.curve import Acceptance
 from specroof.acceptance.laws import constant_acceptance, survival_of_rates
+from specroof.arrays import Array
 from specroof.errors import expect, refuse
 
 __all__ = [
@@ -22,8 +22,6 @@ __all__ = [
     "falling_odds_rates",
     "first_rate_of_length",
 ]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

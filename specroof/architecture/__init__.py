@@ -1,7 +1,7 @@
 """A model as frozen numbers: what it multiplies, what it caches, and in which formats.
 
-Parsers build these values, `specroof.cost` prices them. Nothing here knows a config key, a chip
-or a formula of time.
+Parsers build these values, `specroof.cost` counts their work. Nothing here knows a config key, a
+chip or a formula of time.
 """
 
 from specroof.architecture.cores import (
@@ -15,6 +15,7 @@ from specroof.architecture.cores import (
     Indexer,
     LatentAttention,
     SharedCacheAttention,
+    SoftmaxAttention,
 )
 from specroof.architecture.draft_blocks import block_head, context_layers, markov_step
 from specroof.architecture.draft_heads import (
@@ -91,6 +92,7 @@ __all__ = [
     "RecurrentCore",
     "Shard",
     "SharedCacheAttention",
+    "SoftmaxAttention",
     "VisionTower",
     "WeightFormat",
     "block_head",

@@ -1,6 +1,7 @@
 """What a block does besides multiplying by matrices: attention, recurrent state, experts."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from specroof.architecture.matrices import BF16, WeightFormat
 from specroof.units import dtype_bytes
@@ -16,21 +17,40 @@ __all__ = [
     "Indexer",
     "LatentAttention",
     "SharedCacheAttention",
+    "SoftmaxAttention",
 ]
 
 
 class Core:
-    """What a block does besides multiplying by its matrices.
+    """What a block does besides multiplying by its matrices, and the traits that others ask for.
 
-    Attention over a cache and recurrent states store nothing, so zero is the rule here.
+    Attention over a cache and recurrent states store no elements, so zero is the rule here.
     """
 
     __slots__ = ()
+
+    #: Whether the layer caches every token that it may still look at.
+    caches_tokens: ClassVar[bool] = False
 
     @property
     def label(self) -> str:
         """What operations of its block are called after."""
         raise NotImplementedError
+
+    @property
+    def overhead_kinds(self) -> tuple[str, ...]:
+        """The kinds of layer that it makes of its layer, of `specroof.hardware.LAYER_KINDS`."""
+        return ()
+
+    @property
+    def split_heads(self) -> int:
+        """Query heads, which the devices of a group must divide; 0 where none must be divided."""
+        return 0
+
+    @property
+    def window_len(self) -> int:
+        """Tokens at which its cache stops growing; 0 where it never does, or has none."""
+        return 0
 
     @property
     def n_params(self) -> int:
@@ -48,8 +68,23 @@ class Core:
         return 0.0
 
 
+class SoftmaxAttention(Core):
+    """Softmax over cached tokens: its query heads are spread over devices, one on one device."""
+
+    __slots__ = ()
+
+    caches_tokens = True
+
+    n_heads: int
+
+    @property
+    def split_heads(self) -> int:
+        """Query heads, which the devices of a group must divide."""
+        return self.n_heads
+
+
 @dataclass(frozen=True, slots=True)
-class GroupedQueryAttention(Core):
+class GroupedQueryAttention(SoftmaxAttention):
     """Softmax attention with a cache of keys and values per KV head.
 
     Parameters
@@ -77,9 +112,14 @@ class GroupedQueryAttention(Core):
         """What operations of its block are called after."""
         return "sliding_attention" if self.window else "full_attention"
 
+    @property
+    def window_len(self) -> int:
+        """Tokens at which its cache stops growing; 0 where it never does."""
+        return self.window or 0
+
 
 @dataclass(frozen=True, slots=True)
-class ChunkedAttention(Core):
+class ChunkedAttention(SoftmaxAttention):
     """Grouped-query attention whose queries see their own chunk of the sequence only (Llama 4).
 
     Parameters
@@ -104,6 +144,11 @@ class ChunkedAttention(Core):
         """What operations of its block are called after."""
         return "chunked_attention"
 
+    @property
+    def window_len(self) -> int:
+        """Tokens at which its cache stops growing."""
+        return self.chunk
+
 
 @dataclass(frozen=True, slots=True)
 class SharedCacheAttention(Core):
@@ -118,14 +163,14 @@ class SharedCacheAttention(Core):
     attention: GroupedQueryAttention
 
     @property
-    def n_heads(self) -> int:
-        """Query heads."""
-        return self.attention.n_heads
-
-    @property
     def label(self) -> str:
         """What operations of its block are called after."""
         return f"shared_{self.attention.label}"
+
+    @property
+    def split_heads(self) -> int:
+        """Query heads, which the devices of a group must divide."""
+        return self.attention.n_heads
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +190,13 @@ class Indexer:
     top_k: int
 
 
+def _latent_kinds(indexer: Indexer | None) -> tuple[str, ...]:
+    """Return the kinds of layer of latent attention, behind an indexer or not."""
+    return ("latent_attention", "sparse_index") if indexer else ("latent_attention",)
+
+
 @dataclass(frozen=True, slots=True)
-class LatentAttention(Core):
+class LatentAttention(SoftmaxAttention):
     """Multi-head latent attention: one cached latent per token for all heads.
 
     Parameters
@@ -180,13 +230,18 @@ class LatentAttention(Core):
         return "sparse_attention" if self.indexer else "latent_attention"
 
     @property
+    def overhead_kinds(self) -> tuple[str, ...]:
+        """The kinds of layer that it makes of its layer."""
+        return _latent_kinds(self.indexer)
+
+    @property
     def top_k(self) -> int | None:
         """Tokens that a query sees, whoever picks them; None sees all."""
         return self.indexer.top_k if self.indexer else self.shared_top_k
 
 
 @dataclass(frozen=True, slots=True)
-class BlockSparseAttention(Core):
+class BlockSparseAttention(SoftmaxAttention):
     """Grouped-query attention to the blocks of keys that an indexer picks (MiniMax-M3).
 
     Parameters
@@ -212,6 +267,11 @@ class BlockSparseAttention(Core):
         """What operations of its block are called after."""
         return "block_sparse_attention"
 
+    @property
+    def overhead_kinds(self) -> tuple[str, ...]:
+        """The kinds of layer that it makes of its layer."""
+        return ("sparse_index",)
+
 
 @dataclass(frozen=True, slots=True)
 class Compressor:
@@ -228,7 +288,7 @@ class Compressor:
 
 
 @dataclass(frozen=True, slots=True)
-class CompressedAttention(Core):
+class CompressedAttention(SoftmaxAttention):
     """DeepSeek-V4 attention: a short raw window and compressed entries, one vector as K and V.
 
     Parameters
@@ -260,6 +320,11 @@ class CompressedAttention(Core):
         """What operations of its block are called after."""
         return f"c{self.ratio}_attention" if self.ratio else "sliding_attention"
 
+    @property
+    def overhead_kinds(self) -> tuple[str, ...]:
+        """The kinds of layer that it makes of its layer."""
+        return _latent_kinds(self.indexer)
+
 
 @dataclass(frozen=True, slots=True)
 class Experts(Core):
@@ -276,7 +341,7 @@ class Experts(Core):
     n_matrices
         3 for a gated expert (gate, up, down), 2 for a plain one.
     bias_params
-        Bias elements of one expert (counted, not priced).
+        Bias elements of one expert (stored, not computed with).
     n_shared
         Shared experts of the same size and format that run in the same grouped matmul; parsers
         leave this 0 and list shared experts among the block's matrices.
@@ -295,6 +360,11 @@ class Experts(Core):
     def label(self) -> str:
         """What operations of its block are called after."""
         return "moe"
+
+    @property
+    def overhead_kinds(self) -> tuple[str, ...]:
+        """The kinds of layer that it makes of its layer."""
+        return ("experts",)
 
     @property
     def matrix_params(self) -> int:

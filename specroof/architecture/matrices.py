@@ -35,7 +35,7 @@ class WeightFormat:
     element_bytes
         Bytes of one weight, its share of the block scales included.
     compute_dtype
-        The dtype of `specroof.units.DTYPE_BYTES` whose peak prices the matmul. Weight-only
+        The dtype of `specroof.units.DTYPE_BYTES` at whose peak the matmul runs. Weight-only
         formats name the dtype of the activations.
     """
 
@@ -129,7 +129,7 @@ class Linear:
     groups
         Blocks of a block-diagonal matrix.
     bias
-        Whether `out_features` bias elements are stored beside it (counted, not priced).
+        Whether `out_features` bias elements are stored beside it (stored, not computed with).
     """
 
     name: str

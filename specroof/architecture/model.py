@@ -30,7 +30,7 @@ class Block:
     core
         What it does besides: attention over a cache, a recurrent state, routed experts.
     vector_params
-        Elements of norms, sinks and the like: counted, not priced.
+        Elements of norms, sinks and the like: stored, not computed with.
     joins_next
         Whether it runs beside the next block and the two outputs are summed: devices exchange
         the sum, behind the next one.
@@ -147,11 +147,11 @@ class Architecture:
     layers
         Distinct layers with their counts.
     head
-        The matrix from hidden state to logits; priced whether tied or not.
+        The matrix from hidden state to logits; multiplied by whether tied or not.
     tied_embeddings
         Whether the head is the embedding table, stored once.
     vector_params
-        Elements outside of layers that are counted and not priced (final norm).
+        Elements outside of layers that are stored and not computed with (final norm).
     lookup_params
         Elements of tables besides the embedding that are looked up and never multiplied:
         learned positions, embeddings per layer.

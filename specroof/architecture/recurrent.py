@@ -28,6 +28,11 @@ class RecurrentCore(Core):
     conv_columns: int
 
     @property
+    def overhead_kinds(self) -> tuple[str, ...]:
+        """The kinds of layer that it makes of its layer."""
+        return ("linear_attention",)
+
+    @property
     def state_elements(self) -> int:
         """Elements of the state of one sequence."""
         raise NotImplementedError

@@ -48,7 +48,7 @@ def load_model(
         only one organisation has it); else a repository of the Hub, of which only
         ``config.json`` and ``hf_quant_config.json`` are fetched and nothing is executed.
     family
-        Price a config of unknown `model_type` as this one.
+        Read a config of unknown `model_type` as this one.
     fetch
         What to fetch with, ``(repository, file name) -> path or None``; huggingface_hub if None,
         which minds ``HF_ENDPOINT``, ``HF_TOKEN``, ``HF_HOME`` and ``HF_HUB_OFFLINE``.

@@ -76,8 +76,8 @@ def cached_tokens_read(forward: ForwardPass, options: Options, window: int | Non
     127.0
     """
     if window is None:
-        return forward.context
-    return np.minimum(forward.context, window - 1 if options.counts_all else window)
+        return forward.context_len
+    return np.minimum(forward.context_len, window - 1 if options.counts_all else window)
 
 
 def counted_pairs(
@@ -103,8 +103,8 @@ def counted_pairs(
     """
     if options.counts_all:
         attended = attended_tokens if causal else two_way_tokens
-        return attended(forward.queries, forward.context, window)
-    return np.asarray(forward.queries * cached_tokens_read(forward, options, window))
+        return attended(forward.query_len, forward.context_len, window)
+    return np.asarray(forward.query_len * cached_tokens_read(forward, options, window))
 
 
 def attention_flops(*, n_heads: int, pair_dims: int, batch_size: Array, pairs: Array) -> Array:
@@ -187,7 +187,7 @@ def attention_op(
         count=1,
         flops=flops,
         weight_bytes=np.zeros(()),
-        cache_bytes=np.asarray(setting.forward.batch * (read_bytes + written)),
+        cache_bytes=np.asarray(setting.forward.batch_size * (read_bytes + written)),
         activation_bytes=np.zeros(()),
         compute_dtype=setting.activation_dtype,
         shard=shard,
@@ -226,7 +226,7 @@ def grouped_query_costs(core: GroupedQueryAttention, setting: Setting) -> list[O
     flops = attention_flops(
         n_heads=core.n_heads,
         pair_dims=core.head_dim + core.value_dim,
-        batch_size=forward.batch,
+        batch_size=forward.batch_size,
         pairs=counted_pairs(forward, options, core.window, causal=core.causal),
     )
     return [
@@ -234,7 +234,7 @@ def grouped_query_costs(core: GroupedQueryAttention, setting: Setting) -> list[O
             setting,
             flops=flops,
             read_bytes=token_bytes * cached_tokens_read(forward, options, core.window),
-            new_bytes=token_bytes * forward.queries,
+            new_bytes=token_bytes * forward.query_len,
             shard=cache_only(core.n_kv_heads),
         )
     ]
@@ -300,9 +300,9 @@ def indexer_op(
         name="indexer",
         kind="indexer",
         count=1,
-        flops=matmul_flops(indexer.n_heads * indexer.head_dim * setting.forward.batch * pairs),
+        flops=matmul_flops(indexer.n_heads * indexer.head_dim * setting.forward.batch_size * pairs),
         weight_bytes=np.zeros(()),
-        cache_bytes=np.asarray(setting.forward.batch * key_bytes * (read + written)),
+        cache_bytes=np.asarray(setting.forward.batch_size * key_bytes * (read + written)),
         activation_bytes=np.zeros(()),
         compute_dtype=setting.kv_dtype if narrow else setting.activation_dtype,
         shard=ATTENTION_REPLICATED,

@@ -44,9 +44,9 @@ _MAY_BE_NONE: Final = {"experts", "recurrent_state", "state_dtype", "kv_dtype", 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Which formula prices a pass, where published sources disagree.
+    """Which formula counts a pass, where published sources disagree.
 
-    One value prices decoding, verification and drafting alike, so that no ratio mixes two models.
+    One value counts decoding, verification and drafting alike, so that no ratio mixes two models.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ _PASS_QUANTITIES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class ForwardPass:
     """One pass of the model: prefill, decoding and verification differ only in these numbers.
 
@@ -154,24 +154,37 @@ class ForwardPass:
     array([ 4., 32.])
     """
 
-    batch_size: npt.ArrayLike
-    query_len: npt.ArrayLike
-    context_len: npt.ArrayLike
-    head_len: npt.ArrayLike | None = None
-    matmul_len: npt.ArrayLike | None = None
-    settled: bool = False
+    batch_size: Array
+    query_len: Array
+    context_len: Array
+    head_len: Array
+    matmul_len: Array
+    settled: bool
 
-    def __post_init__(self) -> None:
-        if self.head_len is None:
-            object.__setattr__(self, "head_len", self.query_len)
-        if self.matmul_len is None:
-            object.__setattr__(self, "matmul_len", self.query_len)
-        for name, quantity in _PASS_QUANTITIES.items():
-            object.__setattr__(self, name, array_within(name, getattr(self, name), quantity))
+    def __init__(
+        self,
+        batch_size: npt.ArrayLike,
+        query_len: npt.ArrayLike,
+        context_len: npt.ArrayLike,
+        head_len: npt.ArrayLike | None = None,
+        matmul_len: npt.ArrayLike | None = None,
+        *,
+        settled: bool = False,
+    ) -> None:
+        given = {
+            "batch_size": batch_size,
+            "query_len": query_len,
+            "context_len": context_len,
+            "head_len": query_len if head_len is None else head_len,
+            "matmul_len": query_len if matmul_len is None else matmul_len,
+        }
+        for name, value in given.items():
+            object.__setattr__(self, name, array_within(name, value, _PASS_QUANTITIES[name]))
+        object.__setattr__(self, "settled", settled)
         self._check_shapes()
-        expect("settled", self.settled, bool, "True or False")
-        self._require("head_len", self.heads <= self.queries, "at most query_len")
-        self._require("matmul_len", self.matmuls >= self.queries, "at least query_len")
+        expect("settled", settled, bool, "True or False")
+        self._require("head_len", self.head_len <= self.query_len, "at most query_len")
+        self._require("matmul_len", self.matmul_len >= self.query_len, "at least query_len")
 
     def _check_shapes(self) -> None:
         shapes = {name: getattr(self, name).shape for name in _PASS_QUANTITIES}
@@ -186,45 +199,20 @@ class ForwardPass:
             refuse(name, getattr(self, name).tolist(), f"numbers of {allowed}")
 
     @property
-    def batch(self) -> Array:
-        """`batch_size` as an array."""
-        return self.batch_size  # type: ignore[return-value]  # made an array in __post_init__
-
-    @property
-    def queries(self) -> Array:
-        """`query_len` as an array."""
-        return self.query_len  # type: ignore[return-value]  # made an array in __post_init__
-
-    @property
-    def context(self) -> Array:
-        """`context_len` as an array."""
-        return self.context_len  # type: ignore[return-value]  # made an array in __post_init__
-
-    @property
-    def heads(self) -> Array:
-        """`head_len` as an array."""
-        return self.head_len  # type: ignore[return-value]  # made an array in __post_init__
-
-    @property
-    def matmuls(self) -> Array:
-        """`matmul_len` as an array."""
-        return self.matmul_len  # type: ignore[return-value]  # made an array in __post_init__
-
-    @property
     def tokens(self) -> Array:
         """New positions of the whole batch."""
-        return np.asarray(self.batch * self.queries)
+        return np.asarray(self.batch_size * self.query_len)
 
     @property
     def matmul_tokens(self) -> Array:
         """Positions that every matrix of a layer multiplies: the new ones, and any padding."""
-        return np.asarray(self.batch * self.matmuls)
+        return np.asarray(self.batch_size * self.matmul_len)
 
     @property
     def head_tokens(self) -> Array:
         """Positions that the LM head multiplies; padded, where all new positions go through it."""
-        padding = np.where(self.heads == self.queries, self.matmuls, self.heads)
-        return np.asarray(self.batch * padding)
+        padding = np.where(self.head_len == self.query_len, self.matmul_len, self.head_len)
+        return np.asarray(self.batch_size * padding)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -309,7 +297,7 @@ class OpCost:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting:
-    """What every formula of a pass may look at, besides the block that it prices.
+    """What every formula of a pass may look at, besides the block that it counts.
 
     Parameters
     ----------

@@ -94,22 +94,24 @@ def block_sparse_costs(core: BlockSparseAttention, setting: Setting) -> list[OpC
     forward, options = setting.forward, setting.options
     blocks, block_len = core.indexer.top_k, core.block_len
     if options.counts_all:
-        pairs = block_pairs(forward.queries, forward.context, block_len, blocks)
-        read = np.minimum(forward.context, forward.context % block_len + (blocks - 1) * block_len)
+        pairs = block_pairs(forward.query_len, forward.context_len, block_len, blocks)
+        read = np.minimum(
+            forward.context_len, forward.context_len % block_len + (blocks - 1) * block_len
+        )
     else:
-        read = np.minimum(forward.context, blocks * block_len)
-        pairs = np.asarray(forward.queries * read)
+        read = np.minimum(forward.context_len, blocks * block_len)
+        pairs = np.asarray(forward.query_len * read)
     token_bytes = _token_bytes(core, setting.kv_dtype)
     attention = attention_op(
         setting,
         flops=attention_flops(
             n_heads=core.n_heads,
             pair_dims=core.head_dim + core.value_dim,
-            batch_size=forward.batch,
+            batch_size=forward.batch_size,
             pairs=pairs,
         ),
         read_bytes=token_bytes * read,
-        new_bytes=token_bytes * forward.queries,
+        new_bytes=token_bytes * forward.query_len,
         shard=cache_only(core.n_kv_heads),
     )
     return [_scan_op(core, setting), attention]
@@ -118,9 +120,9 @@ def block_sparse_costs(core: BlockSparseAttention, setting: Setting) -> list[OpC
 def _scan_op(core: BlockSparseAttention, setting: Setting) -> OpCost:
     """Return the scoring of all index keys; heads divide over devices, their one key does not."""
     forward, indexer = setting.forward, core.indexer
-    written = forward.queries if setting.options.counts_all else np.zeros(())
+    written = forward.query_len if setting.options.counts_all else np.zeros(())
     key_bytes = _index_key_bytes(core, setting.kv_dtype)
-    multiply_adds = indexer.n_heads * indexer.head_dim * forward.batch
+    multiply_adds = indexer.n_heads * indexer.head_dim * forward.batch_size
     narrow = setting.kv_dtype in {"fp8", "fp4"}
     return OpCost(
         name="indexer",
@@ -128,7 +130,7 @@ def _scan_op(core: BlockSparseAttention, setting: Setting) -> OpCost:
         count=1,
         flops=matmul_flops(multiply_adds * counted_pairs(forward, setting.options)),
         weight_bytes=np.zeros(()),
-        cache_bytes=np.asarray(forward.batch * key_bytes * (forward.context + written)),
+        cache_bytes=np.asarray(forward.batch_size * key_bytes * (forward.context_len + written)),
         activation_bytes=np.zeros(()),
         compute_dtype=setting.kv_dtype if narrow else setting.activation_dtype,
         shard=Shard("attention", indexer.n_heads, indexer.n_heads, 1),

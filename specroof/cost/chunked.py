@@ -78,16 +78,16 @@ def chunked_costs(core: ChunkedAttention, setting: Setting) -> list[OpCost]:
     array([33554432.,  7409664.])
     """
     forward = setting.forward
-    read = np.mod(forward.context, core.chunk)
+    read = np.mod(forward.context_len, core.chunk)
     if setting.options.counts_all:
-        pairs = chunked_pairs(forward.queries, forward.context, core.chunk)
+        pairs = chunked_pairs(forward.query_len, forward.context_len, core.chunk)
     else:
-        pairs = np.asarray(read * np.minimum(forward.queries, core.chunk - read))
+        pairs = np.asarray(read * np.minimum(forward.query_len, core.chunk - read))
     token_bytes = _token_bytes(core, setting.kv_dtype)
     flops = attention_flops(
         n_heads=core.n_heads,
         pair_dims=core.head_dim + core.value_dim,
-        batch_size=forward.batch,
+        batch_size=forward.batch_size,
         pairs=pairs,
     )
     return [
@@ -95,7 +95,7 @@ def chunked_costs(core: ChunkedAttention, setting: Setting) -> list[OpCost]:
             setting,
             flops=flops,
             read_bytes=np.asarray(token_bytes * read),
-            new_bytes=token_bytes * forward.queries,
+            new_bytes=token_bytes * forward.query_len,
             shard=cache_only(core.n_kv_heads),
         )
     ]

@@ -100,15 +100,15 @@ def compressed_costs(core: CompressedAttention, setting: Setting) -> list[OpCost
     flops = attention_flops(
         n_heads=core.n_heads,
         pair_dims=dims,
-        batch_size=forward.batch,
+        batch_size=forward.batch_size,
         pairs=counted_pairs(forward, options, core.window) + _counted_entries(core, setting, top_k),
     )
     read = cached_tokens_read(forward, options, core.window)
     attention = attention_op(
         setting,
         flops=flops,
-        read_bytes=raw_bytes * (read + _entries_at(core, forward.context, top_k)),
-        new_bytes=raw_bytes * (forward.queries + _entries_per_token(core) * forward.queries),
+        read_bytes=raw_bytes * (read + _entries_at(core, forward.context_len, top_k)),
+        new_bytes=raw_bytes * (forward.query_len + _entries_per_token(core) * forward.query_len),
         shard=cache_only(1),
     )
     scan = (
@@ -117,8 +117,8 @@ def compressed_costs(core: CompressedAttention, setting: Setting) -> list[OpCost
                 core.indexer,
                 setting,
                 pairs=_counted_entries(core, setting, None),
-                read=_entries_at(core, forward.context, None),
-                new=_entries_per_token(core) * forward.queries,
+                read=_entries_at(core, forward.context_len, None),
+                new=_entries_per_token(core) * forward.query_len,
             )
         ]
         if core.indexer
@@ -145,8 +145,8 @@ def _counted_entries(core: CompressedAttention, setting: Setting, cap: int | Non
     if not core.ratio:
         return np.zeros(())
     if not setting.options.counts_all:
-        return np.asarray(forward.queries * _entries_at(core, forward.context, cap))
-    return attended_entries(forward.queries, forward.context, core.ratio, cap)
+        return np.asarray(forward.query_len * _entries_at(core, forward.context_len, cap))
+    return attended_entries(forward.query_len, forward.context_len, core.ratio, cap)
 
 
 def _ring_op(ring: Compressor, core: CompressedAttention, setting: Setting) -> OpCost:

@@ -105,7 +105,7 @@ def expert_costs(core: Experts, setting: Setting) -> list[OpCost]:
     forward, options = setting.forward, setting.options
     tokens = forward.tokens
     if options.experts is None and setting.expert_locality is not None:
-        tokens = independent_tokens(forward.batch, forward.queries, setting.expert_locality)
+        tokens = independent_tokens(forward.batch_size, forward.query_len, setting.expert_locality)
     routed = distinct_experts(tokens, core.n_experts, core.top_k, options.experts or "exact")
     groups = routed + core.n_shared
     visits = (core.top_k + core.n_shared) * forward.matmul_tokens

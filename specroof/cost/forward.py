@@ -1,39 +1,14 @@
 """The whole pass: every block of every distinct layer, and the head."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from specroof.architecture import (
-    WEIGHT_FORMATS,
-    Architecture,
-    Block,
-    BlockSparseAttention,
-    ChunkedAttention,
-    CompressedAttention,
-    Core,
-    Experts,
-    GatedDeltaNet,
-    GroupedQueryAttention,
-    KimiDeltaAttention,
-    LatentAttention,
-    LightningAttention,
-    Mamba2,
-    SharedCacheAttention,
-)
-from specroof.cost.attention import grouped_query_costs
+from specroof.architecture import WEIGHT_FORMATS, Architecture, Block, Experts
 from specroof.cost.base import Array, Collective, ForwardPass, OpCost, Options, Setting
-from specroof.cost.block_sparse import block_sparse_costs
-from specroof.cost.chunked import chunked_costs
-from specroof.cost.compressed import compressed_costs
+from specroof.cost.cores import CORES
 from specroof.cost.dense import linear_cost, logit_bytes
-from specroof.cost.experts import expert_costs
-from specroof.cost.latent import latent_costs
-from specroof.cost.recurrent import delta_net_costs
-from specroof.cost.shared_cache import shared_cache_costs
-from specroof.cost.state_space import kimi_delta_costs, lightning_costs, mamba2_costs
 from specroof.errors import expect
 from specroof.units import dtype_bytes
 
@@ -42,21 +17,6 @@ __all__ = ["forward_cost"]
 #: Kinds that ``count="attention+ffn"`` keeps.
 _ATTENTION_AND_FFN: Final = {
     *("dense", "experts", "attention", "latent_attention", "indexer", "state")
-}
-
-
-_CORE_COSTS: Final[dict[type[Core], Callable[[Any, Setting], list[OpCost]]]] = {
-    GroupedQueryAttention: grouped_query_costs,
-    ChunkedAttention: chunked_costs,
-    SharedCacheAttention: shared_cache_costs,
-    BlockSparseAttention: block_sparse_costs,
-    LatentAttention: latent_costs,
-    CompressedAttention: compressed_costs,
-    GatedDeltaNet: delta_net_costs,
-    KimiDeltaAttention: kimi_delta_costs,
-    Mamba2: mamba2_costs,
-    LightningAttention: lightning_costs,
-    Experts: expert_costs,
 }
 
 
@@ -146,7 +106,7 @@ def _block_costs(block: Block, setting: Setting, count: int, message_bytes: Arra
     if block.core is not None:
         ops += [
             replace(op, name=f"{block.label}.{op.name}", count=count)
-            for op in _CORE_COSTS[type(block.core)](block.core, setting)
+            for op in CORES[type(block.core)].costs(block.core, setting)
         ]
     ops = _counted(ops, setting.options)
     if ops and not block.joins_next:
@@ -167,7 +127,7 @@ def _head_costs(architecture: Architecture, setting: Setting) -> list[OpCost]:
     positions = setting.forward.head_tokens
     head = linear_cost(architecture.head, tokens=positions, block="", count=1)
     logits = logit_bytes(architecture.head.out_features, positions)
-    priced = replace(
+    counted = replace(
         head,
         name=architecture.head.name,
         # A pass that needs no logits does not read the head.
@@ -178,4 +138,4 @@ def _head_costs(architecture: Architecture, setting: Setting) -> list[OpCost]:
         ),
         activation_bytes=logits if setting.options.counts_all else np.zeros(()),
     )
-    return _counted([priced], setting.options)
+    return _counted([counted], setting.options)

@@ -54,7 +54,7 @@ def latent_costs(core: LatentAttention, setting: Setting) -> list[OpCost]:
     flops = attention_flops(
         n_heads=core.n_heads,
         pair_dims=2 * core.latent_dim + core.rope_dim,
-        batch_size=forward.batch,
+        batch_size=forward.batch_size,
         pairs=pairs,
     )
     if forward.settled and top_k is None and core.head_dims is not None:
@@ -63,7 +63,7 @@ def latent_costs(core: LatentAttention, setting: Setting) -> list[OpCost]:
         setting,
         flops=flops,
         read_bytes=token_bytes * cached_tokens_read(forward, options, top_k),
-        new_bytes=token_bytes * forward.queries,
+        new_bytes=token_bytes * forward.query_len,
         shard=cache_only(1),
         kind="latent_attention",
     )
@@ -73,8 +73,8 @@ def latent_costs(core: LatentAttention, setting: Setting) -> list[OpCost]:
         core.indexer,
         setting,
         pairs=counted_pairs(forward, options),
-        read=forward.context,
-        new=forward.queries,
+        read=forward.context_len,
+        new=forward.query_len,
     )
     return [scan, attention]
 
@@ -84,10 +84,12 @@ def _expanded_flops(
 ) -> Array:
     """Return the FLOP of attending expanded keys and values, cached latents projected up first."""
     attended = attention_flops(
-        n_heads=core.n_heads, pair_dims=sum(head_dims), batch_size=forward.batch, pairs=pairs
+        n_heads=core.n_heads, pair_dims=sum(head_dims), batch_size=forward.batch_size, pairs=pairs
     )
     projected_dims = core.n_heads * (sum(head_dims) - core.rope_dim)
-    projected = matmul_flops(core.latent_dim * projected_dims * forward.batch * forward.context)
+    projected = matmul_flops(
+        core.latent_dim * projected_dims * forward.batch_size * forward.context_len
+    )
     return np.asarray(attended + projected)
 
 

@@ -187,7 +187,7 @@ def recurrent_costs(
     state_bytes = recurrent_state_bytes(core, setting.state_dtype, setting.activation_dtype)
     mode = options.recurrent_state or "snapshot"
     # Nothing of a settled pass is ever taken back: one state is written, as in decoding.
-    kept = np.minimum(forward.queries, 1.0) if forward.settled else forward.queries
+    kept = np.minimum(forward.query_len, 1.0) if forward.settled else forward.query_len
     moved = state_passes(kept, mode) * state_bytes
     if mode == "replay":
         moved = moved + np.where(kept > 1, kept * replay_bytes, 0.0)
@@ -197,7 +197,7 @@ def recurrent_costs(
         count=1,
         flops=flops,
         weight_bytes=np.zeros(()),
-        cache_bytes=np.asarray(forward.batch * moved),
+        cache_bytes=np.asarray(forward.batch_size * moved),
         activation_bytes=np.zeros(()),
         compute_dtype=setting.activation_dtype,
         shard=HEADS,

@@ -1,8 +1,6 @@
 """Bytes that a model takes up, weights and what each sequence caches, and how they divide."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,26 +12,11 @@ from specroof.architecture import (
     WEIGHT_FORMATS,
     Architecture,
     Block,
-    BlockSparseAttention,
-    ChunkedAttention,
-    CompressedAttention,
     Core,
-    GatedDeltaNet,
-    GroupedQueryAttention,
-    KimiDeltaAttention,
-    LatentAttention,
-    LightningAttention,
-    Mamba2,
     Shard,
-    cache_only,
 )
-from specroof.cost.attention import grouped_query_cache_bytes
 from specroof.cost.base import Array, Options
-from specroof.cost.block_sparse import block_index_bytes, block_sparse_cache_bytes
-from specroof.cost.chunked import chunked_cache_bytes
-from specroof.cost.compressed import compressed_cache_bytes, compressed_state_bytes
-from specroof.cost.latent import latent_cache_bytes
-from specroof.cost.recurrent import delta_net_state_bytes, recurrent_state_bytes
+from specroof.cost.cores import CORES, CoreFormulas
 from specroof.units import dtype_bytes
 
 __all__ = ["Storage", "kv_bytes_per_token", "kv_cache_bytes", "state_bytes", "storage"]
@@ -58,42 +41,6 @@ class Storage:
     shard: Shard
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """What one kind of core stores per sequence and layer, and how that divides.
-
-    `repeated_bytes` are those of the cache that do not divide where the rest does.
-    """
-
-    shard: Callable[[Any], Shard]
-    cache_bytes: Callable[[Any, Array, str], Array] = lambda _core, context, _dtype: 0.0 * context
-    state_bytes: Callable[[Any, str, str], float] = lambda _core, _state, _conv: 0.0
-    repeated_bytes: Callable[[Any, Array, str], Array] | None = None
-
-
-_CORES: Final[dict[type[Core], _Rules]] = {
-    GroupedQueryAttention: _Rules(
-        lambda core: cache_only(core.n_kv_heads), grouped_query_cache_bytes
-    ),
-    ChunkedAttention: _Rules(lambda core: cache_only(core.n_kv_heads), chunked_cache_bytes),
-    BlockSparseAttention: _Rules(
-        lambda core: cache_only(core.n_kv_heads),
-        block_sparse_cache_bytes,
-        repeated_bytes=block_index_bytes,
-    ),
-    LatentAttention: _Rules(lambda _core: cache_only(1), latent_cache_bytes),
-    CompressedAttention: _Rules(
-        lambda _core: cache_only(1),
-        compressed_cache_bytes,
-        lambda core, _state, _conv: compressed_state_bytes(core),
-    ),
-    GatedDeltaNet: _Rules(lambda _core: HEADS, state_bytes=delta_net_state_bytes),
-    KimiDeltaAttention: _Rules(lambda _core: HEADS, state_bytes=recurrent_state_bytes),
-    Mamba2: _Rules(lambda _core: HEADS, state_bytes=recurrent_state_bytes),
-    LightningAttention: _Rules(lambda _core: HEADS, state_bytes=recurrent_state_bytes),
-}
-
-
 def storage(
     architecture: Architecture, context_len: npt.ArrayLike, options: Options | None = None
 ) -> list[Storage]:
@@ -109,7 +56,7 @@ def storage(
 
     Examples
     --------
-    >>> from specroof.architecture import Layer, Linear
+    >>> from specroof.architecture import GroupedQueryAttention, Layer, Linear
     >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
     >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
     >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)
@@ -136,8 +83,9 @@ def storage(
     parts.append(Storage(table + head, nothing, TENSOR))
     kv_dtype = options.kv_dtype or architecture.kv_dtype
     state_dtype = options.state_dtype or architecture.state_dtype
-    for count, core in _cores(architecture):
-        rules = _CORES[type(core)]
+    for count, core, rules in _formulas(architecture):
+        if rules.shard is None:
+            continue
         kept = rules.cache_bytes(core, context, kv_dtype) + rules.state_bytes(
             core, state_dtype, architecture.activation_dtype
         )
@@ -156,13 +104,13 @@ def _block_weights(block: Block) -> list[tuple[float, Shard]]:
     return weights
 
 
-def _cores(architecture: Architecture) -> list[tuple[int, Core]]:
-    """Return the cores that store something per sequence, with their counts."""
+def _formulas(architecture: Architecture) -> list[tuple[int, Core, CoreFormulas]]:
+    """Return the cores that may store something per sequence: their counts and formulas."""
     return [
-        (layer.count, block.core)
+        (layer.count, block.core, CORES[type(block.core)])
         for layer in architecture.layers
         for block in layer.blocks
-        if type(block.core) in _CORES and block.core is not None
+        if block.core is not None
     ]
 
 
@@ -189,7 +137,7 @@ def kv_cache_bytes(
 
     Examples
     --------
-    >>> from specroof.architecture import Layer, Linear
+    >>> from specroof.architecture import GroupedQueryAttention, Layer, Linear
     >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
     >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
     >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)
@@ -200,8 +148,8 @@ def kv_cache_bytes(
     context = np.asarray(context_len, dtype=np.float64)
     dtype = kv_dtype or architecture.kv_dtype
     total = 0.0 * context
-    for count, core in _cores(architecture):
-        total = total + count * _CORES[type(core)].cache_bytes(core, context, dtype)
+    for count, core, rules in _formulas(architecture):
+        total = total + count * rules.cache_bytes(core, context, dtype)
     return np.asarray(total)
 
 
@@ -215,7 +163,7 @@ def kv_bytes_per_token(architecture: Architecture, kv_dtype: str | None = None) 
 
     Examples
     --------
-    >>> from specroof.architecture import Layer, Linear
+    >>> from specroof.architecture import GroupedQueryAttention, Layer, Linear
     >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
     >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
     >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)
@@ -237,7 +185,7 @@ def state_bytes(architecture: Architecture, state_dtype: str | None = None) -> f
 
     Examples
     --------
-    >>> from specroof.architecture import Layer, Linear
+    >>> from specroof.architecture import GroupedQueryAttention, Layer, Linear
     >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
     >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
     >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)
@@ -247,6 +195,6 @@ def state_bytes(architecture: Architecture, state_dtype: str | None = None) -> f
     """
     dtype = state_dtype or architecture.state_dtype
     return sum(
-        count * _CORES[type(core)].state_bytes(core, dtype, architecture.activation_dtype)
-        for count, core in _cores(architecture)
+        count * rules.state_bytes(core, dtype, architecture.activation_dtype)
+        for count, core, rules in _formulas(architecture)
     )

@@ -3,9 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["two_way_tokens"]
+from specroof.arrays import Array
 
-Array = npt.NDArray[np.float64]
+__all__ = ["two_way_tokens"]
 
 
 def two_way_tokens(

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from specroof.acceptance import ContextAcceptance
 from specroof.architecture import Architecture, DraftHead
+from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.hardware import HardwareProfile, Placement
 
@@ -18,7 +19,7 @@ __all__ = [
     "DraftTime",
     "Drafter",
     "Held",
-    "Price",
+    "PassTime",
     "Proposals",
     "Round",
     "TokensPerRound",
@@ -29,7 +30,6 @@ __all__ = [
     "unknown_held",
 ]
 
-Array = npt.NDArray[np.float64]
 #: Counts: whole numbers of a chain or a tree, means where some sequences propose nothing.
 Counts = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 
@@ -62,7 +62,7 @@ class Work:
     times: float = 1.0
 
 
-class Price(Protocol):
+class PassTime(Protocol):
     """Seconds of a forward pass of any model, with what runs `beside` it in the same pass."""
 
     def __call__(
@@ -127,12 +127,12 @@ class Round:
         Seconds of the target's verification of this round.
     cost_of
         ``"decode"`` or ``"verify"``: what a fixed share is a share of.
-    price
+    pass_s
         Seconds of a forward pass of any model on the target's devices and engine.
     target
         The model that is served, for drafters that have its sizes.
     elsewhere
-        Prices on other devices, or over another number of them; None for the target's.
+        The same on other devices, or over another number of them; None for the target's.
     expansions
         Passes behind the first one; see `Proposals`. None for a chain.
     """
@@ -144,9 +144,9 @@ class Round:
     decode_s: Array
     verify_s: Array
     cost_of: str
-    price: Price
+    pass_s: PassTime
     target: Architecture | None = None
-    elsewhere: Callable[[HardwareProfile | None, Placement | None], Price] | None = None
+    elsewhere: Callable[[HardwareProfile | None, Placement | None], PassTime] | None = None
     expansions: tuple[tuple[float, Array], ...] | None = None
 
     @property
@@ -246,6 +246,8 @@ class Drafter:
         From acceptance and draft lengths to what is verified: a chain, or a tree.
     held
         What it keeps in the memory of the target's devices.
+    at_share
+        The same drafter at another cost, where that is given as a share of the target's step.
     """
 
     name: str
@@ -256,3 +258,4 @@ class Drafter:
     describe: Callable[[Architecture], str] = silent
     propose: Callable[[TokensPerRound, Counts], Proposals] = chain_proposals
     held: Callable[[Architecture], Held] = unknown_held
+    at_share: "Callable[[float], Drafter] | None" = None

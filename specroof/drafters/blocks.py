@@ -1,30 +1,30 @@
-"""Drafters that make all drafts at once: DFlash, DSpark, P-EAGLE, PARD."""
+"""Drafters that draft a whole block at once: DFlash and DSpark."""
 
 import numbers
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from specroof.architecture import Architecture, DraftHead
 from specroof.cost import ForwardPass
-from specroof.drafters.base import Array, Drafter, Price, Round, Work
+from specroof.drafters.base import Array, Drafter, PassTime, Round, Work
 from specroof.drafters.geometry import (
     USUAL_BLOCKS,
     usual_dflash,
     usual_dspark,
-    usual_p_eagle,
 )
 from specroof.drafters.heads import accepted_work, usual_origin
-from specroof.drafters.placed import Geometry, Seconds, Where, priced_drafter
+from specroof.drafters.placed import Geometry, Seconds, Where, timed_drafter
 from specroof.errors import OptionError
 
-__all__ = ["block_s", "dflash_drafter", "dspark_drafter", "p_eagle_drafter", "pard_drafter"]
+__all__ = ["BLOCK_KINDS", "BlockKind", "block_s", "head_block_drafter"]
 
-_MOST_STEPS = 64
 _LONGEST_BLOCK = 4096
 
 
 def block_s(steps: int) -> Seconds:
-    r"""Return the seconds of drafting a whole block, as a function of drafter, round and prices.
+    r"""Return the seconds of drafting a whole block, as a function of drafter, round and passes.
 
     .. math:: t = t_{accepted}(N) + n_{steps} \left( t(D) + D' \, t_{serial} \right)
 
@@ -44,127 +44,108 @@ def block_s(steps: int) -> Seconds:
         section 3.
     """
 
-    def seconds(head: DraftHead, round_: Round, price: Price) -> Array:
+    def seconds(head: DraftHead, round_: Round, pass_s: PassTime) -> Array:
         batch, context = round_.batch_size, round_.context_len
         drafts = float(head.drafts or 0)
         serial: tuple[Work, ...] = ()
         if head.serial is not None:
             serial = (Work(head.serial, ForwardPass(batch, 1.0, context), times=drafts),)
         block = ForwardPass(batch, float(head.block or 0), context, head_len=drafts)
-        first_s = price(head.model, block, *accepted_work(head, round_), *serial)
+        first_s = pass_s(head.model, block, *accepted_work(head, round_), *serial)
         if steps == 1:
             return first_s
-        return np.asarray(first_s + (steps - 1) * price(head.model, block, *serial))
+        return np.asarray(first_s + (steps - 1) * pass_s(head.model, block, *serial))
 
     return seconds
 
 
-def dflash_drafter(
+@dataclass(frozen=True, slots=True)
+class BlockKind:
+    """A kind of drafter that drafts whole blocks over the target's features.
+
+    Parameters
+    ----------
+    usual
+        What it looks like for a target where no config is given.
+    block
+        Positions of its usual block.
+    anchor_drafts
+        Whether the anchor's position makes a draft too.
+    most_steps
+        Denoising steps at most: passes over a block.
+    """
+
+    usual: Geometry
+    block: int
+    anchor_drafts: bool = False
+    most_steps: int = 1
+
+
+#: The kinds of drafter that draft whole blocks.
+BLOCK_KINDS: Final = {
+    # block diffusion, DFlash2 too: Chen et al. 2026, arXiv:2602.06036
+    "dflash": BlockKind(usual_dflash, USUAL_BLOCKS["dflash"], most_steps=64),
+    # a block pass, then a short serial head for each draft: DSpark paper (deepseek-ai/DeepSpec)
+    "dspark": BlockKind(usual_dspark, USUAL_BLOCKS["dspark"], anchor_drafts=True),
+}
+
+
+def head_block_drafter(  # noqa: PLR0913 - the keys of a SPEC
+    kind: str,
     head: DraftHead | None = None,
     *,
     block: int | None = None,
     drafts: int | None = None,
     steps: int = 1,
-    name: str = "dflash",
+    name: str | None = None,
     where: Where | None = None,
 ) -> Drafter:
-    """Return a DFlash or DFlash2 drafter: block diffusion over the target's features.
+    """Return a drafter of one of `BLOCK_KINDS`.
 
     Parameters
     ----------
+    kind
+        The kind.
     head
-        The drafter; five layers and a block of 16 if None.
+        Its layers; the usual geometry for the target if None.
     block, drafts
-        Positions of a block (one anchor, the rest drafts), or drafts; as configured if None.
+        Positions of a block (the anchor included), or drafts; as configured if None.
     steps
         Denoising steps.
     name
-        What outputs call it.
+        What outputs call it; the kind if None.
     where
         Where it runs.
 
     Raises
     ------
     OptionError
-        For a block longer than the drafter's, and steps outside of 1 to 64.
+        For a block longer than the drafter's, and more steps than its kind takes.
 
     Source
-        Chen et al. 2026, arXiv:2602.06036.
+        See `BLOCK_KINDS`.
 
     Examples
     --------
-    >>> dflash_drafter().max_draft_len, dflash_drafter(block=8).max_draft_len
+    >>> head_block_drafter("dflash").max_draft_len, head_block_drafter("dspark").max_draft_len
     (15, 7)
     """
-    return _block_drafter(
-        "dflash", usual_dflash, head, (block, drafts), steps=steps, name=name, where=where
-    )
-
-
-def dspark_drafter(
-    head: DraftHead | None = None,
-    *,
-    block: int | None = None,
-    drafts: int | None = None,
-    name: str = "dspark",
-    where: Where | None = None,
-) -> Drafter:
-    """Return a DSpark drafter: a block pass, then a short serial head for each draft.
-
-    Parameters
-    ----------
-    head
-        The drafter; five layers and a block of 7 if None.
-    block, drafts
-        Positions of a block, the anchor's a draft too, or drafts; as configured if None.
-    name
-        What outputs call it.
-    where
-        Where it runs.
-
-    Raises
-    ------
-    OptionError
-        For a block longer than the drafter's.
-
-    Source
-        DSpark paper (deepseek-ai/DeepSpec) 2026.
-
-    Examples
-    --------
-    >>> dspark_drafter().max_draft_len
-    7
-    """
-    return _block_drafter(
-        "dspark", usual_dspark, head, (block, drafts), steps=1, name=name, where=where
-    )
-
-
-def _block_drafter(  # noqa: PLR0913 - what the two kinds differ in
-    kind: str,
-    usual: Geometry,
-    head: DraftHead | None,
-    sizes: tuple[int | None, int | None],
-    *,
-    steps: int,
-    name: str,
-    where: Where | None,
-) -> Drafter:
-    _whole("steps", steps, _MOST_STEPS)
-    configured = USUAL_BLOCKS[kind] if head is None else head.block
-    anchor_drafts = kind == "dspark" if head is None else head.anchor_drafts
-    block = _block_len(configured, sizes, anchors=0 if anchor_drafts else 1)
+    row = BLOCK_KINDS[kind]
+    _whole("steps", steps, row.most_steps)
+    configured = row.block if head is None else head.block
+    anchor_drafts = row.anchor_drafts if head is None else head.anchor_drafts
+    positions = _block_len(configured, (block, drafts), anchors=0 if anchor_drafts else 1)
 
     def geometry(target: Architecture) -> DraftHead:
-        return (head or usual(target)).with_block(block)
+        return (head or row.usual(target)).with_block(positions)
 
-    return priced_drafter(
+    return timed_drafter(
         geometry,
         block_s(steps),
-        name=name,
-        origin=f"{usual_origin(kind, head)}, block of {block}",
+        name=name or kind,
+        origin=f"{usual_origin(kind, head)}, block of {positions}",
         where=where,
-        max_draft_len=block if anchor_drafts else block - 1,
+        max_draft_len=positions if anchor_drafts else positions - 1,
     )
 
 
@@ -192,85 +173,3 @@ def _whole(key: str, value: object, most: int, least: int = 1) -> None:
     if not good or not least <= value <= most:  # type: ignore[operator]
         message = f"{key} is {value!r}; allowed: a whole number from {least} to {most}"
         raise OptionError(message)
-
-
-def _parallel_s(head: DraftHead, round_: Round, price: Price) -> Array:
-    r"""Return the seconds of one pass over the committed tokens and a mask for each other draft.
-
-    .. math:: t = t(N + \gamma - 1)
-
-    Counts
-        the head on γ positions.
-    Source
-        P-EAGLE, arXiv:2602.01469, and its vLLM post of 2026-03-13; PARD, arXiv:2504.18583.
-    """
-    read, drafts = round_.read_len, round_.draft_len
-    forward = ForwardPass(
-        round_.batch_size,
-        read + drafts - 1.0,
-        round_.context_len + 1.0 - read,
-        head_len=drafts,
-        settled=True,
-    )
-    return price(head.model, forward, *accepted_work(head, round_))
-
-
-def p_eagle_drafter(
-    head: DraftHead | None = None, *, name: str = "p_eagle", where: Where | None = None
-) -> Drafter:
-    """Return a P-EAGLE head: EAGLE-3 that makes all drafts in one pass.
-
-    Parameters
-    ----------
-    head
-        The head; four layers of the usual EAGLE-3 geometry if None.
-    name
-        What outputs call it.
-    where
-        Where it runs.
-
-    Source
-        P-EAGLE, arXiv:2602.01469.
-
-    Examples
-    --------
-    >>> p_eagle_drafter().name
-    'p_eagle'
-    """
-    return priced_drafter(
-        usual_p_eagle if head is None else lambda _target: head,
-        _parallel_s,
-        name=name,
-        origin=usual_origin("p_eagle", head),
-        where=where,
-    )
-
-
-def pard_drafter(head: DraftHead, *, name: str = "pard", where: Where | None = None) -> Drafter:
-    """Return a PARD drafter: a small language model that makes all drafts in one pass.
-
-    Parameters
-    ----------
-    head
-        The drafter.
-    name
-        What outputs call it.
-    where
-        Where it runs.
-
-    Source
-        An et al. 2025, arXiv:2504.18583; PARD-2: AMD-AGI/PARD.
-
-    Examples
-    --------
-    >>> from specroof import load_model
-    >>> pard_drafter(DraftHead("pard", load_model("Qwen/Qwen3-4B"))).name
-    'pard'
-    """
-    return priced_drafter(
-        lambda _target: head,
-        _parallel_s,
-        name=name,
-        origin=usual_origin("pard", head),
-        where=where,
-    )

@@ -12,14 +12,11 @@ from typing import Final
 from specroof.architecture import (
     Architecture,
     Block,
-    BlockSparseAttention,
-    ChunkedAttention,
     CompressedAttention,
     DraftHead,
     DraftShape,
     Experts,
     GroupedQueryAttention,
-    LatentAttention,
     Layer,
     Linear,
     MedusaHeads,
@@ -62,10 +59,6 @@ _MARKOV_RANK: Final = 256
 _EAGLE_WIDTH: Final = 6
 _BLOCK_WIDTH: Final = 3
 
-_SOFTMAX: Final = (
-    GroupedQueryAttention | LatentAttention | CompressedAttention | ChunkedAttention
-) | BlockSparseAttention
-
 
 def usual_mtp(target: Architecture) -> DraftHead:
     """Return one layer of the target's own kind behind a merge of embedding and hidden state.
@@ -93,7 +86,7 @@ def _last_layer(target: Architecture) -> tuple[Block, ...]:
     """Return attention and feed-forward of the last kind of layer that attends to a cache."""
     for layer in reversed(target.layers):
         for block in layer.blocks:
-            if isinstance(block.core, _SOFTMAX):
+            if block.core is not None and block.core.caches_tokens:
                 behind = [other for other in layer.blocks if other.name == "feed_forward"]
                 return (_windowed(block), *(behind or _feed_forwards(target)))
     message = f"{target.name} has no attention over a cache; allowed: config= of its draft layer"

@@ -1,28 +1,33 @@
-"""Drafters that go token by token: MTP layers, EAGLE heads, independent models; and Medusa."""
+"""Drafters of a few layers: token by token, all drafts in one pass, and Medusa heads."""
+
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from specroof.architecture import Architecture, Block, DraftHead, Layer, Linear, MedusaHeads
 from specroof.architecture import medusa_head as sized_medusa
 from specroof.cost import ForwardPass
-from specroof.drafters.base import Array, Drafter, Price, Round, Work
+from specroof.drafters.base import Array, Drafter, PassTime, Round, Work
 from specroof.drafters.geometry import (
     USUAL_MEDUSA_HEADS,
     usual_eagle,
     usual_eagle3,
     usual_medusa,
     usual_mtp,
+    usual_p_eagle,
 )
-from specroof.drafters.placed import Where, priced_drafter
+from specroof.drafters.placed import Geometry, Seconds, Where, timed_drafter
+from specroof.errors import OptionError
 
 __all__ = [
+    "HEAD_KINDS",
+    "HeadKind",
     "accepted_work",
     "chained_s",
-    "eagle3_drafter",
-    "eagle_drafter",
+    "head_drafter",
     "medusa_drafter",
-    "model_drafter",
-    "mtp_drafter",
+    "parallel_s",
     "usual_origin",
 ]
 
@@ -51,7 +56,7 @@ def accepted_work(head: DraftHead, round_: Round) -> tuple[Work, ...]:
     return (Work(taken, forward),)
 
 
-def chained_s(head: DraftHead, round_: Round, price: Price) -> Array:
+def chained_s(head: DraftHead, round_: Round, pass_s: PassTime) -> Array:
     r"""Return the seconds of drafting token by token.
 
     .. math:: t = t_1(N) + \sum_{i=2}^{\gamma} t_i(1)
@@ -63,7 +68,7 @@ def chained_s(head: DraftHead, round_: Round, price: Price) -> Array:
         With several modules each of the first drafts is such a first pass, through layers of its
         own.
     Ignores
-        that later passes have 1 to γ - 1 more positions cached: all are priced at their mean.
+        that later passes have 1 to γ - 1 more positions cached: all are timed at their mean.
     Source
         Li et al. 2025, arXiv:2503.01840, section 3.1; DeepSeek-V3 report, arXiv:2412.19437,
         section 2.2.2; vLLM ``v1/spec_decode/eagle.py``.
@@ -71,7 +76,7 @@ def chained_s(head: DraftHead, round_: Round, price: Price) -> Array:
     context, batch = round_.context_len, round_.batch_size
     read = round_.read_len if head.rereads else np.ones(())
     first = ForwardPass(batch, read, context + 1.0 - read, head_len=1.0, settled=True)
-    first_s = price(head.model, first, *accepted_work(head, round_))
+    first_s = pass_s(head.model, first, *accepted_work(head, round_))
     n_first = np.minimum(round_.draft_len, head.modules)
     total_s = np.asarray(n_first * first_s)
     replaced = n_first - 1.0
@@ -79,135 +84,111 @@ def chained_s(head: DraftHead, round_: Round, price: Price) -> Array:
         left = np.maximum(passes - replaced, 0.0)
         replaced = np.maximum(replaced - passes, 0.0)
         forward = ForwardPass(batch, width, context + round_.draft_len / 2, head_len=width)
-        total_s = total_s + left * price(head.model, forward)
+        total_s = total_s + left * pass_s(head.model, forward)
     return total_s
 
 
-def mtp_drafter(
-    head: DraftHead | None = None, *, name: str = "mtp", where: Where | None = None
-) -> Drafter:
-    """Return multi-token prediction: a layer of the target's own kind, used token by token.
+def parallel_s(head: DraftHead, round_: Round, pass_s: PassTime) -> Array:
+    r"""Return the seconds of one pass over the committed tokens and a mask for each other draft.
 
-    Parameters
-    ----------
-    head
-        The draft layer; one like the target's last layer with attention if None.
-    name
-        What outputs call it.
-    where
-        Where it runs.
+    .. math:: t = t(N + \gamma - 1)
 
+    Counts
+        the head on γ positions.
     Source
-        DeepSeek-V3 report, arXiv:2412.19437, section 2.2.
-
-    Examples
-    --------
-    >>> mtp_drafter().name
-    'mtp'
+        P-EAGLE, arXiv:2602.01469, and its vLLM post of 2026-03-13; PARD, arXiv:2504.18583.
     """
-    return priced_drafter(
-        usual_mtp if head is None else lambda _target: head,
-        chained_s,
-        name=name,
-        origin=usual_origin("mtp", head),
-        where=where,
+    read, drafts = round_.read_len, round_.draft_len
+    forward = ForwardPass(
+        round_.batch_size,
+        read + drafts - 1.0,
+        round_.context_len + 1.0 - read,
+        head_len=drafts,
+        settled=True,
     )
+    return pass_s(head.model, forward, *accepted_work(head, round_))
 
 
-def eagle_drafter(
-    head: DraftHead | None = None, *, name: str = "eagle", where: Where | None = None
-) -> Drafter:
-    """Return an EAGLE-1 or -2 head, whose every pass ends in the target's head.
+@dataclass(frozen=True, slots=True)
+class HeadKind:
+    """A kind of drafter that is a few layers, or a model.
 
     Parameters
     ----------
-    head
-        The head; the usual geometry for the target if None.
-    name
-        What outputs call it.
-    where
-        Where it runs.
-
-    Source
-        Li et al. 2024, arXiv:2401.15077 and arXiv:2406.16858.
-
-    Examples
-    --------
-    >>> eagle_drafter().name
-    'eagle'
+    seconds
+        What a round of its kind does.
+    usual
+        What it looks like for a target where no config is given; None where one must be.
     """
-    return priced_drafter(
-        usual_eagle if head is None else lambda _target: head,
-        chained_s,
-        name=name,
-        origin=usual_origin("eagle", head),
-        where=where,
-    )
+
+    seconds: Seconds
+    usual: Geometry | None = None
 
 
-def eagle3_drafter(
-    head: DraftHead | None = None, *, name: str = "eagle3", where: Where | None = None
+#: The kinds of drafter that are sized by a config of layers.
+HEAD_KINDS: Final = {
+    # a layer of the target's own kind: DeepSeek-V3 report, arXiv:2412.19437, section 2.2
+    "mtp": HeadKind(chained_s, usual_mtp),
+    # every pass ends in the target's head: Li et al. 2024, arXiv:2401.15077 and arXiv:2406.16858
+    "eagle": HeadKind(chained_s, usual_eagle),
+    # features of the target merged once, a separate vocabulary: Li et al. 2025, arXiv:2503.01840
+    "eagle3": HeadKind(chained_s, usual_eagle3),
+    # an independent model, which reads the committed tokens again as EAGLE does: Leviathan et al.
+    # 2022, arXiv:2211.17192; vLLM `v1/spec_decode/draft_model.py`
+    "model": HeadKind(chained_s),
+    # EAGLE-3 that makes all drafts in one pass: arXiv:2602.01469
+    "p_eagle": HeadKind(parallel_s, usual_p_eagle),
+    # a small model that does: An et al. 2025, arXiv:2504.18583; PARD-2: AMD-AGI/PARD
+    "pard": HeadKind(parallel_s),
+}
+
+
+def head_drafter(
+    kind: str,
+    head: DraftHead | Architecture | None = None,
+    *,
+    name: str | None = None,
+    where: Where | None = None,
 ) -> Drafter:
-    """Return an EAGLE-3 head: features of the target merged once, a separate vocabulary.
+    """Return a drafter of one of `HEAD_KINDS`.
 
     Parameters
     ----------
+    kind
+        The kind.
     head
-        The head; the usual geometry for the target if None.
+        Its layers, or a whole model; the usual geometry for the target if None.
     name
-        What outputs call it.
+        What outputs call it; the kind if None.
     where
         Where it runs.
 
+    Raises
+    ------
+    OptionError
+        If the kind has no usual geometry, and `head` is None.
+
     Source
-        Li et al. 2025, arXiv:2503.01840.
+        See `HEAD_KINDS`.
 
     Examples
     --------
-    >>> eagle3_drafter().name
+    >>> head_drafter("eagle3").name
     'eagle3'
     """
-    return priced_drafter(
-        usual_eagle3 if head is None else lambda _target: head,
-        chained_s,
-        name=name,
-        origin=usual_origin("eagle3", head),
-        where=where,
-    )
+    row = HEAD_KINDS[kind]
+    if isinstance(head, Architecture):
+        head = DraftHead(kind, head, vocab_size=head.vocab_size)
+    usual = row.usual
+    if head is None and usual is None:
+        message = f"config is missing; allowed: config= of the {kind} drafter"
+        raise OptionError(message)
 
+    def geometry(target: Architecture) -> DraftHead:
+        return head or usual(target)  # type: ignore[misc]  # one of them is there
 
-def model_drafter(
-    model: Architecture, *, name: str = "model", where: Where | None = None
-) -> Drafter:
-    """Return an independent draft model: it has embedding, layers and head.
-
-    Parameters
-    ----------
-    model
-        The draft model.
-    name
-        What outputs call it.
-    where
-        Where it runs.
-
-    Source
-        Leviathan et al. 2022, arXiv:2211.17192; vLLM ``v1/spec_decode/draft_model.py``, which
-        reads the committed tokens again as EAGLE does.
-
-    Examples
-    --------
-    >>> from specroof import load_model
-    >>> model_drafter(load_model("Qwen/Qwen3-4B")).name
-    'model'
-    """
-    head = DraftHead("model", model, vocab_size=model.vocab_size)
-    return priced_drafter(
-        lambda _target: head,
-        chained_s,
-        name=name,
-        origin=usual_origin("model", head),
-        where=where,
-    )
+    origin = usual_origin(kind, head)
+    return timed_drafter(geometry, row.seconds, name=name or kind, origin=origin, where=where)
 
 
 def medusa_drafter(
@@ -239,11 +220,11 @@ def medusa_drafter(
         size = heads.target_size or target.hidden_size
         return sized_medusa(heads, hidden_size=size, vocab_size=target.vocab_size)
 
-    def seconds(head: DraftHead, round_: Round, price: Price) -> Array:
-        return price(head.model, ForwardPass(round_.batch_size, 1.0, round_.context_len))
+    def seconds(head: DraftHead, round_: Round, pass_s: PassTime) -> Array:
+        return pass_s(head.model, ForwardPass(round_.batch_size, 1.0, round_.context_len))
 
     named = "the usual five heads (no config=)" if heads is None else f"config {heads.name}"
-    return priced_drafter(
+    return timed_drafter(
         geometry,
         seconds,
         name=name,

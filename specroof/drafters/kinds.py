@@ -7,19 +7,8 @@ from typing import Any, Final
 
 from specroof.arrays import number_within
 from specroof.drafters.base import Drafter
-from specroof.drafters.blocks import (
-    dflash_drafter,
-    dspark_drafter,
-    p_eagle_drafter,
-    pard_drafter,
-)
-from specroof.drafters.heads import (
-    eagle3_drafter,
-    eagle_drafter,
-    medusa_drafter,
-    model_drafter,
-    mtp_drafter,
-)
+from specroof.drafters.blocks import BLOCK_KINDS, head_block_drafter
+from specroof.drafters.heads import HEAD_KINDS, head_drafter, medusa_drafter
 from specroof.drafters.lookup import lookup_drafter
 from specroof.drafters.placed import Where
 from specroof.drafters.shares import autoregressive_drafter, block_drafter, ideal_drafter
@@ -82,6 +71,7 @@ _READS: Final = {
     "siblings": "numbers",
 }
 _CONFIG: Final = {"config": "its config: a file, a bundled name or a Hub name"}
+_STEPS: Final = {"steps": "denoising steps: passes over the block"}
 _BLOCK: Final = {
     "block": "positions of a block, its anchor included; up to the config's",
     "drafts": "drafts of a block; up to the config's",
@@ -197,28 +187,37 @@ def _static(drafter: Drafter, tree: str, siblings: tuple[float, ...], stray: lis
     )
 
 
-def _head(build: Callable[..., Drafter]) -> Callable[[Values, str], Drafter]:
-    """Return the builder of a kind that has a config, a place and perhaps a tree."""
+def _head(kind: str, *, config: str = "drafter", tree: bool = True) -> Kind:
+    """Return one of `HEAD_KINDS`; `config` is what its config holds."""
 
     def built(values: Values, name: str) -> Drafter:
-        drafter = build(values.get("config"), name=name, where=_where(values))
+        drafter = head_drafter(kind, values.get("config"), name=name, where=_where(values))
         return _branching(drafter, values)
 
-    return built
+    required = HEAD_KINDS[kind].usual is None
+    return _with_config(built, config=config, required=required, tree=tree)
 
 
-def _blocks(build: Callable[..., Drafter]) -> Callable[[Values, str], Drafter]:
-    """Return the builder of a kind that drafts in blocks."""
+def _medusa(values: Values, name: str) -> Drafter:
+    drafter = medusa_drafter(values.get("config"), name=name, where=_where(values))
+    return _branching(drafter, values)
+
+
+def _blocks(kind: str) -> Kind:
+    """Return one of `BLOCK_KINDS`."""
 
     def built(values: Values, name: str) -> Drafter:
         if "block" in values and "drafts" in values:
             msg = "block and drafts are given; allowed: one of them"
             raise OptionError(msg)
         sizes = _sizes(values, "block", "drafts", "steps")
-        drafter = build(values.get("config"), name=name, where=_where(values), **sizes)
+        drafter = head_block_drafter(
+            kind, values.get("config"), name=name, where=_where(values), **sizes
+        )
         return _branching(drafter, values)
 
-    return built
+    steps = _STEPS if BLOCK_KINDS[kind].most_steps > 1 else {}
+    return _with_config(built, _BLOCK | steps)
 
 
 def _lookup(values: Values, name: str) -> Drafter:
@@ -230,22 +229,20 @@ def _lookup(values: Values, name: str) -> Drafter:
     )
 
 
-def _head_kind(
+def _with_config(
     build: Callable[[Values, str], Drafter],
     more: Mapping[str, str] | None = None,
     *,
-    config: str | None = None,
+    config: str = "drafter",
+    required: bool = False,
     tree: bool = True,
 ) -> Kind:
-    """Return a kind with `config=`, the keys of its place, of trees, and its own.
-
-    A `config` other than None must be given: ``"drafter"`` or ``"model"``, what it holds.
-    """
+    """Return a kind with `config=`, the keys of its place, of trees, and its own."""
     return Kind(
         build,
         keys={**_CONFIG, **(more or {}), **_WHERE, **(_TREE if tree else {})},
-        required=() if config is None else (("config",),),
-        reads={**_READS, "config": config or "drafter"},
+        required=(("config",),) if required else (),
+        reads={**_READS, "config": config},
     )
 
 
@@ -275,17 +272,15 @@ KINDS: Final[dict[str, Kind]] = {
         },
         required=(("cost",), ("block", "drafts")),
     ),
-    "mtp": _head_kind(_head(mtp_drafter)),
-    "eagle": _head_kind(_head(eagle_drafter)),
-    "eagle3": _head_kind(_head(eagle3_drafter)),
-    "medusa": _head_kind(_head(medusa_drafter)),
-    "dflash": _head_kind(
-        _blocks(dflash_drafter), {**_BLOCK, "steps": "denoising steps: passes over the block"}
-    ),
-    "dspark": _head_kind(_blocks(dspark_drafter), _BLOCK),
-    "p_eagle": _head_kind(_head(p_eagle_drafter), tree=False),
-    "pard": _head_kind(_head(pard_drafter), config="drafter", tree=False),
-    "model": _head_kind(_head(model_drafter), config="model"),
+    "mtp": _head("mtp"),
+    "eagle": _head("eagle"),
+    "eagle3": _head("eagle3"),
+    "medusa": _with_config(_medusa),
+    "dflash": _blocks("dflash"),
+    "dspark": _blocks("dspark"),
+    "p_eagle": _head("p_eagle", tree=False),
+    "pard": _head("pard", tree=False),
+    "model": _head("model", config="model"),
     "ngram": _LOOKUP,
     "prompt_lookup": _LOOKUP,
     "suffix": _LOOKUP,

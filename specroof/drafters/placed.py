@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from specroof.architecture import Architecture, DraftHead
-from specroof.drafters.base import Array, Drafter, DraftTime, Held, Price, Round
+from specroof.drafters.base import Array, Drafter, DraftTime, Held, PassTime, Round
 from specroof.errors import OptionError
 from specroof.hardware import HardwareProfile, Placement
 from specroof.units import format_count, format_seconds, format_si
 
-__all__ = ["Geometry", "Seconds", "Where", "fitted", "overlapped_time", "priced_drafter"]
+__all__ = ["Geometry", "Seconds", "Where", "fitted", "overlapped_time", "timed_drafter"]
 
 #: From a target to the drafter that is built for it.
 Geometry = Callable[[Architecture], DraftHead]
-#: Seconds of drafting in line with the target, given the drafter, the round and the prices.
-Seconds = Callable[[DraftHead, Round, Price], Array]
+#: Seconds of drafting in line with the target, given the drafter, the round and its passes.
+Seconds = Callable[[DraftHead, Round, PassTime], Array]
 
 _TOKEN_BYTES = 4.0
 
@@ -44,12 +44,12 @@ class Where:
     link_latency_s: float = 0.0
     hit_rate: float | None = None
 
-    def price(self, round_: Round) -> Price:
-        """Return the prices of the drafter's passes."""
+    def pass_seconds(self, round_: Round) -> PassTime:
+        """Return what times the passes of the drafter."""
         if self.hardware is None and self.tensor_parallel is None:
-            return round_.price
+            return round_.pass_s
         if round_.elsewhere is None:
-            message = "a round without `elsewhere` prices nothing on other devices"
+            message = "a round without `elsewhere` has no seconds of passes on other devices"
             raise ValueError(message)
         return round_.elsewhere(self.hardware, Placement(self.tensor_parallel or 1))
 
@@ -155,7 +155,7 @@ def fitted(head: DraftHead, target: Architecture) -> DraftHead:
     return replace(head, model=replace(head.model, head=target.head))
 
 
-def priced_drafter(
+def timed_drafter(
     geometry: Geometry,
     seconds: Seconds,
     *,
@@ -164,7 +164,7 @@ def priced_drafter(
     where: Where | None = None,
     max_draft_len: int | None = None,
 ) -> Drafter:
-    """Return a drafter whose passes are priced like the target's.
+    """Return a drafter whose passes are timed like the target's.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def priced_drafter(
             message = "a round without `target` has no drafter built for it"
             raise ValueError(message)
         head = fitted(geometry(round_.target), round_.target)
-        draft_s = seconds(head, round_, runs.price(round_)) + runs.link_s(head, round_)
+        draft_s = seconds(head, round_, runs.pass_seconds(round_)) + runs.link_s(head, round_)
         return runs.time(np.asarray(draft_s), round_)
 
     def describe(target: Architecture) -> str:

@@ -1,6 +1,7 @@
 """Drafters whose cost is given: nothing, or a fixed share of the target's step."""
 
 import numbers
+from functools import partial
 
 import numpy as np
 
@@ -71,6 +72,7 @@ def autoregressive_drafter(cost: float, *, name: str | None = None) -> Drafter:
         name or f"autoregressive,cost={share:g}",
         lambda round_: DraftTime(round_.draft_len * share * round_.share_base_s),
         describe=lambda _: f"given: {share:g} of the target's step per draft token",
+        at_share=autoregressive_drafter,
     )
 
 
@@ -112,6 +114,7 @@ def block_drafter(cost: float, *, drafts: int, name: str | None = None) -> Draft
         name or f"block,cost={share:g},drafts={per_block}",
         draft,
         describe=lambda _: f"given: {share:g} of the target's step per block of {per_block} drafts",
+        at_share=partial(block_drafter, drafts=per_block),
     )
 
 

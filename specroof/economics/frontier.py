@@ -5,11 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from specroof.arrays import Array
 from specroof.errors import OptionError
 
 __all__ = ["Frontier", "frontier_of"]
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,11 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
+from specroof.arrays import Array
 from specroof.units import HOUR, MILLION
 
 __all__ = ["joules_per_million_tokens", "usd_per_million_tokens"]
-
-Array = npt.NDArray[np.float64]
 
 
 def usd_per_million_tokens(

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from specroof.arrays import Array
 from specroof.drafters import Drafter
 from specroof.engines.estimate import Problem, estimate, noise_of, prior_width
 from specroof.engines.least_squares import Fit
@@ -19,7 +19,6 @@ from specroof.speedup.served import Served
 
 __all__ = ["Calibration", "Fitted", "Residual", "calibrate"]
 
-Array = npt.NDArray[np.float64]
 
 _LEAST_POINTS: Final = 3
 #: A usual change of a parameter that moves predictions by less than this share is not seen.

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from specroof.arrays import Array
 from specroof.drafters import Drafter
 from specroof.engines.least_squares import Fit, chi_square_quantile, least_squares
 from specroof.engines.own_parameters import Coordinate
@@ -17,7 +17,6 @@ from specroof.speedup.served import Served
 
 __all__ = ["Problem", "estimate", "noise_of", "prior_width"]
 
-Array = npt.NDArray[np.float64]
 
 #: A residual of 5% is an ordinary one; more is no noise, and less where the points say so.
 _ORDINARY: Final = 0.05

@@ -1,6 +1,6 @@
 """TensorRT-LLM, of which kernel timings are published and no serving benchmark with drafts.
 
-Shares of the peaks and the price of an all-reduce come from its kernels; what a pass loses between
+Shares of the peaks and the time of an all-reduce come from its kernels; what a pass loses between
 them is taken from the fit to SGLang and vLLM, which replay captured graphs as it does.
 """
 
@@ -130,7 +130,7 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
         One of the chips that the fitted families hold.
     parameters
         Fitted ones, for what no kernel says; see `specroof.engines.shared_parameters.PARAMETERS`.
-        Of a speculative round they hold two prices, SGLang's and vLLM's: the geometric mean is
+        Of a speculative round they hold two times, SGLang's and vLLM's: the geometric mean is
         taken.
 
     Raises

@@ -5,17 +5,14 @@ Needs SciPy, an optional extra: ``pip install 'specroof[calibrate]'``.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from specroof.errors import MeasurementError
+from specroof.arrays import Array
+from specroof.errors import MeasurementError, optional_library
 
 __all__ = ["Fit", "chi_square_quantile", "least_squares"]
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,15 +98,4 @@ def chi_square_quantile(freedom: int, share: float) -> float:
 
 
 def _scipy(part: str) -> Any:
-    """Return a part of SciPy, an optional extra.
-
-    Raises
-    ------
-    MeasurementError
-        If it is not installed.
-    """
-    try:
-        return import_module(f"scipy.{part}")
-    except ImportError:
-        message = "calibrate needs SciPy; install it with: pip install 'specroof[calibrate]'"
-        raise MeasurementError(message) from None
+    return optional_library(f"scipy.{part}", "calibrate", "calibrate", refusal=MeasurementError)

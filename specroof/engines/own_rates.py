@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
+from specroof.arrays import Array
 from specroof.cost import Options
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.engines.record import Case, Record, case_of
@@ -23,7 +21,6 @@ from specroof.speedup.served import Served
 
 __all__ = ["ideal_rates", "own_cases", "predicted_tokens_per_s"]
 
-Array = npt.NDArray[np.float64]
 
 #: A measurement may beat the ideal roofline by its own noise, not by more.
 _FASTEST: Final = 1.1

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, DraftTime, Proposals, TokensPerRound, Work
 from specroof.errors import MeasurementError
@@ -28,7 +28,6 @@ from specroof.speedup.served import Served
 
 __all__ = ["ONLY", "Case", "Rates", "Record", "case_of"]
 
-Array = npt.NDArray[np.float64]
 
 #: The engine of cases that say no other.
 ONLY: Final = "the engine"

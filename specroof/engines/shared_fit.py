@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from specroof.arrays import Array
 from specroof.engines.least_squares import least_squares
 from specroof.engines.published import engine_key, engine_of, published_cases
 from specroof.engines.record import Record
@@ -16,7 +16,6 @@ from specroof.hardware import EngineProfile
 
 __all__ = ["Points", "fit", "initial_parameters", "leave_one_out", "parameters_at"]
 
-Array = npt.NDArray[np.float64]
 
 # What an ordinary residual is, beyond which a point counts as an outlier (soft L1): 7% at first,
 # then what the first fit leaves, between these bounds.

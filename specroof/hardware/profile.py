@@ -1,4 +1,4 @@
-"""The values that prices are read off: a device, an engine, and how a model is spread."""
+"""The values that seconds follow from: a device, an engine, and how a model is spread."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields

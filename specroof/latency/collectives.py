@@ -3,9 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["all_reduce_s", "all_to_all_s", "hierarchical_all_reduce_s"]
+from specroof.arrays import Array
 
-Array = npt.NDArray[np.float64]
+__all__ = ["all_reduce_s", "all_to_all_s", "hierarchical_all_reduce_s"]
 
 
 def all_reduce_s(

@@ -147,13 +147,13 @@ def _links(one: Exchange, engine: EngineProfile, reached: Reached) -> _Links:
     if within is None or not _joined(within, reached, devices):
         most = 1 if within is None else within.max_devices
         message = f"{one.hardware.name}: interconnect.max_devices is {most}"
-        msg = f"{message}; engine {engine.name} cannot price {devices} devices"
+        msg = f"{message}; engine {engine.name} cannot time collectives over {devices} devices"
         raise ProfileError(msg)
     return _Links(within, reached)
 
 
 def _joined(within: Interconnect, reached: Reached, devices: int) -> bool:
-    """Tell whether collectives over so many devices have a price: one group, or whole groups."""
+    """Tell whether collectives over so many devices have a time: one group, or whole groups."""
     if devices <= within.max_devices:
         return True
     known = within.scale_out_bytes_per_s is not None and reached.scale_out_latency_s is not None

@@ -2,18 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import (
-    Architecture,
-    CompressedAttention,
-    Experts,
-    LatentAttention,
-    RecurrentCore,
-)
+from specroof.architecture import Architecture
 from specroof.cost import ForwardPass, OpCost, forward_cost
 from specroof.hardware import CapturedGraphs
 from specroof.latency.operations import pass_work
@@ -37,14 +31,6 @@ class Beside(Protocol):
     @property
     def times(self) -> float:
         """How often it runs, one after another: a weight is read each time."""
-
-
-# Layers that an engine may lose time of their own in (`specroof.hardware.LAYER_KINDS`).
-_KINDS: Final = {
-    "experts": Experts,
-    "linear_attention": RecurrentCore,
-    "latent_attention": LatentAttention | CompressedAttention,
-}
 
 
 def model_latency(
@@ -141,7 +127,7 @@ def model_work(
         )
     ]
     kinds = layer_kinds(model)
-    shape = PassShape(model.n_layers, forward.batch, kinds, forward.queries, eager)
+    shape = PassShape(model.n_layers, forward.batch_size, kinds, forward.query_len, eager)
     return pass_work(ops, setup, shape, settled=forward.settled)
 
 
@@ -182,12 +168,12 @@ def padded_pass(
         return forward, np.zeros((), dtype=bool)
     if forward.settled and graphs.counts == "sequences":
         return forward, np.ones((), dtype=bool)
-    asked = forward.tokens if graphs.counts == "tokens" else forward.batch
+    asked = forward.tokens if graphs.counts == "tokens" else forward.batch_size
     sizes = np.array([*graphs.sizes, np.inf])
     size = sizes[np.searchsorted(sizes, asked)]
     eager = np.isinf(size)
     factor = np.where(eager, 1.0, size / asked)
-    return replace(forward, matmul_len=forward.queries * factor), eager
+    return replace(forward, matmul_len=forward.query_len * factor), eager
 
 
 def layer_kinds(model: Architecture) -> dict[str, int]:
@@ -198,7 +184,7 @@ def layer_kinds(model: Architecture) -> dict[str, int]:
 
     Examples
     --------
-    >>> from specroof.architecture import Block, Layer, Linear
+    >>> from specroof.architecture import Block, Experts, Layer, Linear
     >>> experts = Experts(n_experts=4, top_k=1, in_features=8, hidden_features=8)
     >>> moe = Layer((Block("feed_forward", (), experts),), count=3)
     >>> layer_kinds(Architecture("toy", "llama", 8, 9, (moe,), Linear("lm_head", 8, 9)))
@@ -207,9 +193,6 @@ def layer_kinds(model: Architecture) -> dict[str, int]:
     counts: dict[str, int] = {}
     for layer in model.layers:
         for block in layer.blocks:
-            kinds = [kind for kind, cores in _KINDS.items() if isinstance(block.core, cores)]
-            if getattr(block.core, "indexer", None) is not None:
-                kinds.append("sparse_index")
-            for kind in kinds:
+            for kind in () if block.core is None else block.core.overhead_kinds:
                 counts[kind] = counts.get(kind, 0) + layer.count
     return counts

@@ -4,18 +4,14 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator
 
-import numpy as np
-import numpy.typing as npt
-
 from specroof.architecture import Architecture
+from specroof.arrays import Array
 from specroof.cost import Options, state_bytes, storage
 from specroof.latency.operations import device_bytes
 from specroof.latency.setup import Setup
 from specroof.units import format_binary_bytes
 
 __all__ = ["engine_notes", "memory_notes", "option_notes"]
-
-Array = npt.NDArray[np.float64]
 
 
 def engine_notes(setup: Setup) -> Iterator[str]:
@@ -59,15 +55,15 @@ def option_notes(model: Architecture, options: Options) -> Iterator[str]:
     >>> from specroof.architecture import Layer, Linear
     >>> tiny = Architecture("tiny", "llama", 8, 100, (Layer(()),), Linear("lm_head", 8, 100))
     >>> list(option_notes(tiny, Options(kv_dtype="fp8")))
-    ['KV cache priced as fp8, in the place of bf16']
+    ['KV cache counted as fp8, in the place of bf16']
     """
     if options.weight_dtype is not None:
         stays = "embedding, head, router and compressors keep what the checkpoint has"
-        yield f"weights priced as {options.weight_dtype}: {stays}"
+        yield f"weights counted as {options.weight_dtype}: {stays}"
     if options.kv_dtype not in {None, model.kv_dtype}:
-        yield f"KV cache priced as {options.kv_dtype}, in the place of {model.kv_dtype}"
+        yield f"KV cache counted as {options.kv_dtype}, in the place of {model.kv_dtype}"
     if options.state_dtype not in {None, model.state_dtype} and state_bytes(model):
-        yield f"recurrent state priced as {options.state_dtype}, in the place of {model.state_dtype}"
+        yield f"recurrent state counted as {options.state_dtype}, in the place of {model.state_dtype}"
 
 
 def memory_notes(
@@ -88,6 +84,7 @@ def memory_notes(
     Examples
     --------
     >>> from specroof.architecture import Layer, Linear
+    >>> import numpy as np
     >>> from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Peak, Placement
     >>> chip = HardwareProfile(
     ...     format_version=1,

@@ -2,15 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from specroof.architecture import (
-    Architecture,
-    BlockSparseAttention,
-    ChunkedAttention,
-    CompressedAttention,
-    GroupedQueryAttention,
-    LatentAttention,
-    SharedCacheAttention,
-)
+from specroof.architecture import Architecture
 from specroof.cost import Options
 from specroof.errors import OptionError
 from specroof.hardware import EngineProfile, HardwareProfile, Placement, Server
@@ -20,7 +12,7 @@ __all__ = ["Setup", "check_placement", "drafting_engine", "drafting_setup", "eng
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Where a pass runs and which formulas price it.
+    """Where a pass runs and which formulas count it.
 
     Parameters
     ----------
@@ -126,27 +118,20 @@ def check_placement(model: Architecture, placement: Placement) -> None:
 
     Examples
     --------
-    >>> from specroof.architecture import Block, Layer, Linear
+    >>> from specroof.architecture import Block, GroupedQueryAttention, Layer, Linear
     >>> attention = GroupedQueryAttention(4, n_kv_heads=2, head_dim=8, value_dim=8)
     >>> layer = Layer((Block("attention", (), attention),))
     >>> toy = Architecture("toy", "llama", 8, 9, (layer,), Linear("lm_head", 8, 9))
     >>> check_placement(toy, Placement(tensor_parallel=2))  # two heads on each of two devices
     """
     group = placement.tensor_parallel // placement.attention_data_parallel
-    softmax = (
-        GroupedQueryAttention
-        | LatentAttention
-        | CompressedAttention
-        | ChunkedAttention
-        | SharedCacheAttention
-        | BlockSparseAttention
-    )
     for layer in model.layers:
         for block in layer.blocks:
-            if isinstance(block.core, softmax) and block.core.n_heads % group:
+            heads = 0 if block.core is None else block.core.split_heads
+            if heads % group:
                 msg = (
                     f"tensor_parallel is {placement.tensor_parallel} with attention_data_parallel "
                     f"{placement.attention_data_parallel}: groups of {group} devices do not divide "
-                    f"the {block.core.n_heads} query heads of {model.name}"
+                    f"the {heads} query heads of {model.name}"
                 )
                 raise OptionError(msg)

@@ -3,12 +3,10 @@
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
+
+from specroof.arrays import Array, IntArray
 
 __all__ = ["Array", "IntArray", "by_pass", "total"]
-
-Array = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def total(parts: Iterable[Array]) -> Array:

@@ -8,9 +8,11 @@ from specroof.plot.batches import (
     plot_draft_len_by_batch,
     plot_speedup_by_batch,
 )
+from specroof.plot.breakeven import plot_breakeven
 from specroof.plot.curves import plot_speedup_by_draft_len
 from specroof.plot.figures import (
     acceptance_figures,
+    breakeven_figures,
     pass_figures,
     speedup_figures,
     study_figures,
@@ -20,11 +22,13 @@ from specroof.plot.operations import plot_roofline, plot_time_per_op
 
 __all__ = [
     "acceptance_figures",
+    "breakeven_figures",
     "figure_bytes",
     "pass_figures",
     "plot_acceptance",
     "plot_accuracy",
     "plot_best_draft_len_map",
+    "plot_breakeven",
     "plot_by_batch",
     "plot_draft_len_by_batch",
     "plot_roofline",

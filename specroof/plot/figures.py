@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from specroof.plot.acceptance import plot_acceptance
 from specroof.plot.batches import plot_best_draft_len_map, plot_by_batch, plot_speedup_by_batch
+from specroof.plot.breakeven import plot_breakeven
 from specroof.plot.curves import plot_speedup_by_draft_len
 from specroof.plot.operations import plot_roofline, plot_time_per_op
 from specroof.speedup.curve import SpeedupCurve
@@ -13,10 +14,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from specroof.questions.acceptance import Profiles
+    from specroof.questions.breakeven import Breakeven
     from specroof.questions.explain import Explanation
     from specroof.questions.sweep import Sweep
 
-__all__ = ["acceptance_figures", "pass_figures", "speedup_figures", "study_figures"]
+__all__ = [
+    "acceptance_figures",
+    "breakeven_figures",
+    "pass_figures",
+    "speedup_figures",
+    "study_figures",
+]
 
 
 def speedup_figures(curves: "Sequence[SpeedupCurve]") -> "dict[str, Figure]":
@@ -40,6 +48,11 @@ def pass_figures(found: "Explanation") -> "dict[str, Figure]":
         title=found.title,
     )
     return {"": roofline, "-time": plot_time_per_op(found.latency, title=found.title)}
+
+
+def breakeven_figures(found: "Breakeven") -> "dict[str, Figure]":
+    """Return what it takes to pay, against the load."""
+    return {"": plot_breakeven(found)}
 
 
 def acceptance_figures(found: "Profiles") -> "dict[str, Figure]":

@@ -8,11 +8,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from specroof.arrays import Array
 from specroof.errors import OptionError
 
 __all__ = ["Schedule", "best_schedule", "held_drafts"]
 
-Array = npt.NDArray[np.float64]
 
 #: Equal but for rounding: fewer ranges win.
 _TIE: Final = 1e-13

@@ -7,6 +7,7 @@
 
 from typing import Final
 
+from specroof.questions.breakeven import breakeven
 from specroof.questions.calibrate import calibrate
 from specroof.questions.capacity import capacity
 from specroof.questions.doctor import doctor
@@ -18,6 +19,7 @@ from specroof.questions.validate import validate
 
 __all__ = [
     "QUESTIONS",
+    "breakeven",
     "calibrate",
     "capacity",
     "doctor",
@@ -34,6 +36,7 @@ QUESTIONS: Final = (
     "sweep",
     "explain",
     "capacity",
+    "breakeven",
     "doctor",
     "validate",
     "calibrate",

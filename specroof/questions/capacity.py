@@ -25,7 +25,7 @@ from specroof.questions.request import (
 from specroof.serving.capacity import FRAMEWORKS, ServedRoom, served_room
 from specroof.units import format_binary_bytes
 
-__all__ = ["Capacity", "CapacityRequest", "Side", "capacity"]
+__all__ = ["Capacity", "CapacityRequest", "Side", "capacity", "usual_drafts"]
 
 #: Drafts of a drafter that makes any number, where nobody says how many: those of the default
 #: shape of SGLang's EAGLE family.
@@ -208,7 +208,7 @@ def capacity(request: CapacityRequest) -> Capacity:
 
 def _side(model: Architecture, setup: Setup, drafter: Drafter, request: CapacityRequest) -> Side:
     drafter.describe(model)  # refuses a model that the drafter does not fit
-    drafts = _drafts(drafter, model, request.draft_len)
+    drafts = usual_drafts(drafter, model, request.draft_len)
     # The shape of a tree needs some acceptance; its size is what counts here.
     known = accepted_at(drafter.acceptance, request.context_len)
     if known is None or known.max_draft_len == 0:
@@ -224,8 +224,14 @@ def _side(model: Architecture, setup: Setup, drafter: Drafter, request: Capacity
     return Side(drafter.name, drafts, served)
 
 
-def _drafts(drafter: Drafter, model: Architecture, asked: int | None) -> int:
-    """Return the drafts of a round: those asked for, those of a block, or the usual ones."""
+def usual_drafts(drafter: Drafter, model: Architecture, asked: int | None) -> int:
+    """Return the drafts of a round: those asked for, those of a block, or the usual ones.
+
+    Raises
+    ------
+    OptionError
+        For more drafts than the drafter makes, or none.
+    """
     deepest = drafter.max_draft_len
     if asked is None:
         head = drafter.held(model).head

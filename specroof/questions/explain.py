@@ -74,8 +74,8 @@ class Explanation(Answer):
         setup, forward = self.setup, self.forward
         return (
             f"{self.model.name} on {setup.placement.devices} x {setup.hardware.name}, "
-            f"batch {forward.batch:g}, context {forward.context:g}, "
-            f"{forward.queries:g} new per sequence, engine {setup.engine.name}"
+            f"batch {forward.batch_size:g}, context {forward.context_len:g}, "
+            f"{forward.query_len:g} new per sequence, engine {setup.engine.name}"
             f"{'' if self.first_token_s is None else ' (prefill)'}"
         )
 

@@ -7,6 +7,7 @@ from specroof.cost import CHOICES
 from specroof.drafters import KINDS
 from specroof.hardware import SERVER_KEYS
 from specroof.parsers import PARSERS
+from specroof.questions.breakeven import SOLVED
 from specroof.serving.benchmark_commands import FRAMEWORKS
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "KINDS",
     "PARSERS",
     "SERVER_KEYS",
+    "SOLVED",
     "hardware_names",
     "model_names",
     "profile_names",

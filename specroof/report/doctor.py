@@ -37,6 +37,10 @@ def _counted(seen: Observed, context_len: float) -> Iterator[list[str]]:
     if seen.waiting is not None:
         yield ["waiting requests", f"{seen.waiting:.1f}", "as the server showed it"]
     yield ["context", f"{context_len:.0f}", "" if seen.input_len is None else _lengths(seen)]
+    yield from _drafted(seen)
+
+
+def _drafted(seen: Observed) -> Iterator[list[str]]:
     if not seen.speculates:
         yield ["drafts per round", "off", ""]
     elif seen.draft_len is not None:

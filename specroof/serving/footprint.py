@@ -9,12 +9,10 @@ import numpy.typing as npt
 
 from specroof.architecture import (
     Architecture,
-    ChunkedAttention,
-    CompressedAttention,
     Core,
     RecurrentCore,
-    SharedCacheAttention,
 )
+from specroof.arrays import Array
 from specroof.cost import Options, storage
 from specroof.drafters import Held
 from specroof.hardware import Placement
@@ -22,7 +20,6 @@ from specroof.latency.operations import device_bytes
 
 __all__ = ["Footprint", "draft_footprint", "has_core", "target_footprint"]
 
-Array = npt.NDArray[np.float64]
 
 #: A context beyond every window and chunk: what grows there has no end.
 _LONG: float = 2.0**20
@@ -89,19 +86,17 @@ def target_footprint(
     73728.0
     """
     everything = partial(_sequence_bytes, model, placement, options)
-    whole = _layers_with(model, lambda core: not _has_window(core))
-    part = _layers_with(model, _has_window)
+    whole = _layers_with(model, lambda core: not core.window_len)
+    part = _layers_with(model, lambda core: bool(core.window_len))
     ends = _sequence_bytes(whole, placement, options, np.array([_LONG, 2 * _LONG]))
     one = _sequence_bytes(part, placement, options, np.array([0.0, 1.0]))
     return Footprint(
         weight_bytes=float(device_bytes(storage(model, 0, options), placement, 0)),
         token_bytes=float(ends[1] - ends[0]) / _LONG,
         window_token_bytes=float(one[1] - one[0]),
-        window=max((_window(core) for core in _cores(part)), default=0),
+        window=max((core.window_len for core in _cores(part)), default=0),
         state_bytes=float(everything(0.0)),
-        n_cached=_count(
-            whole, lambda core: not isinstance(core, RecurrentCore | SharedCacheAttention)
-        ),
+        n_cached=_count(whole, lambda core: core.caches_tokens),
         n_recurrent=_count(model, lambda core: isinstance(core, RecurrentCore)),
         sequence_bytes=everything,
     )
@@ -170,17 +165,6 @@ def _layers_with(model: Architecture, wanted: Callable[[Core], bool]) -> Archite
         for layer in model.layers
     )
     return replace(model, layers=layers)
-
-
-def _window(core: Core) -> int:
-    if isinstance(core, ChunkedAttention):
-        return core.chunk
-    return int(getattr(core, "window", None) or 0)
-
-
-def _has_window(core: Core) -> bool:
-    # The window of a compressed layer stands beside entries of the whole context.
-    return _window(core) > 0 and not isinstance(core, CompressedAttention)
 
 
 def _count(model: Architecture, wanted: Callable[[Core], bool]) -> int:

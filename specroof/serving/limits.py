@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import Architecture
+from specroof.arrays import Array
 from specroof.drafters import Drafter
 from specroof.hardware import Server
 from specroof.latency import Setup
@@ -16,8 +17,6 @@ from specroof.speedup.curve import SpeedupCurve
 from specroof.units import format_binary_bytes
 
 __all__ = ["Limits", "limits_of"]
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,11 +6,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from specroof.arrays import Array
 from specroof.speedup.curve import SpeedupCurve
 
 __all__ = ["latency_s", "limited_curve", "running_requests"]
-
-Array = npt.NDArray[np.float64]
 
 
 def running_requests(asked: npt.ArrayLike, largest: npt.ArrayLike, *, queues: bool) -> Array:

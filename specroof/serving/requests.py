@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import Architecture
-from specroof.arrays import number_within
+from specroof.arrays import Array, number_within
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError
 from specroof.latency import Setup, model_latency
@@ -30,7 +30,6 @@ __all__ = [
     "time_to_first_token_s",
 ]
 
-Array = npt.NDArray[np.float64]
 _Seconds = TypeVar("_Seconds", float, Array)
 
 

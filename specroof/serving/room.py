@@ -7,12 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import Architecture
+from specroof.arrays import Array
 from specroof.hardware import HardwareProfile, Placement
 from specroof.serving.footprint import Footprint
 
 __all__ = ["Array", "Need", "Place", "Room"]
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -147,7 +147,7 @@ def simulate_batch(
 
 
 def check_tokens(batch_size: int, *, draft_len: int, output_len: int, n_batches: int) -> None:
-    """Refuse more tokens than memory and patience allow, before anything is priced for them.
+    """Refuse more tokens than memory and patience allow, before anything is computed for them.
 
     Parameters
     ----------

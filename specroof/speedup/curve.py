@@ -52,7 +52,7 @@ __all__ = [
 
 DEFAULT_MAX_DRAFT_LEN: Final = 16
 
-# Operating points that are priced at once: their temporaries stay within some tens of MB.
+# Operating points that are computed at once: their temporaries stay within some tens of MB.
 _CHUNK_POINTS: Final = 1 << 16
 
 
@@ -275,10 +275,10 @@ def pass_latency(model: Architecture, setup: Setup, forward_pass: ForwardPass) -
     """Return the seconds of one pass in a setup that is built already: see `forward_latency`."""
     check_placement(model, setup.placement)
     latency = model_latency(model, setup, forward_pass)
-    shape = np.broadcast_shapes(forward_pass.tokens.shape, forward_pass.context.shape)
+    shape = np.broadcast_shapes(forward_pass.tokens.shape, forward_pass.context_len.shape)
     # A prompt is cached by its own pass; what a verification adds is a few tokens.
-    added = forward_pass.queries if forward_pass.settled else 0.0
-    held = memory_notes(model, setup, forward_pass.context + added, forward_pass.batch)
+    added = forward_pass.query_len if forward_pass.settled else 0.0
+    held = memory_notes(model, setup, forward_pass.context_len + added, forward_pass.batch_size)
     notes = (
         *model.notes,
         *option_notes(model, setup.options),

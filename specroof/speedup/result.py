@@ -111,7 +111,7 @@ class SpeedupCurve:
         Where a server runs fewer sequences with drafts than without, by that ratio less.
 
         Source
-            Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, with the verification priced.
+            Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, with the time of the verification.
         """
         gained = self.tokens_per_round * (self.decode_s[..., None] / self.round_s)
         if self.running is not None:

@@ -7,11 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import Architecture
+from specroof.arrays import Array, IntArray
 from specroof.cost import ForwardPass
 from specroof.drafters import (
     Drafter,
     DraftTime,
-    Price,
+    PassTime,
     Proposals,
     Round,
     TokensPerRound,
@@ -31,9 +32,6 @@ __all__ = [
     "round_time",
     "round_times",
 ]
-
-Array = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def proposals(drafter: Drafter, tokens: TokensPerRound, draft_len: IntArray) -> Proposals:
@@ -106,7 +104,7 @@ class DrafterPasses:
         check_placement(architecture, self.setup.placement)
         return self.seconds(Served(architecture, self.setup), forward, *beside, drafts=True)
 
-    def elsewhere(self, hardware: HardwareProfile | None, placement: Placement | None) -> Price:
+    def elsewhere(self, hardware: HardwareProfile | None, placement: Placement | None) -> PassTime:
         """Return the same on other devices, where the same engine runs, or over fewer of them."""
         moved = replace(self.setup, placement=placement or self.setup.placement)
         if hardware is not None:
@@ -150,7 +148,7 @@ def draft_time(
             decode_s=decode_s,
             verify_s=verify_s,
             cost_of=served.setup.options.cost_of,
-            price=passes.here,
+            pass_s=passes.here,
             target=served.model,
             elsewhere=passes.elsewhere,
             expansions=proposed.expansions,

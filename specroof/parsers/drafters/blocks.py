@@ -201,7 +201,7 @@ def _flag(config: DraftConfig, keys: Sequence[str]) -> bool:
 
 
 def _latent_layers(config: DraftConfig) -> list[Layer]:
-    """Return layers of latent attention (kimi-k3-dflash2), priced as causal and without window."""
+    """Return layers of latent attention (kimi-k3-dflash2), counted as causal and without window."""
     keys, weights = config.keys, LayerWeights(config.quantization, 0)
     size, width = keys.positive_int("hidden_size"), keys.positive_int("intermediate_size")
     shape = LatentShape(

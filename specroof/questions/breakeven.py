@@ -1,0 +1,367 @@
+"""What does it take for speculation to pay: which acceptance, drafter cost, batch or context?"""
+
+from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.acceptance import ContextAcceptance, constant_acceptance
+from specroof.architecture import Architecture
+from specroof.arrays import number_within, whole_within
+from specroof.drafters import Drafter, TokensPerRound
+from specroof.errors import OptionError, refuse
+from specroof.latency import Setup
+from specroof.questions.answer import Answer
+from specroof.questions.capacity import usual_drafts
+from specroof.questions.predict import limited_by
+from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
+from specroof.serving.limits import limits_of
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of
+from specroof.speedup.inverses import (
+    Point,
+    Threshold,
+    drafting_gain,
+    largest_cost,
+    least_length,
+    least_rate,
+    paying_runs,
+)
+
+__all__ = ["SOLVED", "Breakeven", "BreakevenRequest", "Row", "breakeven"]
+
+Array = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+#: What can be solved for, and what its value is.
+SOLVED: Final = {
+    "accept": "least acceptance rate",
+    "accept-length": "least acceptance length",
+    "cost": "largest cost of drafting",
+    "batch": "largest batch",
+    "context": "largest context",
+}
+_SOLVERS: Final = {"accept": least_rate, "accept-length": least_length, "cost": largest_cost}
+#: Loads where nobody says which.
+USUAL_BATCHES: Final = tuple(2.0**power for power in range(9))
+USUAL_CONTEXT: Final = 4096.0
+#: Batches and contexts that are looked at where nobody says how far.
+_MOST: Final = {"batch": 4096, "context": 1 << 20}
+_AXES: Final = {"batch": "batch_size", "context": "context_len"}
+#: Each of so many is priced; of more, some of each doubling, and the ends of runs are bisected.
+_EACH: Final = 4096
+_PER_OCTAVE: Final = 16
+
+
+@dataclass(frozen=True)
+class BreakevenRequest(Served):
+    """Ask what it takes for speculation to pay, or to reach a speedup.
+
+    Parameters
+    ----------
+    drafter
+        A SPEC, or a `Drafter`. For an acceptance, its own is only compared.
+    solve
+        ``"accept"``: the least acceptance rate; ``"accept-length"``: the least acceptance length,
+        bonus included, with `draft_len` drafts; ``"cost"``: the largest cost, a share of the
+        plain step for drafters that are given as one and a factor on the drafting time of others;
+        ``"batch"``, ``"context"``: the largest, and all runs of them that pay.
+    speedup
+        What is wanted: 1 breaks even.
+    batch_size, context_len
+        Loads, a number or a list each; 1 … 256 and 4096 if None. Not the one that is solved for.
+    draft_len
+        Drafts per round; the best of 1 to 16 if None, for an acceptance length the drafter's
+        block or 3.
+    most
+        The largest batch or context that is looked at; 4096 and 1048576 if None.
+    capacity
+        Whether a batch must have room in the server; False counts memory as endless, as the
+        ideal engine does if None.
+
+    Examples
+    --------
+    >>> from specroof import breakeven
+    >>> drafter = "autoregressive,cost=0.1"
+    >>> found = breakeven("Qwen/Qwen3-8B", "b200", drafter=drafter, batch_size=1, engine="ideal")
+    >>> round(found.rows[0].value, 2)  # one draft: 0.1 of a step for α tokens
+    0.1
+    """
+
+    _: KW_ONLY
+    drafter: DrafterLike
+    solve: str = "accept"
+    speedup: float = 1.0
+    batch_size: Values | None = None
+    context_len: Values | None = None
+    draft_len: int | None = None
+    most: int | None = None
+    capacity: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The answer at one load.
+
+    Parameters
+    ----------
+    context_len, batch_size
+        The load; None for what is solved for.
+    threshold
+        Where the speedup is reached, and what the most is.
+    speedup
+        With the drafter as it is; None where it has no acceptance or where the load is solved for.
+    runs
+        First and last of each run of batches or contexts that reach it.
+    """
+
+    context_len: float | None
+    batch_size: float | None
+    threshold: Threshold
+    speedup: float | None = None
+    runs: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def value(self) -> float | None:
+        """What was solved for; None where it is reached nowhere."""
+        return self.threshold.value
+
+    @property
+    def place(self) -> float:
+        """The load that answers are told by: the batch, or the context where that is sought."""
+        given = (self.batch_size, self.context_len)
+        return next(one for one in given if one is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as JSON has it."""
+        one = self.threshold
+        ceiling = one.ceiling if np.isfinite(one.ceiling) else None
+        return {
+            "context_len": self.context_len,
+            "batch_size": self.batch_size,
+            "answer": one.answer,
+            "value": one.value,
+            "draft_len": one.draft_len,
+            "ceiling": ceiling,
+            "speedup": self.speedup,
+            "runs": [list(run) for run in self.runs],
+        }
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Breakeven(Answer):
+    """What it takes for speculation to pay, or to reach a speedup.
+
+    Attributes
+    ----------
+    model, setup, drafter
+        What is served, where, and what drafts.
+    solve, speedup, draft_len
+        What was asked for; `draft_len` is None for the best.
+    rows
+        An answer for each load.
+    notes, warnings
+        Sentences for the reader.
+    """
+
+    model: Architecture
+    setup: Setup
+    drafter: Drafter
+    solve: str
+    speedup: float
+    draft_len: int | None
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+        setup = self.setup
+        return (
+            f"{self.model.name} on {setup.placement.devices} x {setup.hardware.name}, engine "
+            f"{setup.engine.name}: {self.drafter.name}"
+        )
+
+    @property
+    def sought(self) -> str:
+        """What is solved for, and under which drafts, in a few words."""
+        drafts = "the best draft length" if self.draft_len is None else f"γ = {self.draft_len}"
+        what = SOLVED[self.solve]
+        if self.solve == "cost":
+            priced = self.drafter.at_share is None
+            what += " (factor on its time)" if priced else " (share of a plain step)"
+        return f"{what} for a speedup of {self.speedup:g}, {drafts}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints."""
+        return {
+            "model": self.model.name,
+            "hardware": self.setup.hardware.name,
+            "engine": self.setup.engine.name,
+            "drafter": self.drafter.name,
+            "solve": self.solve,
+            "wanted_speedup": self.speedup,
+            "draft_len": self.draft_len,
+            "rows": [row.to_dict() for row in self.rows],
+            "notes": list(self.notes),
+            "warnings": list(self.warnings),
+        }
+
+    def plot(self) -> Any:
+        """Draw the answer against the load."""
+        from specroof.plot import breakeven_figures  # noqa: PLC0415 - matplotlib is slow to import
+
+        return breakeven_figures(self)[""]
+
+
+@question(BreakevenRequest)
+def breakeven(request: BreakevenRequest) -> Breakeven:
+    """Find the acceptance, cost, batch or context at which speculation starts or stops paying."""
+    if request.solve not in SOLVED:
+        refuse("solve", request.solve, ", ".join(SOLVED))
+    drafter = drafter_of(request.drafter)
+    point = _point(request, drafter)
+    wanted = _wanted(request, point)
+    # Refuses a model or a depth that does not fit, before anything is solved.
+    curve = point.curve(_acceptance(drafter, request.solve))
+    loads = list(product(curve.context_len.tolist(), curve.batch_size.tolist()))
+    notes = curve.notes
+    if request.solve in _SOLVERS:
+        rows = [_row(point, load, wanted, request.solve) for load in loads]
+    else:
+        limited = limited_by(point.setup, request.capacity, queues=False) is not None
+        rows = [_run(point, load, wanted, request, limited=limited) for load in loads]
+        if limited:
+            held = f"only a {request.solve} that has room in the server counts"
+            notes = (*notes, held)
+    return Breakeven(
+        model=point.model,
+        setup=point.setup,
+        drafter=drafter,
+        solve=request.solve,
+        speedup=wanted,
+        draft_len=point.draft_len,
+        rows=tuple(rows),
+        notes=notes,
+    )
+
+
+def _point(request: BreakevenRequest, drafter: Drafter) -> Point:
+    """Return the loads that are asked about; what is solved for has one place among them.
+
+    Raises
+    ------
+    OptionError
+        For a load that is solved for, and a limit of what is not.
+    """
+    given = {"batch": request.batch_size, "context": request.context_len}
+    if given.get(request.solve) is not None:
+        refuse(_AXES[request.solve], given[request.solve], f"left out with solve {request.solve!r}")
+    if request.most is not None and request.solve not in _MOST:
+        refuse("most", request.most, "with solve 'batch' or 'context'")
+    batches: Any = USUAL_BATCHES if request.batch_size is None else request.batch_size
+    contexts: Any = USUAL_CONTEXT if request.context_len is None else request.context_len
+    model, setup = request.resolved()
+    drafts = request.draft_len
+    if drafts is not None or request.solve == "accept-length":
+        drafts = usual_drafts(drafter, model, drafts)
+    deepest = drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN
+    return Point(
+        model=model,
+        setup=setup,
+        drafter=drafter,
+        batch_size=1.0 if request.solve == "batch" else listed(batches),
+        context_len=1.0 if request.solve == "context" else listed(contexts),
+        draft_len=drafts,
+        longest=min(deepest, DEFAULT_MAX_DRAFT_LEN) if drafts is None else drafts,
+    )
+
+
+def _wanted(request: BreakevenRequest, point: Point) -> float:
+    """Return the speedup that is wanted.
+
+    Raises
+    ------
+    OptionError
+        For a speedup that no acceptance gives, and a drafter that has nothing to solve for.
+    """
+    wanted = number_within("speedup", request.speedup, "wanted_speedup")
+    if wanted > point.longest + 1:
+        most = point.longest + 1
+        refuse("speedup", request.speedup, f"at most {most}, the tokens of {most - 1} drafts and 1")
+    if point.drafter.is_ideal and request.solve in _SOLVERS:
+        message = f"drafter is 'ideal', whose {request.solve} is given; allowed: another drafter"
+        raise OptionError(message)
+    return wanted
+
+
+def _acceptance(drafter: Drafter, solve: str) -> TokensPerRound | ContextAcceptance:
+    """Return the acceptance of a drafter; any where it is what is solved for."""
+    return constant_acceptance(0.5) if solve.startswith("accept") else acceptance_of(drafter)
+
+
+def _row(asked: Point, load: tuple[float, float], wanted: float, solve: str) -> Row:
+    """Return the answer at one load, beside the speedup of the drafter as it is."""
+    point, gain = replace(asked, context_len=load[0], batch_size=load[1]), None
+    if point.drafter.acceptance is not None:
+        gain = point.gain(point.drafter.acceptance)[0]
+    return Row(
+        context_len=load[0],
+        batch_size=load[1],
+        threshold=_SOLVERS[solve](point, wanted),
+        speedup=gain if gain is not None and np.isfinite(gain) else None,
+    )
+
+
+# --- batch and context ---------------------------------------------------------------------------
+
+
+def _run(
+    point: Point,
+    load: tuple[float, float],
+    wanted: float,
+    request: BreakevenRequest,
+    *,
+    limited: bool,
+) -> Row:
+    """Return the runs of batches or contexts that reach a speedup, at one load."""
+    solve = request.solve
+    asked = _MOST[solve] if request.most is None else request.most
+    places = _places(whole_within("most", asked, f"most_{solve}"))
+    known: dict[str, Any] = {"context_len": load[0], "batch_size": load[1], _AXES[solve]: None}
+
+    def at(numbers: IntArray) -> tuple[Array, IntArray]:
+        return _gains(replace(point, **{**known, _AXES[solve]: numbers}), limited=limited)
+
+    runs = paying_runs(lambda numbers: at(numbers)[0], places, wanted)
+    gains, drafts = at(places)
+    ceiling = float(gains.max())
+    if not runs:
+        never = Threshold("never", None, int(drafts[np.argmax(gains)]), ceiling)
+        return Row(**known, threshold=never)
+    pays = bool(np.all((gains >= wanted) | np.isinf(gains)))
+    last = runs[-1][1]
+    there = int(at(np.array([last]))[1][0])
+    threshold = Threshold("always" if pays else "at", float(last), there, ceiling)
+    return Row(**known, threshold=threshold, runs=tuple(runs))
+
+
+def _gains(point: Point, *, limited: bool) -> tuple[Array, IntArray]:
+    """Return speedups and draft lengths over all loads of a point that a server has room for."""
+    curve = point.curve(acceptance_of(point.drafter))
+    room = None
+    if limited:
+        room = limits_of(point.model, point.setup, point.drafter, curve).largest
+    gains, drafts = drafting_gain(curve, point.draft_len, room)
+    return gains.ravel(), drafts.ravel()
+
+
+def _places(most: int) -> IntArray:
+    """Return where to look: each of few numbers, ever fewer of many."""
+    if most <= _EACH:
+        return np.arange(1, most + 1)
+    octaves = np.log2(most)
+    steps = 2 ** np.linspace(0.0, octaves, int(octaves * _PER_OCTAVE) + 1)
+    return np.unique(np.append(np.round(steps).astype(np.int64), most))

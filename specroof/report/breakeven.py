@@ -1,0 +1,52 @@
+"""What it takes for speculation to pay, as people read it and as rows."""
+
+from typing import Final
+
+from specroof.questions.breakeven import Breakeven, Row
+from specroof.report.layout import format_table, in_line, note_lines, rows_csv
+
+__all__ = ["breakeven_csv", "breakeven_text"]
+
+_ANSWERS: Final = {"never": "never", "always": "always", "at": ""}
+
+
+def breakeven_csv(found: Breakeven) -> str:
+    """Return the answer at each load as CSV."""
+    same = {"drafter": found.drafter.name, "solve": found.solve, "wanted_speedup": found.speedup}
+    rows = [same | row.to_dict() for row in found.rows]
+    return rows_csv([row | {"runs": _runs(one)} for row, one in zip(rows, found.rows, strict=True)])
+
+
+def breakeven_text(found: Breakeven) -> str:
+    """Return the answer at each load as a table, with the most that could be reached."""
+    if found.solve in {"batch", "context"}:
+        other = "context" if found.solve == "batch" else "batch"
+        header = [other, f"largest {found.solve}", "γ", "at best", f"{found.solve} that pays"]
+        table = format_table(header, [_run_cells(row) for row in found.rows], left=[4])
+    else:
+        header = ["context", "batch", found.solve, "γ", "at best", "now", ""]
+        table = format_table(header, [_cells(row) for row in found.rows], left=[6])
+    title = f"{in_line(found.title)}\n{found.sought}"
+    notes = note_lines([*found.warnings, *found.notes])
+    return "\n\n".join(part for part in (title, table, notes) if part)
+
+
+def _cells(row: Row) -> list[str]:
+    one = row.threshold
+    value = "-" if row.value is None else f"{row.value:.3g}"
+    now = "-" if row.speedup is None else f"{row.speedup:.2f}x"
+    load = [f"{row.context_len:g}", f"{row.batch_size:g}"]
+    return [*load, value, str(one.draft_len), f"{one.ceiling:.2f}x", now, _ANSWERS[one.answer]]
+
+
+def _run_cells(row: Row) -> list[str]:
+    one = row.threshold
+    value = "-" if row.value is None else f"{row.value:.0f}"
+    most = f"{one.ceiling:.2f}x" if row.to_dict()["ceiling"] is not None else "no room"
+    all_of_them = " (all that have room)" if one.answer == "always" else ""
+    runs = f"{_runs(row)}{all_of_them}" if row.runs else "never"
+    return [f"{row.place:g}", value, str(one.draft_len), most, runs]
+
+
+def _runs(row: Row) -> str:
+    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in row.runs)

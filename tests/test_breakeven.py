@@ -1,0 +1,322 @@
+"""What it takes to pay: every inverse against the forward model, and what it says at the ends."""
+
+import json
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import specroof
+from specroof import OptionError, breakeven, plot, report
+from specroof.cli import app
+from specroof.drafters import Drafter, DraftTime
+from specroof.speedup.inverses import Point, crossing, least_length, paying_runs, slowed
+
+DENSE, EXPERTS, CHIP = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "h100"
+LOADS: dict[str, Any] = {"batch_size": [1, 16, 96], "context_len": [512, 8192]}
+KINDS = ["autoregressive,cost=0.07", "block,cost=0.2,drafts=7", "eagle3"]
+
+
+def forward(model: str, spec: str, row: Any, **more: Any) -> Any:
+    """Return the curve of a SPEC at the load of a row, by the forward model."""
+    return specroof.speedup_curve(
+        model,
+        CHIP,
+        drafter=spec,
+        batch_size=row.batch_size,
+        context_len=row.context_len,
+        **more,
+    )
+
+
+def drafted(curve: Any, draft_len: int | None) -> float:
+    """Return the speedup at a draft length, or the best of those that draft."""
+    gains = curve.speedup[0, 0]
+    return float(np.nanmax(gains[1:]) if draft_len is None else gains[draft_len])
+
+
+# --- inverses against the forward model ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("draft_len", [None, 3])
+@pytest.mark.parametrize("spec", KINDS)
+@pytest.mark.parametrize("model", [DENSE, EXPERTS])
+def test_the_least_acceptance_gives_the_speedup(
+    model: str, spec: str, draft_len: int | None
+) -> None:
+    found = breakeven(model, CHIP, drafter=spec, speedup=1.3, draft_len=draft_len, **LOADS)
+    assert len(found.rows) == 6
+    for row in found.rows:
+        if row.value is None:
+            assert drafted(forward(model, f"{spec},accept=1", row), draft_len) < 1.3
+            continue
+        curve = forward(model, f"{spec},accept={row.value!r}", row)
+        assert drafted(curve, draft_len) == pytest.approx(1.3, rel=1e-9)
+        less = forward(model, f"{spec},accept={row.value * 0.999!r}", row)
+        assert drafted(less, draft_len) < 1.3 - 1e-6
+        if draft_len is None:
+            assert curve.speedup[0, 0, row.threshold.draft_len] == pytest.approx(1.3, rel=1e-9)
+
+
+@pytest.mark.parametrize("spec", KINDS)
+def test_the_least_length_gives_the_speedup(spec: str) -> None:
+    found = breakeven(
+        DENSE, CHIP, drafter=spec, solve="accept-length", draft_len=5, speedup=1.5, **LOADS
+    )
+    for row in found.rows:
+        curve = forward(DENSE, f"{spec},accept-length={row.value!r}@5", row)
+        assert curve.tokens_per_round[0, 0, 5] == pytest.approx(row.value, rel=1e-12)
+        assert curve.speedup[0, 0, 5] == pytest.approx(1.5, rel=1e-9)
+
+
+@pytest.mark.parametrize("draft_len", [None, 4])
+@pytest.mark.parametrize("kind", ["autoregressive,cost={}", "block,cost={},drafts=15"])
+def test_the_largest_share_gives_the_speedup(kind: str, draft_len: int | None) -> None:
+    spec = f"{kind},accept=0.8"
+    found = breakeven(
+        DENSE, CHIP, drafter=spec.format(0), solve="cost", speedup=1.2, draft_len=draft_len, **LOADS
+    )
+    assert found.sought.startswith("largest cost of drafting (share of a plain step)")
+    for row in found.rows:
+        curve = forward(DENSE, spec.format(repr(row.value)), row)
+        assert drafted(curve, draft_len) == pytest.approx(1.2, rel=1e-9)
+
+
+def test_the_largest_factor_gives_the_speedup() -> None:
+    spec = "eagle3,accept=0.7"
+    found = breakeven(DENSE, CHIP, drafter=spec, solve="cost", speedup=1.1, draft_len=3, **LOADS)
+    assert "factor on its time" in found.sought
+    for row in found.rows:
+        curve = forward(DENSE, spec, row)
+        at = (0, 0, 3)
+        assert row.value is not None
+        # The round with its drafting stretched, by hand.
+        longer_s = curve.round_s[at] + (row.value - 1) * curve.draft_s[at]
+        gain = curve.tokens_per_round[at] * curve.decode_s[0, 0] / longer_s
+        assert gain == pytest.approx(1.1, rel=1e-9)
+        assert row.speedup == pytest.approx(curve.speedup[at])
+
+
+@pytest.mark.parametrize("spec", ["eagle3,accept=0.55", "block,accept=0.7,cost=0.3,drafts=15"])
+def test_batches_that_pay_are_those_of_every_batch(spec: str) -> None:
+    found = breakeven(
+        EXPERTS, CHIP, drafter=spec, solve="batch", speedup=1.25, most=300, context_len=2048,
+        capacity=False,
+    )  # fmt: skip
+    curve = specroof.speedup_curve(
+        EXPERTS, CHIP, drafter=spec, batch_size=np.arange(1, 301), context_len=2048
+    )
+    pays = np.nanmax(curve.speedup[0, :, 1:], axis=-1) >= 1.25
+    (row,) = found.rows
+    told = np.zeros(300, dtype=bool)
+    for first, last in row.runs:
+        told[first - 1 : last] = True
+    assert told.tolist() == pays.tolist()
+    assert row.value == np.flatnonzero(pays)[-1] + 1
+    assert row.threshold.ceiling == pytest.approx(float(np.nanmax(curve.speedup[..., 1:])))
+    assert 0 < pays.sum() < 300
+
+
+def test_contexts_that_pay_end_where_the_forward_model_says() -> None:
+    spec = "eagle3,accept-length=2.2@3"
+    found = breakeven(
+        EXPERTS, CHIP, drafter=spec, solve="context", speedup=1.3, batch_size=[4, 8, 16]
+    )
+    ends: list[tuple[Any, int, bool]] = [
+        (row.batch_size, context, inside)
+        for row in found.rows
+        for first, last in row.runs
+        for context, inside in ((first - 1, False), (first, True), (last, True))
+        if context > 0
+    ]
+    assert len(ends) > 4
+    for batch, context, inside in ends:
+        curve = specroof.speedup_curve(
+            EXPERTS, CHIP, drafter=spec, batch_size=batch, context_len=context
+        )
+        assert (drafted(curve, None) >= 1.3) is inside
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=40), st.integers(1, 7), st.data())
+def test_runs_are_those_of_counting(pays: list[bool], step: int, data: Any) -> None:
+    # Runs are wide enough that two neighbours of the places never hide one.
+    wide = np.repeat(pays, step + 1)
+    every = np.arange(1, len(wide) + 1)
+    inner = sorted({1, len(wide), *data.draw(st.sets(st.sampled_from(every.tolist())))})
+    places = np.array([n for n in every if n in inner or n % step == 0])
+    runs = paying_runs(lambda n: np.where(wide[n - 1], 2.0, 0.5), places, 1.0)
+    told = [n for first, last in runs for n in range(first, last + 1)]
+    assert told == every[wide].tolist()
+    assert all(a[1] + 1 < b[0] for a, b in pairwise(runs))
+
+
+# --- never and always ----------------------------------------------------------------------------
+
+
+def test_a_free_drafter_always_pays_and_a_dear_one_never() -> None:
+    # Free drafts whose verification costs less than the bonus token is worth: even at rate 0 a
+    # round is a plain step on an engine whose passes are bound by memory.
+    never = breakeven(DENSE, CHIP, drafter="block,cost=5,drafts=3", batch_size=1)
+    (row,) = never.rows
+    assert (row.threshold.answer, row.value) == ("never", None)
+    best = forward(DENSE, "block,cost=5,drafts=3,accept=1", row).speedup[0, 0, 1:].max()
+    assert row.threshold.ceiling == pytest.approx(best)
+    free = "autoregressive,cost=0,accept=0.9"
+    always = breakeven(DENSE, CHIP, drafter=free, solve="batch", most=4, engine="ideal")
+    assert always.rows[0].threshold.answer == "always"
+    assert always.rows[0].runs == ((1, 4),)
+    least = breakeven(DENSE, CHIP, drafter=free, batch_size=1, speedup=0.5)
+    assert (least.rows[0].threshold.answer, least.rows[0].value) == ("always", 0.0)
+
+
+def test_a_batch_needs_room() -> None:
+    asked: dict[str, Any] = {"drafter": "eagle3,accept=0.8", "solve": "batch", "context_len": 8192}
+    limited = breakeven(DENSE, CHIP, **asked)
+    endless = breakeven(DENSE, CHIP, **asked, capacity=False)
+    room = specroof.capacity(DENSE, CHIP, context_len=8192, drafters="eagle3", draft_len=1)
+    assert limited.rows[0].value == room.sides[1].largest_batch
+    assert limited.rows[0].threshold.answer == "always"
+    assert (endless.rows[0].value or 0) > room.sides[1].largest_batch
+    assert "only a batch that has room in the server counts" in limited.notes
+    nowhere = breakeven(
+        DENSE, CHIP, drafter="eagle3,accept=0.8", solve="context", batch_size=5000, most=64
+    )
+    assert nowhere.rows[0].to_dict()["ceiling"] is None
+    assert "no room" in report.breakeven_text(nowhere)
+
+
+def test_a_tie_at_the_wanted_speedup_is_an_answer() -> None:
+    assert crossing(lambda x: (1 + x, 1), 2.0, (0.0, 1.0)).value == 1.0
+    assert crossing(lambda x: (1 + x, 1), 1.0, (0.0, 1.0)).answer == "always"
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"solve": "price"}, "solve is 'price'; allowed: accept, accept-length, cost, batch, con"),
+        ({"speedup": 0}, "speedup is 0; allowed: a number from 0.001 to 1025"),
+        ({"speedup": float("nan")}, "speedup is nan"),
+        ({"speedup": 20}, "speedup is 20; allowed: at most 17, the tokens of 16 drafts and 1"),
+        ({"speedup": 5, "draft_len": 3}, "speedup is 5; allowed: at most 4"),
+        ({"drafter": "ideal"}, "drafter is 'ideal', whose accept is given"),
+        ({"solve": "batch", "batch_size": 8}, "batch_size is 8; allowed: left out with solve 'bat"),
+        ({"solve": "context", "context_len": 8}, "context_len is 8; allowed: left out with"),
+        ({"most": 8}, "most is 8; allowed: with solve 'batch' or 'context'"),
+        (
+            {"solve": "batch", "most": 0, "drafter": "eagle3,accept=.7"},
+            "most is 0; allowed: a whole number from 1",
+        ),
+        ({"solve": "batch"}, "drafter 'eagle3' has no acceptance"),
+        ({"solve": "cost"}, "drafter 'eagle3' has no acceptance"),
+        ({"draft_len": 0}, "draft_len is 0; allowed: a whole number from 1"),
+        (
+            {"solve": "cost", "drafter": "eagle3,accept=0.7,overlap=1"},
+            "drafts while the target verifies",
+        ),
+    ],
+)
+def test_what_cannot_be_solved_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        breakeven(**{"model": DENSE, "hardware": CHIP, "drafter": "eagle3"} | changes)
+    assert message in str(caught.value)
+
+
+def test_without_scipy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    with pytest.raises(OptionError, match=r"an inverse needs SciPy; .*'specroof\[calibrate\]'"):
+        breakeven(DENSE, CHIP, drafter="eagle3", batch_size=1)
+    # Batches are counted, without a library.
+    counted = breakeven(DENSE, CHIP, drafter="eagle3,accept=.7", solve="batch", most=2)
+    assert counted.rows[0].value == 2
+
+
+def test_a_length_is_of_some_drafts() -> None:
+    chip, model = specroof.load_hardware(CHIP), specroof.load_model(DENSE)
+    setup = specroof.predict(model, chip, drafters="ideal").setup
+    point = Point(model, setup, specroof.load_drafter("eagle3"), 1, 64, None, 4)
+    with pytest.raises(OptionError, match="draft_len is None"):
+        least_length(point, 1.0)
+
+
+def test_a_slowed_drafter_takes_the_factor() -> None:
+    drafter = Drafter("mine", lambda _: DraftTime(np.array([1.0, 2.0])))
+    nothing: Any = None
+    assert slowed(drafter, 3.0).draft(nothing).serial_s.tolist() == [3.0, 6.0]
+    hidden = replace(drafter, draft=lambda _: DraftTime(np.array(1.0), np.array(1.0)))
+    with pytest.raises(OptionError, match="drafts in line"):
+        slowed(hidden, 3.0).draft(nothing)
+
+
+# --- the shell, tables and charts ----------------------------------------------------------------
+
+
+def shell(*words: str) -> Any:
+    """Run a command."""
+    return CliRunner().invoke(app, ["breakeven", DENSE, "-H", CHIP, *words])
+
+
+def test_the_shell_answers_as_python_does(tmp_path: Path) -> None:
+    table = tmp_path / "rows.csv"
+    words = ("--drafter", "eagle3,accept=0.8", "--batch", "1,64", "--speedup", "2")
+    done = shell(*words, "--csv", str(table), "--json")
+    assert done.exit_code == 0, done.output
+    printed = json.loads(done.stdout.splitlines()[-1])
+    found = breakeven(DENSE, CHIP, drafter="eagle3,accept=0.8", batch_size=[1, 64], speedup=2)
+    assert printed == json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert repr(found).startswith("<Breakeven: Qwen3-8B on 1 x NVIDIA H100")
+    header, first, *_ = table.read_text().splitlines()
+    assert header.startswith("drafter,solve,wanted_speedup,context_len,batch_size,answer,value")
+    assert first.startswith('"eagle3,accept=0.8",accept,2.0,4096.0,1.0,at,')
+
+
+def test_tables_say_never_and_always() -> None:
+    text = shell("--drafter", "block,cost=4,drafts=3", "--batch", "1,8").stdout
+    assert text.count("never") == 2
+    assert "least acceptance rate for a speedup of 1, the best draft length" in text
+    runs = shell(
+        "--drafter", "eagle3,accept=.8", "--solve", "batch", "--most", "9", "--no-capacity"
+    )
+    assert "1-9 (all that have room)" in runs.stdout
+    one = shell("--drafter", "eagle3,accept=.8", "--solve", "batch", "--most", "1")
+    assert one.stdout.splitlines()[4].split()[:2] == ["4096", "1"]
+    assert "  1 (all that have room)" in one.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--drafter", "eagle3", "--context", "512,4096"),
+        ("--drafter", "eagle3", "--solve", "accept-length", "--speedup", "3.9"),
+        ("--drafter", "block,cost=9,drafts=4", "--batch", "1"),
+        ("--drafter", "eagle3,accept=.7", "--solve", "batch"),
+        ("--drafter", "eagle3,accept=.7", "--solve", "batch", "--context", "0"),
+        ("--drafter", "eagle3,accept=.7", "--solve", "context", "--batch", "1,4000"),
+    ],
+)
+def test_every_answer_is_drawn(words: tuple[str, ...], tmp_path: Path) -> None:
+    picture = tmp_path / "chart.png"
+    done = shell(*words, "--plot", str(picture))
+    assert done.exit_code == 0, done.output
+    assert picture.read_bytes()[1:4] == b"PNG"
+
+
+def test_a_chart_shows_the_values_it_is_of() -> None:
+    found = breakeven(DENSE, CHIP, drafter="block,cost=2.75,drafts=3", batch_size=[1, 8, 2048])
+    axes = found.plot().axes[0]
+    drawn = axes.lines[0].get_ydata()
+    values = [row.value for row in found.rows]
+    assert values[-1] is None
+    np.testing.assert_allclose(drawn, [np.nan if v is None else v for v in values])
+    assert axes.get_ylabel() == "Least acceptance rate"
+    never = plot.plot_breakeven(found).axes[0].lines[1].get_xdata()
+    assert np.asarray(never).tolist() == [2048]
