@@ -3,8 +3,8 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo validate check test format lint suite fuzz oracle notebooks golden network \
-    suite-lowest clean
+.PHONY: help demo validate check test format lint suite fuzz oracle notebooks docs outputs golden \
+    network suite-lowest clean
 
 # Folders count too: a file that is taken away changes only its folder.
 SOURCES := pyproject.toml README.md LICENSE \
@@ -46,7 +46,7 @@ endef
 # Copy what the tests read into $(RUN).
 define fill_run_folder
 @rm -rf $(RUN) && mkdir -p $(RUN) && \
-    cp -R pyproject.toml README.md CITATION.cff tests notebooks $(RUN)
+    cp -R pyproject.toml README.md CHANGELOG.md CITATION.cff docs tests notebooks $(RUN)
 endef
 
 help: ## list the targets
@@ -97,7 +97,7 @@ format: $(TEST_ENV)/.dev-installed ## let ruff format the code and mend what it 
 lint: $(TEST_ENV)/.dev-installed ## ruff check, ruff format --check, mypy
 	$(TEST_ENV)/bin/python -m ruff check .
 	$(TEST_ENV)/bin/python -m ruff format --check .
-	$(TEST_ENV)/bin/python -m mypy specroof tests $(wildcard benchmarks/*.py)
+	$(TEST_ENV)/bin/python -m mypy specroof tests $(wildcard benchmarks/*.py docs/*.py)
 
 # pytest's closing line stays the last one: coverage speaks only where it is not complete.
 suite: $(TEST_ENV)/.wheel-installed ## tests and doctests of the built wheel, with coverage
@@ -129,6 +129,15 @@ notebooks: $(TEST_ENV)/.wheel-installed ## execute the notebooks
 	$(fill_run_folder)
 	cd $(RUN) && $(TEST_ENVIRONMENT) ../venv/bin/python -m pytest $(PYTEST_FLAGS) \
 	    ./tests/test_notebooks.py
+
+docs: $(TEST_ENV)/.dev-installed ## build the documentation site into .build/site
+	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" NO_MKDOCS_2_WARNING=1 \
+	    $(TEST_ENV)/bin/python -m mkdocs build --strict --quiet --config-file docs/mkdocs.yml
+	@echo "Open .build/site/index.html"
+
+outputs: $(TEST_ENV)/.dev-installed ## write into README and docs what their commands print now
+	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python tests/sessions.py \
+	    $$(grep -rl '^$$ specroof' README.md docs/pages)
 
 golden: $(TEST_ENV)/.wheel-installed ## published numbers against predictions; report in .build/golden/
 	$(fill_run_folder)

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from specroof import load_hardware
+from specroof.engines.bands import bands_of
 from specroof.engines.kernels import KERNEL_ENGINE, KERNEL_SOURCE, kernel_engine
 from specroof.engines.published import fitted_parameters
 from specroof.engines.shared_fit import leave_one_out
 from specroof.engines.shared_parameters import ENGINES, PARAMETERS, chip_family, fitted_engine
 from specroof.evidence import Measurement, kind_of, load_measurements
 from specroof.hardware import EngineProfile, ExpectedError
-from specroof.validate import TRUSTED, validation
+from specroof.validate import TRUSTED, misses_of, validation
 
 PACKAGE = Path(__file__).parent.parent / "specroof"
 
@@ -118,7 +119,8 @@ def kernel_sentence() -> str:
 
 def write_engines(points: Sequence[Measurement], parameters: Mapping[str, float]) -> None:
     """Write the engine blocks of the hardware files, in the place of those that are there."""
-    total = validation(points).total
+    found = validation(points)
+    total, misses = found.total, misses_of(found.points)
     error = ExpectedError(
         speedup_mean=float(total.speedup_mean or 0.0),
         speedup_median=float(total.speedup_median or 0.0),
@@ -129,7 +131,11 @@ def write_engines(points: Sequence[Measurement], parameters: Mapping[str, float]
         family = chip_family(load_hardware(chip))
         eager = bool(measured_on([one for one in points if one.method == "step"], "vllm", [chip]))
         engines = [
-            replace(fitted_engine(name, family, parameters, eager=eager), expected_error=error)
+            replace(
+                fitted_engine(name, family, parameters, eager=eager),
+                expected_error=error,
+                bands=bands_of(misses, name),
+            )
             for name in ENGINES
         ]
         has = load_hardware(chip).peak.flops_per_s

@@ -3,7 +3,7 @@
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from specroof.acceptance import (
     Acceptance,
@@ -47,26 +47,26 @@ from specroof.errors import (
 )
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import PassLatency
-from specroof.questions import (
-    breakeven,
-    calibrate,
-    capacity,
-    doctor,
-    explain,
-    mock,
-    predict,
-    sweep,
-    validate,
-)
-from specroof.questions.answer import Answer
-from specroof.questions.curves import forward_cost, forward_latency, speedup_curve
-from specroof.questions.sweep import Study, Target
-from specroof.serving.requests import Load, Workload
-from specroof.simulate import simulate_batch, simulate_exactness
+from specroof.questions import QUESTIONS
 from specroof.speedup.curve import SpeedupCurve
 
 if TYPE_CHECKING:
-    from specroof import plot  # noqa: TC004 - the door imports it when it is asked for
+    # For type checkers: the door imports these when they are asked for, by the table below.
+    from specroof import plot
+    from specroof.questions.advise import advise
+    from specroof.questions.answer import Answer
+    from specroof.questions.breakeven import breakeven
+    from specroof.questions.calibrate import calibrate
+    from specroof.questions.capacity import capacity
+    from specroof.questions.curves import forward_cost, forward_latency, speedup_curve
+    from specroof.questions.doctor import doctor
+    from specroof.questions.explain import explain
+    from specroof.questions.mock import mock
+    from specroof.questions.predict import predict
+    from specroof.questions.sweep import Study, Target, sweep
+    from specroof.questions.validate import validate
+    from specroof.serving.requests import Load, Workload
+    from specroof.simulate import simulate_batch, simulate_exactness
 
 __all__ = [
     "Acceptance",
@@ -97,6 +97,7 @@ __all__ = [
     "Target",
     "Workload",
     "acceptance_from_length",
+    "advise",
     "beta_acceptance",
     "breakeven",
     "calibrate",
@@ -132,8 +133,24 @@ __all__ = [
 ]
 
 
+#: What is imported when it is first asked for: a program pays for what it uses.
+_LATE: Final = {
+    **{name: f"specroof.questions.{name}" for name in QUESTIONS},
+    "Answer": "specroof.questions.answer",
+    "Load": "specroof.serving.requests",
+    "Study": "specroof.questions.sweep",
+    "Target": "specroof.questions.sweep",
+    "Workload": "specroof.serving.requests",
+    "forward_cost": "specroof.questions.curves",
+    "forward_latency": "specroof.questions.curves",
+    "simulate_batch": "specroof.simulate",
+    "simulate_exactness": "specroof.simulate",
+    "speedup_curve": "specroof.questions.curves",
+}
+
+
 class _Door(ModuleType):
-    """The package: charts are imported when needed, and questions keep their names.
+    """The package: much is imported when it is asked for, and questions keep their names.
 
     A room such as `specroof.validate` would replace the question of its name when it is imported.
     """
@@ -141,12 +158,19 @@ class _Door(ModuleType):
     def __getattr__(self, name: str) -> object:
         if name == "plot":  # matplotlib is slow to import
             return import_module("specroof.plot")
-        message = f"module 'specroof' has no attribute {name!r}"
-        raise AttributeError(message)
+        if name not in _LATE:
+            message = f"module 'specroof' has no attribute {name!r}"
+            raise AttributeError(message)
+        found: object = getattr(import_module(_LATE[name]), name)
+        super().__setattr__(name, found)
+        return found
 
     def __setattr__(self, name: str, value: object) -> None:
-        if not (isinstance(value, ModuleType) and callable(self.__dict__.get(name))):
+        if not (isinstance(value, ModuleType) and name in QUESTIONS):
             super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *_LATE, "plot"]
 
 
 sys.modules[__name__].__class__ = _Door

@@ -2,6 +2,7 @@
 
 import math
 import numbers
+import sys
 from collections.abc import Sized
 
 import numpy as np
@@ -127,7 +128,8 @@ def real_array(values: object) -> Array | None:
     >>> real_array([[1, 2], [3, 4]]).shape, real_array("1"), real_array([True])
     ((2, 2), None, None)
     """
-    masked = isinstance(values, np.ma.MaskedArray)
+    # Importing what tells masked arrays is slow, and without it there are none.
+    masked = "numpy.ma" in sys.modules and isinstance(values, np.ma.MaskedArray)
     if masked or (isinstance(values, Sized) and _entries(values) > MOST_POINTS):
         return None
     try:

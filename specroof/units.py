@@ -87,11 +87,14 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "overlap_norm": Bounds(1, 100),
     "expert_rows": Bounds(1e-9, 1e9),
     "expected_error": Bounds(0, 1000),
+    "band": Bounds(0, 10),  # half-width, in natural logarithms
+    "points": Bounds(1, 1_000_000_000, whole=True),
     "most_batch": Bounds(1, 1_000_000, whole=True),
     "most_context": Bounds(1, 100_000_000, whole=True),
     "wanted_speedup": Bounds(1e-3, 1025),  # up to a token for each draft of the longest
     "usd_per_hour": Bounds(0, 1e6),
     "watts": Bounds(1e-3, 1e6),
+    "target": Bounds(1e-6, 1e9),  # a speedup, or milliseconds, that somebody asks for
 }
 
 #: Points that one grid may hold: its arrays take up to some hundreds of MB.

@@ -379,7 +379,7 @@ def test_hardware_lists_shows_and_checks(tmp_path: Path, hardware_folder: Path) 
     mine = tmp_path / "mine.yaml"
     text = (hardware_folder / "h200.yaml").read_text()
     mine.write_text(text)
-    assert "all figures valid" in run("hardware", "check", str(mine))
+    assert "every figure is valid" in run("hardware", "check", str(mine))
     assert "each way, up to 8 devices" in run("hardware", "show", str(mine))
     mine.write_text(text.replace("4.8e+12", "4.8e12"))
     assert "peak.memory_bytes_per_s" in refused("hardware", "check", str(mine))

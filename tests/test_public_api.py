@@ -36,6 +36,7 @@ PUBLIC = [
     "Target",
     "Workload",
     "acceptance_from_length",
+    "advise",
     "beta_acceptance",
     "breakeven",
     "calibrate",

@@ -1,34 +1,58 @@
-"""The README shows what the commands print."""
+"""The README and the pages of docs/ show what the commands print."""
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from specroof.cli import app
+from sessions import refreshed, replayed, sessions
+from specroof import hardware_names, model_names
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-
-#: A command after ``$``, and what it prints up to the next command or the end of the block.
-SESSIONS = re.findall(
-    r"^\$ (specroof (?:[^\n]*\\\n)*[^\n]*)\n((?:(?!\$ |```)[^\n]*\n)+)", README, re.MULTILINE
-)
-
-
-def test_the_readme_shows_commands_with_their_output() -> None:
-    assert len(SESSIONS) >= 2
+ROOT = Path(__file__).parents[1]
+TEXTS = {
+    page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8")
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+}
 
 
-@pytest.mark.parametrize(("command", "shown"), SESSIONS)
-def test_what_the_readme_shows_is_what_the_command_prints(
-    command: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "demo").mkdir()
-    words = shlex.split(command.replace("\\\n", " "))[1:]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
-    printed = "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
-    assert printed.strip("\n") == shown.strip("\n")
+def test_the_readme_shows_a_command_with_its_output() -> None:
+    assert sessions(TEXTS["README.md"])
+
+
+@pytest.mark.parametrize("page", [name for name, text in TEXTS.items() if sessions(text)])
+def test_what_a_page_shows_is_what_its_commands_print(page: str) -> None:
+    assert replayed(TEXTS[page]) == sessions(TEXTS[page])
+
+
+def test_a_stale_session_is_written_again_and_all_else_stays() -> None:
+    page = (
+        '```yaml title="bad.yaml"\nformat_version: 1\n```\n'
+        "```console\n$ specroof models --json\n{}\n\n$ specroof --version\nold\n```\nend\n"
+    )
+    (_, models), (_, version) = replayed(page)
+    assert models.startswith("[{")
+    assert version.startswith("specroof ")
+    assert refreshed(page) == page.replace("{}", models).replace("old", version)
+
+
+def test_the_readme_counts_what_is_bundled() -> None:
+    readme = " ".join(TEXTS["README.md"].split())
+    assert f"one of {len(model_names())} [bundled names]" in readme
+    assert f"one of {len(hardware_names())} bundled names" in readme
+
+
+def test_the_readme_states_the_errors_that_the_table_of_engines_has() -> None:
+    rows = dict(
+        re.findall(r"^(total|ideal roofline) +(.+)$", TEXTS["docs/pages/engines.md"], re.MULTILINE)
+    )
+    points, error, *_ = rows["total"].split()
+    readme = " ".join(TEXTS["README.md"].split())
+    assert f"Against {points} published measurements" in readme
+    assert f"speedups are {error} off on average" in readme
+    assert f"(a plain roofline: {rows['ideal roofline'].split()[1]})" in readme
+
+
+def test_every_file_that_the_readme_links_to_is_there() -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", TEXTS["README.md"])
+    assert len(links) > 10
+    assert [link for link in links if not (ROOT / link).exists()] == []

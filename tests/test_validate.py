@@ -1,6 +1,7 @@
 """Predictions against measurements: what counts as what, how errors are formed, and the fit."""
 
 import json
+import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
@@ -32,7 +33,7 @@ from specroof.hardware import IDEAL_ENGINE, Collective, EngineProfile
 from specroof.latency.collectives import all_reduce_s
 from specroof.plot import plot_accuracy
 from specroof.report.validation import validation_json, validation_table
-from specroof.validate import TRUSTED, Validation, validation
+from specroof.validate import TRUSTED, Validation, banded, misses_of, validation
 from specroof.validate.scores import Scored, errors_of, levelled, round_costs, scored
 
 MEASURED = [one for one in load_measurements() if (one.trust or 0) <= TRUSTED]
@@ -62,7 +63,7 @@ def test_errors_by_hand() -> None:
     points = [
         beside(2.0, 2.2),  # 10 % off
         beside(0.5, 0.4, batch_size=64),  # 20 % off
-        beside(1.05, 0.95, batch_size=256),  # 9.5 % off, and no verdict
+        beside(1.05, 0.95, batch_size=256),  # 9.5 % off; both are near 1, which is right
         beside(1.5, 0.9, batch_size=128),  # 40 % off, and on the wrong side
         beside(100.0, 90.0, "plain"),
         beside(100.0, 130.0, "plain"),
@@ -72,11 +73,79 @@ def test_errors_by_hand() -> None:
     assert errors.speedup_mean == pytest.approx((0.1 + 0.2 + 0.1 / 1.05 + 0.4) / 4)
     assert errors.speedup_median == pytest.approx(0.15)
     assert errors.speedup_p90 == pytest.approx(0.2 + 0.7 * 0.2)  # between the third and the fourth
-    assert errors.verdict_accuracy == pytest.approx(2 / 3)
+    assert errors.verdict_accuracy == pytest.approx(3 / 4)
+    assert errors.unclear_share == 0
+    assert errors.band80_coverage is errors.band80_width is None
     assert errors.decode_mean == pytest.approx(0.2)
     assert errors.decode_median == pytest.approx(0.2)
     assert errors.shape_mean is None
-    assert errors.regret_mean is None
+    # What is predicted below 1 is not taken: of 0.5x, 1.05x and 1.5x two would have won.
+    assert errors.regret_mean == pytest.approx((1 - 1 / 1.5 + 1 - 1 / 1.05) / 4)
+
+
+@pytest.mark.parametrize(
+    ("measured", "predicted", "said", "right"),
+    [
+        (1.05, 1.08, "unclear", True),
+        (1.05, 1.2, "pays", False),  # 15 % beside a speedup that hardly matters
+        (1.05, 0.7, "loses", False),
+        (1.3, 1.2, "pays", True),
+        (1.3, 1.1, "unclear", False),  # whoever says nothing is wrong where there is a gain
+        (0.7, 0.95, "unclear", False),
+        (0.7, 0.8, "loses", True),
+        (0.7, 1.5, "pays", False),
+    ],
+)
+def test_every_point_counts_in_the_verdict(
+    measured: float, predicted: float, said: str, *, right: bool
+) -> None:
+    one = replace(beside(measured, predicted), band=0.15)
+    assert (one.said, one.verdict) == (said, right)
+    assert beside(measured, predicted, "shape").verdict is None
+
+
+def test_coverage_counts_what_lies_in_the_band() -> None:
+    points = [
+        replace(beside(2.0, 2.0 * math.exp(0.19)), band=0.2),
+        replace(beside(2.0, 2.0 * math.exp(-0.19)), band=0.2),
+        replace(beside(2.0, 2.0 * math.exp(0.21)), band=0.2),
+        replace(beside(2.0, 2.0), band=0.4),
+        replace(beside(2.0, 9.0, "shape"), band=0.4),  # speedups only
+    ]
+    errors = errors_of(points)
+    assert errors.band80_coverage == 0.75
+    assert errors.band80_width == pytest.approx(math.exp(0.2) - 1)
+
+
+def test_errors_of_trees_are_of_drafts_that_branch() -> None:
+    chain = beside(2.0, 2.2, draft_len=3, verify_len=4)
+    tree = beside(2.0, 2.4, draft_len=3, verify_len=9)
+    shape = beside(2.0, 3.0, "shape", draft_len=3, verify_len=9)
+    assert errors_of([chain]).trees_mean is None
+    assert errors_of([chain, shape]).trees_mean == pytest.approx(0.5)
+    assert errors_of([chain, tree, shape]).trees_mean == pytest.approx(0.2)
+
+
+def test_a_band_is_set_by_others() -> None:
+    near = [beside(2.0, 2.0 * math.exp(0.1), source=f"near-{n}") for n in range(3)]
+    far = beside(2.0, 2.0 * math.exp(0.5), source="far")
+    *first, last = banded([*near, far])
+    assert last.band == pytest.approx(0.1)
+    assert all((one.band or 0) > 0.1 for one in first)
+    alone = banded([far])
+    assert alone[0].band is None
+    assert banded([beside(2.0, 2.2, "plain")])[0].band is None
+
+
+def test_a_free_factor_makes_misses_small() -> None:
+    shapes = [
+        beside(2.0, 2.0 * math.exp(off), "shape", batch_size=1 + n)
+        for n, off in enumerate((0.1, -0.1))
+    ]
+    assert [one.off for one in misses_of(shapes)] == pytest.approx([0.1 * math.sqrt(2)] * 2)
+    (alone,) = misses_of(shapes[:1])
+    assert alone.off == pytest.approx(0.1)
+    assert misses_of([replace(shapes[0], point=replace(shapes[0].point, trust=5))]) == []
 
 
 def test_regret_is_what_following_the_prediction_loses() -> None:
@@ -84,9 +153,10 @@ def test_regret_is_what_following_the_prediction_loses() -> None:
         beside(2.0, 1.5, draft_len=3, verify_len=4),
         beside(1.8, 1.9, draft_len=5, verify_len=6),  # predicted best, and 10 % below the best
         beside(1.0, 1.2, draft_len=7, verify_len=8),
-        beside(1.0, 1.2, draft_len=7, verify_len=8, batch_size=64),  # no choice there
+        beside(0.8, 1.2, draft_len=7, verify_len=8, batch_size=64),  # no draft would be better
+        beside(1.3, 0.9, draft_len=7, verify_len=8, batch_size=65),  # and none is taken here
     ]
-    assert errors_of(options).regret_mean == pytest.approx(0.1)
+    assert errors_of(options).regret_mean == pytest.approx((0.1 + 0.2 + 0.3 / 1.3) / 3)
 
 
 def test_a_shape_is_right_but_for_one_factor() -> None:
@@ -231,7 +301,12 @@ def test_bundled_engines_are_the_fit_to_all_sources(chip: str) -> None:
         has = {key: fitted.compute_frac[key] for key in engine.compute_frac}
         assert set(has) == set(hardware.peak.flops_per_s)
         # That error is of the fits that left a source out.
-        expected = replace(fitted, compute_frac=has, expected_error=engine.expected_error)
+        expected = replace(
+            fitted,
+            compute_frac=has,
+            expected_error=engine.expected_error,
+            bands=engine.bands,
+        )
         assert figures(engine) == figures(expected)
 
 
@@ -436,6 +511,9 @@ def test_the_targets_are_reached(found: Validation) -> None:
     assert (total.decode_median or 1) <= 0.09
     assert (total.verdict_accuracy or 0) >= 0.96
     assert (total.regret_mean or 0) <= 0.01
+    assert (total.unclear_share or 0) <= 0.15
+    assert (total.trees_mean or 1) <= 0.08
+    assert 0.75 <= (total.band80_coverage or 0) <= 0.85
     assert (total.speedup_mean or 1) <= (ideal.speedup_mean or 0) / 3
     for name, errors in found.sources.items():
         trusted = next(one.is_trusted for one in found.points if one.source == name)
@@ -464,6 +542,7 @@ def test_the_command_prints_a_table_and_one_object(
     keys = {
         "n", "speedup_p90_error", "speedup_median_error", "speedup_mean_error",
         "decode_median_error", "decode_mean_error", "verdict_accuracy", "regret_mean",
+        "trees_mean_error", "unclear_share", "band80_coverage", "band80_width",
     }  # fmt: skip
     assert set(content["total"]) == set(content["ideal"]) == keys
     assert all(set(one) == keys | {"source", "trust"} for one in content["sources"])

@@ -1,21 +1,43 @@
 """The command line: flags, a question, a report. One place catches refusals."""
 
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
-from specroof.cli.acceptance import acceptance_app
 from specroof.cli.groups import Command, OneLineGroup
-from specroof.cli.hardware import hardware_app
-from specroof.cli.models import models_app
-from specroof.cli.simulate import simulate_app
 from specroof.questions import QUESTIONS
 
 __all__ = ["app", "main"]
 
+#: Commands with commands below them, each in the file of its name.
+_GROUPS: Final = ("models", "hardware", "acceptance", "simulate")
+
+
+class _Commands(OneLineGroup):
+    """All commands; the file of one is imported when it is called, since a cold start is felt."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - Typer's signature
+        """Return the names, in the order in which help lists them."""
+        return [*QUESTIONS, *_GROUPS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command by its name; None if there is none."""
+        if cmd_name in QUESTIONS:
+            alone = typer.Typer(add_completion=False)
+            function = getattr(import_module(f"specroof.cli.{cmd_name}"), cmd_name)
+            alone.command(cmd_name, cls=Command)(function)
+            return typer.main.get_command(alone)
+        if cmd_name in _GROUPS:
+            module = import_module(f"specroof.cli.{cmd_name}")
+            group = typer.main.get_command(getattr(module, f"{cmd_name}_app"))
+            group.name = cmd_name
+            return group
+        return super().get_command(ctx, cmd_name)
+
+
 app = typer.Typer(
-    cls=OneLineGroup,
+    cls=_Commands,
     name="specroof",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -43,15 +65,6 @@ def _specroof(
     ] = False,
 ) -> None:
     pass
-
-
-for _name in QUESTIONS:
-    _command = getattr(import_module(f"specroof.cli.{_name}"), _name)
-    app.command(_name, cls=Command)(_command)
-app.add_typer(models_app, name="models")
-app.add_typer(hardware_app, name="hardware")
-app.add_typer(acceptance_app, name="acceptance")
-app.add_typer(simulate_app, name="simulate")
 
 
 def main() -> None:

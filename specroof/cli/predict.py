@@ -11,32 +11,21 @@ from specroof.cli.flags import (
     Batch,
     Context,
     CsvFile,
+    Drafters,
     HardwareWord,
     ModelWord,
     OptionFlags,
     SetupFlags,
     choice,
-    completion,
     flags,
     numbers,
 )
 from specroof.cli.output import figure_files, say, say_json, write
 from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN
 from specroof.questions.predict import predict as asked
-from specroof.questions.words import ACCEPTANCE_KEYS, KINDS
 
 __all__ = ["predict"]
 
-Drafters = Annotated[
-    list[str],
-    typer.Option(
-        "--drafter",
-        metavar="SPEC",
-        help=f"KIND[,key=value…], repeatable. Kinds: {', '.join(KINDS)}. Acceptance: "
-        f"{', '.join(f'{key}=' for key in ACCEPTANCE_KEYS)}.",
-        autocompletion=completion(lambda: KINDS),
-    ),
-]
 InputLen = Annotated[
     float | None,
     typer.Option(help="Tokens of a prompt. Replaces --context, and counts prefills."),

@@ -9,10 +9,13 @@ from typing import Any, Final
 
 from specroof.errors import ProfileError
 from specroof.hardware.engine import (
+    FRAMEWORKS,
     IDEAL_ENGINE,
     LAYER_KINDS,
     OP_KINDS,
+    OTHER_DRAFTERS,
     STATE_TOKENS,
+    Band,
     CapturedGraphs,
     Collective,
     EngineProfile,
@@ -32,11 +35,14 @@ from specroof.hardware.server import SERVER_KEYS, Server, ServerSettings
 from specroof.reading.yaml_text import parse_yaml
 
 __all__ = [
+    "FRAMEWORKS",
     "IDEAL_ENGINE",
     "LAYER_KINDS",
     "OP_KINDS",
+    "OTHER_DRAFTERS",
     "SERVER_KEYS",
     "STATE_TOKENS",
+    "Band",
     "CapturedGraphs",
     "Collective",
     "DevicePower",
@@ -115,6 +121,7 @@ _PARTS: Final[dict[str, Callable[..., Any]]] = {
     "expert_locality": ExpertLocality,
     "graphs": lambda sizes, **rest: CapturedGraphs(sizes=tuple(sizes), **rest),
     "expected_error": ExpectedError,
+    "bands": lambda **cells: {name: Band(**cell) for name, cell in cells.items()},
 }
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Final, TypeAlias
 
 from specroof.arrays import number_within, whole_within
 from specroof.errors import OptionError, ProfileError, expect
-from specroof.hardware.engine import IDEAL_ENGINE, EngineProfile
+from specroof.hardware.engine import FRAMEWORKS, IDEAL_ENGINE, EngineProfile
 from specroof.reading.yaml_text import shown
 from specroof.units import DTYPE_BYTES, WIDER_DTYPES
 
@@ -20,8 +20,6 @@ __all__ = [
 ]
 
 _IDEAL: Final = IDEAL_ENGINE.name
-#: Serving tools whose names engines have in bundled files.
-_TOOLS: Final = ("sglang", "vllm", "tensorrt-llm")
 
 BytesPerS: TypeAlias = Annotated[float, "bytes_per_s"]
 
@@ -213,7 +211,7 @@ class HardwareProfile:
         ('sglang', None, None)
         """
         expect("tool", tool, str | None, "the name of a serving tool, or None")
-        chosen = self.default_engine not in {None, _IDEAL, *_TOOLS}
+        chosen = self.default_engine not in {None, _IDEAL, *FRAMEWORKS}
         return tool if tool in self.engines and not chosen else None
 
     def arithmetic(self, dtype: str, *, strict: bool = False) -> tuple[str, float]:

@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from specroof.errors import ProfileError
-from specroof.hardware.engine import IDEAL_ENGINE, LAYER_KINDS, OP_KINDS, EngineProfile
+from specroof.hardware.engine import FRAMEWORKS, IDEAL_ENGINE, LAYER_KINDS, OP_KINDS, EngineProfile
 from specroof.hardware.profile import DevicePower, DevicePrice, Interconnect, Peak
 from specroof.reading.bounds import CapturedSize, FlopsPerS, within
 from specroof.reading.checked import FirstVersion, Text, accept, parse_model
@@ -82,6 +82,7 @@ _KINDS: Final[dict[str, Any]] = {
     "counted": _one_of(("tokens", "sequences")),
     "recurrent_state": _one_of(RECURRENT_STATES),
     "short_name": _ShortName,
+    "framework": _one_of(FRAMEWORKS),
     "text": Text,
     "date": Annotated[str, BeforeValidator(_iso_date)],
     "exponent": Annotated[

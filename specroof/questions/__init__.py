@@ -7,32 +7,12 @@
 
 from typing import Final
 
-from specroof.questions.breakeven import breakeven
-from specroof.questions.calibrate import calibrate
-from specroof.questions.capacity import capacity
-from specroof.questions.doctor import doctor
-from specroof.questions.explain import explain
-from specroof.questions.mock import mock
-from specroof.questions.predict import predict
-from specroof.questions.sweep import sweep
-from specroof.questions.validate import validate
-
-__all__ = [
-    "QUESTIONS",
-    "breakeven",
-    "calibrate",
-    "capacity",
-    "doctor",
-    "explain",
-    "mock",
-    "predict",
-    "sweep",
-    "validate",
-]
+__all__ = ["QUESTIONS"]
 
 #: In the order in which help lists them.
 QUESTIONS: Final = (
     "predict",
+    "advise",
     "sweep",
     "explain",
     "capacity",

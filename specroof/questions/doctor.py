@@ -340,12 +340,15 @@ def _change(found: Prediction, seen: Observed, replicas: int) -> Change | None:
     loads = [int(curve.batch_size[row]) for row in rows]
     if running not in loads:
         return None
+    row = rows[loads.index(running)]
+    low, high = curve.speedup_low, curve.speedup_high
     return best_change(
         loads,
         rates[rows],
         running=running,
         now=_drafts_now(seen),
-        speedup=curve.speedup[0, rows[loads.index(running)]],
+        speedup=curve.speedup[0, row],
+        ends=None if low is None or high is None else (low[0, row], high[0, row]),
     )
 
 

@@ -9,6 +9,7 @@ from specroof.hardware import SERVER_KEYS
 from specroof.parsers import PARSERS
 from specroof.questions.breakeven import SOLVED
 from specroof.serving.benchmark_commands import FRAMEWORKS
+from specroof.serving.launch import LAUNCHERS
 
 __all__ = [
     "ACCEPTANCE_KEYS",
@@ -17,6 +18,7 @@ __all__ = [
     "FITTED_LAWS",
     "FRAMEWORKS",
     "KINDS",
+    "LAUNCHERS",
     "PARSERS",
     "SERVER_KEYS",
     "SOLVED",

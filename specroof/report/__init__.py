@@ -1,6 +1,7 @@
 """Answers to text: tables for people, CSV and JSON, and files that appear whole."""
 
 from specroof.report.acceptance import fits_text, profiles_table, profiles_text
+from specroof.report.advice import advice_json, advice_text
 from specroof.report.breakeven import breakeven_csv, breakeven_text
 from specroof.report.capacity import capacity_text
 from specroof.report.chips import hardware_table, hardware_text
@@ -24,6 +25,8 @@ from specroof.report.sweep import sweep_csv, sweep_json, sweep_text
 from specroof.report.writing import joined_files, write_files, write_folder
 
 __all__ = [
+    "advice_json",
+    "advice_text",
     "breakeven_csv",
     "breakeven_text",
     "capacity_text",

@@ -15,6 +15,8 @@ from specroof.units import format_seconds
 __all__ = ["counted_table", "curves_table", "pays_lines", "source_lines"]
 
 
+#: What a table says besides, where an engine has a band.
+_BAND_HEADER: Final = ("within band", "80% band", "verdict")
 #: What stands in a table where a batch is larger than a server runs.
 _NO_ROOM: Final = "no room"
 _ABSENT: Final = "-"
@@ -44,9 +46,14 @@ def _one_point(curves: Sequence[SpeedupCurve]) -> str:
     batch, step_s = first.batch_size[0], float(first.decode_s[0, 0])
     plain = f"context {first.context_len[0]:g}, batch {batch:g}: "
     plain += _NO_ROOM if np.isnan(step_s) else _plain_step(first, step_s)
-    header = ["best γ", "speedup", "within 1%", "tokens", "tok/s", "drafter"]
-    rows = [[*cells[:5], curve.drafter] for curve in curves for cells in _best_cells(curve)]
-    return f"{plain}\n\n{format_table(header, rows, left=[5])}"
+    rows = [
+        [*cells[:3], *band, *cells[3:5], curve.drafter]
+        for curve in curves
+        for cells, band in zip(_best_cells(curve), _band_cells(curve), strict=True)
+    ]
+    header = ["best γ", "speedup", "within 1%", *_BAND_HEADER[: len(rows[0]) - 6]]
+    header += ["tokens", "tok/s", "drafter"]
+    return f"{plain}\n\n{format_table(header, rows, left=[len(header) - 1])}"
 
 
 def _plain_step(curve: SpeedupCurve, step_s: float) -> str:
@@ -57,13 +64,13 @@ def _plain_step(curve: SpeedupCurve, step_s: float) -> str:
 
 
 def _one_drafter(curve: SpeedupCurve) -> str:
-    header = ["context", "batch", "step", "best γ", "speedup", "within 1%", "tok/round"]
-    header += ["tok/s", "per user"]
+    header = ["context", "batch", "step", "best γ", "speedup", "within 1%"]
+    header += [*(_BAND_HEADER if curve.band is not None else ()), "tok/round", "tok/s", "per user"]
     points = product(curve.context_len, curve.batch_size)
     rows = [
-        [f"{context:g}", f"{batch:g}", _step(float(step_s)), *cells]
-        for (context, batch), step_s, cells in zip(
-            points, curve.decode_s.ravel(), _best_cells(curve), strict=True
+        [f"{context:g}", f"{batch:g}", _step(float(step_s)), *cells[:3], *band, *cells[3:]]
+        for (context, batch), step_s, cells, band in zip(
+            points, curve.decode_s.ravel(), _best_cells(curve), _band_cells(curve), strict=True
         )
     ]
     if curve.running is not None:
@@ -115,6 +122,21 @@ def _best_cells(curve: SpeedupCurve) -> Iterator[list[str]]:
             f"{rate:.0f}",
             f"{user_rate:.1f}",
         ]
+
+
+def _band_cells(curve: SpeedupCurve) -> Iterator[list[str]]:
+    """Yield the best drafts within the band, the band and the verdict at each operating point."""
+    within, low, high = curve.best_within_band(), curve.speedup_low, curve.speedup_high
+    if curve.verdict is None or within is None or low is None or high is None:
+        yield from ([] for _ in range(curve.best_draft_len.size))
+        return
+    best = curve.best_draft_len[..., None]
+    ends = (np.take_along_axis(end, best, -1).ravel() for end in (low, high))
+    columns = (*(end.ravel() for end in within), *ends, curve.verdict.ravel())
+    for shortest, longest, least, most, verdict in zip(*columns, strict=True):
+        known = verdict and np.isfinite(least)
+        band = f"{least:.2f}-{most:.2f}x"
+        yield [_span(shortest, longest), band, verdict] if known else [_ABSENT] * 3
 
 
 def pays_lines(curves: Sequence[SpeedupCurve]) -> str:

@@ -20,6 +20,7 @@ _CURVE_ARRAYS: Final = (
     "tokens_per_s",
     "tokens_per_s_per_user",
 )
+_BAND_KEYS: Final = ("speedup_low", "speedup_high", "verdict", "best_within_band")
 #: Rows that are turned into Python's numbers at once: they take ten times the memory of arrays.
 _SLAB_ROWS: Final = 1 << 16
 
@@ -104,7 +105,20 @@ def _drafter_json(curve: SpeedupCurve) -> dict[str, Any]:
         "best_draft_len": _nested(_known(curve, curve.best_draft_len)),
         "best_speedup": _nested(curve.best_speedup),
         "near_best": _nested(_known(curve, np.stack([shortest, longest], axis=-1))),
+        **_band_json(curve),
     }
+
+
+def _band_json(curve: SpeedupCurve) -> dict[str, Any]:
+    """Return the band of a curve; null where there is none, as of the ideal engine."""
+    within = curve.best_within_band()
+    if curve.verdict is None or within is None:
+        return dict.fromkeys(_BAND_KEYS)
+    told = curve.verdict.astype(object)
+    told[told == ""] = None
+    ends = np.stack(within, axis=-1)
+    values = (_nested(curve.speedup_low), _nested(curve.speedup_high), told.tolist())
+    return dict(zip(_BAND_KEYS, (*values, _nested(_known(curve, ends))), strict=True))
 
 
 def _known(curve: SpeedupCurve, best: Any) -> Any:

@@ -27,8 +27,12 @@ _KEYS: Final = {
     "speedup_mean_error": "speedup_mean",
     "decode_median_error": "decode_median",
     "decode_mean_error": "decode_mean",
+    "trees_mean_error": "trees_mean",
     "verdict_accuracy": "verdict_accuracy",
+    "unclear_share": "unclear_share",
     "regret_mean": "regret_mean",
+    "band80_coverage": "band80_coverage",
+    "band80_width": "band80_width",
 }
 
 _HEADINGS: Final = (
@@ -37,10 +41,14 @@ _HEADINGS: Final = (
     ("speedup_median", "median"),
     ("speedup_p90", "90 %"),
     ("shape_mean", "shape alone"),
+    ("trees_mean", "trees"),
     ("decode_mean", "plain, mean"),
     ("decode_median", "median"),
     ("verdict_accuracy", "verdict right"),
+    ("unclear_share", "unclear"),
     ("regret_mean", "regret"),
+    ("band80_coverage", "in 80% band"),
+    ("band80_width", "± median"),
 )
 
 #: Columns for your own results, besides their number; they have no shapes.

@@ -121,7 +121,7 @@ def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup
             raise OptionError(message)
         setup = replace(setup, options=replace(options, state_dtype=asked.state_dtype))
     place = Place(model=model, hardware=setup.hardware, placement=setup.placement)
-    name = framework_of(setup.engine.name)
+    name = framework_of(setup.engine.framework or setup.engine.name)
     setup = replace(setup, server=FRAMEWORKS[name].resolve(asked, place, 1))
     if asked.capture is None or name not in _CAPTURED:
         return setup
@@ -184,9 +184,9 @@ def served_room(
     )
     contexts = np.asarray(context_len, dtype=np.float64)
     positions = np.asarray(verify_len, dtype=np.float64)
-    name = framework_of(setup.engine.name)
+    name = framework_of(setup.engine.framework or setup.engine.name)
     server = FRAMEWORKS[name].resolve(asked, need, int(np.ceil(positions.max())))
-    notes = _notes(setup.engine.name, server)
+    notes = _notes(setup.engine.framework or setup.engine.name, server)
     if held is not None and drafter is not None and not held.is_known:
         notes.append(f"{drafter.name}: its size is unknown, its memory counted as 0")
     room = FRAMEWORKS[name].room(server, need, contexts, positions)

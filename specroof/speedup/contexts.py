@@ -30,6 +30,7 @@ def joined_contexts(
     """
     curves = [curve_at(one, acceptance.at_context(one)) for one in contexts.tolist()]
     notes = dict.fromkeys(note for one in curves for note in one.notes)
+    below, above = (np.stack([one.spread[end] for one in curves])[:, None] for end in (0, 1))
     return replace(
         curves[0],
         context_len=contexts,
@@ -38,5 +39,6 @@ def joined_contexts(
         verify_s=np.concatenate([one.verify_s for one in curves]),
         round_s=np.concatenate([one.round_s for one in curves]),
         notes=tuple(notes),
+        spread=(below, above),
         acceptance_from=acceptance.description,
     )

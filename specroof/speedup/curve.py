@@ -30,6 +30,7 @@ from specroof.latency import (
     model_latency,
     option_notes,
 )
+from specroof.speedup.bands import band_notes, tokens_spread
 from specroof.speedup.contexts import joined_contexts
 from specroof.speedup.result import SpeedupCurve
 from specroof.speedup.round import proposals, round_times
@@ -182,6 +183,7 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
     cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit
     draft_lens = np.arange(longest + 1, dtype=np.int64)
 
+    kind = drafter.name.partition(",")[0]
     shape = (len(contexts), len(batches), len(draft_lens))
     _check_points(shape)
     draft_s, verify_s, round_s = (np.empty(shape) for _ in range(3))
@@ -200,8 +202,10 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
         *of_passes,
         *acceptance_notes(tokens, model.name),
         *engine_notes(setup),
+        *band_notes(setup.engine, kind),
         *memory_notes(model, setup, contexts, batches),
     )
+    band = setup.engine.band(kind)
     return SpeedupCurve(
         model=model.name,
         hardware=setup.hardware.name,
@@ -220,6 +224,8 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
         cost_from=cost_from,
         acceptance_from=getattr(tokens, "description", ""),
         measured_draft_len=getattr(tokens, "measured_depth", None),
+        band=None if band is None else band.width,
+        spread=tokens_spread(tokens, draft_lens),
     )
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from specroof.arrays import Array, IntArray, number_within
 from specroof.errors import refuse
 from specroof.hardware import Placement
+from specroof.speedup.bands import band_ends, verdicts
 
 __all__ = ["SpeedupCurve"]
 
@@ -56,6 +57,12 @@ class SpeedupCurve:
     running
         Sequences that are decoded at a time, where a server runs fewer than are asked for; NaN
         where it cannot run them. None where all run.
+    band
+        Half-width of the engine's band for this kind of drafter, in natural logarithms; None where
+        there is no band, as of the ideal engine.
+    spread
+        What the acceptance adds to it below and above, axis (draft_len): see
+        `specroof.speedup.bands.tokens_spread`.
     """
 
     model: str
@@ -78,6 +85,8 @@ class SpeedupCurve:
     request_token_s: Array | float = 0.0
     measured_draft_len: int | None = None
     running: Array | None = None
+    band: float | None = None
+    spread: tuple[Array | float, Array | float] = (0.0, 0.0)
 
     @property
     def extends_measurement(self) -> npt.NDArray[np.bool_]:
@@ -117,6 +126,28 @@ class SpeedupCurve:
         if self.running is not None:
             gained = gained * (self.running / self.running[..., :1])
         return _read_only(gained)
+
+    @cached_property
+    def _ends(self) -> tuple[Array, Array] | None:
+        if self.band is None:
+            return None
+        low, high = band_ends(self.speedup, self.band, self.spread)
+        return _read_only(low), _read_only(high)
+
+    @property
+    def speedup_low(self) -> Array | None:
+        """The low end of the band that holds 80 % of measured speedups; None without a band."""
+        return None if self._ends is None else self._ends[0]
+
+    @property
+    def speedup_high(self) -> Array | None:
+        """The high end of the same."""
+        return None if self._ends is None else self._ends[1]
+
+    @cached_property
+    def verdict(self) -> npt.NDArray[np.str_] | None:
+        """Whether the best draft ``pays``, ``loses``, or is ``unclear``: see `verdicts`."""
+        return None if self._ends is None else _read_only(verdicts(self.speedup, *self._ends))
 
     @property
     def tokens_per_s(self) -> Array:
@@ -190,6 +221,18 @@ class SpeedupCurve:
         near[..., :1] |= np.isnan(best)  # where nothing runs
         last = near.shape[-1] - 1
         longest = last - np.argmax(near[..., ::-1], axis=-1)
+        return self.draft_len[np.argmax(near, axis=-1)], self.draft_len[longest]
+
+    def best_within_band(self) -> tuple[IntArray, IntArray] | None:
+        """Return the shortest and the longest draft whose band reaches the best speedup.
+
+        Any of them may be the best of a server that is measured. None without a band.
+        """
+        if self._ends is None:
+            return None
+        best = self.best_speedup[..., None]
+        near = (self._ends[1] >= best) | np.isnan(best)
+        longest = near.shape[-1] - 1 - np.argmax(near[..., ::-1], axis=-1)
         return self.draft_len[np.argmax(near, axis=-1)], self.draft_len[longest]
 
 

@@ -9,9 +9,19 @@ from dataclasses import dataclass
 from specroof.engines.published import ideal_published_rates, left_out_rates
 from specroof.engines.record import Rates
 from specroof.evidence import Measurement, kind_of, load_measurements
+from specroof.validate.banded import banded, misses_of
 from specroof.validate.scores import TRUSTED, Errors, Scored, errors_of, levelled, scored
 
-__all__ = ["TRUSTED", "Errors", "Scored", "Validation", "errors_of", "validation"]
+__all__ = [
+    "TRUSTED",
+    "Errors",
+    "Scored",
+    "Validation",
+    "banded",
+    "errors_of",
+    "misses_of",
+    "validation",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,5 +84,7 @@ def validation(measurements: Iterable[Measurement] | None = None) -> Validation:
         return tuple(levelled(map(scored, points, kinds, pairs)))
 
     return Validation(
-        beside(left_out_rates(points)), beside(ideal_published_rates(points)), tuple(lacking)
+        banded(beside(left_out_rates(points))),
+        beside(ideal_published_rates(points)),
+        tuple(lacking),
     )

@@ -111,21 +111,25 @@ def own_validation(
     arms = [_plain_arm(point, points) for point in points]
     measured = np.array([point.rate for point in points])
 
-    def beside(predicted: np.ndarray) -> tuple[OwnPoint, ...]:
+    kind = "" if drafter is None else drafter.name.partition(",")[0]
+    band = served.setup.engine.band(kind)
+
+    def beside(predicted: np.ndarray, width: float | None) -> tuple[OwnPoint, ...]:
         found = []
         for row, (point, arm) in enumerate(zip(points, arms, strict=True)):
             base = (1.0, 1.0)
             if arm:
                 base = (float(predicted[arm].mean()), float(measured[arm].mean()))
-            kind = "plain" if not point.drafts else "speedup" if arm else "rate"
+            counts = "plain" if not point.drafts else "speedup" if arm else "rate"
             rate = float(predicted[row])
             # Draft lengths that were measured over the same plain results are options.
             options = (*arm, point.concurrency or point.batch_size)
-            one = Scored(point, kind, rate / base[0], point.rate / base[1], options)
+            one = Scored(point, counts, rate / base[0], point.rate / base[1], options, width)
             found.append(OwnPoint(point.source, Residual(point, rate), one))
         return tuple(found)
 
-    return OwnValidation(beside(rates), beside(ideal))
+    width = None if band is None else band.width
+    return OwnValidation(beside(rates, width), beside(ideal, None))
 
 
 def _plain_arm(point: Measurement, points: Sequence[Measurement]) -> list[int]:

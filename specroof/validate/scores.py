@@ -1,13 +1,16 @@
 """How far predictions are from measurements: of the speedup, its verdict and choice, the step."""
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from specroof.evidence import Measurement, shape_group
+from specroof.speedup.bands import LOSES, PAYS, UNCLEAR
 
 __all__ = [
     "TRUSTED",
@@ -20,7 +23,9 @@ __all__ = [
     "scored",
 ]
 
-#: A measured speedup within this of 1 is no verdict.
+Array = npt.NDArray[np.float64]
+
+#: A speedup within this of 1 hardly matters either way.
 _UNDECIDED: Final = 0.1
 
 #: Sources of a trust order beyond this are predicted and shown, and neither fitted nor totalled.
@@ -43,6 +48,9 @@ class Scored:
         Tokens per second, or the ratio.
     options_of
         What draft lengths share that are options of one choice; that of the point if None.
+    band
+        Half-width of the band around the prediction, in natural logarithms, set without its source;
+        None where there is none, as of the ideal engine.
     """
 
     point: Measurement
@@ -50,6 +58,7 @@ class Scored:
     predicted: float
     measured: float
     options_of: object = None
+    band: float | None = None
 
     @property
     def source(self) -> str:
@@ -67,11 +76,40 @@ class Scored:
         return abs(self.predicted / self.measured - 1)
 
     @property
+    def off(self) -> float:
+        """How far off, as a natural logarithm without its sign."""
+        return abs(math.log(self.predicted / self.measured))
+
+    @property
+    def in_band(self) -> bool | None:
+        """Whether what was measured lies in the band; None without one."""
+        return None if self.band is None else self.off <= self.band
+
+    @property
+    def said(self) -> str:
+        """What a prediction says of a speedup: that it pays, loses, or that it is unclear."""
+        away = math.log(self.predicted)
+        if abs(away) <= (self.band or 0.0):
+            return UNCLEAR
+        return PAYS if away > 0 else LOSES
+
+    @property
     def verdict(self) -> bool | None:
-        """Whether a speedup is predicted on the side of 1 where it is; None where it is near 1."""
-        if self.kind != "speedup" or abs(self.measured - 1) <= _UNDECIDED:
+        """Whether the verdict on a speedup is right; None for what is no speedup.
+
+        A measurement near 1 is met by a prediction near 1, or by none; any other only by the side
+        of 1 that it lies on.
+        """
+        if self.kind != "speedup":
             return None
-        return (self.predicted > 1) == (self.measured > 1)
+        if abs(self.measured - 1) <= _UNDECIDED:
+            return abs(self.predicted - 1) <= _UNDECIDED or self.said == UNCLEAR
+        return self.said == (PAYS if self.measured > 1 else LOSES)
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether its drafts branch: more positions are verified than a chain has."""
+        return (self.point.verify_len or 0) > (self.point.draft_len or 0) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +126,18 @@ class Errors:
         Of plain throughput.
     shape_mean
         Of speedups over load, one factor per group being free.
+    trees_mean
+        Of drafts that branch: speedups, and shapes where no tree has a known acceptance length.
     verdict_accuracy
-        Share of cases, of those off 1.0x by more than 10%, whose prediction is on the same side.
+        Share of speedups whose verdict is right: see `Scored.verdict`.
+    unclear_share
+        Share of speedups whose prediction says unclear.
     regret_mean
-        Throughput lost by taking the option of a set-up that is predicted best.
+        Throughput lost by taking what is predicted best of a set-up, no drafts being an option.
+    band80_coverage
+        Share of speedups that lie in the band around their prediction.
+    band80_width
+        Median half-width of those bands, as a share of the prediction.
     """
 
     n: int
@@ -101,8 +147,12 @@ class Errors:
     decode_mean: float | None
     decode_median: float | None
     shape_mean: float | None
+    trees_mean: float | None
     verdict_accuracy: float | None
+    unclear_share: float | None
     regret_mean: float | None
+    band80_coverage: float | None
+    band80_width: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +252,8 @@ def errors_of(points: Sequence[Scored]) -> Errors:
         for kind in ("speedup", "plain", "shape")
     }
     speedups = [one for one in points if one.kind == "speedup"]
-    right = [one.verdict for one in speedups if one.verdict is not None]
+    bands = [one.band for one in speedups if one.band is not None]
+    held = [one.in_band for one in speedups if one.in_band is not None]
     return Errors(
         n=len(points),
         speedup_mean=_mean(of["speedup"]),
@@ -211,27 +262,38 @@ def errors_of(points: Sequence[Scored]) -> Errors:
         decode_mean=_mean(of["plain"]),
         decode_median=_quantile(of["plain"], 0.5),
         shape_mean=_mean(of["shape"]),
-        verdict_accuracy=_mean(np.array(right, dtype=float)),
+        trees_mean=_mean(_of_trees(points)),
+        verdict_accuracy=_mean(np.array([one.verdict for one in speedups], dtype=float)),
+        unclear_share=_mean(np.array([one.said == UNCLEAR for one in speedups], dtype=float)),
         regret_mean=_mean(np.array(list(_regrets(speedups)))),
+        band80_coverage=_mean(np.array(held, dtype=float)),
+        band80_width=_quantile(np.expm1(np.array(bands)), 0.5),
     )
 
 
-def _regrets(speedups: Iterable[Scored]) -> Iterable[float]:
-    """Yield the share of throughput lost, for each set-up that was measured in several ways."""
+def _of_trees(points: Iterable[Scored]) -> Array:
+    """Return the errors of drafts that branch: of speedups, else of shapes."""
+    trees = [one for one in points if one.is_tree]
+    known = [one.error for one in trees if one.kind == "speedup"]
+    return np.array(known or [one.error for one in trees if one.kind == "shape"])
+
+
+def _regrets(speedups: Iterable[Scored]) -> Iterator[float]:
+    """Yield the share of throughput lost in each set-up; not to draft is always an option."""
     setups = defaultdict(list)
     for one in speedups:
         point = one.point
         where = (point.model, point.hardware, point.method, point.batch_size, point.task)
         setups[(point.source, one.options_of or where)].append(one)
     for options in setups.values():
-        if len({(one.point.draft_len, one.point.verify_len) for one in options}) > 1:
-            chosen = max(options, key=lambda one: one.predicted)
-            yield 1 - chosen.measured / max(one.measured for one in options)
+        choices = [(1.0, 1.0), *((one.predicted, one.measured) for one in options)]
+        _, taken = max(choices, key=lambda choice: choice[0])
+        yield 1 - taken / max(measured for _, measured in choices)
 
 
-def _mean(values: np.ndarray) -> float | None:
+def _mean(values: Array) -> float | None:
     return float(np.mean(values)) if values.size else None
 
 
-def _quantile(values: np.ndarray, share: float) -> float | None:
+def _quantile(values: Array, share: float) -> float | None:
     return float(np.quantile(values, share)) if values.size else None

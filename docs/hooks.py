@@ -1,0 +1,180 @@
+"""What mkdocs asks while it builds the site: files from elsewhere, and tables of the library.
+
+A page asks for a table with ``{{ NAME }}`` or ``{{ NAME WORDS }}``; `TABLES` has the names.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from mkdocs.structure.files import File, Files
+from typer.main import get_command
+
+import specroof
+from specroof.cli import app
+from specroof.drafters.kinds import KINDS
+from specroof.questions.hardware import list_hardware
+from specroof.questions.models import list_models
+from specroof.units import format_binary_bytes, format_count, format_si
+
+ROOT: Final = Path(__file__).parents[1]
+_ASKED: Final = re.compile(r"^\{\{ (\w+)((?: [\w-]+)*) \}\}$", re.MULTILINE)
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the changelog and the charts of the notebooks, which lie elsewhere."""
+    there = {"changelog.md": ROOT / "CHANGELOG.md"}
+    there |= {f"charts/{path.name}": path for path in (ROOT / "notebooks" / "charts").glob("*.png")}
+    for name, path in there.items():
+        files.append(File.generated(config, name, abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Put the tables into a page that it asks for."""
+    return _ASKED.sub(lambda asked: TABLES[asked[1]](*asked[2].split()), markdown)
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(
+        f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in line)} |"
+        for line in lines
+    )
+
+
+def _flags(*words: str) -> str:
+    """Return the arguments and flags of a command."""
+    command: Any = get_command(app)
+    for word in words:
+        command = command.commands[word]
+    rows = [
+        [_spelt(one), getattr(one, "help", None) or "", _default(one)]
+        for one in command.params
+        if "--help" not in one.opts
+    ]
+    return _table(["flag", "meaning", "default"], rows)
+
+
+def _spelt(one: Any) -> str:
+    if one.param_type_name == "argument":
+        return f"`{one.metavar or one.name.upper()}`"
+    value = one.metavar or ("" if one.is_flag else one.name.upper())
+    return f"`{', '.join(one.opts)} {value}`".replace(" `", "`")
+
+
+def _default(one: Any) -> str:
+    if one.required:
+        return "required"
+    shown = getattr(one, "show_default", None)
+    if isinstance(shown, str):
+        return shown
+    return "" if one.default in (None, False) or callable(one.default) else f"`{one.default}`"
+
+
+def _models() -> str:
+    """Return the bundled models."""
+    rows = [
+        [
+            f"`{row['name']}`",
+            format_count(row["params"]),
+            format_count(row["active_params"]),
+            format_binary_bytes(row["weight_bytes"]),
+            format_binary_bytes(row["kv_bytes_per_token"]),
+        ]
+        for row in (one.to_dict() for one in list_models())
+    ]
+    return _table(["model", "parameters", "active", "weights", "KV per token"], rows)
+
+
+def _chips() -> str:
+    """Return the bundled hardware files."""
+    rows = [
+        [
+            f"`{row['name']}`",
+            row["title"],
+            _peak(row["peak"], "bf16"),
+            _peak(row["peak"], "fp8"),
+            format_binary_bytes(row["peak"]["memory_bytes"]),
+            format_si(row["peak"]["memory_bytes_per_s"], "B/s"),
+            ", ".join(row["engines"]) or "-",
+        ]
+        for row in (one.to_dict() for one in list_hardware())
+    ]
+    header = ["name", "chip", "bf16", "fp8", "memory", "bandwidth", "engine profiles"]
+    return _table(header, rows)
+
+
+def _peak(peak: Any, dtype: str) -> str:
+    value = peak["flops_per_s"].get(dtype)
+    return "-" if value is None else format_si(value, "FLOP/s")
+
+
+def _kinds() -> str:
+    """Return the kinds of drafters and their keys."""
+    rows = [
+        [
+            f"`{name}`",
+            "<br>".join(f"`{key}=` {meaning}" for key, meaning in kind.keys.items()) or "-",
+        ]
+        for name, kind in KINDS.items()
+    ]
+    return _table(["kind", "keys, besides acceptance"], rows)
+
+
+#: What the reference is sorted by; a public name that no row has is shown at the end.
+_API: Final = {
+    "Questions": (
+        "predict",
+        "breakeven",
+        "capacity",
+        "explain",
+        "sweep",
+        "validate",
+        "calibrate",
+        "mock",
+    ),
+    "Curves": ("speedup_curve", "SpeedupCurve", "Answer", "Load", "Workload", "Study", "Target"),
+    "Names to objects": (
+        *("load_model", "load_hardware", "load_drafter", "load_profile", "load_profiles"),
+        *("model_names", "hardware_names"),
+    ),
+    "Acceptance": tuple(
+        name
+        for name in specroof.__all__
+        if name.endswith("_acceptance") or name.startswith("acceptance_") or "Acceptance" in name
+    ),
+    "Cost and time": (
+        *("forward_cost", "forward_latency", "ForwardPass", "Options", "OpCost", "PassLatency"),
+        *("Architecture", "HardwareProfile", "EngineProfile", "Placement"),
+        *("Drafter", "Round", "DraftTime"),
+    ),
+    "Dice": ("simulate_batch", "simulate_exactness"),
+    "Refusals": tuple(name for name in specroof.__all__ if name.endswith("Error")),
+}
+
+
+def _api() -> str:
+    """Return what mkdocstrings makes the reference of: every public name, by what it is for."""
+    listed = {name for names in _API.values() for name in names}
+    rest = tuple(name for name in specroof.__all__ if name not in listed and name != "plot")
+    groups = {**_API, "Others": rest} if rest else _API
+    return "\n\n".join(
+        f"## {title}\n\n" + "\n\n".join(map(_entry, names)) for title, names in groups.items()
+    )
+
+
+def _entry(name: str) -> str:
+    """Return the reference of one name, which mkdocstrings looks up where it is written."""
+    one = getattr(specroof, name)
+    return f"::: {one.__module__}.{one.__name__}"
+
+
+TABLES: Final = {
+    "api": _api,
+    "chips": _chips,
+    "flags": _flags,
+    "kinds": _kinds,
+    "models": _models,
+}

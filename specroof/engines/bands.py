@@ -1,0 +1,112 @@
+"""Bands of speedups: how far off left-out predictions were, by engine and kind of drafter."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from specroof.hardware import OTHER_DRAFTERS, Band
+
+__all__ = ["BAND_SHARE", "Miss", "band_of", "bands_of"]
+
+#: The share of measurements that a band is to hold.
+BAND_SHARE: Final = 0.8
+#: A cell speaks for itself once so many sources have measured it; below, its neighbours join in.
+_LEAST_SOURCES: Final = 3
+#: Points of a source that count in full; a longer table weighs as much as so many.
+_FULL_POINTS: Final = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """How far a prediction was off.
+
+    Parameters
+    ----------
+    source
+        Who measured; the fit had not seen it.
+    engine, drafter
+        The serving software, and the kind of drafter.
+    off
+        Of the speedup, as a natural logarithm, without its sign.
+    """
+
+    source: str
+    engine: str
+    drafter: str
+    off: float
+
+
+def band_of(misses: Sequence[Miss], engine: str, drafter: str) -> Band | None:
+    """Return the band that holds `BAND_SHARE` of speedups; None where nobody measured.
+
+    Parameters
+    ----------
+    misses
+        Of profiles of one kind of chip. To score a source, leave its own out.
+    engine, drafter
+        The cell that is asked for: the narrowest that enough sources have measured, of engine and
+        drafter, of the drafter, of all.
+
+    Source
+        Vovk et al. 2005, "Algorithmic Learning in a Random World" (conformal prediction), with
+        sources in the place of exchangeable points: those of a source go together.
+
+    Examples
+    --------
+    >>> seen = [Miss(name, "vllm", "mtp", 0.01 * n) for n in range(1, 6) for name in "abc"]
+    >>> round(band_of(seen, "vllm", "mtp").width, 2)  # between the 12th and the 13th of 15
+    0.04
+    """
+    if not misses:
+        return None
+    return _band(next(filter(_enough, _cells(misses, engine, drafter)), misses))
+
+
+def bands_of(misses: Sequence[Miss], engine: str) -> dict[str, Band]:
+    """Return what a profile holds: a band for each kind of drafter that differs from the rest.
+
+    Parameters
+    ----------
+    misses, engine
+        As for `band_of`.
+
+    Examples
+    --------
+    >>> seen = [Miss(name, "vllm", "mtp", 0.04) for name in "abc"]
+    >>> sorted(bands_of(seen, "vllm"))
+    ['mtp', 'other']
+    """
+    bands = {}
+    for drafter in sorted({one.drafter for one in misses}):
+        *own, _ = _cells(misses, engine, drafter)
+        enough = next(filter(_enough, own), None)
+        if enough is not None:
+            bands[drafter] = _band(enough)
+    return {**bands, OTHER_DRAFTERS: _band(misses)} if misses else {}
+
+
+def _cells(misses: Sequence[Miss], engine: str, drafter: str) -> list[Sequence[Miss]]:
+    alike = [one for one in misses if one.drafter == drafter]
+    return [[one for one in alike if one.engine == engine], alike, misses]
+
+
+def _enough(cell: Sequence[Miss]) -> bool:
+    return len({one.source for one in cell}) >= _LEAST_SOURCES
+
+
+def _band(cell: Sequence[Miss]) -> Band:
+    """Return the band of a cell, and its mean error as a share."""
+    shares = [np.expm1(one.off) for one in cell]
+    return Band(width=_width(cell), mean_error=float(np.mean(shares)), points=len(cell))
+
+
+def _width(misses: Sequence[Miss]) -> float:
+    """Return the weighted quantile: a source of many points weighs as much as some."""
+    sizes = Counter(one.source for one in misses)
+    pairs = sorted((one.off, min(1.0, _FULL_POINTS / sizes[one.source])) for one in misses)
+    off, weight = np.array(pairs).T
+    middle = (np.cumsum(weight) - weight / 2) / weight.sum()
+    return float(np.interp(BAND_SHARE, middle, off))

@@ -1,0 +1,95 @@
+"""What holds a speedup back: the speedup that there would be without it."""
+
+from dataclasses import dataclass, replace
+
+__all__ = ["Point", "limits_of_speedup"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One operating point with drafts, beside plain decoding at the same load.
+
+    Parameters
+    ----------
+    draft_len, tokens_per_round
+        Drafts, and the tokens that a round commits with the bonus token.
+    draft_s, verify_s, round_s
+        Seconds of a round and of its parts.
+    decode_s
+        Seconds of the plain step at its own batch.
+    running, plain_running
+        Requests that are decoded at a time, with drafts and without.
+    wait_s, latency_s, output_len
+        Seconds that a request keeps the batch waiting, and that it loses alone, over the tokens
+        of its answer.
+    """
+
+    draft_len: int
+    tokens_per_round: float
+    draft_s: float
+    verify_s: float
+    round_s: float
+    decode_s: float
+    running: float
+    plain_running: float
+    wait_s: float = 0.0
+    latency_s: float = 0.0
+    output_len: float = 1.0
+
+    @property
+    def speedup(self) -> float:
+        """Throughput over that of plain decoding, prefills counted.
+
+        Source
+            `specroof.serving.requests.end_to_end_tokens_per_s`.
+        """
+        token_s = self.round_s / self.tokens_per_round
+        return self._rate(self.running, token_s) / self._rate(self.plain_running, self.decode_s)
+
+    def _rate(self, running: float, token_s: float) -> float:
+        return running / (token_s + (running * self.wait_s + self.latency_s) / self.output_len)
+
+
+def limits_of_speedup(point: Point) -> dict[str, float]:
+    """Return the speedup without each thing that holds it back, the largest first.
+
+    Parameters
+    ----------
+    point
+        Where drafts are made.
+
+    Returns
+    -------
+    dict
+        ``memory``: as many requests run as without drafts; ``verification``: it takes no longer
+        than a plain step; ``drafting``: it takes no time; ``acceptance``: every draft is
+        accepted; ``prefill``: prompts take no time.
+
+    Source
+        One part taken away at a time, after Amdahl 1967, AFIPS 30, 483-485.
+
+    Examples
+    --------
+    >>> point = Point(
+    ...     draft_len=3,
+    ...     tokens_per_round=2.0,
+    ...     draft_s=0.5,
+    ...     verify_s=1.5,
+    ...     round_s=2.0,
+    ...     decode_s=1.0,
+    ...     running=8,
+    ...     plain_running=8,
+    ... )
+    >>> point.speedup, limits_of_speedup(point)["acceptance"]  # 2 / 2, and 4 / 2
+    (1.0, 2.0)
+    """
+    slower_s = max(point.verify_s - point.decode_s, 0.0)
+    without = {
+        "memory": replace(point, running=max(point.running, point.plain_running)),
+        "verification": replace(point, round_s=point.round_s - slower_s),
+        "drafting": replace(point, round_s=point.round_s - point.draft_s),
+        "acceptance": replace(point, tokens_per_round=point.draft_len + 1.0),
+        "prefill": replace(point, wait_s=0.0),
+    }
+    gained = {name: one.speedup for name, one in without.items()}
+    return dict(sorted(gained.items(), key=lambda pair: -pair[1]))

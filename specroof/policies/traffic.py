@@ -1,0 +1,209 @@
+"""A load that moves over the day: one draft length or a schedule, against off, fixed and oracle."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.errors import OptionError
+from specroof.policies.schedule import Schedule, best_schedule
+
+__all__ = ["Day", "Traffic", "advised_day"]
+
+Array = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.intp]
+
+#: A schedule must beat the best fixed length by this share of what off gives: it is more to run.
+_WORTH: Final = 0.005
+#: What loads that no hour has count beside those that one has.
+_RARE: Final = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """The load of each hour.
+
+    Parameters
+    ----------
+    loads
+        Hour after hour.
+    unit
+        What they are: requests in flight, or requests that arrive in a second.
+
+    Raises
+    ------
+    OptionError
+        For no hours, a load below 0, or no load at all.
+    """
+
+    loads: tuple[float, ...]
+    unit: Literal["concurrency", "requests_per_s"]
+
+    def __post_init__(self) -> None:
+        if not self.loads or not all(np.isfinite(one) and one >= 0 for one in self.loads):
+            message = f"traffic is {list(self.loads)}; allowed: a load of at least 0 for each hour"
+            raise OptionError(message)
+        if not any(self.loads):
+            message = "traffic has no load in any hour; allowed: one above 0"
+            raise OptionError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """What a day gains.
+
+    Parameters
+    ----------
+    schedule
+        What to run: first and last load, and drafts; one range is a fixed length.
+    gain
+        Its gain over no drafts: of output tokens where requests in flight are given, of speed,
+        1 / (time of a token), where arrivals are.
+    scheduled_gain, fixed_gain, oracle_gain
+        Of the best schedule of few ranges, the best fixed length, and the best length each hour.
+    fixed
+        The best fixed length.
+    running
+        Requests in flight each hour, as it is advised.
+    saturated
+        Hours whose arrivals are more than the server can answer.
+    """
+
+    schedule: tuple[tuple[int, int, int], ...]
+    gain: float
+    scheduled_gain: float
+    fixed_gain: float
+    oracle_gain: float
+    fixed: int
+    running: tuple[float, ...]
+    saturated: tuple[int, ...]
+
+
+def advised_day(
+    traffic: Traffic,
+    batches: Sequence[float],
+    tokens_per_s: npt.ArrayLike,
+    *,
+    output_len: float,
+    most_ranges: int = 4,
+) -> Day:
+    r"""Return what to run over a day, and what it gains.
+
+    With arrivals, an hour runs as many requests as answer them:
+    :math:`R` with :math:`x_K(R) / L = \lambda`, at least one.
+
+    Parameters
+    ----------
+    traffic
+        The load of each hour.
+    batches
+        Requests in flight, ascending from 1.
+    tokens_per_s
+        Throughput there, shape (loads, draft lengths from 0); NaN where a length cannot be.
+    output_len
+        Tokens of an answer, L.
+    most_ranges
+        Ranges of a schedule, at most.
+
+    Source
+        Little 1961, Oper. Res. 9(3), for the requests in flight; the oracle is the best by hour.
+
+    Examples
+    --------
+    >>> rates = [[10.0, 20.0], [80.0, 60.0]]  # one draft doubles 1 request, and slows 8
+    >>> day = advised_day(Traffic((1, 8), "concurrency"), [1, 8], rates, output_len=100)
+    >>> day.schedule, round(day.gain, 3), day.fixed, day.fixed_gain  # 100 / 90 - 1
+    (((1, 7, 1), (8, 8, 0)), 0.111, 0, 0.0)
+    """
+    loads = np.asarray(batches, dtype=np.float64)
+    rates = np.asarray(tokens_per_s, dtype=np.float64)
+    hours = np.asarray(traffic.loads, dtype=np.float64)
+    running = np.stack(
+        [_running(traffic, hours, loads, rates[:, k], output_len) for k in range(rates.shape[1])],
+        axis=-1,
+    )
+    speed = np.stack(
+        [
+            np.interp(running[:, k], loads, rates[:, k] / loads)
+            if np.isfinite(rates[:, k]).all()
+            else np.full(len(hours), -np.inf)
+            for k in range(rates.shape[1])
+        ],
+        axis=-1,
+    )
+    busy = hours > 0
+    best = np.argmax(speed, axis=1)
+    fixed_gains = [
+        _gain(traffic, hours, speed, np.full(len(hours), k)) for k in range(rates.shape[1])
+    ]
+    fixed = int(np.argmax(fixed_gains))
+    schedule = _schedule(loads, rates, running[busy, best[busy]], most_ranges)
+    followed = _followed(schedule, running, best)
+    scheduled_gain = _gain(traffic, hours, speed, followed)
+    worth = scheduled_gain > fixed_gains[fixed] + _WORTH
+    drafts = followed if worth else np.full(len(hours), fixed)
+    return Day(
+        schedule=schedule.ranges if worth else ((1, round(loads[-1]), fixed),),
+        gain=scheduled_gain if worth else fixed_gains[fixed],
+        scheduled_gain=scheduled_gain,
+        fixed_gain=fixed_gains[fixed],
+        oracle_gain=_gain(traffic, hours, speed, best),
+        fixed=fixed,
+        running=tuple(running[np.arange(len(hours)), drafts].tolist()),
+        saturated=_saturated(traffic, hours, rates, drafts, output_len),
+    )
+
+
+def _running(
+    traffic: Traffic, hours: Array, loads: Array, rates: Array, output_len: float
+) -> Array:
+    """Return the requests in flight each hour with one draft length."""
+    if traffic.unit == "concurrency":
+        return np.maximum(hours, 1.0)
+    answered = np.maximum.accumulate(np.nan_to_num(rates)) / output_len  # each second
+    return np.interp(hours, answered, loads)  # at least one, at most the largest load
+
+
+def _gain(traffic: Traffic, hours: Array, speed: Array, drafts: IntArray) -> float:
+    """Return what draft lengths by hour gain over no drafts."""
+    place = np.arange(len(hours))
+    with_drafts, plain = speed[place, drafts], speed[:, 0]
+    if not np.isfinite(with_drafts[hours > 0]).all():
+        return -np.inf
+    if traffic.unit == "concurrency":
+        return float(hours @ with_drafts / (hours @ plain) - 1.0)
+    return float(hours @ (1 / plain) / (hours @ (1 / with_drafts)) - 1.0)
+
+
+def _schedule(loads: Array, rates: Array, running: Array, most_ranges: int) -> Schedule:
+    """Return the schedule that loses least at the loads that the hours have."""
+    nearest = np.abs(loads[None, :] - running[:, None]).argmin(axis=1)
+    weights = np.bincount(nearest, minlength=len(loads)) + _RARE
+    return best_schedule(
+        [round(load) for load in loads], rates, most_ranges=most_ranges, weights=weights
+    )
+
+
+def _followed(schedule: Schedule, running: Array, best: IntArray) -> IntArray:
+    """Return the drafts of each hour under a schedule: the load depends on the drafts, and back."""
+    followed = []
+    for loads, k in zip(running, best, strict=True):
+        settled = [
+            drafts
+            for drafts in range(len(loads))
+            if schedule.drafts(round(loads[drafts])) == drafts
+        ]
+        # Where none agrees with itself, the server moves between two: take what it begins with.
+        followed.append(settled[0] if settled else schedule.drafts(round(loads[k])))
+    return np.asarray(followed, dtype=np.intp)
+
+
+def _saturated(
+    traffic: Traffic, hours: Array, rates: Array, drafts: IntArray, output_len: float
+) -> tuple[int, ...]:
+    if traffic.unit == "concurrency":
+        return ()
+    most = np.nanmax(rates[:, drafts], axis=0) / output_len
+    return tuple(np.flatnonzero(hours > most).tolist())

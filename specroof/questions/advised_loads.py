@@ -1,0 +1,423 @@
+"""What to do at each load of one chip: drafter, drafts, speed, price, and what holds it back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.arrays import number_within
+from specroof.economics import usd_per_million_tokens
+from specroof.policies.decision import Choice, Verdict, best_choice
+from specroof.policies.limiting import Point, limits_of_speedup
+from specroof.policies.schedule import best_schedule
+from specroof.policies.traffic import Day, Traffic, advised_day
+from specroof.questions.predict import Prediction
+from specroof.serving.client_times import first_token_s, token_interval_s
+from specroof.serving.requests import EndToEnd
+from specroof.speedup.curve import SpeedupCurve
+from specroof.units import MILLISECOND
+
+__all__ = ["Advised", "Row", "Targets", "Times", "advised_rows"]
+
+Array = npt.NDArray[np.float64]
+
+#: Ranges of a schedule, at most; a further one must gain this share of throughput.
+_MOST_RANGES: Final = 4
+_LEAST_GAIN: Final = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What users are promised; None for no promise.
+
+    Parameters
+    ----------
+    ttft_ms, tpot_ms
+        Milliseconds until the first token, and of each token after it.
+    min_speedup
+        The least speedup that is worth it.
+    """
+
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
+    min_speedup: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("ttft_ms", "tpot_ms", "min_speedup"):
+            if getattr(self, name) is not None:
+                number_within(name, getattr(self, name), "target")
+
+    @property
+    def least_speedup(self) -> float:
+        """The speedup from which drafting pays."""
+        return max(1.0, self.min_speedup or 1.0)
+
+    def met(self, ttft_s: Any, tpot_s: Any) -> Any:
+        """Return whether waits are short enough."""
+        first = np.inf if self.ttft_ms is None else self.ttft_ms
+        each = np.inf if self.tpot_ms is None else self.tpot_ms
+        in_time = np.asarray(ttft_s) <= first * MILLISECOND
+        return in_time & (np.asarray(tpot_s) <= each * MILLISECOND)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What a server gives at one load.
+
+    Parameters
+    ----------
+    tokens_per_s
+        Output tokens of all requests, prefills counted.
+    ttft_s, tpot_s
+        Seconds until the first token, waiting included, and of each token after it.
+    usd_per_million_tokens
+        None where no price is known.
+    running
+        Requests that are decoded at a time.
+    """
+
+    tokens_per_s: float
+    ttft_s: float
+    tpot_s: float
+    usd_per_million_tokens: float | None
+    running: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One load.
+
+    Parameters
+    ----------
+    concurrency
+        Requests in flight.
+    drafter, tried
+        The best one here, by its place, None where it is off; and the one that comes nearest.
+    draft_len
+        Drafts per round; 0 is off.
+    choice
+        The best drafts, and their speedup with its band.
+    times, plain
+        What the server gives so, and without drafts.
+    limits
+        Speedup without each thing that holds it back, the largest first.
+    meets
+        Whether the targets are met.
+    own
+        Speedups of the lengths that the user named, by drafter and length.
+    """
+
+    concurrency: float
+    drafter: int | None
+    draft_len: int
+    choice: Choice
+    times: Times
+    plain: Times
+    limits: dict[str, float]
+    meets: bool
+    tried: int = 0
+    own: dict[tuple[int, int], float] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether drafting pays here."""
+        return self.choice.verdict
+
+    @property
+    def speedup(self) -> tuple[float, float, float]:
+        """The speedup of what is advised, with its band: 1 where it is off."""
+        if self.draft_len == 0:
+            return 1.0, 1.0, 1.0
+        return self.choice.speedup, self.choice.low, self.choice.high
+
+    @property
+    def limited_by(self) -> str:
+        """What holds the speedup back most; empty where nothing does."""
+        return next(iter(self.limits), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """What to do at all loads of a chip.
+
+    Parameters
+    ----------
+    rows
+        The loads that were asked about.
+    chosen
+        The drafter to start the server with, by its place.
+    schedule
+        First and last load, and drafts, from 1 on.
+    lost
+        Mean share of throughput that the few ranges lose, every load alike; None of a day.
+    is_tree, nodes
+        Whether the drafter branches, and the drafts of its tree.
+    capacity
+        The most requests without drafts and with, and what limits them; None without end.
+    warnings
+        Sentences for the reader.
+    day
+        What the traffic of a day gains; None where none was given.
+    """
+
+    rows: tuple[Row, ...]
+    chosen: int
+    schedule: tuple[tuple[int, int, int], ...]
+    lost: float | None
+    is_tree: bool
+    nodes: int
+    capacity: dict[str, Any] | None
+    warnings: tuple[str, ...]
+    day: Day | None = None
+
+    def waits_by_default(self, load: float) -> bool:
+        """Whether requests wait for the server's limit on running requests, not for memory."""
+        if self.capacity is None:
+            return False
+        side = self.capacity["speculative"]
+        return bool(side["bound_by"] == "running" and side["largest_batch"] < load)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Grid:
+    """The arrays of one drafter, axes (load, draft_len)."""
+
+    whole: EndToEnd
+    allowed: npt.NDArray[np.bool_]
+    ttft_s: Array
+    tpot_s: Array
+    low: Array
+    high: Array
+
+    @property
+    def speedup(self) -> Array:
+        return np.asarray(self.whole.speedup[0])
+
+    @property
+    def tokens_per_s(self) -> Array:
+        return np.asarray(self.whole.tokens_per_s[0])
+
+
+def band_ends(curve: SpeedupCurve) -> tuple[Array, Array]:
+    """Return the low and the high end of the speedups of a curve: themselves without a band."""
+    low, high = (getattr(curve, name, None) for name in ("speedup_low", "speedup_high"))
+    return (curve.speedup if low is None else low), (curve.speedup if high is None else high)
+
+
+def advised_rows(
+    prediction: Prediction,
+    loads: Sequence[float],
+    *,
+    lengths: Sequence[int] | None,
+    targets: Targets,
+    usd_per_hour: float | None,
+    traffic: Traffic | None = None,
+) -> Advised:
+    """Return what to do at each load.
+
+    Parameters
+    ----------
+    prediction
+        Curves with prefills counted, at these loads and others.
+    loads
+        Those that were asked about.
+    lengths
+        The drafts to choose from; any if None.
+    targets
+        What users are promised.
+    usd_per_hour
+        Price of one device; None if not known.
+    traffic
+        The load of each hour, which schedules are made for; every load counts the same if None.
+    """
+    grids = [_grid_of(whole, lengths) for whole in prediction.counted]
+    batches = list(prediction.load.batch_size)
+    choices = [[_choice(grid, i, targets) for i in range(len(batches))] for grid in grids]
+    days = [] if traffic is None else [_day(grid, batches, traffic) for grid in grids]
+    chosen = _best_drafter(choices) if not days else _largest([day.gain for day in days])
+    own = _own_lengths(prediction, lengths)
+    rows = []
+    for load in loads:
+        i = batches.index(load)
+        best = max(range(len(grids)), key=lambda d: choices[d][i].speedup)
+        hourly = None if usd_per_hour is None else usd_per_hour * prediction.setup.placement.devices
+        row = _row(grids[best], i, choices[best][i], hourly, targets)
+        named = {(d, k): float(grids[d].speedup[i, k]) for d, k in own}
+        rows.append(replace(row, drafter=best if row.draft_len else None, tried=best, own=named))
+    grid = grids[chosen]
+    lost: float | None
+    if days:
+        ranges, lost = days[chosen].schedule, None
+    else:
+        ranges, lost = _ranges(grid, batches)
+    drafts = max(k for _, _, k in ranges)
+    verified = grid.whole.curve.verify_len
+    return Advised(
+        rows=tuple(rows),
+        chosen=chosen,
+        schedule=ranges,
+        lost=lost,
+        day=days[chosen] if days else None,
+        is_tree=bool(verified[drafts] != drafts + 1),
+        nodes=int(verified[drafts]) - 1,
+        capacity=_capacity(prediction, chosen, drafts),
+        warnings=tuple(_warnings(rows, targets)),
+    )
+
+
+def _grid_of(whole: EndToEnd, lengths: Sequence[int] | None) -> _Grid:
+    curve = whole.curve
+    low, high = band_ends(curve)
+    allowed = np.isfinite(curve.tokens_per_round[0, 0])
+    if lengths is not None:
+        allowed &= np.isin(curve.draft_len, [0, *lengths])
+    return _Grid(
+        whole, allowed, first_token_s(whole)[0], token_interval_s(whole)[0], low[0], high[0]
+    )
+
+
+def _choice(grid: _Grid, i: int, targets: Targets) -> Choice:
+    """Return the best drafts at a load: of those that meet the targets, if off or any does."""
+    meets = targets.met(grid.ttft_s[i], grid.tpot_s[i]) & grid.allowed
+    return best_choice(
+        grid.speedup[i],
+        low=grid.low[i],
+        high=grid.high[i],
+        allowed=meets if meets.any() else grid.allowed,
+        least=targets.least_speedup,
+    )
+
+
+def _best_drafter(choices: Sequence[Sequence[Choice]]) -> int:
+    """Return the drafter with the largest mean speedup over the loads, off where it loses."""
+    means = [float(np.mean([max(1.0, one.speedup) for one in row])) for row in choices]
+    return _largest(means)
+
+
+def _largest(values: Sequence[float]) -> int:
+    return values.index(max(values))
+
+
+def _day(grid: _Grid, batches: Sequence[float], traffic: Traffic) -> Day:
+    return advised_day(
+        traffic,
+        batches,
+        _rates(grid),
+        output_len=grid.whole.workload.output_len,
+        most_ranges=_MOST_RANGES,
+    )
+
+
+def _rates(grid: _Grid) -> Array:
+    """Return the throughput of the lengths that there are to choose from, NaN of the others."""
+    return np.where(grid.allowed[None, :], grid.tokens_per_s, np.nan)
+
+
+def _ranges(
+    grid: _Grid, batches: Sequence[float]
+) -> tuple[tuple[tuple[int, int, int], ...], float]:
+    schedule = best_schedule(
+        [round(batch) for batch in batches],
+        _rates(grid),
+        most_ranges=_MOST_RANGES,
+        least_gain=_LEAST_GAIN,
+    )
+    return schedule.ranges, schedule.lost
+
+
+def _own_lengths(prediction: Prediction, lengths: Sequence[int] | None) -> list[tuple[int, int]]:
+    """Return the lengths that the user named: to choose from, or to measure acceptance with."""
+    found = []
+    for d, (drafter, curve) in enumerate(zip(prediction.drafters, prediction.curves, strict=True)):
+        depth = getattr(drafter.acceptance, "measured_depth", None)
+        own = lengths if lengths is not None else ([] if depth is None else [depth])
+        found += [(d, k) for k in own if 0 < k < len(curve.draft_len)]
+    return found
+
+
+def _row(grid: _Grid, i: int, choice: Choice, usd_per_hour: float | None, targets: Targets) -> Row:
+    times = _times(grid, i, choice.draft_len, usd_per_hour)
+    return Row(
+        concurrency=float(grid.whole.curve.batch_size[i]),
+        drafter=None,
+        draft_len=choice.draft_len,
+        choice=choice,
+        times=times,
+        plain=_times(grid, i, 0, usd_per_hour),
+        limits=_limits(grid, i, choice.tried) if choice.tried else {},
+        meets=bool(targets.met(times.ttft_s, times.tpot_s)),
+    )
+
+
+def _times(grid: _Grid, i: int, k: int, usd_per_hour: float | None) -> Times:
+    rate = float(grid.tokens_per_s[i, k])
+    usd = None
+    if usd_per_hour is not None and np.isfinite(rate):
+        usd = float(usd_per_million_tokens(rate, devices=1, usd_per_hour=usd_per_hour))
+    running = np.broadcast_to(grid.whole.curve.running_batch[0], grid.speedup.shape)
+    return Times(
+        rate, float(grid.ttft_s[i, k]), float(grid.tpot_s[i, k]), usd, float(running[i, k])
+    )
+
+
+def _limits(grid: _Grid, i: int, k: int) -> dict[str, float]:
+    """Return what holds the speedup of a draft length back."""
+    whole, curve = grid.whole, grid.whole.curve
+    running = np.broadcast_to(curve.running_batch[0], grid.speedup.shape)[i]
+    tokens = curve.tokens_per_round[0, i]
+    output_len = whole.workload.output_len
+    # The curve has requests in its rounds; here they are apart.
+    requests_s = (running * whole.wait_s + whole.latency_s) / output_len
+    round_s = curve.round_s[0, i] - tokens * requests_s
+    point = Point(
+        draft_len=k,
+        tokens_per_round=float(tokens[k]),
+        draft_s=float(curve.draft_s[0, i, k]),
+        verify_s=float(curve.verify_s[0, i, k]),
+        round_s=float(round_s[k]),
+        decode_s=float(round_s[0]),
+        running=float(running[k]),
+        plain_running=float(running[0]),
+        wait_s=whole.wait_s,
+        latency_s=whole.latency_s,
+        output_len=output_len,
+    )
+    return limits_of_speedup(point)
+
+
+def _capacity(prediction: Prediction, chosen: int, drafts: int) -> dict[str, Any] | None:
+    """Return the most requests without drafts and with; None where memory has no end."""
+    if not prediction.limits:
+        return None
+    limits = prediction.limits[chosen]
+    sides = {"plain": 0, "speculative": drafts}
+    return {
+        name: {
+            "largest_batch": int(limits.largest[0, k]),
+            "bound_by": str(limits.bound_by[0, k]),
+        }
+        for name, k in sides.items()
+    }
+
+
+def _warnings(rows: Sequence[Row], targets: Targets) -> list[str]:
+    """Return what targets cannot be met at any load, and the most that there is."""
+    found = []
+    for name, what in (("ttft", "TTFT"), ("tpot", "TPOT")):
+        target_ms = getattr(targets, f"{name}_ms")
+        waits = {row.concurrency: getattr(row.times, f"{name}_s") / MILLISECOND for row in rows}
+        load = min(waits, key=lambda one: np.nan_to_num(waits[one], nan=np.inf))
+        if target_ms is not None and not waits[load] <= target_ms:
+            found.append(
+                f"a {what} of {target_ms:g} ms is out of reach: the least is {waits[load]:.3g} ms, "
+                f"at {load:g} in flight"
+            )
+    most = max(rows, key=lambda row: row.choice.speedup)
+    if targets.min_speedup is not None and most.choice.speedup < targets.min_speedup:
+        found.append(
+            f"a speedup of {targets.min_speedup:g} is out of reach: the most is "
+            f"{most.choice.speedup:.2f}x, at {most.concurrency:g} in flight"
+        )
+    return found

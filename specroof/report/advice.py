@@ -1,0 +1,319 @@
+"""Advice on one page of 80 columns, and as JSON."""
+
+import shlex
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from specroof.questions.advise import Advice, Day, Launch, Row, Served, Times
+from specroof.report.layout import format_table, in_line
+from specroof.units import format_seconds
+
+__all__ = ["advice_json", "advice_text"]
+
+_WIDTH: Final = 80
+_ABSENT: Final = "-"
+#: Lengths of the user's own that the table has room for.
+_MOST_OWN: Final = 3
+
+#: How servers are started, before the flags of speculation.
+_COMMANDS: Final = {
+    "vllm": "vllm serve {model} --tensor-parallel-size {devices}",
+    "sglang": "python -m sglang.launch_server --model-path {model} --tp-size {devices}",
+}
+
+
+def advice_json(found: Advice) -> dict[str, Any]:
+    """Return advice as the object that ``--json`` prints: the best chip, then all of them."""
+    chips = [_chip_json(found, chip) for chip in found.chips]
+    return {
+        "model": found.model.name,
+        "workload": {
+            "input_len": found.workload.input_len,
+            "output_len": found.workload.output_len,
+        },
+        **chips[0],
+        "chips": chips,
+        "notes": list(found.notes),
+        "warnings": list(found.warnings),
+    }
+
+
+def _chip_json(found: Advice, chip: Served) -> dict[str, Any]:
+    placement, advised = chip.setup.placement, chip.advised
+    return {
+        "hardware": chip.setup.hardware.name,
+        "engine": chip.setup.engine.name,
+        "placement": {
+            "tensor_parallel": placement.tensor_parallel,
+            "expert_parallel": placement.expert_parallel,
+            "attention_data_parallel": placement.attention_data_parallel,
+        },
+        "decision": chip.decision,
+        "on_up_to": chip.up_to,
+        "drafter": chip.drafter.name,
+        "schedule": [list(entry) for entry in advised.schedule],
+        "schedule_lost": advised.lost,
+        "rows": [_row_json(row, found.drafters) for row in chip.rows],
+        "traffic": _day_json(advised.day),
+        "engine_config": chip.engine_config,
+        "engine_files": chip.files,
+        "capacity": advised.capacity,
+        "warnings": list(chip.warnings),
+    }
+
+
+def _day_json(day: Day | None) -> dict[str, Any] | None:
+    if day is None:
+        return None
+    return {
+        "gain": day.gain,
+        "scheduled_gain": day.scheduled_gain,
+        "fixed": day.fixed,
+        "fixed_gain": day.fixed_gain,
+        "oracle_gain": day.oracle_gain,
+        "running": list(day.running),
+        "saturated_hours": list(day.saturated),
+    }
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or np.isnan(value) else value
+
+
+def _times_json(times: Times) -> dict[str, float | None]:
+    return {
+        "tokens_per_s": _number(times.tokens_per_s),
+        "ttft_s": _number(times.ttft_s),
+        "tpot_s": _number(times.tpot_s),
+        "usd_per_million_tokens": _number(times.usd_per_million_tokens),
+        "running": _number(times.running),
+    }
+
+
+def _row_json(row: Row, names: Sequence[str]) -> dict[str, Any]:
+    speedup, low, high = row.speedup
+    return {
+        "concurrency": row.concurrency,
+        "drafter": None if row.drafter is None else names[row.drafter],
+        "draft_len": row.draft_len,
+        "speedup": _number(speedup),
+        "speedup_low": _number(low),
+        "speedup_high": _number(high),
+        "verdict": row.verdict,
+        **_times_json(row.times),
+        "plain": _times_json(row.plain),
+        "tried": {
+            "drafter": names[row.tried],
+            "draft_len": row.choice.tried,
+            "speedup": _number(row.choice.speedup),
+            "speedup_low": _number(row.choice.low),
+            "speedup_high": _number(row.choice.high),
+        },
+        "own_lengths": [
+            {"drafter": names[d], "draft_len": k, "speedup": _number(speedup)}
+            for (d, k), speedup in row.own.items()
+        ],
+        "limited_by": row.limited_by or None,
+        "speedup_without": {name: _number(value) for name, value in row.limits.items()},
+        "meets_targets": row.meets,
+    }
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def advice_text(found: Advice, model: str) -> str:
+    """Return the page: the decision, loads, prices, what holds back, and flags to paste.
+
+    Parameters
+    ----------
+    found
+        The advice.
+    model
+        The model as it was asked for, which commands repeat.
+    """
+    best = found.chips[0]
+    title = f"{found.title}; {found.workload.requests}"
+    short = _short_names(found.drafters)
+    parts = [
+        _wrapped(title),
+        _wrapped(decision_line(best)),
+        *([_wrapped(_day_line(best.advised.day))] if best.advised.day else []),
+        *([_chips_table(found)] if len(found.chips) > 1 else []),
+        _choices_table(best, short),
+        _times_table(best),
+        "\n".join(_wrapped(f"{short[d]}: {name}") for d, name in enumerate(found.drafters)),
+        *(_command(one, best, model) for one in best.launches),
+    ]
+    notes = [_wrapped(f"note: {note}") for note in (*found.warnings, *found.notes)]
+    return "\n\n".join([*parts, "\n".join(notes)])
+
+
+def decision_line(chip: Served) -> str:
+    """Return the decision in a sentence or two, and how sure it is."""
+    rows = chip.rows
+    first, last = rows[0].concurrency, rows[-1].concurrency
+    span = f"{first:g} to {last:g} requests in flight" if len(rows) > 1 else f"{first:g} in flight"
+    sure = _sureness(rows)
+    best = max(rows, key=lambda row: row.speedup[0])
+    gain = f"{chip.drafter.name}, up to {best.choice.speedup:.2f}x"
+    match chip.decision:
+        case "on":
+            said = f"ON from {span}: {gain}."
+        case "off":
+            said = f"OFF from {span}: the best draft reaches {_most(rows):.2f}x."
+        case "unclear":
+            said = f"UNCLEAR from {span}: the best draft reaches {_most(rows):.2f}x."
+        case _ if chip.up_to is not None:
+            said = f"ON UP TO {chip.up_to:g} requests in flight: {gain}."
+        case _:
+            paying = ", ".join(f"{row.concurrency:g}" for row in rows if row.verdict == "pays")
+            said = f"ON at {paying} requests in flight, not at all loads: {gain}."
+    schedule = ", ".join(f"{k} at {_span(one, end)}" for one, end, k in chip.advised.schedule)
+    return f"{said} {sure} Drafts by running requests: {schedule}."
+
+
+def _day_line(day: Day) -> str:
+    """Return what the day gains, beside a fixed length and the best of each hour."""
+    said = (
+        f"Over the day: {day.gain:+.1%} against off. The best fixed length, {day.fixed} drafts, "
+        f"gives {day.fixed_gain:+.1%}, a schedule {day.scheduled_gain:+.1%}, the best length of "
+        f"each hour {day.oracle_gain:+.1%}."
+    )
+    if day.saturated:
+        hours = ", ".join(map(str, day.saturated))
+        said += f" More requests arrive than it answers in hours {hours}."
+    return said
+
+
+def _most(rows: Sequence[Row]) -> float:
+    return max(row.choice.speedup for row in rows)
+
+
+def _span(first: float, last: float) -> str:
+    return f"{first:g}" if first == last else f"{first:g}-{last:g}"
+
+
+def _sureness(rows: Sequence[Row]) -> str:
+    """Return how sure the decision is, from the bands."""
+    if all(row.choice.low == row.choice.high for row in rows):
+        return "How sure: unknown, this engine has no band."
+    unclear = [f"{row.concurrency:g}" for row in rows if row.verdict == "unclear"]
+    if unclear:
+        return (
+            f"How sure: the band that holds 80 % of measurements leaves {', '.join(unclear)} open."
+        )
+    return "How sure: the band that holds 80 % of measurements agrees at every load."
+
+
+def _short_names(names: Sequence[str]) -> list[str]:
+    """Return the kinds of drafters, numbered where two are of one kind."""
+    kinds = [name.partition(",")[0] for name in names]
+    return [
+        kind if kinds.count(kind) == 1 else f"{kind} {1 + kinds[:d].count(kind)}"
+        for d, kind in enumerate(kinds)
+    ]
+
+
+def _choices_table(chip: Served, short: Sequence[str]) -> str:
+    """Return the best drafts at each load, and what the user's own lengths give instead."""
+    chosen = chip.advised.chosen
+    own = [(d, k) for d, k in chip.rows[0].own if d == chosen][:_MOST_OWN]
+    header = ["load", "drafter", "γ", "speedup", "band", "verdict", *(f"γ={k}" for _, k in own)]
+    header.append("limited by")
+    rows = []
+    for row in chip.rows:
+        speedup = row.speedup[0]
+        band = f"{row.choice.low:.2f}-{row.choice.high:.2f}"
+        cells = [f"{row.concurrency:g}", short[row.tried] if row.drafter is not None else "off"]
+        cells += [str(row.draft_len), _figure(speedup, ".2f") + "x"]
+        cells += [_ABSENT if row.choice.low == row.choice.high else band, row.verdict]
+        cells += [_figure(row.own[one], ".2f") + "x" for one in own]
+        rows.append([*cells, row.limited_by or _ABSENT])
+    return format_table(header, rows, left=[1, 5, len(header) - 1])
+
+
+def _figure(value: float | None, how: str) -> str:
+    return _ABSENT if value is None or np.isnan(value) else format(value, how)
+
+
+def _times_table(chip: Served) -> str:
+    """Return what the server gives, without drafts and with, at each load."""
+    columns = {"tok/s": "tokens_per_s", "TTFT": "ttft_s", "TPOT": "tpot_s", "$/M": ""}
+    header = ["load", *(f"{name}{side}" for name in columns for side in (" off", " on"))]
+    rows = [[f"{row.concurrency:g}", *_cells(row)] for row in chip.rows]
+    return format_table(header, rows, left=[])
+
+
+def _cells(row: Row) -> Iterator[str]:
+    pair = (row.plain, row.times)
+    yield from (_figure(one.tokens_per_s, ".0f") for one in pair)
+    yield from (_seconds(one.ttft_s) for one in pair)
+    yield from (_seconds(one.tpot_s) for one in pair)
+    yield from (_figure(one.usd_per_million_tokens, ".3g") for one in pair)
+
+
+def _seconds(value: float) -> str:
+    return _ABSENT if np.isnan(value) else format_seconds(value)
+
+
+def _chips_table(found: Advice) -> str:
+    """Return a line for each chip, at the largest load."""
+    rows = []
+    for chip in found.chips:
+        row = chip.rows[-1]
+        decision = chip.decision if chip.up_to is None else f"{chip.decision} ({chip.up_to:g})"
+        rows.append(
+            [
+                f"{chip.setup.placement.devices} x {chip.setup.hardware.name}",
+                chip.setup.engine.name,
+                decision,
+                f"{row.speedup[0]:.2f}x",
+                _figure(row.times.tokens_per_s, ".0f"),
+                _figure(row.times.usd_per_million_tokens, ".3g"),
+            ]
+        )
+    load = found.chips[0].rows[-1].concurrency
+    header = [f"at {load:g} in flight", "engine", "decision", "speedup", "tok/s", "$/M"]
+    return format_table(header, rows, left=[0, 1, 2])
+
+
+def _command(one: Launch, chip: Served, model: str) -> str:
+    """Return the command of a server in lines that a shell joins again."""
+    head = f"# {one.release}"
+    files = [f"cat > {name} <<'END'\n{text}END" for name, text in one.files.items()]
+    if one.framework not in _COMMANDS:
+        return "\n".join([head, *files, one.text])
+    start = _COMMANDS[one.framework].format(
+        model=shlex.quote(model), devices=chip.setup.placement.devices
+    )
+    return "\n".join([head, *files, _folded(f"{start} {one.text}")])
+
+
+def _folded(command: str) -> str:
+    """Return a command in lines of 80 columns: broken between words, and within JSON at commas."""
+    lines, line = [], ""
+    for word in shlex.split(command):
+        quoted = shlex.quote(word)
+        if line and len(line) + len(" \\ ") + len(quoted) > _WIDTH:
+            lines.append(f"{line} \\")
+            line = "  "
+        line += f"{' ' * bool(line.strip())}{quoted}"
+        # Between its commas, line breaks mean nothing to JSON, and to a shell in quotes.
+        while len(line) > _WIDTH and (cut := line.rfind(", ", 0, _WIDTH)) > 0:
+            lines.append(line[: cut + 1])
+            line = f"    {line[cut + 2 :]}"
+    return "\n".join([*lines, line])
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(
+        in_line(text),
+        _WIDTH,
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

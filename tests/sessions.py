@@ -1,0 +1,67 @@
+"""Sessions in README and in the pages of docs/: commands after ``$``, and what they print.
+
+`python tests/sessions.py README.md …` writes into each file what its commands print now.
+"""
+
+import contextlib
+import os
+import re
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from typer.testing import CliRunner
+
+from specroof.cli import app
+
+#: A command after ``$``, and what it prints up to the next command or the end of the block.
+_SESSION: Final = re.compile(
+    r"^\$ (specroof (?:[^\n]*\\\n)*[^\n]*)\n((?:(?!\$ |```)[^\n]*\n)+)", re.MULTILINE
+)
+#: A file that a page shows whole, under its name.
+_FILE: Final = re.compile(r'^```\w+ title="([\w.-]+)"\n(.*?)^```', re.MULTILINE | re.DOTALL)
+
+
+def sessions(text: str) -> list[tuple[str, str]]:
+    """Return each command of a page whose output is shown, and that output."""
+    return [(command, shown.strip("\n")) for command, shown in _SESSION.findall(text)]
+
+
+def replayed(text: str) -> list[tuple[str, str]]:
+    """Return each command of a page, and what it prints now.
+
+    They run in the order of the page, in one folder that holds the files that the page shows.
+    """
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for name, content in _FILE.findall(text):
+            Path(name).write_text(content, encoding="utf-8")
+        return [(command, _printed(command)) for command, _ in sessions(text)]
+
+
+def _printed(command: str) -> str:
+    done = CliRunner().invoke(app, shlex.split(command.replace("\\\n", " "))[1:])
+    if done.exit_code:
+        message = f"{command}: exit code {done.exit_code}\n{done.output}"
+        raise AssertionError(message)
+    return "\n".join(line.rstrip() for line in done.stdout.splitlines()).strip("\n")
+
+
+def refreshed(text: str) -> str:
+    """Return a page with what its commands print now."""
+    printed: Iterator[tuple[str, str]] = iter(replayed(text))
+
+    def session(found: re.Match[str]) -> str:
+        command, output = next(printed)
+        blank = "\n" if found[2].endswith("\n\n") else ""
+        return f"$ {command}\n{output}\n{blank}"
+
+    return _SESSION.sub(session, text)
+
+
+if __name__ == "__main__":
+    os.environ |= {"COLUMNS": "100", "NO_COLOR": "1", "MPLBACKEND": "agg"}
+    for page in map(Path, sys.argv[1:]):
+        page.write_text(refreshed(page.read_text(encoding="utf-8")), encoding="utf-8")

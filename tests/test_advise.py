@@ -1,0 +1,432 @@
+"""Advice: what to do, on one page, as JSON and from Python."""
+
+import itertools
+import json
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from specroof import advise, load_drafter, load_hardware, load_model, predict
+from specroof.cli import app
+from specroof.errors import OptionError
+from specroof.policies.decision import best_choice
+from specroof.report.advice import decision_line
+from specroof.serving.client_times import first_token_s, token_interval_s
+
+EXAMPLE = (
+    "Qwen/Qwen3-32B-FP8 -H h100 --tp 2 --input-len 3000 --output-len 500 "
+    "--concurrency 1,8,32,64,128 --drafter eagle3,accept-length=2.8@3 --drafter ngram,accept=0.3"
+)
+SMALL: dict[str, Any] = {
+    "drafters": "eagle3,accept-length=2.8@3",
+    "input_len": 1000,
+    "output_len": 500,
+    "concurrency": [1, 8],
+}
+
+
+def shell(words: str) -> Any:
+    return CliRunner().invoke(app, ["advise", *shlex.split(words)])
+
+
+def page(words: str) -> str:
+    """Return the page that a call prints."""
+    run = shell(words)
+    assert (run.exit_code, run.stderr) == (0, "")
+    return str(run.stdout)
+
+
+def answer(words: str) -> dict[str, Any]:
+    """Return the object that a call prints."""
+    run = shell(f"{words} --json")
+    assert (run.exit_code, run.stderr) == (0, "")
+    (line,) = run.stdout.splitlines()
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def refused(words: str) -> str:
+    """Return the one line that a refused call leaves."""
+    run = shell(words)
+    assert (run.exit_code, run.stdout) == (2, "")
+    (line,) = run.stderr.splitlines()
+    return str(line)
+
+
+@pytest.mark.parametrize(
+    "further",
+    [
+        "",
+        "--framework vllm",
+        "--framework sglang --draft-len 1,2,3,4 --draft-model me/head",
+        "--framework tensorrt-llm",
+        "--tpot 20 --ttft 1000 --min-speedup 1.5",
+        "--drafter medusa,accept=0.9",
+    ],
+)
+def test_the_page_fits_80_columns(further: str) -> None:
+    printed = page(f"{EXAMPLE} {further}")
+    # Addresses of sources are not broken.
+    assert all(len(line) <= 80 for line in printed.splitlines() if "://" not in line)
+    assert printed.count("Qwen3-32B-FP8 on 2 x NVIDIA H100") >= 1
+
+
+def test_rows_are_what_predict_says_of_each_load() -> None:
+    found = answer(EXAMPLE)
+    drafters = ["eagle3,accept-length=2.8@3", "ngram,accept=0.3"]
+    predicted = predict(
+        "Qwen/Qwen3-32B-FP8", "h100", drafters=drafters, tensor_parallel=2, input_len=3000,
+        output_len=500, concurrency=[1, 8, 32, 64, 128],
+    )  # fmt: skip
+    best = np.array([whole.curve.best_speedup[0] for whole in predicted.counted])
+    assert [row["concurrency"] for row in found["rows"]] == [1, 8, 32, 64, 128]
+    for i, row in enumerate(found["rows"]):
+        d = int(np.argmax(best[:, i]))
+        whole = predicted.counted[d]
+        assert row["drafter"] == drafters[d]
+        k = row["draft_len"]
+        assert k == whole.curve.best_draft_len[0, i]
+        assert row["speedup"] == pytest.approx(best[d, i])
+        assert row["tokens_per_s"] == pytest.approx(whole.tokens_per_s[0, i, k])
+        assert row["plain"]["tokens_per_s"] == pytest.approx(whole.tokens_per_s[0, i, 0])
+        # 2 x 2.95 $ an hour, as the hardware file has it.
+        dollars = 2 * 2.95 * 1e6 / (3600 * row["tokens_per_s"])
+        assert row["usd_per_million_tokens"] == pytest.approx(dollars)
+        # A request waits for its first token, and gets the others one by one.
+        total = row["ttft_s"] + 500 * row["tpot_s"]
+        assert total == pytest.approx(whole.answer_s[0, i, k])
+        limits = row["speedup_without"]
+        assert row["limited_by"] == max(limits, key=limits.__getitem__)
+        assert min(limits.values()) >= row["speedup"] * (1 - 1e-9) or row["limited_by"] != "prefill"
+        assert row["own_lengths"][0] == {
+            "drafter": drafters[0],
+            "draft_len": 3,
+            "speedup": pytest.approx(predicted.counted[0].speedup[0, i, 3]),
+        }
+
+
+def test_the_largest_gain_without_a_limit_is_that_of_the_point_itself() -> None:
+    # Without anything in its way, the model of limits is the prediction.
+    found = advise("Qwen/Qwen3-8B", "h100", engine="ideal", **SMALL | {"drafters": "ideal"})
+    row = found.chips[0].rows[0]
+    assert row.limits["acceptance"] == pytest.approx(row.choice.speedup)
+    assert row.limits["drafting"] == pytest.approx(row.choice.speedup)
+
+
+def test_the_schedule_covers_every_load_once_and_is_pasted() -> None:
+    found = answer(f"{EXAMPLE} --framework vllm --draft-model me/head")
+    schedule = found["schedule"]
+    assert schedule[0][0] == 1
+    assert schedule[-1][1] == 128
+    for (_, last, _), (first, _, _) in itertools.pairwise(schedule):
+        assert first == last + 1
+    flag, value = shlex.split(found["engine_config"]["vllm"])
+    config = json.loads(value)
+    assert flag == "--speculative-config"
+    assert config["method"] == "eagle3"
+    assert config["num_speculative_tokens"] == max(k for _, _, k in schedule)
+    assert config["num_speculative_tokens_per_batch_size"] == schedule
+    assert list(found["engine_config"]) == ["vllm"]
+    assert not [one for one in found["warnings"] if "YOUR-DRAFT-MODEL" in one]
+
+
+def test_the_page_is_pasted_as_the_flags_are() -> None:
+    printed = page(f"{EXAMPLE} --framework vllm")
+    command = printed[printed.index("vllm serve") : printed.index("\n\nnote")]
+    words = shlex.split(command.replace("\\\n", " "))
+    assert words[:5] == ["vllm", "serve", "Qwen/Qwen3-32B-FP8", "--tensor-parallel-size", "2"]
+    flags = shlex.split(answer(f"{EXAMPLE} --framework vllm")["engine_config"]["vllm"])
+    assert words[5] == flags[0]
+    assert json.loads(words[6]) == json.loads(flags[1])
+
+
+def test_both_frameworks_are_written_for_whom_names_none() -> None:
+    found = answer(EXAMPLE)
+    assert list(found["engine_config"]) == ["vllm", "sglang"]
+    assert "--speculative-algorithm EAGLE3" in found["engine_config"]["sglang"]
+    assert "adaptive.json" in found["engine_files"]
+    assert any("YOUR-DRAFT-MODEL" in one for one in found["warnings"])
+    assert any("--server running=128" in one for one in found["warnings"])
+    assert found["capacity"]["speculative"] == {"largest_batch": 48, "bound_by": "running"}
+
+
+def test_a_kind_without_a_flag_says_so() -> None:
+    found = answer(EXAMPLE.replace("eagle3", "medusa").replace("ngram", "medusa"))
+    assert found["engine_config"] == {"vllm": None, "sglang": None}
+    assert any("SGLang 0.5.23 has no flag for medusa" in one for one in found["warnings"])
+
+
+def test_a_drafter_that_never_pays_is_off() -> None:
+    found = advise("Qwen/Qwen3-8B", "h100", **SMALL | {"drafters": "eagle3,accept=0.01"})
+    assert found.decision == "off"
+    chip = found.to_dict()
+    assert chip["schedule"] == [[1, 8, 0]]
+    assert chip["engine_config"] == {"vllm": "", "sglang": ""}
+    for row in chip["rows"]:
+        assert (row["drafter"], row["draft_len"], row["speedup"]) == (None, 0, 1.0)
+        assert row["tried"]["speedup"] < 1
+        assert row["tokens_per_s"] == row["plain"]["tokens_per_s"]
+    printed = page("Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --drafter eagle3,accept=0.01")
+    assert "OFF from 1 to 128 requests in flight" in printed
+
+
+def test_loads_that_differ_are_on_up_to_one() -> None:
+    words = "Qwen/Qwen3-8B -H h100 --input-len 3000 --output-len 500 --concurrency 1..256"
+    found = answer(f"{words} --drafter ngram,accept=0.3")
+    assert found["decision"] == "depends"
+    pays = [row["concurrency"] for row in found["rows"] if row["verdict"] == "pays"]
+    assert found["on_up_to"] == max(pays)
+    assert f"ON UP TO {max(pays):g} requests" in page(f"{words} --drafter ngram,accept=0.3")
+
+
+def test_only_the_lengths_that_there_are_get_chosen() -> None:
+    found = answer(f"{EXAMPLE} --draft-len 1,2")
+    assert {row["draft_len"] for row in found["rows"]} <= {0, 1, 2}
+    assert {k for _, _, k in found["schedule"]} <= {0, 1, 2}
+    long = advise("Qwen/Qwen3-8B", "h100", draft_len=20, **SMALL)
+    assert {row.draft_len for row in long.chips[0].rows} <= {0, 20}
+
+
+def test_a_chip_takes_as_few_devices_as_hold_the_model() -> None:
+    found = advise("Qwen/Qwen3-32B", ["b200", "l4", "h100"], **SMALL)
+    devices = {c.setup.hardware.name: c.setup.placement.devices for c in found.chips}
+    # 65.5 GB of weights, and the drafter: one H100 of 80 GB holds them; four L4 of 24 GB do not
+    # leave room for their share of 16.4 GB and activations.
+    assert devices["NVIDIA B200 SXM"] == 1
+    assert devices["NVIDIA L4"] * 24e9 > 65.5e9
+    prices = [c.rows[-1].times.usd_per_million_tokens for c in found.chips]
+    assert prices == sorted(prices, key=lambda usd: usd or 0)
+    assert all(one.split(":")[0] in devices for one in found.warnings)
+    fixed = advise("Qwen/Qwen3-8B", ["b200", "h100"], tensor_parallel=4, **SMALL)
+    assert [c.setup.placement.devices for c in fixed.chips] == [4, 4]
+
+
+def test_a_model_that_fits_nowhere_is_refused_and_beside_others_said() -> None:
+    # 145 GB of weights on a chip of 137 GB without a link to another.
+    unfit = r"Qwen2.5-72B-Instruct does not fit on up to 1 x NVIDIA Jetson AGX Thor"
+    with pytest.raises(OptionError, match=unfit):
+        advise("Qwen/Qwen2.5-72B-Instruct", "jetson-thor", **SMALL)
+    found = advise("Qwen/Qwen2.5-72B-Instruct", ["jetson-thor", "b200"], **SMALL)
+    assert len(found.chips) == 1
+    assert found.warnings[0].startswith(unfit)
+
+
+def test_a_head_count_that_does_not_divide_is_passed_over() -> None:
+    # Qwen3-32B has 64 query heads; attention in groups of 2 leaves one device out.
+    found = advise("Qwen/Qwen3-8B", "h100", attention_data_parallel=2, **SMALL)
+    assert found.chips[0].setup.placement.devices == 2
+
+
+def test_targets_out_of_reach_give_the_ceiling() -> None:
+    found = answer(f"{EXAMPLE} --ttft 1 --tpot 0.1 --min-speedup 9")
+    least = 1e3 * min(row["tpot_s"] for row in found["rows"])
+    assert f"a TPOT of 0.1 ms is out of reach: the least is {least:.3g} ms, at 1" in " ".join(
+        found["warnings"]
+    )
+    assert any(one.startswith("a TTFT of 1 ms is out of reach") for one in found["warnings"])
+    most = max(row["tried"]["speedup"] for row in found["rows"])
+    assert any(f"the most is {most:.2f}x, at 1 in flight" in one for one in found["warnings"])
+    assert found["decision"] == "off"
+    assert not any(row["meets_targets"] for row in found["rows"])
+
+
+def test_targets_rule_out_what_misses_them() -> None:
+    # SGLang runs 48 with drafts and 126 without: at 64 drafts make requests wait, at 128 both do.
+    rows = answer(f"{EXAMPLE} --ttft 500")["rows"]
+    assert [row["draft_len"] > 0 for row in rows] == [True, True, True, False, True]
+    assert [row["meets_targets"] for row in rows] == [True, True, True, True, False]
+
+
+def test_a_price_is_the_users_else_the_files_else_asked_for() -> None:
+    own = answer(f"{EXAMPLE} --price-per-hour 10")["rows"][0]
+    assert own["usd_per_million_tokens"] == pytest.approx(20e6 / (3600 * own["tokens_per_s"]))
+    free = replace(load_hardware("h100"), price=None)
+    found = advise(load_model("Qwen/Qwen3-8B"), free, **SMALL).to_dict()
+    assert found["rows"][0]["usd_per_million_tokens"] is None
+    assert any("--price-per-hour" in one for one in found["warnings"])
+
+
+def test_a_framework_without_a_fit_is_stood_in_for() -> None:
+    words = EXAMPLE.replace("-H h100 --tp 2", "-H rtx-pro-6000")
+    found = answer(f"{words} --framework sglang")
+    assert list(found["engine_config"]) == ["sglang"]
+    assert found["engine"] == "ideal"
+    assert found["capacity"] is None
+    assert any("has no fit of sglang" in one for one in found["warnings"])
+    assert answer(f"{EXAMPLE} --framework vllm --engine sglang")["engine"] == "sglang"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ("--price-per-hour -1", "--price-per-hour is -1"),
+        ("--tpot 0", "--tpot is 0"),
+        ("--min-speedup -2", "--min-speedup is -2"),
+        ("--draft-len 0", "--draft-len is [0]"),
+        ("--draft-len 1.5", "--draft-len is '1.5'"),
+        ("--framework tgi", "--framework is 'tgi'"),
+        ("--concurrency 8..1", "--concurrency is '8..1'"),
+        ("--concurrency 0", "--concurrency is 0"),
+        ("--tp 3", "--tp is 3"),
+    ],
+)
+def test_refusals_name_the_flag(changes: str, message: str) -> None:
+    said = refused(f"{EXAMPLE.replace('--tp 2', '')} {changes}")
+    assert said.startswith(f"specroof: {message}")
+    assert "allowed" in said or "divide" in said
+
+
+def test_a_drafter_is_needed_and_a_name() -> None:
+    with pytest.raises(OptionError, match="at least one drafter"):
+        advise("Qwen/Qwen3-8B", "h100", **SMALL | {"drafters": []})
+    assert "--hardware is 'h100,'" in refused(EXAMPLE.replace("h100", "h100,"))
+    assert "--drafter" in refused("Qwen/Qwen3-8B -H h100 --isl 9 --osl 9")
+
+
+def test_python_answers_as_the_shell_does() -> None:
+    found = advise(
+        "Qwen/Qwen3-32B-FP8",
+        "h100",
+        drafters=[load_drafter("eagle3,accept-length=2.8@3"), "ngram,accept=0.3"],
+        input_len=3000,
+        output_len=500,
+        concurrency=(1, 8, 32, 64, 128),
+        tensor_parallel=2,
+    )
+    assert found.to_dict() == answer(EXAMPLE)
+    assert repr(found) == ("<Advice: Qwen3-32B-FP8 on 2 x NVIDIA H100 SXM 80GB, engine sglang>")
+
+
+def test_a_client_waits_for_those_before_it() -> None:
+    predicted = predict(
+        "Qwen/Qwen3-8B", "h100", drafters="eagle3,accept=0.7", concurrency=[8, 64],
+        input_len=1000, output_len=500, server="running=16", engine="sglang",
+    )  # fmt: skip
+    (whole,) = predicted.counted
+    first, each = first_token_s(whole), token_interval_s(whole)
+    own = whole.wait_s + whole.latency_s
+    assert first[0, 0] == pytest.approx(own)
+    # 48 of 64 wait, and 16 end together every service time.
+    service = 500 / whole.curve.tokens_per_s_per_user[0, 1]
+    assert first[0, 1] == pytest.approx(own + 48 * service / 16)
+    assert first + 500 * each == pytest.approx(whole.answer_s)
+
+
+def test_several_chips_stand_in_a_table_and_the_best_is_shown() -> None:
+    words = "Qwen/Qwen3-8B -H h100,rtx-pro-6000 --isl 1000 --osl 500 --concurrency 1,8"
+    printed = page(f"{words} --drafter eagle3,accept=0.7")
+    assert "at 8 in flight" in printed
+    for name in ("NVIDIA H100 SXM 80GB", "NVIDIA RTX PRO 6000"):
+        assert any(line.startswith(f"1 x {name}") for line in printed.splitlines())
+    found = answer(f"{words} --drafter eagle3,accept=0.7")
+    assert found["chips"][0]["hardware"] == found["hardware"]
+    assert {*found["chips"][0]} <= {*found}
+
+
+def banded(verdicts: list[tuple[float, float, float]]) -> Any:
+    """Return the advice for a chip whose loads have such speedups and bands."""
+    found = advise("Qwen/Qwen3-8B", "h100", **SMALL | {"concurrency": [1, 8, 32]})
+    (chip,) = found.chips
+    rows = []
+    for row, (low, speedup, high) in zip(chip.rows, verdicts, strict=True):
+        choice = best_choice([1.0, speedup], low=[1.0, low], high=[1.0, high])
+        rows.append(
+            replace(
+                row,
+                choice=choice,
+                draft_len=choice.draft_len,
+                drafter=0 if choice.draft_len else None,
+            )
+        )
+    return replace(chip, advised=replace(chip.advised, rows=tuple(rows)))
+
+
+PAYS, LOSES, UNCLEAR = (1.1, 1.3, 1.5), (0.6, 0.8, 0.9), (0.9, 1.1, 1.3)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "decision", "said"),
+    [
+        ([PAYS, PAYS, PAYS], "on", "ON from 1 to 32 requests in flight: eagle3"),
+        ([PAYS, PAYS, PAYS], "on", "agrees at every load"),
+        ([PAYS, LOSES, LOSES], "depends", "ON UP TO 1 requests in flight"),
+        ([PAYS, PAYS, UNCLEAR], "depends", "leaves 32 open"),
+        ([LOSES, PAYS, LOSES], "depends", "ON at 8 requests in flight, not at all loads"),
+        ([LOSES, LOSES, LOSES], "off", "the best draft reaches 0.80x"),
+        ([UNCLEAR, UNCLEAR, LOSES], "unclear", "UNCLEAR from 1 to 32 requests"),
+    ],
+)
+def test_the_decision_is_said_with_how_sure_it_is(
+    verdicts: list[tuple[float, float, float]], decision: str, said: str
+) -> None:
+    chip = banded(verdicts)
+    assert chip.decision == decision
+    assert said in decision_line(chip)
+
+
+def test_one_load_is_no_range() -> None:
+    one = "Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --concurrency 4 --drafter ngram,accept=0.9"
+    assert "ON from 4 in flight" in page(one)
+
+
+def test_two_drafters_of_one_kind_are_told_apart() -> None:
+    one = "Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --concurrency 4 --drafter ngram,accept=0.2"
+    printed = page(f"{one} --drafter ngram,accept=0.9")
+    assert "ngram 2: ngram,accept=0.9" in printed
+    assert re.search(r"^ +4 +ngram 2 ", printed, re.MULTILINE)
+
+
+def test_a_tree_is_started_with_its_nodes() -> None:
+    words = "Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --concurrency 1 --draft-len 3"
+    found = answer(f"{words} --drafter eagle3,accept=0.7,tree=eagle2,nodes=8,top-k=2,siblings=.2")
+    flags = shlex.split(found["engine_config"]["sglang"])
+    assert flags[flags.index("--speculative-num-draft-tokens") + 1] == "9"
+    assert flags[flags.index("--speculative-eagle-topk") + 1] == "2"
+    assert found["engine_config"]["vllm"] is None
+
+
+def day_file(folder: Path, rows: list[float], unit: str = "concurrency") -> Path:
+    """Write a traffic file with these loads."""
+    path = folder / "day.csv"
+    lines = [f"hour,{unit}", *(f"{hour},{load}" for hour, load in enumerate(rows))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_day_gets_one_schedule_and_its_gain(tmp_path: Path) -> None:
+    path = day_file(tmp_path, [2, 2, 90, 20])
+    words = f"{EXAMPLE.replace('--concurrency 1,8,32,64,128', '')} --traffic {path}"
+    found = answer(words)
+    assert [row["concurrency"] for row in found["rows"]] == [2, 11, 90]  # median of 2, 2, 20, 90
+    day = found["traffic"]
+    assert day["oracle_gain"] >= day["gain"] >= day["fixed_gain"] > 0
+    # By hand: tokens of the hours over those without drafts, from the rows that are shown.
+    ends = [found["rows"][0], found["rows"][2]]
+    assert all(row["speedup"] > 1 for row in ends)
+    assert "Over the day: +" in page(words)
+    assert found["schedule_lost"] is None
+
+
+def test_arrivals_beyond_the_server_are_said(tmp_path: Path) -> None:
+    path = day_file(tmp_path, [0.1, 1000], "requests_per_s")
+    printed = page(f"{EXAMPLE} --traffic {path}")
+    assert "More requests arrive than it answers in hours 1." in " ".join(printed.split())
+
+
+def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:
+    path = tmp_path / "day.yaml"
+    sizes = "[{input_len: 1000, output_len: 100, weight: 3}, {input_len: 3000, output_len: 500}]"
+    path.write_text(f"hours: [{{hour: 9, concurrency: 8}}]\nmix: {sizes}\n", encoding="utf-8")
+    found = answer(f"Qwen/Qwen3-8B -H h100 --drafter ngram,accept=.5 --traffic {path}")
+    assert found["workload"] == {"input_len": 1500, "output_len": 200}
+    assert [row["concurrency"] for row in found["rows"]] == [8]
+    words = "Qwen/Qwen3-8B -H h100 --drafter ngram,accept=.5"
+    assert "allowed: one of both" in refused(f"{words} --isl 10 --osl 10 --traffic {path}")
+    assert refused(f"{words} --isl 10").startswith("specroof: --output-len is missing")
+    assert "nothing.csv" in refused(f"{words} --traffic nothing.csv")

@@ -1,0 +1,117 @@
+"""The documentation site builds without a warning, and holds together without a network."""
+
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import specroof
+from specroof.questions import QUESTIONS
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (find_spec("mkdocs") and find_spec("mkdocstrings") and find_spec("material")),
+        reason="mkdocs-material and mkdocstrings are not installed: pip install '.[docs]'",
+    ),
+]
+
+
+class Page(HTMLParser):
+    """What a page refers to, and what can be referred to in it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value for name, value in attrs if value}
+        self.anchors |= {given[name] for name in ("id", "name") if name in given}
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        elif tag == "link" and given.get("rel") not in {"canonical", "prev", "next"}:
+            self.loads.append(given["href"])
+        elif tag in {"img", "script"} and "src" in given:
+            self.loads.append(given["src"])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    words = [
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--config-file",
+        str(DOCS / "mkdocs.yml"),
+    ]
+    done = subprocess.run(
+        [sys.executable, *words, "--site-dir", str(folder)],
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    return {path: Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
+
+
+def test_every_link_inside_the_site_leads_somewhere(pages: dict[Path, Page]) -> None:
+    lost = []
+    for path, page in pages.items():
+        for link in [*page.links, *page.loads]:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc or path.name == "404.html":
+                continue
+            there = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            there = there / "index.html" if there.is_dir() else there
+            anchored = not parts.fragment or (
+                there in pages and unquote(parts.fragment) in {"", *pages[there].anchors}
+            )
+            if not (there.exists() and anchored):
+                lost.append(f"{path.name}: {link}")
+    assert lost == []
+
+
+def test_no_page_loads_anything_from_elsewhere(pages: dict[Path, Page]) -> None:
+    assert [load for page in pages.values() for load in page.loads if urlsplit(load).scheme] == []
+
+
+def test_every_command_has_a_page_with_its_flags(site: Path) -> None:
+    for name in (*QUESTIONS, "models", "hardware", "acceptance", "simulate"):
+        text = (site / "commands" / f"{name}.html").read_text(encoding="utf-8")
+        assert "<th>flag</th>" in text, name
+
+
+def test_the_reference_has_every_public_name(pages: dict[Path, Page], site: Path) -> None:
+    anchors = pages[site / "python.html"].anchors
+    missing = []
+    for name in set(specroof.__all__) - {"plot"}:
+        one = getattr(specroof, name)
+        if f"{one.__module__}.{one.__name__}" not in anchors:
+            missing.append(name)
+    assert missing == []
+
+
+def test_a_page_shows_what_the_library_has(site: Path) -> None:
+    text = (site / "models.html").read_text(encoding="utf-8")
+    assert [name for name in specroof.model_names() if name not in text] == []
+    chips = (site / "files" / "hardware.html").read_text(encoding="utf-8")
+    assert [name for name in specroof.hardware_names() if name not in chips] == []

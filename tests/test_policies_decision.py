@@ -1,0 +1,95 @@
+"""The decision: a pure function of speedups and their bands."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specroof.errors import OptionError
+from specroof.policies.decision import Verdict, best_choice, decided, paying_up_to, verdict_of
+from specroof.policies.limiting import Point, limits_of_speedup
+
+rates = st.lists(st.floats(0.1, 5), min_size=1, max_size=8)
+
+
+@given(rates, st.floats(1, 2))
+def test_the_choice_is_the_best_of_all_lengths_and_off(drafts: list[float], least: float) -> None:
+    found = best_choice([1.0, *drafts], least=least)
+    assert found.speedup == pytest.approx(max(drafts), rel=1e-9)
+    assert found.tried == 1 + next(
+        k for k, one in enumerate(drafts) if one >= max(drafts) * (1 - 1e-12)
+    )
+    assert found.draft_len == (found.tried if found.speedup > least else 0)
+    assert found.verdict == ("pays" if found.speedup > least else "loses")
+
+
+def test_only_lengths_that_are_allowed_are_chosen() -> None:
+    speedups = [1.0, 1.2, 1.6, np.nan]
+    assert best_choice(speedups).draft_len == 2
+    assert best_choice(speedups, allowed=[True, True, False, True]).draft_len == 1
+    nothing = best_choice(speedups, allowed=[True, False, False, True])
+    assert (nothing.draft_len, nothing.tried, nothing.verdict) == (0, 0, "loses")
+
+
+def test_the_verdict_is_that_of_the_band_around_the_best() -> None:
+    found = best_choice([1.0, 1.1, 1.2], low=[1.0, 1.0, 0.9], high=[1.0, 1.2, 1.5])
+    assert (found.draft_len, found.low, found.high, found.verdict) == (2, 0.9, 1.5, "unclear")
+    assert best_choice([1.0, 0.9], low=[1, 0.8], high=[1, 1.1]).verdict == "unclear"
+    assert best_choice([1.0, 0.9], low=[1, 0.8], high=[1, 1.1]).draft_len == 0
+
+
+@given(st.floats(0.1, 3), st.floats(0, 2))
+def test_a_band_pays_loses_or_holds_the_least(low: float, width: float) -> None:
+    words = {"pays": low > 1, "loses": low + width <= 1, "unclear": low <= 1 < low + width}
+    assert [word for word, holds in words.items() if holds] == [verdict_of(low, low + width)]
+
+
+def test_loads_decide_together() -> None:
+    words: tuple[Verdict, ...] = ("pays", "loses", "unclear")
+    for verdicts in product(words, repeat=3):
+        expected = "depends" if "pays" in verdicts else "unclear"
+        if len({*verdicts}) == 1:
+            expected = {"pays": "on", "loses": "off", "unclear": "unclear"}[verdicts[0]]
+        assert decided(verdicts) == expected
+    with pytest.raises(OptionError, match="at least one load"):
+        decided([])
+
+
+def test_it_pays_up_to_the_load_before_the_first_that_does_not() -> None:
+    assert paying_up_to([32, 1, 8], ["loses", "pays", "pays"]) == 8
+    assert paying_up_to([1, 8, 32], ["loses", "pays", "pays"]) is None
+    assert paying_up_to([1, 8, 32], ["pays", "unclear", "pays"]) == 1
+    assert paying_up_to([1, 8], ["pays", "pays"]) == 8
+
+
+#: By hand: a round of 2 + 4 + 1 s commits 2 tokens; 4 of 8 requests run; prompts take 1 s each,
+#: 0.5 s are lost, answers have 10 tokens.
+HELD_BACK = Point(
+    draft_len=3, tokens_per_round=2.0, draft_s=2.0, verify_s=4.0, round_s=7.0, decode_s=3.0,
+    running=4, plain_running=8, wait_s=1.0, latency_s=0.5, output_len=10,
+)  # fmt: skip
+
+
+def test_what_holds_a_speedup_back_is_taken_away_one_at_a_time() -> None:
+    plain = 8 / (3 + 8.5 / 10)
+    assert HELD_BACK.speedup == pytest.approx(4 / (3.5 + 4.5 / 10) / plain)
+    found = limits_of_speedup(HELD_BACK)
+    assert found == pytest.approx(
+        {
+            "memory": 8 / (3.5 + 8.5 / 10) / plain,
+            "verification": 4 / (6 / 2 + 4.5 / 10) / plain,
+            "drafting": 4 / (5 / 2 + 4.5 / 10) / plain,
+            "acceptance": 4 / (7 / 4 + 4.5 / 10) / plain,
+            "prefill": 4 / (3.5 + 0.5 / 10) / (8 / (3 + 0.5 / 10)),
+        }
+    )
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+
+
+def test_a_cheaper_verification_and_more_requests_hold_nothing_back() -> None:
+    free = replace(HELD_BACK, verify_s=2.0, running=9)
+    found = limits_of_speedup(free)
+    assert found["verification"] == found["memory"] == free.speedup

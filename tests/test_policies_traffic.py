@@ -1,0 +1,138 @@
+"""A load that moves over the day: what is advised, against off, fixed and oracle."""
+
+from itertools import product
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specroof.errors import MeasurementError, OptionError
+from specroof.policies.traffic import Traffic, advised_day
+from specroof.questions.traffic import Mix, TrafficFile, parse_traffic, traffic_of
+from specroof.serving.requests import Workload
+
+LOADS = (1.0, 4.0, 16.0)
+
+
+@given(
+    st.lists(st.lists(st.floats(1, 100), min_size=3, max_size=3), min_size=3, max_size=3),
+    st.lists(st.sampled_from(LOADS), min_size=1, max_size=4),
+)
+def test_a_day_of_requests_in_flight_is_that_of_brute_force(
+    rates: list[list[float]], hours: list[float]
+) -> None:
+    day = advised_day(Traffic(tuple(hours), "concurrency"), LOADS, rates, output_len=10)
+    table = dict(zip(LOADS, rates, strict=True))
+
+    def gain(drafts: tuple[int, ...]) -> float:
+        plain = sum(table[load][0] for load in hours)
+        return sum(table[load][k] for load, k in zip(hours, drafts, strict=True)) / plain - 1
+
+    every = [gain(drafts) for drafts in product(range(3), repeat=len(hours))]
+    fixed = [gain((k,) * len(hours)) for k in range(3)]
+    assert day.oracle_gain == pytest.approx(max(every))
+    assert day.fixed_gain == pytest.approx(max(fixed))
+    assert fixed[day.fixed] == pytest.approx(max(fixed))
+    # Three loads, and up to four ranges: a schedule can be the oracle.
+    assert day.scheduled_gain == pytest.approx(max(every))
+    assert day.gain >= day.fixed_gain
+    assert day.running == tuple(hours)
+    assert day.saturated == ()
+    if len(day.schedule) > 1:
+        assert day.gain > day.fixed_gain + 0.004
+
+
+def test_arrivals_run_as_many_requests_as_answer_them() -> None:
+    # By hand: answers of 10 tokens; plain, 1 request gives 10 tokens/s, 1 answer a second, and 4
+    # give 20, 2 a second; with a draft 20 and 30.
+    rates = [[10.0, 20.0], [20.0, 30.0]]
+    traffic = Traffic((0.5, 2.0, 3.5), "requests_per_s")
+    day = advised_day(traffic, [1, 4], rates, output_len=10)
+    assert (day.fixed, day.schedule) == (1, ((1, 4, 1),))
+    assert day.running == (1.0, 1.0, 4.0)  # half a request counts as one, 3.5 are too many
+    assert day.saturated == (2,)
+    # A token takes 1/10, 4/20, 4/20 s plain; 1/20, 1/20, 4/30 with the draft.
+    plain = 0.5 / 10 + 2.0 * 4 / 20 + 3.5 * 4 / 20
+    drafting = 0.5 / 20 + 2.0 / 20 + 3.5 * 4 / 30
+    assert day.gain == pytest.approx(plain / drafting - 1)
+
+
+def test_a_schedule_that_agrees_with_no_load_is_followed_from_the_best() -> None:
+    # With a draft two requests run, and the schedule says none; without four run, and it says one.
+    rates = [[10.0, 40.0], [15.0, 40.0], [40.0, 41.0]]
+    day = advised_day(Traffic((4.0,), "requests_per_s"), [1, 2, 4], rates, output_len=10)
+    assert day.oracle_gain >= day.gain >= day.fixed_gain
+
+
+def test_lengths_that_cannot_be_are_never_advised() -> None:
+    rates = [[1.0, np.nan, 2.0], [2.0, np.nan, 3.0]]
+    units: tuple[Literal["concurrency", "requests_per_s"], ...] = ("concurrency", "requests_per_s")
+    for unit in units:
+        day = advised_day(Traffic((1.0, 0.0), unit), [1, 2], rates, output_len=1)
+        assert day.fixed == 2
+        assert {k for _, _, k in day.schedule} == {2}
+
+
+@pytest.mark.parametrize("loads", [(), (1.0, -1.0), (0.0, 0.0), (np.inf,)])
+def test_a_day_without_a_load_is_refused(loads: tuple[float, ...]) -> None:
+    with pytest.raises(OptionError, match="allowed"):
+        Traffic(loads, "concurrency")
+
+
+YAML = """
+hours:
+- {hour: 0, requests_per_s: 0.5}
+- {hour: 1, requests/s: 2}
+mix:
+- {input_len: 1000, output_len: 100, weight: 3}
+- {input_len: 3000, output_len: 500}
+"""
+
+
+def test_files_say_hours_and_sizes() -> None:
+    found = parse_traffic(YAML, source="day.yaml", is_yaml=True)
+    assert found.traffic == Traffic((0.5, 2.0), "requests_per_s")
+    assert found.mix == Mix((Workload(1000, 100), Workload(3000, 500)), (3.0, 1.0))
+    assert traffic_of(found) is found
+    plain = parse_traffic("hour,requests/s\n6,0\n7,1e1\n", source="a.csv", is_yaml=False)
+    assert plain == TrafficFile(Traffic((0.0, 10.0), "requests_per_s"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("hour,concurrency\n0,1\n2,1\n", "line 3: hour is 2.0; must be 1"),
+        ("hour,concurrency\n0,1\n1,\n", "line 3: has no load"),
+        ("hour,concurrency\n0,-1\n", "concurrency is -1.0; must be a number from 0"),
+        ("hour,concurrency\n0,nan\n", "must be a number from 0"),
+        ("hour,concurrency\n0,x\n", "must be a number"),
+        ("hour,concurrency\n0,0\n", "has no load in any hour"),
+        ("hour,concurrency,requests/s\n0,1,\n1,,2\n", "one unit of load"),
+        ("hour,concurrency,requests/s\n0,1,1\n", "must have one of"),
+        ("hour,load\n0,1\n", "'load' is unknown"),
+        ("hour,concurrency\n", "is empty"),
+    ],
+)
+def test_tables_with_holes_are_refused(text: str, message: str) -> None:
+    with pytest.raises(MeasurementError, match=message):
+        parse_traffic(text, source="day.csv", is_yaml=False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("hours:", "hour:", "must be a mapping with the keys hours, mix"),
+        ("hour: 1", "hour: true", r"hours\[1\]: hour is true; must be 1"),
+        ("hour: 1", "time: 1", "must be a mapping with the keys hour, concurrency"),
+        ("weight: 3", "weight: 0", r"mix\[0\]: weight is 0"),
+        ("output_len: 500", "output: 500", "must be a mapping with the keys input_len"),
+        (", output_len: 500", "", r"mix\[1\]: output_len is None"),
+        ("- {hour: 0, requests_per_s: 0.5}\n- {hour: 1, requests/s: 2}", "  []", "at least one"),
+    ],
+)
+def test_yaml_that_is_no_day_is_refused(old: str, new: str, message: str) -> None:
+    text: Any = YAML.replace(old, new)
+    with pytest.raises(MeasurementError, match=message):
+        parse_traffic(text, source="day.yaml", is_yaml=True)
