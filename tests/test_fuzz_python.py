@@ -83,7 +83,15 @@ CALLS: dict[str, dict[str, Any]] = {
     "constant_acceptance": {"rate": 0.7},
     "context_acceptance": {"curves": {1024: CURVE, 4096: CURVE}},
     "decay_acceptance": {"first_rate": 0.9, "last_rate": 0.5, "decay": 0.5},
-    "explain": {**SERVED, "batch_size": 1, "context_len": None, "query_len": 4, "prefill": False},
+    "explain": {
+        **SERVED,
+        "batch_size": 1,
+        "context_len": None,
+        "query_len": None,
+        "prefill": False,
+        "drafter": "autoregressive,accept=0.7,cost=0.1",
+        "draft_len": 3,
+    },
     "extrapolated_acceptance": {
         "acceptance": specroof.survival_acceptance([0.9, 0.6]),
         "how": "zero",

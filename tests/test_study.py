@@ -285,38 +285,38 @@ def refusal(path: str, error: type[SpecroofError] = OptionError) -> str:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("format_version: 1", "format_version: 2", "format_version is 2; must be 1, the only"),
+        ("format_version: 1", "format_version: 2", "format_version is 2; allowed: 1, the only"),
         ("format_version: 1\n", "", f"format_version is missing; the keys there are {TOP}"),
-        ("engine: ideal", "engin: ideal", f"engin is not a known key; allowed are {TOP}"),
-        ("engine: ideal", "engine: 3", "engine is 3; must be text, and not empty"),
-        ("hardware: l4", "gpu: l4", f"targets.1.gpu is not a known key; allowed are {TARGET}"),
-        ("hardware: l4", "hardware: 4", "targets.1.hardware.0 is 4; must be text, and not empty"),
-        ("hardware: l4", "hardware: []", "targets.1.hardware is []; must not be empty"),
+        ("engine: ideal", "engin: ideal", f"engin is not a known key; allowed: {TOP}"),
+        ("engine: ideal", "engine: 3", "engine is 3; allowed: text, and not empty"),
+        ("hardware: l4", "gpu: l4", f"targets.1.gpu is not a known key; allowed: {TARGET}"),
+        ("hardware: l4", "hardware: 4", "targets.1.hardware.0 is 4; allowed: text, and not empty"),
+        ("hardware: l4", "hardware: []", "targets.1.hardware is []; allowed: one or more"),
         ("    hardware: l4\n", "", f"targets.1.hardware is missing; the keys there are {TARGET}"),
-        ("parallel: 2", "parallel: 0", f"targets.0.tensor_parallel is 0; must be {WHOLE}"),
-        ("parallel: 2", "parallel: 2.0", f"targets.0.tensor_parallel is 2.0; must be {WHOLE}"),
-        ("[1, 8]", "[]", "batch_size is []; must not be empty"),
-        ("[1, 8]", "[1, 0]", "batch_size.1 is 0; must be a number from 1 to 10000000"),
+        ("parallel: 2", "parallel: 0", f"targets.0.tensor_parallel is 0; allowed: {WHOLE}"),
+        ("parallel: 2", "parallel: 2.0", f"targets.0.tensor_parallel is 2.0; allowed: {WHOLE}"),
+        ("[1, 8]", "[]", "batch_size is []; allowed: one or more"),
+        ("[1, 8]", "[1, 0]", "batch_size.1 is 0; allowed: a number from 1 to 10000000"),
         ("[1, 8]", "1e2", "batch_size.0 is '1e2', which YAML reads as text; write 1.0e+2"),
-        ("2048", "[1, -1]", "context_len.1 is -1; must be a number from 0 to 100000000"),
-        ("2048", ".inf", "context_len.0 is inf; must be a number from 0 to 100000000"),
-        ("draft_len: 4", "draft_len: -1", "max_draft_len is -1; must be a whole number from 0 to"),
-        ("draft_len: 4", "draft_len: 4.5", "max_draft_len is 4.5; must be a whole number from 0"),
+        ("2048", "[1, -1]", "context_len.1 is -1; allowed: a number from 0 to 100000000"),
+        ("2048", ".inf", "context_len.0 is inf; allowed: a number from 0 to 100000000"),
+        ("draft_len: 4", "draft_len: -1", "max_draft_len is -1; allowed: a whole number from 0 to"),
+        ("draft_len: 4", "draft_len: 4.5", "max_draft_len is 4.5; allowed: a whole number from 0"),
         ("y: pass", "y: word", "options.granularity is 'word'; allowed: op, dtype, pass"),
         ("y: pass", "y: [pass]", "options.granularity is ['pass']; allowed: op, dtype, pass"),
-        ("type: false", "type: 0", "options.strict_dtype is 0; must be true or false"),
-        ("type: false", "type: [1]", "options.strict_dtype is [1]; must be true or false"),
+        ("type: false", "type: 0", "options.strict_dtype is 0; allowed: true or false"),
+        ("type: false", "type: [1]", "options.strict_dtype is [1]; allowed: true or false"),
         (
             "hardware: l4",
             "hardware: l4\n    family: 3",
-            "targets.1.family is 3; must be text, and not empty",
+            "targets.1.family is 3; allowed: text, and not empty",
         ),
         (
             "hardware: l4",
             "hardware: l4\n    family: unheard",
-            f"targets.1.family is 'unheard'; must be one of {', '.join(sorted(PARSERS))}",
+            f"targets.1.family is 'unheard'; allowed: {', '.join(sorted(PARSERS))}",
         ),
-        ("gran", "grand", f"options.grandularity is not a known key; allowed are {OPTIONS}"),
+        ("gran", "grand", f"options.grandularity is not a known key; allowed: {OPTIONS}"),
         ("kv_dtype: fp8", "8: fp8", "key '8' is not text; put it in quotes"),
     ],
 )
@@ -331,7 +331,7 @@ def test_a_bad_study_is_refused_with_key_value_and_what_is_allowed(
     assert "\n" not in str(caught.value)
 
 
-LENGTH = "must be a number from 1 to 100000000"
+LENGTH = "allowed: a number from 1 to 100000000"
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ LENGTH = "must be a number from 1 to 100000000"
     [
         (
             "{input_len: 8, output_len: 8}\ncontext_len: 9",
-            "context_len and workload are both given; must be one of them",
+            "context_len and workload are both given; allowed: one of them",
         ),
         ("{input_len: 8, output_len: 0}", f"workload.0.output_len is 0; {LENGTH}"),
         ("[{input_len: 8, output_len: .inf}]", f"workload.0.output_len is inf; {LENGTH}"),
@@ -348,10 +348,10 @@ LENGTH = "must be a number from 1 to 100000000"
         ("{input_len: 8}", "workload.0.output_len is missing; the keys there are input_len, out"),
         (
             "[{input_len: 8, output_len: 8}, {input: 8, output_len: 8}]",
-            "workload.1.input is not a known key; allowed are input_len, output_len",
+            "workload.1.input is not a known key; allowed: input_len, output_len",
         ),
-        ("8", "workload.0 is 8; must be a mapping of keys to values"),
-        ("[]", "workload is []; must not be empty"),
+        ("8", "workload.0 is 8; allowed: a mapping of keys to values"),
+        ("[]", "workload is []; allowed: one or more"),
     ],
 )
 def test_a_bad_workload_is_refused(write: Write, workload: str, message: str) -> None:
@@ -363,7 +363,7 @@ def test_a_bad_workload_is_refused(write: Write, workload: str, message: str) ->
 def test_options_must_be_a_mapping(write: Write, options: str) -> None:
     text = GOOD[: GOOD.index("options")] + f"options: {options}\n"
     read = {"text": "'text'", "null": "empty"}.get(options, options)
-    assert refusal(write(text)) == f"options is {read}; must be a mapping of keys to values"
+    assert refusal(write(text)) == f"options is {read}; allowed: a mapping of keys to values"
 
 
 def test_groups_that_do_not_divide_the_devices_are_refused_with_their_place(write: Write) -> None:

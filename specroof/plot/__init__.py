@@ -19,6 +19,7 @@ from specroof.plot.figures import (
 )
 from specroof.plot.files import figure_bytes
 from specroof.plot.operations import plot_roofline, plot_time_per_op
+from specroof.plot.waterfall import plot_waterfall
 
 __all__ = [
     "acceptance_figures",
@@ -36,6 +37,7 @@ __all__ = [
     "plot_speedup_by_draft_len",
     "plot_throughput_accuracy",
     "plot_time_per_op",
+    "plot_waterfall",
     "speedup_figures",
     "study_figures",
 ]

@@ -8,6 +8,7 @@ from specroof.plot.batches import plot_best_draft_len_map, plot_by_batch, plot_s
 from specroof.plot.breakeven import plot_breakeven
 from specroof.plot.curves import plot_speedup_by_draft_len
 from specroof.plot.operations import plot_roofline, plot_time_per_op
+from specroof.plot.waterfall import plot_waterfall
 from specroof.speedup.curve import SpeedupCurve
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def speedup_figures(curves: "Sequence[SpeedupCurve]") -> "dict[str, Figure]":
 
 
 def pass_figures(found: "Explanation") -> "dict[str, Figure]":
-    """Return the roofline of a pass, and the time of each operation."""
+    """Return the roofline of a pass, and the time of each operation; a round's waterfall first."""
     peak = found.setup.hardware.peak
     roofline = plot_roofline(
         found.latency,
@@ -47,7 +48,11 @@ def pass_figures(found: "Explanation") -> "dict[str, Figure]":
         devices=found.setup.placement.devices,
         title=found.title,
     )
-    return {"": roofline, "-time": plot_time_per_op(found.latency, title=found.title)}
+    time = plot_time_per_op(found.latency, title=found.title)
+    if found.round is None:
+        return {"": roofline, "-time": time}
+    waterfall = plot_waterfall(found.round, title=f"{found.title}\n{found.why}")
+    return {"": waterfall, "-roofline": roofline, "-time": time}
 
 
 def breakeven_figures(found: "Breakeven") -> "dict[str, Figure]":

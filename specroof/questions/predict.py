@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from specroof.architecture import Architecture
 from specroof.drafters import Drafter
-from specroof.errors import OptionError
+from specroof.errors import OptionError, optional_library
 from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Setup
 from specroof.questions.answer import Answer
@@ -41,6 +41,8 @@ __all__ = [
 
 #: Batch sizes at which `Prediction.survey` looks, besides those asked for.
 SURVEYED_BATCHES: Final = tuple(2.0**power for power in range(11))
+#: Batch sizes, and contexts, of which a notebook shows the best: more are for `to_frame`.
+_SHOWN_POINTS: Final = 8
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,33 @@ class Prediction(Answer):
         from specroof.report import prediction_json  # noqa: PLC0415 - reports import answers
 
         return prediction_json(self)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The best speedup of each drafter, context and batch size, and its draft length."""
+        return {
+            f"{curve.drafter}: batch {batch:g}, context {context:g}": (
+                f"{curve.best_speedup[row, column]:.2f}x with {curve.best_draft_len[row, column]} "
+                "drafts"
+            )
+            for curve in self.drawn
+            for row, context in enumerate(curve.context_len[:_SHOWN_POINTS])
+            for column, batch in enumerate(curve.batch_size[:_SHOWN_POINTS])
+        }
+
+    def to_frame(self) -> Any:
+        """Return the points as a pandas DataFrame: the columns of ``--csv``, a row each.
+
+        Raises
+        ------
+        OptionError
+            If pandas is not installed.
+        """
+        from specroof.report.points import curve_columns  # noqa: PLC0415 - reports import answers
+
+        pandas = optional_library("pandas", "to_frame", "data")
+        slabs = curve_columns(self.curves, self.counted)
+        return pandas.concat([pandas.DataFrame(slab) for slab in slabs], ignore_index=True)
 
     def plot(self) -> Any:
         """Draw speedup against draft length."""

@@ -132,7 +132,7 @@ def write_files(files: Mapping[Path, bytes]) -> None:
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of one run into a folder, in the place of those of the run before.
 
-    What is promised, besides that of `write_files`: where the manifest says ``"complete": true``,
+    What it promises beyond `write_files`: where the manifest says ``"complete": true``,
     every file that it lists is there with the size and SHA-256 it states, and all are of one run.
     It says false only while the files change places, and after a run that was killed just then.
     What an earlier run has listed and this one does not write is taken away, unless somebody has
