@@ -7,6 +7,7 @@ from specroof.report.capacity import capacity_text
 from specroof.report.chips import hardware_table, hardware_text
 from specroof.report.curves import counted_table, curves_table, pays_lines, source_lines
 from specroof.report.doctor import doctor_text
+from specroof.report.frontier import frontier_csv, frontier_text
 from specroof.report.layout import (
     columns_csv,
     format_table,
@@ -44,6 +45,8 @@ __all__ = [
     "explanation_text",
     "fits_text",
     "format_table",
+    "frontier_csv",
+    "frontier_text",
     "hardware_table",
     "hardware_text",
     "in_line",
