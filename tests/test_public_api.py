@@ -46,6 +46,7 @@ PUBLIC = [
     "decay_acceptance",
     "doctor",
     "explain",
+    "explore",
     "extrapolated_acceptance",
     "fit_acceptance",
     "forward_cost",
@@ -64,12 +65,14 @@ PUBLIC = [
     "plot",
     "predict",
     "rate_acceptance",
+    "read_results",
     "simulate_batch",
     "simulate_exactness",
     "speedup_curve",
     "survival_acceptance",
     "sweep",
     "validate",
+    "write_sweep",
 ]
 
 

@@ -18,6 +18,7 @@ QUESTIONS: Final = (
     "capacity",
     "breakeven",
     "doctor",
+    "explore",
     "frontier",
     "validate",
     "calibrate",

@@ -22,7 +22,7 @@ from specroof.report.operations import explain_rows, explanation_csv, explanatio
 from specroof.report.points import curve_columns, curves_csv, curves_json
 from specroof.report.prediction import prediction_csv, prediction_json, prediction_text
 from specroof.report.simulation import exactness_text, times_text
-from specroof.report.sweep import sweep_csv, sweep_json, sweep_text
+from specroof.report.sweep import sweep_text
 from specroof.report.writing import joined_files, write_files, write_folder
 
 __all__ = [
@@ -64,8 +64,6 @@ __all__ = [
     "profiles_text",
     "rows_csv",
     "source_lines",
-    "sweep_csv",
-    "sweep_json",
     "sweep_text",
     "times_text",
     "write_files",
