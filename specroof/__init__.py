@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from specroof.questions.calibrate import calibrate
     from specroof.questions.capacity import capacity
     from specroof.questions.curves import forward_cost, forward_latency, speedup_curve
+    from specroof.questions.doctor import doctor
     from specroof.questions.explain import explain
     from specroof.questions.explore import explore
     from specroof.questions.frontier import frontier
@@ -108,6 +109,7 @@ __all__ = [
     "constant_acceptance",
     "context_acceptance",
     "decay_acceptance",
+    "doctor",
     "explain",
     "explore",
     "extrapolated_acceptance",

@@ -84,6 +84,7 @@ HOUSEHOLDS = {
     "huggingface_hub": {"catalog"},
     "matplotlib": {"plot"},
     # Slow to import, so only what reads files from outside may need it.
+    "prometheus_client": {"reading"},
     "pydantic": {"reading", "hardware", "questions"},
     "typer": {"cli"},
     "yaml": {"reading"},

@@ -44,6 +44,7 @@ PUBLIC = [
     "constant_acceptance",
     "context_acceptance",
     "decay_acceptance",
+    "doctor",
     "explain",
     "explore",
     "extrapolated_acceptance",

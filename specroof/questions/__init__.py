@@ -17,6 +17,7 @@ QUESTIONS: Final = (
     "explain",
     "capacity",
     "breakeven",
+    "doctor",
     "explore",
     "frontier",
     "worth",

@@ -6,6 +6,7 @@ from specroof.report.breakeven import breakeven_csv, breakeven_text
 from specroof.report.capacity import capacity_text
 from specroof.report.chips import hardware_table, hardware_text
 from specroof.report.curves import counted_table, curves_table, pays_lines, source_lines
+from specroof.report.doctor import doctor_text
 from specroof.report.frontier import frontier_csv, frontier_text
 from specroof.report.layout import (
     columns_csv,
@@ -38,6 +39,7 @@ __all__ = [
     "curves_json",
     "curves_table",
     "diff_text",
+    "doctor_text",
     "exactness_text",
     "explain_rows",
     "explanation_csv",
