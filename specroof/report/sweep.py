@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from specroof.questions.overview import Overview
+from specroof.report.fitting import brief
 from specroof.report.layout import format_table, in_line, note_lines
 
 __all__ = ["sweep_text"]
@@ -38,7 +39,8 @@ def sweep_text(
     title = f"{points} points: {_counted(overviews)}"
     parts = [title, _best_table(overviews), _stops_table(overviews)]
     failed = f"{without_room} loads have no room in memory" if without_room else ""
-    short = [note if len(note) <= _MOST_NOTE else f"{note[:_MOST_NOTE]}…" for note in notes]
+    told = [brief(note) for note in notes]
+    short = [note if len(note) <= _MOST_NOTE else f"{note[:_MOST_NOTE]}…" for note in told]
     more = len(short) - _MOST_NOTES
     lines = [failed] if failed else []
     lines += [note_lines(short[:_MOST_NOTES])] if short else []
