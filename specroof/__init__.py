@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from specroof.questions.capacity import capacity
     from specroof.questions.curves import forward_cost, forward_latency, speedup_curve
     from specroof.questions.explain import explain
+    from specroof.questions.frontier import frontier
     from specroof.questions.mock import mock
     from specroof.questions.predict import predict
     from specroof.questions.sweep import Study, Target, sweep
@@ -109,6 +110,7 @@ __all__ = [
     "fit_acceptance",
     "forward_cost",
     "forward_latency",
+    "frontier",
     "hardware_names",
     "histogram_acceptance",
     "lengths_acceptance",

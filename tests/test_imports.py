@@ -71,6 +71,7 @@ SHOWN_BY = {
     "questions/breakeven.py": {("plot", "plot")},
     "questions/calibrate.py": {("to_dict", "report")},
     "questions/explain.py": {("to_dict", "report"), ("plot", "plot")},
+    "questions/frontier.py": {("plot", "plot")},
     "questions/predict.py": {("to_dict", "report"), ("to_frame", "report"), ("plot", "plot")},
     "questions/sweep.py": {("plot", "plot")},
     "questions/validate.py": {("to_dict", "report"), ("plot", "plot")},

@@ -49,6 +49,7 @@ PUBLIC = [
     "fit_acceptance",
     "forward_cost",
     "forward_latency",
+    "frontier",
     "hardware_names",
     "histogram_acceptance",
     "lengths_acceptance",

@@ -7,6 +7,7 @@ from specroof.plot.acceptance import plot_acceptance
 from specroof.plot.batches import plot_best_draft_len_map, plot_by_batch, plot_speedup_by_batch
 from specroof.plot.breakeven import plot_breakeven
 from specroof.plot.curves import plot_speedup_by_draft_len
+from specroof.plot.frontier import plot_frontier
 from specroof.plot.operations import plot_roofline, plot_time_per_op
 from specroof.plot.waterfall import plot_waterfall
 from specroof.speedup.curve import SpeedupCurve
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
     from specroof.questions.acceptance import Profiles
     from specroof.questions.breakeven import Breakeven
     from specroof.questions.explain import Explanation
+    from specroof.questions.frontier import FrontierAnswer
     from specroof.questions.sweep import Sweep
 
 __all__ = [
     "acceptance_figures",
     "breakeven_figures",
+    "frontier_figures",
     "pass_figures",
     "speedup_figures",
     "study_figures",
@@ -36,6 +39,11 @@ def speedup_figures(curves: "Sequence[SpeedupCurve]") -> "dict[str, Figure]":
     if len(curves[0].context_len) > 1:
         figures["-map"] = plot_best_draft_len_map(curves[0])
     return figures
+
+
+def frontier_figures(found: "FrontierAnswer") -> "dict[str, Figure]":
+    """Return what each user and each device can get."""
+    return {"": plot_frontier(found)}
 
 
 def pass_figures(found: "Explanation") -> "dict[str, Figure]":

@@ -17,6 +17,7 @@ QUESTIONS: Final = (
     "explain",
     "capacity",
     "breakeven",
+    "frontier",
     "validate",
     "calibrate",
     "mock",

@@ -6,6 +6,7 @@ from specroof.report.breakeven import breakeven_csv, breakeven_text
 from specroof.report.capacity import capacity_text
 from specroof.report.chips import hardware_table, hardware_text
 from specroof.report.curves import counted_table, curves_table, pays_lines, source_lines
+from specroof.report.frontier import frontier_csv, frontier_text
 from specroof.report.layout import (
     columns_csv,
     format_table,
@@ -47,6 +48,8 @@ __all__ = [
     "explanation_text",
     "fits_text",
     "format_table",
+    "frontier_csv",
+    "frontier_text",
     "hardware_table",
     "hardware_text",
     "in_line",

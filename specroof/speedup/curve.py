@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -169,19 +170,12 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
     check_placement(model, setup.placement)
     contexts = _axis("context_len", context_len)
     if isinstance(tokens, ContextAcceptance):
-
-        def at_context(context: float, accepted: Acceptance) -> SpeedupCurve:
-            return curve_in(
-                model,
-                setup,
-                drafter=drafter,
-                tokens=accepted,
-                batch_size=batch_size,
-                context_len=context,
-                longest=longest,
-            )
-
-        return joined_contexts(contexts, tokens, at_context)
+        at_context = partial(
+            curve_in, model, setup, drafter=drafter, batch_size=batch_size, longest=longest
+        )
+        return joined_contexts(
+            contexts, tokens, lambda at, accepted: at_context(tokens=accepted, context_len=at)
+        )
     cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit
     kind = drafter.name.partition(",")[0]
     axes = (contexts, _axis("batch_size", batch_size), np.arange(longest + 1, dtype=np.int64))
