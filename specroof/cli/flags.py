@@ -224,6 +224,10 @@ class OptionFlags(FormatFlags):
         str | None,
         choice("state_dtype", "--state-dtype", help_text="Format of recurrent state."),
     ] = None
+    v4_attention: Annotated[
+        str,
+        choice("v4_attention", "--v4-attention", help_text="How DeepSeek-V4's attention counts."),
+    ] = "shared-kv"
     strict_dtype: Annotated[
         bool, typer.Option("--strict-dtype", help="Refuse a chip that lacks a dtype.")
     ] = False

@@ -16,10 +16,10 @@ from specroof.plot.figures import (
     frontier_figures,
     pass_figures,
     speedup_figures,
-    study_figures,
 )
 from specroof.plot.files import figure_bytes
 from specroof.plot.frontier import plot_frontier
+from specroof.plot.multiples import study_figures
 from specroof.plot.operations import plot_roofline, plot_time_per_op
 from specroof.plot.waterfall import plot_waterfall
 

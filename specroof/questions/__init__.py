@@ -17,6 +17,8 @@ QUESTIONS: Final = (
     "explain",
     "capacity",
     "breakeven",
+    "doctor",
+    "explore",
     "frontier",
     "validate",
     "calibrate",

@@ -1,7 +1,7 @@
 """How much faster does a drafter make decoding, at which draft length, at which load?"""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
@@ -40,6 +40,7 @@ __all__ = [
     "load_of",
     "predict",
     "predicted",
+    "predicted_to",
     "shared_longest",
 ]
 
@@ -270,7 +271,7 @@ def limited_by(setup: Setup, capacity: bool | None, *, queues: bool) -> bool | N
     return queues if ends else None
 
 
-def predicted(  # noqa: PLR0913 - a question's parts
+def predicted(
     model: Architecture,
     setup: Setup,
     drafters: Sequence[Drafter],
@@ -278,7 +279,6 @@ def predicted(  # noqa: PLR0913 - a question's parts
     *,
     max_draft_len: int | None = None,
     limited: bool | None = None,
-    advance: Callable[[], None] = lambda: None,
 ) -> Prediction:
     """Return what drafters gain in a setup that is built already.
 
@@ -290,8 +290,6 @@ def predicted(  # noqa: PLR0913 - a question's parts
         As for `predict`.
     limited
         Whether requests beyond the server's room wait; None where memory has no end.
-    advance
-        Called after each curve.
 
     Raises
     ------
@@ -299,6 +297,30 @@ def predicted(  # noqa: PLR0913 - a question's parts
         As `speedup_curve` does.
     """
     longest, capped = shared_longest(drafters, max_draft_len)
+    return predicted_to(longest, model, setup, drafters, load, limited=limited, said=capped)
+
+
+def predicted_to(  # noqa: PLR0913 - a question's parts
+    longest: int,
+    model: Architecture,
+    setup: Setup,
+    drafters: Sequence[Drafter],
+    load: Load,
+    *,
+    limited: bool | None = None,
+    said: Sequence[str] = (),
+) -> Prediction:
+    """Return what drafters gain up to a draft length that some drafter may not reach.
+
+    Parameters
+    ----------
+    longest
+        The longest draft of the grid: see `shared_longest`.
+    model, setup, drafters, load, limited
+        As for `predicted`.
+    said
+        Sentences for the reader besides those on the curves.
+    """
     curves, limits = [], []
     warnings: dict[str, None] = {}
     for drafter in drafters:
@@ -307,7 +329,6 @@ def predicted(  # noqa: PLR0913 - a question's parts
         if limit is not None:
             limits.append(limit)
             warnings.update(dict.fromkeys(limit.warnings(curve, queues=bool(limited))))
-        advance()
     assumed = (note for limit in limits for note in limit.notes)
     extended = (
         f"{curve.drafter}: acceptance was measured with {curve.measured_draft_len} drafts; longer "
@@ -316,7 +337,7 @@ def predicted(  # noqa: PLR0913 - a question's parts
         if curve.extends_measurement.any()
     )
     told = (note for curve in curves for note in curve.notes)
-    notes = dict.fromkeys([*told, *extended, *capped, *assumed])
+    notes = dict.fromkeys([*told, *extended, *said, *assumed])
     return Prediction(
         model=model,
         setup=setup,

@@ -6,6 +6,7 @@ from specroof.report.breakeven import breakeven_csv, breakeven_text
 from specroof.report.capacity import capacity_text
 from specroof.report.chips import hardware_table, hardware_text
 from specroof.report.curves import counted_table, curves_table, pays_lines, source_lines
+from specroof.report.doctor import doctor_text
 from specroof.report.frontier import frontier_csv, frontier_text
 from specroof.report.layout import (
     columns_csv,
@@ -26,7 +27,7 @@ from specroof.report.prediction import (
     predictions_json,
 )
 from specroof.report.simulation import exactness_text, times_text
-from specroof.report.sweep import sweep_csv, sweep_json, sweep_text
+from specroof.report.sweep import sweep_text
 from specroof.report.writing import joined_files, write_files, write_folder
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "curves_json",
     "curves_table",
     "diff_text",
+    "doctor_text",
     "exactness_text",
     "explain_rows",
     "explanation_csv",
@@ -68,8 +70,6 @@ __all__ = [
     "profiles_text",
     "rows_csv",
     "source_lines",
-    "sweep_csv",
-    "sweep_json",
     "sweep_text",
     "times_text",
     "write_files",

@@ -5,8 +5,8 @@ from itertools import product
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from specroof.questions.overview import drafts_run
 from specroof.questions.predict import EndToEnd
 from specroof.report.layout import format_table, in_line
 from specroof.speedup.curve import SpeedupCurve
@@ -99,13 +99,6 @@ def _runs(curve: SpeedupCurve) -> Iterator[str]:
         yield _ABSENT if np.isnan(plain) else _span(plain, drafting).replace("-", ", ")
 
 
-def _drafts_run(curve: SpeedupCurve) -> npt.NDArray[np.bool_]:
-    """Return where a server has room for a draft, axes (context_len, batch_size)."""
-    if curve.running is None:
-        return np.ones(curve.best_draft_len.shape, dtype=bool)
-    return np.asarray(np.isfinite(curve.running[..., 1:]).any(axis=-1))
-
-
 def _best_cells(curve: SpeedupCurve) -> Iterator[list[str]]:
     """Yield what a table says of each operating point of a curve, contexts outermost."""
     best = curve.best_draft_len
@@ -114,7 +107,7 @@ def _best_cells(curve: SpeedupCurve) -> Iterator[list[str]]:
         np.take_along_axis(array, best[..., None], axis=-1).ravel()
         for array in (curve.tokens_per_round, curve.tokens_per_s, curve.tokens_per_s_per_user)
     ]
-    columns = (best, curve.best_speedup, shortest, longest, _drafts_run(curve))
+    columns = (best, curve.best_speedup, shortest, longest, drafts_run(curve))
     for draft_len, speedup, low, high, drafts, tokens, rate, user_rate in zip(
         *(column.ravel() for column in columns), *at_best, strict=True
     ):
@@ -168,7 +161,7 @@ def _losing_runs(curve: SpeedupCurve, i: int) -> list[tuple[float, float]]:
     runs: list[tuple[float, float]] = []
     lost_before = False
     # Where no draft has room, nothing is known of what it would gain.
-    lost = _drafts_run(curve)[i, order] & (curve.best_draft_len[i, order] == 0)
+    lost = drafts_run(curve)[i, order] & (curve.best_draft_len[i, order] == 0)
     for batch, loses in zip(curve.batch_size[order].tolist(), lost, strict=True):
         if loses:
             start = runs.pop()[0] if lost_before else batch
