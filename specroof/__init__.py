@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from specroof.questions.predict import predict
     from specroof.questions.sweep import Study, Target, sweep
     from specroof.questions.validate import validate
+    from specroof.questions.worth import worth
     from specroof.serving.requests import Load, Workload
     from specroof.simulate import simulate_batch, simulate_exactness
 
@@ -136,6 +137,7 @@ __all__ = [
     "survival_acceptance",
     "sweep",
     "validate",
+    "worth",
     "write_sweep",
 ]
 

@@ -75,6 +75,7 @@ SHOWN_BY = {
     "questions/frontier.py": {("plot", "plot")},
     "questions/predict.py": {("to_dict", "report"), ("to_frame", "report"), ("plot", "plot")},
     "questions/sweep.py": {("plot", "plot")},
+    "questions/worth.py": {("plot", "plot")},
     "questions/validate.py": {("to_dict", "report"), ("plot", "plot")},
 }
 

@@ -72,6 +72,7 @@ PUBLIC = [
     "survival_acceptance",
     "sweep",
     "validate",
+    "worth",
     "write_sweep",
 ]
 

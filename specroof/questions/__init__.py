@@ -20,6 +20,7 @@ QUESTIONS: Final = (
     "doctor",
     "explore",
     "frontier",
+    "worth",
     "validate",
     "calibrate",
     "mock",

@@ -28,6 +28,7 @@ from specroof.report.prediction import (
 )
 from specroof.report.simulation import exactness_text, times_text
 from specroof.report.sweep import sweep_text
+from specroof.report.worth import worth_csv, worth_text
 from specroof.report.writing import joined_files, write_files, write_folder
 
 __all__ = [
@@ -72,6 +73,8 @@ __all__ = [
     "source_lines",
     "sweep_text",
     "times_text",
+    "worth_csv",
+    "worth_text",
     "write_files",
     "write_folder",
 ]
