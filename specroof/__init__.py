@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from specroof.questions.calibrate import calibrate
     from specroof.questions.capacity import capacity
     from specroof.questions.curves import forward_cost, forward_latency, speedup_curve
+    from specroof.questions.doctor import doctor
     from specroof.questions.explain import explain
     from specroof.questions.explore import explore
     from specroof.questions.frontier import frontier
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from specroof.questions.predict import predict
     from specroof.questions.sweep import Study, Target, sweep
     from specroof.questions.validate import validate
+    from specroof.questions.worth import worth
     from specroof.serving.requests import Load, Workload
     from specroof.simulate import simulate_batch, simulate_exactness
 
@@ -107,6 +109,7 @@ __all__ = [
     "constant_acceptance",
     "context_acceptance",
     "decay_acceptance",
+    "doctor",
     "explain",
     "explore",
     "extrapolated_acceptance",
@@ -134,6 +137,7 @@ __all__ = [
     "survival_acceptance",
     "sweep",
     "validate",
+    "worth",
     "write_sweep",
 ]
 

@@ -80,6 +80,7 @@ SHOWN_BY = {
         ("plot", "plot"),
     },
     "questions/sweep.py": {("plot", "plot")},
+    "questions/worth.py": {("plot", "plot")},
     "questions/validate.py": {("to_dict", "report"), ("plot", "plot")},
 }
 
@@ -88,6 +89,7 @@ HOUSEHOLDS = {
     "huggingface_hub": {"catalog"},
     "matplotlib": {"plot"},
     # Slow to import, so only what reads files from outside may need it.
+    "prometheus_client": {"reading"},
     "pydantic": {"reading", "hardware", "questions"},
     "typer": {"cli"},
     "yaml": {"reading"},

@@ -44,6 +44,7 @@ PUBLIC = [
     "constant_acceptance",
     "context_acceptance",
     "decay_acceptance",
+    "doctor",
     "explain",
     "explore",
     "extrapolated_acceptance",
@@ -71,6 +72,7 @@ PUBLIC = [
     "survival_acceptance",
     "sweep",
     "validate",
+    "worth",
     "write_sweep",
 ]
 

@@ -10,6 +10,7 @@ from specroof.plot.curves import plot_speedup_by_draft_len
 from specroof.plot.frontier import plot_frontier
 from specroof.plot.operations import plot_roofline, plot_time_per_op
 from specroof.plot.waterfall import plot_waterfall
+from specroof.plot.worth import plot_worth
 from specroof.speedup.curve import SpeedupCurve
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from specroof.questions.breakeven import Breakeven
     from specroof.questions.explain import Explanation
     from specroof.questions.frontier import FrontierAnswer
+    from specroof.questions.worth import Worth
 
 __all__ = [
     "acceptance_figures",
@@ -26,6 +28,7 @@ __all__ = [
     "frontier_figures",
     "pass_figures",
     "speedup_figures",
+    "worth_figures",
 ]
 
 
@@ -42,6 +45,11 @@ def speedup_figures(curves: "Sequence[SpeedupCurve]") -> "dict[str, Figure]":
 def frontier_figures(found: "FrontierAnswer") -> "dict[str, Figure]":
     """Return what each user and each device can get."""
     return {"": plot_frontier(found)}
+
+
+def worth_figures(found: "Worth") -> "dict[str, Figure]":
+    """Return what better drafters would bring."""
+    return {"": plot_worth(found)}
 
 
 def pass_figures(found: "Explanation") -> "dict[str, Figure]":
