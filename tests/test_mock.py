@@ -113,7 +113,7 @@ def test_vllm_is_told_by_its_speculative_config() -> None:
         ({"kv_cache": "int8"}, "--kv-cache is 'int8'; allowed, as engines make it: bf16, fp8"),
         (
             {"method": "mtp"},
-            "mtp drafts with layers of the model; drafter (--draft-model) is 'org/eagle 3', and",
+            "mtp drafts with layers of the model; drafter (--draft-model) is 'org/eagle 3'; allowed: to leave it out",
         ),
         ({"draft_len": 0}, "draft_len is 0"),
         ({"tokens_per_round": 6.5}, "tokens_per_round is 6.5; allowed: from 1 to 6"),

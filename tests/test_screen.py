@@ -122,7 +122,7 @@ def test_json_has_every_source() -> None:
     assert "https://" in CliRunner().invoke(app, [*PREDICT, "--json"]).stdout
 
 
-@pytest.mark.parametrize("word", ["predict", "capacity", "explain", "breakeven"])
+@pytest.mark.parametrize("word", ["predict", "capacity", "explain", "breakeven", "advise"])
 def test_questions_with_a_setup_take_sources(word: str) -> None:
     assert "--sources" in CliRunner().invoke(app, [word, "--help"]).stdout
 

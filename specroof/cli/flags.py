@@ -124,7 +124,9 @@ Family = Annotated[
         autocompletion=completion(lambda: PARSERS),
     ),
 ]
-TensorParallel = Annotated[int, typer.Option("--tp", help="Devices (tensor parallelism).")]
+TensorParallel = Annotated[
+    int, typer.Option("--tp", "--tensor-parallel-size", help="Devices (tensor parallelism).")
+]
 ExpertParallel = Annotated[int, typer.Option("--ep", help="Devices that share the experts.")]
 AttentionData = Annotated[
     int,
@@ -266,7 +268,7 @@ def flags(command: Callable[..., None]) -> Callable[..., None]:
         else:
             parameters.append(parameter.replace(annotation=hints[parameter.name]))
 
-    if SetupFlags in groups.values():
+    if any(issubclass(group, PlaceFlags) for group in groups.values()):
         parameters.append(_SOURCES)
 
     @wraps(command)

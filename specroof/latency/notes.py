@@ -50,7 +50,7 @@ def engine_notes(setup: Setup) -> Iterator[str]:
         )
     kind, _, named = source.partition(": ")
     short = f"engine {engine.name} of {setup.hardware.name}: {kind}"
-    yield Note(sentence, f"{short} (--sources says more)" if named else sentence)
+    yield Note(sentence, short if named else sentence)
 
 
 def option_notes(model: Architecture, options: Options) -> Iterator[str]:

@@ -21,7 +21,12 @@ from specroof.report.mock import mock_text
 from specroof.report.models import diff_text, model_text, models_table
 from specroof.report.operations import explain_rows, explanation_csv, explanation_text
 from specroof.report.points import curve_columns, curves_csv, curves_json
-from specroof.report.prediction import prediction_csv, prediction_json, prediction_text
+from specroof.report.prediction import (
+    prediction_csv,
+    prediction_json,
+    prediction_text,
+    predictions_json,
+)
 from specroof.report.simulation import exactness_text, times_text
 from specroof.report.sweep import sweep_text
 from specroof.report.worth import worth_csv, worth_text
@@ -65,6 +70,7 @@ __all__ = [
     "prediction_csv",
     "prediction_json",
     "prediction_text",
+    "predictions_json",
     "profiles_table",
     "profiles_text",
     "rows_csv",

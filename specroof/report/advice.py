@@ -9,8 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from specroof.questions.advise import INPUTS, Advice, Day, Launch, Row, Served, Times, ToMeasure
-from specroof.report.fitting import brief
-from specroof.report.layout import format_table, in_line
+from specroof.report.layout import format_table, in_line, note_lines
 from specroof.units import format_seconds
 
 __all__ = ["advice_json", "advice_text"]
@@ -168,7 +167,7 @@ def advice_text(found: Advice, model: str) -> str:
         "\n".join(_wrapped(f"{short[d]}: {name}") for d, name in enumerate(found.drafters)),
         *(_command(one, best, model) for one in best.launches),
     ]
-    notes = [_wrapped(f"note: {brief(note)}") for note in (*found.warnings, *found.notes)]
+    notes = [_wrapped(note_lines([note])) for note in (*found.warnings, *found.notes)]
     return "\n\n".join([*parts, "\n".join(notes)])
 
 

@@ -58,7 +58,13 @@ def format_table(
 
 def note_lines(notes: Iterable[str]) -> str:
     """Return a line for each note."""
-    return "\n".join(f"note: {one_line(brief(note))}" for note in notes)
+    return "\n".join(f"note: {one_line(_with_hint(note))}" for note in notes)
+
+
+def _with_hint(note: str) -> str:
+    """Return a note in brief, and how to see all of it."""
+    short = brief(note)
+    return short if short == note else f"{short} (--sources says more)"
 
 
 def json_line(value: object) -> str:
