@@ -59,7 +59,7 @@ def completion(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]
 
 
 #: Characters of choices that stand beside a flag; more of them stand in its help.
-_SHORT_CHOICE: Final = 20
+_SHORT_CHOICE: Final = 13
 
 
 def choice(name: str, *words: str, help_text: str, **settings: Any) -> Any:
