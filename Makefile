@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo validate check test format lint suite fuzz oracle notebooks docs outputs golden \
+.PHONY: help demo page validate check test format lint suite fuzz oracle notebooks docs outputs golden \
     network suite-lowest clean
 
 # Folders count too: a file that is taken away changes only its folder.
@@ -65,8 +65,16 @@ demo: $(DEMO_ENV)/.specroof-installed ## predict DeepSeek-V4-Pro on 8 x B200 and
 	    --drafter autoregressive,accept=0.75,cost=0.10 \
 	    --drafter block,accept=0.89,cost=0.10,drafts=16 \
 	    --plot demo/speedup-by-draft-length.png
-	$(DEMO) sweep demo -o demo
-	@echo "Charts:" demo/*.png
+	$(DEMO) sweep demo -o demo --plot
+	@echo "Charts:" demo/*.png demo/charts/*.png
+
+page: $(DEMO_ENV)/.page-installed ## write the page of all bundled models on twelve chips into site/
+	$(DEMO) explore -o site
+	@echo "Open site/index.html"
+
+$(DEMO_ENV)/.page-installed: $(DEMO_ENV)/.specroof-installed
+	@$(DEMO_ENV)/bin/python -m pip install $(PIP_FLAGS) --editable '.[explore]'
+	@touch $@
 
 # An editable install: only its metadata can go stale.
 $(DEMO_ENV)/.specroof-installed: pyproject.toml
@@ -188,4 +196,4 @@ $(LOWEST_ENV)/.wheel-installed: .build/dist/.built
 	@touch $@
 
 clean: ## remove what make built, but not .venv
-	rm -rf .build demo
+	rm -rf .build demo site

@@ -48,7 +48,7 @@ def _flags(*words: str) -> str:
     """Return the arguments and flags of a command."""
     command: Any = get_command(app)
     for word in words:
-        command = command.commands[word]
+        command = command.get_command(None, word)
     rows = [
         [_spelt(one), getattr(one, "help", None) or "", _default(one)]
         for one in command.params
@@ -131,6 +131,7 @@ _API: Final = {
         "capacity",
         "explain",
         "sweep",
+        "explore",
         "validate",
         "calibrate",
         "mock",

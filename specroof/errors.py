@@ -1,6 +1,7 @@
 """The exception tree: every refusal of specroof is a `SpecroofError` with a one-line message."""
 
 import reprlib
+from collections.abc import Callable
 from importlib import import_module
 from types import UnionType
 from typing import Any, Final, NoReturn
@@ -99,12 +100,29 @@ class OutputError(SpecroofError):
     """A result that cannot be written where it was asked for."""
 
 
-def refuse(name: str, value: object, allowed: str) -> NoReturn:
-    """Raise the one line that names an argument, its value and what is allowed.
+def refuse(
+    name: str,
+    value: object,
+    allowed: str,
+    *,
+    error: type[SpecroofError] = OptionError,
+    show: Callable[[object], str] | None = None,
+) -> NoReturn:
+    """Raise the one line that names an argument or a place, its value and what is allowed.
+
+    Parameters
+    ----------
+    name, value, allowed
+        What the line says.
+    error
+        The class of the refusal.
+    show
+        How the value is spelt; as Python does if None. `specroof.reading.yaml_text.shown` spells
+        it as a file does.
 
     Raises
     ------
-    OptionError
+    SpecroofError
         Always.
 
     Examples
@@ -113,14 +131,17 @@ def refuse(name: str, value: object, allowed: str) -> NoReturn:
     Traceback (most recent call last):
     specroof.errors.OptionError: rate is 2.0; allowed: a number from 0 to 1
     """
+    message = f"{name} is {(show or _python_spelling)(value)}; allowed: {allowed}"
+    raise error(message) from None
+
+
+def _python_spelling(value: object) -> str:
     plain = getattr(value, "item", None)
     is_number = plain is not None and not getattr(value, "shape", True)
     try:
-        shown = reprlib.repr(plain() if is_number and callable(plain) else value)
+        return reprlib.repr(plain() if is_number and callable(plain) else value)
     except ValueError:  # whole numbers of thousands of digits, which Python does not spell
-        shown = f"a {type(value).__name__} too long to show"
-    message = f"{name} is {shown}; allowed: {allowed}"
-    raise OptionError(message) from None
+        return f"a {type(value).__name__} too long to show"
 
 
 def expect(name: str, value: object, kind: type | UnionType, allowed: str) -> None:
@@ -131,7 +152,7 @@ def expect(name: str, value: object, kind: type | UnionType, allowed: str) -> No
     name, value
         The argument.
     kind
-        The class that it must be of, or several.
+        The class that it is to be of, or several.
     allowed
         What that is, and where one gets it.
 

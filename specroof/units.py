@@ -92,6 +92,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "most_batch": Bounds(1, 1_000_000, whole=True),
     "most_context": Bounds(1, 100_000_000, whole=True),
     "wanted_speedup": Bounds(1e-3, 1025),  # up to a token for each draft of the longest
+    "tpot_s": Bounds(1e-6, 1e6),
     "usd_per_hour": Bounds(0, 1e6),
     "watts": Bounds(1e-3, 1e6),
     "target": Bounds(1e-6, 1e9),  # a speedup, or milliseconds, that somebody asks for

@@ -68,6 +68,7 @@ def refused(words: str) -> str:
         "--framework tensorrt-llm",
         "--tpot 20 --ttft 1000 --min-speedup 1.5",
         "--drafter medusa,accept=0.9",
+        "--drafter autoregressive,accept=0.98,cost=0.001 --draft-len 14,15,16 --framework vllm",
     ],
 )
 def test_the_page_fits_80_columns(further: str) -> None:
@@ -430,3 +431,64 @@ def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:
     assert "allowed: one of both" in refused(f"{words} --isl 10 --osl 10 --traffic {path}")
     assert refused(f"{words} --isl 10").startswith("specroof: --output-len is missing")
     assert "nothing.csv" in refused(f"{words} --traffic nothing.csv")
+
+
+def test_the_break_even_is_where_the_speedup_is_one() -> None:
+    found = answer(EXAMPLE)
+    for at, row in zip(found["break_even"], found["rows"], strict=True):
+        assert at["draft_len"] == row["tried"]["draft_len"]
+        assert 1 < at["accept_length"] < at["draft_len"] + 1
+        kind = row["tried"]["drafter"].partition(",")[0]
+        again = predict(
+            "Qwen/Qwen3-32B-FP8", "h100", drafters=f"{kind},accept={at['accept']!r}",
+            tensor_parallel=2, input_len=3000, output_len=500, concurrency=row["concurrency"],
+        )  # fmt: skip
+        assert again.counted[0].speedup[0, 0, at["draft_len"]] == pytest.approx(1, rel=1e-9)
+
+
+def test_no_acceptance_is_enough_for_a_drafter_that_is_too_slow() -> None:
+    words = "Qwen/Qwen3-8B -H h100 --isl 100 --osl 500 --concurrency 4"
+    printed = page(f"{words} --drafter autoregressive,accept=0.9,cost=3")
+    assert "no acceptance is enough" in " ".join(printed.split())
+    assert "specroof mock" not in printed
+
+
+def test_the_point_to_measure_has_a_command_that_runs() -> None:
+    found = answer(f"{EXAMPLE} --framework vllm")["to_measure"]
+    assert (found["concurrency"], found["drafter"]) == (128, "eagle3,accept-length=2.8@3")
+    assert found["moved_by"] == max(found["swings"], key=found["swings"].__getitem__)
+    run = CliRunner().invoke(app, shlex.split(found["command"])[1:])
+    assert (run.exit_code, run.stderr) == (0, "")
+    assert "vllm" in run.stdout
+    heads = answer("Qwen/Qwen3-8B -H h100 --isl 100 --osl 500 --drafter mtp,accept=.7")[
+        "to_measure"
+    ]
+    assert "--draft-model" not in heads["command"]
+    assert "--framework sglang" in heads["command"]
+    named = load_model("Qwen/Qwen3-8B")
+    (chip,) = advise(named, "h100", **SMALL).chips  # a model without a name to repeat
+    assert chip.to_measure is not None
+    assert chip.to_measure.command is None
+
+
+def test_where_no_length_can_be_nothing_is_to_measure() -> None:
+    found = advise(
+        "Qwen/Qwen3-8B", "h100", **SMALL | {"draft_len": 5, "drafters": "mtp,rates=.9/.8"}
+    )
+    (chip,) = found.chips
+    assert found.decision == "off"
+    assert chip.to_measure is None
+    assert [one["accept"] for one in chip.break_even] == [None, None]
+    assert "Break-even" not in page(
+        "Qwen/Qwen3-8B -H h100 --isl 9 --osl 9 --draft-len 5 --drafter mtp,rates=.9/.8"
+    )
+
+
+def test_engines_own_spellings_are_understood() -> None:
+    words = "Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --concurrency 1,8"
+    ours = answer(f"{words} --drafter eagle3,accept=.7 --framework tensorrt-llm --tp 1")
+    theirs = answer(
+        f"{words} --drafter EAGLE3,accept=.7 --framework trtllm --tensor-parallel-size 1"
+    )
+    assert theirs == ours
+    assert ours["engine"] == "tensorrt-llm"

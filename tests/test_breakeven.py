@@ -204,6 +204,7 @@ def test_a_tie_at_the_wanted_speedup_is_an_answer() -> None:
     ("changes", "message"),
     [
         ({"solve": "price"}, "solve is 'price'; allowed: accept, accept-length, cost, batch, con"),
+        ({"solve": ["accept"]}, "solve is ['accept']; allowed: accept, accept-length"),
         ({"speedup": 0}, "speedup is 0; allowed: a number from 0.001 to 1025"),
         ({"speedup": float("nan")}, "speedup is nan"),
         ({"speedup": 20}, "speedup is 20; allowed: at most 17, the tokens of 16 drafts and 1"),

@@ -14,6 +14,7 @@ from specroof import ForwardPass, OptionError, Placement
 from specroof.cli import app
 from specroof.questions import QUESTIONS
 from specroof.questions.acceptance import find_profiles, fit_profiles, show_profiles
+from specroof.questions.answer import Answer
 from specroof.questions.hardware import list_hardware, show_hardware
 from specroof.questions.models import diff_models, list_models, show_model
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
@@ -326,3 +327,44 @@ def test_hardware_that_is_given_twice_is_refused() -> None:
         2,
         "specroof: --hardware is given twice; allowed: once\n",
     )
+
+
+def test_a_prediction_is_a_table_in_a_notebook() -> None:
+    found = specroof.predict(
+        "Qwen/Qwen3-8B", "b200", drafters=["eagle3,accept=0.7"], batch_size=[1, 8]
+    )
+    html = found._repr_html_()
+    assert html.startswith(f"<table><caption>{found.title}</caption>")
+    assert html.count("<tr>") == 2
+    best = found.curves[0].best_speedup[0, 1]
+    assert f"batch 8, context 4096</th><td>{best:.2f}x with " in html
+    assert html.count("<p>") == len(found.notes) + len(found.warnings) > 0
+
+
+def test_a_table_of_facts_shows_values_and_escapes_them() -> None:
+    class Toy(Answer):
+        notes = ("a < b",)
+        warnings = ()
+        title = "x & y"
+
+        def to_dict(self) -> dict[str, Any]:
+            return {"model": "<m>", "many": [1, 2], "batch": 3}
+
+    assert Toy()._repr_html_() == (
+        "<table><caption>x &amp; y</caption><tr><th>model</th><td>&lt;m&gt;</td></tr>"
+        "<tr><th>batch</th><td>3</td></tr></table><p>a &lt; b</p>"
+    )
+
+
+def test_a_prediction_is_a_frame_of_all_points() -> None:
+    found = specroof.predict(
+        "Qwen/Qwen3-8B",
+        "b200",
+        drafters=["eagle3,accept=0.7", "block,cost=0.1,drafts=4,accept=0.8"],
+        batch_size=[1, 8],
+        max_draft_len=4,
+    )
+    frame = found.to_frame()
+    assert len(frame) == 2 * 2 * 5
+    one = frame[(frame.batch_size == 8) & (frame.draft_len == 3)]
+    assert one.speedup.tolist() == [float(curve.speedup[0, 1, 3]) for curve in found.curves]

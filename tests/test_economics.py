@@ -130,11 +130,11 @@ def test_every_bundled_power_has_a_source() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("2.5", "-1.0", r"price.usd_per_hour is -1.0; must be a number from 0 to"),
-        ("2026-11-01", "yesterday", r"price.date is 'yesterday'; must be a date such as"),
+        ("2.5", "-1.0", r"price.usd_per_hour is -1.0; allowed: a number from 0 to"),
+        ("2026-11-01", "yesterday", r"price.date is 'yesterday'; allowed: a date such as"),
         ("source: my provider, ", "", r"price.source is missing"),
-        ("700.0", "0.0", r"power.board_watts is 0.0; must be"),
-        ("0.8", "1.5", r"power.loaded_frac is 1.5; must be a number from 0 to 1"),
+        ("700.0", "0.0", r"power.board_watts is 0.0; allowed:"),
+        ("0.8", "1.5", r"power.loaded_frac is 1.5; allowed: a number from 0 to 1"),
         ("board_watts: 700.0, ", "", r"power.board_watts is missing"),
     ],
 )

@@ -604,7 +604,7 @@ def test_a_file_spells_every_figure() -> None:
         ("{state: 0.7}", "{state: 1.3}", "kind_memory_frac.state.*1.3.*to 1.2"),
         ("overlap_norm: 2", "overlap_norm: 0.5", "overlap_norm.*0.5.*from 1 to 100"),
         ("sparse_index:", "attention:", "layer_kind_overhead_s.*attention.*linear_attention"),
-        ("rows: 16", "rows: 0", "expert_tile.rows is 0; must be a number from 1e-09 to "),
+        ("rows: 16", "rows: 0", "expert_tile.rows is 0; allowed: a number from 1e-09 to "),
         ("frac: 0.4", "frac: 1.4", "expert_tile.compute_frac.*1.4.*to 1.2"),
         ("run: 0.7", "run: 1.5", "expert_locality.run.*1.5.*at most 1"),
         ("sizes: [1, 2, 4]", "sizes: [2, 1]", "graphs.sizes.*ascending"),

@@ -24,10 +24,10 @@ def test_a_bad_argument_is_a_value_error_too() -> None:
 
 @given(st.sampled_from(KINDS), st.text())
 def test_a_message_is_one_line_whatever_it_quotes(kind: type[SpecroofError], text: str) -> None:
-    message = str(kind(f"file.yaml: key is {text}; must be a number"))
+    message = str(kind(f"file.yaml: key is {text}; allowed: a number"))
     assert message.splitlines() == [message]
     assert message.startswith("file.yaml: key is")
-    assert message.endswith("; must be a number")
+    assert message.endswith("; allowed: a number")
 
 
 def test_words_are_kept() -> None:

@@ -219,7 +219,7 @@ def test_only_bundled_files_are_trusted(
     path = tmp_path / "b200.yaml"
     path.write_text(changed("24.0e+9", "-1"), encoding="utf-8")
     monkeypatch.setenv("SPECROOF_HARDWARE_PATH", str(tmp_path))
-    with pytest.raises(ProfileError, match="memory_bytes is -1; must be a number from 1 to"):
+    with pytest.raises(ProfileError, match="memory_bytes is -1; allowed: a number from 1 to"):
         specroof.load_hardware("b200" if by_name else path)
 
 
@@ -380,7 +380,7 @@ def test_work_wider_than_anything_the_chip_has_is_refused() -> None:
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_dtype_that_does_not_exist_is_refused(strict: bool) -> None:
-    with pytest.raises(OptionError, match="dtype is 'tf32'; must be one of fp32, bf16, "):
+    with pytest.raises(OptionError, match="dtype is 'tf32'; allowed: fp32, bf16, "):
         bundled("b200").arithmetic("tf32", strict=strict)
 
 
@@ -436,7 +436,7 @@ def rewritten(key: str, figure: str, value: str) -> str:
 def test_a_figure_that_is_no_usable_number_is_refused(
     key: str, figure: str, allowed: str, written: str, read: str
 ) -> None:
-    assert refusal(rewritten(key, figure, written)) == f"{key} is {read}; must be {allowed}"
+    assert refusal(rewritten(key, figure, written)) == f"{key} is {read}; allowed: {allowed}"
 
 
 @pytest.mark.parametrize(("key", "figure", "allowed"), FIGURES, ids=[key for key, *_ in FIGURES])
@@ -445,7 +445,7 @@ def test_zero_is_refused_except_for_overheads(key: str, figure: str, allowed: st
     if allowed == SECONDS:
         parse_hardware(text, source="x.yaml")
     else:
-        assert refusal(text) == f"{key} is 0; must be {allowed}"
+        assert refusal(text) == f"{key} is 0; allowed: {allowed}"
 
 
 @pytest.mark.parametrize(("key", "figure"), [(key, figure) for key, figure, _ in FIGURES])
@@ -465,13 +465,13 @@ def test_a_number_that_yaml_reads_as_text_is_spelt_out(
 )
 def test_shares_reach_a_little_over_one_and_no_further(key: str, figure: str) -> None:
     parse_hardware(rewritten(key, figure, "1.2"), source="x.yaml")
-    assert refusal(rewritten(key, figure, "1.21")) == f"{key} is 1.21; must be {SHARE}"
+    assert refusal(rewritten(key, figure, "1.21")) == f"{key} is 1.21; allowed: {SHARE}"
 
 
 def test_a_number_too_large_for_a_float_is_refused() -> None:
     message = refusal(changed("24.0e+9", "1" + "0" * 400))
     assert message.startswith("peak.memory_bytes is 1000")
-    assert message.endswith("…; must be a number from 1 to 1e+18")
+    assert message.endswith("…; allowed: a number from 1 to 1e+18")
 
 
 @pytest.mark.parametrize("figure", ["1", "8.0", "true"])
@@ -480,7 +480,7 @@ def test_devices_are_counted_in_whole_numbers(figure: str) -> None:
     if figure == "1":
         parse_hardware(text, source="x.yaml")
     else:
-        expected = f"interconnect.max_devices is {figure}; must be {DEVICES}"
+        expected = f"interconnect.max_devices is {figure}; allowed: {DEVICES}"
         assert refusal(text) == expected
 
 
@@ -525,7 +525,7 @@ def test_a_missing_key_is_named_with_the_keys_beside_it(old: str, key: str, besi
 def test_an_unknown_key_is_refused_with_those_there_are(
     old: str, new: str, key: str, allowed: str
 ) -> None:
-    assert refusal(changed(old, new)) == f"{key} is not a known key; allowed are {allowed}"
+    assert refusal(changed(old, new)) == f"{key} is not a known key; allowed: {allowed}"
 
 
 DTYPES = "fp32, bf16, fp16, fp8, int8, fp6, fp4, int4"
@@ -534,29 +534,33 @@ DTYPES = "fp32, bf16, fp16, fp8, int8, fp6, fp4, int4"
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("fp8: 200", "tf32: 200", f"peak.flops_per_s.tf32 is 'tf32'; must be one of {DTYPES}"),
-        ("fp8: 1.1", "nvfp4: 1.1", "engines.fast.compute_frac.nvfp4 is 'nvfp4'; must be one of"),
+        ("fp8: 200", "tf32: 200", f"peak.flops_per_s.tf32 is 'tf32'; allowed: {DTYPES}"),
+        (
+            "fp8: 1.1",
+            "nvfp4: 1.1",
+            "engines.fast.compute_frac.nvfp4 is 'nvfp4'; allowed: fp32, bf16",
+        ),
         (
             "{bf16: 100.0e+12, fp8: 200.0e+12}",
             "{fp8: 200.0e+12, int8: 200.0e+12}",
             "peak.flops_per_s has fp8, int8; must have at least one of bf16, fp16, fp32",
         ),
         ("{bf16: 100.0e+12, fp8: 200.0e+12}", "{}", "peak.flops_per_s has nothing; must have"),
-        ("{bf16: 100.0e+12, fp8: 200.0e+12}", "3", "peak.flops_per_s is 3; must be a mapping"),
-        ("format_version: 1", "format_version: 2", "format_version is 2; must be 1"),
-        ("format_version: 1", "format_version: true", "format_version is true; must be 1"),
+        ("{bf16: 100.0e+12, fp8: 200.0e+12}", "3", "peak.flops_per_s is 3; allowed: a mapping"),
+        ("format_version: 1", "format_version: 2", "format_version is 2; allowed: 1"),
+        ("format_version: 1", "format_version: true", "format_version is true; allowed: 1"),
         ("format_version: 1", "format_version: '1'", "format_version is '1', which YAML reads"),
-        ("name: Test GPU", "name: ' '", "name is ' '; must be text, and not empty"),
-        ("name: Test GPU", "name: 3090", "name is 3090; must be text, and not empty"),
-        ("[test, test-gpu]", "test", "aliases is 'test'; must be a list"),
-        ("[test, test-gpu]", "[H200]", "aliases.0 is 'H200'; must be lower-case text of a-z"),
-        ("[test, test-gpu]", "[a, b c]", "aliases.1 is 'b c'; must be lower-case text of a-z"),
-        ("[test, test-gpu]", "[a, 3090]", "aliases.1 is 3090; must be lower-case text of a-z"),
-        ("engine: fast", "engine: slow", "default_engine is 'slow'; must be one of ideal, fast"),
-        ("engine: fast", "engine: 1", "default_engine is 1; must be lower-case text of a-z"),
-        ("in_switch_reduce: true", "in_switch_reduce: 1", "must be true or false"),
-        ("{latency_s: 5.0e-6, link_frac: 0.9, in_switch_reduce: true}", "3", "must be a mapping"),
-        ("    memory_frac", "    name: slow\n    memory_frac", "must be 'fast' or left out"),
+        ("name: Test GPU", "name: ' '", "name is ' '; allowed: text, and not empty"),
+        ("name: Test GPU", "name: 3090", "name is 3090; allowed: text, and not empty"),
+        ("[test, test-gpu]", "test", "aliases is 'test'; allowed: a list"),
+        ("[test, test-gpu]", "[H200]", "aliases.0 is 'H200'; allowed: lower-case text of a-z"),
+        ("[test, test-gpu]", "[a, b c]", "aliases.1 is 'b c'; allowed: lower-case text of a-z"),
+        ("[test, test-gpu]", "[a, 3090]", "aliases.1 is 3090; allowed: lower-case text of a-z"),
+        ("engine: fast", "engine: slow", "default_engine is 'slow'; allowed: ideal, fast"),
+        ("engine: fast", "engine: 1", "default_engine is 1; allowed: lower-case text of a-z"),
+        ("in_switch_reduce: true", "in_switch_reduce: 1", "allowed: true or false"),
+        ("{latency_s: 5.0e-6, link_frac: 0.9, in_switch_reduce: true}", "3", "allowed: a mapping"),
+        ("    memory_frac", "    name: slow\n    memory_frac", "allowed: 'fast' or left out"),
     ],
 )
 def test_a_value_that_is_not_allowed_is_refused(old: str, new: str, message: str) -> None:
@@ -568,12 +572,12 @@ def test_a_value_that_is_not_allowed_is_refused(old: str, new: str, message: str
 def test_a_block_must_be_a_mapping(key: str, block: str) -> None:
     text = re.sub(rf"^{key}:\n(  .*\n)+", f"{key}: {block}\n", GOOD, flags=re.MULTILINE)
     read = {"": "empty", "text": "'text'"}.get(block, block)
-    assert refusal(text) == f"{key} is {read}; must be a mapping of keys to values"
+    assert refusal(text) == f"{key} is {read}; allowed: a mapping of keys to values"
 
 
 def test_an_engine_without_figures_must_be_an_empty_mapping() -> None:
     text = GOOD[: GOOD.index("    compute_frac")]
-    assert refusal(text) == "engines.fast is empty; must be a mapping of keys to values"
+    assert refusal(text) == "engines.fast is empty; allowed: a mapping of keys to values"
     profile = parse_hardware(text.replace("  fast:\n", "  fast: {}\n"), source="x.yaml")
     assert profile.engine("fast") == EngineProfile(name="fast")
 
@@ -586,7 +590,7 @@ def test_the_name_ideal_is_taken() -> None:
 
 def test_an_engine_name_must_be_easy_to_type() -> None:
     text = GOOD.replace("engines.fast", "engines.My Engine").replace("  fast:", "  My Engine:")
-    assert "engines.My Engine is 'My Engine'; must be lower-case" in refusal(text)
+    assert "engines.My Engine is 'My Engine'; allowed: lower-case" in refusal(text)
 
 
 @pytest.mark.parametrize(
@@ -604,7 +608,7 @@ def test_every_figure_needs_a_source(key: str) -> None:
     expected = f"sources.{key} is missing; must say where the figure comes from"
     assert refusal(changed(line + "\n", "")) == expected
     empty = refusal(changed(line + "\n", f"  {key}: ''\n"))
-    assert empty == f"sources.{key} is ''; must be text, and not empty"
+    assert empty == f"sources.{key} is ''; allowed: text, and not empty"
 
 
 @pytest.mark.parametrize(

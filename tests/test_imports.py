@@ -71,8 +71,11 @@ SHOWN_BY = {
     "questions/breakeven.py": {("plot", "plot")},
     "questions/calibrate.py": {("to_dict", "report")},
     "questions/explain.py": {("to_dict", "report"), ("plot", "plot")},
-    "questions/predict.py": {("to_dict", "report"), ("plot", "plot")},
+    "questions/explore.py": {("page", "explore")},
+    "questions/frontier.py": {("plot", "plot")},
+    "questions/predict.py": {("to_dict", "report"), ("to_frame", "report"), ("plot", "plot")},
     "questions/sweep.py": {("plot", "plot")},
+    "questions/worth.py": {("plot", "plot")},
     "questions/validate.py": {("to_dict", "report"), ("plot", "plot")},
 }
 
@@ -81,6 +84,7 @@ HOUSEHOLDS = {
     "huggingface_hub": {"catalog"},
     "matplotlib": {"plot"},
     # Slow to import, so only what reads files from outside may need it.
+    "prometheus_client": {"reading"},
     "pydantic": {"reading", "hardware", "questions"},
     "typer": {"cli"},
     "yaml": {"reading"},
@@ -115,7 +119,7 @@ def imported_room(module: str) -> str | None:
 
 
 def shown_by(file: Path) -> set[tuple[str, str, int]]:
-    """Return the imports of `report` and `plot` in a file of questions: function, room, line."""
+    """Return the imports of what shows answers in a file of questions: function, room, line."""
     if room_of(file) != "questions":
         return set()
     return {
@@ -123,7 +127,7 @@ def shown_by(file: Path) -> set[tuple[str, str, int]]:
         for function in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(function, ast.FunctionDef)
         for module, line in imported_modules(function)
-        if (room := imported_room(module)) in {"report", "plot"}
+        if (room := imported_room(module)) in {"report", "plot", "explore"}
     }
 
 

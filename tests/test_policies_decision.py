@@ -1,7 +1,9 @@
 """The decision: a pure function of speedups and their bands."""
 
+import math
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,13 @@ from hypothesis import strategies as st
 
 from specroof.errors import OptionError
 from specroof.policies.decision import Verdict, best_choice, decided, paying_up_to, verdict_of
-from specroof.policies.limiting import Point, limits_of_speedup
+from specroof.policies.limiting import (
+    Point,
+    least_rate,
+    least_tokens_per_round,
+    limits_of_speedup,
+)
+from specroof.policies.narrowing import INPUTS, least_settled, swings
 
 rates = st.lists(st.floats(0.1, 5), min_size=1, max_size=8)
 
@@ -93,3 +101,59 @@ def test_a_cheaper_verification_and_more_requests_hold_nothing_back() -> None:
     free = replace(HELD_BACK, verify_s=2.0, running=9)
     found = limits_of_speedup(free)
     assert found["verification"] == found["memory"] == free.speedup
+
+
+@given(
+    st.integers(1, 8), st.floats(0.1, 5), st.floats(0.1, 5), st.floats(0, 2), st.integers(1, 9),
+    st.floats(0.5, 3),
+)  # fmt: skip
+def test_the_least_acceptance_is_where_the_speedup_is_reached(
+    drafts: int, round_s: float, decode_s: float, wait_s: float, running: int, wanted: float
+) -> None:
+    point = Point(
+        draft_len=drafts, tokens_per_round=1.0, draft_s=0.0, verify_s=0.0, round_s=round_s,
+        decode_s=decode_s, running=running, plain_running=8, wait_s=wait_s, latency_s=0.1,
+        output_len=10,
+    )  # fmt: skip
+    tokens, rate = least_tokens_per_round(point, wanted), least_rate(point, wanted)
+    if tokens is None or rate is None:
+        assert tokens is rate is None
+        assert replace(point, tokens_per_round=drafts + 1.0).speedup <= wanted * (1 + 1e-9)
+        return
+    assert sum(rate**d for d in range(drafts + 1)) == pytest.approx(tokens, rel=1e-9)
+    reached = replace(point, tokens_per_round=tokens).speedup
+    # It pays from the bonus token alone, or it just pays.
+    assert reached == pytest.approx(wanted, rel=1e-9) or (tokens == 1 and reached >= wanted)
+
+
+def test_inputs_are_moved_one_at_a_time() -> None:
+    found = swings(HELD_BACK, step=0.1)
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+    assert {*found} == {*INPUTS}
+
+    def log_ratio(**moved: Any) -> float:
+        more, less = ({name: pair[i] for name, pair in moved.items()} for i in (0, 1))
+        ratio = replace(HELD_BACK, **more).speedup / replace(HELD_BACK, **less).speedup
+        return abs(math.log(ratio))
+
+    assert found == pytest.approx(
+        {
+            "acceptance": log_ratio(tokens_per_round=(2.1, 1.9)),  # 1 of 2 tokens is a draft
+            "verification": log_ratio(round_s=(7.4, 6.6)),
+            "drafting": log_ratio(round_s=(7.2, 6.8)),
+            "step": log_ratio(decode_s=(3.3, 2.7)),
+            "prompts": log_ratio(wait_s=(1.1, 0.9)),
+        }
+    )
+
+
+def test_no_more_is_accepted_than_drafted() -> None:
+    full = replace(HELD_BACK, tokens_per_round=4.0)
+    less = replace(full, tokens_per_round=3.7).speedup
+    assert swings(full)["acceptance"] == pytest.approx(np.log(full.speedup / less))
+
+
+def test_the_least_settled_point_is_the_one_whose_band_reaches_past_one() -> None:
+    assert least_settled([(1.0, 1.0, 1.0), (0.9, 1.1, 1.3)]) == 1
+    assert least_settled([(1.0, 1.0, 1.0), (1.5, 1.5, 1.5)]) == 0
+    assert least_settled([(0.5, 1.5, 4.0), (1.4, 1.5, 1.6)]) == 0

@@ -103,11 +103,11 @@ def test_files_say_hours_and_sizes() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("hour,concurrency\n0,1\n2,1\n", "line 3: hour is 2.0; must be 1"),
+        ("hour,concurrency\n0,1\n2,1\n", "line 3: hour is 2.0; allowed: 1"),
         ("hour,concurrency\n0,1\n1,\n", "line 3: has no load"),
-        ("hour,concurrency\n0,-1\n", "concurrency is -1.0; must be a number from 0"),
-        ("hour,concurrency\n0,nan\n", "must be a number from 0"),
-        ("hour,concurrency\n0,x\n", "must be a number"),
+        ("hour,concurrency\n0,-1\n", "concurrency is -1.0; allowed: a number from 0"),
+        ("hour,concurrency\n0,nan\n", "allowed: a number from 0"),
+        ("hour,concurrency\n0,x\n", "allowed: a number"),
         ("hour,concurrency\n0,0\n", "has no load in any hour"),
         ("hour,concurrency,requests/s\n0,1,\n1,,2\n", "one unit of load"),
         ("hour,concurrency,requests/s\n0,1,1\n", "must have one of"),
@@ -123,11 +123,11 @@ def test_tables_with_holes_are_refused(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("hours:", "hour:", "must be a mapping with the keys hours, mix"),
-        ("hour: 1", "hour: true", r"hours\[1\]: hour is true; must be 1"),
-        ("hour: 1", "time: 1", "must be a mapping with the keys hour, concurrency"),
+        ("hours:", "hour:", "allowed: a mapping with the keys hours, mix"),
+        ("hour: 1", "hour: true", r"hours\[1\]: hour is true; allowed: 1"),
+        ("hour: 1", "time: 1", "allowed: a mapping with the keys hour, concurrency"),
         ("weight: 3", "weight: 0", r"mix\[0\]: weight is 0"),
-        ("output_len: 500", "output: 500", "must be a mapping with the keys input_len"),
+        ("output_len: 500", "output: 500", "allowed: a mapping with the keys input_len"),
         (", output_len: 500", "", r"mix\[1\]: output_len is None"),
         ("- {hour: 0, requests_per_s: 0.5}\n- {hour: 1, requests/s: 2}", "  []", "at least one"),
     ],

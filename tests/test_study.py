@@ -134,12 +134,10 @@ def test_a_study_that_nobody_has_is_refused() -> None:
 
 def test_running_a_study_is_predicting_each_pair(write: Write) -> None:
     study = load_study(write(GOOD))
-    calls: list[None] = []
-    outcomes = sweep(study, advance=lambda: calls.append(None)).outcomes
+    outcomes = sweep(study).outcomes
     assert [
         (one.target, len(one.prediction.curves), one.prediction.counted) for one in outcomes
     ] == [(target, 2, ()) for target in range(1, 6)]
-    assert len(calls) == 10
     expected = specroof.speedup_curve(
         load_model("Qwen/Qwen3-30B-A3B"),
         load_hardware("h200"),
@@ -184,13 +182,11 @@ def test_a_workload_is_decoded_at_its_mean_context(write: Write) -> None:
 
 
 def test_every_target_meets_every_workload(write: Write) -> None:
-    calls: list[None] = []
     text = changed("context_len: 2048", WORKLOADS)
-    outcomes = sweep(write(text), advance=lambda: calls.append(None)).outcomes
+    outcomes = sweep(write(text)).outcomes
     assert [(one.target, one.workload) for one in outcomes] == [
         (target, workload) for target in range(1, 6) for workload in (1, 2)
     ]
-    assert len(calls) == 5 * 2 * 2
     one = outcomes[0].prediction  # Qwen3-8B on two B200, 4000 tokens in, 1000 out
     _, slow = one.curves
     # The time of eight answers at once: their rounds and eight prefills, one after the other.
@@ -285,38 +281,38 @@ def refusal(path: str, error: type[SpecroofError] = OptionError) -> str:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("format_version: 1", "format_version: 2", "format_version is 2; must be 1, the only"),
+        ("format_version: 1", "format_version: 2", "format_version is 2; allowed: 1, the only"),
         ("format_version: 1\n", "", f"format_version is missing; the keys there are {TOP}"),
-        ("engine: ideal", "engin: ideal", f"engin is not a known key; allowed are {TOP}"),
-        ("engine: ideal", "engine: 3", "engine is 3; must be text, and not empty"),
-        ("hardware: l4", "gpu: l4", f"targets.1.gpu is not a known key; allowed are {TARGET}"),
-        ("hardware: l4", "hardware: 4", "targets.1.hardware.0 is 4; must be text, and not empty"),
-        ("hardware: l4", "hardware: []", "targets.1.hardware is []; must not be empty"),
+        ("engine: ideal", "engin: ideal", f"engin is not a known key; allowed: {TOP}"),
+        ("engine: ideal", "engine: 3", "engine is 3; allowed: text, and not empty"),
+        ("hardware: l4", "gpu: l4", f"targets.1.gpu is not a known key; allowed: {TARGET}"),
+        ("hardware: l4", "hardware: 4", "targets.1.hardware.0 is 4; allowed: text, and not empty"),
+        ("hardware: l4", "hardware: []", "targets.1.hardware is []; allowed: one or more"),
         ("    hardware: l4\n", "", f"targets.1.hardware is missing; the keys there are {TARGET}"),
-        ("parallel: 2", "parallel: 0", f"targets.0.tensor_parallel is 0; must be {WHOLE}"),
-        ("parallel: 2", "parallel: 2.0", f"targets.0.tensor_parallel is 2.0; must be {WHOLE}"),
-        ("[1, 8]", "[]", "batch_size is []; must not be empty"),
-        ("[1, 8]", "[1, 0]", "batch_size.1 is 0; must be a number from 1 to 10000000"),
+        ("parallel: 2", "parallel: 0", f"targets.0.tensor_parallel is 0; allowed: {WHOLE}"),
+        ("parallel: 2", "parallel: 2.0", f"targets.0.tensor_parallel is 2.0; allowed: {WHOLE}"),
+        ("[1, 8]", "[]", "batch_size is []; allowed: one or more"),
+        ("[1, 8]", "[1, 0]", "batch_size.1 is 0; allowed: a number from 1 to 10000000"),
         ("[1, 8]", "1e2", "batch_size.0 is '1e2', which YAML reads as text; write 1.0e+2"),
-        ("2048", "[1, -1]", "context_len.1 is -1; must be a number from 0 to 100000000"),
-        ("2048", ".inf", "context_len.0 is inf; must be a number from 0 to 100000000"),
-        ("draft_len: 4", "draft_len: -1", "max_draft_len is -1; must be a whole number from 0 to"),
-        ("draft_len: 4", "draft_len: 4.5", "max_draft_len is 4.5; must be a whole number from 0"),
+        ("2048", "[1, -1]", "context_len.1 is -1; allowed: a number from 0 to 100000000"),
+        ("2048", ".inf", "context_len.0 is inf; allowed: a number from 0 to 100000000"),
+        ("draft_len: 4", "draft_len: -1", "max_draft_len is -1; allowed: a whole number from 0 to"),
+        ("draft_len: 4", "draft_len: 4.5", "max_draft_len is 4.5; allowed: a whole number from 0"),
         ("y: pass", "y: word", "options.granularity is 'word'; allowed: op, dtype, pass"),
         ("y: pass", "y: [pass]", "options.granularity is ['pass']; allowed: op, dtype, pass"),
-        ("type: false", "type: 0", "options.strict_dtype is 0; must be true or false"),
-        ("type: false", "type: [1]", "options.strict_dtype is [1]; must be true or false"),
+        ("type: false", "type: 0", "options.strict_dtype is 0; allowed: true or false"),
+        ("type: false", "type: [1]", "options.strict_dtype is [1]; allowed: true or false"),
         (
             "hardware: l4",
             "hardware: l4\n    family: 3",
-            "targets.1.family is 3; must be text, and not empty",
+            "targets.1.family is 3; allowed: text, and not empty",
         ),
         (
             "hardware: l4",
             "hardware: l4\n    family: unheard",
-            f"targets.1.family is 'unheard'; must be one of {', '.join(sorted(PARSERS))}",
+            f"targets.1.family is 'unheard'; allowed: {', '.join(sorted(PARSERS))}",
         ),
-        ("gran", "grand", f"options.grandularity is not a known key; allowed are {OPTIONS}"),
+        ("gran", "grand", f"options.grandularity is not a known key; allowed: {OPTIONS}"),
         ("kv_dtype: fp8", "8: fp8", "key '8' is not text; put it in quotes"),
     ],
 )
@@ -331,7 +327,7 @@ def test_a_bad_study_is_refused_with_key_value_and_what_is_allowed(
     assert "\n" not in str(caught.value)
 
 
-LENGTH = "must be a number from 1 to 100000000"
+LENGTH = "allowed: a number from 1 to 100000000"
 
 
 @pytest.mark.parametrize(
@@ -339,7 +335,7 @@ LENGTH = "must be a number from 1 to 100000000"
     [
         (
             "{input_len: 8, output_len: 8}\ncontext_len: 9",
-            "context_len and workload are both given; must be one of them",
+            "context_len and workload are both given; allowed: one of them",
         ),
         ("{input_len: 8, output_len: 0}", f"workload.0.output_len is 0; {LENGTH}"),
         ("[{input_len: 8, output_len: .inf}]", f"workload.0.output_len is inf; {LENGTH}"),
@@ -348,10 +344,10 @@ LENGTH = "must be a number from 1 to 100000000"
         ("{input_len: 8}", "workload.0.output_len is missing; the keys there are input_len, out"),
         (
             "[{input_len: 8, output_len: 8}, {input: 8, output_len: 8}]",
-            "workload.1.input is not a known key; allowed are input_len, output_len",
+            "workload.1.input is not a known key; allowed: input_len, output_len",
         ),
-        ("8", "workload.0 is 8; must be a mapping of keys to values"),
-        ("[]", "workload is []; must not be empty"),
+        ("8", "workload.0 is 8; allowed: a mapping of keys to values"),
+        ("[]", "workload is []; allowed: one or more"),
     ],
 )
 def test_a_bad_workload_is_refused(write: Write, workload: str, message: str) -> None:
@@ -363,7 +359,7 @@ def test_a_bad_workload_is_refused(write: Write, workload: str, message: str) ->
 def test_options_must_be_a_mapping(write: Write, options: str) -> None:
     text = GOOD[: GOOD.index("options")] + f"options: {options}\n"
     read = {"text": "'text'", "null": "empty"}.get(options, options)
-    assert refusal(write(text)) == f"options is {read}; must be a mapping of keys to values"
+    assert refusal(write(text)) == f"options is {read}; allowed: a mapping of keys to values"
 
 
 def test_groups_that_do_not_divide_the_devices_are_refused_with_their_place(write: Write) -> None:
@@ -393,17 +389,18 @@ def test_what_shows_only_when_names_are_loaded_names_the_study_too(
     assert message in refusal(write(changed(old, new)), error)
 
 
-def test_a_grid_that_is_too_large_is_refused_before_it_is_computed(write: Write) -> None:
+def test_a_study_of_any_size_is_taken_but_not_held_at_once(write: Write) -> None:
     text = changed("[1, 8]", str([1] * 1000)).replace("2048", str([1] * 500))
+    study = load_study(write(text))
     # 5 targets x 2 drafters x draft lengths 0 to 4 x 1000 batch sizes x 500 contexts
-    expected = "the grid has 25000000 points; allowed: at most 10000000"
-    assert refusal(write(text)) == expected
+    assert study.n_points == 25_000_000
+    with pytest.raises(OptionError, match="the study has 25000000 points; allowed at once: at"):
+        _ = sweep(study).outcomes
+    # Slices hold at most 2**18 points: 52 contexts of 1000 batch sizes and 5 draft lengths.
+    first = next(iter(sweep(study).slices())).prediction.curves[0]
+    assert first.speedup.shape == (52, 1000, 5)
 
 
 def test_a_grid_without_drafts_has_one_draft_length(write: Write) -> None:
-    batches = str([1] * 1000)
-    text = changed("[1, 8]", batches).replace("2048", str([1] * 5000))
-    text = text.replace("max_draft_len: 4", "max_draft_len: 0")
-    # 5 targets x 2 drafters x 1 draft length x 1000 batch sizes x 5000 contexts
-    expected = "the grid has 50000000 points; allowed: at most 10000000"
-    assert refusal(write(text)) == expected
+    # 5 targets x 2 drafters x 1 draft length x 2 batch sizes x 1 context
+    assert load_study(write(changed("max_draft_len: 4", "max_draft_len: 0"))).n_points == 20

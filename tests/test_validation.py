@@ -41,19 +41,19 @@ class Outer(BaseModel):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("two: 1", "two is not a known key; allowed are one, other, many, names"),
+        ("two: 1", "two is not a known key; allowed: one, other, many, names"),
         ("one: {}", "one.size is missing; the keys there are size, flag"),
         ("other: {}", "other.size is missing; the keys there are size, flag"),
-        ("many: {a: {size: 1, b: 2}}", "many.a.b is not a known key; allowed are size, flag"),
-        ("one: {siez: 1}", "one.siez is not a known key; allowed are size, flag"),
-        ("one: [1]", "one is [1]; must be a mapping of keys to values"),
-        ("many: text", "many is 'text'; must be a mapping of keys to values"),
-        ("names: text", "names is 'text'; must be a list"),
-        ("names: [1]", "names.0 is 1; must be text"),
-        ("names: []", "names is []; must not be empty"),
+        ("many: {a: {size: 1, b: 2}}", "many.a.b is not a known key; allowed: size, flag"),
+        ("one: {siez: 1}", "one.siez is not a known key; allowed: size, flag"),
+        ("one: [1]", "one is [1]; allowed: a mapping of keys to values"),
+        ("many: text", "many is 'text'; allowed: a mapping of keys to values"),
+        ("names: text", "names is 'text'; allowed: a list"),
+        ("names: [1]", "names.0 is 1; allowed: text"),
+        ("names: []", "names is []; allowed: one or more"),
         # pydantic's own words, where there are none of ours
-        ("one: {size: a}", "one.size is 'a'; must be a valid integer"),
-        ("one: {size: 1, flag: 1}", "one.flag is 1; must be true or false"),
+        ("one: {size: a}", "one.size is 'a'; allowed: a valid integer"),
+        ("one: {size: 1, flag: 1}", "one.flag is 1; allowed: true or false"),
     ],
 )
 def test_a_model_is_refused_in_one_line_with_key_value_and_what_is_allowed(
@@ -100,7 +100,7 @@ class Pair(BaseModel):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.low > self.high:
-            message = f"high is {self.high}; must be at least low, which is {self.low}"
+            message = f"high is {self.high}; allowed: at least low, which is {self.low}"
             raise ValueError(message)
         return self
 
@@ -125,7 +125,7 @@ def test_a_check_across_keys_is_reported_with_the_dotted_key(
 ) -> None:
     with pytest.raises(ProfileError) as caught:
         parse_model(text, model, source="x.yaml", error=ProfileError)
-    assert str(caught.value) == f"x.yaml: {key} is 1; must be at least low, which is 2"
+    assert str(caught.value) == f"x.yaml: {key} is 1; allowed: at least low, which is 2"
 
 
 # --- what values may be --------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def test_a_value_that_does_not_fit_is_refused_with_what_would(
 ) -> None:
     with pytest.raises(ProfileError) as caught:
         parse_model(f"{key}: {written}", Values, source="x.yaml", error=ProfileError)
-    assert str(caught.value) == f"x.yaml: {key} is {shown}; must be {ALLOWED[key]}"
+    assert str(caught.value) == f"x.yaml: {key} is {shown}; allowed: {ALLOWED[key]}"
 
 
 @pytest.mark.parametrize("key", ["positive", "non_negative", "count", "version", "even"])

@@ -164,7 +164,7 @@ def test_messages_stay_short_whatever_they_quote(text: str) -> None:
 
 @pytest.mark.parametrize("key", ["[a, b]", "{a: b}"])
 def test_keys_that_are_collections_are_refused(key: str) -> None:
-    assert "a key must be text" in refusal(f"? {key}\n: 1")
+    assert "a key is a list or mapping; allowed: text" in refusal(f"? {key}\n: 1")
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def lengths_acceptance(tokens_per_round: Mapping[int, float]) -> Acceptance:
     .. math:: N(k) = 1 + \sum_{d=1}^{k} s_d \quad\Rightarrow\quad
         \bar s_{k' < d \le k} = \frac{N(k) - N(k')}{k - k'}
 
-    Between two measured draft lengths the survival is the slope. Runs of their own scatter: where
+    Between two measured draft lengths the survival is the slope. Separate runs scatter: where
     a slope lies above the one before, which survival cannot, both become their average weighted
     by the depths they span (pool adjacent violators: the least squares solution).
 

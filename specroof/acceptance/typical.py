@@ -128,7 +128,7 @@ def acceptance_from_length(
         ``"typical"``: odds of acceptance fall with depth as in the measured profiles of such
         drafters (`SHAPES`). ``"constant"``: every draft is accepted at the same rate.
     kind
-        What drafts, as a SPEC calls it; of other kinds the shape is that of all profiles.
+        What drafts, as a SPEC calls it; other kinds take the shape of all profiles.
 
     Counts
         the length at its depth exactly, whatever the law; the band at other depths.
@@ -243,7 +243,7 @@ def first_rate_of_length(accepted_tokens: float, draft_len: int, power: float) -
         return float(np.sum(table[1:])) - accepted_tokens
 
     low, high = 0.0, 1.0
-    # The smallest step of a length above 1 is 2**-52, and a rate as small has 53 bits of its own.
+    # The smallest step of a length above 1 is 2**-52, and a rate as small has 53 bits too.
     for _ in range(105):
         middle = (low + high) / 2
         low, high = (middle, high) if miss(middle) < 0.0 else (low, middle)

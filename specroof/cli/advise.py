@@ -18,8 +18,8 @@ from specroof.cli.flags import (
     words,
 )
 from specroof.cli.output import say, say_json
-from specroof.questions.advise import USUAL_LOADS
 from specroof.questions.advise import advise as asked
+from specroof.questions.advise_request import USUAL_LOADS
 from specroof.questions.words import LAUNCHERS
 
 __all__ = ["advise"]

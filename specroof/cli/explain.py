@@ -1,4 +1,4 @@
-"""`specroof explain`: where one pass spends its time."""
+"""`specroof explain`: where one pass spends its time, and why a round pays or loses."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,10 +13,12 @@ from specroof.cli.flags import (
     ModelWord,
     OptionFlags,
     SetupFlags,
+    completion,
     flags,
 )
 from specroof.cli.output import figure_files, say, say_json, write
 from specroof.questions.explain import explain as asked
+from specroof.questions.words import KINDS
 
 __all__ = ["explain"]
 
@@ -45,10 +47,26 @@ Prefill = Annotated[
         "position only. Shows the time to the first token.",
     ),
 ]
+DrafterSpec = Annotated[
+    str | None,
+    typer.Option(
+        "--drafter",
+        metavar="SPEC",
+        help="Set a round of this drafter, acceptance included, against a plain step.",
+        autocompletion=completion(lambda: KINDS),
+    ),
+]
+DraftLen = Annotated[
+    int | None,
+    typer.Option("--draft-len", help="Drafts of that round.", show_default="the best"),
+]
 PlotFile = Annotated[
     Path | None,
     typer.Option(
-        "--plot", metavar="FILE", help="Draw the roofline, and time per operation (NAME-time)."
+        "--plot",
+        metavar="FILE",
+        help="Draw the roofline, and time per operation (NAME-time); "
+        "with --drafter first the waterfall of the round, then NAME-roofline and NAME-time.",
     ),
 ]
 
@@ -63,6 +81,8 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     context_len: ContextLen = None,
     query_len: QueryLen = None,
     prefill: Prefill = False,
+    drafter: DrafterSpec = None,
+    draft_len: DraftLen = None,
     as_json: AsJson = False,
     csv_file: CsvFile = None,
     plot_file: PlotFile = None,
@@ -70,7 +90,8 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     """Show where one pass spends its time: FLOP, bytes, bound and seconds per operation.
 
     Example: specroof explain Qwen/Qwen3-8B -H b200 --batch 32 for a plain step, with
-    --query-len 4 for the verification of 3 drafts; with --prefill --query-len 8192 for a prompt.
+    --query-len 4 for the verification of 3 drafts; with --prefill --query-len 8192 for a prompt;
+    with --drafter eagle3,accept=0.7 --draft-len 3 for a round against a plain step.
     """
     found = asked(
         model,
@@ -81,6 +102,8 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         context_len=context_len,
         query_len=query_len,
         prefill=prefill,
+        drafter=drafter,
+        draft_len=draft_len,
     )
     table = {} if csv_file is None else {csv_file: report.explanation_csv(found).encode()}
     write(table, figure_files(plot_file, lambda plot: plot.pass_figures(found)), as_json=as_json)

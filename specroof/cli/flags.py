@@ -115,7 +115,9 @@ Family = Annotated[
         autocompletion=completion(lambda: PARSERS),
     ),
 ]
-TensorParallel = Annotated[int, typer.Option("--tp", help="Devices (tensor parallelism).")]
+TensorParallel = Annotated[
+    int, typer.Option("--tp", "--tensor-parallel-size", help="Devices (tensor parallelism).")
+]
 ExpertParallel = Annotated[int, typer.Option("--ep", help="Devices that share the experts.")]
 AttentionData = Annotated[
     int,
@@ -231,6 +233,10 @@ class OptionFlags(FormatFlags):
         str | None,
         choice("state_dtype", "--state-dtype", help_text="Format of recurrent state."),
     ] = None
+    v4_attention: Annotated[
+        str,
+        choice("v4_attention", "--v4-attention", help_text="How DeepSeek-V4's attention counts."),
+    ] = "shared-kv"
     strict_dtype: Annotated[
         bool, typer.Option("--strict-dtype", help="Refuse a chip that lacks a dtype.")
     ] = False

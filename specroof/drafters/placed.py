@@ -64,7 +64,7 @@ class Where:
         Ignores
             the draft's probabilities, which sampling needs: 4 V bytes a draft, if they are sent.
         Source
-            Counting; SSD, arXiv:2603.03251, section 4 (drafter on devices of its own).
+            Counting; SSD, arXiv:2603.03251, section 4 (drafter on separate devices).
         """
         if self.link_bytes_per_s is None:
             return np.zeros(())

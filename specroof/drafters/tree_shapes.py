@@ -175,7 +175,7 @@ class _Search:
             worth = self._level(rates[depth], worth, most)
 
     def _level(self, rates: Sequence[float], below: Array, most: int) -> Array:
-        """Return the worth of a subtree by its nodes, given that of its children's subtrees."""
+        """Return the worth of a subtree by its nodes, from the worth of its children's subtrees."""
         below = below[: most + 1]
         fits = np.isfinite(below)
         used = np.full(most + 1, -np.inf)

@@ -45,7 +45,7 @@ class Miss:
 
 
 def band_of(misses: Sequence[Miss], engine: str, drafter: str) -> Band | None:
-    """Return the band that holds `BAND_SHARE` of speedups; None where nobody measured.
+    """Return the band that holds `BAND_SHARE` of speedups; None where there are no measurements.
 
     Parameters
     ----------

@@ -70,7 +70,7 @@ _KERNELS: Final[Mapping[str, _Kernels]] = {
         },
     ),
     "H100": _H100,
-    # The same die; it has no timings of its own there.
+    # The same die; it has no timings there.
     "GH200": _H100,
     "H200": _Kernels(
         0.85,
@@ -117,7 +117,7 @@ _KERNELS: Final[Mapping[str, _Kernels]] = {
     ),
 }
 
-#: A dtype without a timing of its own reaches what the one beside it does.
+#: A dtype without timings reaches what the one beside it does.
 _STANDS_IN: Final = {"fp32": "bf16", "fp16": "bf16", "int8": "bf16", "fp6": "fp8"}
 
 

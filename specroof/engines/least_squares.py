@@ -69,7 +69,7 @@ def least_squares(
         Without SciPy.
 
     Source
-        Trust-region least squares (SciPy `least_squares`) with ρ that of soft L1.
+        Trust-region least squares (SciPy `least_squares`) with the soft L1 loss as ρ.
     """
     pulls = 1.0 / widths
     if slopes is not None:

@@ -100,7 +100,7 @@ def coordinate(parameter: ProfileParameter, engine: EngineProfile) -> Coordinate
     parameter
         One of `PARAMETERS`.
     engine
-        The profile to start from. A share of 1 is the ideal one, which nobody measured: a usual
+        The profile to start from. A share of 1 is the ideal one, which was never measured: a usual
         one stands in.
 
     Examples

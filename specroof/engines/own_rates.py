@@ -43,7 +43,7 @@ def own_cases(points: Sequence[Measurement], served: Served, drafter: Drafter | 
     Raises
     ------
     MeasurementError
-        For a point with drafts, of which nobody says who makes them or how many are accepted.
+        For a point with drafts, whose drafter or acceptance is not stated.
     """
     return [case_of(point, served, _drafting(point, drafter)) for point in points]
 

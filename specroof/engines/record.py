@@ -1,6 +1,6 @@
 """What engines predict for measured points: the passes behind them, recorded once, then timed.
 
-Every formula is that of predictions: `round_time`, `draft_time`, `end_to_end_tokens_per_s`, and
+Every formula is the one of predictions: `round_time`, `draft_time`, `end_to_end_tokens_per_s` and
 `pass_time` over all passes of an engine at once, so that a fit may ask hundreds of times.
 """
 

@@ -39,7 +39,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
 #: Engines that measurements were found for, with the way they keep recurrent state.
 ENGINES: Final = {"sglang": "snapshot-copy", "vllm": "snapshot"}
 
-#: Share of the peak of a narrow dtype relative to that of bf16: medians of large matmuls on B200,
+#: Share of the peak of a narrow dtype relative to bf16: medians of large matmuls on B200,
 #: 0.55/0.70 and 0.40/0.70 (aiconfigurator, measured kernels, commit 095f58a). int8 reaches as much
 #: as bf16 on A100 there; fp6 runs at the rate of fp8.
 DTYPE_SHARES: Final = {
@@ -52,7 +52,7 @@ DTYPE_SHARES: Final = {
     "fp4": 0.57,
 }
 
-#: Share of the bf16 peak, relative to that of large matmuls, of attention in passes over a prompt:
+#: Share of the bf16 peak, relative to large matmuls, of attention in passes over a prompt:
 #: 230 of 312 TFLOP/s on A100, 740 of 989 on H100, 1605 of 2250 on B200 (FlashAttention-2, -3 and
 #: -4: arXiv:2307.08691, arXiv:2407.08608, and its announcement), 0.87 to 1.06 of what is fitted
 #: here.
@@ -95,7 +95,7 @@ _MEMORY_OF: Final = {"latent_attention": "attention"}
 #: Every parameter: where a fit starts, how far from there it may be taken to lie (standard
 #: deviation of its logarithm), and what it is. Shares start at medians of measured kernels
 #: (aiconfigurator, commit 095f58a) and may lie as far as those of three engines on the chips of a
-#: family do; that of attention at kernels of latent attention with 64 to 128 heads, which are as
+#: family do; attention at kernels of latent attention with 64 to 128 heads, which are as
 #: many rows as 16 queries of 4 to 8 grouped heads. Overheads start at round numbers, and may lie
 #: anywhere near.
 _ROWS: Final = {
@@ -186,7 +186,7 @@ def fitted_engine(
     parameters
         A value for each of `PARAMETERS`.
     eager
-        Whether passes beyond the largest captured graph are to be priced: the one source that
+        Whether passes beyond the largest captured graph are to be timed: the one source that
         has such passes is DeepSeek-V4-Flash on B300, whose layers launch many kernels.
 
     Examples

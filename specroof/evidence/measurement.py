@@ -18,7 +18,7 @@ STEP: Final = "step"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One measured operating point, whoever measured it; what nobody says is None.
+    """One measured operating point, whoever measured it; what the source does not say is None.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Measurement:
         What drafted, as SPECs or the tool call it; `STEP` for a bare pass.
     draft_len
         Drafts per round, the depth of a tree; 0 for plain decoding, None where drafts are made
-        and nobody says how many.
+        and the source does not say how many.
     verify_len
         Positions verified per sequence, the root included; new positions of a bare pass.
     top_k
@@ -106,7 +106,7 @@ class Measurement:
 
     @property
     def rate(self) -> float:
-        """`tokens_per_s` as a number: NaN where nobody says."""
+        """`tokens_per_s` as a number: NaN where the source is silent."""
         return math.nan if self.tokens_per_s is None else self.tokens_per_s
 
     @property
@@ -144,7 +144,9 @@ def checked(point: Measurement) -> Measurement:
     for name, (least, most) in _BOUNDS.items():
         value = getattr(point, name)
         if value is not None and not least <= value <= most:
-            message = f"{point.place}: {name} is {shown(value)}; must be from {least:g} to {most:g}"
+            message = (
+                f"{point.place}: {name} is {shown(value)}; allowed: from {least:g} to {most:g}"
+            )
             raise MeasurementError(message)
     prompt, answer, context = point.input_len, point.output_len, point.context_len
     if prompt is not None and answer is not None and context is not None:
@@ -152,7 +154,7 @@ def checked(point: Measurement) -> Measurement:
     tokens, drafts = point.tokens_per_round, point.draft_len or 0
     if tokens is not None and not 1 <= tokens <= drafts + 1:
         message = (
-            f"{point.place}: acceptance length is {tokens:g} with {drafts} drafts; must be from 1 "
+            f"{point.place}: acceptance length is {tokens:g} with {drafts} drafts; allowed: from 1 "
             f"to {drafts + 1}, the bonus token included"
         )
         raise MeasurementError(message)
@@ -164,7 +166,7 @@ def _refuse_other_context(place: str, context: float, bounds: tuple[float, float
     least, most = bounds
     if not least <= context <= most:
         message = (
-            f"{place}: context_len is {context:g}; must be from {least:g} to {most:g}, from "
+            f"{place}: context_len is {context:g}; allowed: from {least:g} to {most:g}, from "
             f"input_len to input_len + output_len"
         )
         raise MeasurementError(message)

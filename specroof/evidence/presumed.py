@@ -57,12 +57,12 @@ def acceptance_of(
     drafter
         What drafted.
     presumed
-        Whether a usual share of the drafts may be presumed where nobody says.
+        Whether a usual share of the drafts may be presumed where the source is silent.
 
     Raises
     ------
     MeasurementError
-        Where nobody says.
+        Where the source is silent.
     """
     if point.tokens_per_round is None and drafter.acceptance is not None:
         return accepted_at(drafter.acceptance, request_lengths(point)[2])
@@ -84,7 +84,7 @@ def has_drafter(method: str | None) -> bool:
 def drafter_of(point: Measurement) -> Drafter:
     """Return the drafter that a point's method stands for, with the usual sizes for its target.
 
-    Of a tree whose width nobody says, that of EAGLE-2 is presumed that is as narrow as its nodes
+    Of a tree without a stated width, the EAGLE-2 tree is presumed that is as narrow as its nodes
     allow: k children of each of k nodes a level are :math:`k + k^2 (d - 1)` candidates.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Benchmark results as people have them: SGLang, vLLM, InferenceX, or a CSV of their own."""
+"""Benchmark results as people have them: SGLang, vLLM, InferenceX, or their own CSV."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -151,7 +151,7 @@ def _sglang(fields: Fields) -> tuple[bool, Measurement]:
     busy = fields.amount_or_none("concurrency")
     if busy is not None and asked is not None and busy > asked:
         message = (
-            f"{fields.place}: concurrency is {busy:g}; must be at most max_concurrency, {asked:g}"
+            f"{fields.place}: concurrency is {busy:g}; allowed: at most max_concurrency, {asked:g}"
         )
         raise MeasurementError(message)
     point = Measurement(
@@ -240,7 +240,7 @@ def _refuse_arrivals(fields: Fields) -> None:
     for key, allowed in (("request_rate", (None, "inf", math.inf)), ("ramp_up_strategy", (None,))):
         if fields.value(key) not in allowed:
             message = (
-                f"{fields.place}: {key} is {shown(fields.value(key))}; must be "
+                f"{fields.place}: {key} is {shown(fields.value(key))}; allowed: "
                 f"{'inf' if len(allowed) > 1 else 'left out'}: of requests that come by the clock, "
                 f"nobody knows how many are in flight"
             )

@@ -84,7 +84,7 @@ def refuse_other_kinds(points: Iterable[Measurement], kind: str) -> None:
     Raises
     ------
     MeasurementError
-        One line with both; algorithms that nobody has listed go with any kind.
+        One line with both; algorithms that are not listed go with any kind.
     """
     if kind in _STAND_FOR_ANY:
         return
@@ -203,7 +203,7 @@ def _refuse_other_cache(point: Measurement, stated: Stated) -> None:
     if named in {"", "auto"}:
         return
     known = _CACHES.get(named)
-    # Who names a format for a cache that nobody has listed knows what it is.
+    # Who names a format for a cache that is not listed knows what it is.
     same = stated.kv_chosen
     if known is not None:
         same = dtype_bytes(known) == dtype_bytes(stated.kv_dtype)

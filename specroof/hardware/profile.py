@@ -251,7 +251,7 @@ class HardwareProfile:
         """
         expect("dtype", dtype, str, ", ".join(DTYPE_BYTES))
         if dtype not in DTYPE_BYTES:
-            message = f"dtype is {shown(dtype)}; must be one of {', '.join(DTYPE_BYTES)}"
+            message = f"dtype is {shown(dtype)}; allowed: {', '.join(DTYPE_BYTES)}"
             raise OptionError(message)
         flops_per_s = self.peak.flops_per_s
         for candidate in (dtype,) if strict else (dtype, *WIDER_DTYPES[dtype]):

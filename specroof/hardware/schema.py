@@ -44,7 +44,7 @@ RECURRENT_STATES: Final = ("snapshot", "snapshot-copy", "read-write", "read", "r
 
 
 def _one_of(words: Mapping[str, Any] | tuple[str, ...]) -> Any:
-    return Annotated[str, accept(f"one of {', '.join(words)}", words.__contains__, str)]
+    return Annotated[str, accept(f"{', '.join(words)}", words.__contains__, str)]
 
 
 def _iso_date(value: object) -> str:
@@ -52,7 +52,7 @@ def _iso_date(value: object) -> str:
     try:
         return date.fromisoformat(str(value)).isoformat()
     except ValueError:
-        message = f"is {shown(str(value))}; must be a date such as 2026-11-01"
+        message = f"is {shown(str(value))}; allowed: a date such as 2026-11-01"
         raise ValueError(message) from None
 
 
@@ -66,7 +66,7 @@ def _something_computes_every_pass(flops_per_s: dict[str, float]) -> dict[str, f
 
 def _sizes_ascend(sizes: list[int]) -> list[int]:
     if not sizes or sorted(set(sizes)) != sizes:
-        message = f"is {sizes}; must be ascending whole numbers, at least one"
+        message = f"is {sizes}; allowed: ascending whole numbers, at least one"
         raise ValueError(message)
     return sizes
 
@@ -159,11 +159,11 @@ class _HardwareProfile(_Block):
                 message = f"engines.{name} is built in; choose another name"
                 raise ValueError(message)
             if engine.name != name:
-                message = f"engines.{name}.name is {engine.name!r}; must be {name!r} or left out"
+                message = f"engines.{name}.name is {engine.name!r}; allowed: {name!r} or left out"
                 raise ValueError(message)
         if self.default_engine not in {None, _IDEAL, GENERIC, *self.engines}:
             known = ", ".join((_IDEAL, GENERIC, *self.engines))
-            message = f"default_engine is {self.default_engine!r}; must be one of {known}"
+            message = f"default_engine is {self.default_engine!r}; allowed: {known}"
             raise ValueError(message)
         return self
 

@@ -18,7 +18,7 @@ __all__ = ["Beside", "layer_kinds", "model_latency", "model_work", "padded_pass"
 
 
 class Beside(Protocol):
-    """Work of another model in the same pass, without launches of its own; `Work` is one."""
+    """Work of another model in the same pass, which adds no launches; `Work` is one."""
 
     @property
     def architecture(self) -> Architecture:
@@ -177,7 +177,7 @@ def padded_pass(
 
 
 def layer_kinds(model: Architecture) -> dict[str, int]:
-    """Return how many layers are of each kind that an engine may lose time of its own in.
+    """Return how many layers are of each kind that an engine may lose extra time in.
 
     Source
         Counting.

@@ -94,7 +94,7 @@ class OpWork:
     flops, moved_bytes
         Amounts, in units that take `flop_s` and `byte_s` seconds each, repetitions included.
     settled
-        Whether it is of a pass over a prompt, which has kernels of its own.
+        Whether it is of a pass over a prompt, which runs other kernels.
     passes
         Of many passes, the one that each entry belongs to; None where the arrays are of one.
     """

@@ -25,7 +25,7 @@ class Setup:
     options
         Granularity and the other choices.
     server
-        What the server around it runs with; None where nobody asked for a server.
+        What the server around it runs with; None where no server was asked for.
     """
 
     hardware: HardwareProfile
@@ -41,7 +41,7 @@ def engine_setup(
     placement: Placement | None,
     options: Options | None,
 ) -> Setup:
-    """Return where passes run; what nobody chose is as the engine has it.
+    """Return where passes run; what was not chosen is as the engine has it.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def engine_setup(
 
 
 def drafting_setup(setup: Setup) -> Setup:
-    """Return where a drafter runs: its passes are small, and may have an overhead of their own.
+    """Return where a drafter runs: its passes are small, and may have another overhead.
 
     Source
         See `drafting_engine`.

@@ -13,17 +13,23 @@ from specroof.plot.curves import plot_speedup_by_draft_len
 from specroof.plot.figures import (
     acceptance_figures,
     breakeven_figures,
+    frontier_figures,
     pass_figures,
     speedup_figures,
-    study_figures,
+    worth_figures,
 )
 from specroof.plot.files import figure_bytes
+from specroof.plot.frontier import plot_frontier
+from specroof.plot.multiples import study_figures
 from specroof.plot.operations import plot_roofline, plot_time_per_op
+from specroof.plot.waterfall import plot_waterfall
+from specroof.plot.worth import plot_worth
 
 __all__ = [
     "acceptance_figures",
     "breakeven_figures",
     "figure_bytes",
+    "frontier_figures",
     "pass_figures",
     "plot_acceptance",
     "plot_accuracy",
@@ -31,11 +37,15 @@ __all__ = [
     "plot_breakeven",
     "plot_by_batch",
     "plot_draft_len_by_batch",
+    "plot_frontier",
     "plot_roofline",
     "plot_speedup_by_batch",
     "plot_speedup_by_draft_len",
     "plot_throughput_accuracy",
     "plot_time_per_op",
+    "plot_waterfall",
+    "plot_worth",
     "speedup_figures",
     "study_figures",
+    "worth_figures",
 ]

@@ -108,7 +108,7 @@ def _line_points(axes: Axes) -> Floats:
     """Return points along every line of the axes, a few pixels apart."""
     found = [np.empty((0, 2))]
     for line in axes.get_lines():
-        # The line's own transform: that of a horizontal line mixes data with axes coordinates.
+        # The line's own transform: a horizontal line mixes data with axes coordinates.
         corners = line.get_transform().transform(line.get_xydata())
         corners = corners[np.isfinite(corners).all(axis=1)]
         for start, end in itertools.pairwise(np.clip(corners, -1e4, 1e4)):

@@ -86,7 +86,7 @@ _STYLE: Final = {
     "ytick.color": INK,
     "svg.hashsalt": "specroof",  # the same chart is the same file
 }
-# Characters per inch, at the size of a title and at that of a legend.
+# Characters per inch, at the sizes of a title and of a legend.
 _TITLE_PITCH: Final = 12
 _LEGEND_PITCH: Final = 14
 

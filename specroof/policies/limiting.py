@@ -1,8 +1,10 @@
-"""What holds a speedup back: the speedup that there would be without it."""
+"""What holds a speedup back: the speedup without it, and the acceptance that it takes."""
 
 from dataclasses import dataclass, replace
 
-__all__ = ["Point", "limits_of_speedup"]
+from specroof.acceptance.typical import first_rate_of_length
+
+__all__ = ["Point", "least_rate", "least_tokens_per_round", "limits_of_speedup"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +46,10 @@ class Point:
             `specroof.serving.requests.end_to_end_tokens_per_s`.
         """
         token_s = self.round_s / self.tokens_per_round
-        return self._rate(self.running, token_s) / self._rate(self.plain_running, self.decode_s)
+        return self.rate(self.running, token_s) / self.rate(self.plain_running, self.decode_s)
 
-    def _rate(self, running: float, token_s: float) -> float:
+    def rate(self, running: float, token_s: float) -> float:
+        """Return tokens per second of requests that get one each `token_s`, prefills counted."""
         return running / (token_s + (running * self.wait_s + self.latency_s) / self.output_len)
 
 
@@ -93,3 +96,78 @@ def limits_of_speedup(point: Point) -> dict[str, float]:
     }
     gained = {name: one.speedup for name, one in without.items()}
     return dict(sorted(gained.items(), key=lambda pair: -pair[1]))
+
+
+def least_tokens_per_round(point: Point, speedup: float = 1.0) -> float | None:
+    r"""Return the acceptance length at which a round of these drafts reaches a speedup.
+
+    .. math:: N = \frac{t_{round}}{R / (s \, x_0) - (R w + l) / L}
+
+    Parameters
+    ----------
+    point
+        Where drafts are made; its own acceptance does not matter.
+    speedup
+        s, over plain decoding at :math:`x_0` tokens per second.
+
+    Returns
+    -------
+    float or None
+        The bonus token included, and at least 1; None where even full acceptance is not enough.
+
+    Ignores
+        that the shape of a tree follows its acceptance.
+    Source
+        The speedup of `Point`, solved for N.
+
+    Examples
+    --------
+    >>> point = Point(
+    ...     draft_len=3,
+    ...     tokens_per_round=2.0,
+    ...     draft_s=0.5,
+    ...     verify_s=1.5,
+    ...     round_s=2.0,
+    ...     decode_s=1.0,
+    ...     running=8,
+    ...     plain_running=8,
+    ... )
+    >>> least_tokens_per_round(point), least_tokens_per_round(point, 1.5)  # a round of two steps
+    (2.0, 3.0)
+    """
+    requests_s = (point.running * point.wait_s + point.latency_s) / point.output_len
+    plain_rate = point.rate(point.plain_running, point.decode_s)
+    token_s = point.running / (speedup * plain_rate) - requests_s
+    if token_s <= 0 or point.round_s / token_s > point.draft_len + 1:
+        return None
+    return max(1.0, point.round_s / token_s)
+
+
+def least_rate(point: Point, speedup: float = 1.0) -> float | None:
+    """Return the constant acceptance rate at which a round of these drafts reaches a speedup.
+
+    Parameters
+    ----------
+    point, speedup
+        As for `least_tokens_per_round`.
+
+    Source
+        Leviathan et al. 2022, arXiv:2211.17192, equation 1, solved for α.
+
+    Examples
+    --------
+    >>> point = Point(
+    ...     draft_len=1,
+    ...     tokens_per_round=1.9,
+    ...     draft_s=0.0,
+    ...     verify_s=1.5,
+    ...     round_s=1.5,
+    ...     decode_s=1.0,
+    ...     running=8,
+    ...     plain_running=8,
+    ... )
+    >>> round(least_rate(point), 9)  # 1 + α = 1.5
+    0.5
+    """
+    tokens = least_tokens_per_round(point, speedup)
+    return None if tokens is None else first_rate_of_length(tokens - 1.0, point.draft_len, 0.0)

@@ -1,183 +1,39 @@
 """What to do at each load of one chip: drafter, drafts, speed, price, and what holds it back."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import number_within
+from specroof.acceptance import constant_acceptance
 from specroof.economics import usd_per_million_tokens
-from specroof.policies.decision import Choice, Verdict, best_choice
-from specroof.policies.limiting import Point, limits_of_speedup
+from specroof.policies.decision import Choice, best_choice
+from specroof.policies.limiting import (
+    Point,
+    least_rate,
+    least_tokens_per_round,
+)
 from specroof.policies.schedule import best_schedule
 from specroof.policies.traffic import Day, Traffic, advised_day
-from specroof.questions.predict import Prediction
+from specroof.questions.advised import Advised, BreakEven, Row, Targets, Times
+from specroof.questions.predict import Prediction, predicted
 from specroof.serving.client_times import first_token_s, token_interval_s
 from specroof.serving.requests import EndToEnd
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import MILLISECOND
 
-__all__ = ["Advised", "Row", "Targets", "Times", "advised_rows"]
+__all__ = ["advised_rows", "band_ends"]
 
 Array = npt.NDArray[np.float64]
 
 #: Ranges of a schedule, at most; a further one must gain this share of throughput.
 _MOST_RANGES: Final = 4
 _LEAST_GAIN: Final = 0.002
-
-
-@dataclass(frozen=True, slots=True)
-class Targets:
-    """What users are promised; None for no promise.
-
-    Parameters
-    ----------
-    ttft_ms, tpot_ms
-        Milliseconds until the first token, and of each token after it.
-    min_speedup
-        The least speedup that is worth it.
-    """
-
-    ttft_ms: float | None = None
-    tpot_ms: float | None = None
-    min_speedup: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("ttft_ms", "tpot_ms", "min_speedup"):
-            if getattr(self, name) is not None:
-                number_within(name, getattr(self, name), "target")
-
-    @property
-    def least_speedup(self) -> float:
-        """The speedup from which drafting pays."""
-        return max(1.0, self.min_speedup or 1.0)
-
-    def met(self, ttft_s: Any, tpot_s: Any) -> Any:
-        """Return whether waits are short enough."""
-        first = np.inf if self.ttft_ms is None else self.ttft_ms
-        each = np.inf if self.tpot_ms is None else self.tpot_ms
-        in_time = np.asarray(ttft_s) <= first * MILLISECOND
-        return in_time & (np.asarray(tpot_s) <= each * MILLISECOND)
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """What a server gives at one load.
-
-    Parameters
-    ----------
-    tokens_per_s
-        Output tokens of all requests, prefills counted.
-    ttft_s, tpot_s
-        Seconds until the first token, waiting included, and of each token after it.
-    usd_per_million_tokens
-        None where no price is known.
-    running
-        Requests that are decoded at a time.
-    """
-
-    tokens_per_s: float
-    ttft_s: float
-    tpot_s: float
-    usd_per_million_tokens: float | None
-    running: float
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One load.
-
-    Parameters
-    ----------
-    concurrency
-        Requests in flight.
-    drafter, tried
-        The best one here, by its place, None where it is off; and the one that comes nearest.
-    draft_len
-        Drafts per round; 0 is off.
-    choice
-        The best drafts, and their speedup with its band.
-    times, plain
-        What the server gives so, and without drafts.
-    limits
-        Speedup without each thing that holds it back, the largest first.
-    meets
-        Whether the targets are met.
-    own
-        Speedups of the lengths that the user named, by drafter and length.
-    """
-
-    concurrency: float
-    drafter: int | None
-    draft_len: int
-    choice: Choice
-    times: Times
-    plain: Times
-    limits: dict[str, float]
-    meets: bool
-    tried: int = 0
-    own: dict[tuple[int, int], float] = field(default_factory=dict)
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether drafting pays here."""
-        return self.choice.verdict
-
-    @property
-    def speedup(self) -> tuple[float, float, float]:
-        """The speedup of what is advised, with its band: 1 where it is off."""
-        if self.draft_len == 0:
-            return 1.0, 1.0, 1.0
-        return self.choice.speedup, self.choice.low, self.choice.high
-
-    @property
-    def limited_by(self) -> str:
-        """What holds the speedup back most; empty where nothing does."""
-        return next(iter(self.limits), "")
-
-
-@dataclass(frozen=True, slots=True)
-class Advised:
-    """What to do at all loads of a chip.
-
-    Parameters
-    ----------
-    rows
-        The loads that were asked about.
-    chosen
-        The drafter to start the server with, by its place.
-    schedule
-        First and last load, and drafts, from 1 on.
-    lost
-        Mean share of throughput that the few ranges lose, every load alike; None of a day.
-    is_tree, nodes
-        Whether the drafter branches, and the drafts of its tree.
-    capacity
-        The most requests without drafts and with, and what limits them; None without end.
-    warnings
-        Sentences for the reader.
-    day
-        What the traffic of a day gains; None where none was given.
-    """
-
-    rows: tuple[Row, ...]
-    chosen: int
-    schedule: tuple[tuple[int, int, int], ...]
-    lost: float | None
-    is_tree: bool
-    nodes: int
-    capacity: dict[str, Any] | None
-    warnings: tuple[str, ...]
-    day: Day | None = None
-
-    def waits_by_default(self, load: float) -> bool:
-        """Whether requests wait for the server's limit on running requests, not for memory."""
-        if self.capacity is None:
-            return False
-        side = self.capacity["speculative"]
-        return bool(side["bound_by"] == "running" and side["largest_batch"] < load)
+#: Rounds in which a break-even settles: a drafter that reads more when more is accepted shifts it
+#: by some 1e-4, and each round leaves as small a share of what is off.
+_ROUNDS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,7 +58,7 @@ class _Grid:
 
 def band_ends(curve: SpeedupCurve) -> tuple[Array, Array]:
     """Return the low and the high end of the speedups of a curve: themselves without a band."""
-    low, high = (getattr(curve, name, None) for name in ("speedup_low", "speedup_high"))
+    low, high = curve.speedup_low, curve.speedup_high
     return (curve.speedup if low is None else low), (curve.speedup if high is None else high)
 
 
@@ -245,7 +101,8 @@ def advised_rows(
         hourly = None if usd_per_hour is None else usd_per_hour * prediction.setup.placement.devices
         row = _row(grids[best], i, choices[best][i], hourly, targets)
         named = {(d, k): float(grids[d].speedup[i, k]) for d, k in own}
-        rows.append(replace(row, drafter=best if row.draft_len else None, tried=best, own=named))
+        row = replace(row, drafter=best if row.draft_len else None, tried=best, own=named)
+        rows.append(replace(row, break_even=_break_even(prediction, row)))
     grid = grids[chosen]
     lost: float | None
     if days:
@@ -346,8 +203,9 @@ def _row(grid: _Grid, i: int, choice: Choice, usd_per_hour: float | None, target
         choice=choice,
         times=times,
         plain=_times(grid, i, 0, usd_per_hour),
-        limits=_limits(grid, i, choice.tried) if choice.tried else {},
+        point=_point(grid, i, choice.tried) if choice.tried else None,
         meets=bool(targets.met(times.ttft_s, times.tpot_s)),
+        least=targets.least_speedup,
     )
 
 
@@ -362,8 +220,8 @@ def _times(grid: _Grid, i: int, k: int, usd_per_hour: float | None) -> Times:
     )
 
 
-def _limits(grid: _Grid, i: int, k: int) -> dict[str, float]:
-    """Return what holds the speedup of a draft length back."""
+def _point(grid: _Grid, i: int, k: int) -> Point:
+    """Return a round of some drafts beside the plain step."""
     whole, curve = grid.whole, grid.whole.curve
     running = np.broadcast_to(curve.running_batch[0], grid.speedup.shape)[i]
     tokens = curve.tokens_per_round[0, i]
@@ -371,7 +229,7 @@ def _limits(grid: _Grid, i: int, k: int) -> dict[str, float]:
     # The curve has requests in its rounds; here they are apart.
     requests_s = (running * whole.wait_s + whole.latency_s) / output_len
     round_s = curve.round_s[0, i] - tokens * requests_s
-    point = Point(
+    return Point(
         draft_len=k,
         tokens_per_round=float(tokens[k]),
         draft_s=float(curve.draft_s[0, i, k]),
@@ -384,7 +242,27 @@ def _limits(grid: _Grid, i: int, k: int) -> dict[str, float]:
         latency_s=whole.latency_s,
         output_len=output_len,
     )
-    return limits_of_speedup(point)
+
+
+def _break_even(prediction: Prediction, row: Row) -> BreakEven:
+    """Return the least acceptance that pays, with what drafting takes at that acceptance."""
+    point, drafter = row.point, prediction.drafters[row.tried]
+    if point is None:
+        return BreakEven(None, None)
+    for _ in range(_ROUNDS):
+        rate = least_rate(point, row.least)
+        if rate is None:
+            return BreakEven(None, None)
+        again = predicted(
+            prediction.model,
+            prediction.setup,
+            [replace(drafter, acceptance=constant_acceptance(rate))],
+            replace(prediction.load, batch_size=[row.concurrency]),
+            max_draft_len=point.draft_len,
+            limited=prediction.limited,
+        )
+        point = _point(_grid_of(again.counted[0], None), 0, point.draft_len)
+    return BreakEven(least_rate(point, row.least), least_tokens_per_round(point, row.least))
 
 
 def _capacity(prediction: Prediction, chosen: int, drafts: int) -> dict[str, Any] | None:

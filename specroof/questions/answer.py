@@ -1,6 +1,7 @@
 """What every answer can do."""
 
 from abc import abstractmethod
+from html import escape
 from typing import Any
 
 __all__ = ["Answer"]
@@ -32,3 +33,21 @@ class Answer:
     def __repr__(self) -> str:
         """Return one line: arrays are looked at by name."""
         return f"<{type(self).__name__}: {self.title}>"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a notebook shows of the answer: what is one value, by name."""
+        return {
+            name: value
+            for name, value in self.to_dict().items()
+            if isinstance(value, str | int | float)
+        }
+
+    def _repr_html_(self) -> str:
+        """Return a small table of the facts, and the notes below it."""
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>"
+            for name, value in self.facts.items()
+        )
+        said = "".join(f"<p>{escape(one)}</p>" for one in (*self.notes, *self.warnings))
+        return f"<table><caption>{escape(self.title)}</caption>{rows}</table>{said}"

@@ -11,7 +11,7 @@ from specroof.acceptance import ContextAcceptance, constant_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import number_within, whole_within
 from specroof.drafters import Drafter, TokensPerRound
-from specroof.errors import OptionError, refuse
+from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
 from specroof.questions.answer import Answer
 from specroof.questions.capacity import usual_drafts
@@ -219,6 +219,7 @@ class Breakeven(Answer):
 @question(BreakevenRequest)
 def breakeven(request: BreakevenRequest) -> Breakeven:
     """Find the acceptance, cost, batch or context at which speculation starts or stops paying."""
+    expect("solve", request.solve, str, ", ".join(SOLVED))
     if request.solve not in SOLVED:
         refuse("solve", request.solve, ", ".join(SOLVED))
     drafter = drafter_of(request.drafter)

@@ -1,18 +1,27 @@
-"""Where does one pass spend its time?"""
+"""Where does one pass spend its time, and why does a round of speculation pay or lose?"""
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from specroof.architecture import Architecture
 from specroof.cost import ForwardPass
-from specroof.errors import OptionError, expect
+from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
 from specroof.questions.answer import Answer
-from specroof.questions.request import Served, question
+from specroof.questions.request import DrafterLike, Served, drafter_of, question
 from specroof.serving.requests import prefill_pass, time_to_first_token_s
-from specroof.speedup.curve import PassLatency, pass_latency
+from specroof.speedup.curve import (
+    PassLatency,
+    acceptance_of,
+    longest_draft,
+    pass_latency,
+)
+from specroof.speedup.inverses import Point, Threshold, drafting_gain, least_rate
+from specroof.speedup.waterfall import RoundParts, round_parts
 
-__all__ = ["ExplainRequest", "Explanation", "explain"]
+__all__ = ["ExplainRequest", "Explanation", "RoundParts", "explain"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,9 @@ class ExplainRequest(Served):
         New positions of each: 1 decodes, γ + 1 verifies; for a prefill the tokens of the prompt.
     prefill
         Whether the pass is a prefill: logits and recurrent state of the last position only.
+    drafter, draft_len
+        A SPEC with its acceptance, or a `Drafter`: the pass is the verification of so many drafts
+        (the best number if None), and the round around it stands against a plain step.
 
     Examples
     --------
@@ -42,6 +54,8 @@ class ExplainRequest(Served):
     context_len: float | None = None
     query_len: int | None = None
     prefill: bool = False
+    drafter: DrafterLike | None = None
+    draft_len: int | None = None
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -58,6 +72,10 @@ class Explanation(Answer):
         Seconds to the first token of a prefill; None for other passes.
     notes, warnings
         Sentences for the reader.
+    round
+        The round of speculation that the pass verifies, part by part; None for a pass alone.
+    break_even
+        The least acceptance rate at which that round pays; None where SciPy is missing.
     """
 
     model: Architecture
@@ -67,6 +85,8 @@ class Explanation(Answer):
     first_token_s: float | None
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = field(default=())
+    round: RoundParts | None = None
+    break_even: Threshold | None = None
 
     @property
     def title(self) -> str:
@@ -92,10 +112,53 @@ class Explanation(Answer):
             **({} if first is None else {"time_to_first_token_s": first}),
             "notes": list(self.notes),
             "ops": explain_rows(self.latency),
+            **({} if self.round is None else {"round": self._round_dict(self.round)}),
         }
 
+    def _round_dict(self, parts: RoundParts) -> dict[str, Any]:
+        least = self.break_even
+        return {
+            "drafter": parts.drafter,
+            "draft_len": parts.draft_len,
+            "decode_s": parts.decode_s,
+            "round_s": parts.round_s,
+            "tokens_per_round": parts.tokens_per_round,
+            "speedup": parts.speedup,
+            "break_even_tokens": parts.steps,
+            "break_even_acceptance": None if least is None else least.value,
+            "added_s": dict(parts.added_s),
+            "decode_parts_s": dict(parts.decode_parts_s),
+            "why": self.why,
+        }
+
+    @property
+    def why(self) -> str:
+        """Why the round pays or loses here, in one sentence; nothing for a pass alone."""
+        if self.round is None:
+            return ""
+        parts = self.round
+        says = "pays" if parts.speedup >= 1 else "loses"
+        largest = [f"{name} ({steps:.2f} of a step)" for name, steps in parts.largest()]
+        terms = " and ".join(filter(None, [", ".join(largest[:-1]), *largest[-1:]]))
+        sentence = (
+            f"It {says} here ({parts.speedup:.2f}x): {parts.draft_len} drafts bring "
+            f"{parts.tokens_per_round:.2f} tokens in a round of {parts.steps:.2f} plain steps"
+        )
+        if terms:
+            sentence += f", and most of what it adds is {terms}"
+        return f"{sentence}; it breaks even at {parts.steps:.2f} tokens{self._rate}."
+
+    @property
+    def _rate(self) -> str:
+        least = self.break_even
+        if least is None:
+            return ""
+        if least.value is None:
+            return ", which no acceptance gives"
+        return f", an acceptance of {least.value:.2f}"
+
     def plot(self) -> Any:
-        """Draw the roofline, with a mark for each operation."""
+        """Draw the roofline, with a mark for each operation; of a round, its waterfall."""
         from specroof.plot import pass_figures  # noqa: PLC0415 - matplotlib is slow to import
 
         return pass_figures(self)[""]
@@ -105,6 +168,10 @@ class Explanation(Answer):
 def explain(request: ExplainRequest) -> Explanation:
     """Show where one pass spends its time: FLOP, bytes, bound and seconds per operation."""
     expect("prefill", request.prefill, bool, "True or False")
+    if request.drafter is not None:
+        return _explained_round(request, request.drafter)
+    if request.draft_len is not None:
+        refuse("draft_len", request.draft_len, "with a drafter; a pass alone has query_len")
     model, setup = request.resolved()
     forward = _forward_pass(request)
     latency = pass_latency(model, setup, forward)
@@ -116,6 +183,41 @@ def explain(request: ExplainRequest) -> Explanation:
             request_overhead_s=setup.engine.request_overhead_s,
         )
     return Explanation(model, setup, forward, latency, first_token_s, latency.notes)
+
+
+def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Explanation:
+    """Return a verification, and the round around it against a plain step.
+
+    Raises
+    ------
+    OptionError
+        For a prefill or a number of new positions: the drafts say how many.
+    """
+    if request.prefill or request.query_len is not None:
+        name = "prefill" if request.prefill else "query_len"
+        refuse(name, getattr(request, name), "without a drafter, whose drafts are verified")
+    drafter = drafter_of(drafter_like)
+    model, setup = request.resolved()
+    tokens = acceptance_of(drafter)
+    asked = longest_draft(drafter, tokens, request.draft_len)
+    if asked < 1:
+        refuse("draft_len", request.draft_len, "from 1 on: plain decoding has no round")
+    context = 4096 if request.context_len is None else request.context_len
+    point = Point(model, setup, drafter, request.batch_size, context, request.draft_len, asked)
+    curve = point.drafted
+    drafts = int(drafting_gain(curve, request.draft_len)[1][0, 0])
+    parts, latency = round_parts(point, drafts)
+    notes, least = list(curve.notes), None
+    if not drafter.is_ideal:
+        try:
+            least = least_rate(replace(point, draft_len=drafts, longest=drafts), 1.0)
+        except OptionError as refusal:  # without SciPy all the rest is known
+            notes.append(f"the acceptance that breaks even is left out: {refusal}")
+    query_len = float(np.asarray(curve.verify_len)[drafts])
+    forward = ForwardPass(request.batch_size, query_len, context)
+    return Explanation(
+        model, setup, forward, latency, None, tuple(notes), round=parts, break_even=least
+    )
 
 
 def _forward_pass(request: ExplainRequest) -> ForwardPass:

@@ -168,10 +168,10 @@ def _traffic(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> Traf
         if first is None:
             first = hour
         if hour != first + len(loads):
-            message = f"{place}: hour is {shown(row.get('hour'))}; must be {first + len(loads):g}: hours follow one another without holes"
+            message = f"{place}: hour is {shown(row.get('hour'))}; allowed: {first + len(loads):g}: hours follow one another without holes"
             raise MeasurementError(message)
         if not 0 <= load < 1e7:
-            message = f"{place}: {given[0]} is {shown(row[given[0]])}; must be a number from 0 to 10000000"
+            message = f"{place}: {given[0]} is {shown(row[given[0]])}; allowed: a number from 0 to 10000000"
             raise MeasurementError(message)
         loads.append(load)
     if len(units) != 1:
@@ -201,12 +201,12 @@ def _mix(value: object, source: str) -> Mix:
 def _known(row: object, allowed: Sequence[str], place: str) -> None:
     """Refuse what is no mapping of known keys."""
     if not isinstance(row, Mapping) or not {*row} <= {*allowed}:
-        message = f"{place} is {shown(row)}; must be a mapping with the keys {', '.join(allowed)}"
+        message = f"{place} is {shown(row)}; allowed: a mapping with the keys {', '.join(allowed)}"
         raise MeasurementError(message)
 
 
 def _list(value: object, place: str) -> list[Any]:
     if not isinstance(value, list) or not value:
-        message = f"{place} is {shown(value)}; must be a list with at least one entry"
+        message = f"{place} is {shown(value)}; allowed: a list with at least one entry"
         raise MeasurementError(message)
     return value

@@ -37,7 +37,7 @@ def within(quantity: str) -> BeforeValidator:
     --------
     >>> within("draft_len").func(1.5)
     Traceback (most recent call last):
-    ValueError: is 1.5; must be a whole number from 0 to 1024
+    ValueError: is 1.5; allowed: a whole number from 0 to 1024
     """
     bounds = BOUNDS[quantity]
     kinds = (int,) if bounds.whole else (int, float)

@@ -29,14 +29,14 @@ _LARGEST: Final = sys.float_info.max
 
 #: What is allowed where one of pydantic's own checks fails, if its words would not do.
 _EXPECTED: Final = {
-    "model_type": "must be a mapping of keys to values",
-    "dict_type": "must be a mapping of keys to values",
-    "dataclass_exact_type": "must be a mapping of keys to values",
-    "tuple_type": "must be a list",
-    "list_type": "must be a list",
-    "bool_type": "must be true or false",
-    "string_type": "must be text",
-    "too_short": "must not be empty",
+    "model_type": "allowed: a mapping of keys to values",
+    "dict_type": "allowed: a mapping of keys to values",
+    "dataclass_exact_type": "allowed: a mapping of keys to values",
+    "tuple_type": "allowed: a list",
+    "list_type": "allowed: a list",
+    "bool_type": "allowed: true or false",
+    "string_type": "allowed: text",
+    "too_short": "allowed: one or more",
 }
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -45,7 +45,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 def accept(allowed: str, fits: Callable[[Any], bool], *kinds: type) -> BeforeValidator:
     """Return a pydantic validator that lets values of `kinds` which fit through unchanged.
 
-    Its messages go on where `parse_model` has written the key: "is 0; must be …", with `allowed`
+    Its messages go on where `parse_model` has written the key: "is 0; allowed: …", with `allowed`
     at the end. Bools are no numbers here, and a number that YAML reads as text is spelt out.
 
     Examples
@@ -63,7 +63,7 @@ def accept(allowed: str, fits: Callable[[Any], bool], *kinds: type) -> BeforeVal
         if spelling is not None:
             message = f"is {shown(value)}, which YAML reads as text; write {spelling}"
         else:
-            message = f"is {shown(value)}; must be {allowed}"
+            message = f"is {shown(value)}; allowed: {allowed}"
         raise ValueError(message)
 
     return BeforeValidator(check)
@@ -112,7 +112,7 @@ def parse_model(
     ...     x: float
     >>> parse_model("{x: 1.5, y: 2.0}", Point, source="p.yaml", error=ProfileError)
     Traceback (most recent call last):
-    specroof.errors.ProfileError: p.yaml: y is not a known key; allowed are x
+    specroof.errors.ProfileError: p.yaml: y is not a known key; allowed: x
     """
     content = parse_yaml(text, source=source, error=error)
     try:
@@ -135,11 +135,11 @@ def _explanation(problem: ValidationError, model: type[BaseModel]) -> str:
             in_block = path == list(found["loc"]) and _is_block(_annotation(path, model))
             return f"{key}{'.' if in_block else ' '}{found['ctx']['error']}".lstrip(" .")
         case "extra_forbidden":
-            return f"{key} is not a known key; allowed are {_keys_beside(path, model)}"
+            return f"{key} is not a known key; allowed: {_keys_beside(path, model)}"
         case "missing":
             return f"{key} is missing; the keys there are {_keys_beside(path, model)}"
         case kind:
-            said = found["msg"].replace("Input should be", "must be", 1)
+            said = found["msg"].replace("Input should be", "allowed:", 1)
             return f"{key} is {shown(found['input'])}; {_EXPECTED.get(kind, said)}"
 
 
@@ -163,7 +163,7 @@ def _annotation(path: list[int | str], model: type[BaseModel]) -> Any:
 
 
 def _is_block(annotation: Any) -> bool:
-    """Tell whether what stands at a key is a block with keys of its own."""
+    """Tell whether what stands at a key is a block with keys."""
     return isinstance(annotation, type) and (
         issubclass(annotation, BaseModel) or is_dataclass(annotation)
     )

@@ -31,13 +31,13 @@ class Fields:
     2.0
     >>> Fields({"duration": -2}, "a.json, line 1").amount("duration")
     Traceback (most recent call last):
-    specroof.errors.MeasurementError: a.json, line 1: duration is -2; must be a finite number
+    specroof.errors.MeasurementError: a.json, line 1: duration is -2; allowed: a finite number
     above 0
     """
 
     def __init__(self, content: Any, place: str) -> None:
         if not isinstance(content, dict):
-            message = f"{place}: is {shown(content)}; must be a JSON object"
+            message = f"{place}: is {shown(content)}; allowed: a JSON object"
             raise MeasurementError(message)
         self._content = content
         self.place = place
@@ -99,4 +99,4 @@ class Fields:
 
     def _refusal(self, key: str, allowed: str) -> MeasurementError:
         value = self.value(key)
-        return MeasurementError(f"{self.place}: {key} is {shown(value)}; must be {allowed}")
+        return MeasurementError(f"{self.place}: {key} is {shown(value)}; allowed: {allowed}")

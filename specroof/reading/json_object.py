@@ -32,7 +32,7 @@ _UNSET: Final = object()
 class AskedObject(dict[str, object]):
     """A JSON object that remembers which of its keys somebody has asked for.
 
-    A key that nobody asked for was not understood, and may change what the model costs.
+    A key that no parser asked for was not understood, and may change what the model costs.
 
     Examples
     --------

@@ -120,7 +120,7 @@ def _list_end(
     rest = text[end:].lstrip()
     if rest:
         place = f"{source}, line {_line(text, len(text) - len(rest))}"
-        message = f"{place}: stands behind a list; must be one list, or one result a line"
+        message = f"{place}: stands behind a list; allowed: one list, or one result a line"
         raise error(message)
     return end - 1
 
@@ -136,7 +136,7 @@ def _decoded(
     try:
         return decoder.raw_decode(text, start)
     except (RecursionError, ValueError) as problem:
-        message = f"{place}: is not valid JSON ({_reason(problem)}); must be one result a line"
+        message = f"{place}: is not valid JSON ({_reason(problem)}); allowed: one result a line"
         raise error(message) from None
 
 

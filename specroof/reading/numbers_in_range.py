@@ -1,10 +1,11 @@
 """Numbers of files from outside: finite, in range, or one line that says where."""
 
 import math
-from typing import Any, Final, NoReturn
+from functools import partial
+from typing import Any, Final
 
+from specroof import errors
 from specroof.arrays import real_number
-from specroof.errors import OptionError
 from specroof.reading.yaml_text import shown
 
 __all__ = ["MOST_DRAFTS", "entries", "number", "refuse", "whole"]
@@ -12,11 +13,8 @@ __all__ = ["MOST_DRAFTS", "entries", "number", "refuse", "whole"]
 #: A longest draft that a file may speak of; published ones stop at some dozens.
 MOST_DRAFTS: Final = 10_000
 
-
-def refuse(where: str, value: object, allowed: str) -> NoReturn:
-    """Raise the one line that names a place in a file, its value and what is allowed."""
-    message = f"{where} is {shown(value)}; allowed: {allowed}"
-    raise OptionError(message)
+#: The refusal of a value in a file, spelt as a file spells it.
+refuse = partial(errors.refuse, show=shown)
 
 
 def number(where: str, value: object, *, low: float = 0.0, high: float = math.inf) -> float:

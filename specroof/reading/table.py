@@ -113,7 +113,7 @@ def _columns(
 ) -> list[str]:
     """Return the names of the columns, once they are known to be good ones."""
     if len(lines) < 2:  # a line of names, and a line of values
-        message = f"{source}: is empty; must be a line of column names and one a point"
+        message = f"{source}: is empty; allowed: a line of column names and one a point"
         raise MeasurementError(message)
     place = f"{source}, line {lines[0][0]}"
     names = [name.strip() for name in _cells(lines[0][1], place)]
@@ -157,5 +157,5 @@ def _cell(
     try:
         return readers[name](text)
     except ValueError as allowed:
-        message = f"{place}: {name} is {shown(text)}; must be {allowed}"
+        message = f"{place}: {name} is {shown(text)}; allowed: {allowed}"
         raise MeasurementError(message) from None

@@ -96,11 +96,11 @@ def parse_yaml(text: str, *, source: str, error: type[SpecroofError]) -> dict[st
         message = f"{_place(source, mark)}: cannot be read as YAML: {_reason(problem)}"
         raise error(message) from None
     if content is None:
-        message = f"{source}: is empty; must be a mapping of keys to values"
+        message = f"{source}: is empty; allowed: a mapping of keys to values"
         raise error(message)
     if not isinstance(content, dict):
         kind = "list" if isinstance(content, list) else type(content).__name__
-        message = f"{source}: holds a {kind} at the top level; must be a mapping of keys to values"
+        message = f"{source}: holds a {kind} at the top level; allowed: a mapping of keys to values"
         raise error(message)
     return content
 
@@ -231,7 +231,7 @@ def _check_key(key: yaml.Node, seen: set[str]) -> None:
     if key.tag == _TAG + "merge":
         message = "merge key '<<' is not allowed; write the keys out"
     elif not isinstance(key, yaml.ScalarNode):
-        message = "a key must be text, not a list or mapping"
+        message = "a key is a list or mapping; allowed: text"
     elif key.tag != _TAG + "str":
         message = f"key {shown(key.value)} is not text; put it in quotes"
     elif key.value in seen:

@@ -1,5 +1,6 @@
 """Advice on one page of 80 columns, and as JSON."""
 
+import math
 import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -7,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from specroof.questions.advise import Advice, Day, Launch, Row, Served, Times
+from specroof.questions.advise import INPUTS, Advice, Day, Launch, Row, Served, Times, ToMeasure
 from specroof.report.layout import format_table, in_line
 from specroof.units import format_seconds
 
@@ -15,6 +16,8 @@ __all__ = ["advice_json", "advice_text"]
 
 _WIDTH: Final = 80
 _ABSENT: Final = "-"
+#: Letters of a kind of drafter that it has room for.
+_LONGEST_NAME: Final = 8
 #: Lengths of the user's own that the table has room for.
 _MOST_OWN: Final = 3
 
@@ -60,6 +63,8 @@ def _chip_json(found: Advice, chip: Served) -> dict[str, Any]:
         "traffic": _day_json(advised.day),
         "engine_config": chip.engine_config,
         "engine_files": chip.files,
+        "break_even": chip.break_even,
+        "to_measure": _to_measure_json(chip.to_measure),
         "capacity": advised.capacity,
         "warnings": list(chip.warnings),
     }
@@ -76,6 +81,19 @@ def _day_json(day: Day | None) -> dict[str, Any] | None:
         "oracle_gain": day.oracle_gain,
         "running": list(day.running),
         "saturated_hours": list(day.saturated),
+    }
+
+
+def _to_measure_json(found: ToMeasure | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "concurrency": found.concurrency,
+        "drafter": found.drafter,
+        "draft_len": found.draft_len,
+        "moved_by": found.moved_by,
+        "swings": found.swings,
+        "command": found.command,
     }
 
 
@@ -145,6 +163,7 @@ def advice_text(found: Advice, model: str) -> str:
         *([_chips_table(found)] if len(found.chips) > 1 else []),
         _choices_table(best, short),
         _times_table(best),
+        *_ends(best),
         "\n".join(_wrapped(f"{short[d]}: {name}") for d, name in enumerate(found.drafters)),
         *(_command(one, best, model) for one in best.launches),
     ]
@@ -189,6 +208,31 @@ def _day_line(day: Day) -> str:
     return said
 
 
+def _ends(chip: Served) -> Iterator[str]:
+    """Yield what it takes to pay at the largest load, and what to measure."""
+    row = chip.rows[-1]
+    if row.point is not None:
+        rate, length = row.break_even.rate, row.break_even.tokens_per_round
+        takes = (
+            "no acceptance is enough"
+            if rate is None
+            else (f"an acceptance of {rate:.2f} a draft, {length:.2f} tokens per round, is enough")
+        )
+        yield _wrapped(
+            f"Break-even at {row.concurrency:g} in flight with {row.choice.tried} drafts: {takes} "
+            f"(here {row.point.tokens_per_round:.2f} tokens)."
+        )
+    if chip.to_measure is not None:
+        one = chip.to_measure
+        swing = math.expm1(one.swings[one.moved_by])
+        told = _wrapped(
+            f"To measure: {one.concurrency:g} in flight, {one.draft_len} drafts of {one.drafter}, "
+            f"the least certain point. The {INPUTS[one.moved_by]} moves it most: 10 % up or "
+            f"down swings it by {swing:.0%}."
+        )
+        yield told if one.command is None else f"{told}\n{_folded(one.command)}"
+
+
 def _most(rows: Sequence[Row]) -> float:
     return max(row.choice.speedup for row in rows)
 
@@ -211,7 +255,7 @@ def _sureness(rows: Sequence[Row]) -> str:
 
 def _short_names(names: Sequence[str]) -> list[str]:
     """Return the kinds of drafters, numbered where two are of one kind."""
-    kinds = [name.partition(",")[0] for name in names]
+    kinds = [name.partition(",")[0][:_LONGEST_NAME] for name in names]
     return [
         kind if kinds.count(kind) == 1 else f"{kind} {1 + kinds[:d].count(kind)}"
         for d, kind in enumerate(kinds)
@@ -231,7 +275,7 @@ def _choices_table(chip: Served, short: Sequence[str]) -> str:
         cells = [f"{row.concurrency:g}", short[row.tried] if row.drafter is not None else "off"]
         cells += [str(row.draft_len), _figure(speedup, ".2f") + "x"]
         cells += [_ABSENT if row.choice.low == row.choice.high else band, row.verdict]
-        cells += [_figure(row.own[one], ".2f") + "x" for one in own]
+        cells += [_figure(row.own[one], ".2f") for one in own]
         rows.append([*cells, row.limited_by or _ABSENT])
     return format_table(header, rows, left=[1, 5, len(header) - 1])
 

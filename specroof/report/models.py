@@ -49,7 +49,7 @@ def model_text(found: ModelFacts) -> str:
 
 
 def _formats(row: Mapping[str, Any]) -> str:
-    """Return the formats of the matrices, that of the most elements first, and what is none.
+    """Return the formats of the matrices, the one of the most elements first, and what is none.
 
     A head that is the embedding, too, is among the matrices.
     """

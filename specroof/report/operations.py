@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from specroof.questions.explain import Explanation
+from specroof.questions.explain import Explanation, RoundParts
 from specroof.report.layout import format_table, in_line, note_lines, rows_csv
 from specroof.speedup.curve import PassLatency
 from specroof.units import format_seconds, format_si
@@ -78,6 +78,8 @@ def explanation_csv(found: Explanation) -> str:
 
 def explanation_text(found: Explanation) -> str:
     """Return the operations of a pass as a table, longest first, and what it adds up to."""
+    if found.round is not None:
+        return _round_text(found, found.round)
     rows = explain_rows(found.latency)
     header = ["operation", "x", "FLOP", "bytes", "FLOP/B", "in", "bound", "time", "share"]
     table = format_table(header, [_explain_cells(row) for row in rows])
@@ -103,3 +105,28 @@ def _explain_cells(row: Mapping[str, Any]) -> list[str]:
         row["compute_dtype"],
         *time,
     ]
+
+
+def _round_text(found: Explanation, parts: RoundParts) -> str:
+    """Return a round against a plain step: what is added, part by part, and what it brings."""
+    rows = [_part("plain step", parts.decode_s, parts)]
+    added = sorted(parts.added_s.items(), key=lambda one: -one[1])
+    rows += [
+        _part(f"{'+' if seconds > 0 else '-'} {name}", abs(seconds), parts)
+        for name, seconds in added
+    ]
+    rows.append(_part("= round", parts.round_s, parts))
+    rows.append(["tokens of the round", "", f"{parts.tokens_per_round:.2f}"])
+    rows.append(["speedup", "", f"{parts.speedup:.2f}x"])
+    least = found.break_even
+    if least is not None:
+        value = f"never ({least.ceiling:.2f}x)" if least.value is None else f"{least.value:.3f}"
+        rows.append(["acceptance that breaks even", "", value])
+    table = format_table(["", "time", "plain steps"], rows)
+    title = f"{in_line(found.title)}\n{in_line(parts.drafter)}, {parts.draft_len} drafts"
+    parts_of_text = [title, table, found.why, note_lines(found.notes)]
+    return "\n\n".join(part for part in parts_of_text if part)
+
+
+def _part(name: str, seconds: float, parts: RoundParts) -> list[str]:
+    return [name, format_seconds(seconds), f"{seconds / parts.decode_s:.2f}"]

@@ -13,7 +13,7 @@ from typing import Final
 
 from specroof.errors import OptionError
 
-__all__ = ["FRAMEWORKS", "MockPoint", "mock_commands"]
+__all__ = ["FORCED", "FRAMEWORKS", "MockPoint", "mock_commands"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class MockPoint:
                 f"Hub name or a folder"
                 if self.drafter is None
                 else f"method {self.method} drafts with layers of the model; drafter "
-                f"(--draft-model) is {self.drafter!r}, and must be left out"
+                f"(--draft-model) is {self.drafter!r}; allowed: to leave it out"
             )
             raise OptionError(message)
         _refuse_format("--weights", self.weights, _WEIGHTS)
@@ -100,6 +100,8 @@ _SGLANG_ALGORITHMS: Final = {
     "mtp": "NEXTN",
     "dflash": "DFLASH",
 }
+#: Kinds of drafters whose acceptance engines can be told.
+FORCED: Final = tuple(_SGLANG_ALGORITHMS)
 #: Formats of weights that both engines make of any checkpoint as they load it.
 _WEIGHTS: Final = ("fp8",)
 #: How the engines call the dtypes of a cache.

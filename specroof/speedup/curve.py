@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -15,9 +16,9 @@ from specroof.acceptance import (
     constant_acceptance,
 )
 from specroof.architecture import Architecture
-from specroof.arrays import Array, array_within, whole_within
+from specroof.arrays import Array, IntArray, array_within, whole_within
 from specroof.cost import ForwardPass, Options
-from specroof.drafters import Drafter, TokensPerRound
+from specroof.drafters import Drafter, Proposals, TokensPerRound
 from specroof.errors import OptionError, expect
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import (
@@ -55,6 +56,9 @@ DEFAULT_MAX_DRAFT_LEN: Final = 16
 
 # Operating points that are computed at once: their temporaries stay within some tens of MB.
 _CHUNK_POINTS: Final = 1 << 16
+
+#: Contexts, batch sizes and draft lengths of a grid.
+_Axes = tuple[Array, Array, IntArray]
 
 
 def speedup_curve(  # noqa: PLR0913 - the contract of the library
@@ -166,36 +170,20 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
     check_placement(model, setup.placement)
     contexts = _axis("context_len", context_len)
     if isinstance(tokens, ContextAcceptance):
-
-        def at_context(context: float, accepted: Acceptance) -> SpeedupCurve:
-            return curve_in(
-                model,
-                setup,
-                drafter=drafter,
-                tokens=accepted,
-                batch_size=batch_size,
-                context_len=context,
-                longest=longest,
-            )
-
-        return joined_contexts(contexts, tokens, at_context)
-    batches = _axis("batch_size", batch_size)
+        at_context = partial(
+            curve_in, model, setup, drafter=drafter, batch_size=batch_size, longest=longest
+        )
+        return joined_contexts(
+            contexts, tokens, lambda at, accepted: at_context(tokens=accepted, context_len=at)
+        )
     cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit
-    draft_lens = np.arange(longest + 1, dtype=np.int64)
-
     kind = drafter.name.partition(",")[0]
-    shape = (len(contexts), len(batches), len(draft_lens))
-    _check_points(shape)
-    draft_s, verify_s, round_s = (np.empty(shape) for _ in range(3))
+    axes = (contexts, _axis("batch_size", batch_size), np.arange(longest + 1, dtype=np.int64))
+    _, batches, draft_lens = axes
+    _check_points(axes)
     proposed = proposals(drafter, tokens, draft_lens)
-    of_passes: list[str] = []
-    for rows, columns in _chunks(shape):
-        grid = (contexts[rows, None, None], batches[None, columns, None], draft_lens)
-        times = round_times(Served(model, setup), drafter, proposed, grid)
-        draft_s[rows, columns] = times.draft_s
-        verify_s[rows, columns] = times.verify_s
-        round_s[rows, columns] = times.round_s
-        of_passes += times.notes
+    times, of_passes = _grid_times(Served(model, setup), drafter, proposed, axes)
+    band = setup.engine.band(kind)
     notes = (
         *model.notes,
         *option_notes(model, setup.options),
@@ -205,7 +193,6 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
         *band_notes(setup.engine, kind),
         *memory_notes(model, setup, contexts, batches),
     )
-    band = setup.engine.band(kind)
     return SpeedupCurve(
         model=model.name,
         hardware=setup.hardware.name,
@@ -216,10 +203,10 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
         batch_size=batches,
         draft_len=draft_lens,
         verify_len=proposed.verify_len,
-        tokens_per_round=np.broadcast_to(proposed.tokens_per_round, shape),
-        draft_s=draft_s,
-        verify_s=verify_s,
-        round_s=round_s,
+        tokens_per_round=np.broadcast_to(proposed.tokens_per_round, times["round_s"].shape),
+        draft_s=times["draft_s"],
+        verify_s=times["verify_s"],
+        round_s=times["round_s"],
         notes=tuple(dict.fromkeys(notes)),
         cost_from=cost_from,
         acceptance_from=getattr(tokens, "description", ""),
@@ -227,6 +214,23 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
         band=None if band is None else band.width,
         spread=tokens_spread(tokens, draft_lens),
     )
+
+
+def _grid_times(
+    served: Served, drafter: Drafter, proposed: Proposals, axes: _Axes
+) -> tuple[dict[str, Array], list[str]]:
+    """Return the seconds of drafting, verification and round over a grid, and notes of passes."""
+    contexts, batches, draft_lens = axes
+    shape = (len(contexts), len(batches), len(draft_lens))
+    found = {name: np.empty(shape) for name in ("draft_s", "verify_s", "round_s")}
+    notes: list[str] = []
+    for rows, columns in _chunks(shape):
+        grid = (contexts[rows, None, None], batches[None, columns, None], draft_lens)
+        times = round_times(served, drafter, proposed, grid)
+        for name, seconds in found.items():
+            seconds[rows, columns] = getattr(times, name)
+        notes += times.notes
+    return found, notes
 
 
 def forward_latency(
@@ -325,8 +329,9 @@ def _axis(name: str, values: npt.ArrayLike) -> Array:
     return axis
 
 
-def _check_points(shape: tuple[int, int, int]) -> None:
+def _check_points(axes: _Axes) -> None:
     """Refuse a grid whose arrays would take the memory of a machine."""
+    shape = [len(axis) for axis in axes]
     if math.prod(shape) > MOST_POINTS:
         sizes = " x ".join(str(size) for size in shape)
         msg = (

@@ -93,6 +93,11 @@ class Point:
             longest=self.longest,
         )
 
+    @property
+    def drafted(self) -> SpeedupCurve:
+        """The curve under the drafter's own acceptance."""
+        return self.curve(acceptance_of(self.drafter))
+
     def gain(self, tokens: TokensPerRound | ContextAcceptance) -> tuple[float, int]:
         """Return the speedup of drafting under an acceptance, and its draft length."""
         gains, drafts = drafting_gain(self.curve(tokens), self.draft_len)

@@ -45,11 +45,11 @@ class Scored:
     kind
         ``"plain"`` throughput; a ``"speedup"`` whose acceptance length is known; a ``"shape"``,
         right but for one factor over all points of its group; a ``"rate"``, throughput with
-        drafts that nobody measured without.
+        drafts that were never measured without.
     predicted, measured
         Tokens per second, or the ratio.
     options_of
-        What draft lengths share that are options of one choice; that of the point if None.
+        What draft lengths share that are options of one choice; the point's if None.
     band
         Half-width of the band around the prediction, in natural logarithms, set without its source;
         None where there is none, as of the ideal engine.

@@ -1,0 +1,130 @@
+"""`specroof explore`: a page on which models, chips, loads and drafters can be tried."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specroof.cli.flags import Batch, Context, OptionFlags, choice, completion, flags, numbers
+from specroof.cli.output import check_folder, write, write_folder
+from specroof.cli.streams import STANDARD_OUTPUT
+from specroof.errors import OptionError
+from specroof.questions.explore import Exploration
+from specroof.questions.explore import explore as asked
+from specroof.questions.words import hardware_names, model_names
+
+__all__ = ["explore"]
+
+Models = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[MODEL]…",
+        help="Config files, bundled models or Hub names.",
+        autocompletion=completion(model_names),
+        show_default="all bundled models",
+    ),
+]
+Chips = Annotated[
+    str | None,
+    typer.Option(
+        "--hardware",
+        "-H",
+        metavar="NAME[,NAME]…",
+        help="YAML files, names or aliases, comma-separated.",
+        autocompletion=completion(hardware_names),
+        show_default="twelve bundled chips",
+    ),
+]
+Output = Annotated[
+    Path,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE.html|DIR",
+        help="One file that holds everything, or a folder whose page loads grids as it needs them.",
+    ),
+]
+Engines = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        metavar="NAME[,NAME]…",
+        help="Engines to choose from.",
+        show_default="each chip's default, and ideal",
+    ),
+]
+Devices = Annotated[
+    str | None,
+    typer.Option("--tp", help="Numbers of devices to choose from.", show_default="1,2,4,8"),
+]
+CostOf = Annotated[
+    str, choice("cost_of", "--cost-of", help_text="A drafter's cost is a share of this.")
+]
+
+
+@flags
+def explore(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
+    output: Output,
+    options: OptionFlags,
+    models: Models = None,
+    hardware: Chips = None,
+    engines: Engines = None,
+    devices: Devices = None,
+    batch_size: Batch = None,
+    context_len: Context = None,
+    cost_of: CostOf = "decode",
+) -> None:
+    """Make a page on which anybody can try models, chips, loads and drafters.
+
+    It needs no server and no network: open it from disk, send it, or put it on any web server.
+    Its address holds what it shows.
+
+    Example: specroof explore Qwen/Qwen3-8B deepseek-ai/DeepSeek-V4-Pro -H b200,h100 -o page.html
+    """
+    found = asked(
+        models or None,
+        _listed(hardware),
+        engines=_listed(engines),
+        tensor_parallel=_whole("--tp", devices),
+        batch_size=numbers("--batch", batch_size),
+        context_len=numbers("--context", context_len),
+        options={**vars(options), "cost_of": cost_of},
+    )
+    if output == STANDARD_OUTPUT or output.suffix.casefold() in {".html", ".htm"}:
+        write({output: found.page.encode()}, as_json=False)
+        return
+    check_folder(output)
+    write_folder(output, {output / name: data for name, data in _site(found).items()})
+
+
+def _site(found: Exploration) -> dict[str, bytes]:
+    """Return the files of a site; on a terminal, a bar shows how far it is."""
+    from specroof.explore import site_files  # noqa: PLC0415 - slow to import, seldom asked for
+
+    if not sys.stderr.isatty():
+        return dict(site_files(found))
+    pairs = len(found.models) * len(found.hardware)
+    with typer.progressbar(length=pairs, label="grids", file=sys.stderr) as bar:
+        return dict(site_files(found, lambda: bar.update(1)))
+
+
+def _listed(text: str | None) -> list[str] | None:
+    return None if text is None else text.split(",")
+
+
+def _whole(word: str, text: str | None) -> list[int] | None:
+    """Return the whole numbers of a comma-separated text, None of None.
+
+    Raises
+    ------
+    OptionError
+        With the option's `word`, if a part is not a whole number.
+    """
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        message = f"{word} is {text!r}; allowed: whole numbers separated by commas, such as 1,8"
+        raise OptionError(message) from None

@@ -1,0 +1,220 @@
+"""The page as files: one that holds everything, or a folder that loads grids when it needs them."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from html import escape
+from importlib.resources import files
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+
+from specroof.errors import OptionError
+from specroof.explore.packing import QUANTUM, packed_shares
+from specroof.questions.drafts import (
+    LENGTH_DEPTHS,
+    LENGTH_STEPS,
+    flags_to_paste,
+    profile_tokens,
+    typical_tokens,
+)
+from specroof.questions.explore import Exploration
+from specroof.questions.grids import KNOTS, PRICED_KINDS, Cell, Drafting
+
+__all__ = ["single_page", "site_files"]
+
+#: Kinds whose typical shapes differ; "" stands for all others.
+_SHAPED_KINDS: Final = ("", *PRICED_KINDS)
+_CHARTS: Final = "plotly.min.js"
+_STYLE_NAME: Final = re.compile(r'getElementById\("([0-9a-f]{64})"\)')
+
+
+def single_page(found: Exploration) -> str:
+    """Return the page as one file that needs nothing else.
+
+    Parameters
+    ----------
+    found
+        What the page holds.
+
+    Raises
+    ------
+    OptionError
+        Where Plotly is not installed.
+    """
+    charts = _charts()
+    grids = {
+        f"{m}-{c}": _section(found, model, chip)
+        for (m, model), (c, chip) in product(enumerate(found.models), enumerate(found.hardware))
+    }
+    return _page({**_tables(found), "sections": grids}, [charts], beside=False)
+
+
+def site_files(
+    found: Exploration, advance: Callable[[], None] = lambda: None
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a site by name: the page, the charts' script, a grid of each pair.
+
+    Parameters
+    ----------
+    found
+        What the site holds.
+    advance
+        Called after each grid.
+
+    Raises
+    ------
+    OptionError
+        Where Plotly is not installed.
+    """
+    yield _CHARTS, _charts().encode()
+    yield "index.html", _page(_tables(found), [], beside=True).encode()
+    for (m, model), (c, chip) in product(enumerate(found.models), enumerate(found.hardware)):
+        name = f"{m}-{c}"
+        section = _section(found, model, chip)
+        yield f"grid-{name}.js", f"specroofPage.receive({_json(name)},{_json(section)});\n".encode()
+        advance()
+
+
+@lru_cache(maxsize=1)
+def _charts() -> str:
+    """Return Plotly's script."""
+    try:
+        script = files("plotly") / "package_data" / _CHARTS
+    except ModuleNotFoundError:
+        message = "explore needs Plotly; install it with: pip install 'specroof[explore]'"
+        raise OptionError(message) from None
+    # An end tag inside of a script, as in text that it makes, would end it.
+    return script.read_text(encoding="utf-8").replace("</script", "<\\/script")
+
+
+@lru_cache(maxsize=1)
+def _typical(max_draft_len: int) -> dict[str, dict[str, Any]]:
+    """Return the typical shapes, packed: axes (1, length, draft length) for each depth."""
+    tables: dict[str, dict[str, Any]] = {}
+    for kind in _SHAPED_KINDS:
+        found = typical_tokens(kind, max_draft_len)
+        tables[kind] = {
+            str(depth): packed_shares(np.array([curves], dtype=np.float64))
+            for depth, curves in found.items()
+        }
+    return tables
+
+
+def _tables(found: Exploration) -> dict[str, Any]:
+    """Return all that does not depend on model and chip."""
+    longest = found.axes.max_draft_len
+    return {
+        "models": list(found.models),
+        "hardware": [[word, one.name] for word, one in found.hardware.items()],
+        "devices": list(found.devices),
+        "context_len": list(found.axes.context_len),
+        "batch_size": list(found.axes.batch_size),
+        "max_draft_len": longest,
+        "knots": list(KNOTS),
+        "quantum": QUANTUM,
+        "cost_of": found.options.cost_of,
+        "options": found.changed_options,
+        "profiles": profile_tokens(longest),
+        "typical": _typical(longest),
+        "length_depths": list(LENGTH_DEPTHS),
+        "length_steps": LENGTH_STEPS,
+        "flags": {kind: flags_to_paste(kind, longest) for kind in PRICED_KINDS},
+    }
+
+
+def _section(found: Exploration, model: str, chip: str) -> dict[str, Any]:
+    section = found.section(model, chip)
+    return {
+        "default_engine": section.default_engine,
+        "cells": [
+            {"engine": engine, "devices": devices, **_cell(cell)}
+            for (engine, devices), cell in section.cells.items()
+        ],
+    }
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    decode_s = cell.verify_s[..., :1]
+    return {
+        "round_overhead_s": cell.setup.engine.round_overhead_s,
+        "round_sequence_overhead_s": cell.setup.engine.round_sequence_overhead_s,
+        "decode_s": decode_s[..., 0].tolist(),
+        "verify": packed_shares(cell.verify_s / decode_s),
+        "largest": _ends(cell.largest),
+        "drafting": {kind: _drafting(cell, one) for kind, one in cell.drafting.items()},
+    }
+
+
+def _drafting(cell: Cell, drafting: Drafting) -> dict[str, Any]:
+    decode_s = cell.verify_s[..., :1]
+    found = {"depth": drafting.depth, "largest": _ends(drafting.largest)}
+    share = drafting.draft_s[..., 1:] / cell.verify_s[..., 1:]
+    if np.ptp(share) < QUANTUM * share.flat[0] and not drafting.more_s.any():
+        return {**found, "share": float(share.flat[0])}
+    return {
+        **found,
+        "draft": packed_shares(drafting.draft_s / decode_s),
+        "more": packed_shares(drafting.more_s / decode_s),
+    }
+
+
+def _ends(largest: np.ndarray) -> list[list[float | None]]:
+    """Return the largest batches; None where there is no end."""
+    return [[one if np.isfinite(one) else None for one in row] for row in largest.tolist()]
+
+
+# --- the document ------------------------------------------------------------------------------
+
+
+def _json(value: object) -> str:
+    """Return JSON that is safe inside of a script: no tag begins in it."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _asset(name: str) -> str:
+    return (files("specroof.explore") / name).read_text(encoding="utf-8")
+
+
+def _sum(text: str) -> str:
+    """Return what a content security policy calls a text."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _page(tables: dict[str, Any], charts: list[str], *, beside: bool) -> str:
+    """Return the document; its policy runs these scripts, and with `beside` those in its folder."""
+    scripts = [*charts, _asset("recombine.js"), _asset("page.js")]
+    style = _asset("page.css")
+    own = "'self' " if beside else ""
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src {own}{' '.join(_sum(script) for script in scripts)}",
+            # Plotly makes an empty style element and puts its rules in by script.
+            f"style-src {_sum(style)} {_sum('')}",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+    parts = {
+        "POLICY": escape(policy),
+        "STYLE": f"<style>{style}</style>",
+        "TABLES": _json(tables),
+        # Where these names are taken, Plotly puts in no styles of maps, which nothing draws.
+        "GUARDS": "".join(f'<i hidden id="{one}"></i>' for one in _STYLE_NAME.findall(_charts())),
+        "SCRIPTS": "\n".join(
+            [
+                *([f'<script src="{_CHARTS}"></script>'] if beside else []),
+                *(f"<script>{script}</script>" for script in scripts),
+            ]
+        ),
+    }
+    pieces = _asset("page.html").split("%%")
+    # Every other piece is the name of a part.
+    return "".join(parts[one] if i % 2 else one for i, one in enumerate(pieces))

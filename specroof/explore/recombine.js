@@ -1,0 +1,155 @@
+// What the page makes of the grids that Python timed: tokens per round, rounds, speedups, optima.
+// Tested against the library; nothing here knows a model, a chip or the page it runs on.
+"use strict";
+
+globalThis.specroof = (() => {
+  // Grids are rounded: draft lengths this close are equal, and the shorter one wins.
+  const TIE = 3e-7;
+
+  /** Unpack the text that specroof/explore/packing.py made: {shape, values}. */
+  async function unpacked(packed, quantum = 1) {
+    const bytes = Uint8Array.from(atob(packed.data), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    const raw = new Uint8Array(await new Response(stream).arrayBuffer());
+    const size = packed.shape.reduce((product, length) => product * length, 1);
+    const width = packed.shape.at(-1);
+    const values = new Float64Array(size);
+    let at = 0, number = 0, step = 0;
+    for (let i = 0; i < size; i++) {
+      let unsigned = 0, scale = 1, byte;
+      do {
+        byte = raw[at++];
+        unsigned += (byte & 127) * scale;
+        scale *= 128;
+      } while (byte & 128);
+      if (i % width === 0) { number = 0; step = 0; }
+      step += unsigned % 2 ? -(unsigned + 1) / 2 : unsigned / 2;
+      number += step;
+      values[i] = number * quantum;
+    }
+    return { shape: packed.shape, values };
+  }
+
+  /** Unpack one model in one setup. */
+  async function unpackedCell(cell, quantum) {
+    const drafting = {};
+    for (const [kind, one] of Object.entries(cell.drafting)) {
+      drafting[kind] = {
+        ...one,
+        draft: one.draft && await unpacked(one.draft, quantum),
+        more: one.more && await unpacked(one.more, quantum),
+      };
+    }
+    return { ...cell, verify: await unpacked(cell.verify, quantum), drafting };
+  }
+
+  /** The row of an array with axes (context, batch, last). */
+  function row(array, i, j) {
+    const [, batches, width] = array.shape;
+    const start = (i * batches + j) * width;
+    return array.values.subarray(start, start + width);
+  }
+
+  /** Cubics through knots with the slopes of parabolas there: as specroof.questions.grids.hermite. */
+  function hermite(knots, values, at) {
+    const n = values.length;
+    const slope = (i) => {
+      const middle = Math.min(Math.max(i, 1), n - 2);
+      const left = knots[middle] - knots[middle - 1], right = knots[middle + 1] - knots[middle];
+      const rise = (values[middle] - values[middle - 1]) / left;
+      const bend = ((values[middle + 1] - values[middle]) / right - rise) / (left + right);
+      return rise + bend * (2 * knots[i] - knots[middle - 1] - knots[middle]);
+    };
+    let i = 0;
+    while (i < n - 2 && knots[i + 1] <= at) i++;
+    const width = knots[i + 1] - knots[i], t = (at - knots[i]) / width;
+    return values[i] * (1 + 2 * t) * (1 - t) ** 2 + slope(i) * width * t * (1 - t) ** 2 +
+      values[i + 1] * t * t * (3 - 2 * t) + slope(i + 1) * width * t * t * (t - 1);
+  }
+
+  /** Tokens per round by draft length, bonus token included; NaN past what was measured. */
+  function tokensPerRound(drafter, tables) {
+    const lengths = Array.from({ length: tables.max_draft_len + 1 }, (_, length) => length);
+    if (drafter.kind === "ideal") return lengths.map((length) => length + 1);
+    if (drafter.law === "profile") {
+      const profile = tables.profiles.find((one) => one.name === drafter.profile);
+      return profile.tokens.map((one) => one === null ? NaN : one);
+    }
+    if (drafter.law === "accept-length") {
+      const shape = tables.typical[drafter.kind] || tables.typical[""];
+      const place = Math.round((drafter.length - 1) * tables.length_steps);
+      return Array.from(row(shape[drafter.depth], 0, place));
+    }
+    let survival = 1, tokens = 1;
+    return lengths.map((length) => {
+      if (length > 0) { survival *= drafter.accept; tokens += survival; }
+      return tokens;
+    });
+  }
+
+  /** Shares of a plain step that drafting takes, by draft length. */
+  function draftShares(drafter, cell, tables, i, j, tokens, verify) {
+    const base = (length) => tables.cost_of === "verify" ? verify[length] : 1;
+    switch (drafter.kind) {
+      case "ideal":
+        return tokens.map(() => 0);
+      case "autoregressive":
+        return tokens.map((_, length) => length * drafter.cost * base(length));
+      case "block":
+        return tokens.map((_, length) => Math.ceil(length / drafter.drafts) * drafter.cost * base(length));
+    }
+    const grid = cell.drafting[drafter.kind];
+    return tokens.map((read, length) => {
+      if (length === 0) return 0;
+      if (length > grid.depth || Number.isNaN(read)) return NaN;
+      if (grid.share !== undefined) return grid.share * verify[length];
+      return row(grid.draft, i, j)[length] + hermite(tables.knots, row(grid.more, i, j), read);
+    });
+  }
+
+  /** The largest batch that runs, by draft length, at one context. */
+  function largestBatches(drafter, cell, i) {
+    const own = cell.drafting[drafter.kind];
+    return (own ? own.largest : cell.largest)[i];
+  }
+
+  /** One drafter at one point: arrays by draft length, and the optimum. */
+  function curve(drafter, cell, tables, i, j, limited) {
+    const batch = tables.batch_size[j], plain_s = cell.decode_s[i][j];
+    const verify = row(cell.verify, i, j), tokens = tokensPerRound(drafter, tables);
+    const drafts = draftShares(drafter, cell, tables, i, j, tokens, verify);
+    const engine_s = cell.round_overhead_s + batch * cell.round_sequence_overhead_s;
+    const most = largestBatches(drafter, cell, i);
+    const fits = tokens.map((_, length) => !limited || most[length] === null || batch <= most[length]);
+    const known = tokens.map((one, length) => one + drafts[length]);
+    const or = (values) => values.map((one, length) => fits[length] && !Number.isNaN(known[length]) ? one : NaN);
+    const draft_s = or(drafts.map((share) => share * plain_s));
+    const verify_s = or(Array.from(verify, (share) => share * plain_s));
+    const round_s = or(tokens.map((_, length) => length
+      ? draft_s[length] + verify_s[length] + engine_s : plain_s));
+    const speedup = tokens.map((one, length) => one * round_s[0] / round_s[length]);
+    const best = bestIndex(speedup);
+    return {
+      tokens_per_round: tokens, draft_s, verify_s, round_s, speedup, engine_s,
+      tokens_per_s_per_user: tokens.map((one, length) => one / round_s[length]),
+      best_draft_len: best, best_speedup: speedup[best], near_best: nearBest(speedup),
+      most,
+    };
+  }
+
+  /** The shortest draft of the largest speedup; 0 where nothing runs. */
+  function bestIndex(speedup) {
+    const best = Math.max(...speedup.map((one) => Number.isNaN(one) ? -Infinity : one));
+    const at = speedup.findIndex((one) => one >= best * (1 - TIE));
+    return Math.max(at, 0);
+  }
+
+  /** The shortest and the longest draft within 1 % of the best. */
+  function nearBest(speedup) {
+    const least = speedup[bestIndex(speedup)] * (1 - 0.01 - TIE);
+    const near = speedup.flatMap((one, length) => one >= least ? [length] : []);
+    return near.length ? [near[0], near.at(-1)] : [0, 0];
+  }
+
+  return { unpacked, unpackedCell, hermite, tokensPerRound, curve };
+})();

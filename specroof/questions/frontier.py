@@ -1,0 +1,326 @@
+"""What can each user and each device get, and what is the cheapest point fast enough?"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from specroof.arrays import number_within, whole_within
+from specroof.economics import Frontier, frontier_of
+from specroof.economics import joules_per_million_tokens as joules_of
+from specroof.economics import usd_per_million_tokens as usd_of
+from specroof.errors import OptionError
+from specroof.hardware import HardwareProfile
+from specroof.questions.answer import Answer
+from specroof.questions.predict import Load, Prediction, limited_by, predicted
+from specroof.questions.request import (
+    DrafterLike,
+    Served,
+    Values,
+    drafter_of,
+    hardware_of,
+    listed,
+    model_of,
+    question,
+)
+from specroof.speedup.curve import SpeedupCurve
+
+__all__ = ["FrontierAnswer", "FrontierPoint", "FrontierRequest", "Series", "frontier"]
+
+#: Batch sizes where nobody says which.
+USUAL_BATCHES: Final = tuple(
+    sorted({step * 2.0**power for power in range(12) for step in (1.0, 2.0, 3.0)} - {6144.0})
+)
+
+
+@dataclass(frozen=True)
+class FrontierRequest(Served):
+    """Ask what each user and each device can get.
+
+    Parameters
+    ----------
+    drafters
+        One or several: SPECs with their acceptance, or `Drafter` objects.
+    batch_size
+        Sequences in flight, a number or a list; 1, 2, 3, 4, 6, 8 … 4096 if None. Only those count
+        that the server has room for.
+    context_len
+        Cached tokens of each sequence.
+    devices
+        Numbers of devices (tensor parallelism) to compare; `tensor_parallel` if None.
+    max_draft_len
+        The longest draft tried; 16 if None.
+    tpot_s
+        Seconds per output token that a user may wait, for the cheapest point; None for any.
+    price_per_hour
+        US dollars of one device; the hardware file's if None.
+    capacity
+        As for `predict`.
+
+    Examples
+    --------
+    >>> from specroof import frontier
+    >>> found = frontier("Qwen/Qwen3-8B", "h100", drafters="eagle3,accept=0.7", tpot_s=0.005)
+    >>> [one.name for one in found.series]
+    ['plain', 'eagle3,accept=0.7']
+    """
+
+    _: KW_ONLY
+    drafters: DrafterLike | Sequence[DrafterLike]
+    batch_size: Values | None = None
+    context_len: float = 4096
+    devices: Values | None = None
+    max_draft_len: int | None = None
+    tpot_s: float | None = None
+    price_per_hour: float | None = None
+    capacity: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierPoint:
+    """One way to serve.
+
+    Parameters
+    ----------
+    devices, batch_size, draft_len
+        Over how many devices, how many sequences together, how many drafts per round.
+    tokens_per_s_per_user, tokens_per_s_per_device
+        What each gets.
+    usd_per_million_tokens, joules_per_million_tokens
+        Of output tokens; None where price or watts are unknown.
+    """
+
+    devices: int
+    batch_size: float
+    draft_len: int
+    tokens_per_s_per_user: float
+    tokens_per_s_per_device: float
+    usd_per_million_tokens: float | None
+    joules_per_million_tokens: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The frontier of plain decoding, or of one drafter.
+
+    Parameters
+    ----------
+    name
+        ``"plain"``, or the drafter's.
+    points
+        Those that no other of the series beats, from many users to fast ones.
+    cheapest
+        The cheapest of them within the wanted time per token; None where none is as fast.
+    """
+
+    name: str
+    points: tuple[FrontierPoint, ...]
+    cheapest: FrontierPoint | None
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class FrontierAnswer(Answer):
+    """What each user and each device can get.
+
+    Attributes
+    ----------
+    model, hardware, engine
+        Names.
+    context_len, tpot_s
+        What was asked about.
+    series
+        Plain decoding, then each drafter.
+    notes, warnings
+        Sentences for the reader.
+    """
+
+    model: str
+    hardware: str
+    engine: str
+    context_len: float
+    tpot_s: float | None
+    series: tuple[Series, ...]
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+        return (
+            f"{self.model} on {self.hardware}, engine {self.engine}, context {self.context_len:g}"
+        )
+
+    @property
+    def cheapest(self) -> tuple[str, FrontierPoint] | None:
+        """The series and the point with most tokens of each device that is fast enough."""
+        fast = [(one.name, one.cheapest) for one in self.series if one.cheapest is not None]
+        return max(fast, key=lambda one: one[1].tokens_per_s_per_device, default=None)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return every point of every frontier, with the name of its series."""
+        return [
+            {"series": one.name, **_as_dict(point), "is_cheapest": point == one.cheapest}
+            for one in self.series
+            for point in one.points
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints."""
+        best = self.cheapest
+        return {
+            "model": self.model,
+            "hardware": self.hardware,
+            "engine": self.engine,
+            "context_len": self.context_len,
+            "tpot_s": self.tpot_s,
+            "points": self.rows(),
+            "cheapest": None if best is None else {"series": best[0], **_as_dict(best[1])},
+            "notes": list(self.notes),
+            "warnings": list(self.warnings),
+        }
+
+    def plot(self) -> Any:
+        """Draw tokens per second of each device against those of each user."""
+        from specroof.plot import frontier_figures  # noqa: PLC0415 - matplotlib is slow to import
+
+        return frontier_figures(self)[""]
+
+
+def _as_dict(point: FrontierPoint) -> dict[str, Any]:
+    return {name: getattr(point, name) for name in FrontierPoint.__slots__}
+
+
+@question(FrontierRequest)
+def frontier(request: FrontierRequest) -> FrontierAnswer:
+    """Find what each user and each device can get, with speculation and without."""
+    if request.tpot_s is not None:
+        number_within("tpot_s", request.tpot_s, "tpot_s")
+    chip = hardware_of(request.hardware)
+    usd = None if chip.price is None else chip.price.usd_per_hour
+    if request.price_per_hour is not None:
+        usd = number_within("price_per_hour", request.price_per_hour, "usd_per_hour")
+    found, left_out = _predictions(replace(request, hardware=chip))
+    watts = None if chip.power is None else chip.power.watts
+    names = ["plain", *(curve.drafter for curve in found[0].curves)]
+    series = tuple(
+        _series(name, list(_points(found, i, usd, watts)), request.tpot_s)
+        for i, name in enumerate(names)
+    )
+    first = found[0].curves[0]
+    notes = dict.fromkeys(note for one in found for note in one.notes)
+    return FrontierAnswer(
+        model=first.model,
+        hardware=first.hardware,
+        engine=first.engine,
+        context_len=request.context_len,
+        tpot_s=request.tpot_s,
+        series=series,
+        notes=(*_money_notes(chip, usd), *notes),
+        warnings=tuple(left_out),
+    )
+
+
+def _predictions(request: FrontierRequest) -> tuple[list[Prediction], list[str]]:
+    """Return a prediction for each number of devices, and what was left out.
+
+    Raises
+    ------
+    OptionError
+        If the model can be spread over none of them.
+    """
+    asked = request.tensor_parallel if request.devices is None else request.devices
+    placements = [
+        # A list of the shell's has floats.
+        whole_within(
+            "devices", int(one) if isinstance(one, float) and one.is_integer() else one, "devices"
+        )
+        for one in listed(asked)
+    ]
+    batches: Any = USUAL_BATCHES if request.batch_size is None else request.batch_size
+    load = Load(listed(batches), [request.context_len])
+    drafters = [drafter_of(one) for one in listed(request.drafters)]
+    model = model_of(request.model, request.family)
+    found: list[Prediction] = []
+    refusals: list[str] = []
+    for devices in placements:
+        here = replace(request, model=model, family=None, tensor_parallel=devices)
+        try:
+            _, setup = here.resolved()
+            one = predicted(
+                model,
+                setup,
+                drafters,
+                load,
+                max_draft_len=request.max_draft_len,
+                limited=limited_by(setup, request.capacity, queues=False),
+            )
+        except OptionError as refusal:  # heads that so many devices do not divide
+            if len(placements) == 1:
+                raise
+            refusals.append(f"{devices} devices left out: {refusal}")
+        else:
+            found.append(one)
+    if not found:
+        raise OptionError(refusals[0])
+    return found, refusals
+
+
+def _points(
+    found: Sequence[Prediction], series: int, usd: float | None, watts: float | None
+) -> Iterator[FrontierPoint]:
+    """Yield all points of a series: 0 is plain decoding, then the drafters."""
+    for one in found:
+        curve = one.curves[max(series - 1, 0)]
+        lengths = [0] if series == 0 else range(1, len(curve.draft_len))
+        for draft_len in lengths:
+            yield from _of_batches(curve, int(draft_len), usd, watts)
+
+
+def _of_batches(
+    curve: SpeedupCurve, draft_len: int, usd: float | None, watts: float | None
+) -> Iterator[FrontierPoint]:
+    devices = curve.placement.devices
+    users, rates = (
+        rate[0, :, draft_len] for rate in (curve.tokens_per_s_per_user, curve.tokens_per_s)
+    )
+    for batch, user, rate in zip(curve.batch_size, users, rates, strict=True):
+        if not np.isfinite(rate):
+            continue
+        price = None if usd is None else float(usd_of(rate, devices=devices, usd_per_hour=usd))
+        energy = None if watts is None else float(joules_of(rate, devices=devices, watts=watts))
+        yield FrontierPoint(
+            devices=devices,
+            batch_size=float(batch),
+            draft_len=draft_len,
+            tokens_per_s_per_user=float(user),
+            tokens_per_s_per_device=float(rate) / devices,
+            usd_per_million_tokens=price,
+            joules_per_million_tokens=energy,
+        )
+
+
+def _series(name: str, points: Sequence[FrontierPoint], tpot_s: float | None) -> Series:
+    """Return the points that no other beats, and the cheapest that is fast enough."""
+    best: Frontier = frontier_of(
+        [point.tokens_per_s_per_user for point in points],
+        [point.tokens_per_s_per_device for point in points],
+    )
+    kept = [points[i] for i in best.index.tolist()]
+    at = best.cheapest_within(np.inf if tpot_s is None else tpot_s)
+    return Series(name, tuple(kept), None if at is None else points[at])
+
+
+def _money_notes(chip: HardwareProfile, usd: float | None) -> Iterator[str]:
+    """Yield what prices and energy are from, or what is missing."""
+    if usd is None:
+        yield f"price of {chip.name} unknown: --price-per-hour USD, or price: in its hardware file"
+    elif chip.price is not None and chip.price.usd_per_hour == usd:
+        price = chip.price
+        yield f"price: {usd:g} USD an hour and device, {price.date}, {price.source}"
+    else:
+        yield f"price: {usd:g} USD an hour and device, as given"
+    if chip.power is None:
+        yield f"watts of {chip.name} unknown: power: in its hardware file"
+    else:
+        yield f"energy: {chip.power.watts:g} W a device, hosts and cooling not counted"

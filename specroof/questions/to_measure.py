@@ -1,0 +1,111 @@
+"""The one benchmark that would settle most, as a command."""
+
+import math
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from specroof.architecture import Architecture
+from specroof.drafters import Drafter
+from specroof.latency import Setup
+from specroof.policies.narrowing import least_settled, swings
+from specroof.questions.advised import Row
+from specroof.serving.benchmark_commands import FORCED, FRAMEWORKS
+from specroof.serving.launch import YOUR_DRAFT_MODEL
+
+__all__ = ["ToMeasure", "measured_next"]
+
+#: Whose benchmark is written where the engine is of no server that can be told what to accept.
+_USUAL: Final = "sglang"
+
+
+@dataclass(frozen=True, slots=True)
+class ToMeasure:
+    """What to measure.
+
+    Parameters
+    ----------
+    concurrency, drafter, draft_len
+        The point whose verdict is least certain.
+    swings
+        By how much its speedup changes, as a logarithm, where an input changes by 10 % either
+        way; the largest first.
+    command
+        What prints its benchmark; None where no engine can be told to accept its drafts.
+    """
+
+    concurrency: float
+    drafter: str
+    draft_len: int
+    swings: dict[str, float]
+    command: str | None
+
+    @property
+    def moved_by(self) -> str:
+        """The input that moves the decision most."""
+        return next(iter(self.swings))
+
+
+def measured_next(
+    setup: Setup, drafters: Sequence[Drafter], rows: Sequence[Row], words: Mapping[str, Any]
+) -> ToMeasure | None:
+    """Return what to measure; None where nothing was tried.
+
+    Parameters
+    ----------
+    setup
+        Where passes run.
+    drafters, rows
+        What drafts, and the loads.
+    words
+        model, framework, draft_model and workload of the request.
+    """
+    known = [row for row in rows if row.point is not None and math.isfinite(row.choice.speedup)]
+    if not known:
+        return None
+    least = known[0].least
+    bands = [
+        tuple(e / least for e in (r.choice.low, r.choice.speedup, r.choice.high)) for r in known
+    ]
+    row = known[least_settled(bands)]  # type: ignore[arg-type]  # three of each
+    drafter = drafters[row.tried]
+    return ToMeasure(
+        concurrency=row.concurrency,
+        drafter=drafter.name,
+        draft_len=row.choice.tried,
+        swings=swings(row.point) if row.point is not None else {},
+        command=_command(setup, drafter, row, words),
+    )
+
+
+def _command(setup: Setup, drafter: Drafter, row: Row, words: Mapping[str, Any]) -> str | None:
+    """Return the `mock` command of a point."""
+    kind, model = drafter.name.partition(",")[0], words["model"]
+    branches = ",tree=" in drafter.name
+    if (
+        isinstance(model, Architecture)
+        or kind not in FORCED
+        or branches
+        or drafter.acceptance is None
+    ):
+        return None
+    named = words["framework"] or setup.engine.name
+    call = ["specroof", "mock", os.fspath(model), "-H", _chip(setup), "--drafter", drafter.name]
+    if kind != "mtp":
+        call += ["--draft-model", words["draft_model"] or YOUR_DRAFT_MODEL]
+    sizes = {
+        "--draft-len": row.choice.tried,
+        "--concurrency": round(row.concurrency),
+        "--input-len": round(words["workload"].input_len),
+        "--output-len": round(words["workload"].output_len),
+        "--tp": setup.placement.tensor_parallel,
+    }
+    call += [str(word) for pair in sizes.items() for word in pair]
+    return shlex.join([*call, "--framework", named if named in FRAMEWORKS else _USUAL])
+
+
+def _chip(setup: Setup) -> str:
+    """Return the shortest name of a chip."""
+    return min((setup.hardware.name, *setup.hardware.aliases), key=len)

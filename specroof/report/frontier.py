@@ -1,0 +1,53 @@
+"""Frontiers as people read them and as rows."""
+
+from specroof.questions.frontier import FrontierAnswer, FrontierPoint
+from specroof.report.layout import format_table, in_line, note_lines, rows_csv
+from specroof.units import MILLION, MILLISECOND
+
+__all__ = ["frontier_csv", "frontier_text"]
+
+
+def frontier_csv(found: FrontierAnswer) -> str:
+    """Return every point of every frontier as CSV."""
+    rows = [row | {"is_cheapest": int(row["is_cheapest"])} for row in found.rows()]
+    return rows_csv(rows)
+
+
+def frontier_text(found: FrontierAnswer) -> str:
+    """Return a frontier for each series, a mark at the cheapest point, and what that is."""
+    header = ["per user", "per device", "devices", "batch", "γ", "$/Mtok", "MJ/Mtok", ""]
+    parts = [in_line(found.title)]
+    for one in found.series:
+        rows = [[*_cells(point), "<" * (point == one.cheapest)] for point in one.points]
+        table = format_table(header, rows, left=[7]) if rows else "no batch has room"
+        parts.append(f"{in_line(one.name)} (tokens/s)\n{table}")
+    parts += [_cheapest(found), note_lines([*found.warnings, *found.notes])]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _cells(point: FrontierPoint) -> list[str]:
+    usd, joules = point.usd_per_million_tokens, point.joules_per_million_tokens
+    return [
+        f"{point.tokens_per_s_per_user:.1f}",
+        f"{point.tokens_per_s_per_device:.0f}",
+        f"{point.devices}",
+        f"{point.batch_size:g}",
+        f"{point.draft_len}",
+        "-" if usd is None else f"{usd:.3g}",
+        "-" if joules is None else f"{joules / MILLION:.3g}",
+    ]
+
+
+def _cheapest(found: FrontierAnswer) -> str:
+    """Return the cheapest point that is fast enough, in one line."""
+    wanted = "" if found.tpot_s is None else f" within {found.tpot_s / MILLISECOND:g} ms per token"
+    best = found.cheapest
+    if best is None:
+        return f"no point{wanted}"
+    name, point = best
+    price = point.usd_per_million_tokens
+    told = "" if price is None else f", ${price:.3g} per million tokens"
+    return in_line(
+        f"cheapest{wanted}: {name}, γ = {point.draft_len}, batch {point.batch_size:g} on "
+        f"{point.devices} devices: {point.tokens_per_s_per_device:.0f} tokens/s each{told}"
+    )

@@ -1,0 +1,163 @@
+"""A round of speculation against a plain step: where its seconds go, part by part."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from specroof.cost import ForwardPass
+from specroof.latency import PassLatency
+from specroof.speedup.curve import pass_latency
+from specroof.speedup.inverses import Point
+
+__all__ = ["DRAFTING", "ENGINE", "RoundParts", "group_seconds", "round_parts"]
+
+DRAFTING: Final = "drafting"
+ENGINE: Final = "engine, per round"
+#: What kinds of operation are called; `dense` stands for all that are not named.
+_GROUPS: Final = {
+    "experts": "experts",
+    "attention": "attention and its cache",
+    "latent_attention": "attention and its cache",
+    "indexer": "attention and its cache",
+    "compressor": "attention and its cache",
+    "state": "recurrent state",
+    "convolution": "recurrent state",
+    "head": "LM head",
+    "router": "router",
+}
+_DENSE: Final = "dense matmuls"
+_COLLECTIVES: Final = "collectives"
+_EACH_TIME: Final = "engine, per pass"
+_ACROSS: Final = "overlap between operations"
+
+
+@dataclass(frozen=True, slots=True)
+class RoundParts:
+    """One round against one plain step.
+
+    Parameters
+    ----------
+    drafter, draft_len
+        What drafts, and how much.
+    batch_size, context_len
+        The load.
+    decode_s, round_s
+        Seconds of the plain step and of the round.
+    tokens_per_round
+        What the round commits, bonus token included.
+    added_s
+        What the round has beyond the step, by part: drafting, groups of operations of the
+        verification beyond those of the step, and the engine; they add up to
+        ``round_s - decode_s``.
+    decode_parts_s
+        The groups of the plain step; they add up to `decode_s`.
+    """
+
+    drafter: str
+    draft_len: int
+    batch_size: float
+    context_len: float
+    decode_s: float
+    round_s: float
+    tokens_per_round: float
+    added_s: Mapping[str, float]
+    decode_parts_s: Mapping[str, float]
+
+    @property
+    def steps(self) -> float:
+        """Plain steps that a round takes: the tokens that break even."""
+        return self.round_s / self.decode_s
+
+    @property
+    def speedup(self) -> float:
+        """Tokens of a round for each plain step that it takes."""
+        return self.tokens_per_round / self.steps
+
+    def largest(self, share: float = 0.7) -> list[tuple[str, float]]:
+        """Return the largest added parts, in plain steps, that hold a share of all that is added.
+
+        Examples
+        --------
+        >>> parts = RoundParts("x", 1, 1, 0, 2.0, 5.0, 2.0, {"a": 2.0, "b": 0.9, "c": 0.1}, {})
+        >>> parts.largest(), parts.largest(0.6)
+        ([('a', 1.0), ('b', 0.45)], [('a', 1.0)])
+        """
+        added = sorted(self.added_s.items(), key=lambda one: -one[1])
+        wanted = share * sum(seconds for _, seconds in added if seconds > 0)
+        found: list[tuple[str, float]] = []
+        for name, seconds in added:
+            if sum(steps for _, steps in found) * self.decode_s >= wanted:
+                break
+            found.append((name, seconds / self.decode_s))
+        return found
+
+
+def group_seconds(latency: PassLatency) -> dict[str, float]:
+    """Return the seconds of one pass by groups of operations; they add up to all of it.
+
+    Parameters
+    ----------
+    latency
+        One pass.
+
+    Counts
+        what a coarser granularity than the operation overlaps between them, as a group below 0.
+    Source
+        Counting.
+    """
+    found: dict[str, float] = {}
+    for op in latency.ops:
+        group = _GROUPS.get(op.op.kind, _DENSE)
+        found[group] = found.get(group, 0.0) + float(np.sum(op.seconds))
+    # Summed in the order in which the pass does, rounding is all that differs per operation.
+    summed_s = sum(found.values())
+    found[_ACROSS] = float(np.sum(latency.work_s)) - summed_s
+    if math.isclose(float(np.sum(latency.work_s)), summed_s, rel_tol=1e-12):
+        del found[_ACROSS]
+    found[_COLLECTIVES] = float(np.sum(latency.communication_s))
+    found[_EACH_TIME] = float(np.sum(latency.overhead_s))
+    return {name: seconds for name, seconds in found.items() if seconds}
+
+
+def round_parts(point: Point, draft_len: int) -> tuple[RoundParts, PassLatency]:
+    """Return a round part by part, and its verification operation by operation.
+
+    Parameters
+    ----------
+    point
+        One load, and a drafter with its acceptance.
+    draft_len
+        Drafts per round, within the point's curve.
+
+    Source
+        `specroof.speedup.round.round_time`, term by term.
+    """
+    curve, engine = point.drafted, point.setup.engine
+    at = (0, 0, draft_len)
+    batch, context = float(curve.batch_size[0]), float(curve.context_len[0])
+    passes = [
+        pass_latency(point.model, point.setup, ForwardPass(batch, query_len, context))
+        for query_len in (1, float(np.asarray(curve.verify_len)[draft_len]))
+    ]
+    plain, verified = (group_seconds(latency) for latency in passes)
+    engine_s = engine.round_overhead_s + engine.round_sequence_overhead_s * batch
+    # What the target waits for: of drafting beside the verification, what outlasts it.
+    drafting_s = float(curve.round_s[at] - curve.verify_s[at]) - engine_s
+    added = {DRAFTING: drafting_s}
+    added |= {name: verified.get(name, 0.0) - plain.get(name, 0.0) for name in plain | verified}
+    added[ENGINE] = engine_s
+    parts = RoundParts(
+        drafter=point.drafter.name,
+        draft_len=draft_len,
+        batch_size=batch,
+        context_len=context,
+        decode_s=float(curve.decode_s[0, 0]),
+        round_s=float(curve.round_s[at]),
+        tokens_per_round=float(curve.tokens_per_round[at]),
+        added_s={name: seconds for name, seconds in added.items() if seconds},
+        decode_parts_s=plain,
+    )
+    return parts, passes[1]

@@ -1,0 +1,278 @@
+"""The page as files: what is packed into it, what it refuses, and that nothing in it can run."""
+
+import base64
+import json
+import re
+import sys
+import zlib
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import specroof
+from specroof.cli import app
+from specroof.explore import page, single_page, site_files
+from specroof.explore.packing import QUANTUM, packed, packed_shares
+from specroof.questions import grids
+from specroof.questions.drafts import flags_to_paste, typical_tokens
+from specroof.questions.explore import PAGE_CHIPS
+from specroof.questions.grids import KNOTS, hermite
+
+SMALL: dict[str, Any] = {"context_len": [1024, 4096], "batch_size": [1, 8, 64]}
+
+
+def unpacked(text: dict[str, Any]) -> np.ndarray:
+    """Read packed numbers by the definition of varints, zigzag and second differences."""
+    numbers, shift, value = [], 0, 0
+    for byte in zlib.decompress(base64.b64decode(text["data"])):
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            numbers.append(value // 2 if value % 2 == 0 else -(value + 1) // 2)
+            shift, value = 0, 0
+    rows = np.array(numbers).reshape(text["shape"])
+    return np.asarray(rows.cumsum(axis=-1).cumsum(axis=-1))
+
+
+def tables(text: str) -> dict[str, Any]:
+    """Return the data of a page."""
+    found = re.search(
+        r'<script type="application/json" id="tables">(.*?)</script>', text, re.DOTALL
+    )
+    assert found
+    return dict(json.loads(found[1]))
+
+
+# --- packing -------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.lists(st.integers(-(2**45), 2**45), min_size=3, max_size=3), min_size=1, max_size=4)
+)
+def test_packed_numbers_are_read_back(rows: list[list[int]]) -> None:
+    numbers = np.array(rows)
+    assert np.array_equal(unpacked(packed(numbers)), numbers)
+
+
+def test_packed_shares_are_within_half_a_quantum() -> None:
+    shares = np.array([[1.0, 1.2345678912, 17.9], [0.0, 3e-9, np.nan]])
+    off = unpacked(packed_shares(shares)) * QUANTUM - np.nan_to_num(shares)
+    assert np.abs(off).max() <= QUANTUM / 2
+
+
+# --- grids ---------------------------------------------------------------------------------------
+
+
+def test_a_cubic_is_met_between_knots_by_parabolas_slopes() -> None:
+    # On even steps a parabola's slope of x^3 is off by h^2, where the cubic is then off by at most
+    # h^3 * sqrt(3) / 18: the two slopes' errors pull apart and cancel in the middle.
+    x = np.array([5.5, 8.25, 12.75])
+    assert hermite(np.power(KNOTS, 3), x) == pytest.approx(np.power(x, 3), abs=0.1)
+    assert hermite(np.power(KNOTS, 2), x) == pytest.approx(np.power(x, 2), rel=1e-12)
+
+
+def test_a_drafter_that_no_grid_says_exactly_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = specroof.explore("Qwen/Qwen3-8B", "b200", tensor_parallel=1, **SMALL)
+    cell = found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1]
+    assert set(cell.drafting) == {"mtp", "eagle3", "dflash", "ngram"}
+    monkeypatch.setattr(grids, "_EXACT", 1e-12)
+    cell = found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1]
+    assert set(cell.drafting) == {"ngram"}  # the same whatever was accepted
+
+
+def test_a_drafter_that_a_model_cannot_have_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grids, "PRICED_KINDS", ("mtp", "nonsense"))
+
+    def load(kind: str) -> specroof.Drafter:
+        drafter = specroof.load_drafter("mtp" if kind == "nonsense" else kind)
+        if kind != "nonsense":
+            return drafter
+        return specroof.Drafter("nonsense", drafter.draft, describe=refuse)
+
+    def refuse(_model: specroof.Architecture) -> str:
+        message = "no such drafter"
+        raise specroof.OptionError(message)
+
+    monkeypatch.setattr(grids, "load_drafter", load)
+    found = specroof.explore("Qwen/Qwen3-8B", "b200", tensor_parallel=1, **SMALL)
+    cell = found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1]
+    assert set(cell.drafting) == {"mtp"}
+
+
+def test_a_section_holds_what_fits_and_nothing_else() -> None:
+    found = specroof.explore("deepseek-ai/DeepSeek-V4-Pro", ["b200", "dgx-spark"], **SMALL)
+    section = found.section("deepseek-ai/DeepSeek-V4-Pro", "b200")
+    # 860 GB of weights lie on eight devices of 178 GiB, not on four; the textbook has no memory.
+    assert {key for key in section.cells if key[0] != "ideal"} == {("sglang", 8)}
+    assert {devices for engine, devices in section.cells if engine == "ideal"} == {1, 2, 4, 8}
+    assert section.default_engine == "sglang"
+    alone = found.section("deepseek-ai/DeepSeek-V4-Pro", "dgx-spark")  # it has no link
+    assert {devices for _, devices in alone.cells} == {1}
+    odd = specroof.explore("Qwen/Qwen3-8B", "b200", tensor_parallel=[1, 3], **SMALL)
+    assert {n for _, n in odd.section("Qwen/Qwen3-8B", "b200").cells} == {1}  # of 32 heads
+
+
+def test_typical_lengths_are_what_they_are_stated_as() -> None:
+    for depth, curves in typical_tokens("eagle3", 16).items():
+        stated = [curve[depth] for curve in curves]
+        assert stated == pytest.approx([1 + step / 10 for step in range(len(curves))], abs=1e-9)
+
+
+def test_flags_are_those_that_a_framework_has() -> None:
+    assert "tensorrt-llm" not in flags_to_paste("dflash", 16)
+    assert flags_to_paste("mtp", 3)["vllm"][2].endswith('"num_speculative_tokens": 3}\'')
+
+
+# --- what is asked -------------------------------------------------------------------------------
+
+
+def test_without_names_all_bundled_models_and_twelve_chips_are_taken() -> None:
+    found = specroof.explore()
+    assert list(found.models) == specroof.model_names()
+    assert tuple(found.hardware) == PAGE_CHIPS
+    assert len(PAGE_CHIPS) == 12
+    assert repr(found) == f"<Exploration: {len(found.models)} models on 12 chips>"
+
+
+def test_objects_are_called_by_their_names() -> None:
+    model, chip = specroof.load_model("Qwen/Qwen3-8B"), specroof.load_hardware("b200")
+    found = specroof.explore([model], [chip], options={"kv_dtype": "fp8"}, **SMALL)
+    said = found.to_dict()
+    assert (said["models"], said["hardware"]) == ([model.name], [chip.name])
+    assert said["options"] == {"kv_dtype": "fp8"}
+    assert said["batch_size"] == [1.0, 8.0, 64.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "refusal"),
+    [
+        ({"models": []}, "at least one of each"),
+        ({"engines": [3]}, "engines is 3"),
+        ({"tensor_parallel": 0}, "tensor_parallel is 0"),
+        ({"batch_size": "8"}, "batch_size is '8'"),
+        ({"options": {"count": "some"}}, "count is 'some'"),
+    ],
+)
+def test_what_cannot_be_is_refused(given: dict[str, Any], refusal: str) -> None:
+    with pytest.raises(specroof.OptionError, match=re.escape(refusal)):
+        specroof.explore(**{"models": "Qwen/Qwen3-8B", "hardware": "b200", **given})
+
+
+def test_a_missing_plotly_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    page._charts.cache_clear()
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    with pytest.raises(specroof.OptionError, match=r"pip install 'specroof\[explore\]'"):
+        single_page(specroof.explore("Qwen/Qwen3-8B", "b200", **SMALL))
+
+
+# --- the files -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small() -> specroof.Answer:
+    """A page of one model on one chip."""
+    return specroof.explore("Qwen/Qwen3-8B", "b200", tensor_parallel=1, **SMALL)
+
+
+def test_a_page_runs_its_own_scripts_only(small: Any) -> None:
+    text = small.page
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy
+    rules = dict(one.strip().split(" ", 1) for one in unescape(policy[1]).split(";"))
+    assert rules["default-src"] == "'none'"
+    assert "unsafe" not in policy[1]
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert [page._sum(script) for script in scripts] == rules["script-src"].split()
+    assert len(text.encode()) <= 6_000_000
+
+
+def test_names_stay_text() -> None:
+    hostile = "</script><script>alert(1)</script>&<!--"
+    renamed = replace(specroof.load_model("Qwen/Qwen3-8B"), name=hostile)
+    text = specroof.explore(renamed, "b200", tensor_parallel=1, **SMALL).page
+    assert hostile not in text
+    assert tables(text)["models"] == [hostile]
+
+
+def test_a_frame_in_a_notebook_holds_the_page(small: Any) -> None:
+    shown = small._repr_html_()
+    assert shown.startswith('<iframe sandbox="allow-scripts"')
+    source = re.search(r'srcdoc="([^"]*)"', shown)
+    assert source
+    assert unescape(source[1]) == small.page
+
+
+def test_a_site_has_a_grid_for_each_pair(small: Any) -> None:
+    steps: list[None] = []
+    found = dict(site_files(small, lambda: steps.append(None)))
+    assert sorted(found) == ["grid-0-0.js", "index.html", "plotly.min.js"]
+    assert len(steps) == 1
+    assert "sections" not in tables(found["index.html"].decode())
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+WORDS = ("explore", "Qwen/Qwen3-8B", "-H", "b200", "--tp", "1", "--context", "4096", "--batch", "8")
+
+
+def test_the_command_writes_the_same_page(tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    done = CliRunner().invoke(app, [*WORDS, "--engine", "ideal", "-o", str(out)])
+    assert done.exit_code == 0, done.output
+    asked: dict[str, Any] = {"tensor_parallel": 1, "context_len": 4096, "batch_size": 8}
+    expected = specroof.explore("Qwen/Qwen3-8B", "b200", engines="ideal", **asked)
+    assert out.read_text(encoding="utf-8") == expected.page
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_the_command_writes_a_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    out = tmp_path / "site"
+    if terminal:
+        monkeypatch.setattr("specroof.cli.explore.sys.stderr", TerminalText())
+    done = CliRunner().invoke(app, [*WORDS, "-o", str(out)])
+    assert done.exit_code == 0, done.output
+    names = {"grid-0-0.js", "index.html", "plotly.min.js", "specroof-manifest.json"}
+    assert {path.name for path in out.iterdir()} == names
+
+
+class TerminalText(list[str]):
+    """Standard error that says it is a terminal."""
+
+    def write(self, text: str) -> int:
+        self.append(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("words", "refusal"),
+    [
+        (["-o", "page.html", "--tp", "two"], "--tp is 'two'"),
+        (["-o", "page.html", "--batch", "x"], "--batch is 'x'"),
+        (["-o", "there/page.html"], "there/page.html: "),
+        (["-o", "taken"], "is a file"),
+    ],
+)
+def test_what_the_command_refuses_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], refusal: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").write_text("mine")
+    done = CliRunner().invoke(app, ["explore", "Qwen/Qwen3-8B", "-H", "b200", *words])
+    assert done.exit_code == 2
+    assert refusal in done.output
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]

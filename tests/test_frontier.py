@@ -1,0 +1,159 @@
+"""What each user and each device can get: points by hand, room, money, and the cheapest."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import specroof
+from specroof import OptionError, frontier, report
+from specroof.cli import app
+from specroof.questions.frontier import FrontierPoint
+
+MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept=0.7"
+ASKED: dict[str, Any] = {"drafters": SPEC, "batch_size": [1, 4, 16, 32], "max_draft_len": 4}
+
+
+def found_points(**more: Any) -> dict[str, list[FrontierPoint]]:
+    """Return the points of each series."""
+    answer = frontier(MODEL, CHIP, **ASKED | more)
+    return {one.name: list(one.points) for one in answer.series}
+
+
+def test_points_are_those_of_predictions_that_no_other_beats() -> None:
+    found = found_points(devices=[1, 2])
+    every: dict[str, list[tuple[float, float]]] = {"plain": [], SPEC: []}
+    for devices in (1, 2):
+        curve = specroof.predict(MODEL, CHIP, tensor_parallel=devices, **ASKED).curves[0]
+        for b, batch in enumerate(curve.batch_size):
+            for draft_len in range(5):
+                user = float(
+                    curve.tokens_per_round[0, b, draft_len] / curve.round_s[0, b, draft_len]
+                )
+                name = SPEC if draft_len else "plain"
+                every[name].append((user, user * batch / devices))
+    for name, points in found.items():
+        kept = {(one.tokens_per_s_per_user, one.tokens_per_s_per_device) for one in points}
+        unbeaten = {
+            one
+            for one in every[name]
+            if not any(
+                other != one and other[0] >= one[0] and other[1] >= one[1] for other in every[name]
+            )
+        }
+        np.testing.assert_allclose(sorted(kept), sorted(unbeaten), rtol=1e-12)
+    assert {one.devices for one in found[SPEC]} == {1, 2}
+
+
+def test_a_batch_without_room_is_on_no_frontier() -> None:
+    asked: dict[str, Any] = {"context_len": 32768, "batch_size": [1, 8, 512]}
+    assert max(one.batch_size for one in found_points(**asked)[SPEC]) == 8
+    assert max(one.batch_size for one in found_points(**asked, capacity=False)[SPEC]) == 512
+    nothing = frontier("Qwen/Qwen3-32B", CHIP, drafters=SPEC, batch_size=1, context_len=400_000)
+    assert [one.points for one in nothing.series] == [(), ()]
+    assert nothing.cheapest is None
+    assert "no batch has room" in report.frontier_text(nothing)
+    assert "no point" in report.frontier_text(nothing)
+    assert nothing.plot().axes[0].get_xlabel() == "Tokens/s of each user"
+
+
+def test_money_and_energy_of_a_point_by_hand() -> None:
+    answer = frontier(MODEL, CHIP, **ASKED, price_per_hour=3.6, tensor_parallel=2)
+    for point in answer.series[1].points:
+        # 3.6 $ an hour are 0.001 $ a second: a million tokens take 1e6 / rate seconds.
+        assert point.usd_per_million_tokens == pytest.approx(1e3 / point.tokens_per_s_per_device)
+        assert point.joules_per_million_tokens == pytest.approx(7e8 / point.tokens_per_s_per_device)
+    assert "price: 3.6 USD an hour and device, as given" in answer.notes
+    own = frontier(MODEL, CHIP, **ASKED)
+    assert own.notes[0].startswith("price: 2.95 USD an hour and device, 2026-05-20, AIMultiple")
+
+
+def test_a_chip_without_a_price_says_which_flag() -> None:
+    answer = frontier(MODEL, "b300", **ASKED)
+    assert answer.series[0].points[0].usd_per_million_tokens is None
+    assert answer.notes[0].startswith("price of NVIDIA B300 SXM unknown: --price-per-hour USD")
+    text = report.frontier_text(answer)
+    assert "per million tokens" not in text.partition("note:")[0]
+    watts = frontier(MODEL, "tpu-v5e", drafters=SPEC, batch_size=1, capacity=False)
+    assert watts.series[0].points[0].joules_per_million_tokens is None
+    assert any("watts of" in note and "unknown" in note for note in watts.notes)
+    assert "  -" in report.frontier_text(watts)
+
+
+def test_the_cheapest_point_is_fast_enough_and_none_that_is_costs_less() -> None:
+    answer = frontier(MODEL, CHIP, drafters=[SPEC, "ngram,accept=.3"], tpot_s=0.005, devices=[1, 2])
+    assert answer.cheapest is not None
+    name, best = answer.cheapest
+    assert name == SPEC
+    assert best.tokens_per_s_per_user >= 200
+    fast = [row for row in answer.rows() if row["tokens_per_s_per_user"] >= 200]
+    assert best.tokens_per_s_per_device == max(row["tokens_per_s_per_device"] for row in fast)
+    assert best.usd_per_million_tokens == min(row["usd_per_million_tokens"] for row in fast)
+    slow = frontier(MODEL, CHIP, **ASKED)
+    assert slow.series[0].cheapest == slow.series[0].points[0]
+    never = frontier(MODEL, CHIP, **ASKED, tpot_s=1e-5)
+    assert never.cheapest is None
+    assert "no point within 0.01 ms per token" in report.frontier_text(never)
+
+
+def test_devices_that_do_not_divide_the_heads_are_left_out() -> None:
+    answer = frontier(MODEL, CHIP, **ASKED, devices=[1, 3])
+    assert {row["devices"] for row in answer.rows()} == {1}
+    (warning,) = answer.warnings
+    assert warning.startswith("3 devices left out: tensor_parallel is 3")
+    with pytest.raises(OptionError, match="tensor_parallel is 3"):
+        frontier(MODEL, CHIP, **ASKED, devices=3)
+    with pytest.raises(OptionError, match="tensor_parallel is 3"):
+        frontier(MODEL, CHIP, **ASKED, devices=[3, 5])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"price_per_hour": -1}, "price_per_hour is -1; allowed: a number from 0"),
+        ({"tpot_s": 0}, "tpot_s is 0; allowed: a number from 1e-06"),
+        ({"devices": [0]}, "devices is 0; allowed: a whole number from 1"),
+        ({"devices": [1.5]}, "devices is 1.5; allowed: a whole number from 1"),
+        ({"drafters": []}, "drafters is empty"),
+        ({"drafters": "eagle3"}, "drafter 'eagle3' has no acceptance"),
+        ({"batch_size": [0]}, "batch_size"),
+    ],
+)
+def test_what_has_no_frontier_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        frontier(MODEL, CHIP, **ASKED | changes)
+    assert message in str(caught.value)
+
+
+def test_the_shell_answers_as_python_does(tmp_path: Path) -> None:
+    words = ["frontier", MODEL, "-H", CHIP, "--drafter", SPEC, "--batch", "1,4,16,32"]
+    words += ["--max-draft-len", "4", "--devices", "1,2", "--tpot", "8"]
+    files = ["--csv", str(tmp_path / "f.csv"), "--plot", str(tmp_path / "f.png")]
+    done = CliRunner().invoke(app, [*words, *files, "--json"])
+    assert done.exit_code == 0, done.output
+    answer = frontier(MODEL, CHIP, **ASKED, devices=[1, 2], tpot_s=0.008)
+    assert json.loads(done.stdout.splitlines()[-1]) == json.loads(
+        json.dumps(answer.to_dict(), allow_nan=False)
+    )
+    lines = (tmp_path / "f.csv").read_text().splitlines()
+    assert len(lines) == 1 + len(answer.rows())
+    assert lines[0].startswith("series,devices,batch_size,draft_len,tokens_per_s_per_user")
+    assert sum(line.endswith(",1") for line in lines) == 2
+    assert (tmp_path / "f.png").read_bytes()[1:4] == b"PNG"
+    text = CliRunner().invoke(app, words).stdout
+    assert f"cheapest within 8 ms per token: {SPEC}" in text
+    refused = CliRunner().invoke(app, [*words, "--price-per-hour", "-2"])
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith("specroof: --price-per-hour is -2.0; allowed:")
+
+
+def test_the_chart_is_of_the_points() -> None:
+    answer = frontier(MODEL, CHIP, **ASKED, tpot_s=0.008)
+    assert repr(answer).startswith("<FrontierAnswer: Qwen3-8B on NVIDIA H100 SXM")
+    lines = answer.plot().axes[0].lines
+    for one, line in zip(answer.series, (lines[0], lines[2]), strict=True):
+        users = [point.tokens_per_s_per_user for point in one.points]
+        np.testing.assert_allclose(np.asarray(line.get_xdata()), users)

@@ -1,0 +1,490 @@
+"""The page in a real browser: its figures are the library's, and nothing else runs or leaves."""
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import specroof
+from published_models import published, published_options, with_counted_head
+from specroof.cli import app
+from specroof.explore import site_files
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+
+CHROMIUM: Final = shutil.which("chromium") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
+    # Of the library that drives the browser: sockets that it closes at its own end.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+#: A page that fits here on each chip, a mixture that fits nowhere, and an engine that has corners.
+MODELS: Final = ("Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-V4-Pro")
+AXES: Final[dict[str, Any]] = {
+    "tensor_parallel": [1, 8],
+    "context_len": [1024, 4096, 65536],
+    "batch_size": [1, 8, 32, 64],
+}
+EXACT: Final = 1e-6
+PROFILE: Final = "qwen3.6-35b-a3b/mtp/speed-bench"
+
+
+@dataclass
+class Opened:
+    """A page in the browser, and what it said and asked for meanwhile."""
+
+    page: Any
+    said: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def at(self, url: str) -> "Opened":
+        """Go to an address, and wait until it is shown."""
+        self.page.goto(url)
+        self.page.wait_for_selector("html[data-turn]")
+        return self
+
+    def state(self, **words: Any) -> "Opened":
+        """Give the page another state by its address; drafters are a list."""
+        drafters = [("drafter", one) for one in words.pop("drafters", [])]
+        turn = self.turn
+        hash_of = urlencode([*words.items(), *drafters])
+        self.page.evaluate(f"location.hash = {json.dumps(hash_of)}")
+        return self.after(turn)
+
+    @property
+    def turn(self) -> str:
+        """How often the page was drawn."""
+        return str(self.page.locator("html").get_attribute("data-turn"))
+
+    def after(self, turn: str) -> "Opened":
+        """Wait until the page is drawn again."""
+        self.page.wait_for_selector(f'html:not([data-turn="{turn}"])')
+        return self
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What the page has computed."""
+        return dict(self.page.evaluate("specroofPage.figures()"))
+
+    def text(self, name: str) -> str:
+        """Return the text of an element by its id."""
+        return str(self.page.locator(f"#{name}").inner_text())
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """The browser."""
+    words = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with sync_api.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=words)
+        yield browser
+        browser.close()
+
+
+def opened(chromium: Any, url: str, **settings: Any) -> Opened:
+    """Open an address in a window of its own."""
+    window = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **settings})
+    page = window.new_page()
+    page.set_default_timeout(15_000)
+    seen = Opened(page)
+    page.on("console", lambda message: seen.said.append(message.text))
+    page.on("pageerror", lambda failure: seen.said.append(str(failure)))
+    page.on("dialog", lambda dialog: seen.said.append(dialog.message))
+    page.on("request", lambda request: seen.asked.append(request.url))
+    return seen.at(url)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a page and a site."""
+    place = tmp_path_factory.mktemp("explore")
+    found = specroof.explore(MODELS, ["b200", "h100"], **AXES)
+    (place / "page.html").write_text(found.page, encoding="utf-8")
+    (place / "site").mkdir()
+    for name, data in site_files(found):
+        (place / "site" / name).write_bytes(data)
+    return place
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path) -> str:
+    """The address of the page on the disk."""
+    return (folder / "page.html").as_uri()
+
+
+@pytest.fixture(scope="module")
+def window(chromium: Any, url: str) -> Iterator[Opened]:
+    """A window with the page."""
+    seen = opened(chromium, url)
+    yield seen
+    seen.page.context.close()
+
+
+@pytest.fixture
+def page(window: Opened) -> Iterator[Opened]:
+    """The page, as it opens."""
+    window.state()
+    window.said.clear()
+    yield window
+    assert window.said == []  # no errors, no warnings
+    assert {one.split(":")[0] for one in window.asked} <= {"file", "data", "blob"}
+
+
+def predicted(seen: Opened) -> specroof.Answer:
+    """Return what the Python text on the page computes."""
+    names: dict[str, Any] = {}
+    text = seen.text("python").replace("specroof.predict(", "found = specroof.predict(", 1)
+    exec(text, names)  # noqa: S102 - the text is there to be run
+    found: specroof.Answer = names["found"]
+    return found
+
+
+def check(seen: Opened) -> None:
+    """Compare every figure of the page with the library's."""
+    answer: Any = predicted(seen)
+    shown = seen.figures
+    assert len(shown["curves"]) == len(answer.curves)
+    for found, curve in zip(shown["curves"], answer.curves, strict=True):
+        for name in ("speedup", "draft_s", "verify_s", "round_s", "tokens_per_s_per_user"):
+            ours = np.array(found[name], dtype=np.float64)
+            theirs = np.array(getattr(curve, name)[0, 0])
+            # Shares are rounded, so that drafts of a microsecond are known as well as their round.
+            scale = curve.round_s[0, 0] if name == "draft_s" else theirs
+            assert np.array_equal(np.isnan(ours), np.isnan(theirs)), name
+            assert np.all(np.isnan(theirs) | (np.abs(ours - theirs) <= EXACT * scale)), name
+        best = curve.best_speedup.item()
+        assert np.isnan(best) or found["best_speedup"] == pytest.approx(best, rel=EXACT)
+        near = curve.speedup[0, 0, found["best_draft_len"]]
+        assert np.isnan(best) or near == pytest.approx(best, rel=EXACT)
+
+
+# --- the script against the library --------------------------------------------------------------
+
+
+STATES: Final[list[dict[str, Any]]] = [
+    {"drafters": ["ideal", "autoregressive,accept=0.75,cost=0.1", "ngram,accept=0.4"]},
+    {"drafters": ["block,accept=0.89,cost=0.005,drafts=5", "mtp,accept=0.97", "eagle3,accept=0"]},
+    {"drafters": ["eagle3,accept-length=2.8@3", "dflash,accept-length=6.3@15", "ngram,accept=1"]},
+    {"drafters": ["block,accept-length=1.7@1,cost=1,drafts=16", f"mtp,profile={PROFILE}"]},
+    {"batch": 64, "drafters": ["ideal", "dflash,accept=0.8"]},  # more than the server runs
+    {"batch": 64, "limited": 0, "drafters": ["ideal", "dflash,accept=0.8", "mtp,accept=0.31"]},
+    {"context": 65536, "batch": 32, "devices": 8, "drafters": ["mtp,accept=0.66"]},
+    {"engine": "ideal", "batch": 64, "drafters": ["ideal", "block,accept=0.9,cost=0.1,drafts=8"]},
+    {"model": MODELS[1], "devices": 8, "batch": 32, "drafters": ["mtp,accept=0.8"]},
+    {"model": MODELS[1], "chip": "h100", "devices": 8, "drafters": ["ideal", "ngram,accept=0.5"]},
+]
+
+
+@pytest.mark.parametrize("state", STATES, ids=str)
+def test_figures_are_those_of_the_library(page: Opened, state: dict[str, Any]) -> None:
+    page.state(**state)
+    assert page.page.locator("#refusals").is_hidden(), page.text("refusals")
+    check(page)
+
+
+def test_batches_and_the_map_are_those_of_the_library(page: Opened) -> None:
+    page.state(drafters=["eagle3,accept=0.7"], chip="h100")
+    shown = page.figures
+    found = specroof.predict(
+        MODELS[0],
+        "h100",
+        drafters="eagle3,accept=0.7",
+        batch_size=AXES["batch_size"],
+        context_len=AXES["context_len"],
+        engine="sglang",
+    ).curves[0]
+    for i, line in enumerate(shown["map"]):
+        for j, one in enumerate(line):
+            best = found.best_speedup[i, j]
+            assert one["best_speedup"] == pytest.approx(best, rel=EXACT, nan_ok=True)
+    best_of = [one["best_speedup"] for one in shown["batches"][0]]
+    assert best_of == pytest.approx(found.best_speedup[1], rel=EXACT, nan_ok=True)
+
+
+def test_the_command_gives_the_same_figures(page: Opened) -> None:
+    page.state(batch=64, limited=0, drafters=["eagle3,accept-length=2.8@3", "ideal"])
+    words = shlex.split(page.text("command"))
+    done = CliRunner().invoke(app, [*words[1:], "--json"])
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.stdout.splitlines()[-1])["drafters"]
+    for row, found in zip(rows, page.figures["curves"], strict=True):
+        assert found["speedup"] == pytest.approx(row["speedup"][0][0], rel=EXACT)
+
+
+# --- controls ------------------------------------------------------------------------------------
+
+
+def test_sliders_move_by_mouse_and_by_keyboard(page: Opened) -> None:
+    page.state(drafters=["eagle3,accept=0.75", "block,accept=0.89,cost=0.1,drafts=16"])
+    slider = page.page.locator(".drafter").nth(0).locator(".accept")
+    turn, box = page.turn, slider.bounding_box()
+    page.page.mouse.click(box["x"] + 0.4 * box["width"], box["y"] + box["height"] / 2)
+    page.after(turn)
+    moved = page.figures["state"]["drafters"][0]["accept"]
+    assert moved == pytest.approx(0.4, abs=0.03)
+    check(page)
+    for name, key, times in (("cost", "ArrowRight", 3), ("drafts", "PageDown", 1)):
+        page.page.locator(".drafter").nth(1).locator(f".{name}").focus()
+        for _ in range(times):
+            turn = page.turn
+            page.page.keyboard.press(key)
+            page.after(turn)
+    block = page.figures["state"]["drafters"][1]
+    assert block["cost"] == pytest.approx(0.115)
+    assert block["drafts"] < 16
+    page.page.locator("#batch").focus()
+    page.page.keyboard.press("End")
+    page.page.locator("#context").focus()
+    page.page.keyboard.press("Home")
+    assert (page.figures["state"]["batch"], page.figures["state"]["context"]) == (64, 1024)
+    check(page)
+    assert f"accept={moved:g}" in page.text("command")
+
+
+def test_drafters_are_added_changed_and_removed(page: Opened) -> None:
+    add, boxes = page.page.locator("#add"), page.page.locator(".drafter")
+    turn = page.turn
+    add.click()
+    page.after(turn)
+    assert boxes.count() == 4
+    assert add.is_hidden()
+    last = boxes.nth(3)
+    for name, value in (("kind", "mtp"), ("law", "profile"), ("law", "accept-length")):
+        turn = page.turn
+        last.locator(f".{name}").select_option(value)
+        page.after(turn)
+        check(page)
+    last.locator(".depth").focus()
+    page.page.keyboard.press("Home")
+    last.locator(".stated").focus()
+    page.page.keyboard.press("End")
+    drafter = page.figures["state"]["drafters"][3]
+    assert (drafter["length"], drafter["depth"]) == (2, 1)
+    check(page)
+    turn = page.turn
+    boxes.nth(0).locator(".remove").click()
+    page.after(turn)
+    assert [one["kind"] for one in page.figures["state"]["drafters"]] == ["dflash", "ideal", "mtp"]
+    check(page)
+
+
+def test_models_chips_and_engines_are_chosen(page: Opened) -> None:
+    for name, value in (("model", MODELS[1]), ("chip", "h100"), ("model", MODELS[0])):
+        turn = page.turn
+        page.page.locator(f"#{name}").select_option(value)
+        page.after(turn)
+    turn = page.turn
+    page.page.locator("#engine").select_option("ideal")
+    page.after(turn)
+    state = page.figures["state"]
+    assert (state["model"], state["chip"], state["engine"]) == (MODELS[0], "h100", "ideal")
+    # Its corners are in no table of knots: the page says so in the place of a figure.
+    assert "this page has none of eagle3 with engine ideal" in page.text("verdict")
+    turn = page.turn
+    page.page.locator("#length").focus()
+    page.page.keyboard.press("ArrowRight")
+    page.after(turn)
+    page.page.locator("#focus").select_option("2")
+    assert page.page.locator("#length-value").inner_text() == "16 (best)"
+    page.page.locator("#limited").uncheck()
+    assert page.figures["state"]["limited"] is False
+
+
+def test_the_verdict_and_the_flags_follow(page: Opened) -> None:
+    page.state(drafters=["eagle3,accept=0.75"], batch=8)
+    best = page.figures["curves"][0]["best_draft_len"]
+    assert f"pays: eagle3,accept=0.75. {best} drafts per round" in page.text("verdict")
+    assert f"--speculative-num-steps {best} " in page.text("flags")
+    page.state(drafters=["autoregressive,accept=0.1,cost=0.5"])
+    assert "does not pay" in page.text("verdict")
+    page.state(drafters=["ideal"], batch=64, context=65536)
+    assert "no room for ideal" in page.text("verdict")
+
+
+def test_a_view_is_restored_from_its_address(chromium: Any, page: Opened) -> None:
+    drafters = [f"mtp,profile={PROFILE}", "autoregressive,accept=0.61,cost=0.035"]
+    page.state(chip="h100", batch=32, context=1024, focus=1, length=5, limited=0, drafters=drafters)
+    again = opened(chromium, page.page.url)
+    assert again.figures["state"] == page.figures["state"]
+    assert again.text("python") == page.text("python")
+    again.page.context.close()
+
+
+def test_figures_are_copied(chromium: Any, url: str) -> None:
+    seen = opened(chromium, url)
+    seen.page.locator("#copy-python").click()
+    seen.page.wait_for_selector("#copied:not(:empty)")
+    assert seen.text("copied") in {"Copied.", "Selected; copy it with the keyboard."}
+
+
+# --- hostile addresses and names -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("address", "refusal"),
+    [
+        ("model=<script>alert(1)</script>", "model is “<script>alert(1)</script>”"),
+        ("batch=eight", "batch is “eight”"),
+        ("batch=3", "batch is “3”"),
+        ("length=99", "length is “99”"),
+        ("limited=yes", "limited is “yes”"),
+        ("drafter=mtp,accept=2", "accept of drafter “mtp,accept=2” is “2”"),
+        ("drafter=mtp,accept=0.123456", "in steps of 0.01"),
+        ("drafter=mtp,accept=NaN", "is “NaN”"),
+        ("drafter=mtp,accept=0.5,evil=1", "allowed: mtp,accept=0.5"),
+        ("drafter=mtp,accept-length=9@3", "is “9”"),
+        ("drafter=mtp,profile=__proto__", "is “__proto__”"),
+        ("drafter=constructor", "drafter is “constructor”"),
+        ("__proto__=1&toString=2", "the address has “__proto__”"),
+        ("engine=nonsense", "engine is “nonsense”"),
+        ("&".join(["drafter=ideal"] * 9), "the address has 9 drafters"),
+        ("model=" + "x" * 1_000_000, "the address has 1000007 characters"),
+        ("%E0%A4%A", "the address has"),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_a_hostile_address_is_refused_in_words(page: Opened, address: str, refusal: str) -> None:
+    turn = page.turn
+    page.page.evaluate(f"location.hash = {json.dumps(address)}")
+    page.after(turn)
+    assert refusal in page.text("refusals")
+    assert page.figures["curves"]
+
+
+def test_a_page_opens_at_a_hostile_address(chromium: Any, url: str) -> None:
+    seen = opened(chromium, f"{url}#model=%3Cscript%3Ealert(1)%3C/script%3E&batch=eight")
+    assert "model is “<script>alert(1)</script>”" in seen.text("refusals")
+    assert "batch is “eight”" in seen.text("refusals")
+    assert seen.figures["curves"]
+    assert seen.said == []
+    seen.page.context.close()
+
+
+def test_a_hostile_name_is_shown_and_runs_nothing(chromium: Any, tmp_path: Path) -> None:
+    hostile = "</script><img src=x onerror=alert(1)><script>alert(2)</script>'\"&amp;"
+    model = replace(specroof.load_model(MODELS[0]), name=hostile)
+    axes: dict[str, Any] = {"tensor_parallel": 1, "context_len": 4096, "batch_size": 8}
+    place = tmp_path / "page.html"
+    place.write_text(specroof.explore(model, "b200", **axes).page, encoding="utf-8")
+    seen = opened(chromium, place.as_uri())
+    assert seen.page.locator("#model option").inner_text() == hostile
+    assert shlex.split(seen.text("command"))[2] == hostile
+    assert hostile in seen.text("python").replace('\\"', '"')
+    assert seen.said == []
+    seen.page.context.close()
+
+
+# --- how it looks --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_it_fits_and_is_accessible(chromium: Any, url: str, width: int, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is missing")
+    size = {"width": width, "height": 844}
+    seen = opened(chromium, url, color_scheme=scheme, viewport=size)
+    assert seen.page.evaluate("document.documentElement.scrollWidth") == width
+    assert seen.page.locator(".chart .main-svg").count() >= 4
+    background = seen.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", background))) > 384) == (scheme == "light")
+    seen.page.evaluate((Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
+    found = seen.page.evaluate("axe.run()")
+    assert [f"{one['id']}: {one['nodes'][0]['html']}" for one in found["violations"]] == []
+    assert found["passes"]
+    assert seen.said == []
+    seen.page.context.close()
+
+
+# --- a site, a notebook, the article -------------------------------------------------------------
+
+
+def test_a_site_opens_from_disk_and_loads_a_grid_when_it_is_needed(
+    chromium: Any, folder: Path
+) -> None:
+    seen = opened(chromium, (folder / "site" / "index.html").as_uri())
+    grids = [Path(one).name for one in seen.asked if "grid-" in one]
+    assert grids == ["grid-0-0.js"]
+    seen.state(model=MODELS[1], chip="h100")
+    check(seen)
+    assert [Path(one).name for one in seen.asked if "grid-" in one] == [*grids, "grid-1-1.js"]
+    assert seen.said == []
+    (folder / "site" / "grid-1-0.js").unlink()
+    seen.page.evaluate(f"location.hash = {json.dumps(urlencode({'model': MODELS[1]}))}")
+    seen.page.wait_for_selector("#refusals:visible")
+    assert "grid-1-0.js cannot be read" in seen.text("refusals")
+    seen.page.context.close()
+
+
+def test_a_notebook_shows_it_inline(chromium: Any, tmp_path: Path) -> None:
+    axes: dict[str, Any] = {"tensor_parallel": 1, "context_len": 4096, "batch_size": [1, 8]}
+    cell: Any = specroof.explore(MODELS[0], "b200", **axes)
+    place = tmp_path / "cell.html"
+    around = '<!DOCTYPE html><meta charset="utf-8"><title>cell</title>'
+    place.write_text(around + cell._repr_html_(), encoding="utf-8")
+    page = chromium.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.goto(place.as_uri())
+    frame = page.frame_locator("iframe")
+    assert "pays: eagle3" in frame.locator("#verdict p").first.inner_text(timeout=15_000)
+    assert said == []
+    page.close()
+
+
+CALCULATOR: Final = published("modal-2026-calculator.yaml")
+SERIES: Final = published("modal-2026-batch-series.yaml")
+
+
+@pytest.mark.golden
+def test_the_articles_states_come_out(chromium: Any, tmp_path: Path) -> None:
+    options = CALCULATOR["options"]
+    names = sorted({row["model"] for row in CALCULATOR["vectors"]})
+    axes: dict[str, Any] = {"tensor_parallel": 1, "context_len": 4096, "batch_size": [8, 32]}
+    found = specroof.explore(
+        names, "b200", engines="ideal", options=published_options(CALCULATOR), **axes
+    )
+    place = tmp_path / "page.html"
+    place.write_text(found.page, encoding="utf-8")
+    seen = opened(chromium, place.as_uri())
+    for row in CALCULATOR["vectors"]:
+        spec = options["drafters"][row["drafter"]].replace("cost=0.10", "cost=0.1")
+        seen.state(model=row["model"], batch=row["batch_size"], drafters=[spec])
+        (best,) = seen.figures["curves"]
+        assert best["best_draft_len"] == row["draft_len"]
+        tolerance = CALCULATOR["tolerance"]["published"]
+        assert best["best_speedup"] == pytest.approx(row["speedup"], rel=0, abs=tolerance)
+        check(seen)
+        assert "--v4-attention mla-like" in seen.text("command")
+    seen.page.context.close()
+
+
+@pytest.mark.golden
+def test_the_articles_dense_series_comes_out(chromium: Any, tmp_path: Path) -> None:
+    # The checkpoint has the gate that some of the published series leave out.
+    (row,) = (one for one in SERIES["vectors"] if one.get("gated"))
+    model = with_counted_head(specroof.load_model(row["model"]))
+    options = specroof.Options(**SERIES["options"]["dense_formulas"])
+    axes: dict[str, Any] = {
+        "tensor_parallel": 1,
+        "context_len": 4096,
+        "batch_size": row["batch_size"],
+    }
+    found = specroof.explore(model, "b200", engines="ideal", options=options, **axes)
+    place = tmp_path / "page.html"
+    place.write_text(found.page, encoding="utf-8")
+    seen = opened(chromium, place.as_uri())
+    seen.state(drafters=[SERIES["options"]["drafters"]["block"].replace("0.10", "0.1")])
+    best = [one["best_speedup"] for one in seen.figures["batches"][0]]
+    tolerance = SERIES["tolerance"]
+    assert best == pytest.approx(row["speedup"], rel=tolerance["bundled_dense"], abs=0.005)
+    seen.page.context.close()

@@ -1,0 +1,197 @@
+"""A round against a plain step: its parts add up, and the sentence names the largest."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import specroof
+from specroof import OptionError, explain, plot
+from specroof.cli import app
+from specroof.speedup.waterfall import DRAFTING, ENGINE, RoundParts, group_seconds
+
+CHIP = "h100"
+CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "dense": ("Qwen/Qwen3-8B", "eagle3,accept=0.7", {}),
+    "experts": ("Qwen/Qwen3-30B-A3B", "eagle3,accept-length=1.9@3", {"batch_size": 4}),
+    "state": ("Qwen/Qwen3.5-27B", "mtp,accept=0.8", {"context_len": 512, "batch_size": 16}),
+    "latent": ("deepseek-ai/DeepSeek-V3", "mtp,accept=0.8", {"tensor_parallel": 8}),
+    "tree": ("Qwen/Qwen3-8B", "eagle3,accept=.7,tree=eagle2,nodes=9,top-k=2,siblings=.4", {}),
+    "lookup": ("Qwen/Qwen3-8B", "ngram,accept=.5,match=0.3", {}),
+    "overlap": ("Qwen/Qwen3-8B", "eagle3,accept=.7,overlap=0.6", {"batch_size": 8}),
+    "per pass": ("Qwen/Qwen3-8B", "block,accept=.7,cost=.1,drafts=9", {"options": {"granularity": "pass"}}),
+    "ideal": ("Qwen/Qwen3-8B", "ideal", {"engine": "ideal"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("draft_len", [1, 3])
+def test_parts_add_up_to_the_round_of_the_curve(case: str, draft_len: int) -> None:
+    model, spec, more = CASES[case]
+    found = explain(model, CHIP, drafter=spec, draft_len=draft_len, **more)
+    assert found.round is not None
+    curve = specroof.predict(
+        model, CHIP, drafters=spec, max_draft_len=draft_len, capacity=False, **more
+    ).curves[0]
+    at = (0, 0, draft_len)
+    parts = found.round
+    assert parts.round_s == float(curve.round_s[at])
+    whole_s = sum(parts.decode_parts_s.values()) + sum(parts.added_s.values())
+    assert whole_s == pytest.approx(float(curve.round_s[at]), rel=1e-9)
+    assert sum(parts.decode_parts_s.values()) == pytest.approx(curve.decode_s.item(), rel=1e-9)
+    assert parts.speedup == pytest.approx(float(curve.speedup[at]), rel=1e-12)
+    # The verification alone, and the engine's own share, from elsewhere.
+    engine = found.setup.engine
+    batch = curve.batch_size[0]
+    engine_s = engine.round_overhead_s + engine.round_sequence_overhead_s * batch
+    assert parts.added_s.get(ENGINE, 0.0) == pytest.approx(engine_s)
+    assert float(found.latency.total_s) == pytest.approx(float(curve.verify_s[at]), rel=1e-9)
+    if case != "overlap":
+        drafting = parts.added_s.get(DRAFTING, 0.0)
+        assert drafting == pytest.approx(float(curve.draft_s[at]), rel=1e-9, abs=1e-15)
+    else:  # what the target waits for: PEARL's formula, from the same drafter in line
+        in_line = specroof.predict(
+            model, CHIP, drafters="eagle3,accept=.7", max_draft_len=draft_len, **more
+        ).curves[0]
+        draft_s, verify_s = float(in_line.draft_s[at]), float(curve.verify_s[at])
+        felt_s = 0.6 * max(draft_s, verify_s) + 0.4 * (draft_s + verify_s) - verify_s
+        assert parts.added_s[DRAFTING] == pytest.approx(felt_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("granularity", ["op", "dtype", "pass"])
+def test_groups_add_up_to_the_pass(granularity: str) -> None:
+    found = explain(
+        "Qwen/Qwen3.5-27B", CHIP, tensor_parallel=2, options={"granularity": granularity}
+    )
+    groups = group_seconds(found.latency)
+    assert sum(groups.values()) == pytest.approx(float(found.latency.total_s), rel=1e-12)
+    assert ("overlap between operations" in groups) is (granularity != "op")
+    assert groups["collectives"] == float(found.latency.communication_s)
+    state = sum(
+        float(op.seconds) for op in found.latency.ops if op.op.kind in {"state", "convolution"}
+    )
+    assert groups["recurrent state"] == pytest.approx(state)
+
+
+def test_the_sentence_names_what_adds_most() -> None:
+    loses = explain(
+        "Qwen/Qwen3-30B-A3B", CHIP, drafter="eagle3,accept=0.3", draft_len=3, batch_size=4
+    )
+    assert loses.round is not None
+    assert loses.round.speedup < 1
+    largest = max(loses.round.added_s, key=lambda name: loses.round.added_s[name])  # type: ignore[union-attr]
+    assert largest == "experts"
+    steps = loses.round.added_s["experts"] / loses.round.decode_s
+    assert f"most of what it adds is experts ({steps:.2f} of a step)" in loses.why
+    assert loses.why.startswith(f"It loses here ({loses.round.speedup:.2f}x): 3 drafts bring 1.42 ")
+    # The acceptance that breaks even does.
+    assert loses.break_even is not None
+    even = explain(
+        "Qwen/Qwen3-30B-A3B", CHIP, drafter=f"eagle3,accept={loses.break_even.value!r}",
+        draft_len=3, batch_size=4,
+    )  # fmt: skip
+    assert even.round is not None
+    assert even.round.speedup == pytest.approx(1.0, rel=1e-9)
+    assert f"an acceptance of {loses.break_even.value:.2f}." in loses.why
+
+
+def test_a_drafter_that_can_never_pay_is_told() -> None:
+    found = explain("Qwen/Qwen3-8B", CHIP, drafter="block,accept=.9,cost=5,drafts=3", draft_len=2)
+    assert found.why.endswith("which no acceptance gives.")
+    assert found.why.startswith("It loses here")
+    free = explain("Qwen/Qwen3-8B", CHIP, drafter="ideal", draft_len=2, engine="ideal")
+    assert free.break_even is None
+    assert free.why.startswith("It pays here (3.00x): 2 drafts bring 3.00 tokens")
+
+
+def test_a_round_that_adds_nothing_names_nothing() -> None:
+    parts = RoundParts("x", 2, 1, 0, 1.0, 1.0, 1.5, {}, {"dense matmuls": 1.0})
+    assert parts.largest() == []
+    assert parts.speedup == 1.5
+    found = explain("Qwen/Qwen3-8B", CHIP, drafter="ideal", draft_len=1)
+    object.__setattr__(found, "round", parts)
+    assert "adds" not in found.why
+
+
+def test_without_a_draft_length_the_best_is_explained() -> None:
+    found = explain("Qwen/Qwen3-8B", CHIP, drafter="eagle3,accept=0.7", batch_size=8)
+    curve = specroof.predict(
+        "Qwen/Qwen3-8B", CHIP, drafters="eagle3,accept=0.7", batch_size=8
+    ).curves[0]
+    assert found.round is not None
+    assert found.round.draft_len == curve.best_draft_len.item()
+    assert float(np.asarray(found.forward.query_len)) == found.round.draft_len + 1
+    assert explain("Qwen/Qwen3-8B", CHIP).why == ""
+
+
+def test_without_scipy_all_but_the_acceptance_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    found = explain("Qwen/Qwen3-8B", CHIP, drafter="eagle3,accept=0.7", draft_len=3)
+    assert found.break_even is None
+    assert found.why.endswith("tokens.")
+    assert any("acceptance that breaks even is left out" in note for note in found.notes)
+    assert found.to_dict()["round"]["break_even_acceptance"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"draft_len": 3, "drafter": None}, "draft_len is 3; allowed: with a drafter"),
+        ({"query_len": 4}, "query_len is 4; allowed: without a drafter"),
+        ({"prefill": True}, "prefill is True; allowed: without a drafter"),
+        ({"draft_len": 0}, "draft_len is 0; allowed: from 1 on"),
+        ({"drafter": "eagle3"}, "drafter 'eagle3' has no acceptance"),
+        ({"drafter": "eagle3,survival=.9/.8", "draft_len": 3}, "allowed: at most 2, the depth of"),
+    ],
+)
+def test_what_is_no_round_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        explain("Qwen/Qwen3-8B", CHIP, **{"drafter": "eagle3,accept=.7"} | changes)
+    assert message in str(caught.value)
+
+
+# --- the shell and the chart ---------------------------------------------------------------------
+
+
+def shell(*words: str) -> Any:
+    """Run a command."""
+    return CliRunner().invoke(app, ["explain", "Qwen/Qwen3-8B", "-H", CHIP, *words])
+
+
+def test_the_shell_prints_the_waterfall_and_draws_it(tmp_path: Path) -> None:
+    words = ("--drafter", "eagle3,accept=0.7", "--draft-len", "3")
+    found = explain("Qwen/Qwen3-8B", CHIP, drafter="eagle3,accept=0.7", draft_len=3)
+    assert found.round is not None
+    done = shell(*words, "--plot", str(tmp_path / "w.png"))
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "w-roofline.png", "w-time.png", "w.png"
+    ]  # fmt: skip
+    for line in ("plain step", "+ drafting", "= round", "acceptance that breaks even"):
+        assert re.search(rf"^{re.escape(line)} .*\d", done.stdout, re.MULTILINE), line
+    assert found.why in done.stdout
+    printed = json.loads(shell(*words, "--json").stdout.splitlines()[-1])
+    assert printed == json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert printed["round"]["why"] == found.why
+    never = shell("--drafter", "block,accept=.9,cost=5,drafts=3", "--draft-len", "2").stdout
+    assert "never (" in never
+    assert "acceptance that breaks even" not in shell("--drafter", "ideal").stdout
+
+
+def test_bars_run_from_the_step_to_the_round() -> None:
+    found = explain("Qwen/Qwen3-8B", CHIP, drafter="eagle3,accept=0.7", draft_len=3)
+    assert found.round is not None
+    axes = found.plot().axes[0]
+    bars = [(float(bar.get_x()), float(bar.get_width())) for bar in axes.patches]
+    assert bars[0] == (0.0, found.round.decode_s)
+    assert bars[-1] == (0.0, found.round.round_s)
+    assert bars[-2][0] + bars[-2][1] == pytest.approx(found.round.round_s)
+    saves = RoundParts("x", 1, 1, 0, 1.0, 1.5, 2.0, {"a": 0.7, "b": -0.2}, {"c": 1.0})
+    chart = plot.plot_waterfall(saves, title="one that saves")
+    saved: Any = chart.axes[0].patches[2]
+    assert saved.get_width() == pytest.approx(-0.2)
