@@ -257,8 +257,8 @@ def test_a_framework_without_a_fit_is_stood_in_for() -> None:
     words = EXAMPLE.replace("-H h100 --tp 2", "-H rtx-pro-6000")
     found = answer(f"{words} --framework sglang")
     assert list(found["engine_config"]) == ["sglang"]
-    assert found["engine"] == "ideal"
-    assert found["capacity"] is None
+    assert found["engine"] == "generic"
+    assert found["capacity"] is not None
     assert any("has no fit of sglang" in one for one in found["warnings"])
     assert answer(f"{EXAMPLE} --framework vllm --engine sglang")["engine"] == "sglang"
 

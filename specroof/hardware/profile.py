@@ -224,7 +224,8 @@ class HardwareProfile:
         """
         expect("tool", tool, str | None, "the name of a serving tool, or None")
         chosen = self.default_engine not in {None, _IDEAL, *FRAMEWORKS}
-        known = {*self.engines, *(self.generic.engines if self.generic else ())}
+        stands_in = self.default_engine is None and self.generic is not None
+        known = {*self.engines, *(FRAMEWORKS if stands_in else ())}
         return tool if tool in known and not chosen else None
 
     def arithmetic(self, dtype: str, *, strict: bool = False) -> tuple[str, float]:
