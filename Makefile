@@ -65,8 +65,8 @@ demo: $(DEMO_ENV)/.specroof-installed ## predict DeepSeek-V4-Pro on 8 x B200 and
 	    --drafter autoregressive,accept=0.75,cost=0.10 \
 	    --drafter block,accept=0.89,cost=0.10,drafts=16 \
 	    --plot demo/speedup-by-draft-length.png
-	$(DEMO) sweep demo -o demo
-	@echo "Charts:" demo/*.png
+	$(DEMO) sweep demo -o demo --plot
+	@echo "Charts:" demo/*.png demo/charts/*.png
 
 page: $(DEMO_ENV)/.page-installed ## write the page of all bundled models on twelve chips into site/
 	$(DEMO) explore -o site

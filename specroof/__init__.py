@@ -49,6 +49,7 @@ from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import PassLatency
 from specroof.questions import QUESTIONS
 from specroof.speedup.curve import SpeedupCurve
+from specroof.sweeps import read_results, write_sweep
 
 if TYPE_CHECKING:
     # For type checkers: the door imports these when they are asked for, by the table below.
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from specroof.questions.calibrate import calibrate
     from specroof.questions.capacity import capacity
     from specroof.questions.curves import forward_cost, forward_latency, speedup_curve
+    from specroof.questions.doctor import doctor
     from specroof.questions.explain import explain
     from specroof.questions.explore import explore
     from specroof.questions.frontier import frontier
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from specroof.questions.predict import predict
     from specroof.questions.sweep import Study, Target, sweep
     from specroof.questions.validate import validate
+    from specroof.questions.worth import worth
     from specroof.serving.requests import Load, Workload
     from specroof.simulate import simulate_batch, simulate_exactness
 
@@ -106,6 +109,7 @@ __all__ = [
     "constant_acceptance",
     "context_acceptance",
     "decay_acceptance",
+    "doctor",
     "explain",
     "explore",
     "extrapolated_acceptance",
@@ -126,12 +130,15 @@ __all__ = [
     "plot",
     "predict",
     "rate_acceptance",
+    "read_results",
     "simulate_batch",
     "simulate_exactness",
     "speedup_curve",
     "survival_acceptance",
     "sweep",
     "validate",
+    "worth",
+    "write_sweep",
 ]
 
 

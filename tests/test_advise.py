@@ -482,3 +482,13 @@ def test_where_no_length_can_be_nothing_is_to_measure() -> None:
     assert "Break-even" not in page(
         "Qwen/Qwen3-8B -H h100 --isl 9 --osl 9 --draft-len 5 --drafter mtp,rates=.9/.8"
     )
+
+
+def test_engines_own_spellings_are_understood() -> None:
+    words = "Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --concurrency 1,8"
+    ours = answer(f"{words} --drafter eagle3,accept=.7 --framework tensorrt-llm --tp 1")
+    theirs = answer(
+        f"{words} --drafter EAGLE3,accept=.7 --framework trtllm --tensor-parallel-size 1"
+    )
+    assert theirs == ours
+    assert ours["engine"] == "tensorrt-llm"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import specroof
 from specroof.cli import app
 from specroof.plot import figures
 
@@ -108,28 +109,26 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 def test_a_study_of_workloads_writes_what_predict_prints(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(STUDY)
-    text = run(f"sweep {tmp_path / 'study.yaml'} -o {tmp_path / 'out'}")
-    assert text.count("prefills counted, 64 tokens in, 32 out: ") == 2
-    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    run(f"sweep {tmp_path / 'study.yaml'} -o {tmp_path / 'out'} --format csv")
     drafters = "--drafter autoregressive,accept=.8,cost=.05 "
     drafters += "--drafter autoregressive,cost=0.1,survival=.9/.7"
-    assert found == [
-        result(
+    predictions = {
+        (chip, prompt): result(
             f"predict Qwen/Qwen3-8B -H {chip} --tp 2 --engine ideal --concurrency 1,8 {drafters} "
             f"--input-len {prompt} --output-len {answer}"
         )
         for chip in ("b200", "h200")
         for prompt, answer in ((4000, 1000), (64, 32))
-    ]
-    assert sorted(path.name for path in (tmp_path / "out").glob("*.png")) == [
-        "best-speedup-by-batch-size.png",
-        *(
-            f"target-{target}-workload-{workload}{chart}.png"
-            for target in (1, 2)
-            for workload in (1, 2)
-            for chart in ("-by-batch", "")
-        ),
-    ]
+    }
+    for number, (chip, order) in enumerate((chip, k) for chip in ("b200", "h200") for k in (0, 1)):
+        rows = read_csv(tmp_path / "out" / "points" / f"{number + 1:05d}.csv")
+        assert len(rows) == 2 * 2 * 17
+        for row in rows:
+            found = predictions[chip, int(row["input_len"])]
+            drafter = found["drafters"][order]
+            j, k = found["batch_size"].index(int(row["batch_size"])), int(row["draft_len"])
+            told = row["end_to_end_speedup"]
+            assert (float(told) if told else None) == drafter["end_to_end"]["speedup"][0][j][k]
 
 
 def test_csv_has_prefills_beside_decoding(tmp_path: Path) -> None:
@@ -154,8 +153,9 @@ def test_csv_has_prefills_beside_decoding(tmp_path: Path) -> None:
 
 def test_a_study_has_the_same_columns_and_leaves_unknown_depths_empty(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(STUDY)
-    run(f"sweep {tmp_path / 'study.yaml'} -o {tmp_path / 'out'}")
-    rows = read_csv(tmp_path / "out" / "results.csv")
+    run(f"sweep {tmp_path / 'study.yaml'} -o {tmp_path / 'out'} --format csv")
+    files = sorted((tmp_path / "out" / "points").iterdir())
+    rows = [row for path in files for row in read_csv(path)]
     # 2 chips x 2 workloads x 2 drafters x 2 batch sizes x draft lengths 0 to 16
     assert len(rows) == 2 * 2 * 2 * 2 * 17
     assert {(row["context_len"], row["input_len"], row["output_len"]) for row in rows} == {
@@ -181,7 +181,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
 
         return spy
 
-    for name in ("plot_speedup_by_draft_len", "plot_by_batch", "plot_speedup_by_batch"):
+    for name in ("plot_speedup_by_draft_len", "plot_by_batch"):
         monkeypatch.setattr(figures, name, spied(name))
     return seen
 
@@ -196,18 +196,17 @@ def test_charts_of_requests_show_what_prefills_leave(
     assert curve.speedup.tolist() != drafter["speedup"]
 
 
-def test_every_chart_of_a_study_of_workloads_has_prefills(
-    tmp_path: Path, drawn: dict[str, list[Any]]
-) -> None:
+def test_the_overview_of_a_study_of_workloads_has_prefills(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(STUDY)
-    run(f"sweep {tmp_path / 'study.yaml'} -o {tmp_path / 'out'}")
-    # 2 chips, 2 workloads, 2 drafters
-    whole = 2 * [*2 * ["4000 tokens in, 1000 out"], *2 * ["64 tokens in, 32 out"]]
-    assert {name: [curve.requests for curve in curves] for name, curves in drawn.items()} == {
-        "plot_speedup_by_draft_len": whole,
-        "plot_by_batch": whole,
-        "plot_speedup_by_batch": whole,
-    }
+    run(f"sweep {tmp_path / 'study.yaml'} -o {tmp_path / 'out'} --plot")
+    found = specroof.read_results(tmp_path / "out")
+    # 2 chips, 2 drafters, 2 workloads
+    assert [one.requests for one in found.overviews] == 4 * [
+        "4000 tokens in, 1000 out",
+        "64 tokens in, 32 out",
+    ]
+    charts = sorted(path.name for path in (tmp_path / "out" / "charts").iterdir())
+    assert charts == ["best-speedup-workload-1.png", "best-speedup-workload-2.png"]
 
 
 def test_mock_prints_commands_and_what_to_expect() -> None:

@@ -178,6 +178,17 @@ CALLS: dict[str, dict[str, Any]] = {
         "engine": None,
         "options": None,
     },
+    "worth": {
+        **SERVED,
+        "drafter": "block,cost=0.1,drafts=7",
+        "accept_length": [2, 4],
+        "draft_len": 7,
+        "batch_size": 4,
+        "context_len": 512,
+        "tpot_s": 0.02,
+        "price_per_hour": 2.0,
+        "capacity": False,
+    },
     "survival_acceptance": {"survival": [0.9, 0.5]},
 }
 #: How refusals call arguments that have another name for people: a SPEC's key, what a name is of.

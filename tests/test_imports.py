@@ -73,8 +73,14 @@ SHOWN_BY = {
     "questions/explain.py": {("to_dict", "report"), ("plot", "plot")},
     "questions/explore.py": {("page", "explore")},
     "questions/frontier.py": {("plot", "plot")},
-    "questions/predict.py": {("to_dict", "report"), ("to_frame", "report"), ("plot", "plot")},
+    "questions/predict.py": {
+        ("to_arrow", "report"),
+        ("to_dict", "report"),
+        ("to_frame", "report"),
+        ("plot", "plot"),
+    },
     "questions/sweep.py": {("plot", "plot")},
+    "questions/worth.py": {("plot", "plot")},
     "questions/validate.py": {("to_dict", "report"), ("plot", "plot")},
 }
 
@@ -83,6 +89,7 @@ HOUSEHOLDS = {
     "huggingface_hub": {"catalog"},
     "matplotlib": {"plot"},
     # Slow to import, so only what reads files from outside may need it.
+    "prometheus_client": {"reading"},
     "pydantic": {"reading", "hardware", "questions"},
     "typer": {"cli"},
     "yaml": {"reading"},

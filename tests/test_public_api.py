@@ -44,6 +44,7 @@ PUBLIC = [
     "constant_acceptance",
     "context_acceptance",
     "decay_acceptance",
+    "doctor",
     "explain",
     "explore",
     "extrapolated_acceptance",
@@ -64,12 +65,15 @@ PUBLIC = [
     "plot",
     "predict",
     "rate_acceptance",
+    "read_results",
     "simulate_batch",
     "simulate_exactness",
     "speedup_curve",
     "survival_acceptance",
     "sweep",
     "validate",
+    "worth",
+    "write_sweep",
 ]
 
 

@@ -1,12 +1,11 @@
 """The Hugging Face Hub: two small files of a repository, every failure in one line."""
 
-import queue
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from specroof.catalog.files import MAX_FILE_BYTES, bundled_names, suggestion
+from specroof.catalog.waiting import within
 from specroof.errors import CatalogError
 
 __all__ = ["LONGEST_FETCH_S", "Fetch", "fetch_from_hub"]
@@ -45,7 +44,7 @@ def fetch_from_hub(repository: str, file_name: str) -> Path | None:
     # Its warnings of retries would stand between the user and the one line that matters.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
-        return _within(LONGEST_FETCH_S, lambda: _download(repository, file_name))
+        return within(LONGEST_FETCH_S, lambda: _download(repository, file_name))
     except HFValidationError as failure:
         message = f"{repository}: {failure}; allowed: a Hub name (ORG/NAME)"
         raise CatalogError(message) from None
@@ -58,28 +57,6 @@ def fetch_from_hub(repository: str, file_name: str) -> Path | None:
             return None
         message = f"{repository}: {file_name} cannot be fetched: {_reason(failure, repository)}"
         raise CatalogError(message) from None
-
-
-def _within(seconds: float, call: Callable[[], Path]) -> Path:
-    """Return what a call returns, or raise what it raises, unless it takes too long."""
-    outcomes: queue.SimpleQueue[Path | Exception] = queue.SimpleQueue()
-
-    def run() -> None:
-        try:
-            outcomes.put(call())
-        except Exception as failure:  # noqa: BLE001 - raised again where somebody waits
-            outcomes.put(failure)
-
-    # A daemon: nobody waits for what it is still reading when the program ends.
-    threading.Thread(target=run, daemon=True).start()
-    try:
-        outcome = outcomes.get(timeout=seconds)
-    except queue.Empty:
-        message = f"given up after {seconds:g} seconds"
-        raise TimeoutError(message) from None
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
 
 
 def _download(repository: str, file_name: str) -> Path:

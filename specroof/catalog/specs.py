@@ -51,7 +51,7 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
     'block,accept=0.89,cost=0.10,drafts=16'
     """
     expect("spec", spec, str, "KIND[,key=value…], as in 'block,accept=0.89,cost=0.10,drafts=16'")
-    text = spec.strip()
+    text = _in_our_spelling(spec.strip())
     kind_name, *pairs = (part.strip() for part in text.split(","))
     where = f"drafter {text!r}"
     if kind_name not in KINDS:
@@ -81,6 +81,32 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
     except OptionError as refusal:
         message = f"{where}: {refusal}"
         raise OptionError(message) from None
+
+
+#: What engines call kinds of drafters, without capitals and with underscores.
+_ENGINES_KINDS: Final = {
+    "nextn": "mtp",
+    "deepseek_mtp": "mtp",
+    "draft_model": "model",
+    "draft_target": "model",
+    "standalone": "model",
+    "eagle_3": "eagle3",
+    "peagle": "p_eagle",
+}
+
+
+def _in_our_spelling(spec: str) -> str:
+    """Return a SPEC whose kind is spelt as ours; unknown kinds stay as they are.
+
+    Examples
+    --------
+    >>> _in_our_spelling("EAGLE3,accept=.7"), _in_our_spelling("NEXTN"), _in_our_spelling("Magic")
+    ('eagle3,accept=.7', 'mtp', 'Magic')
+    """
+    kind, comma, rest = spec.partition(",")
+    plain = kind.strip().casefold().replace("-", "_")
+    found = _ENGINES_KINDS.get(plain, plain)
+    return f"{found}{comma}{rest}" if found in KINDS else spec
 
 
 def _own_value(kind: str, key: str, text: str, fetch: Fetch | None) -> Any:

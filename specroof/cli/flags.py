@@ -115,7 +115,9 @@ Family = Annotated[
         autocompletion=completion(lambda: PARSERS),
     ),
 ]
-TensorParallel = Annotated[int, typer.Option("--tp", help="Devices (tensor parallelism).")]
+TensorParallel = Annotated[
+    int, typer.Option("--tp", "--tensor-parallel-size", help="Devices (tensor parallelism).")
+]
 ExpertParallel = Annotated[int, typer.Option("--ep", help="Devices that share the experts.")]
 AttentionData = Annotated[
     int,

@@ -1,7 +1,9 @@
 """`specroof predict`: speedup curves of several drafters on one grid."""
 
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,30 +14,41 @@ from specroof.cli.flags import (
     Context,
     CsvFile,
     Drafters,
-    HardwareWord,
     ModelWord,
     OptionFlags,
     SetupFlags,
+    SeveralChips,
     choice,
     flags,
     numbers,
+    whole_numbers,
+    words,
 )
 from specroof.cli.output import figure_files, say, say_json, write
-from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN
+from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN, Prediction
 from specroof.questions.predict import predict as asked
 
 __all__ = ["predict"]
 
 InputLen = Annotated[
     float | None,
-    typer.Option(help="Tokens of a prompt. Replaces --context, and counts prefills."),
+    typer.Option(
+        "--input-len", "--isl", help="Tokens of a prompt. Replaces --context, and counts prefills."
+    ),
 ]
-OutputLen = Annotated[float | None, typer.Option(help="Tokens of an answer, with --input-len.")]
+OutputLen = Annotated[
+    float | None,
+    typer.Option("--output-len", "--osl", help="Tokens of an answer, with --input-len."),
+]
 Concurrency = Annotated[
     str | None, typer.Option(help="Requests in flight, comma-separated. Replaces --batch.")
 ]
 MaxDraftLen = Annotated[
     int | None, typer.Option(help="Longest draft tried.", show_default=str(DEFAULT_MAX_DRAFT_LEN))
+]
+DraftLen = Annotated[
+    str | None,
+    typer.Option(help="Drafts per round to show side by side, as in 1,2,3.", show_default="none"),
 ]
 CostOf = Annotated[
     str, choice("cost_of", "--cost-of", help_text="A drafter's cost is a share of this.")
@@ -62,7 +75,7 @@ PlotFile = Annotated[
 @flags
 def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     model: ModelWord,
-    hardware: HardwareWord,
+    hardware: SeveralChips,
     drafters: Drafters,
     setup: SetupFlags,
     options: OptionFlags,
@@ -72,6 +85,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     output_len: OutputLen = None,
     concurrency: Concurrency = None,
     max_draft_len: MaxDraftLen = None,
+    draft_len: DraftLen = None,
     cost_of: CostOf = "decode",
     no_capacity: NoCapacity = False,
     as_json: AsJson = False,
@@ -84,27 +98,43 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     --drafter ideal --drafter autoregressive,accept=0.75,cost=0.10
     --drafter block,accept=0.89,cost=0.10,drafts=16
     """
-    found = asked(
-        model,
-        hardware,
-        **vars(setup),
-        options={**vars(options), "cost_of": cost_of},
-        drafters=drafters,
-        batch_size=numbers("--batch", batch_size),
-        concurrency=numbers("--concurrency", concurrency),
-        context_len=numbers("--context", context_len),
-        input_len=input_len,
-        output_len=output_len,
-        max_draft_len=max_draft_len,
-        capacity=False if no_capacity else None,
-    )
-    table = {} if csv_file is None else {csv_file: report.prediction_csv(found).encode()}
-    write(
-        table,
-        figure_files(plot_file, lambda plot: plot.speedup_figures(found.drawn)),
-        as_json=as_json,
-    )
+    chips = words("--hardware", hardware)
+    found = [
+        asked(
+            model,
+            chip,
+            **vars(setup),
+            options={**vars(options), "cost_of": cost_of},
+            drafters=drafters,
+            batch_size=numbers("--batch", batch_size),
+            concurrency=numbers("--concurrency", concurrency),
+            context_len=numbers("--context", context_len),
+            input_len=input_len,
+            output_len=output_len,
+            max_draft_len=max_draft_len,
+            draft_len=whole_numbers("--draft-len", draft_len),
+            capacity=False if no_capacity else None,
+        )
+        for chip in chips
+    ]
+    table = {} if csv_file is None else {csv_file: report.prediction_csv(*found).encode()}
+    write(table, *_figures(plot_file, chips, found), as_json=as_json)
     if as_json:
-        say_json(found.to_dict())
+        say_json(report.predictions_json(found))
     else:
-        say(report.prediction_text(found))
+        say("\n\n".join(map(report.prediction_text, found)))
+
+
+def _figures(
+    plot_file: Path | None, chips: Sequence[str], found: Sequence[Prediction]
+) -> Iterator[dict[Path, bytes]]:
+    """Yield the charts of each chip; of several, each under the name of its chip."""
+    for chip, one in zip(chips, found, strict=True):
+        path = plot_file
+        if path is not None and len(chips) > 1:
+            path = path.with_stem(f"{path.stem}-{Path(chip).stem}")
+        yield figure_files(path, partial(_drawn, one))
+
+
+def _drawn(found: Prediction, plot: Any) -> Any:
+    return plot.speedup_figures(found.drawn)

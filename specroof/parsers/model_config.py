@@ -23,7 +23,9 @@ from specroof.reading.json_object import MAX_LAYERS, Reader
 from specroof.units import format_binary_bytes
 
 __all__ = [
+    "DSPARK_NOTE",
     "DTYPES",
+    "MTP_NOTE",
     "Decoder",
     "ModelConfig",
     "build_layers",
@@ -45,6 +47,9 @@ _DRAFT_LAYER_KEYS: Final = (
     "num_mtp_layers",
     "num_mtp_modules",
 )
+#: What is said of models that come with such layers.
+MTP_NOTE: Final = "multi-token-prediction layer not counted among the model's weights"
+DSPARK_NOTE: Final = "DSpark drafter not counted among the model's weights"
 _OTHER_TOWERS: Final = {"vision_config": "vision tower", "audio_config": "audio tower"}
 
 # What a checkpoint's name says about the storage of its weights.
@@ -290,7 +295,7 @@ def _vision_tower(root: Reader) -> VisionTower | None:
 def _part_notes(root: Reader, keys: Reader) -> list[str]:
     notes = [f"{tower} left out" for key, tower in _OTHER_TOWERS.items() if root.has(key)]
     if keys.has("dspark_block_size"):
-        notes.append("DSpark drafter not counted among the model's weights")
+        notes.append(DSPARK_NOTE)
     elif any(keys.positive_int(key, minimum=0, default=0) for key in _DRAFT_LAYER_KEYS):
-        notes.append("multi-token-prediction layer not counted among the model's weights")
+        notes.append(MTP_NOTE)
     return notes

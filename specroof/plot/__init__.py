@@ -16,12 +16,14 @@ from specroof.plot.figures import (
     frontier_figures,
     pass_figures,
     speedup_figures,
-    study_figures,
+    worth_figures,
 )
 from specroof.plot.files import figure_bytes
 from specroof.plot.frontier import plot_frontier
+from specroof.plot.multiples import study_figures
 from specroof.plot.operations import plot_roofline, plot_time_per_op
 from specroof.plot.waterfall import plot_waterfall
+from specroof.plot.worth import plot_worth
 
 __all__ = [
     "acceptance_figures",
@@ -42,6 +44,8 @@ __all__ = [
     "plot_throughput_accuracy",
     "plot_time_per_op",
     "plot_waterfall",
+    "plot_worth",
     "speedup_figures",
     "study_figures",
+    "worth_figures",
 ]

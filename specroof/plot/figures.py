@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from specroof.plot.acceptance import plot_acceptance
-from specroof.plot.batches import plot_best_draft_len_map, plot_by_batch, plot_speedup_by_batch
+from specroof.plot.batches import plot_best_draft_len_map, plot_by_batch
 from specroof.plot.breakeven import plot_breakeven
 from specroof.plot.curves import plot_speedup_by_draft_len
 from specroof.plot.frontier import plot_frontier
 from specroof.plot.operations import plot_roofline, plot_time_per_op
 from specroof.plot.waterfall import plot_waterfall
+from specroof.plot.worth import plot_worth
 from specroof.speedup.curve import SpeedupCurve
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from specroof.questions.breakeven import Breakeven
     from specroof.questions.explain import Explanation
     from specroof.questions.frontier import FrontierAnswer
-    from specroof.questions.sweep import Sweep
+    from specroof.questions.worth import Worth
 
 __all__ = [
     "acceptance_figures",
@@ -27,7 +28,7 @@ __all__ = [
     "frontier_figures",
     "pass_figures",
     "speedup_figures",
-    "study_figures",
+    "worth_figures",
 ]
 
 
@@ -44,6 +45,11 @@ def speedup_figures(curves: "Sequence[SpeedupCurve]") -> "dict[str, Figure]":
 def frontier_figures(found: "FrontierAnswer") -> "dict[str, Figure]":
     """Return what each user and each device can get."""
     return {"": plot_frontier(found)}
+
+
+def worth_figures(found: "Worth") -> "dict[str, Figure]":
+    """Return what better drafters would bring."""
+    return {"": plot_worth(found)}
 
 
 def pass_figures(found: "Explanation") -> "dict[str, Figure]":
@@ -73,28 +79,3 @@ def acceptance_figures(found: "Profiles") -> "dict[str, Figure]":
     measured = [(one.name, one.acceptance()) for one in found.profiles]
     fits = [(f"{fit.law} fitted to {one.name}", fit.acceptance) for one, fit in found.fits]
     return {"": plot_acceptance(measured, fits=fits)}
-
-
-def study_figures(found: "Sweep") -> "dict[str, Figure]":
-    """Return every chart of a study, by the name of its file without an ending.
-
-    A target that compares several drafters or context lengths has charts. The chart of all
-    targets is over batch sizes; over draft lengths where there is one batch size, unless the
-    only target has that chart already.
-    """
-    figures: dict[str, Figure] = {}
-    drawn, outcomes = found.drawn, found.outcomes
-    several_loads = outcomes[-1].workload > 1
-    of_targets: dict[str, Figure] = {}
-    for one in outcomes:
-        curves = one.prediction.drawn
-        if len(curves) == len(curves[0].context_len) == 1:
-            continue
-        workload = f"-workload-{one.workload}" if several_loads else ""
-        for ending, figure in speedup_figures(curves).items():
-            of_targets[f"target-{one.target}{workload}{ending}"] = figure
-    if len(drawn[0].batch_size) > 1:
-        figures["best-speedup-by-batch-size"] = plot_speedup_by_batch(drawn)
-    elif len(outcomes) > 1 or not of_targets:
-        figures["speedup-by-draft-length"] = plot_speedup_by_draft_len(drawn)
-    return figures | of_targets

@@ -1,8 +1,10 @@
 """Which acceptance was measured, and which law fits it?"""
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ __all__ = [
     "find_profiles",
     "fit_profiles",
     "fit_row",
+    "nearest_models",
     "profile_row",
     "show_profiles",
 ]
@@ -130,8 +133,35 @@ class FittedProfiles(Profiles):
 
 
 def find_profiles(text: str = "") -> Profiles:
-    """Return the bundled profiles whose names hold a text."""
-    return Profiles(tuple(one for one in load_profiles() if text.casefold() in one.name))
+    """Return the bundled profiles whose names hold a text; a note where none does."""
+    known = load_profiles()
+    found = tuple(one for one in known if text.casefold() in one.name)
+    if found:
+        return Profiles(found)
+    near = nearest_models(text, sorted({one.model for one in known}))
+    told = f"; nearest: {', '.join(near)}" if near else ""
+    return Profiles((), notes=(f"nothing published for {text}{told}",))
+
+
+def nearest_models(text: str, models: Sequence[str]) -> list[str]:
+    """Return up to three models that share words with a text, the most alike first.
+
+    Examples
+    --------
+    >>> nearest_models("V3.2", ["DeepSeek-V3", "DeepSeek-V3.1", "Qwen3-8B"])  # a V, and 3
+    ['DeepSeek-V3.1', 'DeepSeek-V3']
+    """
+
+    def words(name: str) -> set[str]:
+        return {*re.findall("[a-z]+", name.casefold())}
+
+    def likeness(model: str) -> float:
+        parts = (model, *re.split("[-/ ]", model))
+        return max(SequenceMatcher(None, text.casefold(), one.casefold()).ratio() for one in parts)
+
+    shared = {model: len(words(text) & words(model)) for model in models}
+    ranked = sorted(models, key=lambda model: (-shared[model], -likeness(model)))
+    return [model for model in ranked if shared[model]][:3]
 
 
 @question(ProfilesRequest)

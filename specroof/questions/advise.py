@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +28,7 @@ from specroof.questions.answer import Answer
 from specroof.questions.predict import limited_by, predicted
 from specroof.questions.request import (
     drafter_of,
+    engine_name,
     hardware_of,
     listed,
     model_of,
@@ -172,7 +173,7 @@ class Advice(Answer):
 @question(AdviseRequest)
 def advise(request: AdviseRequest) -> Advice:
     """Say whether speculative decoding pays, with which drafter, and what to type."""
-    asked = checked(request)
+    asked, request = checked(request), replace(request, framework=engine_name(request.framework))
     model = model_of(request.model, request.family)
     drafters = [drafter_of(one) for one in listed(request.drafters)]
     if not drafters:

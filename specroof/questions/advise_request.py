@@ -9,13 +9,14 @@ from typing import Final
 import numpy as np
 
 from specroof.architecture import Architecture
-from specroof.arrays import array_within, number_within, whole_within
+from specroof.arrays import array_within, number_within
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Setup, check_placement, engine_setup
 from specroof.policies.traffic import Traffic
 from specroof.questions.advised import Targets
+from specroof.questions.predict import lengths_of
 from specroof.questions.request import (
     DrafterLike,
     HardwareLike,
@@ -23,6 +24,7 @@ from specroof.questions.request import (
     OptionsLike,
     ServerLike,
     Values,
+    engine_name,
     listed,
     options_of,
     server_of,
@@ -156,16 +158,8 @@ def checked(request: AdviseRequest) -> Asked:
     traffic = None if day is None else day.traffic
     loads = _usual_loads(traffic) if request.concurrency is None else listed(request.concurrency)
     batches = array_within("concurrency", loads, "batch_size")
-    lengths = None
-    if request.draft_len is not None:
-        lengths = tuple(
-            sorted(
-                {whole_within("draft_len", one, "draft_len") for one in listed(request.draft_len)}
-            )
-        )
-        if not lengths or lengths[-1] == 0:
-            refuse("draft_len", request.draft_len, "at least one number of drafts from 1")
-    if request.framework is not None and request.framework not in LAUNCHERS:
+    lengths = lengths_of(request.draft_len) or None
+    if request.framework is not None and engine_name(request.framework) not in LAUNCHERS:
         refuse("framework", request.framework, ", ".join(LAUNCHERS))
     if request.price_per_hour is not None:
         number_within("price_per_hour", request.price_per_hour, "usd_per_hour")
@@ -201,9 +195,10 @@ def _usual_loads(traffic: Traffic | None) -> Sequence[float]:
 
 def engine_of(profile: HardwareProfile, request: AdviseRequest) -> str | None:
     """Return the engine that predicts: as asked for, else that of the framework if it has one."""
-    if request.engine is not None or request.framework is None:
-        return request.engine
-    return request.framework if request.framework in profile.engines else None
+    framework = engine_name(request.framework)
+    if request.engine is not None or framework is None:
+        return engine_name(request.engine)
+    return framework if framework in profile.engines else None
 
 
 def joined_devices(profile: HardwareProfile) -> int:

@@ -1,16 +1,18 @@
 """How much faster does a drafter make decoding, at which draft length, at which load?"""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
 from specroof.architecture import Architecture
+from specroof.arrays import whole_within
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, optional_library
+from specroof.errors import OptionError, optional_library, refuse
 from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Setup
+from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.questions.answer import Answer
 from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
 from specroof.serving.limits import Limits, limits_of
@@ -32,10 +34,13 @@ __all__ = [
     "PredictRequest",
     "Prediction",
     "Workload",
+    "absent_layers",
+    "lengths_of",
     "limited_by",
     "load_of",
     "predict",
     "predicted",
+    "predicted_to",
     "shared_longest",
 ]
 
@@ -62,6 +67,8 @@ class PredictRequest(Served):
     max_draft_len
         The longest draft tried; 16 if None. Of several drafters, one that drafts less is shown
         as far as it goes.
+    draft_len
+        Drafts per round whose speedups are shown side by side; None for none.
     capacity
         Whether no more requests run than the server has room for: those of a concurrency or of
         requests wait, larger batches have no figures. False prices them as if memory had no end,
@@ -83,6 +90,7 @@ class PredictRequest(Served):
     input_len: float | None = None
     output_len: float | None = None
     max_draft_len: int | None = None
+    draft_len: int | Sequence[int] | None = None
     capacity: bool | None = None
 
 
@@ -106,6 +114,8 @@ class Prediction(Answer):
         What the server has room for, for each drafter; empty where memory has no end.
     queues
         Whether requests beyond it wait.
+    draft_len
+        The lengths whose speedups are shown side by side.
     """
 
     model: Architecture
@@ -119,6 +129,7 @@ class Prediction(Answer):
     warnings: tuple[str, ...] = field(default=())
     limits: tuple[Limits, ...] = ()
     queues: bool = False
+    draft_len: tuple[int, ...] = ()
 
     @property
     def title(self) -> str:
@@ -181,6 +192,12 @@ class Prediction(Answer):
         slabs = curve_columns(self.curves, self.counted)
         return pandas.concat([pandas.DataFrame(slab) for slab in slabs], ignore_index=True)
 
+    def to_arrow(self) -> Any:
+        """Return every point as an Arrow table; needs pyarrow."""
+        from specroof.report.arrow import arrow_table  # noqa: PLC0415 - reports import answers
+
+        return arrow_table(self)
+
     def plot(self) -> Any:
         """Draw speedup against draft length."""
         from specroof.plot import speedup_figures  # noqa: PLC0415 - matplotlib is slow to import
@@ -192,17 +209,56 @@ class Prediction(Answer):
 def predict(request: PredictRequest) -> Prediction:
     """Predict the speedup of speculative decoding and the best draft length."""
     load = load_of(request)
+    lengths = lengths_of(request.draft_len)
+    most = request.max_draft_len
+    if most is None and lengths and lengths[-1] > DEFAULT_MAX_DRAFT_LEN:
+        most = lengths[-1]
     model, setup = request.resolved()
     drafters = [drafter_of(one) for one in listed(request.drafters)]
     waits = request.concurrency is not None or load.workload is not None
-    return predicted(
+    found = predicted(
         model,
         setup,
         drafters,
         load,
-        max_draft_len=request.max_draft_len,
+        max_draft_len=most,
         limited=limited_by(setup, request.capacity, queues=waits),
     )
+    warnings = (*found.warnings, *absent_layers(model, drafters))
+    return replace(found, draft_len=lengths, warnings=warnings)
+
+
+def lengths_of(draft_len: int | Sequence[int] | None) -> tuple[int, ...]:
+    """Return draft lengths that are named, in order; none where there are none.
+
+    Raises
+    ------
+    OptionError
+        For what is no whole number of drafts from 1.
+
+    Examples
+    --------
+    >>> lengths_of([3, 1, 3]), lengths_of(2), lengths_of(None)
+    ((1, 3), (2,), ())
+    """
+    if draft_len is None:
+        return ()
+    lengths = sorted({whole_within("draft_len", one, "draft_len") for one in listed(draft_len)})
+    if not lengths or lengths[0] == 0:
+        refuse("draft_len", draft_len, "at least one number of drafts from 1")
+    return tuple(lengths)
+
+
+def absent_layers(model: Architecture, drafters: Sequence[Drafter]) -> list[str]:
+    """Return a warning where mtp drafts for a model whose config names no such layers."""
+    if {MTP_NOTE, DSPARK_NOTE} & {*model.notes}:
+        return []
+    return [
+        f"{drafter.name}: the config of {model.name} names no multi-token-prediction layers; the "
+        f"usual ones are priced, and a server has none to load"
+        for drafter in drafters
+        if drafter.name.partition(",")[0] == "mtp" and ",config=" not in drafter.name
+    ]
 
 
 def limited_by(setup: Setup, capacity: bool | None, *, queues: bool) -> bool | None:
@@ -221,7 +277,7 @@ def limited_by(setup: Setup, capacity: bool | None, *, queues: bool) -> bool | N
     return queues if ends else None
 
 
-def predicted(  # noqa: PLR0913 - a question's parts
+def predicted(
     model: Architecture,
     setup: Setup,
     drafters: Sequence[Drafter],
@@ -229,7 +285,6 @@ def predicted(  # noqa: PLR0913 - a question's parts
     *,
     max_draft_len: int | None = None,
     limited: bool | None = None,
-    advance: Callable[[], None] = lambda: None,
 ) -> Prediction:
     """Return what drafters gain in a setup that is built already.
 
@@ -241,8 +296,6 @@ def predicted(  # noqa: PLR0913 - a question's parts
         As for `predict`.
     limited
         Whether requests beyond the server's room wait; None where memory has no end.
-    advance
-        Called after each curve.
 
     Raises
     ------
@@ -250,6 +303,30 @@ def predicted(  # noqa: PLR0913 - a question's parts
         As `speedup_curve` does.
     """
     longest, capped = shared_longest(drafters, max_draft_len)
+    return predicted_to(longest, model, setup, drafters, load, limited=limited, said=capped)
+
+
+def predicted_to(  # noqa: PLR0913 - a question's parts
+    longest: int,
+    model: Architecture,
+    setup: Setup,
+    drafters: Sequence[Drafter],
+    load: Load,
+    *,
+    limited: bool | None = None,
+    said: Sequence[str] = (),
+) -> Prediction:
+    """Return what drafters gain up to a draft length that some drafter may not reach.
+
+    Parameters
+    ----------
+    longest
+        The longest draft of the grid: see `shared_longest`.
+    model, setup, drafters, load, limited
+        As for `predicted`.
+    said
+        Sentences for the reader besides those on the curves.
+    """
     curves, limits = [], []
     warnings: dict[str, None] = {}
     for drafter in drafters:
@@ -258,7 +335,6 @@ def predicted(  # noqa: PLR0913 - a question's parts
         if limit is not None:
             limits.append(limit)
             warnings.update(dict.fromkeys(limit.warnings(curve, queues=bool(limited))))
-        advance()
     assumed = (note for limit in limits for note in limit.notes)
     extended = (
         f"{curve.drafter}: acceptance was measured with {curve.measured_draft_len} drafts; longer "
@@ -267,7 +343,7 @@ def predicted(  # noqa: PLR0913 - a question's parts
         if curve.extends_measurement.any()
     )
     told = (note for curve in curves for note in curve.notes)
-    notes = dict.fromkeys([*told, *extended, *capped, *assumed])
+    notes = dict.fromkeys([*told, *extended, *said, *assumed])
     return Prediction(
         model=model,
         setup=setup,

@@ -28,6 +28,7 @@ __all__ = [
     "ServerLike",
     "Values",
     "drafter_of",
+    "engine_name",
     "hardware_of",
     "listed",
     "model_of",
@@ -198,6 +199,29 @@ def listed(values: Any) -> list[Any]:
     return [values]
 
 
+#: What people call server software, without capitals and with hyphens.
+_SPELT_ENGINES: Final = {
+    "trtllm": "tensorrt-llm",
+    "trt-llm": "tensorrt-llm",
+    "tensorrt": "tensorrt-llm",
+    "tensorrt-llm": "tensorrt-llm",
+    "vllm": "vllm",
+    "sglang": "sglang",
+}
+
+
+def engine_name(name: str | None) -> str | None:
+    """Return the name of an engine or framework in our spelling; unknown names stay as they are.
+
+    Examples
+    --------
+    >>> engine_name("trtllm"), engine_name("vLLM"), engine_name("mine"), engine_name(None)
+    ('tensorrt-llm', 'vllm', 'mine', None)
+    """
+    plain = name.casefold().replace("_", "-") if isinstance(name, str) else None
+    return name if plain is None else _SPELT_ENGINES.get(plain, name)
+
+
 @dataclass(frozen=True)
 class Served:
     """What is served, and where.
@@ -246,5 +270,7 @@ class Served:
         )
         options = options_of(self.options)
         model = model_of(self.model, self.family)
-        setup = engine_setup(hardware_of(self.hardware), self.engine, placement, options)
+        setup = engine_setup(
+            hardware_of(self.hardware), engine_name(self.engine), placement, options
+        )
         return model, in_server(model, setup, server_of(self.server))

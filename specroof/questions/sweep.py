@@ -1,23 +1,49 @@
 """What do several drafters gain on several models, chips and loads?"""
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+import numpy as np
 
 from specroof.architecture import Architecture
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect
 from specroof.latency import Setup
 from specroof.questions.answer import Answer
-from specroof.questions.predict import Prediction, limited_by, predicted
+from specroof.questions.overview import Overview, overviews
+from specroof.questions.predict import (
+    Prediction,
+    limited_by,
+    predicted,
+    predicted_to,
+    shared_longest,
+)
 from specroof.questions.request import question
 from specroof.reading.yaml_text import dump_yaml
 from specroof.serving.requests import Load
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve
+from specroof.speedup.curve import SpeedupCurve
 from specroof.units import MOST_POINTS
 
-__all__ = ["Outcome", "Study", "Sweep", "SweepRequest", "Target", "check_study", "sweep"]
+__all__ = [
+    "Outcome",
+    "Slice",
+    "Study",
+    "StudyLike",
+    "Sweep",
+    "SweepRequest",
+    "Target",
+    "check_study",
+    "lacking_room",
+    "study_of",
+    "study_slices",
+    "sweep",
+]
+
+#: Points that are held at a time: their arrays and tables stay within some hundreds of MB.
+_SLICE_POINTS: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +66,8 @@ class Study:
         One grid of batch sizes and context lengths; or one for each workload.
     max_draft_len, capacity
         As for `predict`.
+    text, source
+        The study file that it was read from, and its name; empty for one that was built in Python.
     """
 
     targets: tuple[Target, ...]
@@ -47,11 +75,28 @@ class Study:
     loads: tuple[Load, ...]
     max_draft_len: int | None = None
     capacity: bool | None = None
+    text: str = field(default="", compare=False, repr=False)
+    source: str = field(default="", compare=False, repr=False)
 
     @property
-    def n_curves(self) -> int:
-        """How many curves the study computes."""
-        return len(self.targets) * len(self.drafters) * len(self.loads)
+    def longest(self) -> int:
+        """The longest draft of every grid."""
+        return shared_longest(self.drafters, self.max_draft_len)[0]
+
+    @property
+    def n_curve_points(self) -> int:
+        """Points of one drafter on one target, over all loads."""
+        cells = sum(len(load.batch_size) * len(load.context_len) for load in self.loads)
+        return cells * (self.longest + 1)
+
+    @property
+    def n_points(self) -> int:
+        """Points of the whole study."""
+        return len(self.targets) * len(self.drafters) * self.n_curve_points
+
+
+#: What a study can be given as.
+StudyLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Study
 
 
 def check_study(study: Study) -> None:
@@ -60,16 +105,8 @@ def check_study(study: Study) -> None:
     Raises
     ------
     SpecroofError
-        As `predict` does, and for a grid that is too large.
+        As `predict` does.
     """
-    longest = study.max_draft_len
-    drafts = (DEFAULT_MAX_DRAFT_LEN if longest is None else longest) + 1
-    curves = len(study.targets) * len(study.drafters)
-    cells = sum(len(load.batch_size) * len(load.context_len) for load in study.loads)
-    points = curves * drafts * cells
-    if points > MOST_POINTS:
-        message = f"the grid has {points} points; allowed: at most {MOST_POINTS}"
-        raise OptionError(message)
     grid = study.loads[0]
     first = Load(grid.batch_size[:1], grid.context_len[:1])
     for target in study.targets:
@@ -80,6 +117,71 @@ def check_study(study: Study) -> None:
     for load in study.loads:
         alone = replace(load, workload=None)
         predicted(target.model, target.setup, study.drafters[:1], alone, max_draft_len=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Some points of one target, one drafter and one load.
+
+    Parameters
+    ----------
+    target, drafter, workload
+        Positions in the study, from 1.
+    prediction
+        What the drafter gains there.
+    """
+
+    target: int
+    drafter: int
+    workload: int
+    prediction: Prediction
+
+
+def study_slices(
+    study: Study, target: int, drafter: int, *, most: int = _SLICE_POINTS
+) -> Iterator[Slice]:
+    """Yield the points of one drafter on one target, some at a time.
+
+    Parameters
+    ----------
+    study
+        What is asked.
+    target, drafter
+        Positions in the study, from 1.
+    most
+        Points that are held at a time.
+    """
+    served, drafts = study.targets[target - 1], study.drafters[drafter - 1]
+    longest, capped = shared_longest(study.drafters, study.max_draft_len)
+    own = [note for note in capped if note.startswith(f"{drafts.name} drafts at most")]
+    for order, load in enumerate(study.loads, start=1):
+        waits = load.workload is not None
+        for part in _load_slices(load, max(1, most // (longest + 1))):
+            found = predicted_to(
+                longest,
+                served.model,
+                served.setup,
+                [drafts],
+                part,
+                limited=limited_by(served.setup, study.capacity, queues=waits),
+                said=own,
+            )
+            yield Slice(target, drafter, order, found)
+
+
+def lacking_room(curve: SpeedupCurve) -> int:
+    """Return at how many operating points of a curve nothing runs."""
+    return int(np.isnan(curve.best_speedup).sum())
+
+
+def _load_slices(load: Load, most: int) -> Iterator[Load]:
+    """Yield a load in parts of at most `most` operating points, contexts outermost."""
+    columns = min(len(load.batch_size), most)
+    rows = max(1, most // columns) if columns == len(load.batch_size) else 1
+    for row in range(0, len(load.context_len), rows):
+        for column in range(0, len(load.batch_size), columns):
+            batches = load.batch_size[column : column + columns]
+            yield replace(load, batch_size=batches, context_len=load.context_len[row : row + rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,40 +212,98 @@ class SweepRequest:
     study
         A study file, the name of a bundled study, a mapping with the keys of a study file, or a
         `Study`.
-    advance
-        Called after each curve.
     """
 
-    study: str | os.PathLike[str] | Mapping[str, Any] | Study
-    _: KW_ONLY
-    advance: Callable[[], None] = lambda: None
+    study: StudyLike
 
 
+# Without slots: outcomes are computed when they are asked for, and kept.
 @dataclass(frozen=True, repr=False, eq=False)
 class Sweep(Answer):
     """What several drafters gain on several models, chips and loads.
 
+    Points are computed when they are asked for: `slices` and `frames` hold some at a
+    time, whatever the size of the study; the others hold all of them.
+
     Attributes
     ----------
+    study
+        What was asked, with all that it names loaded and checked.
     outcomes
         A prediction for each target under each load.
     notes, warnings
         Sentences for the reader.
     """
 
-    outcomes: tuple[Outcome, ...]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
+    study: Study
+
+    @cached_property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """A prediction for each target under each load."""
+        study = self.study
+        if study.n_points > MOST_POINTS:
+            message = f"the study has {study.n_points} points; allowed at once: at most "
+            message += f"{MOST_POINTS}; slices() and frames() hold some at a time"
+            raise OptionError(message)
+        return tuple(
+            Outcome(
+                number,
+                order,
+                predicted(
+                    target.model,
+                    target.setup,
+                    study.drafters,
+                    load,
+                    max_draft_len=study.max_draft_len,
+                    limited=limited_by(
+                        target.setup, study.capacity, queues=load.workload is not None
+                    ),
+                ),
+            )
+            for number, target in enumerate(study.targets, start=1)
+            for order, load in enumerate(study.loads, start=1)
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:  # type: ignore[override]  # computed when asked for
+        """Sentences for the reader."""
+        return tuple(dict.fromkeys(note for one in self.outcomes for note in one.prediction.notes))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:  # type: ignore[override]  # computed when asked for
+        """Sentences on points that cannot be had."""
+        told = (warning for one in self.outcomes for warning in one.prediction.warnings)
+        return tuple(dict.fromkeys(told))
 
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        return f"{len(self.outcomes)} predictions"
+        study = self.study
+        sizes = f"{len(study.targets)} targets x {len(study.drafters)} drafters"
+        return f"{sizes}, {study.n_points} points"
 
-    @property
-    def drawn(self) -> list[SpeedupCurve]:
-        """The curves of all outcomes that charts show."""
-        return [curve for one in self.outcomes for curve in one.prediction.drawn]
+    def slices(self) -> Iterator[Slice]:
+        """Yield all points, some at a time."""
+        for target in range(1, len(self.study.targets) + 1):
+            for drafter in range(1, len(self.study.drafters) + 1):
+                yield from study_slices(self.study, target, drafter)
+
+    def frames(self) -> Iterator[Any]:
+        """Yield all points as pandas data frames, some at a time; needs pyarrow and pandas."""
+        for part in self.slices():
+            yield part.prediction.to_arrow().to_pandas().assign(target=part.target)
+
+    def overviews(self) -> list[Overview]:
+        """Return the best of each curve at some of its loads, whatever the size of the study."""
+        study = self.study
+        pairs = (
+            (target, drafter)
+            for target in range(1, len(study.targets) + 1)
+            for drafter in range(1, len(study.drafters) + 1)
+        )
+        return [
+            found for pair in pairs for found in overviews(study.loads, study_slices(study, *pair))
+        ]
 
     def rows(self) -> list[dict[str, Any]]:
         """Return each outcome as the object that ``predict --json`` prints."""
@@ -154,39 +314,26 @@ class Sweep(Answer):
         return {"predictions": self.rows(), "notes": list(self.notes)}
 
     def plot(self) -> Any:
-        """Draw best speedup against batch size, or speedup against draft length."""
+        """Draw best speedup against batch size, a panel for each model and chip."""
         from specroof.plot import study_figures  # noqa: PLC0415 - matplotlib is slow to import
 
-        return next(iter(study_figures(self).values()))
+        return next(iter(study_figures(self.overviews()).values()))
 
 
 @question(SweepRequest)
 def sweep(request: SweepRequest) -> Sweep:
     """Run a study: several models x hardware x drafters."""
-    study = _study(request.study)
-    outcomes = [
-        Outcome(
-            number,
-            order,
-            predicted(
-                target.model,
-                target.setup,
-                study.drafters,
-                load,
-                max_draft_len=study.max_draft_len,
-                limited=limited_by(target.setup, study.capacity, queues=load.workload is not None),
-                advance=request.advance,
-            ),
-        )
-        for number, target in enumerate(study.targets, start=1)
-        for order, load in enumerate(study.loads, start=1)
-    ]
-    notes = dict.fromkeys(note for one in outcomes for note in one.prediction.notes)
-    return Sweep(tuple(outcomes), tuple(notes))
+    return Sweep(study_of(request.study))
 
 
-def _study(given: str | os.PathLike[str] | Mapping[str, Any] | Study) -> Study:
-    """Return a study with all that it names loaded."""
+def study_of(given: StudyLike) -> Study:
+    """Return a study with all that it names loaded.
+
+    Raises
+    ------
+    SpecroofError
+        For a study with mistakes, and what is no study.
+    """
     allowed = "a file, a name, a mapping or a Study"
     expect("study", given, str | os.PathLike | Mapping | Study, allowed)
     if isinstance(given, Study):

@@ -13,7 +13,9 @@ __all__ = ["fits_text", "profiles_table", "profiles_text"]
 
 
 def profiles_table(found: Profiles) -> str:
-    """Return a list of profiles."""
+    """Return a list of profiles, or what is nearest where there are none."""
+    if not found.profiles:
+        return "\n".join(found.notes)
     header = ["profile", "drafts", "tokens/round", "temperature", "measured"]
     table = format_table(header, [_cells(one) for one in found.profiles], left=[0, 4])
     told = "tokens per round with the bonus token. Use: profile=NAME in a SPEC."

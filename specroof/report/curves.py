@@ -2,17 +2,24 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from specroof.questions.overview import drafts_run
 from specroof.questions.predict import EndToEnd
 from specroof.report.layout import format_table, in_line
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import format_seconds
 
-__all__ = ["counted_table", "curves_table", "pays_lines", "source_lines"]
+__all__ = [
+    "counted_table",
+    "curves_table",
+    "lengths_table",
+    "pays_lines",
+    "source_lines",
+    "survey_json",
+]
 
 
 #: What a table says besides, where an engine has a band.
@@ -92,13 +99,6 @@ def _runs(curve: SpeedupCurve) -> Iterator[str]:
         yield _ABSENT if np.isnan(plain) else _span(plain, drafting).replace("-", ", ")
 
 
-def _drafts_run(curve: SpeedupCurve) -> npt.NDArray[np.bool_]:
-    """Return where a server has room for a draft, axes (context_len, batch_size)."""
-    if curve.running is None:
-        return np.ones(curve.best_draft_len.shape, dtype=bool)
-    return np.asarray(np.isfinite(curve.running[..., 1:]).any(axis=-1))
-
-
 def _best_cells(curve: SpeedupCurve) -> Iterator[list[str]]:
     """Yield what a table says of each operating point of a curve, contexts outermost."""
     best = curve.best_draft_len
@@ -107,7 +107,7 @@ def _best_cells(curve: SpeedupCurve) -> Iterator[list[str]]:
         np.take_along_axis(array, best[..., None], axis=-1).ravel()
         for array in (curve.tokens_per_round, curve.tokens_per_s, curve.tokens_per_s_per_user)
     ]
-    columns = (best, curve.best_speedup, shortest, longest, _drafts_run(curve))
+    columns = (best, curve.best_speedup, shortest, longest, drafts_run(curve))
     for draft_len, speedup, low, high, drafts, tokens, rate, user_rate in zip(
         *(column.ravel() for column in columns), *at_best, strict=True
     ):
@@ -152,18 +152,81 @@ def pays_lines(curves: Sequence[SpeedupCurve]) -> str:
 
 
 def _loses(curve: SpeedupCurve, i: int) -> str:
+    return ", ".join(_span(*run) for run in _losing_runs(curve, i)) or "none"
+
+
+def _losing_runs(curve: SpeedupCurve, i: int) -> list[tuple[float, float]]:
     """Return the runs of batch sizes whose best draft length is 0."""
     order = np.argsort(curve.batch_size)
     runs: list[tuple[float, float]] = []
     lost_before = False
     # Where no draft has room, nothing is known of what it would gain.
-    lost = _drafts_run(curve)[i, order] & (curve.best_draft_len[i, order] == 0)
-    for batch, loses in zip(curve.batch_size[order], lost, strict=True):
+    lost = drafts_run(curve)[i, order] & (curve.best_draft_len[i, order] == 0)
+    for batch, loses in zip(curve.batch_size[order].tolist(), lost, strict=True):
         if loses:
             start = runs.pop()[0] if lost_before else batch
             runs.append((start, batch))
         lost_before = bool(loses)
-    return ", ".join(_span(*run) for run in runs) or "none"
+    return runs
+
+
+def survey_json(curves: Sequence[SpeedupCurve]) -> dict[str, Any]:
+    """Return where drafting pays, over more batch sizes than were asked about.
+
+    Parameters
+    ----------
+    curves
+        One for each drafter, on one grid; arrays are nested as [context][batch].
+    """
+    return {
+        "batch_size": curves[0].batch_size.tolist(),
+        "drafters": [
+            {
+                "name": curve.drafter,
+                "best_draft_len": curve.best_draft_len.tolist(),
+                "best_speedup": [
+                    [None if np.isnan(one) else one for one in row]
+                    for row in curve.best_speedup.tolist()
+                ],
+                "does_not_pay": [
+                    [list(run) for run in _losing_runs(curve, i)]
+                    for i in range(len(curve.context_len))
+                ],
+            }
+            for curve in curves
+        ],
+    }
+
+
+def lengths_table(curves: Sequence[SpeedupCurve], lengths: Sequence[int]) -> str:
+    """Return the speedups of some draft lengths side by side, a row for each drafter and load.
+
+    Parameters
+    ----------
+    curves
+        One for each drafter, on one grid.
+    lengths
+        Drafts per round.
+    """
+    rows = [
+        [
+            f"{context:g}",
+            f"{batch:g}",
+            *(_speedup_cell(curve, i, b, k) for k in lengths),
+            curve.drafter,
+        ]
+        for curve in curves
+        for i, context in enumerate(curve.context_len)
+        for b, batch in enumerate(curve.batch_size)
+    ]
+    header = ["context", "batch", *(f"γ={k}" for k in lengths), "drafter"]
+    return format_table(header, rows, left=[len(header) - 1])
+
+
+def _speedup_cell(curve: SpeedupCurve, i: int, b: int, k: int) -> str:
+    if k >= len(curve.draft_len) or np.isnan(curve.speedup[i, b, k]):
+        return _ABSENT
+    return f"{curve.speedup[i, b, k]:.2f}x"
 
 
 def counted_table(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd]) -> str:

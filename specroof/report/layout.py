@@ -80,7 +80,7 @@ def rows_csv(rows: Sequence[Mapping[str, object]]) -> str:
     return columns_csv([{name: [row[name] for row in rows] for name in rows[0]}])
 
 
-def columns_csv(parts: Iterable[Mapping[str, Sequence[object]]]) -> str:
+def columns_csv(parts: Iterable[Mapping[str, Sequence[object]]], *, header: bool = True) -> str:
     """Return columns as CSV with a header; None is an empty cell.
 
     Text stays as it is, but for what no reader gives back: carriage returns and halves of
@@ -90,6 +90,8 @@ def columns_csv(parts: Iterable[Mapping[str, Sequence[object]]]) -> str:
     ----------
     parts
         Columns by name, all of the same names: the rows of each part follow those before it.
+    header
+        Whether the first line names the columns.
 
     Examples
     --------
@@ -103,7 +105,7 @@ def columns_csv(parts: Iterable[Mapping[str, Sequence[object]]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for number, columns in enumerate(parts):
-        if number == 0:
+        if header and number == 0:
             writer.writerow(columns)
         writer.writerows(zip(*map(_cells, columns.values()), strict=True))
     return text.getvalue()

@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from specroof.questions.predict import EndToEnd, Workload
+from specroof.report.columns import listed_columns, point_columns
 from specroof.report.layout import columns_csv
 from specroof.speedup.curve import SpeedupCurve
 
@@ -154,60 +155,4 @@ def curve_columns(
         contexts, batches, drafts = curve.speedup.shape
         step = max(1, _SLAB_ROWS // (batches * drafts))
         for start in range(0, contexts, step):
-            yield _slab(curve, whole, slice(start, start + step))
-
-
-def _slab(curve: SpeedupCurve, whole: EndToEnd | None, rows: slice) -> dict[str, list[Any]]:
-    """Return the columns of some contexts of a curve."""
-    speedup = curve.speedup[rows]
-    placement = curve.placement
-    names = {
-        "model": curve.model,
-        "hardware": curve.hardware,
-        "engine": curve.engine,
-        "tensor_parallel": placement.tensor_parallel,
-        "expert_parallel": placement.expert_parallel,
-        "attention_data_parallel": placement.attention_data_parallel,
-        "drafter": curve.drafter,
-    }
-    axes = {
-        "context_len": _axis(curve.context_len[rows])[:, None, None],
-        "batch_size": _axis(curve.batch_size)[:, None],
-        "draft_len": _axis(curve.draft_len),
-        "verify_len": _axis(curve.verify_len),
-    }
-    return {
-        **{name: [value] * speedup.size for name, value in names.items()},
-        **{
-            name: np.broadcast_to(axis, speedup.shape).ravel().tolist()
-            for name, axis in axes.items()
-        },
-        **{name: _nested(getattr(curve, name)[rows].ravel()) for name in _CURVE_ARRAYS},
-        "is_best": _is_best(curve, rows),
-        **({} if whole is None else _counted_columns(whole, rows)),
-    }
-
-
-def _axis(values: Any) -> Any:
-    """Return an axis as an array of Python's numbers, whole ones without a point."""
-    return np.array(_plain(values), dtype=object)
-
-
-def _is_best(curve: SpeedupCurve, rows: slice) -> list[int]:
-    best = curve.draft_len == curve.best_draft_len[rows, :, None]
-    return list(best.astype(int).ravel().tolist())
-
-
-def _counted_columns(whole: EndToEnd, rows: slice) -> dict[str, list[Any]]:
-    """Return what the rows of some contexts say of their requests."""
-    same = {
-        **_lengths(whole.workload),
-        "end_to_end_wait_s": whole.wait_s,
-        "end_to_end_latency_s": whole.latency_s,
-    }
-    arrays = {name: getattr(whole, name)[rows].ravel() for name in _COUNTED_ARRAYS}
-    return {
-        **{name: [value] * arrays["speedup"].size for name, value in same.items()},
-        **{f"end_to_end_{name}": _nested(array) for name, array in arrays.items()},
-        "end_to_end_is_best": _is_best(whole.curve, rows),
-    }
+            yield listed_columns(point_columns(curve, whole, slice(start, start + step)))

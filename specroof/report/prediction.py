@@ -1,13 +1,21 @@
 """A prediction, as people read it and as a table of points."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from specroof.questions.predict import Prediction
-from specroof.report.curves import counted_table, curves_table, pays_lines, source_lines
+from specroof.report.curves import (
+    counted_table,
+    curves_table,
+    lengths_table,
+    pays_lines,
+    source_lines,
+    survey_json,
+)
 from specroof.report.layout import note_lines
 from specroof.report.points import curves_csv, curves_json
 
-__all__ = ["prediction_csv", "prediction_json", "prediction_text"]
+__all__ = ["prediction_csv", "prediction_json", "prediction_text", "predictions_json"]
 
 
 def prediction_json(found: Prediction) -> dict[str, Any]:
@@ -18,6 +26,7 @@ def prediction_json(found: Prediction) -> dict[str, Any]:
         "notes": list(found.notes),
         "warnings": list(found.warnings),
         "server": None if server is None else server.to_dict(),
+        "survey": survey_json(found.survey),
         "capacity": None,
     }
     if found.limits:
@@ -35,9 +44,16 @@ def prediction_json(found: Prediction) -> dict[str, Any]:
     return answer
 
 
-def prediction_csv(found: Prediction) -> str:
-    """Return every point of a prediction as CSV."""
-    return curves_csv(found.curves, found.counted)
+def predictions_json(found: Sequence[Prediction]) -> dict[str, Any]:
+    """Return one prediction as its object; several, of one chip each, under ``chips``."""
+    objects = [one.to_dict() for one in found]
+    return objects[0] if len(objects) == 1 else {"chips": objects}
+
+
+def prediction_csv(*found: Prediction) -> str:
+    """Return every point of predictions as CSV."""
+    curves = [curve for one in found for curve in one.curves]
+    return curves_csv(curves, [whole for one in found for whole in one.counted])
 
 
 def prediction_text(found: Prediction) -> str:
@@ -46,6 +62,7 @@ def prediction_text(found: Prediction) -> str:
     parts = [
         curves_table(found.curves),
         *counted,
+        *([lengths_table(found.drawn, found.draft_len)] if found.draft_len else []),
         pays_lines(found.survey),
         source_lines(found.curves),
     ]

@@ -7,17 +7,26 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from specroof.errors import OutputError
 
-__all__ = ["MANIFEST", "joined_files", "write_files", "write_folder"]
+__all__ = [
+    "MANIFEST",
+    "clear_stale",
+    "joined_files",
+    "whole_file",
+    "write_files",
+    "write_folder",
+]
 
 #: What lists the files that the last run wrote into a folder.
 MANIFEST: Final = "specroof-manifest.json"
+
+_ALLOWED: Final = "allowed: a file in a folder that can be written to"
 
 #: Files without a name that are held open at once; systems allow some hundreds.
 _MOST_OPEN: Final = 64
@@ -173,6 +182,35 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 @contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a file to write to; it appears at its path, in one step, where the block ends well.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be written; nothing is left behind then.
+    """
+    one = _Staged(path, b"", path)
+    try:
+        one.temporary = path.parent / _temporary_name()
+        one.descriptor = _nameless(path.parent)
+        place = one.temporary if one.descriptor is None else one.descriptor
+        with open(
+            place, "xb" if one.descriptor is None else "wb", closefd=one.descriptor is None
+        ) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        one.appear()
+        _keep_names({path.parent})
+    except OSError as failure:
+        message = f"{path}: {failure.strerror or failure}; {_ALLOWED}"
+        raise OutputError(message) from None
+    finally:
+        one.discard()
+
+
+@contextlib.contextmanager
 def _staging(files: Mapping[Path, bytes]) -> Iterator[list[_Staged]]:
     """Yield contents staged for their places, those that are poured first; leave nothing behind.
 
@@ -197,7 +235,7 @@ def _staging(files: Mapping[Path, bytes]) -> Iterator[list[_Staged]]:
                 staged.append(one)
                 one.write()
         for folder in {target.parent for target in targets}:
-            _clear_stale(folder)
+            clear_stale(folder)
         yield sorted(staged, key=lambda one: one.target is not None)
     finally:
         for one in staged:
@@ -208,8 +246,12 @@ def _swap(staged: list[_Staged]) -> None:
     for one in staged:
         with _refused(one.path):
             one.appear()
-    for folder in {one.target.parent for one in staged if one.target is not None}:
-        # So that a power cut keeps the names too; not every system can.
+    _keep_names({one.target.parent for one in staged if one.target is not None})
+
+
+def _keep_names(folders: Iterable[Path]) -> None:
+    """Let a power cut keep the names in folders too; not every system can."""
+    for folder in folders:
         with contextlib.suppress(OSError):
             descriptor = os.open(folder, os.O_RDONLY)
             try:
@@ -225,7 +267,7 @@ def _refused(path: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError) as failure:
         reason = getattr(failure, "strerror", None) or failure
-        message = f"{path}: {reason}; allowed: a file in a folder that can be written to"
+        message = f"{path}: {reason}; {_ALLOWED}"
         raise OutputError(message) from None
 
 
@@ -303,7 +345,7 @@ def _temporary_name() -> str:
     return f".specroof-{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
 
 
-def _clear_stale(folder: Path) -> None:
+def clear_stale(folder: Path) -> None:
     """Take away temporaries of runs on this machine that have ended."""
     with contextlib.suppress(PermissionError):  # a folder that may not be listed
         for path in folder.iterdir():

@@ -1,0 +1,98 @@
+"""`specroof doctor`: a running server, read, and what it should change."""
+
+from typing import Annotated
+
+import typer
+
+from specroof import report
+from specroof.cli.flags import AsJson, FormatFlags, HardwareWord, SetupFlags, completion, flags
+from specroof.cli.output import say, say_json
+from specroof.questions.doctor import doctor as asked
+from specroof.questions.words import KINDS, model_names
+
+__all__ = ["doctor"]
+
+Pages = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="URL|PAGE…",
+        help="A server, as in http://localhost:8000; or one or two saved metrics pages, the older "
+        "first.",
+    ),
+]
+Model = Annotated[
+    str,
+    typer.Option(
+        help="A config.json, a bundled model or a Hub name (ORG/NAME).",
+        autocompletion=completion(model_names),
+    ),
+]
+DrafterWord = Annotated[
+    str | None,
+    typer.Option(
+        "--drafter",
+        metavar="SPEC",
+        help=f"What drafts: KIND[,key=value…]. Kinds: {', '.join(KINDS)}. Its acceptance is what "
+        f"is compared; the server's own is what is predicted with.",
+    ),
+]
+Wait = Annotated[
+    float | None,
+    typer.Option(
+        "--wait",
+        metavar="SECONDS",
+        help="Between the two reads, 0 for one; of two saved pages, what lay between them.",
+        show_default="10 of a server",
+    ),
+]
+ServedName = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The model's name on the server, where it serves several."),
+]
+ContextLen = Annotated[
+    float | None,
+    typer.Option(
+        "--context",
+        help="Cached tokens of each request.",
+        show_default="as of the requests that ended, else 4096",
+    ),
+]
+DraftModel = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The drafter's weights, for the flags.")
+]
+
+
+@flags
+def doctor(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
+    pages: Pages,
+    model: Model,
+    hardware: HardwareWord,
+    setup: SetupFlags,
+    formats: FormatFlags,
+    drafter: DrafterWord = None,
+    wait_s: Wait = None,
+    served_name: ServedName = None,
+    context_len: ContextLen = None,
+    draft_model: DraftModel = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read a server's metrics, compare them with a prediction, and say what to change.
+
+    Example: specroof doctor http://localhost:8000 --model Qwen/Qwen3-8B -H h100 --drafter eagle3
+    """
+    found = asked(
+        model,
+        hardware,
+        **vars(setup),
+        options=vars(formats),
+        pages=pages,
+        drafter=drafter,
+        wait_s=wait_s,
+        served_name=served_name,
+        context_len=context_len,
+        draft_model=draft_model,
+    )
+    if as_json:
+        say_json(found.to_dict())
+    else:
+        say(report.doctor_text(found))

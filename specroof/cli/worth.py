@@ -1,0 +1,118 @@
+"""`specroof worth`: what a better drafter would bring."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specroof import report
+from specroof.cli.flags import (
+    AsJson,
+    CsvFile,
+    HardwareWord,
+    ModelWord,
+    OptionFlags,
+    SetupFlags,
+    completion,
+    flags,
+    numbers,
+)
+from specroof.cli.output import figure_files, say, say_json, write
+from specroof.questions.words import KINDS
+from specroof.questions.worth import worth as asked
+from specroof.units import MILLISECOND
+
+__all__ = ["worth"]
+
+DrafterSpec = Annotated[
+    str,
+    typer.Option(
+        "--drafter",
+        metavar="SPEC",
+        help="KIND[,key=value…], as in predict; needs no acceptance.",
+        autocompletion=completion(lambda: KINDS),
+    ),
+]
+Lengths = Annotated[
+    str | None,
+    typer.Option(
+        "--accept-length",
+        help="Acceptance lengths to compare, bonus included, comma-separated.",
+        show_default="3 to 9",
+    ),
+]
+DraftLen = Annotated[
+    int | None,
+    typer.Option(
+        "--draft-len",
+        help="Drafts that lengths are measured with.",
+        show_default="all that the drafter makes, up to 16",
+    ),
+]
+BatchSize = Annotated[float, typer.Option("--batch", help="Sequences in flight.")]
+ContextLen = Annotated[float, typer.Option("--context", help="Cached tokens of each sequence.")]
+Tpot = Annotated[
+    float | None,
+    typer.Option(
+        "--tpot",
+        metavar="MS",
+        help="Milliseconds per token that users may wait.",
+        show_default="those of a plain step",
+    ),
+]
+PricePerHour = Annotated[
+    float | None,
+    typer.Option(metavar="USD", help="Of one device.", show_default="the hardware file's"),
+]
+NoCapacity = Annotated[
+    bool, typer.Option("--no-capacity", help="Count users as if memory had no end.")
+]
+PlotFile = Annotated[
+    Path | None,
+    typer.Option("--plot", metavar="FILE", help="Draw speedup and users against the length."),
+]
+
+
+@flags
+def worth(  # noqa: PLR0913, PLR0917 - one parameter per flag
+    model: ModelWord,
+    hardware: HardwareWord,
+    drafter: DrafterSpec,
+    setup: SetupFlags,
+    options: OptionFlags,
+    accept_length: Lengths = None,
+    draft_len: DraftLen = None,
+    batch_size: BatchSize = 1,
+    context_len: ContextLen = 4096,
+    tpot: Tpot = None,
+    price_per_hour: PricePerHour = None,
+    no_capacity: NoCapacity = False,
+    as_json: AsJson = False,
+    csv_file: CsvFile = None,
+    plot_file: PlotFile = None,
+) -> None:
+    """Show what a better drafter would bring: speedup, price and users by acceptance length.
+
+    Example: specroof worth Qwen/Qwen3-32B -H h100 --tp 2 --drafter block,cost=0.1,block=16
+    --batch 32
+    """
+    found = asked(
+        model,
+        hardware,
+        **vars(setup),
+        options=vars(options),
+        drafter=drafter,
+        accept_length=numbers("--accept-length", accept_length),
+        draft_len=draft_len,
+        batch_size=batch_size,
+        context_len=context_len,
+        tpot_s=None if tpot is None else tpot * MILLISECOND,
+        price_per_hour=price_per_hour,
+        capacity=False if no_capacity else None,
+    )
+    table = {} if csv_file is None else {csv_file: report.worth_csv(found).encode()}
+    write(table, figure_files(plot_file, lambda plot: plot.worth_figures(found)), as_json=as_json)
+    if as_json:
+        say_json(found.to_dict())
+    else:
+        say(report.worth_text(found))

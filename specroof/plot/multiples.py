@@ -1,0 +1,260 @@
+"""A study as small multiples: a panel for each model and chip, a page at most for each chart."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import ListedColormap, LogNorm
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from specroof.arrays import Array
+from specroof.plot.style import (
+    COLORS,
+    GREY,
+    MARKERS,
+    add_legend,
+    house_style,
+    new_chart,
+    short_number,
+    tick_at,
+    wrapped,
+)
+from specroof.questions.overview import Overview
+
+__all__ = ["study_figures"]
+
+#: Panels of a page, and lines of a panel.
+_MOST_ROWS: Final = 5
+_MOST_COLUMNS: Final = 5
+_MOST_LINES: Final = 8
+_MOST_TICKS: Final = 5
+_NO_ROOM: Final = "#B8B8B8"
+_NO_DRAFTS: Final = "#E6E6E6"
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """Panels of one page: a row for each model, a column for each setup."""
+
+    models: Sequence[str]
+    setups: Sequence[str]
+    overviews: Sequence[Overview]
+
+    def panel(self, model: str, setup: str) -> list[Overview]:
+        """Return what a panel shows."""
+        return [one for one in self.overviews if (one.model, _setup(one)) == (model, setup)]
+
+
+def study_figures(overviews: Sequence[Overview]) -> dict[str, Figure]:
+    """Return every chart of a study, by the name of its file without an ending.
+
+    Parameters
+    ----------
+    overviews
+        The best of each curve at some of its loads.
+    """
+    figures: dict[str, Figure] = {}
+    for load, members in _grouped(overviews, _load).items():
+        for ending, page in _pages(members):
+            figures[f"best-speedup{load}{ending}"] = _lines_chart(page)
+        if min(members[0].best_speedup.shape) > 1:
+            for drafter, own in _grouped(members, lambda one: f"-{one.drafter_number}").items():
+                for ending, page in _pages(own):
+                    figures[f"map{load}{drafter}{ending}"] = _maps_chart(page)
+    return figures
+
+
+def _load(one: Overview) -> str:
+    return f"-workload-{one.workload}" if one.requests else ""
+
+
+def _setup(one: Overview) -> str:
+    return f"{one.devices} x {one.hardware}\n{one.engine}"
+
+
+def _grouped(
+    overviews: Sequence[Overview], key: Callable[[Overview], str]
+) -> Mapping[str, list[Overview]]:
+    groups: dict[str, list[Overview]] = {}
+    for one in overviews:
+        groups.setdefault(key(one), []).append(one)
+    return groups
+
+
+def _pages(overviews: Sequence[Overview]) -> Iterator[tuple[str, _Page]]:
+    """Yield pages, and what their file names end in: nothing for the first."""
+    models = list(dict.fromkeys(one.model for one in overviews))
+    setups = list(dict.fromkeys(_setup(one) for one in overviews))
+    number = 0
+    for row in range(0, len(models), _MOST_ROWS):
+        for column in range(0, len(setups), _MOST_COLUMNS):
+            rows = models[row : row + _MOST_ROWS]
+            columns = setups[column : column + _MOST_COLUMNS]
+            shown = [one for one in overviews if one.model in rows and _setup(one) in columns]
+            if shown:
+                number += 1
+                yield "" if number == 1 else f"-{number}", _Page(rows, columns, shown)
+
+
+@house_style()
+def _lines_chart(page: _Page) -> Figure:
+    """Draw the best speedup against the batch size, a line for each drafter."""
+    drafters = _drafters(page)
+    first = page.overviews[0]
+    by_batch = first.batch_size.size > 1 or first.context_len.size == 1
+    middle = first.context_len[first.context_len.size // 2]
+    at = first.requests or f"context {short_number(middle)}"
+    if not by_batch:
+        at = f"batch {first.batch_size[0]:g}"
+    chart, panels = _panels(page, f"Best speedup over plain decoding, {at}")
+    for one in page.overviews:
+        if one.drafter not in drafters:
+            continue
+        index = drafters.index(one.drafter)
+        speedup = _with_drafts(one)
+        x = one.batch_size if by_batch else one.context_len
+        y = speedup[one.context_len.size // 2] if by_batch else speedup[:, 0]
+        panels[one.model, _setup(one)].plot(
+            x,
+            y,
+            color=COLORS[index % len(COLORS)],
+            marker=MARKERS[index % len(MARKERS)],
+            ms=3,
+            lw=1.2,
+        )
+    for axes in panels.values():
+        axes.axhline(1, color=GREY, lw=1, ls=":")
+        axes.set_yscale("log", base=2)
+        axes.set_xscale("log" if by_batch else "linear", **({"base": 2} if by_batch else {}))
+        _scale_ticks(axes, first.batch_size if by_batch else first.context_len)
+    _label_x(panels, "Batch size (sequences)" if by_batch else "Context length (tokens)")
+    add_legend(chart, [*_handles(drafters), Line2D([], [], color=GREY, ls=":", label="plain")])
+    return chart
+
+
+def _with_drafts(one: Overview) -> Array:
+    """Return the best speedup where drafts run: elsewhere 1 says nothing of them."""
+    return np.where(one.drafts_run == 1, one.best_speedup, np.nan)
+
+
+def _label_x(panels: Mapping[tuple[str, str], Axes], text: str) -> None:
+    """Name the axis below the lowest panel of the middle column."""
+    columns = sorted({axes.get_position().x0 for axes in panels.values()})
+    middle = columns[(len(columns) - 1) // 2]
+    own = [axes for axes in panels.values() if axes.get_position().x0 == middle]
+    own[-1].set_xlabel(text)
+
+
+def _drafters(page: _Page) -> list[str]:
+    """Return the drafters that are drawn: of many, those that gain most."""
+    gains = {
+        drafter: max(float(np.nan_to_num(one.best_speedup).max()) for one in members)
+        for drafter, members in _grouped(page.overviews, lambda one: one.drafter).items()
+    }
+    best = sorted(gains, key=lambda drafter: -gains[drafter])[:_MOST_LINES]
+    return [drafter for drafter in gains if drafter in best]
+
+
+def _handles(drafters: Sequence[str]) -> list[Artist]:
+    return [
+        Line2D(
+            [],
+            [],
+            color=COLORS[index % len(COLORS)],
+            marker=MARKERS[index % len(MARKERS)],
+            ms=4,
+            label=wrapped(drafter),
+        )
+        for index, drafter in enumerate(drafters)
+    ]
+
+
+@house_style()
+def _maps_chart(page: _Page) -> Figure:
+    """Draw the best speedup of one drafter over batch sizes and context lengths."""
+    chart, panels = _panels(page, f"Best speedup of {page.overviews[0].drafter}")
+    highest = max(float(np.nan_to_num(one.best_speedup).max()) for one in page.overviews)
+    norm = LogNorm(1, max(highest, 1.01))
+    colors = mpl.colormaps["viridis"]
+    greys = ListedColormap([_NO_DRAFTS, _NO_ROOM])
+    for one in page.overviews:
+        axes = panels[one.model, _setup(one)]
+        axes.grid(visible=False)
+        look: dict[str, Any] = {"aspect": "auto", "origin": "lower", "interpolation": "nearest"}
+        axes.imshow(np.isnan(one.best_speedup), cmap=greys, vmin=0, vmax=1, **look)
+        axes.imshow(np.ma.masked_invalid(_with_drafts(one)), cmap=colors, norm=norm, **look)
+        _cell_ticks(axes, one)
+    bar = chart.colorbar(
+        ScalarMappable(norm, colors), ax=list(panels.values()), label="Best speedup", shrink=0.8
+    )
+    steps = [step for step in (1, 1.5, 2, 3, 4, 6, 8, 12, 16, 32, 64) if step <= highest]
+    tick_at(bar.ax.yaxis, steps, [f"{step:g}" for step in steps])
+    _label_x(panels, "Batch size (sequences)")
+    chart.supylabel("Context length (tokens)")
+    add_legend(
+        chart,
+        [
+            Patch(color=_NO_ROOM, label="does not fit"),
+            Patch(color=_NO_DRAFTS, label="runs plain: no room for drafts"),
+        ],
+    )
+    return chart
+
+
+def _panels(page: _Page, title: str) -> tuple[Figure, dict[tuple[str, str], Axes]]:
+    """Return a page of empty panels by model and setup: a table, or a row after the other.
+
+    A table has a row for each model and a column for each setup, unless most of it were empty.
+    """
+    keys = [
+        (model, setup) for model in page.models for setup in page.setups if page.panel(model, setup)
+    ]
+    rows, columns = len(page.models), len(page.setups)
+    is_table = 2 * len(keys) > rows * columns
+    if not is_table:
+        columns = min(_MOST_COLUMNS, int(np.ceil(np.sqrt(len(keys)))))
+        rows = -(-len(keys) // columns)
+    chart = new_chart(title, width=max(1.2 + 2.3 * columns, 5.0), height=max(1.0 + 1.7 * rows, 3.0))
+    grid = chart.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    panels: dict[tuple[str, str], Axes] = {}
+    for number, (model, setup) in enumerate(keys):
+        place = divmod(number, columns)
+        if is_table:
+            place = page.models.index(model), page.setups.index(setup)
+        axes = panels[model, setup] = grid[place]
+        if not is_table or place[0] == 0:
+            axes.set_title(setup if is_table else f"{model}\n{setup}", fontsize="x-small")
+        if is_table and place[1] == 0:
+            axes.set_ylabel("\n".join(_broken(model)), fontsize="x-small")
+    for axes in grid.flat:
+        axes.set_visible(axes in panels.values())
+    return chart, panels
+
+
+def _broken(name: str, width: int = 18) -> Iterator[str]:
+    """Yield a name over a few lines."""
+    for start in range(0, min(len(name), 3 * width), width):
+        yield name[start : start + width]
+
+
+def _scale_ticks(axes: Axes, values: Array) -> None:
+    """Write some values of a logarithmic axis, and speedups without exponents."""
+    places = values[np.unique(np.linspace(0, values.size - 1, _MOST_TICKS).round().astype(int))]
+    tick_at(axes.xaxis, places, [short_number(value) for value in places])
+    low, high = axes.get_ylim()
+    steps = [step for step in (0.5, 1, 2, 4, 8, 16, 32) if low <= step <= high]
+    tick_at(axes.yaxis, steps, [f"{step:g}" for step in steps])
+
+
+def _cell_ticks(axes: Axes, one: Overview) -> None:
+    """Write some batch sizes and context lengths at their cells."""
+    for axis, values in ((axes.xaxis, one.batch_size), (axes.yaxis, one.context_len)):
+        places = np.unique(np.linspace(0, values.size - 1, _MOST_TICKS).round().astype(int))
+        tick_at(axis, places, [short_number(values[place]) for place in places])

@@ -1,0 +1,163 @@
+"""A study at a glance: the best of each curve at some of its loads, however many it has."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.arrays import Array
+from specroof.serving.requests import Load
+from specroof.speedup.curve import SpeedupCurve
+
+if TYPE_CHECKING:
+    from specroof.questions.sweep import Slice
+
+__all__ = ["Overview", "drafts_run", "overviews"]
+
+#: Loads of a curve that are looked at: what a page can show.
+_MOST_CONTEXTS: Final = 12
+_MOST_BATCHES: Final = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Overview:
+    """The best of one curve at some of its loads.
+
+    Parameters
+    ----------
+    target, drafter_number, workload
+        Positions in the study, from 1.
+    model, hardware, engine, drafter
+        Names.
+    devices
+        How many.
+    requests
+        What is answered, such as "4000 tokens in, 1000 out"; empty where decoding alone counts.
+    context_len, batch_size
+        The loads, ascending.
+    best_draft_len, best_speedup, tokens_per_s
+        There, axes (context_len, batch_size); NaN where nothing runs. Prefills count where
+        requests are answered.
+    drafts_run
+        1 where the server has room for a draft, else 0.
+    """
+
+    target: int
+    drafter_number: int
+    workload: int
+    model: str
+    hardware: str
+    engine: str
+    drafter: str
+    devices: int
+    requests: str
+    context_len: Array
+    batch_size: Array
+    best_draft_len: Array
+    best_speedup: Array
+    tokens_per_s: Array
+    drafts_run: Array
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the overview as JSON has it."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            name: _listed(value) if isinstance(value, np.ndarray) else value
+            for name, value in values.items()
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "Overview":
+        """Return the overview that `to_dict` gave."""
+        values: dict[str, Any] = {
+            name: np.asarray(value, dtype=np.float64) if isinstance(value, list) else value
+            for name, value in content.items()
+        }
+        return cls(**values)
+
+
+def _listed(values: npt.NDArray[Any]) -> list[Any]:
+    found = values.astype(object)
+    found[np.isnan(values)] = None
+    listed: list[Any] = found.tolist()
+    return listed
+
+
+def drafts_run(curve: SpeedupCurve) -> npt.NDArray[np.bool_]:
+    """Return where a server has room for a draft, axes (context_len, batch_size)."""
+    if curve.running is None:
+        return np.ones(curve.best_draft_len.shape, dtype=bool)
+    return np.asarray(np.isfinite(curve.running[..., 1:]).any(axis=-1))
+
+
+def overviews(loads: Sequence[Load], slices: "Iterable[Slice]") -> list[Overview]:
+    """Return an overview for each load of one drafter on one target.
+
+    Parameters
+    ----------
+    loads
+        Those of the study.
+    slices
+        All points of the drafter on the target, as `study_slices` yields them.
+    """
+    found: dict[int, Overview] = {}
+    for part in slices:
+        curve = part.prediction.drawn[0]
+        if part.workload not in found:
+            found[part.workload] = _empty(part, loads[part.workload - 1], curve)
+        _fill(found[part.workload], curve)
+    return list(found.values())
+
+
+def _empty(part: "Slice", load: Load, curve: SpeedupCurve) -> Overview:
+    contexts, batches = (
+        _thinned(load.context_len, _MOST_CONTEXTS),
+        _thinned(load.batch_size, _MOST_BATCHES),
+    )
+    return Overview(
+        target=part.target,
+        drafter_number=part.drafter,
+        workload=part.workload,
+        model=curve.model,
+        hardware=curve.hardware,
+        engine=curve.engine,
+        drafter=curve.drafter,
+        devices=curve.placement.devices,
+        requests=curve.requests,
+        context_len=contexts,
+        batch_size=batches,
+        **{
+            name: np.full((contexts.size, batches.size), np.nan)
+            for name in ("best_draft_len", "best_speedup", "tokens_per_s")
+        },
+        drafts_run=np.zeros((contexts.size, batches.size)),
+    )
+
+
+def _thinned(values: Sequence[float], most: int) -> Array:
+    """Return at most so many of some values, ascending, the ends among them."""
+    axis = np.unique(np.asarray(values, dtype=np.float64))
+    places = np.unique(np.linspace(0, axis.size - 1, most).round().astype(int))
+    return np.asarray(axis[places])
+
+
+def _fill(overview: Overview, curve: SpeedupCurve) -> None:
+    """Put the loads of a curve that the overview looks at into their places."""
+    rows = np.flatnonzero(np.isin(curve.context_len, overview.context_len))
+    columns = np.flatnonzero(np.isin(curve.batch_size, overview.batch_size))
+    if not rows.size or not columns.size:
+        return
+    here = np.ix_(rows, columns)
+    there = np.ix_(
+        np.searchsorted(overview.context_len, curve.context_len[rows]),
+        np.searchsorted(overview.batch_size, curve.batch_size[columns]),
+    )
+    best = curve.best_draft_len[here]
+    rates = np.take_along_axis(curve.tokens_per_s[here], best[..., None], axis=-1)[..., 0]
+    missing = np.isnan(curve.best_speedup[here])
+    overview.best_draft_len[there] = np.where(missing, np.nan, best)
+    overview.best_speedup[there] = curve.best_speedup[here]
+    overview.tokens_per_s[there] = rates
+    overview.drafts_run[there] = drafts_run(curve)[here]

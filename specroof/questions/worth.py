@@ -1,0 +1,250 @@
+"""Is a better drafter worth training: what does each further accepted token bring?"""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+
+from specroof.acceptance import acceptance_from_length
+from specroof.arrays import number_within
+from specroof.drafters import Drafter
+from specroof.economics import usd_per_million_tokens
+from specroof.errors import OptionError
+from specroof.latency import Setup
+from specroof.questions.answer import Answer
+from specroof.questions.capacity import usual_drafts
+from specroof.questions.predict import limited_by
+from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
+from specroof.serving.limits import limits_of
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve
+from specroof.speedup.inverses import Point
+
+__all__ = ["Worth", "WorthRequest", "WorthRow", "worth"]
+
+#: Acceptance lengths where nobody says which, and the most users that are looked at.
+USUAL_LENGTHS: Final = tuple(range(3, 10))
+_MOST_USERS: Final = 4096
+
+
+@dataclass(frozen=True)
+class WorthRequest(Served):
+    """Ask what better drafters would bring.
+
+    Parameters
+    ----------
+    drafter
+        What drafts: a SPEC, or a `Drafter`. Its own acceptance does not matter.
+    accept_length
+        Acceptance lengths to compare, bonus included, a number or a list; 3 to 9 if None.
+    draft_len
+        The drafts that they are measured with; the drafter's depth up to 16 if None.
+    batch_size, context_len
+        The load.
+    tpot_s
+        Seconds per output token that users may wait; a plain step at the load if None.
+    price_per_hour
+        US dollars of one device; the hardware file's if None.
+    capacity
+        As for `predict`.
+
+    Examples
+    --------
+    >>> from specroof import worth
+    >>> found = worth("Qwen/Qwen3-8B", "b200", drafter="block,cost=0.1,drafts=15", engine="ideal")
+    >>> [row.accept_length for row in found.rows]
+    [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
+    """
+
+    _: KW_ONLY
+    drafter: DrafterLike
+    accept_length: Values | None = None
+    draft_len: int | None = None
+    batch_size: float = 1
+    context_len: float = 4096
+    tpot_s: float | None = None
+    price_per_hour: float | None = None
+    capacity: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorthRow:
+    """What one acceptance length brings.
+
+    Parameters
+    ----------
+    accept_length
+        Tokens per round, bonus included, at the draft length that it is measured with.
+    best_draft_len, enough_drafts
+        The best draft length, and the shortest within 1% of it: longer ones hardly help.
+    speedup
+        At the best draft length, against plain decoding.
+    gain_per_token
+        Speedup for each token of acceptance since the row before; None for the first.
+    tokens_per_s, usd_per_million_tokens
+        Of the whole server; the price is None where unknown.
+    users
+        The most that wait no longer per token than they may.
+    """
+
+    accept_length: float
+    best_draft_len: int
+    enough_drafts: int
+    speedup: float
+    gain_per_token: float | None
+    tokens_per_s: float
+    usd_per_million_tokens: float | None
+    users: int
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Worth(Answer):
+    """What better drafters would bring.
+
+    Attributes
+    ----------
+    model, hardware, engine, drafter
+        Names.
+    batch_size, context_len, draft_len, tpot_s
+        The load, the drafts that lengths are measured with, and what users may wait.
+    rows
+        By acceptance length.
+    notes, warnings
+        Sentences for the reader.
+    """
+
+    model: str
+    hardware: str
+    engine: str
+    drafter: str
+    batch_size: float
+    context_len: float
+    draft_len: int
+    tpot_s: float
+    rows: tuple[WorthRow, ...]
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+        return (
+            f"{self.model} on {self.hardware}, engine {self.engine}, batch {self.batch_size:g}, "
+            f"context {self.context_len:g}: {self.drafter}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints."""
+        names = ("model", "hardware", "engine", "drafter", "batch_size", "context_len")
+        return {
+            **{name: getattr(self, name) for name in (*names, "draft_len", "tpot_s")},
+            "rows": [{n: getattr(row, n) for n in WorthRow.__slots__} for row in self.rows],
+            "notes": list(self.notes),
+            "warnings": list(self.warnings),
+        }
+
+    def plot(self) -> Any:
+        """Draw speedup and users against acceptance length."""
+        from specroof.plot import worth_figures  # noqa: PLC0415 - matplotlib is slow to import
+
+        return worth_figures(self)[""]
+
+
+@question(WorthRequest)
+def worth(request: WorthRequest) -> Worth:
+    """Show what each further accepted token brings: speedup, price and users."""
+    drafter = drafter_of(request.drafter)
+    if drafter.is_ideal:
+        message = "drafter is 'ideal', which nothing improves; allowed: another drafter"
+        raise OptionError(message)
+    point = _point(request, drafter)
+    setup, drafts = point.setup, point.longest
+    asked: Any = USUAL_LENGTHS if request.accept_length is None else request.accept_length
+    lengths = sorted(float(length) for length in listed(asked))
+    if request.accept_length is None:
+        lengths = [length for length in lengths if length <= drafts + 1]
+    curves = [point.curve(_acceptance(drafter, length, drafts)) for length in lengths]
+    if not curves:
+        message = f"accept_length has none up to {drafts + 1}; allowed: lengths of {drafts} drafts"
+        raise OptionError(message)
+    first = curves[0]
+    tpot_s = float(first.decode_s[0, 0])
+    if request.tpot_s is not None:
+        tpot_s = number_within("tpot_s", request.tpot_s, "tpot_s")
+    limited = limited_by(setup, request.capacity, queues=False) is not None
+    everybody = replace(point, batch_size=np.arange(1, _MOST_USERS + 1))
+    users = [
+        _users(everybody, _acceptance(drafter, length, drafts), tpot_s, limited=limited)
+        for length in lengths
+    ]
+    usd = _usd_per_hour(setup, request.price_per_hour)
+    unknown = f"price of {setup.hardware.name} unknown: --price-per-hour USD"
+    return Worth(
+        model=first.model,
+        hardware=f"{first.placement.devices} x {first.hardware}",
+        engine=first.engine,
+        drafter=drafter.name,
+        batch_size=float(first.batch_size[0]),
+        context_len=float(first.context_len[0]),
+        draft_len=drafts,
+        tpot_s=tpot_s,
+        rows=_rows(lengths, curves, users, usd),
+        notes=(*((unknown,) if usd is None else ()), *first.notes),
+    )
+
+
+def _point(request: WorthRequest, drafter: Drafter) -> Point:
+    """Return the load, and the drafts that lengths are measured with as its longest."""
+    model, setup = request.resolved()
+    drafts = min(drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN)
+    if request.draft_len is not None:
+        drafts = usual_drafts(drafter, model, request.draft_len)
+    return Point(model, setup, drafter, request.batch_size, request.context_len, None, drafts)
+
+
+def _acceptance(drafter: Drafter, length: float, drafts: int) -> Any:
+    kind = drafter.name.partition(",")[0]
+    return acceptance_from_length(length, drafts, kind=kind)
+
+
+def _usd_per_hour(setup: Setup, given: float | None) -> float | None:
+    if given is not None:
+        return number_within("price_per_hour", given, "usd_per_hour")
+    price = setup.hardware.price
+    return None if price is None else price.usd_per_hour
+
+
+def _rows(
+    lengths: Sequence[float],
+    curves: Sequence[SpeedupCurve],
+    users: Sequence[int],
+    usd: float | None,
+) -> tuple[WorthRow, ...]:
+    """Return what each length brings, and each further token since the length before."""
+    gains = [float(curve.best_speedup[0, 0]) for curve in curves]
+    ends = list(zip(lengths, gains, strict=True))
+    further: list[float | None] = [None]
+    further += [(b[1] - a[1]) / (b[0] - a[0]) if b[0] > a[0] else None for a, b in pairwise(ends)]
+    rows = []
+    for length, curve, gain, more, most in zip(lengths, curves, gains, further, users, strict=True):
+        best = int(curve.best_draft_len[0, 0])
+        rate = float(curve.tokens_per_s[0, 0, best])
+        price = None
+        if usd is not None:
+            devices = curve.placement.devices
+            price = float(usd_per_million_tokens(rate, devices=devices, usd_per_hour=usd))
+        useful = int(curve.near_best(0.01)[0][0, 0])
+        rows.append(WorthRow(length, best, useful, gain, more, rate, price, most))
+    return tuple(rows)
+
+
+def _users(point: Point, tokens: Any, tpot_s: float, *, limited: bool) -> int:
+    """Return the largest batch whose users wait at most so long per token; 0 if there is none."""
+    curve = point.curve(tokens)
+    rates = np.where(np.isnan(curve.round_s), 0.0, curve.tokens_per_s_per_user)[0]
+    if limited:
+        room = limits_of(point.model, point.setup, point.drafter, curve).largest
+        rates = np.where(curve.batch_size[:, None] <= room, rates, 0.0)
+    fast = np.flatnonzero(rates.max(axis=-1) * tpot_s >= 1 - 1e-12)
+    return int(curve.batch_size[fast[-1]]) if fast.size else 0

@@ -1,0 +1,76 @@
+"""A page of metrics in the text format of Prometheus: names, labels and numbers.
+
+Needs prometheus-client, an optional extra: ``pip install 'specroof[metrics]'``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+
+from specroof.errors import MeasurementError
+
+__all__ = ["Sample", "parse_metrics"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One line of a page.
+
+    Parameters
+    ----------
+    name
+        With the ending that tells a counter (``_total``), or a part of a histogram (``_sum``).
+    labels
+        What tells the series of one name apart.
+    value
+        A number, which may be infinite or none.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+def parse_metrics(text: str, *, source: str) -> list[Sample]:
+    r"""Return the samples of a page, in its order.
+
+    Parameters
+    ----------
+    text
+        The page.
+    source
+        How messages name it.
+
+    Raises
+    ------
+    MeasurementError
+        For a text in another format, an empty page, or without prometheus-client.
+
+    Examples
+    --------
+    >>> page = '# TYPE up gauge\nup{job="a"} 1.0\n'
+    >>> parse_metrics(page, source="page")
+    [Sample(name='up', labels={'job': 'a'}, value=1.0)]
+    """
+    try:
+        parser = import_module("prometheus_client.parser")
+    except ImportError:
+        message = (
+            f"{source}: metrics are read by prometheus-client; install it with: "
+            f"pip install 'specroof[metrics]'"
+        )
+        raise MeasurementError(message) from None
+    try:
+        found = [
+            Sample(one.name, dict(one.labels), float(one.value))
+            for family in parser.text_string_to_metric_families(text)
+            for one in family.samples
+        ]
+    # What the parser stumbles over: a name, a number, the end of a line.
+    except (ValueError, IndexError, KeyError, AttributeError, TypeError, OverflowError) as problem:
+        message = f"{source}: {problem}; allowed: metrics in the text format of Prometheus"
+        raise MeasurementError(message) from None
+    if not found:
+        message = f"{source}: holds no metric; allowed: metrics in the text format of Prometheus"
+        raise MeasurementError(message)
+    return found

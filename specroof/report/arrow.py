@@ -1,0 +1,70 @@
+"""Columns as Arrow tables: names as dictionaries, units in the metadata, no figure as null."""
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from specroof.errors import OutputError
+from specroof.questions.predict import Prediction
+from specroof.report.columns import UNITS, Columns, n_rows, point_columns
+
+__all__ = ["arrow_batch", "arrow_table", "data_library"]
+
+
+def data_library(name: str) -> ModuleType:
+    """Return a library of the extra `data`.
+
+    Raises
+    ------
+    OutputError
+        If it is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        message = f"{name} is not installed; allowed: pip install 'specroof[data]', or CSV, JSON"
+        raise OutputError(message) from None
+
+
+def arrow_batch(columns: Columns) -> Any:
+    """Return columns as a record batch."""
+    pa = data_library("pyarrow")
+    rows = n_rows(columns)
+    arrays = [_arrow_array(pa, values, rows) for values in columns.values()]
+    fields = [
+        pa.field(name, array.type, metadata=_unit(name))
+        for name, array in zip(columns, arrays, strict=True)
+    ]
+    return pa.record_batch(arrays, schema=pa.schema(fields))
+
+
+def _unit(name: str) -> dict[str, str] | None:
+    return {"unit": UNITS[name]} if name in UNITS else None
+
+
+def _arrow_array(pa: Any, values: Any, rows: int) -> Any:
+    if isinstance(values, str):
+        # One entry for all rows: no object a point.
+        return pa.DictionaryArray.from_arrays(np.zeros(rows, dtype=np.int32), [values])
+    if isinstance(values, int):
+        return pa.array(np.full(rows, values, dtype=np.int32))
+    if isinstance(values, float):
+        values = np.full(rows, values)
+    if values.dtype.kind == "U":
+        names, codes = np.unique(values, return_inverse=True)
+        codes = pa.array(codes.astype(np.int32), mask=values == "")
+        return pa.DictionaryArray.from_arrays(codes, names.tolist())
+    return pa.array(values, from_pandas=True)  # NaN is null
+
+
+def arrow_table(found: Prediction) -> Any:
+    """Return every point of a prediction as one table."""
+    pa = data_library("pyarrow")
+    wholes = found.counted or [None] * len(found.curves)
+    batches = [
+        arrow_batch(point_columns(curve, whole))
+        for curve, whole in zip(found.curves, wholes, strict=True)
+    ]
+    return pa.Table.from_batches(batches).unify_dictionaries()

@@ -1,0 +1,273 @@
+"""Points and loads of speedup curves as columns: arrays, and one value where all rows share it."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from specroof.questions.overview import drafts_run
+from specroof.questions.predict import EndToEnd, Prediction
+from specroof.speedup.curve import SpeedupCurve
+
+__all__ = [
+    "ALL_ROWS",
+    "UNITS",
+    "Columns",
+    "listed_columns",
+    "load_columns",
+    "n_rows",
+    "point_columns",
+]
+
+#: A value that all rows share, or a number for each row; NaN is no figure.
+Columns = dict[str, Any]
+
+ALL_ROWS: Final = slice(None)
+
+#: What of a curve has a value at each point, in the order of the columns.
+_CURVE_ARRAYS: Final = (
+    "tokens_per_round",
+    "draft_s",
+    "verify_s",
+    "round_s",
+    "speedup",
+    "tokens_per_s",
+    "tokens_per_s_per_user",
+)
+_COUNTED_ARRAYS: Final = ("tokens_per_s", "speedup", "prefill_frac", "effective_batch")
+#: Columns of counts, which are spelt without a point where they are whole.
+_COUNTS: Final = {
+    "context_len",
+    "batch_size",
+    "draft_len",
+    "verify_len",
+    "input_len",
+    "output_len",
+    "running",
+    "best_draft_len",
+    "near_best_shortest",
+    "near_best_longest",
+    "largest_batch",
+    "largest_batch_drafting",
+    "running_drafting",
+}
+
+#: Units by the name of a column; what stands in none of them is a name, a flag or a ratio.
+UNITS: Final = {
+    "context_len": "tokens",
+    "batch_size": "sequences",
+    "draft_len": "tokens",
+    "verify_len": "positions",
+    "running": "sequences",
+    "tokens_per_round": "tokens",
+    "draft_s": "s",
+    "verify_s": "s",
+    "round_s": "s",
+    "tokens_per_s": "tokens/s",
+    "tokens_per_s_per_user": "tokens/s",
+    "input_len": "tokens",
+    "output_len": "tokens",
+    "end_to_end_wait_s": "s",
+    "end_to_end_latency_s": "s",
+    "end_to_end_tokens_per_s": "tokens/s",
+    "end_to_end_effective_batch": "sequences",
+    "step_s": "s",
+    "plain_tokens_per_s": "tokens/s",
+    "best_draft_len": "tokens",
+    "near_best_shortest": "tokens",
+    "near_best_longest": "tokens",
+    "running_drafting": "sequences",
+    "largest_batch": "sequences",
+    "largest_batch_drafting": "sequences",
+    "end_to_end_best_draft_len": "tokens",
+}
+
+
+def n_rows(columns: Mapping[str, Any]) -> int:
+    """Return how many rows columns have."""
+    return next(len(values) for values in columns.values() if isinstance(values, np.ndarray))
+
+
+def _plain_list(name: str, values: npt.NDArray[Any]) -> list[Any]:
+    """Return a column as Python's numbers: NaN as None, whole counts without a point.
+
+    Examples
+    --------
+    >>> (
+    ...     _plain_list("batch_size", np.array([1.0, 1.5])),
+    ...     _plain_list("draft_s", np.array([1.0, np.nan])),
+    ... )
+    ([1, 1.5], [1.0, None])
+    """
+    found: list[Any] = values.tolist()
+    if values.dtype.kind == "b":
+        return [int(value) for value in found]
+    if values.dtype.kind == "U":
+        return [value or None for value in found]
+    if values.dtype.kind != "f":
+        return found
+    if name.removeprefix("end_to_end_") in _COUNTS:
+        found = [int(value) if value.is_integer() else value for value in found]
+    if np.isnan(values).any():
+        found = [None if value != value else value for value in found]  # noqa: PLR0124 - only NaN differs from itself
+    return found
+
+
+def listed_columns(columns: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return columns as lists of Python's numbers: see `_plain_list`."""
+    rows = n_rows(columns)
+    return {
+        name: _plain_list(name, values)
+        if isinstance(values, np.ndarray)
+        else _plain_list(name, np.asarray([values])) * rows
+        for name, values in columns.items()
+    }
+
+
+def point_columns(
+    curve: SpeedupCurve, whole: EndToEnd | None = None, rows: slice = ALL_ROWS
+) -> Columns:
+    """Return every point of some contexts of a curve, draft lengths innermost.
+
+    Parameters
+    ----------
+    curve
+        Of decoding alone.
+    whole
+        The same with prefills, in columns that begin with ``end_to_end_``; None without.
+    rows
+        Which contexts.
+    """
+    shape = curve.speedup[rows].shape
+    runs = np.broadcast_to(curve.running_batch, curve.round_s.shape)[rows]
+    axes = {
+        "context_len": curve.context_len[rows, None, None],
+        "batch_size": curve.batch_size[:, None],
+        "draft_len": curve.draft_len,
+        "verify_len": np.asarray(curve.verify_len, dtype=np.float64),
+        "running": runs,
+    }
+    values = {name: getattr(curve, name)[rows] for name in _CURVE_ARRAYS}
+    values |= {name: band[rows] for name, band in _band(curve).items()}
+    return {
+        **_names(curve),
+        **{name: _flat(array, shape) for name, array in {**axes, **values}.items()},
+        "has_room": _flat(np.isfinite(runs), shape),
+        "is_best": _flat(_is_best(curve)[rows], shape),
+        **({} if whole is None else _counted(whole, rows)),
+    }
+
+
+def _names(curve: SpeedupCurve) -> Columns:
+    """Return what is the same at all points of a curve."""
+    placement = curve.placement
+    return {
+        "model": curve.model,
+        "hardware": curve.hardware,
+        "engine": curve.engine,
+        "tensor_parallel": placement.tensor_parallel,
+        "expert_parallel": placement.expert_parallel,
+        "attention_data_parallel": placement.attention_data_parallel,
+        "drafter": curve.drafter,
+    }
+
+
+def _flat(array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    return np.broadcast_to(array, shape).ravel()
+
+
+def _is_best(curve: SpeedupCurve) -> npt.NDArray[np.bool_]:
+    """Return the points with the best draft length: none where nothing runs."""
+    best = curve.draft_len == curve.best_draft_len[..., None]
+    return np.asarray(best & np.isfinite(curve.best_speedup)[..., None])
+
+
+def _counted(whole: EndToEnd, rows: slice) -> Columns:
+    """Return what the points of some contexts say of their requests."""
+    workload = whole.workload
+    return {
+        "input_len": float(workload.input_len),
+        "output_len": float(workload.output_len),
+        "end_to_end_wait_s": float(whole.wait_s),
+        "end_to_end_latency_s": float(whole.latency_s),
+        **{f"end_to_end_{name}": getattr(whole, name)[rows].ravel() for name in _COUNTED_ARRAYS},
+        "end_to_end_is_best": _is_best(whole.curve)[rows].ravel(),
+    }
+
+
+def load_columns(found: Prediction) -> Columns:
+    """Return the best of the first drafter at each operating point, batch sizes innermost."""
+    curve = found.curves[0]
+    shape = curve.best_speedup.shape
+    shortest, longest = curve.near_best(0.01)
+    runs = np.broadcast_to(curve.running_batch, curve.round_s.shape)
+    missing = np.isnan(curve.best_speedup)
+    best = {
+        "best_draft_len": curve.best_draft_len,
+        "near_best_shortest": shortest,
+        "near_best_longest": longest,
+    }
+    at_best = ("tokens_per_round", "tokens_per_s", "tokens_per_s_per_user")
+    arrays = {
+        "context_len": curve.context_len[:, None],
+        "batch_size": curve.batch_size,
+        "running": runs[..., 0],
+        "running_drafting": _at(curve, runs),
+        **_largest(found),
+        "step_s": curve.decode_s,
+        "plain_tokens_per_s": runs[..., 0] / curve.decode_s,
+        **{name: np.where(missing, np.nan, array) for name, array in best.items()},
+        "best_speedup": curve.best_speedup,
+        **{f"best_{name}": _at(curve, band) for name, band in _band(curve).items()},
+        "verdict": _verdict(curve),
+        "drafts_run": drafts_run(curve),
+        **{name: _at(curve, getattr(curve, name)) for name in at_best},
+    }
+    columns = _names(curve) | {name: _flat(array, shape) for name, array in arrays.items()}
+    return columns | (_counted_best(found.counted[0]) if found.counted else {})
+
+
+def _band(curve: SpeedupCurve) -> dict[str, npt.NDArray[Any]]:
+    """Return the ends of the band of each speedup; NaN where there is none."""
+    ends = {"speedup_low": curve.speedup_low, "speedup_high": curve.speedup_high}
+    unknown = np.broadcast_to(np.nan, curve.speedup.shape)
+    return {name: unknown if end is None else end for name, end in ends.items()}
+
+
+def _verdict(curve: SpeedupCurve) -> npt.NDArray[Any]:
+    """Return whether the best draft pays; empty where nothing is told."""
+    if curve.verdict is None:
+        return np.full(curve.best_speedup.shape, "")
+    return curve.verdict
+
+
+def _at(curve: SpeedupCurve, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return values at the best draft length."""
+    found: npt.NDArray[Any] = np.take_along_axis(values, curve.best_draft_len[..., None], axis=-1)
+    return found[..., 0]
+
+
+def _largest(found: Prediction) -> dict[str, npt.NDArray[Any]]:
+    """Return the largest batch that runs, plain and with the best draft; NaN where none is told."""
+    curve = found.curves[0]
+    shape = curve.best_speedup.shape
+    if not found.limits:
+        unknown = np.full(shape, np.nan)
+        return {"largest_batch": unknown, "largest_batch_drafting": unknown}
+    largest = np.asarray(found.limits[0].largest, dtype=np.float64)
+    everywhere = np.broadcast_to(largest[:, None, :], curve.round_s.shape)
+    return {"largest_batch": largest[:, :1], "largest_batch_drafting": _at(curve, everywhere)}
+
+
+def _counted_best(whole: EndToEnd) -> Columns:
+    """Return the best with prefills counted."""
+    curve = whole.curve
+    missing = np.isnan(curve.best_speedup)
+    return {
+        "input_len": float(whole.workload.input_len),
+        "output_len": float(whole.workload.output_len),
+        "end_to_end_best_draft_len": np.where(missing, np.nan, curve.best_draft_len).ravel(),
+        "end_to_end_best_speedup": curve.best_speedup.ravel(),
+        "end_to_end_tokens_per_s": _at(curve, whole.tokens_per_s).ravel(),
+    }

@@ -1,0 +1,87 @@
+"""A server's counts beside a prediction, and what to change, in one page."""
+
+import textwrap
+from collections.abc import Iterator
+
+from specroof.questions.doctor import Compared, Diagnosis, Observed
+from specroof.report.layout import format_table, in_line, note_lines
+from specroof.units import format_seconds
+
+__all__ = ["doctor_text"]
+
+#: Characters of a line, but for flags, which are pasted, and notes.
+WIDTH = 80
+
+
+def doctor_text(found: Diagnosis) -> str:
+    """Return what was counted, measured beside predicted, advice and flags."""
+    seen = found.observed
+    rows = [[name, value, how] for name, value, how in _counted(seen, found.context_len)]
+    parts = [
+        in_line(found.title),
+        format_table(["counted", "", "how"], rows, left=[0, 2]),
+        _compared_table(found.compared),
+        "\n".join(textwrap.fill(one, WIDTH) for one in found.advice),
+        _flags(found),
+        note_lines([*found.warnings, *found.notes]),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _counted(seen: Observed, context_len: float) -> Iterator[list[str]]:
+    """Yield name, value and origin of everything that was counted."""
+    if seen.seconds is not None:
+        yield ["time between the reads", format_seconds(seen.seconds), ""]
+    if seen.running is not None:
+        yield ["running requests", f"{seen.running:.1f}", seen.running_from]
+    if seen.waiting is not None:
+        yield ["waiting requests", f"{seen.waiting:.1f}", "as the server showed it"]
+    yield ["context", f"{context_len:.0f}", "" if seen.input_len is None else _lengths(seen)]
+    yield from _drafted(seen)
+
+
+def _drafted(seen: Observed) -> Iterator[list[str]]:
+    if not seen.speculates:
+        yield ["drafts per round", "off", ""]
+    elif seen.draft_len is not None:
+        yield ["drafts per round", f"{seen.draft_len:.3g}", f"{seen.rounds:.0f} rounds of requests"]
+    if seen.speculates and seen.tokens_per_round is not None:
+        yield ["tokens per round", f"{seen.tokens_per_round:.2f}", seen.length_from]
+    if seen.round_s is not None:
+        name = "round" if seen.speculates else "step"
+        yield [name, format_seconds(seen.round_s), seen.round_from]
+    if seen.survival:
+        shares = " ".join(f"{share:.2f}" for share in seen.survival[:8])
+        yield ["accepted by position", "", shares + " …" * (len(seen.survival) > 8)]
+
+
+def _lengths(seen: Observed) -> str:
+    return f"{seen.input_len:.0f} tokens in, {seen.output_len or 0:.0f} out, means"
+
+
+def _compared_table(rows: tuple[Compared, ...]) -> str:
+    cells = [
+        [
+            one.quantity,
+            _value(one, one.measured),
+            _value(one, one.predicted),
+            "-" if one.off is None else f"{one.off:+.1%}",
+        ]
+        for one in rows
+    ]
+    return format_table(["", "measured", "predicted", "off"], cells)
+
+
+def _value(row: Compared, value: float | None) -> str:
+    if value is None:
+        return "-"
+    if row.unit == "s":
+        return format_seconds(value)
+    return f"{value:.0f}" if row.unit else f"{value:.2f}"
+
+
+def _flags(found: Diagnosis) -> str:
+    if found.flags is None:
+        return ""
+    files = (f"{name}:\n{text.rstrip()}" for name, text in found.flags.files.items())
+    return "\n".join([f"flags of {found.flags.release}:", found.flags.text, *files])

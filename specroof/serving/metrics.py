@@ -1,0 +1,355 @@
+"""What servers publish: the metric names of vLLM and SGLang, and series counted over a time."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Final
+
+from specroof.errors import MeasurementError
+from specroof.reading.metrics_text import Sample
+
+__all__ = ["NO_PAGE", "SERVERS", "Counted", "Server", "counted", "served_by"]
+
+#: What to say of a server without a metrics page.
+NO_PAGE: Final = (
+    "allowed: a server's metrics page, which SGLang publishes with --enable-metrics, and vLLM "
+    "unless --disable-log-stats"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The metrics of one kind of server.
+
+    Parameters
+    ----------
+    framework, release
+        Its name, and the release that the names were read in.
+    prefix
+        How every name begins.
+    counters
+        From what is counted to the name of its counter, or of a part of a histogram.
+    gauges
+        From what is shown to the name of its gauge, summed over ranks.
+    settings
+        Gauges that are the same on all ranks, or a mean.
+    only
+        Labels that a counter must have.
+    gap_of_each_token
+        Whether the time between two outputs of a request is shared out among their tokens.
+    """
+
+    framework: str
+    release: str
+    prefix: str
+    counters: Mapping[str, str]
+    gauges: Mapping[str, str]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    only: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    gap_of_each_token: bool = False
+
+
+_BOTH: Final[Mapping[str, str]] = {
+    "gap_s": "inter_token_latency_seconds_sum",
+    "gaps": "inter_token_latency_seconds_count",
+}
+
+#: The names of vllm 0.33.0 (``v1/metrics/loggers.py``, ``v1/spec_decode/metrics.py``) and of sglang
+#: 0.5.23 (``srt/observability/metrics_collector.py``). A gap is the time between two outputs of a
+#: request: vLLM observes one for each step, SGLang one for each token, whose sum is the same.
+SERVERS: Final[tuple[Server, ...]] = (
+    Server(
+        framework="vllm",
+        release="vLLM 0.33.0",
+        prefix="vllm:",
+        counters={
+            "rounds": "spec_decode_num_drafts_total",
+            "drafts": "spec_decode_num_draft_tokens_total",
+            "accepted": "spec_decode_num_accepted_tokens_total",
+            "accepted_at": "spec_decode_num_accepted_tokens_per_pos_total",
+            "tokens": "generation_tokens_total",
+            "requests": "request_generation_tokens_count",
+            "output_tokens": "request_generation_tokens_sum",
+            "input_tokens": "request_prompt_tokens_sum",
+            **_BOTH,
+        },
+        gauges={"running": "num_requests_running", "waiting": "num_requests_waiting"},
+    ),
+    Server(
+        framework="sglang",
+        release="SGLang 0.5.23",
+        prefix="sglang:",
+        counters={
+            "rounds": "spec_verify_calls_total",
+            "tokens": "realtime_tokens_total",
+            "requests": "num_requests_total",
+            "output_tokens": "generation_tokens_total",
+            "input_tokens": "prompt_tokens_total",
+            **_BOTH,
+        },
+        gauges={"running": "num_running_reqs", "waiting": "num_queue_reqs"},
+        settings={
+            "length": "spec_accept_length",
+            "steps": "spec_num_steps",
+            "verified": "spec_num_draft_tokens",
+        },
+        only={"tokens": ("mode", "decode")},
+        gap_of_each_token=True,
+    ),
+)
+
+#: Labels of ranks that see the same requests: the first one speaks for all.
+_COPIES: Final = ("pp_rank", "tp_rank", "moe_ep_rank")
+#: Labels of ranks that have requests of their own.
+_RANKS: Final = ("dp_rank", "engine")
+_POSITION: Final = "position"
+_MODEL: Final = "model_name"
+#: SGLang's label of a class of requests: gauges show all of them under the empty one as well.
+_CLASS: Final = "priority"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a server did, in its own words.
+
+    Parameters
+    ----------
+    server
+        Its kind.
+    model
+        The name under which it serves a model.
+    ranks
+        Ranks with requests of their own.
+    counts
+        What was counted: between two pages, or since the server began.
+    accepted_at
+        Accepted drafts by position, the first first; empty where a server does not say.
+    gauges
+        Means over the pages.
+    settings
+        As of the last page.
+    changed
+        Settings that differ between the pages.
+    restarted
+        Whether a counter began anew between the pages: then it counts from there on.
+    left_out
+        Names whose value is no number.
+    """
+
+    server: Server
+    model: str
+    ranks: int
+    counts: Mapping[str, float]
+    accepted_at: tuple[float, ...]
+    gauges: Mapping[str, float]
+    settings: Mapping[str, float]
+    changed: tuple[str, ...] = ()
+    restarted: bool = False
+    left_out: tuple[str, ...] = ()
+
+
+def served_by(samples: Iterable[Sample], *, source: str) -> Server:
+    """Return the kind of server that a page is of.
+
+    Parameters
+    ----------
+    samples
+        Of the page.
+    source
+        How messages name it.
+
+    Raises
+    ------
+    MeasurementError
+        For a page of other software, or of two kinds.
+
+    Examples
+    --------
+    >>> served_by([Sample("vllm:num_requests_running", {}, 1.0)], source="page").framework
+    'vllm'
+    """
+    names = sorted({sample.name for sample in samples})
+    found = [one for one in SERVERS if any(name.startswith(one.prefix) for name in names)]
+    if len(found) == 1:
+        return found[0]
+    prefixes = " or ".join(one.prefix for one in SERVERS)
+    has = "both" if found else f"no such metric, but {', '.join(names[:3])}"
+    message = f"{source}: has {has}; allowed: metrics of one server, {prefixes}"
+    raise MeasurementError(message)
+
+
+def counted(
+    pages: Sequence[Sequence[Sample]], *, sources: Sequence[str], model: str | None = None
+) -> Counted:
+    """Return what a server did between two pages, or by one.
+
+    Every series is counted for itself before series are added up: of several ranks, one may have
+    begun anew.
+
+    Parameters
+    ----------
+    pages
+        The samples of one page, or of two of the same server, the older first.
+    sources
+        How messages name them.
+    model
+        The name under which it serves a model, where it serves several.
+
+    Raises
+    ------
+    MeasurementError
+        For pages of other software or of two servers, or a model that they do not serve.
+
+    Source
+        Prometheus, ``increase()``, without its extrapolation to the ends of a window.
+
+    Examples
+    --------
+    >>> name = "vllm:generation_tokens_total"
+    >>> pages = [[Sample(name, {"engine": "0"}, value)] for value in (100.0, 160.0)]
+    >>> counted(pages, sources=["a", "b"]).counts
+    {'tokens': 60.0}
+    """
+    servers = [served_by(page, source=one) for page, one in zip(pages, sources, strict=True)]
+    server = servers[-1]
+    if servers[0] != server:
+        names = f"{servers[0].framework} and {server.framework}"
+        message = f"{sources[-1]}: the pages are of {names}; allowed: two pages of one server"
+        raise MeasurementError(message)
+    name = _served_name(pages[-1], server, sources[-1], model)
+    left_out: dict[str, None] = {}
+    views = [_View(page, server, name, left_out) for page in pages]
+    last, first = views[-1], views[0] if len(views) > 1 else None
+    counts, positions, restarted = _increases(first, last)
+    settings = last.settings()
+    before = settings if first is None else first.settings()
+    return Counted(
+        server=server,
+        model=name,
+        ranks=last.ranks(),
+        counts=counts,
+        accepted_at=positions,
+        gauges=_means([view.gauges() for view in views]),
+        settings=settings,
+        changed=tuple(key for key in settings if before.get(key, settings[key]) != settings[key]),
+        restarted=restarted,
+        left_out=tuple(left_out),
+    )
+
+
+def _served_name(page: Sequence[Sample], server: Server, source: str, asked: str | None) -> str:
+    """Return the name of the model whose metrics count."""
+    # A server that just began has series of models only.
+    found = {sample.labels.get(_MODEL, "") for sample in page if _is_of(sample, server)}
+    names = sorted(found - {""}) or [""]
+    if asked in names:
+        return str(asked)
+    if asked is None and len(names) == 1:
+        return names[0]
+    what = "several models" if asked is None else f"no model {asked!r}"
+    message = f"{source}: serves {what}; allowed: one of {', '.join(names)} (served_name)"
+    raise MeasurementError(message)
+
+
+def _is_of(sample: Sample, server: Server) -> bool:
+    return sample.name.startswith(server.prefix)
+
+
+_Series = tuple[str, tuple[tuple[str, str], ...]]
+
+
+class _View:
+    """The samples of a page that count, by what they are."""
+
+    def __init__(
+        self, page: Sequence[Sample], server: Server, model: str, left_out: dict[str, None]
+    ) -> None:
+        kept = [
+            one
+            for one in page
+            if _is_of(one, server) and one.labels.get(_MODEL, model) in {model, ""}
+        ]
+        self._server = server
+        self._samples: dict[str, list[Sample]] = {}
+        for sample in _first_copies(kept):
+            name = sample.name.removeprefix(server.prefix)
+            if not (isfinite(sample.value) and sample.value >= 0):
+                if name in _known(server):
+                    left_out[sample.name] = None
+                continue
+            self._samples.setdefault(name, []).append(sample)
+
+    def counters(self) -> dict[_Series, float]:
+        """Return every series of a counter, under what it counts."""
+        series: dict[_Series, float] = {}
+        for key, name in self._server.counters.items():
+            label, wanted = self._server.only.get(key, ("", None))
+            for one in self._samples.get(name, ()):
+                if wanted is None or one.labels.get(label) == wanted:
+                    series[key, tuple(sorted(one.labels.items()))] = one.value
+        return series
+
+    def gauges(self) -> dict[str, float]:
+        """Return what gauges show, summed over ranks."""
+        return {
+            key: sum(one.value for one in shown)
+            for key, name in self._server.gauges.items()
+            if (shown := self._shown(name))
+        }
+
+    def settings(self) -> dict[str, float]:
+        """Return the means over ranks of what is the same on all; an idle rank shows 0."""
+        found = {key: self._shown(name) for key, name in self._server.settings.items()}
+        told = {key: [one.value for one in shown if one.value] for key, shown in found.items()}
+        return {key: sum(values) / len(values) for key, values in told.items() if values}
+
+    def ranks(self) -> int:
+        """Return how many ranks have requests of their own."""
+        shown = self._shown(self._server.gauges["running"])
+        return max(1, len({tuple(one.labels.get(label) for label in _RANKS) for one in shown}))
+
+    def _shown(self, name: str) -> list[Sample]:
+        return [one for one in self._samples.get(name, ()) if not one.labels.get(_CLASS)]
+
+
+def _known(server: Server) -> set[str]:
+    return {*server.counters.values(), *server.gauges.values(), *server.settings.values()}
+
+
+def _first_copies(samples: Sequence[Sample]) -> list[Sample]:
+    """Return samples without those of ranks that see the same requests as another one."""
+
+    def copy(sample: Sample) -> tuple[int, ...]:
+        texts = (sample.labels.get(label, "") for label in _COPIES)
+        return tuple(int(text) if text.isdecimal() else 0 for text in texts)
+
+    first: dict[tuple[str, str], tuple[int, ...]] = {}
+    for one in samples:
+        rank = (one.name, one.labels.get("dp_rank", ""))
+        first[rank] = min(first.get(rank, copy(one)), copy(one))
+    return [one for one in samples if copy(one) == first[one.name, one.labels.get("dp_rank", "")]]
+
+
+def _increases(
+    first: _View | None, last: _View
+) -> tuple[dict[str, float], tuple[float, ...], bool]:
+    """Return what was counted, accepted drafts by position, and whether a counter began anew."""
+    before = {} if first is None else first.counters()
+    counts: dict[str, float] = {}
+    positions: dict[int, float] = {}
+    restarted = False
+    for (key, labels), now in last.counters().items():
+        then = before.get((key, labels), 0.0)
+        restarted |= now < then
+        more = now if now < then else now - then
+        if key != "accepted_at":
+            counts[key] = counts.get(key, 0.0) + more
+        elif (position := dict(labels).get(_POSITION, "")).isdecimal():
+            positions[int(position)] = positions.get(int(position), 0.0) + more
+    return counts, tuple(positions[place] for place in sorted(positions)), restarted
+
+
+def _means(pages: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    keys = dict.fromkeys(key for page in pages for key in page)
+    shown = {key: [page[key] for page in pages if key in page] for key in keys}
+    return {key: sum(values) / len(values) for key, values in shown.items()}

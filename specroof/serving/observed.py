@@ -1,0 +1,290 @@
+"""A server's own counts as load, acceptance and the seconds of a round."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from specroof.acceptance import Acceptance, acceptance_from_length, survival_acceptance
+from specroof.serving.metrics import Counted
+
+__all__ = ["Observed", "measured_acceptance", "observed"]
+
+#: Fewer rounds say little: at an acceptance of 1/2, 400 tell it to 2.5 points (one deviation).
+FEW_ROUNDS: Final = 400
+#: A mean draft shorter than the longest by more than this is one that varies.
+_VARIES: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """How a server fared.
+
+    Parameters
+    ----------
+    framework, model, ranks
+        What it is, the name under which it serves, and ranks with requests of their own.
+    seconds
+        Between the pages; None where nobody knows.
+    running, waiting
+        Requests that are decoded at a time, and that wait, over all ranks; None if not shown.
+    running_from
+        How the first was found.
+    tokens_per_s
+        Tokens generated; None where no time is known.
+    speculates
+        Whether drafts are made.
+    draft_len
+        Drafts per request and round, the mean; None without speculation.
+    longest
+        The most drafts of a round.
+    rounds
+        Rounds of single requests that were counted.
+    tokens_per_round
+        The bonus token included; None where no round was counted.
+    length_from
+        How it was found.
+    survival
+        Share of rounds whose first d drafts were all accepted; empty where a server does not say.
+    round_s, round_from
+        Seconds of a round, or of a plain step, as requests feel it; and how it was found.
+    input_len, output_len
+        Mean tokens of requests that ended; None where none did.
+    notes
+        Sentences for the reader.
+    """
+
+    framework: str
+    model: str
+    ranks: int
+    seconds: float | None
+    running: float | None
+    running_from: str
+    waiting: float | None
+    tokens_per_s: float | None
+    speculates: bool
+    draft_len: float | None
+    longest: int | None
+    rounds: float
+    tokens_per_round: float | None
+    length_from: str
+    survival: tuple[float, ...]
+    round_s: float | None
+    round_from: str
+    input_len: float | None
+    output_len: float | None
+    notes: tuple[str, ...] = ()
+
+
+def observed(found: Counted, seconds: float | None) -> Observed:
+    r"""Return load, acceptance and the time of a round from what a server counted.
+
+    With g the summed seconds between outputs of a request, of which one comes every round,
+
+    .. math:: t_{round} = \frac{g}{\text{outputs}}, \quad R = \frac{g}{\Delta t}
+
+    and without them :math:`t_{round} = R N \Delta t / \text{tokens}`.
+
+    Parameters
+    ----------
+    found
+        Counters, over one time.
+    seconds
+        How long that was; None if unknown.
+
+    Counts
+        prefills that stop a batch as part of the rounds that they delay, since requests feel them.
+    Ignores
+        requests that began or ended between the pages: half a gap of each.
+    Source
+        Little 1961, Operations Research 9, 383: requests in a system are those that arrive, times
+        the seconds that each stays. vLLM observes a gap for each output of a request, SGLang its
+        share for each token.
+    """
+    # After a restart, the counters are of a part of the time that nobody knows.
+    known = None if found.restarted or not seconds else seconds
+    counts = found.counts
+    drafting = _drafting(found)
+    length = 1.0 if drafting.longest is None else drafting.length
+    running, running_from = _running(found, known)
+    rate = counts["tokens"] / known if known and "tokens" in counts else None
+    round_s, round_from = _round(found, length, running, rate)
+    return Observed(
+        framework=found.server.framework,
+        model=found.model,
+        ranks=found.ranks,
+        seconds=known,
+        running=running,
+        running_from=running_from,
+        waiting=found.gauges.get("waiting"),
+        tokens_per_s=rate,
+        speculates=drafting.longest is not None,
+        draft_len=drafting.mean,
+        longest=drafting.longest,
+        rounds=counts.get("rounds", 0.0),
+        tokens_per_round=length,
+        length_from=drafting.length_from,
+        survival=_survival(found),
+        round_s=round_s,
+        round_from=round_from,
+        input_len=_ratio(counts, "input_tokens", "requests"),
+        output_len=_ratio(counts, "output_tokens", "requests"),
+        notes=tuple(_notes(found, drafting)),
+    )
+
+
+def measured_acceptance(seen: Observed, kind: str) -> Acceptance | None:
+    """Return the curve behind what a server counted; None where no round was counted.
+
+    Parameters
+    ----------
+    seen
+        What was observed.
+    kind
+        What drafts, as a SPEC calls it: the shape of a curve that is known by its length alone.
+
+    Source
+        By position, as counted, where drafts are all of one length; else `acceptance_from_length`.
+
+    Examples
+    --------
+    >>> from specroof.reading.metrics_text import Sample
+    >>> from specroof.serving.metrics import counted
+    >>> spec, at = "vllm:spec_decode_num_", "accepted_tokens_per_pos_total"
+    >>> page = [
+    ...     Sample(f"{spec}drafts_total", {}, 100.0),
+    ...     Sample(f"{spec}draft_tokens_total", {}, 200.0),
+    ...     Sample(f"{spec}accepted_tokens_total", {}, 120.0),
+    ...     Sample(f"{spec}{at}", {"position": "0"}, 80.0),
+    ...     Sample(f"{spec}{at}", {"position": "1"}, 40.0),
+    ... ]
+    >>> seen = observed(counted([page], sources=["page"]), None)
+    >>> measured_acceptance(seen, "eagle3").survival([1, 2])
+    array([0.8, 0.4])
+    """
+    if not seen.speculates or seen.tokens_per_round is None:
+        return None
+    if seen.survival and not _varies(seen.draft_len, seen.longest):
+        return survival_acceptance(seen.survival)
+    # A length between two is that of the nearest: what it says of others is a law anyway.
+    drafts = max(round(seen.draft_len or 1.0), 1)
+    length = min(seen.tokens_per_round, drafts + 1.0)
+    return acceptance_from_length(length, drafts, kind=kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _Drafting:
+    """Tokens per round, how they were found, and drafts: the mean and the most of a round."""
+
+    length: float | None = None
+    length_from: str = ""
+    mean: float | None = None
+    longest: int | None = None
+
+
+def _drafting(found: Counted) -> _Drafting:
+    """Return how long drafts are and what comes of them; nothing where none are made."""
+    counts = found.counts
+    if found.server.settings:
+        return _drafting_by_settings(found)
+    if "rounds" not in counts:
+        return _Drafting()
+    accepted, mean = (_ratio(counts, key, "rounds") for key in ("accepted", "drafts"))
+    longest = len(found.accepted_at) or max(round(mean or 0.0), 1)
+    if accepted is None:
+        return _Drafting(longest=longest)
+    return _Drafting(1.0 + accepted, "1 + accepted drafts by rounds", mean, longest)
+
+
+def _drafting_by_settings(found: Counted) -> _Drafting:
+    """Return the same of a server that shows its settings: steps, and positions verified."""
+    steps, verified = (found.settings.get(key, 0.0) for key in ("steps", "verified"))
+    if verified <= 1 and steps < 1:
+        return _Drafting()
+    # Block drafters take one step; look-ups count the root as one.
+    drafts = verified - 1 if steps <= 1 else min(steps, max(verified - 1, 1.0))
+    longest = max(round(drafts), 1)
+    rounds, ended = found.counts.get("rounds", 0.0), found.counts.get("requests", 0.0)
+    if rounds > 0:
+        # The first token of an answer comes from its prefill.
+        length = (found.counts.get("output_tokens", 0.0) - ended) / rounds
+        how = "by verifications of requests that ended"
+        return _Drafting(max(length, 1.0), how, drafts, longest)
+    if (shown := found.settings.get("length")) is not None:
+        how = "as last shown: no request ended"
+        return _Drafting(max(shown, 1.0), how, drafts, longest)
+    return _Drafting(mean=drafts, longest=longest)
+
+
+def _survival(found: Counted) -> tuple[float, ...]:
+    rounds = found.counts.get("rounds", 0.0)
+    if rounds <= 0 or not found.accepted_at:
+        return ()
+    # Counters are read one after another, while the server counts on.
+    shares = np.minimum.accumulate(np.minimum(np.asarray(found.accepted_at) / rounds, 1.0))
+    return tuple(shares.tolist())
+
+
+def _running(found: Counted, seconds: float | None) -> tuple[float | None, str]:
+    gap_s = found.counts.get("gap_s", 0.0)
+    if seconds is not None and gap_s > 0:
+        return gap_s / seconds, "time between outputs, summed, by wall time"
+    return found.gauges.get("running"), "as the server showed it"
+
+
+def _round(
+    found: Counted, length: float | None, running: float | None, rate: float | None
+) -> tuple[float | None, str]:
+    """Return the seconds of a round, and how they were found."""
+    gap_s, gaps = (found.counts.get(key, 0.0) for key in ("gap_s", "gaps"))
+    if length is None:
+        return None, ""
+    if gap_s > 0 and gaps > 0:
+        if found.server.gap_of_each_token:
+            return length * gap_s / gaps, "mean time between tokens × tokens per round"
+        return gap_s / gaps, "mean time between outputs, one a round"
+    if running and rate:
+        return running * length / rate, "running × tokens per round ÷ tokens/s"
+    return None, ""
+
+
+def _varies(mean: float | None, longest: int | None) -> bool:
+    return mean is not None and longest is not None and mean < longest * (1.0 - _VARIES)
+
+
+def _notes(found: Counted, drafting: _Drafting) -> Iterator[str]:
+    if found.restarted:
+        yield (
+            "counters began anew between the reads (a restart): they are counted from there on, "
+            "over a time that nobody knows"
+        )
+    if found.ranks > 1:
+        yield f"{found.ranks} ranks with requests of their own, added up"
+    if found.left_out:
+        yield f"left out, since their value is no number from 0 on: {', '.join(found.left_out)}"
+    if drafting.longest is not None:
+        yield from _notes_of_drafts(found, drafting)
+
+
+def _notes_of_drafts(found: Counted, drafting: _Drafting) -> Iterator[str]:
+    rounds = found.counts.get("rounds", 0.0)
+    if drafting.length is None:
+        yield "no round was counted: no request was being decoded, or the time was too short"
+    elif 0 < rounds < FEW_ROUNDS:
+        yield f"only {rounds:.0f} rounds were counted: what they say of acceptance is rough"
+    if found.accepted_at and _varies(drafting.mean, drafting.longest):
+        yield (
+            f"drafts vary (mean {drafting.mean:.2f} of {drafting.longest}): shares by position are "
+            f"too low beyond the shortest, so acceptance is that of the mean length"
+        )
+    if {"steps", "verified"} & {*found.changed}:
+        yield "the draft length changed between the reads: it is that of the second"
+    steps, verified = (found.settings.get(key, 0.0) for key in ("steps", "verified"))
+    if 1 < steps < verified - 1:
+        yield f"a tree: {steps:g} steps, {verified:g} positions verified"
+
+
+def _ratio(counts: Mapping[str, float], above: str, below: str) -> float | None:
+    """Return one count by another; None where either is missing or nothing was counted."""
+    return counts[above] / counts[below] if counts.get(below) and above in counts else None

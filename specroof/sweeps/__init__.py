@@ -1,0 +1,6 @@
+"""Studies of any size: files that are written as they get ready, and read back as data."""
+
+from specroof.sweeps.results import Results, read_results
+from specroof.sweeps.run import Run, write_sweep
+
+__all__ = ["Results", "Run", "read_results", "write_sweep"]

@@ -1,0 +1,104 @@
+"""One partition: computed, and written whole or not at all."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from specroof.questions.overview import overviews
+from specroof.questions.sweep import Slice, lacking_room, study_slices
+from specroof.report.columns import load_columns, point_columns
+from specroof.sweeps.formats import table_writer
+from specroof.sweeps.places import Place
+from specroof.sweeps.plan import Partition, Plan
+
+__all__ = ["POINTS", "UNFINISHED", "Advance", "file_metadata", "finished", "write_partition"]
+
+#: Folders: of files with points, and of what is kept until the study is done.
+POINTS: Final = "points"
+UNFINISHED: Final = ".unfinished"
+#: Notes that are kept of a partition.
+_MOST_NOTES: Final = 20
+
+#: Told how many points are done, each time some are.
+Advance = Callable[[int], object]
+
+
+def file_metadata(plan: Plan) -> dict[str, str]:
+    """Return what every file says of itself."""
+    return {
+        "specroof_version": plan.described["specroof"],
+        "specroof_study_sha256": plan.study_sha256,
+        "specroof_study": plan.study.text,
+    }
+
+
+def finished(place: Place, partition: Partition, form: str) -> dict[str, Any] | None:
+    """Return the record of a partition whose files are there; None of one that is to be done."""
+    content = place.read(f"{UNFINISHED}/{partition.name}.json")
+    if content is None:
+        return None
+    record: dict[str, Any] = json.loads(content)
+    there = place.size(f"{POINTS}/{partition.name}.{form}")
+    return record if there == record["bytes"] else None
+
+
+def write_partition(
+    plan: Plan, partition: Partition, place: Place, form: str, advance: Advance
+) -> dict[str, Any]:
+    """Write the points of one drafter on one target, then its record, and return the record.
+
+    Until the record is there, nothing of the partition counts; another run does all of it again,
+    and writes the same bytes.
+
+    Parameters
+    ----------
+    plan, partition
+        What is asked.
+    place, form
+        Where, in which format.
+    advance
+        Told of points that are done.
+    """
+    said: dict[str, None] = {}
+    lacking = 0
+    name, metadata = partition.name, file_metadata(plan)
+    points = f"{POINTS}/{name}.{form}"
+    first: Slice | None = None
+
+    with (
+        place.open(points) as file,
+        table_writer(form, file, metadata) as write,
+        place.open(f"{UNFINISHED}/{name}.{form}") as summary_file,
+        table_writer(form, summary_file, metadata) as write_load,
+    ):
+
+        def written() -> Iterator[Slice]:
+            nonlocal lacking, first
+            for part in study_slices(plan.study, partition.target, partition.drafter):
+                first = first or part
+                found = part.prediction
+                said.update(dict.fromkeys(found.notes[: _MOST_NOTES - len(said)]))
+                lacking += lacking_room(found.curves[0])
+                numbers = {"target": part.target}
+                for curve, whole in zip(
+                    found.curves, found.counted or [None] * len(found.curves), strict=True
+                ):
+                    write(numbers | point_columns(curve, whole))
+                write_load(numbers | load_columns(found))
+                yield part
+                advance(found.curves[0].round_s.size)
+
+        shown = overviews(plan.study.loads, written())
+    record = {
+        "name": name,
+        "target": partition.target,
+        "drafter": partition.drafter,
+        "points": partition.points,
+        "loads_without_room": lacking,
+        "bytes": place.size(points),
+        "notes": list(said),
+        "overviews": [one.to_dict() for one in shown],
+    }
+    with place.open(f"{UNFINISHED}/{name}.json") as file:
+        file.write(json.dumps(record, allow_nan=False).encode())
+    return record

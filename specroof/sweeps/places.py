@@ -1,0 +1,205 @@
+"""Where a sweep writes: a folder of this machine, or any place that fsspec reaches."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from specroof.errors import OutputError
+from specroof.report.writing import clear_stale, whole_file
+
+__all__ = ["Place", "place_of"]
+
+
+class Place(Protocol):
+    """A folder in which files appear whole."""
+
+    @property
+    def url(self) -> str:
+        """Its path or URL."""
+
+    def prepare(self, *folders: str) -> None:
+        """Make the folder and these in it."""
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Keep other sweeps out."""
+
+    def open(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """Return a file to write to, which appears when the block ends well."""
+
+    def open_to_read(self, name: str) -> BinaryIO:
+        """Return a file that is there, to read from."""
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a file; None where there is none."""
+
+    def size(self, name: str) -> int | None:
+        """Return the bytes of a file; None where there is none."""
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder, in order."""
+
+    def remove(self, folder: str) -> None:
+        """Take a folder away."""
+
+
+def place_of(url: str) -> Place:
+    """Return a folder by its path, or by a URL such as s3://bucket/folder."""
+    if "://" in url:
+        return _Remote(url)
+    return _Folder(url)
+
+
+class _Folder:
+    """A folder of this machine."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._path = Path(url)
+
+    def prepare(self, *folders: str) -> None:
+        for name in ("", *folders):
+            path = self._path / name
+            with _refused(path):
+                path.mkdir(parents=True, exist_ok=True)
+                clear_stale(path)
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        with _refused(self._path):
+            descriptor = os.open(self._path, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            message = f"{self.url}: another sweep writes there; allowed: another folder, or later"
+            raise OutputError(message) from None
+        except OSError:  # network disks without locks
+            pass
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    def open(self, name: str) -> AbstractContextManager[BinaryIO]:
+        return whole_file(self._path / name)
+
+    def open_to_read(self, name: str) -> BinaryIO:
+        return (self._path / name).open("rb")
+
+    def read(self, name: str) -> bytes | None:
+        path = self._path / name
+        with _refused(path), contextlib.suppress(FileNotFoundError):
+            return path.read_bytes()
+        return None
+
+    def size(self, name: str) -> int | None:
+        path = self._path / name
+        with _refused(path), contextlib.suppress(FileNotFoundError):
+            return path.stat().st_size
+        return None
+
+    def names(self, folder: str) -> list[str]:
+        path = self._path / folder
+        with _refused(path), contextlib.suppress(FileNotFoundError):
+            return sorted(file.name for file in path.iterdir())
+        return []
+
+    def remove(self, folder: str) -> None:
+        path = self._path / folder
+        with _refused(path), contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+
+@contextlib.contextmanager
+def _refused(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as failure:
+        message = f"{path}: {failure.strerror}; allowed: a folder that can be written to"
+        raise OutputError(message) from None
+
+
+class _Remote:
+    """A place that fsspec reaches."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            import fsspec  # noqa: PLC0415 - of an extra
+        except ImportError:
+            message = f"{url}: fsspec is not installed; allowed: pip install 'specroof[cluster]'"
+            raise OutputError(message) from None
+        self.url = url
+        try:
+            self._files, self._root = fsspec.url_to_fs(url)
+        except (ImportError, ValueError, OSError) as failure:
+            message = f"{url}: {failure}; allowed: a place that fsspec reaches"
+            raise OutputError(message) from None
+
+    def _at(self, name: str) -> str:
+        return f"{self._root}/{name}".rstrip("/")
+
+    def prepare(self, *folders: str) -> None:
+        for name in ("", *folders):
+            with self._refused():
+                self._files.makedirs(self._at(name), exist_ok=True)
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Return nothing: files of two sweeps of one study are the same, and others are refused."""
+        return contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def open(self, name: str) -> Iterator[BinaryIO]:
+        # What is closed appears, whole or not: so under another name until it is whole.
+        temporary = self._at(f"{name}-{os.urandom(4).hex()}.tmp")
+        with self._refused():
+            try:
+                with self._files.open(temporary, "wb") as file:
+                    yield file
+                self._files.mv(temporary, self._at(name))
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self._files.rm(temporary)
+                raise
+
+    def open_to_read(self, name: str) -> BinaryIO:
+        found: BinaryIO = self._files.open(self._at(name), "rb")
+        return found
+
+    def read(self, name: str) -> bytes | None:
+        with self._refused(), contextlib.suppress(FileNotFoundError):
+            found: bytes = self._files.cat_file(self._at(name))
+            return found
+        return None
+
+    def size(self, name: str) -> int | None:
+        with self._refused(), contextlib.suppress(FileNotFoundError):
+            self._files.invalidate_cache()
+            return int(self._files.info(self._at(name))["size"])
+        return None
+
+    def names(self, folder: str) -> list[str]:
+        with self._refused(), contextlib.suppress(FileNotFoundError):
+            found: list[Any] = self._files.ls(self._at(folder), detail=False)
+            return sorted(path.rsplit("/", 1)[-1] for path in found)
+        return []
+
+    def remove(self, folder: str) -> None:
+        with self._refused(), contextlib.suppress(FileNotFoundError):
+            self._files.rm(self._at(folder), recursive=True)
+
+    @contextlib.contextmanager
+    def _refused(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError as failure:
+            message = f"{self.url}: {failure}; allowed: a place that can be written to"
+            raise OutputError(message) from None

@@ -1,0 +1,268 @@
+"""Studies to files: what is done is kept, what is left goes on, by one process or by many."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from specroof.errors import OptionError, OutputError
+from specroof.questions.overview import Overview
+from specroof.questions.sweep import StudyLike, study_of
+from specroof.sweeps.formats import best_format, joined
+from specroof.sweeps.partition import (
+    POINTS,
+    UNFINISHED,
+    Advance,
+    file_metadata,
+    finished,
+    write_partition,
+)
+from specroof.sweeps.places import Place, place_of
+from specroof.sweeps.plan import Partition, Plan, changes, plan_of
+
+__all__ = ["CHARTS", "MANIFEST", "Run", "write_sweep"]
+
+#: What says which study a folder holds, and whether it is done.
+MANIFEST: Final = "manifest.json"
+
+#: The folder of charts.
+CHARTS: Final = "charts"
+
+_Records = dict[int, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a folder holds of a study.
+
+    Parameters
+    ----------
+    folder, form
+        Where, in which format.
+    plan
+        All of the study.
+    records
+        What is done, by the number of the partition.
+    """
+
+    folder: str
+    form: str
+    plan: Plan
+    records: _Records
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to be done."""
+        return len(self.records) == len(self.plan.partitions)
+
+    @property
+    def overviews(self) -> list[Overview]:
+        """The best of each curve at some of its loads."""
+        return [
+            Overview.from_dict(one)
+            for _, record in sorted(self.records.items())
+            for one in record["overviews"]
+        ]
+
+    @property
+    def without_room(self) -> int:
+        """Loads at which nothing runs."""
+        return sum(record["loads_without_room"] for record in self.records.values())
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences for the reader."""
+        told = (note for _, record in sorted(self.records.items()) for note in record["notes"])
+        return list(dict.fromkeys(told))
+
+    def write_charts(self, charts: Mapping[str, bytes]) -> None:
+        """Write charts into a folder of their own, by the names of their files."""
+        place = place_of(self.folder)
+        place.prepare(CHARTS)
+        for name, content in charts.items():
+            with place.open(f"{CHARTS}/{name}") as file:
+                file.write(content)
+
+
+def _on(_points: int) -> None:
+    """Tell nobody."""
+
+
+def write_sweep(  # noqa: PLR0913 - how, besides what and where
+    study: StudyLike,
+    folder: str | os.PathLike[str],
+    *,
+    form: str | None = None,
+    workers: int = 1,
+    on: str | None = None,
+    advance: Advance = _on,
+    stop: Callable[[], bool] = lambda: False,
+) -> Run:
+    """Write a study into a folder, or go on with it where the folder holds a part of it.
+
+    Parameters
+    ----------
+    study
+        A study file, the name of a bundled study, a mapping with the keys of a study file, or a
+        `Study`.
+    folder
+        A path, or a URL that fsspec reaches.
+    form
+        ``"parquet"``, ``"csv"`` or ``"jsonl"``; if None what the folder holds, Parquet where
+        pyarrow is installed, else CSV.
+    workers
+        Processes on this machine.
+    on
+        A cluster of dask that exists, ``dask://HOST:PORT``, in the place of processes here.
+    advance
+        Told how many points are done, each time some are.
+    stop
+        Asked after each file; True ends the run there.
+
+    Raises
+    ------
+    OptionError, OutputError
+        For a folder that holds another study or cannot be written, and one in which another sweep
+        writes.
+    """
+    place = place_of(os.fspath(folder))
+    plan = plan_of(study_of(study))
+    place.prepare()
+    with place.lock():
+        before = _manifest(place)
+        chosen = best_format(form if form or before is None else before["format"])
+        _check_same(place, plan, before, chosen)
+        if before is not None and before["done"] and _is_whole(place, before):
+            place.remove(UNFINISHED)
+            records = {int(one["name"]): one for one in before["partitions"]}
+            advance(plan.points)
+            return Run(place.url, chosen, plan, records)
+        _write_manifest(place, plan, chosen, {})
+        place.prepare(POINTS, UNFINISHED)
+        records = _computed(plan, place, chosen, workers, on, advance, stop)
+        run = Run(place.url, chosen, plan, records)
+        if run.done:
+            _finish(place, run)
+        return run
+
+
+def _manifest(place: Place) -> dict[str, Any] | None:
+    """Return what a folder says of itself; None of one that has no manifest."""
+    content = place.read(MANIFEST)
+    if content is None:
+        return None
+    try:
+        found: dict[str, Any] = json.loads(content)
+        keys = found.keys() & {"format", "study", "done"}
+    except (ValueError, AttributeError):
+        keys = set()
+    if len(keys) < 3:
+        message = f"{place.url}/{MANIFEST} is no manifest of a sweep; allowed: another folder"
+        raise OutputError(message)
+    return found
+
+
+def _check_same(place: Place, plan: Plan, before: dict[str, Any] | None, form: str) -> None:
+    """Refuse a folder of another study, of another format, or of files that nobody vouches for."""
+    allowed = "allowed: the same study, or another folder"
+    if before is None:
+        if place.names(POINTS):
+            message = f"{place.url}/{POINTS} holds files and no manifest says of what; {allowed}"
+            raise OutputError(message)
+        return
+    if before["study"] != plan.described:
+        changed = changes(before["study"], plan.described)
+        message = f"{place.url} holds another study: {changed}; {allowed}"
+        raise OutputError(message)
+    if before["format"] != form:
+        message = f"{place.url} holds {before['format']}, and format is {form}; {allowed}"
+        raise OutputError(message)
+
+
+def _is_whole(place: Place, manifest: dict[str, Any]) -> bool:
+    """Tell whether all files that a manifest lists are there, with the bytes that it states."""
+    form = manifest["format"]
+    return place.size(f"summary.{form}") is not None and all(
+        place.size(f"{POINTS}/{one['name']}.{form}") == one["bytes"]
+        for one in manifest["partitions"]
+    )
+
+
+def _computed(  # noqa: PLR0913, PLR0917 - all of a run
+    plan: Plan,
+    place: Place,
+    form: str,
+    workers: int,
+    on: str | None,
+    advance: Advance,
+    stop: Callable[[], bool],
+) -> _Records:
+    """Compute what is left, and return the records of all that is done."""
+    records: _Records = {}
+    left: list[Partition] = []
+    for partition in plan.partitions:
+        record = finished(place, partition, form)
+        if record is None:
+            left.append(partition)
+        else:
+            records[partition.number] = record
+            advance(partition.points)
+    for record in _written(plan, left, place, form, workers, on, advance):
+        records[int(record["name"])] = record
+        if stop():
+            break
+    return records
+
+
+def _written(  # noqa: PLR0913, PLR0917 - all of a run
+    plan: Plan,
+    left: list[Partition],
+    place: Place,
+    form: str,
+    workers: int,
+    on: str | None,
+    advance: Advance,
+) -> Iterator[dict[str, Any]]:
+    """Yield the record of each partition as it gets ready."""
+    if on is None and workers == 1:
+        for partition in left:
+            yield write_partition(plan, partition, place, form, advance)
+        return
+    if not plan.study.text:
+        message = "workers take a study file or a mapping; allowed for a Study: workers=1"
+        raise OptionError(message)
+    from specroof.sweeps.workers import on_cluster, on_processes  # noqa: PLC0415 - slow to import
+
+    away = (
+        on_processes(plan, left, place.url, form, workers)
+        if on is None
+        else on_cluster(plan, left, place.url, form, on)
+    )
+    for record in away:
+        advance(record["points"])
+        yield record
+
+
+def _finish(place: Place, run: Run) -> None:
+    """Write the summary, then say that all is done."""
+    parts = (place.read(f"{UNFINISHED}/{one.name}.{run.form}") for one in run.plan.partitions)
+    with place.open(f"summary.{run.form}") as file:
+        joined(run.form, file, (part or b"" for part in parts), file_metadata(run.plan))
+    _write_manifest(place, run.plan, run.form, run.records)
+    place.remove(UNFINISHED)
+
+
+def _write_manifest(place: Place, plan: Plan, form: str, records: _Records) -> None:
+    """Write what a folder holds; `records` of all partitions where it is done."""
+    content = {
+        "format_version": 1,
+        "done": bool(records),
+        "format": form,
+        "study_sha256": plan.study_sha256,
+        "points": plan.points,
+        "study": plan.described,
+        "partitions": [record for _, record in sorted(records.items())],
+    }
+    with place.open(MANIFEST) as file:
+        file.write(json.dumps(content, allow_nan=False, indent=1).encode() + b"\n")

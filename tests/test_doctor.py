@@ -1,0 +1,328 @@
+"""The question of a running server, from Python and from the shell."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import specroof
+from server_pages import SERVED, Life, give, replay, sglang_page, vllm_page
+from specroof import CatalogError, OptionError, doctor, predict, survival_acceptance
+from specroof.acceptance import context_acceptance
+from specroof.cli import app
+from specroof.policies.change import Change, best_change
+from specroof.policies.schedule import Schedule
+from specroof.questions.doctor import Diagnosis, _gain_words
+
+LIFE = Life(1000.0)
+LATER = LIFE.at(1030.0)
+CHIP = "h100"
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Any:
+    """Save pages, and return their paths."""
+
+    def save(*texts: str) -> list[Path]:
+        paths = [tmp_path / f"{number}.txt" for number in range(len(texts))]
+        for path, text in zip(paths, texts, strict=True):
+            path.write_text(text)
+        return paths
+
+    return save
+
+
+def of(paths: list[Path], **told: Any) -> Diagnosis:
+    return doctor(SERVED, CHIP, pages=paths, wait_s=30.0, **told)
+
+
+def test_a_server_is_predicted_with_what_it_counted(saved: Any) -> None:
+    paths = saved(vllm_page(LIFE), vllm_page(LATER))
+    found = of(paths, drafter="eagle3,accept=0.9")
+    assert found.context_len == pytest.approx(3250.0)
+    drafter = replace(
+        specroof.load_drafter("eagle3,accept=0.9"), acceptance=survival_acceptance(LIFE.survival)
+    )
+    (curve,) = predict(
+        SERVED, CHIP, drafters=drafter, batch_size=40, context_len=3250, engine="vllm"
+    ).curves
+    length, round_, rate = found.compared
+    assert length.measured == pytest.approx(3.04)
+    # 1 + 0.9 + 0.81 + 0.729 + 0.6561 + 0.59049
+    assert length.predicted == pytest.approx(4.68559)
+    assert length.off == pytest.approx(3.04 / 4.68559 - 1)
+    assert round_.measured == pytest.approx(0.024)
+    assert round_.predicted == pytest.approx(curve.round_s[0, 0, 5])
+    assert rate.measured == pytest.approx(40 * 3.04 / 0.024)
+    assert rate.predicted == pytest.approx(curve.tokens_per_s[0, 0, 5])
+    change = found.change
+    assert change is not None
+    assert (change.now, change.best) == (5, curve.best_draft_len[0, 0])
+    best = curve.tokens_per_s[0, 0, change.best] / curve.tokens_per_s[0, 0, 5] - 1
+    assert change.gain == pytest.approx(best)
+    assert found.flags is not None
+    assert '"method": "eagle3"' in found.flags.text
+    assert "served by vllm" in repr(found)
+
+
+def test_a_longer_round_or_another_chip_moves_only_its_own_row(saved: Any) -> None:
+    paths = saved(vllm_page(LIFE), vllm_page(LATER))
+    slower = replace(LIFE, round_s=0.03)
+    later = saved(vllm_page(slower), vllm_page(slower.at(1030.0)))
+    one, other = (of(each, drafter="eagle3") for each in (paths, later))
+    assert one.compared[0] == other.compared[0]
+    assert one.compared[0].predicted is None
+    assert one.compared[1].predicted == other.compared[1].predicted
+
+
+def test_the_gain_is_between_what_runs_and_the_best() -> None:
+    rates = [[1.0, 1.5, 2.0], [4.0, 4.4, 4.2], [9.0, 8.0, 7.0]]
+    loads = [1, 8, 64]
+    ends = ([1.0, 1.0, 0.9], [1.0, 1.21, 1.2])
+    told: dict[str, Any] = {"speedup": [1.0, 1.1, 1.05], "ends": ends}
+    found = best_change(loads, rates, running=8, now=2, **told)
+    assert (found.best, found.schedule.ranges) == (1, ((1, 7, 2), (8, 63, 1), (64, 64, 0)))
+    assert found.gain == pytest.approx(4.4 / 4.2 - 1)
+    # The band of one draft: from 1.0 to 1.21 around 1.1.
+    assert found.low == pytest.approx(4.4 / 4.2 / 1.1 - 1)
+    assert found.high == pytest.approx(4.4 / 4.2 * 1.1 - 1)
+    told = {"speedup": [1.0, 8 / 9, 7 / 9], "ends": ([1.0, 0.8, 0.7], [1.0, 1.0, 14 / 9])}
+    off = best_change(loads, rates, running=64, now=2, **told)
+    # What runs has a speedup from 0.7 to 14/9: turning it off gives 9/14 to 1/0.7.
+    assert (off.best, off.low, off.high) == pytest.approx((0, 9 / 14 - 1, 1 / 0.7 - 1))
+    assert found.is_unclear
+    assert off.is_unclear
+    certain = {"speedup": [1.0, 1.1, 1.05], "ends": ([1.0, 1.09, 1.0], [1.0, 1.11, 1.1])}
+    assert not best_change(loads, rates, running=8, now=2, **certain).is_unclear  # type: ignore[arg-type]
+    same = best_change(loads, rates, running=8, now=1, speedup=[1.0, 1.1, 1.05])
+    assert not same.is_unclear
+    assert (same.best, same.gain, same.low, same.high) == (1, 0.0, 0.0, 0.0)
+    beyond = best_change(loads, rates, running=8, now=7, speedup=[1.0, 1.1, 1.05])
+    assert beyond.gain != beyond.gain  # no figure
+
+
+# --- words --------------------------------------------------------------------------------
+
+
+def test_without_a_drafter_it_measures_alone(saved: Any) -> None:
+    found = of(saved(vllm_page(LIFE), vllm_page(LATER)))
+    assert (found.prediction, found.change, found.flags) == (None, None, None)
+    assert found.advice == (
+        "K=5 now; name the drafter (--drafter) to see what another draft length would gain",
+    )
+    assert [one.predicted for one in found.compared] == [None] * 3
+    assert found.to_dict()["change"] is None
+
+
+def test_a_plain_server_is_told_what_drafting_would_gain(saved: Any) -> None:
+    plain = replace(LIFE, survival=(), round_s=0.012)
+    paths = saved(vllm_page(plain, off=True), vllm_page(plain.at(1030.0), off=True))
+    found = of(paths, drafter="eagle3,accept-length=3.2@5")
+    assert found.advice[0].startswith("speculation is off now; at 40 running requests K=")
+    assert [one.quantity for one in found.compared] == ["step", "tokens per second"]
+    mute = of(paths, drafter="eagle3")
+    assert mute.advice[0].startswith("speculation is off now; no prediction: no acceptance")
+    assert mute.prediction is None
+
+
+def test_nothing_decoded_is_said(saved: Any) -> None:
+    quiet = replace(LIFE, running=0.0, ended=False)
+    found = of(saved(vllm_page(quiet), vllm_page(quiet.at(1030.0))), drafter="eagle3,accept=0.8")
+    assert any(note.startswith("no round was counted") for note in found.notes)
+    assert found.observed.round_s is None
+    assert [one.off for one in found.compared] == [None] * 3
+    assert found.context_len == 4096
+    assert found.change is not None
+    assert (found.change.running, found.change.now) == (1, 5)
+
+
+def test_drafts_that_pay_nowhere_are_turned_off(saved: Any) -> None:
+    hopeless = replace(LIFE, survival=(0.02, 0.001, 0.0))
+    paths = saved(vllm_page(hopeless), vllm_page(hopeless.at(1030.0)))
+    found = of(paths, drafter="eagle3")
+    assert found.advice[0].startswith("K=3 now; at 40 running requests no draft gives +")
+    assert found.flags is None
+    assert any(note.startswith("drafting pays at no load") for note in found.notes)
+
+
+def test_at_larger_loads_it_is_another_length(saved: Any) -> None:
+    light = replace(LIFE, running=2.0, survival=(0.5, 0.2, 0.1))
+    paths = saved(vllm_page(light), vllm_page(light.at(1030.0)))
+    found = of(paths, drafter="eagle3", context_len=256)
+    assert found.change is not None
+    beyond = [one for one in found.change.schedule.ranges if one[0] > 2]
+    assert beyond
+    for first, _, drafts in beyond:
+        words = f"K={drafts}" if drafts else "turn it off"
+        assert f"above {first - 1} {words}" in found.advice[0]
+    assert found.flags is not None
+    assert "num_speculative_tokens_per_batch_size" in found.flags.text
+    assert found.to_dict()["schedule"] == [list(one) for one in found.change.schedule.ranges]
+
+
+def test_a_load_beyond_the_room_has_no_advice(saved: Any) -> None:
+    crowd = replace(LIFE, running=5000.0)
+    found = of(saved(vllm_page(crowd), vllm_page(crowd.at(1030.0))), drafter="eagle3")
+    assert found.change is None
+    assert "no room for this load" in found.advice[0]
+    assert found.compared[1].predicted is None
+
+
+def test_drafts_beyond_the_grid_have_no_figure(saved: Any) -> None:
+    deep = replace(LIFE, survival=tuple(0.9**depth for depth in range(1, 21)))
+    found = of(saved(vllm_page(deep), vllm_page(deep.at(1030.0))), drafter="eagle3")
+    assert "(no figure for what runs)" in found.advice[0]
+    assert found.to_dict()["change"]["gain"] is None
+    assert found.compared[1].predicted is None
+
+
+def test_a_small_gain_is_none(saved: Any) -> None:
+    life = replace(LIFE, survival=(0.8, 0.6, 0.4, 0.25), running=40.0)
+    gains = []
+    for drafts in (1, 2, 3, 4):
+        one = replace(life, survival=life.survival[:drafts])
+        found = of(saved(vllm_page(one), vllm_page(one.at(1030.0))), drafter="eagle3")
+        assert found.change is not None
+        gains.append((found.change.best, drafts, found.change.gain, found.advice[0]))
+    assert any("that is best" in words for *_, words in gains)
+
+
+def test_flags_that_no_server_has_are_said(saved: Any) -> None:
+    found = of(saved(vllm_page(LIFE), vllm_page(LATER)), drafter="medusa")
+    assert found.flags is None
+    assert any(
+        note.startswith("no flags: vLLM 0.33.0 has no flag for medusa") for note in found.notes
+    )
+
+
+def test_a_tree_goes_by_its_own_acceptance(saved: Any) -> None:
+    texts = [sglang_page(life, steps=5, verified=8) for life in (LIFE, LATER)]
+    spec = "eagle3,accept=0.7,tree=eagle2,nodes=7,top-k=3,siblings=.2/.1"
+    found = of(saved(*texts), drafter=spec)
+    assert found.flags is None
+    assert found.prediction is not None
+    (curve,) = found.prediction.curves
+    assert found.compared[0].predicted == pytest.approx(curve.tokens_per_round[0, 0, 5])
+
+
+def test_the_ideal_drafter_accepts_everything(saved: Any) -> None:
+    found = of(saved(vllm_page(LIFE), vllm_page(LATER)), drafter="ideal")
+    assert found.prediction is not None
+    assert found.prediction.curves[0].tokens_per_round[0, 0, 5] == 6
+
+
+def test_an_acceptance_by_context_is_that_of_the_context(saved: Any) -> None:
+    short, long = survival_acceptance([0.9] * 5), survival_acceptance([0.5] * 5)
+    drafter = replace(
+        specroof.load_drafter("eagle3"), acceptance=context_acceptance({1000: short, 5000: long})
+    )
+    found = of(saved(vllm_page(LIFE), vllm_page(LATER)), drafter=drafter, context_len=5000)
+    assert found.compared[0].predicted == pytest.approx(3.5)
+
+
+def test_replicas_share_a_load_and_ranks_of_one_model_do_not(saved: Any) -> None:
+    texts = [vllm_page(life, engine=0) + vllm_page(life, engine=1) for life in (LIFE, LATER)]
+    paths = saved(*texts)
+    found = of(paths, drafter="eagle3")
+    assert found.change is not None
+    assert found.change.running == 40
+    assert "2 replicas: the load of one is predicted" in found.notes
+    together = of(paths, drafter="eagle3", tensor_parallel=2, attention_data_parallel=2)
+    assert together.change is not None
+    assert together.change.running == 80
+
+
+# --- a server, the shell -----------------------------------------------------------------------
+
+
+def shell(*words: str) -> tuple[int, str, str]:
+    run = CliRunner().invoke(app, ["doctor", *words])
+    return run.exit_code, run.stdout, run.stderr
+
+
+def test_a_server_on_localhost_is_read_twice() -> None:
+    with replay([sglang_page(LIFE), sglang_page(LIFE.at(1000.2))]) as url:
+        code, out, err = shell(
+            *(url, "--model", SERVED, "-H", CHIP, "--drafter", "eagle3", "--wait", "0.2")
+        )
+    assert (code, err) == (0, "")
+    assert "served by sglang" in out
+    assert "K=5 now; at " in out
+    assert "--speculative-algorithm EAGLE3" in out
+    page = out.partition("\nnote:")[0].partition("flags of")[0]
+    assert max(map(len, page.splitlines())) <= 80
+
+
+def test_python_and_the_shell_answer_alike(saved: Any) -> None:
+    paths = saved(vllm_page(LIFE), vllm_page(LATER))
+    told: dict[str, Any] = {"drafter": "mtp,accept=0.8", "served_name": SERVED, "context_len": 8192}
+    found = of(paths, **told)
+    words = [*map(str, paths), "--model", SERVED, "-H", CHIP, "--wait", "30", "--json"]
+    flags = ("--drafter", "mtp,accept=0.8", "--served-name", SERVED, "--context", "8192")
+    code, out, _ = shell(*words, *flags)
+    assert code == 0
+    assert json.loads(out) == json.loads(json.dumps(found.to_dict(), allow_nan=False))
+
+
+def test_one_page_and_a_plain_server_have_a_text_too(saved: Any) -> None:
+    words = ("--model", SERVED, "-H", CHIP)
+    (path,) = saved(vllm_page(replace(LIFE, survival=()), off=True))
+    code, out, _ = shell(str(path), *words, "--drafter", "eagle3,accept=0.7")
+    assert code == 0
+    assert "one page: counters are since the server began" in out
+    assert ["drafts", "per", "round", "off"] in [one.split() for one in out.splitlines()]
+    (path,) = saved("vllm:spec_decode_num_drafts_total 0\n")
+    code, out, _ = shell(str(path), *words)
+    assert code == 0
+    assert "\nrunning requests" not in out
+    (path,) = saved(sglang_page(replace(LIFE, survival=(0.5,) * 12)))
+    code, out, _ = shell(str(path), *words, "--drafter", "eagle3")
+    assert "accepted by position" not in out
+    (path,) = saved(vllm_page(replace(LIFE, survival=(0.9,) * 9)))
+    code, out, _ = shell(str(path), *words)
+    (row,) = [one for one in out.splitlines() if one.startswith("accepted by position")]
+    assert row.split()[3:] == [*["0.90"] * 8, "…"]
+    adaptive = replace(LIFE, running=2.0, survival=(0.5, 0.2, 0.1))
+    (path,) = saved(sglang_page(adaptive))
+    code, out, _ = shell(str(path), *words, "--drafter", "eagle3", "--context", "256")
+    assert "adaptive.json:\n{" in out
+
+
+def test_a_server_without_a_page_names_the_flag() -> None:
+    with replay(lambda handler, _number: give(handler, b"", 404)) as url:
+        code, out, err = shell(url, "--model", SERVED, "-H", CHIP)
+        assert (code, out) == (2, "")
+        assert err.count("\n") == 1
+        assert f"{url}/metrics: there is no such page" in err
+        assert "--enable-metrics" in err
+        with pytest.raises(CatalogError, match="--enable-metrics"):
+            doctor(SERVED, CHIP, pages=url)
+
+
+def test_refusals_are_one_line(saved: Any) -> None:
+    (path,) = saved(vllm_page(LIFE))
+    for words, reason in {
+        ("file:///etc/passwd",): "allowed: http://HOST",
+        (str(path), "--context", "-1"): "--context is -1",
+        (str(path), "--wait", "-1"): "--wait is -1",
+        (str(path), "--served-name", "x"): "serves no model 'x'",
+        (str(path), "--drafter", "x"): "kind is 'x'",
+    }.items():
+        code, out, err = shell(*words, "--model", SERVED, "-H", CHIP)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert reason in err
+    with pytest.raises(OptionError, match="engine"):
+        doctor(SERVED, CHIP, pages=path, engine="no-such")
+
+
+def test_a_gain_whose_band_holds_none_is_unclear() -> None:
+    steady = Schedule(((1, 64, 2),), 0.0, 0.0)
+    change = Change(running=40, now=5, best=2, gain=0.02, low=-0.07, high=0.11, schedule=steady)
+    assert _gain_words(change) == (
+        "at 40 running requests K=2 may give +2 % (-7…+11), unclear: measure it first"
+    )
+    sure = replace(change, gain=0.11, low=0.06, high=0.15)
+    assert _gain_words(sure) == "at 40 running requests K=2 gives +11 % (+6…+15)"

@@ -1,0 +1,316 @@
+"""Counters of vLLM and SGLang as load, acceptance and the time of a round."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server_pages import SERVED, Life, line, sglang_page, vllm_page
+from specroof.errors import MeasurementError
+from specroof.reading.metrics_text import Sample, parse_metrics
+from specroof.serving.metrics import Counted, counted
+from specroof.serving.observed import Observed, measured_acceptance, observed
+
+
+def counts(*texts: str, model: str | None = None) -> Counted:
+    pages = [parse_metrics(text, source="page") for text in texts]
+    return counted(pages, sources=["page"] * len(pages), model=model)
+
+
+def seen(*texts: str, seconds: float | None = None, model: str | None = None) -> Observed:
+    return observed(counts(*texts, model=model), seconds)
+
+
+LIFE = Life(1000.0)
+LATER = LIFE.at(1030.0)
+
+survivals = st.lists(st.floats(0.05, 1.0), min_size=1, max_size=8).map(
+    lambda rates: tuple(np.cumprod(rates).tolist())
+)
+lives = st.builds(
+    Life,
+    seconds=st.floats(0.0, 1e5),
+    running=st.floats(1.0, 500.0),
+    round_s=st.floats(0.001, 0.5),
+    survival=survivals,
+    input_len=st.floats(10, 1e5),
+    output_len=st.floats(10, 1e4),
+)
+
+
+@given(life=lives, wait_s=st.floats(5.0, 600.0), framework=st.sampled_from(["vllm", "sglang"]))
+def test_a_page_gives_back_the_life_that_it_was_made_of(
+    life: Life, wait_s: float, framework: str
+) -> None:
+    page = vllm_page if framework == "vllm" else sglang_page
+    found = seen(page(life), page(life.at(life.seconds + wait_s)), seconds=wait_s)
+    assert found.framework == framework
+    assert found.running == pytest.approx(life.running, rel=1e-6)
+    assert found.waiting == life.waiting
+    assert found.round_s == pytest.approx(life.round_s, rel=1e-6)
+    assert found.tokens_per_round == pytest.approx(life.tokens_per_round, rel=1e-6)
+    rate = life.running * life.tokens_per_round / life.round_s
+    assert found.tokens_per_s == pytest.approx(rate, rel=1e-6)
+    assert found.input_len == pytest.approx(life.input_len, rel=1e-6)
+    assert found.output_len == pytest.approx(life.output_len, rel=1e-6)
+    assert found.longest == len(life.survival)
+    assert found.draft_len == pytest.approx(len(life.survival), rel=1e-6)
+    curve = measured_acceptance(found, "eagle3")
+    assert curve is not None
+    depth = len(life.survival)
+    assert float(curve.tokens_per_round(depth)) == pytest.approx(life.tokens_per_round, rel=1e-6)
+    if framework == "vllm":
+        assert curve.survival(np.arange(1, depth + 1)) == pytest.approx(life.survival, rel=1e-6)
+        assert found.survival == pytest.approx(life.survival, rel=1e-6)
+    else:
+        assert found.survival == ()
+        assert curve.measured_depth == depth
+
+
+@pytest.mark.parametrize("page", [vllm_page, sglang_page])
+def test_of_one_page_everything_counts_but_nothing_has_a_rate(page: object) -> None:
+    assert callable(page)
+    found = seen(page(LIFE))
+    assert found.seconds is found.tokens_per_s is None
+    assert found.running == 40.0
+    assert found.running_from == "as the server showed it"
+    assert found.round_s == pytest.approx(0.024)
+    assert found.tokens_per_round == pytest.approx(3.04)
+
+
+# --- ranks, models, restarts ---------------------------------------------------------------------
+
+
+def test_ranks_are_added_up_and_copies_are_not() -> None:
+    both = [vllm_page(life, engine=0) + vllm_page(life, engine=1) for life in (LIFE, LATER)]
+    found = seen(*both, seconds=30.0)
+    assert found.ranks == 2
+    assert found.running == pytest.approx(80.0)
+    assert found.round_s == pytest.approx(0.024)
+    assert found.notes == ("2 ranks with requests of their own, added up",)
+    copies = [
+        sglang_page(life) + sglang_page(life, tp_rank=1) + sglang_page(life, pp_rank=1)
+        for life in (LIFE, LATER)
+    ]
+    found = seen(*copies, seconds=30.0)
+    assert (found.ranks, found.waiting, found.longest) == (1, 2.0, 5)
+    assert found.tokens_per_s == pytest.approx(40 * 3.04 / 0.024)
+
+
+def test_ranks_of_data_parallel_attention_have_requests_of_their_own() -> None:
+    # Without running requests a rank shows no settings: a mean over ranks leaves it out.
+    idle = sglang_page(Life(0.0, running=0.0, survival=()), dp_rank=1, tp_rank=4)
+    scheduler = [text for text in idle.splitlines() if "tp_rank" in text]
+    found = seen(sglang_page(LIFE, dp_rank=0) + "\n".join(scheduler) + "\n")
+    assert (found.ranks, found.running, found.waiting, found.longest) == (2, 40.0, 4.0, 5)
+    assert found.tokens_per_round == pytest.approx(3.04)
+
+
+def test_a_class_of_requests_is_not_counted_twice() -> None:
+    name = "sglang:num_running_reqs"
+    labels = {"model_name": SERVED, "tp_rank": 0}
+    page = "\n".join(
+        line(name, value, labels | {"priority": one})
+        for one, value in {"": 40.0, "0": 30.0, "1": 10.0}.items()
+    )
+    assert seen(page + "\n").running == 40.0
+
+
+def test_one_of_several_models_is_named() -> None:
+    page = vllm_page(LIFE) + vllm_page(Life(1000.0, running=8.0), model="small")
+    with pytest.raises(
+        MeasurementError, match="serves several models; allowed: one of Qwen/Qwen3-8B, small"
+    ):
+        counts(page)
+    with pytest.raises(MeasurementError, match="serves no model 'large'; allowed: one of"):
+        counts(page, model="large")
+    found = seen(page, model="small")
+    assert (found.model, found.running, found.ranks) == ("small", 8.0, 1)
+
+
+@pytest.mark.parametrize("page", [vllm_page, sglang_page])
+def test_a_server_that_began_anew_has_no_rates(page: object) -> None:
+    assert callable(page)
+    found = seen(page(LIFE), page(LIFE.at(20.0)), seconds=30.0)
+    assert found.seconds is found.tokens_per_s is None
+    assert found.running == 40.0
+    assert found.round_s == pytest.approx(0.024)
+    assert found.tokens_per_round == pytest.approx(3.04)
+    assert found.notes[0].startswith("counters began anew between the reads")
+
+
+def test_one_rank_that_began_anew_is_seen_behind_one_that_goes_on() -> None:
+    both = [
+        vllm_page(LIFE, engine=0) + vllm_page(Life(50.0), engine=1),
+        vllm_page(LIFE.at(5000.0), engine=0) + vllm_page(Life(20.0), engine=1),
+    ]
+    found = counts(*both)
+    assert found.restarted
+    assert found.counts["rounds"] == pytest.approx(40 / 0.024 * (4000 + 20))
+
+
+# --- other servers, no speculation, no rounds ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "tgi_queue_size 3\n",
+            r"page: has no such metric, but tgi_queue_size; allowed: .*vllm: or",
+        ),
+        ("vllm:a 1\nsglang:b 2\n", "page: has both; allowed: metrics of one server"),
+    ],
+)
+def test_other_software_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(MeasurementError, match=reason):
+        counts(text)
+
+
+def test_two_pages_are_of_one_server() -> None:
+    with pytest.raises(MeasurementError, match="the pages are of vllm and sglang"):
+        counts(vllm_page(LIFE), sglang_page(LATER))
+
+
+@pytest.mark.parametrize("framework", ["vllm", "sglang"])
+def test_without_speculation_a_step_has_a_time(framework: str) -> None:
+    plain = replace(LIFE, survival=(), round_s=0.015)
+    texts = [
+        vllm_page(life, off=True) if framework == "vllm" else sglang_page(life)
+        for life in (plain, plain.at(1030.0))
+    ]
+    found = seen(*texts, seconds=30.0)
+    assert not found.speculates
+    assert (found.draft_len, found.longest, found.survival) == (None, None, ())
+    assert found.round_s == pytest.approx(0.015)
+    assert found.tokens_per_s == pytest.approx(40 / 0.015)
+    assert measured_acceptance(found, "eagle3") is None
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize("page", [vllm_page, sglang_page])
+def test_no_round_between_the_reads_is_said(page: object) -> None:
+    assert callable(page)
+    quiet = replace(LIFE, running=0.0, ended=False)
+    texts = [page(quiet), page(quiet.at(1030.0))]
+    if page is sglang_page:  # which goes on to show the last length, but after a restart
+        texts = [
+            "\n".join(one for one in text.splitlines() if "accept_length" not in one) + "\n"
+            for text in texts
+        ]
+    found = seen(*texts, seconds=30.0)
+    assert found.speculates
+    assert found.longest == 5
+    assert found.round_s is found.tokens_per_round is found.input_len is None
+    assert measured_acceptance(found, "eagle3") is None
+    assert found.notes == (
+        "no round was counted: no request was being decoded, or the time was too short",
+    )
+
+
+def test_the_length_that_sglang_shows_stands_in_until_requests_end() -> None:
+    texts = [sglang_page(replace(life, ended=False)) for life in (LIFE, LATER)]
+    found = seen(*texts, seconds=30.0)
+    assert found.tokens_per_round == pytest.approx(3.04)
+    assert found.length_from == "as last shown: no request ended"
+    assert found.rounds == 0
+
+
+# --- drafts that vary, trees, other ways ---------------------------------------------------------
+
+
+def test_shares_by_position_are_too_low_where_drafts_vary() -> None:
+    # Half of the rounds with 1 draft, half with 5: a mean of 3.
+    mixed = replace(LIFE, survival=(0.8, 0.25, 0.2, 0.1, 0.05), drafts=3.0)
+    found = seen(vllm_page(mixed))
+    assert found.draft_len == pytest.approx(3.0)
+    assert found.longest == 5
+    assert found.notes[0].startswith("drafts vary (mean 3.00 of 5): shares by position are too low")
+    curve = measured_acceptance(found, "eagle3")
+    assert curve is not None
+    assert float(curve.tokens_per_round(3)) == pytest.approx(2.4)
+    assert curve.max_draft_len is None
+
+
+@pytest.mark.parametrize(
+    ("steps", "verified", "drafts"),
+    [
+        (3, 4, 3),  # a chain of EAGLE
+        (5, 8, 5),  # a tree
+        (1, 16, 15),  # a block
+        (12, 12, 11),  # a look-up
+        (1, 2, 1),
+        (0, 0, None),
+        (3, 0, 1),
+    ],
+)
+def test_sglang_counts_positions_in_several_ways(
+    steps: float, verified: float, drafts: int | None
+) -> None:
+    life = replace(LIFE, survival=(0.8,))
+    found = seen(sglang_page(life, steps=steps, verified=verified))
+    assert found.longest == drafts
+    trees = [note for note in found.notes if note.startswith("a tree")]
+    assert trees == (["a tree: 5 steps, 8 positions verified"] if verified == 8 else [])
+
+
+def test_a_draft_length_that_changes_is_that_of_the_second_read() -> None:
+    found = seen(sglang_page(LIFE, steps=3, verified=4), sglang_page(LATER), seconds=30.0)
+    assert found.longest == 5
+    assert found.notes == ("the draft length changed between the reads: it is that of the second",)
+
+
+def test_lengths_that_drafts_cannot_give_are_cut() -> None:
+    # A request that ends is counted with all of its rounds, others with none.
+    life = replace(LIFE, survival=(1.0, 1.0, 1.0))
+    found = seen(sglang_page(life, steps=1, verified=2))
+    assert found.tokens_per_round == pytest.approx(4.0)
+    curve = measured_acceptance(found, "mtp")
+    assert curve is not None
+    assert float(curve.tokens_per_round(1)) == 2.0
+
+
+def test_without_times_between_tokens_a_round_follows_from_the_rate() -> None:
+    texts = [
+        "\n".join(one for one in vllm_page(life).splitlines() if "inter_token" not in one) + "\n"
+        for life in (LIFE, LATER)
+    ]
+    found = seen(*texts, seconds=30.0)
+    assert found.running == 40.0
+    assert found.round_s == pytest.approx(0.024)
+    assert found.round_from == "running × tokens per round ÷ tokens/s"
+    assert seen(*texts).round_s is None
+
+
+def test_vllm_may_count_rounds_without_positions() -> None:
+    text = "\n".join(one for one in vllm_page(LIFE).splitlines() if "per_pos" not in one) + "\n"
+    found = seen(text)
+    assert (found.longest, found.survival) == (5, ())
+    curve = measured_acceptance(found, "eagle3")
+    assert curve is not None
+    assert float(curve.tokens_per_round(5)) == pytest.approx(3.04)
+
+
+def test_few_rounds_are_said() -> None:
+    found = seen(vllm_page(LIFE.at(0.1)))
+    assert found.notes[0] == "only 167 rounds were counted: what they say of acceptance is rough"
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-1"])
+def test_values_that_are_no_counts_are_left_out(value: str) -> None:
+    labels = f'{{engine="1",model_name="{SERVED}"}}'
+    page = vllm_page(LIFE) + f"vllm:num_requests_running{labels} {value}\nvllm:other 1\n"
+    found = seen(page + f"vllm:another{labels} NaN\n")
+    assert (found.running, found.ranks) == (40.0, 1)
+    assert found.notes == (
+        "left out, since their value is no number from 0 on: vllm:num_requests_running",
+    )
+
+
+def test_positions_without_a_number_and_servers_without_requests_count_for_nothing() -> None:
+    at = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+    found = counted([[Sample(at, {"position": "x"}, 1.0)]], sources=["page"])
+    assert (found.accepted_at, found.counts, found.gauges, found.ranks) == ((), {}, {}, 1)
+    assert observed(found, 5.0).running is None

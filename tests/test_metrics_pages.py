@@ -1,0 +1,190 @@
+"""Metrics pages from a server on localhost, and from files: bounded, GET alone, no other host."""
+
+import time
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from server_pages import give, replay
+from specroof.catalog import metrics_pages
+from specroof.catalog.pages import is_url
+from specroof.errors import CatalogError, MeasurementError, OptionError
+from specroof.reading import metrics_text
+from specroof.reading.metrics_text import parse_metrics
+
+
+def test_a_server_is_read_twice_at_its_usual_path() -> None:
+    paths: list[str] = []
+
+    def answer(handler: BaseHTTPRequestHandler, number: int) -> None:
+        paths.append(f"{handler.command} {handler.path}")
+        give(handler, f"up {number}\n".encode())
+
+    with replay(answer) as url:
+        pages = metrics_pages([url], wait_s=0.05)
+        assert pages.texts == ("up 0\n", "up 1\n")
+        assert pages.seconds is not None
+        assert 0.05 <= pages.seconds < 1.0
+        assert pages.sources == (f"{url}/metrics",) * 2
+        once = metrics_pages([f"{url}/elsewhere?a=b#c"], wait_s=0)
+        assert (once.texts, once.seconds) == (("up 2\n",), None)
+    assert paths == ["GET /metrics", "GET /metrics", "GET /elsewhere?a=b"]
+
+
+def test_a_server_without_such_a_page_is_not_asked_again() -> None:
+    asked = []
+
+    def answer(handler: BaseHTTPRequestHandler, number: int) -> None:
+        asked.append(number)
+        give(handler, b"", 404)
+
+    with replay(answer) as url:
+        assert metrics_pages([url], wait_s=60).texts == (None,)
+    assert asked == [0]
+
+
+def test_a_server_may_move_its_page_but_not_to_another() -> None:
+    def answer(handler: BaseHTTPRequestHandler, _number: int) -> None:
+        port = handler.headers["Host"].rpartition(":")[2]
+        moves = {
+            "/metrics": "/metrics/",
+            "/same": f"http://127.0.0.1:{port}/metrics/",
+            "/host": f"http://localhost:{port}/metrics/",
+            "/port": "http://127.0.0.1:1/metrics/",
+            "/file": "file:///etc/hostname",
+            "/round": "/round",
+        }
+        if handler.path in moves:
+            give(handler, b"", 307, Location=moves[handler.path])
+        else:
+            give(handler, b"up 1\n")
+
+    with replay(answer) as url:
+        assert metrics_pages([url], wait_s=0).texts == ("up 1\n",)
+        assert metrics_pages([f"{url}/same"], wait_s=0).texts == ("up 1\n",)
+        for path in ("host", "port", "file"):
+            with pytest.raises(CatalogError, match=r"leads to '.*'; allowed: the same server"):
+                metrics_pages([f"{url}/{path}"], wait_s=0)
+        with pytest.raises(CatalogError, match="status 307; allowed: a metrics page"):
+            metrics_pages([f"{url}/round"], wait_s=0)
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_a_page_of_a_gigabyte_is_not_read(stated: bool) -> None:
+    sent = 0
+
+    def answer(handler: BaseHTTPRequestHandler, _number: int) -> None:
+        nonlocal sent
+        handler.send_response(200)
+        if stated:
+            handler.send_header("Content-Length", str(1 << 30))
+        handler.end_headers()
+        chunk = b"up 1\n" * 20_000
+        while sent < 1 << 30:
+            handler.wfile.write(chunk)
+            sent += len(chunk)
+
+    with replay(answer) as url, pytest.raises(CatalogError, match="larger than 16777216 bytes"):
+        metrics_pages([url], wait_s=0)
+    assert sent < 1 << 27
+
+
+@pytest.mark.parametrize("in_body", [True, False])
+def test_a_slow_drip_is_given_up(in_body: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specroof.catalog.pages.LONGEST_PAGE_S", 0.2)
+
+    def answer(handler: BaseHTTPRequestHandler, _number: int) -> None:
+        if in_body:
+            handler.send_response(200)
+            handler.end_headers()
+        for _ in range(40):
+            handler.wfile.write(b"x")
+            time.sleep(0.05)
+
+    began = time.monotonic()
+    with replay(answer) as url:
+        with pytest.raises(CatalogError, match=r"given up after 0\.2 seconds"):
+            metrics_pages([url], wait_s=0)
+        assert time.monotonic() - began < 1.0
+        time.sleep(0.15)  # the reader ends too, once the next byte has come
+
+
+def test_other_answers_are_refused() -> None:
+    def answer(handler: BaseHTTPRequestHandler, _number: int) -> None:
+        if handler.path == "/binary":
+            give(handler, b"\xff\xfe")
+        elif handler.path == "/garbage":
+            handler.wfile.write(b"no such protocol\r\n\r\n")
+        else:
+            give(handler, b"", 503)
+
+    with replay(answer) as url:
+        for path, reason in {
+            "binary": "byte 0 is not UTF-8",
+            "garbage": "no such protocol",
+            "other": "status 503; allowed: a metrics page",
+        }.items():
+            with pytest.raises(CatalogError, match=reason):
+                metrics_pages([f"{url}/{path}"], wait_s=0)
+    with pytest.raises(CatalogError, match="refused; allowed: a server that answers"):
+        metrics_pages([url], wait_s=0)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("file:///etc/passwd", "ftp://localhost/metrics", "http://", "http://localhost:0"),
+        *("http://localhost:99999", "http://user:secret@localhost/", "data://text/plain,x"),
+    ],
+)
+def test_other_addresses_are_refused_unread(place: str) -> None:
+    assert is_url(place)
+    with pytest.raises(OptionError, match=r"allowed: http://HOST\[:PORT\]") as refusal:
+        metrics_pages([place], wait_s=0)
+    assert "secret" not in str(refusal.value)
+
+
+def test_files_are_read_as_they_are(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.write_text("up 1\n")
+    second.write_text("up 2\n")
+    both = metrics_pages([first, str(second)], wait_s=30)
+    assert (both.texts, both.seconds) == (("up 1\n", "up 2\n"), 30.0)
+    assert metrics_pages([first, second]).seconds is None
+    assert metrics_pages([first], wait_s=30).seconds is None
+    with pytest.raises(CatalogError, match="No such file"):
+        metrics_pages([tmp_path / "c"])
+    many: list[list[str]] = [[], [str(first)] * 3, ["http://localhost", str(first)]]
+    for places in many:
+        with pytest.raises(OptionError, match="allowed: one address, or one or two files"):
+            metrics_pages(places)
+    with pytest.raises(OptionError, match="wait_s is -1"):
+        metrics_pages([first], wait_s=-1)
+
+
+# --- text ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<html></html>", "a{", 'a{b="c} 1', "a b c", "{", '{"a": 1}', "\x00", "a{} x", 'a{b="c"', "a"],
+)
+def test_what_is_no_page_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(MeasurementError, match=r"page: .*allowed: metrics in the text format"):
+        parse_metrics(text, source="page")
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# a comment\n"])
+def test_an_empty_page_is_refused(text: str) -> None:
+    with pytest.raises(MeasurementError, match="page: holds no metric"):
+        parse_metrics(text, source="page")
+
+
+def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(_name: str) -> None:
+        raise ImportError
+
+    monkeypatch.setattr(metrics_text, "import_module", absent)
+    with pytest.raises(MeasurementError, match=r"pip install 'specroof\[metrics\]'"):
+        parse_metrics("up 1\n", source="page")

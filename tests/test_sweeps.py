@@ -1,0 +1,592 @@
+"""Sweeps: files that are whole, the same whatever ends a run, and that agree with predict."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import specroof
+from specroof import OptionError, OutputError, read_results, write_sweep
+from specroof.cli import app
+from specroof.errors import CatalogError
+from specroof.questions.study import load_study
+from specroof.questions.sweep import Study, study_slices
+from specroof.sweeps import formats, partition, places, run, workers
+from specroof.sweeps.estimate import estimate
+from specroof.sweeps.plan import changes, plan_of
+
+CONTENT: dict[str, Any] = {
+    "format_version": 1,
+    "targets": [{"model": "Qwen/Qwen3-8B", "hardware": ["b200", "l4"]}],
+    "drafters": ["mtp,accept=0.7", "autoregressive,cost=0.1,survival=.9/.7"],
+    "batch_size": [1, 8, 512],
+    "context_len": [1000, 30000],
+}
+FORMATS = ("parquet", "csv", "jsonl")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return all files of a folder by name."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> str:
+    """Return the path of a study of 2 chips, 2 drafters and 6 loads."""
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(CONTENT))
+    return str(path)
+
+
+def sweep(*words: str) -> tuple[int, str, str]:
+    """Return the exit code and what a sweep prints, on both streams."""
+    done = CliRunner().invoke(app, ["sweep", *words])
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.stdout, done.stderr
+
+
+def refused(*words: str) -> str:
+    """Return the one line that a sweep is refused with."""
+    code, stdout, stderr = sweep(*words)
+    assert (code, stdout, stderr.count("\n")) == (2, "", 1)
+    return stderr.removeprefix("specroof: ").rstrip("\n")
+
+
+# --- what is written -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_columns_agree_with_predict_to_the_digit(tmp_path: Path, form: str) -> None:
+    found = write_sweep(CONTENT, tmp_path / "out", form=form)
+    assert found.done
+    frames = list(read_results(tmp_path / "out").frames())
+    words = "--batch 1,8,512 --context 1000,30000 --json"
+    for number, frame in enumerate(frames):
+        chip, order = ("b200", "l4")[number // 2], number % 2
+        spec = [word for one in CONTENT["drafters"] for word in ("--drafter", one)]
+        done = CliRunner().invoke(
+            app, ["predict", "Qwen/Qwen3-8B", "-H", chip, *spec, *words.split()]
+        )
+        told = json.loads(done.stdout.splitlines()[-1])
+        drafter = told["drafters"][order]
+        assert set(frame.drafter) == {drafter["name"]}
+        for name in ("tokens_per_round", "draft_s", "verify_s", "round_s", "speedup", "running"):
+            if name not in drafter:
+                continue
+            expected = np.array(drafter[name], dtype=np.float64).ravel()
+            np.testing.assert_array_equal(frame[name].to_numpy(np.float64), expected)
+        axes = [told["context_len"], told["batch_size"], told["draft_len"]]
+        grid = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
+        columns = frame[["context_len", "batch_size", "draft_len"]].to_numpy(np.float64)
+        np.testing.assert_array_equal(columns, grid)
+        best = frame[frame.is_best == 1]
+        known = [value for row in drafter["best_draft_len"] for value in row if value is not None]
+        assert best.draft_len.tolist() == known
+    assert len(frames) == 4
+
+
+def test_rows_without_room_stay_and_are_marked(tmp_path: Path) -> None:
+    write_sweep(CONTENT, tmp_path, form="parquet")
+    frame = read_results(tmp_path).to_frame()
+    # 512 sequences of 30 000 tokens have 36 x 2 x 8 x 128 keys and values of 2 bytes each: 2.3 TB.
+    lost = frame[(frame.hardware == "NVIDIA B200 SXM") & (frame.batch_size == 512)]
+    lost = lost[lost.context_len == 30000]
+    assert len(lost) == 2 * 17
+    assert not lost.has_room.any()
+    assert lost[["speedup", "round_s", "tokens_per_s", "running"]].isna().all(axis=None)
+    # Past the depth of an acceptance there is room, and no figure.
+    deep = frame[frame.drafter.str.contains("survival") & (frame.draft_len > 2)]
+    assert deep.speedup.isna().all()
+    assert deep.has_room.any()
+
+
+def test_the_summary_has_the_best_of_each_load(tmp_path: Path) -> None:
+    for form in FORMATS:
+        write_sweep(CONTENT, tmp_path / form, form=form)
+    first, *others = (read_results(tmp_path / form) for form in FORMATS)
+    summary, points = first.summary(), first.to_frame()
+    assert len(summary) == 4 * 6
+    keys = ["target", "drafter", "context_len", "batch_size"]
+    best = points.groupby(keys, observed=True, sort=False).speedup.max()
+    np.testing.assert_array_equal(
+        summary.best_speedup.to_numpy(np.float64), best.to_numpy(np.float64)
+    )
+    for other in others:
+        pd.testing.assert_frame_equal(
+            other.summary().astype({"drafts_run": bool}),
+            summary.astype(
+                dict.fromkeys(["model", "hardware", "engine", "drafter", "verdict"], "str")
+            ),
+            check_dtype=False,
+        )
+
+
+def test_parquet_has_units_names_as_dictionaries_and_says_what_it_is(
+    tmp_path: Path, study: str
+) -> None:
+    assert sweep(study, "-o", str(tmp_path / "out"), "--format", "parquet")[0] == 0
+    file = pq.ParquetFile(tmp_path / "out" / "points" / "00001.parquet")
+    schema = file.schema_arrow
+    assert schema.field("round_s").metadata == {b"unit": b"s"}
+    assert schema.field("speedup").metadata is None
+    assert str(schema.field("model").type).startswith("dictionary")
+    said = schema.metadata
+    assert said[b"specroof_study"].decode() == Path(study).read_text()
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert said[b"specroof_study_sha256"].decode() == manifest["study_sha256"]
+    assert manifest["done"]
+    assert file.metadata.num_rows == 6 * 17
+    assert repr(read_results(tmp_path / "out")) == (
+        f"<Results: {tmp_path / 'out'}, 408 points, done>"
+    )
+
+
+def test_slices_of_parquet_are_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_sweep(CONTENT, tmp_path / "whole", form="parquet")
+    monkeypatch.setattr(partition, "study_slices", small_slices)
+    write_sweep(CONTENT, tmp_path / "slices", form="parquet")
+    pd.testing.assert_frame_equal(
+        read_results(tmp_path / "slices").to_frame(), read_results(tmp_path / "whole").to_frame()
+    )
+    file = pq.ParquetFile(tmp_path / "slices" / "points" / "00001.parquet")
+    assert file.metadata.num_row_groups == 4
+
+
+def small_slices(*words: Any) -> Any:
+    """Yield slices of two batch sizes of one context."""
+    return study_slices(*words, most=40)
+
+
+def test_slices_write_the_bytes_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_sweep(CONTENT, tmp_path / "whole", form="csv")
+    monkeypatch.setattr(partition, "study_slices", small_slices)
+    write_sweep(CONTENT, tmp_path / "slices", form="csv")
+    slices, whole = contents(tmp_path / "slices"), contents(tmp_path / "whole")
+    assert slices.keys() == whole.keys()
+    assert {name for name in whole if slices[name] != whole[name]} <= {"manifest.json"}  # notes
+
+
+# --- going on ------------------------------------------------------------------------------------
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    whole = write_sweep(CONTENT, tmp_path / "whole", form="csv")
+    told: list[int] = []
+    first = write_sweep(CONTENT, tmp_path / "parts", form="csv", stop=lambda: True)
+    assert (first.done, len(first.records)) == (False, 1)
+    with pytest.raises(CatalogError, match="the sweep is not done"):
+        read_results(tmp_path / "parts").summary()
+    assert len(list(read_results(tmp_path / "parts").frames())) == 1
+    assert read_results(tmp_path / "parts").overviews == []
+    # A file whose record is not written yet does not count.
+    (tmp_path / "parts" / "points" / "00002.csv").write_text("half")
+    assert len(list(read_results(tmp_path / "parts").frames())) == 1
+    assert repr(read_results(tmp_path / "parts")).endswith("408 points, not done>")
+    second = write_sweep(CONTENT, tmp_path / "parts", advance=told.append)
+    assert second.done
+    assert sum(told) == whole.plan.points == 408
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    # A third has nothing to do, and says so at once.
+    told.clear()
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "parts").rglob("*")}
+    assert write_sweep(CONTENT, tmp_path / "parts", advance=told.append).done
+    assert told == [408]
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "parts").rglob("*")} == before
+
+
+def test_files_that_are_lost_are_written_again(tmp_path: Path) -> None:
+    write_sweep(CONTENT, tmp_path, form="csv")
+    whole = contents(tmp_path)
+    (tmp_path / "points" / "00002.csv").unlink()
+    (tmp_path / "points" / "00003.csv").write_text("short")
+    assert write_sweep(CONTENT, tmp_path).done
+    assert contents(tmp_path) == whole
+
+
+KILLED = """
+import sys
+from specroof import write_sweep
+print("ready", flush=True)
+write_sweep(sys.argv[1], sys.argv[2], form=sys.argv[3])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_a_run_that_is_killed_at_any_moment_goes_on_to_the_same_bytes(
+    tmp_path: Path, study: str, end: signal.Signals
+) -> None:
+    write_sweep(study, tmp_path / "whole", form="csv")
+    dice = np.random.default_rng(13)
+    for _ in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-c", KILLED, study, str(tmp_path / "parts"), "csv"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(float(dice.uniform(0, 0.15)))
+        process.send_signal(end)
+        process.communicate()
+        names = {path.suffix for path in (tmp_path / "parts").rglob("*") if path.is_file()}
+        assert names <= {".csv", ".json"}
+    write_sweep(study, tmp_path / "parts", form="csv")
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+
+
+def test_an_interrupt_finishes_the_file_in_hand_and_says_how_to_go_on(
+    tmp_path: Path, study: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*words: Any) -> Any:
+        if not (tmp_path / "out" / "points" / "00001.csv").exists():
+            os.kill(os.getpid(), signal.SIGINT)
+        return partition.write_partition(*words)
+
+    monkeypatch.setattr(run, "write_partition", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    code, _, stderr = sweep(study, "-o", str(tmp_path / "out"), "--format", "csv")
+    assert signal.getsignal(signal.SIGINT) is before
+    assert code == 130
+    assert "interrupted: the file in hand is being finished" in stderr
+    assert "stopped: 1 of 4 files are done; the same command goes on" in stderr
+    code, stdout, stderr = sweep(study, "-o", str(tmp_path / "out"))
+    assert code == 0
+    assert "408 points" in stdout
+    assert f"wrote 4 csv files, a summary and a manifest: {tmp_path / 'out'}" in stderr
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+
+def test_another_study_is_refused_with_what_changed(tmp_path: Path, study: str) -> None:
+    out = str(tmp_path / "out")
+    assert sweep(study, "-o", out, "--format", "csv")[0] == 0
+    whole = contents(tmp_path / "out")
+    Path(study).write_text(yaml.safe_dump(CONTENT | {"batch_size": [1, 16], "max_draft_len": 4}))
+    assert refused(study, "-o", out) == (
+        f"{out} holds another study: loads.0.batch_size was [1.0, 8.0, 512.0], is [1.0, 16.0]; "
+        "max_draft_len was 16, is 4; allowed: the same study, or another folder"
+    )
+    Path(study).write_text(yaml.safe_dump(CONTENT))
+    assert refused(study, "-o", out, "--format", "jsonl") == (
+        f"{out} holds csv, and format is jsonl; allowed: the same study, or another folder"
+    )
+    assert contents(tmp_path / "out") == whole
+
+
+def test_what_changed_is_named_three_times_at_most() -> None:
+    old = {"a": 1, "b": [{"c": 1}, {"c": 2}], "d": [1], "e": None}
+    new = {"a": 2, "b": [{"c": 1}, {"c": 3}, {"c": 4}], "d": [2], "e": "x"}
+    assert changes(old, new) == (
+        'a was 1, is 2; b.1.c was 2, is 3; b.2 was nothing, is {"c": 4}; and 2 more'
+    )
+
+
+def test_a_folder_of_unknown_files_is_left_alone(tmp_path: Path, study: str) -> None:
+    (tmp_path / "out" / "points").mkdir(parents=True)
+    (tmp_path / "out" / "points" / "mine.csv").write_text("mine")
+    message = f"{tmp_path / 'out'}/points holds files and no manifest says of what; allowed: the"
+    assert refused(study, "-o", str(tmp_path / "out")).startswith(message)
+    for text in ("[]", "text", "{}"):
+        (tmp_path / "out" / "manifest.json").write_text(text)
+        message = "manifest.json is no manifest of a sweep; allowed: another folder"
+        assert message in refused(study, "-o", str(tmp_path / "out"))
+        with pytest.raises(CatalogError, match="holds no results of a sweep"):
+            read_results(tmp_path / "out")
+    with pytest.raises(CatalogError, match="holds no results of a sweep"):
+        read_results(tmp_path / "nowhere")
+
+
+def test_the_second_sweep_in_a_folder_says_so(tmp_path: Path, study: str) -> None:
+    place = places.place_of(str(tmp_path))
+    with place.lock():
+        assert refused(study, "-o", str(tmp_path)) == (
+            f"{tmp_path}: another sweep writes there; allowed: another folder, or later"
+        )
+    assert sweep(study, "-o", str(tmp_path))[0] == 0
+
+
+def test_disks_without_locks_are_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: Any) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    assert write_sweep(CONTENT, tmp_path, form="csv").done
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_full_disk_is_one_line_and_loses_nothing(
+    tmp_path: Path, study: str, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    write_sweep(study, tmp_path / "out", form=form, stop=lambda: True)
+    done = contents(tmp_path / "out")
+
+    class Full(io.BytesIO):
+        def write(self, _data: Any) -> int:
+            raise OSError(28, "No space left on device")
+
+        def writelines(self, _lines: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+    written = formats.FORMATS[form]
+    full = lambda _file, metadata: written(Full(), metadata)  # noqa: E731 - a disk of no size
+    with monkeypatch.context() as patch:
+        patch.setattr(formats, "FORMATS", {form: full})
+        message = refused(study, "-o", str(tmp_path / "out"))
+    assert "No space left on device; allowed: a file in a folder that can be written" in message
+    assert contents(tmp_path / "out") == done
+    assert sweep(study, "-o", str(tmp_path / "out"))[0] == 0
+
+
+def test_a_folder_that_is_removed_underneath_is_one_line(
+    tmp_path: Path, study: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def removed(*words: Any) -> Any:
+        (tmp_path / "out" / "points").rmdir()
+        return partition.write_partition(*words)
+
+    monkeypatch.setattr(run, "write_partition", removed)
+    message = refused(study, "-o", str(tmp_path / "out"), "--format", "csv")
+    assert message.startswith(f"{tmp_path / 'out' / 'points' / '00001.csv'}: No such file or dir")
+
+
+def test_what_a_place_refuses_names_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    place = places.place_of(str(tmp_path / "file"))
+    with pytest.raises(OutputError, match="file: File exists; allowed: a folder that can be"):
+        place.prepare()
+    with pytest.raises(OutputError, match="file/name: Not a directory"):
+        place.read("name")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--format", "xml"], "format is 'xml'; allowed: parquet, csv, jsonl"),
+        (["--workers", "0"], "--workers is 0; allowed: a whole number of at least 1"),
+        (["--on", "slurm://x"], "--on is 'slurm://x'; allowed: dask://HOST:PORT"),
+    ],
+)
+def test_flags_that_are_wrong_are_refused(
+    tmp_path: Path, study: str, words: list[str], message: str
+) -> None:
+    assert refused(study, "-o", str(tmp_path / "out"), *words) == message
+
+
+def test_a_library_that_is_missing_is_one_line(
+    tmp_path: Path, study: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = str(tmp_path / "out")
+    for name in ("pyarrow", "pyarrow.parquet", "distributed", "fsspec"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert "pyarrow.parquet is not installed; allowed: pip install 'specroof[data]'" in refused(
+        study, "-o", out, "--format", "parquet"
+    )
+    assert "distributed is not installed; allowed: pip install 'specroof[cluster]'" in refused(
+        study, "-o", out, "--format", "csv", "--on", "dask://localhost:1"
+    )
+    assert "fsspec is not installed; allowed: pip install 'specroof[cluster]'" in refused(
+        study, "-o", "s3://bucket/folder"
+    )
+
+
+def test_without_pyarrow_the_format_is_csv(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert formats.best_format(None) == "parquet"
+    monkeypatch.setattr(formats, "find_spec", lambda _: None)
+    assert formats.best_format(None) == "csv"
+
+
+# --- before and without files --------------------------------------------------------------------
+
+
+def test_a_dry_run_says_what_a_study_takes_and_writes_nothing(tmp_path: Path, study: str) -> None:
+    code, stdout, _ = sweep(study, "-o", str(tmp_path / "out"), "--dry-run", "--format", "csv")
+    assert code == 0
+    assert "points      408\npartitions  4, a csv file each\n" in stdout
+    assert not (tmp_path / "out").exists()
+    write_sweep(study, tmp_path / "out", form="csv")
+    written = sum(path.stat().st_size for path in (tmp_path / "out" / "points").iterdir())
+    found = estimate(load_study(study), "csv")
+    # All four partitions are tried whole here, so that nothing is extrapolated.
+    assert found.size_bytes == written
+    assert found.seconds > 0
+
+
+def test_a_quiet_run_says_nothing(tmp_path: Path, study: str) -> None:
+    assert sweep(study, "-o", str(tmp_path / "out"), "--quiet") == (0, "", "")
+
+
+def test_a_summary_of_a_large_study_has_forty_lines(tmp_path: Path) -> None:
+    content = CONTENT | {
+        "targets": [
+            {
+                "model": [name for name in specroof.model_names() if name.startswith("Qwen/")],
+                "hardware": ["b200", "l4"],
+            }
+        ],
+        "drafters": [f"autoregressive,accept=0.{share},cost=0.1" for share in (5, 6, 7, 8)],
+        "batch_size": [1, 8],
+        "max_draft_len": 2,
+    }
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(content))
+    code, stdout, _ = sweep(str(path))
+    assert code == 0
+    lines = stdout.splitlines()
+    assert len(lines) <= 40
+    assert max(len(line) for line in lines) <= 310
+    assert any(line.startswith("and ") and line.endswith("more models") for line in lines)
+
+
+# --- many processes, many machines ---------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_two_processes_write_the_bytes_of_one(tmp_path: Path, study: str) -> None:
+    write_sweep(study, tmp_path / "one", form="csv")
+    told: list[int] = []
+    write_sweep(study, tmp_path / "two", form="csv", workers=2, advance=told.append)
+    assert sum(told) == 408
+    assert contents(tmp_path / "two") == contents(tmp_path / "one")
+
+
+def test_workers_need_a_text_that_they_can_read(tmp_path: Path) -> None:
+    study = load_study("demo")
+    bare = Study(study.targets, study.drafters, study.loads)
+    with pytest.raises(OptionError, match="workers take a study file or a mapping"):
+        write_sweep(bare, tmp_path, form="csv", workers=2)
+    assert write_sweep(bare, tmp_path, form="csv").done
+
+
+def test_a_worker_refuses_a_study_that_is_another_there(tmp_path: Path, study: str) -> None:
+    plan = plan_of(load_study(study))
+    words = (plan.study.text, plan.study.source)
+    with pytest.raises(OptionError, match="a file that it names differs from that of the sweep"):
+        workers.write_by_number(*words, "another", 1, str(tmp_path), "csv")
+    places.place_of(str(tmp_path)).prepare(partition.POINTS, partition.UNFINISHED)
+    record = workers.write_by_number(*words, plan.study_sha256, 2, str(tmp_path), "csv")
+    assert record["name"] == "00002"
+
+
+def test_a_process_that_is_ended_from_outside_is_one_line(
+    tmp_path: Path, study: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "_follow_parent", die)
+    message = refused(study, "-o", str(tmp_path / "out"), "--workers", "2")
+    assert message.startswith("workers: a process was ended from outside; allowed: the same comm")
+
+
+def die() -> None:
+    """End the process that calls this."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_place_of_fsspec_holds_what_a_folder_holds(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec", reason="the extra `cluster` is not installed")
+    write_sweep(CONTENT, tmp_path / "folder", form="csv")
+    url = "memory://specroof-test"
+    assert not write_sweep(CONTENT, url, form="csv", stop=lambda: True).done
+    assert write_sweep(CONTENT, url).done
+    place = places.place_of(url)
+    assert {name: place.read(name) for name in contents(tmp_path / "folder")} == contents(
+        tmp_path / "folder"
+    )
+    pd.testing.assert_frame_equal(
+        read_results(url).to_frame(), read_results(tmp_path / "folder").to_frame()
+    )
+    with pytest.raises(OutputError, match="allowed: a place that fsspec reaches"):
+        places.place_of("nowhere://a")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="allowed: a place that can be written to"):
+        places.place_of(f"file://{tmp_path}/file").prepare("below")
+
+
+def test_a_file_that_fsspec_cannot_write_leaves_nothing() -> None:
+    pytest.importorskip("fsspec", reason="the extra `cluster` is not installed")
+    place = places.place_of("memory://specroof-full")
+    place.prepare("points")
+
+    def half() -> None:
+        with place.open("points/00001.csv") as file:
+            file.write(b"half")
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OutputError, match="No space left on device; allowed: a place that can"):
+        half()
+    assert place.names("points") == []
+    assert place.size("points/00001.csv") is None
+    assert place.read("points/00001.csv") is None
+    assert place.names("nowhere") == []
+    place.remove("nowhere")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_that_loses_a_worker_writes_the_same_bytes(tmp_path: Path, study: str) -> None:
+    distributed = pytest.importorskip("distributed", reason="`cluster` is not installed")
+    write_sweep(study, tmp_path / "one", form="csv")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        lost = next(iter(cluster.workers.values()))
+        killed: list[int] = []
+
+        def lose_one(_points: int) -> None:
+            if not killed:
+                killed.append(lost.pid)
+                os.kill(lost.pid, signal.SIGKILL)
+
+        address = cluster.scheduler_address.replace("tcp://", "dask://")
+        found = write_sweep(study, tmp_path / "two", form="csv", on=address, advance=lose_one)
+    assert killed
+    assert found.done
+    assert contents(tmp_path / "two") == contents(tmp_path / "one")
+
+
+def test_a_cluster_that_is_not_there_is_one_line(
+    tmp_path: Path, study: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed", reason="`cluster` is not installed")
+
+    def nobody(*_: Any, **__: Any) -> None:
+        raise OSError("Timed out trying to connect to tcp://localhost:1")
+
+    monkeypatch.setattr(distributed, "Client", nobody)
+    words = ("--format", "csv", "--on", "dask://localhost:1")
+    assert refused(study, "-o", str(tmp_path / "out"), *words) == (
+        "dask://localhost:1: Timed out trying to connect to tcp://localhost:1; allowed: a cluster "
+        "of dask that can be reached"
+    )
+
+
+def test_a_sweep_in_python_yields_the_frames_of_the_files(tmp_path: Path) -> None:
+    write_sweep(CONTENT, tmp_path, form="parquet")
+    for frame, file in zip(
+        specroof.sweep(CONTENT).frames(), read_results(tmp_path).frames(), strict=True
+    ):
+        pd.testing.assert_frame_equal(frame[list(file.columns)], file, check_dtype=False)
+    found = specroof.predict(
+        "Qwen/Qwen3-8B", "b200", drafters=CONTENT["drafters"], input_len=8, output_len=8
+    )
+    assert found.to_arrow().num_rows == 2 * 17
+    assert "end_to_end_speedup" in found.to_arrow().column_names

@@ -1,0 +1,103 @@
+"""What better drafters would bring: against predictions, published statements and by hand."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import specroof
+from specroof import OptionError, report, worth
+from specroof.cli import app
+
+MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "block,cost=0.1,drafts=15"
+
+
+def test_rows_are_those_of_predictions() -> None:
+    lengths = [2.5, 4, 7]
+    found = worth(MODEL, CHIP, drafter=SPEC, accept_length=lengths, draft_len=15, batch_size=16)
+    assert len(found.rows) == 3
+    for row, length in zip(found.rows, lengths, strict=True):
+        spec = f"{SPEC},accept-length={length}@15"
+        curve = specroof.predict(
+            MODEL, CHIP, drafters=spec, batch_size=16, max_draft_len=15
+        ).curves[0]
+        assert row.speedup == pytest.approx(curve.best_speedup.item(), rel=1e-12)
+        assert row.best_draft_len == curve.best_draft_len.item()
+        near = curve.speedup[0, 0] >= 0.99 * row.speedup
+        assert row.enough_drafts == int(np.flatnonzero(near)[0])
+        rate = curve.tokens_per_s[0, 0, row.best_draft_len]
+        assert row.tokens_per_s == pytest.approx(rate)
+        assert row.usd_per_million_tokens == pytest.approx(2.95 / 3600 * 1e6 / rate)
+    first, second, third = found.rows
+    assert first.gain_per_token is None
+    assert second.gain_per_token == pytest.approx((second.speedup - first.speedup) / 1.5)
+    assert third.gain_per_token == pytest.approx((third.speedup - second.speedup) / 3)
+
+
+def test_users_are_the_most_that_wait_no_longer() -> None:
+    asked: dict[str, Any] = {"draft_len": 15, "accept_length": 4, "capacity": False}
+    found = worth(MODEL, CHIP, drafter=SPEC, tpot_s=0.01, **asked)
+    (row,) = found.rows
+    around = specroof.predict(
+        MODEL,
+        CHIP,
+        drafters=f"{SPEC},accept-length=4@15",
+        batch_size=[row.users, row.users + 1],
+        max_draft_len=15,
+        capacity=False,
+    ).curves[0]
+    fastest = np.nanmax(around.tokens_per_s_per_user[0], axis=-1)
+    assert fastest[0] >= 100 > fastest[1]
+    limited = worth(MODEL, CHIP, drafter=SPEC, tpot_s=1.0, draft_len=15, accept_length=4)
+    room = specroof.capacity(MODEL, CHIP).sides[0].largest_batch
+    assert limited.rows[0].users == room
+    none = worth(MODEL, CHIP, drafter=SPEC, tpot_s=1e-6, **asked)
+    assert none.rows[0].users == 0
+    plain = worth(MODEL, CHIP, drafter=SPEC, batch_size=8, **asked)
+    step_s = specroof.predict(MODEL, CHIP, drafters="ideal", batch_size=8).curves[0].decode_s
+    assert plain.tpot_s == pytest.approx(step_s.item())
+    assert plain.rows[0].users > 8
+
+
+def test_lengths_that_drafts_cannot_give_are_left_out_or_refused() -> None:
+    found = worth(MODEL, CHIP, drafter=SPEC, draft_len=4)
+    assert [row.accept_length for row in found.rows] == [3, 4, 5]
+    assert worth(MODEL, CHIP, drafter="eagle3").draft_len == 16
+    with pytest.raises(OptionError, match="tokens_per_round is 9"):
+        worth(MODEL, CHIP, drafter=SPEC, draft_len=4, accept_length=[3, 9])
+    with pytest.raises(OptionError, match="accept_length has none up to 2"):
+        worth(MODEL, CHIP, drafter=SPEC, draft_len=1)
+    with pytest.raises(OptionError, match="drafter is 'ideal', which nothing improves"):
+        worth(MODEL, CHIP, drafter="ideal")
+    twice = worth(MODEL, CHIP, drafter=SPEC, accept_length=[3, 3])
+    assert twice.rows[1].gain_per_token is None
+
+
+def test_a_chip_without_a_price_says_which_flag() -> None:
+    found = worth(MODEL, "b300", drafter=SPEC, accept_length=3)
+    assert found.rows[0].usd_per_million_tokens is None
+    assert found.notes[0] == "price of NVIDIA B300 SXM unknown: --price-per-hour USD"
+    assert "  -" in report.worth_text(found)
+    given = worth(MODEL, "b300", drafter=SPEC, accept_length=3, price_per_hour=3.6)
+    assert given.rows[0].usd_per_million_tokens == pytest.approx(1e3 / given.rows[0].tokens_per_s)
+
+
+def test_the_shell_answers_as_python_does(tmp_path: Path) -> None:
+    words = ["worth", MODEL, "-H", CHIP, "--drafter", SPEC, "--accept-length", "3,5", "--tpot", "8"]
+    files = ["--csv", str(tmp_path / "w.csv"), "--plot", str(tmp_path / "w.png")]
+    done = CliRunner().invoke(app, [*words, *files, "--json"])
+    assert done.exit_code == 0, done.output
+    found = worth(MODEL, CHIP, drafter=SPEC, accept_length=[3, 5], tpot_s=0.008)
+    assert json.loads(done.stdout.splitlines()[-1]) == json.loads(json.dumps(found.to_dict()))
+    assert len((tmp_path / "w.csv").read_text().splitlines()) == 3
+    assert (tmp_path / "w.png").read_bytes()[1:4] == b"PNG"
+    text = CliRunner().invoke(app, words).stdout
+    assert "users: at most 8.00 ms per token" in text
+    assert repr(found).startswith("<Worth: Qwen3-8B on 1 x NVIDIA H100 SXM")
+    line = found.plot().axes[0].lines[1]
+    assert np.asarray(line.get_ydata()).tolist() == [row.speedup for row in found.rows]
+    refused = CliRunner().invoke(app, [*words, "--price-per-hour", "-1"])
+    assert (refused.exit_code, refused.stdout) == (2, "")
