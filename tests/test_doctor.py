@@ -13,8 +13,9 @@ from server_pages import SERVED, Life, give, replay, sglang_page, vllm_page
 from specroof import CatalogError, OptionError, doctor, predict, survival_acceptance
 from specroof.acceptance import context_acceptance
 from specroof.cli import app
-from specroof.policies.change import best_change
-from specroof.questions.doctor import Diagnosis
+from specroof.policies.change import Change, best_change
+from specroof.policies.schedule import Schedule
+from specroof.questions.doctor import Diagnosis, _gain_words
 
 LIFE = Life(1000.0)
 LATER = LIFE.at(1030.0)
@@ -92,7 +93,12 @@ def test_the_gain_is_between_what_runs_and_the_best() -> None:
     off = best_change(loads, rates, running=64, now=2, **told)
     # What runs has a speedup from 0.7 to 14/9: turning it off gives 9/14 to 1/0.7.
     assert (off.best, off.low, off.high) == pytest.approx((0, 9 / 14 - 1, 1 / 0.7 - 1))
+    assert found.is_unclear
+    assert off.is_unclear
+    certain = {"speedup": [1.0, 1.1, 1.05], "ends": ([1.0, 1.09, 1.0], [1.0, 1.11, 1.1])}
+    assert not best_change(loads, rates, running=8, now=2, **certain).is_unclear  # type: ignore[arg-type]
     same = best_change(loads, rates, running=8, now=1, speedup=[1.0, 1.1, 1.05])
+    assert not same.is_unclear
     assert (same.best, same.gain, same.low, same.high) == (1, 0.0, 0.0, 0.0)
     beyond = best_change(loads, rates, running=8, now=7, speedup=[1.0, 1.1, 1.05])
     assert beyond.gain != beyond.gain  # no figure
@@ -310,3 +316,13 @@ def test_refusals_are_one_line(saved: Any) -> None:
         assert reason in err
     with pytest.raises(OptionError, match="engine"):
         doctor(SERVED, CHIP, pages=path, engine="no-such")
+
+
+def test_a_gain_whose_band_holds_none_is_unclear() -> None:
+    steady = Schedule(((1, 64, 2),), 0.0, 0.0)
+    change = Change(running=40, now=5, best=2, gain=0.02, low=-0.07, high=0.11, schedule=steady)
+    assert _gain_words(change) == (
+        "at 40 running requests K=2 may give +2 % (-7…+11), unclear: measure it first"
+    )
+    sure = replace(change, gain=0.11, low=0.06, high=0.15)
+    assert _gain_words(sure) == "at 40 running requests K=2 gives +11 % (+6…+15)"

@@ -73,7 +73,12 @@ SHOWN_BY = {
     "questions/explain.py": {("to_dict", "report"), ("plot", "plot")},
     "questions/explore.py": {("page", "explore")},
     "questions/frontier.py": {("plot", "plot")},
-    "questions/predict.py": {("to_dict", "report"), ("to_frame", "report"), ("plot", "plot")},
+    "questions/predict.py": {
+        ("to_arrow", "report"),
+        ("to_dict", "report"),
+        ("to_frame", "report"),
+        ("plot", "plot"),
+    },
     "questions/sweep.py": {("plot", "plot")},
     "questions/worth.py": {("plot", "plot")},
     "questions/validate.py": {("to_dict", "report"), ("plot", "plot")},

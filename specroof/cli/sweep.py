@@ -78,7 +78,7 @@ def sweep(  # noqa: PLR0913, PLR0917 - flags
 ) -> None:
     """Run a study: several models x hardware x drafters.
 
-    The file is checked whole before anything is computed, and every mistake is named. Its keys:
+    The file is checked whole before anything is computed. Its keys:
     format_version (1), targets (a list of model, hardware, family, tensor_parallel,
     expert_parallel, attention_data_parallel), drafters (SPECs), batch_size, context_len or
     workload (input_len and output_len of requests, whose prefills then count; batch_size is how

@@ -38,6 +38,11 @@ class Change:
     high: float
     schedule: Schedule
 
+    @property
+    def is_unclear(self) -> bool:
+        """Whether the band holds no gain: measure before changing anything."""
+        return self.low <= 0.0 < self.gain
+
 
 def best_change(
     loads: Sequence[int],

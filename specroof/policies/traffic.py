@@ -124,15 +124,7 @@ def advised_day(
         [_running(traffic, hours, loads, rates[:, k], output_len) for k in range(rates.shape[1])],
         axis=-1,
     )
-    speed = np.stack(
-        [
-            np.interp(running[:, k], loads, rates[:, k] / loads)
-            if np.isfinite(rates[:, k]).all()
-            else np.full(len(hours), -np.inf)
-            for k in range(rates.shape[1])
-        ],
-        axis=-1,
-    )
+    speed = _speed(running, loads, rates)
     busy = hours > 0
     best = np.argmax(speed, axis=1)
     fixed_gains = [
@@ -154,6 +146,17 @@ def advised_day(
         running=tuple(running[np.arange(len(hours)), drafts].tolist()),
         saturated=_saturated(traffic, hours, rates, drafts, output_len),
     )
+
+
+def _speed(running: Array, loads: Array, rates: Array) -> Array:
+    """Return the tokens per second of each user, axes (hour, draft_len); -inf where none can be."""
+    columns = [
+        np.interp(running[:, k], loads, rates[:, k] / loads)
+        if np.isfinite(rates[:, k]).all()
+        else np.full(len(running), -np.inf)
+        for k in range(rates.shape[1])
+    ]
+    return np.stack(columns, axis=-1)
 
 
 def _running(

@@ -1,7 +1,7 @@
 """Does it pay, with which drafter, how many drafts, up to which load, and what is there to type?"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from specroof.questions.advise_request import (
 from specroof.questions.advised import Advised, Row, Targets, Times
 from specroof.questions.advised_loads import advised_rows
 from specroof.questions.answer import Answer
-from specroof.questions.predict import limited_by, predicted
+from specroof.questions.predict import absent_layers, limited_by, predicted
 from specroof.questions.request import (
     drafter_of,
     engine_name,
@@ -224,9 +224,7 @@ def _advised(
         max_draft_len=None if longest == 16 else longest,
         limited=limited_by(setup, None, queues=True),
     )
-    price = request.price_per_hour
-    if price is None and setup.hardware.price is not None:
-        price = setup.hardware.price.usd_per_hour
+    price = _usd_per_hour(setup, request)
     advised = advised_rows(
         prediction,
         asked.loads,
@@ -238,21 +236,19 @@ def _advised(
     frameworks = USUAL_FRAMEWORKS if request.framework is None else (request.framework,)
     drafter = drafters[advised.chosen]
     launches, config, refusals = _launches(drafter, advised, request, frameworks)
-    warnings = [*refusals, *prediction.warnings, *advised.warnings]
+    warnings = [
+        *refusals,
+        *absent_layers(model, drafters),
+        *prediction.warnings,
+        *advised.warnings,
+        *_missing(setup, request, priced=price is not None),
+    ]
     if advised.waits_by_default(asked.loads[-1]):
         warnings.append(
             f"the limit of running requests with drafts is a default of the server: "
             f"--server running={asked.loads[-1]:g} asks what more would give"
         )
-    if price is None:
-        warnings.append(
-            f"no price of {setup.hardware.name} is known: give yours with --price-per-hour"
-        )
-    engine, several = setup.engine.name, len(listed(request.hardware)) > 1
-    if request.framework not in {None, engine}:
-        warnings.append(
-            f"{setup.hardware.name} has no fit of {request.framework}: engine {engine} stands in"
-        )
+    several = len(listed(request.hardware)) > 1
     return Served(
         setup=setup,
         drafter=drafter,
@@ -265,6 +261,22 @@ def _advised(
             f"{setup.hardware.name}: {one}" if several else one for one in dict.fromkeys(warnings)
         ),
     )
+
+
+def _usd_per_hour(setup: Setup, request: AdviseRequest) -> float | None:
+    """Return the price of one device: the user's, else that of the hardware file."""
+    if request.price_per_hour is not None or setup.hardware.price is None:
+        return request.price_per_hour
+    return setup.hardware.price.usd_per_hour
+
+
+def _missing(setup: Setup, request: AdviseRequest, *, priced: bool) -> Iterator[str]:
+    """Yield what is not known of a chip, and how to give it."""
+    chip, engine = setup.hardware.name, setup.engine.name
+    if not priced:
+        yield f"no price of {chip} is known: give yours with --price-per-hour"
+    if request.framework not in {None, engine}:
+        yield f"{chip} has no fit of {request.framework}: engine {engine} stands in"
 
 
 def _mock_words(request: AdviseRequest, asked: Asked) -> dict[str, Any]:

@@ -413,7 +413,10 @@ def _gain_words(change: Change) -> str:
     band = (
         "" if change.low == change.high else f" ({change.low * 100:+.0f}…{change.high * 100:+.0f})"
     )
-    return f"{at} {_drafts_words(change.best)} gives {change.gain * 100:+.0f} %{band}"
+    gives, doubt = (
+        ("may give", ", unclear: measure it first") if change.is_unclear else ("gives", "")
+    )
+    return f"{at} {_drafts_words(change.best)} {gives} {change.gain * 100:+.0f} %{band}{doubt}"
 
 
 def _drafts_words(drafts: int) -> str:

@@ -192,6 +192,12 @@ class Prediction(Answer):
         slabs = curve_columns(self.curves, self.counted)
         return pandas.concat([pandas.DataFrame(slab) for slab in slabs], ignore_index=True)
 
+    def to_arrow(self) -> Any:
+        """Return every point as an Arrow table; needs pyarrow."""
+        from specroof.report.arrow import arrow_table  # noqa: PLC0415 - reports import answers
+
+        return arrow_table(self)
+
     def plot(self) -> Any:
         """Draw speedup against draft length."""
         from specroof.plot import speedup_figures  # noqa: PLC0415 - matplotlib is slow to import

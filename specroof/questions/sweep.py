@@ -222,7 +222,7 @@ class SweepRequest:
 class Sweep(Answer):
     """What several drafters gain on several models, chips and loads.
 
-    Points are computed when they are asked for: `slices`, `batches` and `frames` hold some at a
+    Points are computed when they are asked for: `slices` and `frames` hold some at a
     time, whatever the size of the study; the others hold all of them.
 
     Attributes
@@ -243,7 +243,7 @@ class Sweep(Answer):
         study = self.study
         if study.n_points > MOST_POINTS:
             message = f"the study has {study.n_points} points; allowed at once: at most "
-            message += f"{MOST_POINTS}; slices(), batches() and frames() hold some at a time"
+            message += f"{MOST_POINTS}; slices() and frames() hold some at a time"
             raise OptionError(message)
         return tuple(
             Outcome(
@@ -287,6 +287,11 @@ class Sweep(Answer):
         for target in range(1, len(self.study.targets) + 1):
             for drafter in range(1, len(self.study.drafters) + 1):
                 yield from study_slices(self.study, target, drafter)
+
+    def frames(self) -> Iterator[Any]:
+        """Yield all points as pandas data frames, some at a time; needs pyarrow and pandas."""
+        for part in self.slices():
+            yield part.prediction.to_arrow().to_pandas().assign(target=part.target)
 
     def overviews(self) -> list[Overview]:
         """Return the best of each curve at some of its loads, whatever the size of the study."""

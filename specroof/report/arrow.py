@@ -1,14 +1,14 @@
 """Columns as Arrow tables: names as dictionaries, units in the metadata, no figure as null."""
 
 import importlib
-from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from specroof.errors import OutputError
-from specroof.report.columns import UNITS, Columns, n_rows
+from specroof.questions.predict import Prediction
+from specroof.report.columns import UNITS, Columns, n_rows, point_columns
 
 __all__ = ["arrow_batch", "arrow_table", "data_library"]
 
@@ -59,18 +59,12 @@ def _arrow_array(pa: Any, values: Any, rows: int) -> Any:
     return pa.array(values, from_pandas=True)  # NaN is null
 
 
-def arrow_table(parts: Iterable[Columns], metadata: Mapping[str, str]) -> Any:
-    """Return parts of one table, one below another.
-
-    Parameters
-    ----------
-    parts
-        Columns of the same names.
-    metadata
-        What is said of the whole table.
-    """
+def arrow_table(found: Prediction) -> Any:
+    """Return every point of a prediction as one table."""
     pa = data_library("pyarrow")
-    batches = [arrow_batch(columns) for columns in parts]
-    schema = batches[0].schema.with_metadata(dict(metadata))
-    table = pa.Table.from_batches([batch.cast(schema) for batch in batches], schema)
-    return table.unify_dictionaries()
+    wholes = found.counted or [None] * len(found.curves)
+    batches = [
+        arrow_batch(point_columns(curve, whole))
+        for curve, whole in zip(found.curves, wholes, strict=True)
+    ]
+    return pa.Table.from_batches(batches).unify_dictionaries()
