@@ -8,6 +8,7 @@ import zlib
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -237,12 +238,14 @@ def test_the_command_writes_a_site(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool
 ) -> None:
     out = tmp_path / "site"
+    shown = TerminalText()
     if terminal:
-        monkeypatch.setattr("specroof.cli.explore.sys.stderr", TerminalText())
+        monkeypatch.setattr("specroof.cli.explore.sys", SimpleNamespace(stderr=shown))
     done = CliRunner().invoke(app, [*WORDS, "-o", str(out)])
     assert done.exit_code == 0, done.output
     names = {"grid-0-0.js", "index.html", "plotly.min.js", "specroof-manifest.json"}
     assert {path.name for path in out.iterdir()} == names
+    assert ("grids" in "".join(shown)) == terminal  # a bar
 
 
 class TerminalText(list[str]):
