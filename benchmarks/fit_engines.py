@@ -16,12 +16,14 @@ from typing import Any
 
 from specroof import load_hardware
 from specroof.engines.bands import bands_of
+from specroof.engines.generic import generic
 from specroof.engines.kernels import KERNEL_ENGINE, KERNEL_SOURCE, kernel_engine
 from specroof.engines.published import fitted_parameters
-from specroof.engines.shared_fit import leave_one_out
+from specroof.engines.shared_fit import leave_groups_out, leave_one_out
 from specroof.engines.shared_parameters import ENGINES, PARAMETERS, chip_family, fitted_engine
 from specroof.evidence import Measurement, kind_of, load_measurements
-from specroof.hardware import EngineProfile, ExpectedError
+from specroof.hardware import FRAMEWORKS, GENERIC, EngineProfile, ExpectedError
+from specroof.hardware.written import written_generic
 from specroof.validate import TRUSTED, misses_of, validation
 
 PACKAGE = Path(__file__).parent.parent / "specroof"
@@ -161,6 +163,13 @@ def write_engines(points: Sequence[Measurement], parameters: Mapping[str, float]
         block.append("engines:")
         block += [line for engine in engines for line in engine_lines(engine)]
         path.write_text(text + "\n".join(block) + "\n", encoding="utf-8")
+    misses = misses_of(
+        validation().generic, by_family=True
+    )  # with those on chips of no fitted family
+    bands = {name: bands_of(misses, name) for name in (GENERIC, *FRAMEWORKS)}
+    content = written_generic(generic(parameters, bands))
+    target = PACKAGE / "catalog" / "generic.json"
+    target.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -174,6 +183,7 @@ def main() -> None:
         write_engines(points, fitted_parameters())
         return
     fits = leave_one_out(points)
+    fits |= leave_groups_out(points, fits["all"])
     for one in PARAMETERS:
         value = fits["all"][one.name]
         moved = one.coordinate(value)

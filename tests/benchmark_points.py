@@ -15,7 +15,7 @@ from specroof.latency import engine_setup
 from specroof.speedup.served import Served
 
 MODEL = load_model("Qwen/Qwen3-8B")
-CHIP = replace(load_hardware("b200"), engines={}, default_engine=None)
+CHIP = replace(load_hardware("b200"), engines={}, default_engine=None, generic=None)
 DRAFTER = load_drafter("eagle3")
 TRUE = EngineProfile(
     name="true",

@@ -202,7 +202,10 @@ def test_a_chip_takes_as_few_devices_as_hold_the_model() -> None:
     assert devices["NVIDIA B200 SXM"] == 1
     assert devices["NVIDIA L4"] * 24e9 > 65.5e9
     prices = [c.rows[-1].times.usd_per_million_tokens for c in found.chips]
-    assert prices == sorted(prices, key=lambda usd: usd or 0)
+    # No engine was measured on the L4: it comes last, whatever its bound promises.
+    assert [c.setup.hardware.name for c in found.chips][-1] == "NVIDIA L4"
+    assert prices[:2] == sorted(prices[:2], key=lambda usd: usd or 0)
+    assert any("has no measured engine" in one for one in found.warnings)
     assert all(one.split(":")[0] in devices for one in found.warnings)
     fixed = advise("Qwen/Qwen3-8B", ["b200", "h100"], tensor_parallel=4, **SMALL)
     assert [c.setup.placement.devices for c in fixed.chips] == [4, 4]
@@ -257,8 +260,8 @@ def test_a_framework_without_a_fit_is_stood_in_for() -> None:
     words = EXAMPLE.replace("-H h100 --tp 2", "-H rtx-pro-6000")
     found = answer(f"{words} --framework sglang")
     assert list(found["engine_config"]) == ["sglang"]
-    assert found["engine"] == "ideal"
-    assert found["capacity"] is None
+    assert found["engine"] == "generic"
+    assert found["capacity"] is not None
     assert any("has no fit of sglang" in one for one in found["warnings"])
     assert answer(f"{EXAMPLE} --framework vllm --engine sglang")["engine"] == "sglang"
 
@@ -373,7 +376,7 @@ def test_the_decision_is_said_with_how_sure_it_is(
 
 def test_one_load_is_no_range() -> None:
     one = "Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --concurrency 4 --drafter ngram,accept=0.9"
-    assert "ON from 4 in flight" in page(one)
+    assert "ON at 4 in flight" in page(one)
 
 
 def test_two_drafters_of_one_kind_are_told_apart() -> None:

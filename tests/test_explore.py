@@ -8,6 +8,7 @@ import zlib
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from specroof.cli import app
 from specroof.explore import page, single_page, site_files
 from specroof.explore.packing import QUANTUM, packed, packed_shares
 from specroof.questions import grids
-from specroof.questions.drafts import flags_to_paste, typical_tokens
+from specroof.questions.drafts import flags_to_paste, typical_acceptance
 from specroof.questions.explore import PAGE_CHIPS
 from specroof.questions.grids import KNOTS, hermite
 
@@ -120,9 +121,10 @@ def test_a_section_holds_what_fits_and_nothing_else() -> None:
 
 
 def test_typical_lengths_are_what_they_are_stated_as() -> None:
-    for depth, curves in typical_tokens("eagle3", 16).items():
-        stated = [curve[depth] for curve in curves]
-        assert stated == pytest.approx([1 + step / 10 for step in range(len(curves))], abs=1e-9)
+    for depth, curves in typical_acceptance("eagle3", 16).items():
+        stated = curves["tokens"][:, depth]
+        assert stated == pytest.approx(1 + np.arange(len(stated)) / 10, abs=1e-9)
+        assert curves["below"][:, depth] == pytest.approx(0, abs=1e-12)  # where it was measured
 
 
 def test_flags_are_those_that_a_framework_has() -> None:
@@ -236,12 +238,14 @@ def test_the_command_writes_a_site(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool
 ) -> None:
     out = tmp_path / "site"
+    shown = TerminalText()
     if terminal:
-        monkeypatch.setattr("specroof.cli.explore.sys.stderr", TerminalText())
+        monkeypatch.setattr("specroof.cli.explore.sys", SimpleNamespace(stderr=shown))
     done = CliRunner().invoke(app, [*WORDS, "-o", str(out)])
     assert done.exit_code == 0, done.output
     names = {"grid-0-0.js", "index.html", "plotly.min.js", "specroof-manifest.json"}
     assert {path.name for path in out.iterdir()} == names
+    assert ("grids" in "".join(shown)) == terminal  # a bar
 
 
 class TerminalText(list[str]):

@@ -32,6 +32,7 @@ ROWS = {
     "zlab-cards": 19,
     "trtllm-r1": 2,
     "doubleword-gh200": 35,
+    "strange-chips": 11,  # 6 on Arc B60, pairs on L40S and RTX PRO 6000, one on MI300X
 }
 
 

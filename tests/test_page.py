@@ -162,6 +162,12 @@ def check(seen: Opened) -> None:
             scale = curve.round_s[0, 0] if name == "draft_s" else theirs
             assert np.array_equal(np.isnan(ours), np.isnan(theirs)), name
             assert np.all(np.isnan(theirs) | (np.abs(ours - theirs) <= EXACT * scale)), name
+        assert (found["verdict"] is None) == (curve.verdict is None)
+        if curve.verdict is not None:
+            assert found["verdict"] == curve.verdict.item()
+            for name in ("speedup_low", "speedup_high"):
+                theirs = getattr(curve, name)[0, 0]
+                assert found[name] == pytest.approx(theirs, rel=EXACT, nan_ok=True), name
         best = curve.best_speedup.item()
         assert np.isnan(best) or found["best_speedup"] == pytest.approx(best, rel=EXACT)
         near = curve.speedup[0, 0, found["best_draft_len"]]
@@ -304,9 +310,15 @@ def test_the_verdict_and_the_flags_follow(page: Opened) -> None:
     page.state(drafters=["eagle3,accept=0.75"], batch=8)
     best = page.figures["curves"][0]["best_draft_len"]
     assert f"pays: eagle3,accept=0.75. {best} drafts per round" in page.text("verdict")
+    assert "80 % of measurements" in page.text("verdict")
     assert f"--speculative-num-steps {best} " in page.text("flags")
     page.state(drafters=["autoregressive,accept=0.1,cost=0.5"])
     assert "does not pay" in page.text("verdict")
+    page.state(drafters=["eagle3,accept-length=1.3@1"], batch=32)
+    told = page.figures["curves"][0]
+    assert told["verdict"] == "unclear"
+    assert told["speedup_low"][1] < 1 < told["speedup_high"][1]
+    assert "unclear: eagle3" in page.text("verdict")
     page.state(drafters=["ideal"], batch=64, context=65536)
     assert "no room for ideal" in page.text("verdict")
 

@@ -1,18 +1,25 @@
 """Hardware profiles: the user's own files, then the bundled ones."""
 
+import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Final
 
 from specroof.catalog.files import bundled, is_file, is_folder, name_text, read_text, suggestion
 from specroof.errors import CatalogError, ProfileError
-from specroof.hardware import HardwareProfile, parse_hardware
+from specroof.hardware import Generic, HardwareProfile, parse_generic, parse_hardware
 from specroof.reading.yaml_text import shown
 
 __all__ = ["HARDWARE_PATH_VARIABLE", "hardware_names", "load_hardware"]
 
 HARDWARE_PATH_VARIABLE: Final = "SPECROOF_HARDWARE_PATH"
+
+#: Engines of chips that nobody measured; `benchmarks/fit_engines.py` writes it.
+_GENERIC: Final = "generic.json"
 
 
 def hardware_names() -> list[str]:
@@ -82,6 +89,20 @@ def _yaml_files(folder: Path) -> Iterator[Path]:
 
 
 def _parse_hardware(path: Path, *, trusted: bool) -> HardwareProfile:
+    """Return what a file describes, with the engines that stand in where it has none."""
+    profile = _parsed(path, trusted=trusted)
+    link = profile.interconnect
+    stand_ins = _generic().on_chip(profile.name, None if link is None else link.link_bytes_per_s)
+    return replace(profile, generic=stand_ins)
+
+
+@cache
+def _generic() -> Generic:
+    text = resources.files("specroof.catalog").joinpath(_GENERIC).read_text(encoding="utf-8")
+    return parse_generic(json.loads(text))
+
+
+def _parsed(path: Path, *, trusted: bool) -> HardwareProfile:
     text = read_text(path, ProfileError)
     if trusted:
         try:

@@ -137,7 +137,8 @@ Engine = Annotated[
     typer.Option(
         "--engine",
         metavar="NAME",
-        help="Engine of the hardware profile; `ideal` reaches every peak.",
+        help="Engine of the hardware profile; `generic` is that of chips that nobody measured, "
+        "`ideal` reaches every peak.",
         show_default="the profile's default",
     ),
 ]
@@ -192,6 +193,14 @@ class SetupFlags(PlaceFlags):
     """Where a model runs: fields of `specroof.questions.request.Served`."""
 
     tensor_parallel: TensorParallel = 1
+    engine_from: Annotated[
+        str | None,
+        typer.Option(
+            "--engine-from",
+            metavar="CHIP:ENGINE",
+            help="Engine that was fitted on another chip, as in h100-sxm:vllm.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)

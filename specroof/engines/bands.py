@@ -9,14 +9,16 @@ import numpy as np
 
 from specroof.hardware import OTHER_DRAFTERS, Band
 
-__all__ = ["BAND_SHARE", "Miss", "band_of", "bands_of"]
+__all__ = ["BAND_SHARE", "FAMILY_POINTS", "Miss", "band_of", "bands_of"]
 
 #: The share of measurements that a band is to hold.
 BAND_SHARE: Final = 0.8
 #: A cell speaks for itself once so many sources have measured it; below, its neighbours join in.
 _LEAST_SOURCES: Final = 3
-#: Points of a source that count in full; a longer table weighs as much as so many.
-_FULL_POINTS: Final = 25
+#: Points of a source that count in full; a longer table weighs as much as so many. Of families of
+#: chips each weighs the same, as a strange chip is one more family: see `FAMILY_POINTS`.
+_FULL_POINTS: Final = 25.0
+FAMILY_POINTS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +28,20 @@ class Miss:
     Parameters
     ----------
     source
-        Who measured; the fit had not seen it.
+        What the fit had not seen: who measured, or of a generic engine the family of chips.
     engine, drafter
         The serving software, and the kind of drafter.
     off
         Of the speedup, as a natural logarithm, without its sign.
+    full_points
+        Points of the source that count in full.
     """
 
     source: str
     engine: str
     drafter: str
     off: float
+    full_points: float = _FULL_POINTS
 
 
 def band_of(misses: Sequence[Miss], engine: str, drafter: str) -> Band | None:
@@ -106,7 +111,7 @@ def _band(cell: Sequence[Miss]) -> Band:
 def _width(misses: Sequence[Miss]) -> float:
     """Return the weighted quantile: a source of many points weighs as much as some."""
     sizes = Counter(one.source for one in misses)
-    pairs = sorted((one.off, min(1.0, _FULL_POINTS / sizes[one.source])) for one in misses)
+    pairs = sorted((one.off, min(1.0, one.full_points / sizes[one.source])) for one in misses)
     off, weight = np.array(pairs).T
     middle = (np.cumsum(weight) - weight / 2) / weight.sum()
     return float(np.interp(BAND_SHARE, middle, off))

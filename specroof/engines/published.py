@@ -26,6 +26,7 @@ __all__ = [
     "fitted_parameters",
     "ideal_published_rates",
     "left_out_engine",
+    "left_out_name",
     "left_out_rates",
     "published_cases",
     "published_rates",
@@ -58,6 +59,17 @@ def fitted_parameters(without: str | None = None) -> Mapping[str, float]:
     """
     fits = _fits()
     return fits.get(without or _ALL, fits[_ALL])
+
+
+def left_out_name(*, family: str = "", engine: str = "") -> str:
+    """Return what the fit without a family of chips, or without an engine, is stored under.
+
+    Examples
+    --------
+    >>> left_out_name(family="hopper")
+    'family hopper'
+    """
+    return f"family {family}" if family else f"engine {engine}"
 
 
 def engine_key(point: Measurement) -> tuple[str, str, bool]:

@@ -8,13 +8,25 @@ import numpy as np
 
 from specroof.arrays import Array
 from specroof.engines.least_squares import least_squares
-from specroof.engines.published import engine_key, engine_of, published_cases
+from specroof.engines.published import (
+    engine_key,
+    engine_of,
+    left_out_name,
+    published_cases,
+)
 from specroof.engines.record import Record
-from specroof.engines.shared_parameters import PARAMETERS
+from specroof.engines.shared_parameters import ENGINES, PARAMETERS
 from specroof.evidence import Measurement, kind_of, shape_group
 from specroof.hardware import EngineProfile
 
-__all__ = ["Points", "fit", "initial_parameters", "leave_one_out", "parameters_at"]
+__all__ = [
+    "Points",
+    "fit",
+    "initial_parameters",
+    "leave_groups_out",
+    "leave_one_out",
+    "parameters_at",
+]
 
 
 # What an ordinary residual is, beyond which a point counts as an outlier (soft L1): 7% at first,
@@ -165,3 +177,27 @@ def leave_one_out(measurements: Sequence[Measurement]) -> dict[str, dict[str, fl
         others = [one for one in measurements if one.source != source]
         fits[source] = fit(others, fits["all"])
     return fits
+
+
+def leave_groups_out(
+    measurements: Sequence[Measurement], start: Mapping[str, float]
+) -> dict[str, dict[str, float]]:
+    """Return a fit without each family of chips, and one without each engine.
+
+    Parameters
+    ----------
+    measurements
+        What was measured.
+    start
+        Where to begin: the fit to all of them.
+    """
+    groups: dict[str, list[Measurement]] = {}
+    for one in measurements:
+        if kind_of(one)[0] and one.engine in ENGINES:
+            engine, family, _ = engine_key(one)
+            groups.setdefault(left_out_name(family=family), []).append(one)
+            groups.setdefault(left_out_name(engine=engine), []).append(one)
+    return {
+        name: fit([one for one in measurements if one not in group], start)
+        for name, group in groups.items()
+    }

@@ -19,7 +19,15 @@ from specroof.hardware import (
     HardwareProfile,
 )
 
-__all__ = ["DTYPE_SHARES", "ENGINES", "FAMILIES", "PARAMETERS", "chip_family", "fitted_engine"]
+__all__ = [
+    "DTYPE_SHARES",
+    "ENGINES",
+    "FAMILIES",
+    "PARAMETERS",
+    "chip_family",
+    "fitted_engine",
+    "is_fitted",
+]
 
 #: Chips of one kind of matrix unit, by what their vendor's name holds.
 FAMILIES: Final[dict[str, tuple[str, ...]]] = {
@@ -125,6 +133,23 @@ _ROWS: Final = {
 PARAMETERS: Final = tuple(Parameter(name, *row) for name, row in _ROWS.items())
 
 
+def is_fitted(hardware: HardwareProfile) -> bool:
+    """Tell whether measurements speak for a chip: see `chip_family`.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware
+    >>> is_fitted(load_hardware("gb200")), is_fitted(load_hardware("l40s"))
+    (True, False)
+    """
+    return _family(hardware) is not None
+
+
+def _family(hardware: HardwareProfile) -> str | None:
+    words = set(hardware.name.replace("-", " ").split())
+    return next((family for family, chips in FAMILIES.items() if words & set(chips)), None)
+
+
 def chip_family(hardware: HardwareProfile) -> str:
     """Return the family of a chip whose engines were fitted.
 
@@ -139,10 +164,9 @@ def chip_family(hardware: HardwareProfile) -> str:
     >>> chip_family(load_hardware("gb200"))
     'blackwell'
     """
-    words = set(hardware.name.replace("-", " ").split())
-    for family, chips in FAMILIES.items():
-        if words & set(chips):
-            return family
+    family = _family(hardware)
+    if family is not None:
+        return family
     known = ", ".join(chip for chips in FAMILIES.values() for chip in chips)
     message = f"{hardware.name} is of no family with a fitted engine; those are {known}"
     raise ProfileError(message)

@@ -200,11 +200,11 @@ globalThis.specroofPage = (() => {
       line.append(element("strong", "no room"), ` for ${name}: batch ${state.batch} at context ${state.context} does not fit.`);
       return line;
     }
-    const pays = found.best_draft_len > 0;
-    line.className = pays ? "pays" : "loses";
-    line.append(element("strong", pays ? "pays" : "does not pay"), `: ${name}. `);
+    const pays = found.best_draft_len > 0, sure = found.verdict !== "unclear";
+    line.className = !sure ? "unclear" : pays ? "pays" : "loses";
+    line.append(element("strong", !sure ? "unclear" : pays ? "pays" : "does not pay"), `: ${name}. `);
     line.append(pays
-      ? `${drafts(found.best_draft_len)} per round decode ${times(found.best_speedup)} as fast: ${digits(found.tokens_per_s_per_user[0])} → ${digits(found.tokens_per_s_per_user[found.best_draft_len])} tok/s for each user. `
+      ? `${drafts(found.best_draft_len)} per round decode ${times(found.best_speedup)} as fast${within(found)}: ${digits(found.tokens_per_s_per_user[0])} → ${digits(found.tokens_per_s_per_user[found.best_draft_len])} tok/s for each user. `
       : `No draft length beats plain decoding's ${digits(found.tokens_per_s_per_user[0])} tok/s for each user. `);
     line.append(paid.length === tables.batch_size.length ? "It pays at every batch shown."
       : paid.length ? `At this context it pays at batch ${paid.join(", ")}.` : "At this context it pays at no batch shown.");
@@ -212,6 +212,9 @@ globalThis.specroofPage = (() => {
     if (state.limited && pays && room !== null && found.most[0] !== room) line.append(` The server runs at most ${room} requests with these drafts${found.most[0] === null ? "" : `, ${found.most[0]} without`}.`);
     return line;
   }
+
+  const within = (found) => found.speedup_low
+    ? ` (80 % of measurements: ${found.speedup_low[found.best_draft_len].toFixed(2)} to ${times(found.speedup_high[found.best_draft_len])})` : "";
 
   function showFigures() {
     const head = element("tr");
@@ -266,6 +269,11 @@ globalThis.specroofPage = (() => {
     state.drafters.forEach((drafter, d) => {
       const found = figures.curves[d];
       if (!found) return;
+      if (found.speedup_low && d === state.focus) {
+        const known = lengths.filter((length) => Number.isFinite(found.speedup[length]));
+        traces.push({ x: [...known, ...known.toReversed()], y: [...known.map((one) => found.speedup_low[one]), ...known.toReversed().map((one) => found.speedup_high[one])],
+          mode: "lines", line: { width: 0 }, fill: "toself", fillcolor: `${COLORS[d]}38`, hoverinfo: "skip" });
+      }
       traces.push({ x: lengths, y: found.speedup, name: safe(spec(drafter)), mode: "lines", line: { color: COLORS[d], width: 2 } });
       traces.push({ x: [found.best_draft_len], y: [found.best_speedup], name: safe(spec(drafter)), mode: "markers", marker: { color: COLORS[d], size: 11, symbol: "diamond" }, hovertemplate: "best: %{x} drafts, %{y:.3f}×<extra></extra>" });
     });
@@ -596,9 +604,10 @@ globalThis.specroofPage = (() => {
   }
 
   async function start() {
-    for (const [kind, depths] of Object.entries(tables.typical)) {
-      for (const [depth, packed] of Object.entries(depths)) depths[depth] = await specroof.unpacked(packed, tables.quantum);
-      tables.typical[kind] = depths;
+    for (const depths of Object.values(tables.typical)) {
+      for (const curves of Object.values(depths)) {
+        for (const [name, packed] of Object.entries(curves)) curves[name] = await specroof.unpacked(packed, tables.quantum);
+      }
     }
     listen();
     await fromAddress();

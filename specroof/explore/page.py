@@ -20,7 +20,7 @@ from specroof.questions.drafts import (
     LENGTH_STEPS,
     flags_to_paste,
     profile_tokens,
-    typical_tokens,
+    typical_acceptance,
 )
 from specroof.questions.explore import Exploration
 from specroof.questions.grids import KNOTS, PRICED_KINDS, Cell, Drafting
@@ -97,9 +97,9 @@ def _typical(max_draft_len: int) -> dict[str, dict[str, Any]]:
     """Return the typical shapes, packed: axes (1, length, draft length) for each depth."""
     tables: dict[str, dict[str, Any]] = {}
     for kind in _SHAPED_KINDS:
-        found = typical_tokens(kind, max_draft_len)
+        found = typical_acceptance(kind, max_draft_len)
         tables[kind] = {
-            str(depth): packed_shares(np.array([curves], dtype=np.float64))
+            str(depth): {name: packed_shares(one[None]) for name, one in curves.items()}
             for depth, curves in found.items()
         }
     return tables
@@ -146,6 +146,7 @@ def _cell(cell: Cell) -> dict[str, Any]:
         "decode_s": decode_s[..., 0].tolist(),
         "verify": packed_shares(cell.verify_s / decode_s),
         "largest": _ends(cell.largest),
+        "bands": cell.bands,
         "drafting": {kind: _drafting(cell, one) for kind, one in cell.drafting.items()},
     }
 

@@ -78,13 +78,35 @@ globalThis.specroof = (() => {
     if (drafter.law === "accept-length") {
       const shape = tables.typical[drafter.kind] || tables.typical[""];
       const place = Math.round((drafter.length - 1) * tables.length_steps);
-      return Array.from(row(shape[drafter.depth], 0, place));
+      return Array.from(row(shape[drafter.depth].tokens, 0, place));
     }
     let survival = 1, tokens = 1;
     return lengths.map((length) => {
       if (length > 0) { survival *= drafter.accept; tokens += survival; }
       return tokens;
     });
+  }
+
+  /** How far tokens per round may lie below or above, as logarithms; 0 where nobody knows better. */
+  function tokensSpread(drafter, tables, side, length) {
+    if (drafter.law === "profile") return tables.profiles.find((one) => one.name === drafter.profile)[side][length];
+    if (drafter.law !== "accept-length") return 0;
+    const shape = tables.typical[drafter.kind] || tables.typical[""];
+    return row(shape[drafter.depth][side], 0, Math.round((drafter.length - 1) * tables.length_steps))[length];
+  }
+
+  /** The ends of the band around speedups, and the verdict in it; null where there is no band. */
+  function banded(drafter, cell, tables, speedup) {
+    const width = cell.bands[drafter.kind];
+    if (width === undefined) return { speedup_low: null, speedup_high: null, verdict: null };
+    const end = (sign, side) => speedup.map((one, length) => length
+      ? one * Math.exp(sign * Math.hypot(width, tokensSpread(drafter, tables, side, length))) : one);
+    const low = end(-1, "below"), high = end(1, "above");
+    const drafted = speedup.map((one, length) => length && !Number.isNaN(one) ? one : -Infinity);
+    const best = drafted.indexOf(Math.max(...drafted));
+    const known = drafted[best] > -Infinity;
+    return { speedup_low: low, speedup_high: high,
+      verdict: !known ? "" : low[best] > 1 ? "pays" : high[best] < 1 ? "loses" : "unclear" };
   }
 
   /** Shares of a plain step that drafting takes, by draft length. */
@@ -133,7 +155,7 @@ globalThis.specroof = (() => {
       tokens_per_round: tokens, draft_s, verify_s, round_s, speedup, engine_s,
       tokens_per_s_per_user: tokens.map((one, length) => one / round_s[length]),
       best_draft_len: best, best_speedup: speedup[best], near_best: nearBest(speedup),
-      most,
+      most, ...banded(drafter, cell, tables, speedup),
     };
   }
 

@@ -23,6 +23,7 @@ from specroof.hardware.engine import (
     ExpertLocality,
     ExpertTile,
 )
+from specroof.hardware.generic import GENERIC, ChipFamily, Generic, GenericEngines
 from specroof.hardware.profile import (
     DevicePower,
     DevicePrice,
@@ -36,6 +37,7 @@ from specroof.reading.yaml_text import parse_yaml
 
 __all__ = [
     "FRAMEWORKS",
+    "GENERIC",
     "IDEAL_ENGINE",
     "LAYER_KINDS",
     "OP_KINDS",
@@ -44,6 +46,7 @@ __all__ = [
     "STATE_TOKENS",
     "Band",
     "CapturedGraphs",
+    "ChipFamily",
     "Collective",
     "DevicePower",
     "DevicePrice",
@@ -51,12 +54,15 @@ __all__ = [
     "ExpectedError",
     "ExpertLocality",
     "ExpertTile",
+    "Generic",
+    "GenericEngines",
     "HardwareProfile",
     "Interconnect",
     "Peak",
     "Placement",
     "Server",
     "ServerSettings",
+    "parse_generic",
     "parse_hardware",
 ]
 
@@ -123,6 +129,25 @@ _PARTS: Final[dict[str, Callable[..., Any]]] = {
     "expected_error": ExpectedError,
     "bands": lambda **cells: {name: Band(**cell) for name, cell in cells.items()},
 }
+
+
+def parse_generic(content: dict[str, Any]) -> Generic:
+    """Return what the bundled file of generic engines says; its figures are taken as they stand.
+
+    Parameters
+    ----------
+    content
+        The file's mapping, as `written_generic` of `specroof.hardware.written` makes it.
+    """
+    return Generic(
+        engines={name: _engine(GENERIC, block) for name, block in content["engines"].items()},
+        families={
+            name: ChipFamily(**{**family, "chips": tuple(family.get("chips", ()))})
+            for name, family in content["families"].items()
+        },
+        cards=Collective(**content["cards"]),
+        card_bytes_per_s=content["card_bytes_per_s"],
+    )
 
 
 def _engine(name: str, block: dict[str, Any]) -> EngineProfile:

@@ -7,6 +7,7 @@ from typing import Annotated, Final, TypeAlias
 from specroof.arrays import number_within, whole_within
 from specroof.errors import OptionError, ProfileError, expect
 from specroof.hardware.engine import FRAMEWORKS, IDEAL_ENGINE, EngineProfile
+from specroof.hardware.generic import GENERIC, GenericEngines
 from specroof.reading.yaml_text import shown
 from specroof.units import DTYPE_BYTES, WIDER_DTYPES
 
@@ -150,9 +151,12 @@ class HardwareProfile:
     price, power
         What a device costs and draws; None where no public figure is known.
     default_engine
-        The engine meant when none is named; None for the ideal one.
+        The engine meant when none is named; None for the generic one.
     engines
         Measured engines by name.
+    generic
+        What stands in for engines that nobody measured: files are loaded with it. None in a
+        profile that is built in Python, whose default is the ideal engine.
     """
 
     format_version: int
@@ -165,6 +169,7 @@ class HardwareProfile:
     power: DevicePower | None = None
     default_engine: str | None = None
     engines: Mapping[str, EngineProfile] = field(default_factory=dict)
+    generic: GenericEngines | None = None
 
     def __post_init__(self) -> None:
         expect("name", self.name, str, "text")
@@ -177,7 +182,10 @@ class HardwareProfile:
             expect(f"engines[{name!r}]", engine, EngineProfile, "an EngineProfile")
 
     def engine(self, name: str | None = None) -> EngineProfile:
-        """Return the engine of this name; None means the profile's default, else the ideal one.
+        """Return the engine of this name; None means the profile's default.
+
+        That is `default_engine`, else the generic engine, else the ideal one. A framework whose
+        engine nobody fitted to this chip is the generic engine with its rules.
 
         Raises
         ------
@@ -190,11 +198,15 @@ class HardwareProfile:
         ('sglang', 'ideal')
         """
         expect("engine", name, str | None, "the name of an engine, or None")
-        wanted = (self.default_engine or _IDEAL) if name is None else name
+        stand_ins = {} if self.generic is None else self.generic.engines
+        usual = self.default_engine or (GENERIC if stand_ins else _IDEAL)
+        wanted = usual if name is None else name
         if wanted == _IDEAL:
             return IDEAL_ENGINE
+        if wanted in stand_ins and wanted not in self.engines:
+            return stand_ins[wanted]
         if wanted not in self.engines:
-            known = ", ".join((_IDEAL, *self.engines))
+            known = ", ".join(dict.fromkeys((_IDEAL, *self.engines, *stand_ins)))
             message = f"engine is {shown(wanted)}; {self.name} has {known}"
             raise OptionError(message)
         return self.engines[wanted]
@@ -212,7 +224,9 @@ class HardwareProfile:
         """
         expect("tool", tool, str | None, "the name of a serving tool, or None")
         chosen = self.default_engine not in {None, _IDEAL, *FRAMEWORKS}
-        return tool if tool in self.engines and not chosen else None
+        stands_in = self.default_engine is None and self.generic is not None
+        known = {*self.engines, *(FRAMEWORKS if stands_in else ())}
+        return tool if tool in known and not chosen else None
 
     def arithmetic(self, dtype: str, *, strict: bool = False) -> tuple[str, float]:
         """Return the dtype that work in `dtype` really runs in, and its dense peak in FLOP/s.

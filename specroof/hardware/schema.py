@@ -24,6 +24,7 @@ from pydantic import (
 
 from specroof.errors import ProfileError
 from specroof.hardware.engine import FRAMEWORKS, IDEAL_ENGINE, LAYER_KINDS, OP_KINDS, EngineProfile
+from specroof.hardware.generic import GENERIC
 from specroof.hardware.profile import DevicePower, DevicePrice, Interconnect, Peak
 from specroof.reading.bounds import CapturedSize, FlopsPerS, within
 from specroof.reading.checked import FirstVersion, Text, accept, parse_model
@@ -154,14 +155,14 @@ class _HardwareProfile(_Block):
     @model_validator(mode="after")
     def _engine_names_are_clear(self) -> Self:
         for name, engine in self.engines.items():
-            if name == _IDEAL:
-                message = f"engines.{_IDEAL} is built in; choose another name"
+            if name in {_IDEAL, GENERIC}:
+                message = f"engines.{name} is built in; choose another name"
                 raise ValueError(message)
             if engine.name != name:
                 message = f"engines.{name}.name is {engine.name!r}; allowed: {name!r} or left out"
                 raise ValueError(message)
-        if self.default_engine not in {None, _IDEAL, *self.engines}:
-            known = ", ".join((_IDEAL, *self.engines))
+        if self.default_engine not in {None, _IDEAL, GENERIC, *self.engines}:
+            known = ", ".join((_IDEAL, GENERIC, *self.engines))
             message = f"default_engine is {self.default_engine!r}; allowed: {known}"
             raise ValueError(message)
         return self

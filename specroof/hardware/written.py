@@ -1,13 +1,13 @@
-"""A fitted engine as a whole hardware file."""
+"""Fitted engines as files: a whole hardware file, and what all chips share."""
 
 from dataclasses import MISSING, asdict, fields
 from typing import Any
 
 from specroof.errors import OptionError
-from specroof.hardware import EngineProfile, HardwareProfile, parse_hardware
+from specroof.hardware import EngineProfile, Generic, HardwareProfile, parse_hardware
 from specroof.reading.yaml_text import dump_yaml
 
-__all__ = ["calibrated_yaml"]
+__all__ = ["calibrated_yaml", "written_generic"]
 
 
 def calibrated_yaml(
@@ -54,6 +54,26 @@ def calibrated_yaml(
     text = dump_yaml(content)
     parse_hardware(text, source="the calibrated file")  # nothing is written that cannot be read
     return text
+
+
+def written_generic(generic: Generic) -> dict[str, Any]:
+    """Return the mapping that `specroof.hardware.parse_generic` reads.
+
+    Parameters
+    ----------
+    generic
+        What is to be written.
+    """
+    engines = {name: _given(one) for name, one in generic.engines.items()}
+    return {
+        "engines": {
+            name: {key: value for key, value in block.items() if key != "name"}
+            for name, block in engines.items()
+        },
+        "families": {name: _given(one) for name, one in generic.families.items()},
+        "cards": _given(generic.cards),
+        "card_bytes_per_s": generic.card_bytes_per_s,
+    }
 
 
 def _given(part: Any) -> dict[str, Any]:

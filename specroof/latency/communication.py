@@ -145,8 +145,10 @@ def _links(one: Exchange, engine: EngineProfile, reached: Reached) -> _Links:
     """Return what an engine reaches on the links of an exchange."""
     within, devices = one.hardware.interconnect, one.placement.devices
     if within is None or not _joined(within, reached, devices):
-        most = 1 if within is None else within.max_devices
-        message = f"{one.hardware.name}: interconnect.max_devices is {most}"
+        told = "interconnect.link_bytes_per_s is not given"
+        if within is not None:
+            told = f"interconnect.max_devices is {within.max_devices}"
+        message = f"{one.hardware.name}: {told}"
         msg = f"{message}; engine {engine.name} cannot time collectives over {devices} devices"
         raise ProfileError(msg)
     return _Links(within, reached)

@@ -8,6 +8,7 @@ from specroof.architecture import Architecture
 from specroof.arrays import Array
 from specroof.cost import Options, state_bytes, storage
 from specroof.errors import Note
+from specroof.hardware import GENERIC
 from specroof.latency.operations import device_bytes
 from specroof.latency.setup import Setup
 from specroof.units import format_binary_bytes
@@ -30,7 +31,10 @@ def engine_notes(setup: Setup) -> Iterator[str]:
     >>> list(engine_notes(Setup(chip, EngineProfile(name="mine"), Placement(), Options())))
     ['engine mine of chip: a fit']
     """
-    engine = setup.engine
+    engine, generic = setup.engine, setup.hardware.generic
+    if generic is not None and engine.name == GENERIC:
+        yield generic.about(setup.hardware.name, engine)
+        return
     source = setup.hardware.sources.get(f"engines.{engine.name}")
     if source is None:
         return

@@ -10,6 +10,7 @@ import numpy as np
 from specroof.architecture import Architecture
 from specroof.drafters import Drafter
 from specroof.errors import OptionError
+from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Setup
 from specroof.policies.decision import Decision, Verdict, decided, paying_up_to
 from specroof.policies.narrowing import INPUTS
@@ -136,7 +137,8 @@ class Advice(Answer):
         What was asked about; drafters by name.
     chips
         An answer for each chip that the model fits on, the best first: the cheapest tokens at the
-        largest load, or the most of each device where a price is not known.
+        largest load, or the most of each device where a price is not known; those without a
+        measured engine last.
     notes, warnings
         Sentences for the reader.
     """
@@ -275,6 +277,8 @@ def _missing(setup: Setup, request: AdviseRequest, *, priced: bool) -> Iterator[
     chip, engine = setup.hardware.name, setup.engine.name
     if not priced:
         yield f"no price of {chip} is known: give yours with --price-per-hour"
+    if setup.engine == IDEAL_ENGINE and request.engine is None:
+        yield f"{chip} has no measured engine: its figures are the ideal bound, and rank last"
     if request.framework not in {None, engine}:
         yield f"{chip} has no fit of {request.framework}: engine {engine} stands in"
 
@@ -327,8 +331,12 @@ def _launches(
     return found, config, refusals
 
 
-def _rank(chip: Served) -> tuple[float, float]:
-    """Return what chips are compared by: price at the largest load, then tokens of each device."""
+def _rank(chip: Served) -> tuple[bool, float, float]:
+    """Return what chips are compared by: price at the largest load, then tokens of each device.
+
+    A chip without a measured engine comes last: its figures are a bound that none reaches.
+    """
     times = chip.rows[-1].times
     usd = math.inf if times.usd_per_million_tokens is None else times.usd_per_million_tokens
-    return usd, -np.nan_to_num(times.tokens_per_s) / chip.setup.placement.devices
+    unmeasured = chip.setup.engine == IDEAL_ENGINE
+    return unmeasured, usd, -np.nan_to_num(times.tokens_per_s) / chip.setup.placement.devices

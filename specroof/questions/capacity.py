@@ -68,6 +68,8 @@ class CapacityRequest(Served):
     def resolved(self) -> tuple[Architecture, Setup]:
         """Return the model and its setup; a server needs no measured engine to have rules."""
         profile = hardware_of(self.hardware)
+        if self.engine_from is not None:
+            return Served.resolved(self)
         name = self.engine or profile.default_engine or STAND_IN
         if name not in profile.engines and name in FRAMEWORKS and name != "ideal":
             engines = {**profile.engines, name: EngineProfile(name=name)}

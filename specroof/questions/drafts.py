@@ -4,29 +4,47 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from specroof.acceptance import Acceptance, acceptance_from_length
 from specroof.acceptance.published import load_profiles
 from specroof.errors import OptionError
 from specroof.serving.launch import LAUNCHERS, Speculation, launch
+from specroof.speedup.bands import tokens_spread
 
-__all__ = ["LENGTH_DEPTHS", "LENGTH_STEPS", "flags_to_paste", "profile_tokens", "typical_tokens"]
+__all__ = [
+    "LENGTH_DEPTHS",
+    "LENGTH_STEPS",
+    "flags_to_paste",
+    "profile_tokens",
+    "typical_acceptance",
+]
+
+Array = npt.NDArray[np.float64]
 
 #: Depths at which an acceptance length may be stated.
 LENGTH_DEPTHS: Final = (1, 2, 3, 4, 5, 7, 15)
 #: Steps of a stated length for each token.
 LENGTH_STEPS: Final = 10
+#: Of tokens and of logarithms: a page is exact to fewer.
+_DECIMALS: Final = 9
 #: A page plans one draft length for any load.
 _ANY_LOAD: Final = 1 << 20
 
 
-def _tokens(acceptance: Acceptance, max_draft_len: int) -> list[float | None]:
-    found = acceptance.tokens_per_round(np.arange(max_draft_len + 1))
-    return [float(one) if np.isfinite(one) else None for one in found]
+def _curves(acceptance: Acceptance, max_draft_len: int) -> dict[str, list[float | None]]:
+    """Return tokens per round and their spread, None past the depth."""
+    lengths = np.arange(max_draft_len + 1)
+    below, above = tokens_spread(acceptance, lengths)
+    curves = {"tokens": acceptance.tokens_per_round(lengths), "below": below, "above": above}
+    return {
+        name: [round(float(one), _DECIMALS) if np.isfinite(one) else None for one in values]
+        for name, values in curves.items()
+    }
 
 
 def profile_tokens(max_draft_len: int) -> list[dict[str, Any]]:
-    """Return every published profile: its name, model, drafter, and tokens per round by depth.
+    """Return every published profile: its name, model, drafter, tokens per round and their spread.
 
     Parameters
     ----------
@@ -38,14 +56,14 @@ def profile_tokens(max_draft_len: int) -> list[dict[str, Any]]:
             "name": profile.name,
             "model": profile.model,
             "drafter": profile.drafter,
-            "tokens": _tokens(profile.acceptance(), max_draft_len),
+            **_curves(profile.acceptance(), max_draft_len),
         }
         for profile in load_profiles()
     ]
 
 
-def typical_tokens(kind: str, max_draft_len: int) -> dict[int, list[list[float | None]]]:
-    """Return tokens per round by depth of the typical drafter of a kind, by stated length.
+def typical_acceptance(kind: str, max_draft_len: int) -> dict[int, dict[str, Array]]:
+    """Return tokens per round of the typical drafter of a kind, and how far they may be off.
 
     Parameters
     ----------
@@ -57,18 +75,21 @@ def typical_tokens(kind: str, max_draft_len: int) -> dict[int, list[list[float |
     Returns
     -------
     dict
-        For each of `LENGTH_DEPTHS`, a curve for each length from 1 to depth + 1 in steps of
-        1 / `LENGTH_STEPS`.
+        For each of `LENGTH_DEPTHS`: `tokens`, and `below` and `above` as of `tokens_spread`, axes
+        (stated length, draft length); lengths go from 1 to depth + 1 in steps of 1 /
+        `LENGTH_STEPS`.
     """
-    return {
-        depth: [
-            _tokens(
-                acceptance_from_length(1 + step / LENGTH_STEPS, depth, kind=kind), max_draft_len
-            )
+    lengths = np.arange(max_draft_len + 1)
+    found: dict[int, dict[str, Array]] = {}
+    for depth in LENGTH_DEPTHS:
+        stated = [
+            acceptance_from_length(1 + step / LENGTH_STEPS, depth, kind=kind)
             for step in range(depth * LENGTH_STEPS + 1)
         ]
-        for depth in LENGTH_DEPTHS
-    }
+        spread = np.array([tokens_spread(one, lengths) for one in stated])
+        tokens = np.array([one.tokens_per_round(lengths) for one in stated])
+        found[depth] = {"tokens": tokens, "below": spread[:, 0], "above": spread[:, 1]}
+    return found
 
 
 def flags_to_paste(kind: str, max_draft_len: int) -> Mapping[str, list[str]]:

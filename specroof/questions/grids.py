@@ -24,6 +24,9 @@ Array = npt.NDArray[np.float64]
 #: Drafters that the library prices, as a SPEC calls them.
 PRICED_KINDS: Final = ("mtp", "eagle3", "dflash", "ngram")
 
+#: Drafters that take nothing, or a share of the target's step.
+_SHARE_KINDS: Final = ("ideal", "autoregressive", "block")
+
 #: Tokens per round at which drafting is tabulated: its first pass reads those of the round before.
 #: In steps of a quarter up to 5, then of 1.
 _STEP: Final = 0.25
@@ -98,6 +101,12 @@ class Cell:
     verify_s: Array
     largest: Array
     drafting: Mapping[str, Drafting]
+
+    @property
+    def bands(self) -> dict[str, float]:
+        """The width of the engine's band by kind of drafter; none where it has no band."""
+        found = ((kind, self.setup.engine.band(kind)) for kind in _SHARE_KINDS + PRICED_KINDS)
+        return {kind: band.width for kind, band in found if band is not None}
 
 
 def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:

@@ -4,7 +4,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
@@ -14,8 +14,9 @@ from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import Options
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect
-from specroof.hardware import HardwareProfile, Placement, ServerSettings
+from specroof.hardware import FRAMEWORKS, GENERIC, HardwareProfile, Placement, ServerSettings
 from specroof.latency import Setup, engine_setup
+from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
 from specroof.serving.settings import parse_server, server_settings
 
@@ -27,6 +28,7 @@ __all__ = [
     "Served",
     "ServerLike",
     "Values",
+    "borrowed_engine",
     "drafter_of",
     "engine_name",
     "hardware_of",
@@ -184,6 +186,57 @@ def server_of(server: ServerLike | None) -> ServerSettings:
     return parse_server(server) if isinstance(server, str) else server_settings(server or {})
 
 
+def borrowed_engine(
+    hardware: HardwareProfile, engine_from: str, engine: str | None
+) -> tuple[HardwareProfile, str]:
+    """Return hardware with an engine that was fitted on another chip, and the engine's name.
+
+    Parameters
+    ----------
+    hardware
+        What is asked about.
+    engine_from
+        ``CHIP:ENGINE``.
+    engine
+        An engine besides, which is refused.
+
+    Raises
+    ------
+    OptionError
+        For an engine that was not fitted there, or two engines.
+
+    Examples
+    --------
+    >>> chip, name = borrowed_engine(load_hardware("mi300x"), "h100-sxm:vllm", None)
+    >>> name, chip.engine(name).framework
+    ('h100-sxm:vllm', 'vllm')
+    """
+    expect("engine_from", engine_from, str, "CHIP:ENGINE, or None")
+    if engine is not None:
+        message = f"engine is {engine!r} with engine_from {engine_from!r}; allowed: one of them"
+        raise OptionError(message)
+    chip, colon, name = engine_from.rpartition(":")
+    if not colon:
+        message = f"engine_from is {shown(engine_from)}; allowed: CHIP:ENGINE, as in h100-sxm:vllm"
+        raise OptionError(message)
+    lender = load_hardware(chip)
+    if name not in lender.engines:
+        fitted = ", ".join(lender.engines) or "none"
+        message = f"engine_from is {shown(engine_from)}; engines fitted on {lender.name}: {fitted}"
+        raise OptionError(message)
+    fit = lender.engines[name]
+    # What it was off on its own chips says nothing here: the bands are those of strange chips.
+    strange = {} if hardware.generic is None else hardware.generic.engines[GENERIC].bands
+    framework = fit.framework or (name if name in FRAMEWORKS else None)
+    own = replace(fit, name=engine_from, framework=framework, bands=strange, expected_error=None)
+    told = f"borrowed from {lender.name}: {lender.sources[f'engines.{name}']}"
+    return replace(
+        hardware,
+        engines={**hardware.engines, engine_from: own},
+        sources={**hardware.sources, f"engines.{engine_from}": told},
+    ), engine_from
+
+
 def listed(values: Any) -> list[Any]:
     """Return one value as a list of it, several as their list; text is one value.
 
@@ -238,12 +291,15 @@ class Served:
         Devices, devices that share the experts, and groups of devices that attend to separate
         sequences.
     engine
-        An engine of the hardware profile, or "ideal"; the profile's default if None.
+        An engine of the hardware profile, "generic" or "ideal"; the profile's default if None. A
+        framework that was not fitted on the chip is generic with that server's rules.
     options
         `Options`, or a mapping of their names.
     server
         What the server is told: `ServerSettings`, a mapping or text as of ``--server``. The
         framework's defaults if None.
+    engine_from
+        An engine that was fitted on another chip, as ``CHIP:ENGINE``, in the place of `engine`.
     """
 
     model: ModelLike
@@ -256,6 +312,7 @@ class Served:
     engine: str | None = None
     options: OptionsLike | None = None
     server: ServerLike | None = None
+    engine_from: str | None = None
 
     def resolved(self) -> tuple[Architecture, Setup]:
         """Return the model and the setup in which it runs, each built once.
@@ -270,7 +327,8 @@ class Served:
         )
         options = options_of(self.options)
         model = model_of(self.model, self.family)
-        setup = engine_setup(
-            hardware_of(self.hardware), engine_name(self.engine), placement, options
-        )
+        hardware, engine = hardware_of(self.hardware), engine_name(self.engine)
+        if self.engine_from is not None:
+            hardware, engine = borrowed_engine(hardware, self.engine_from, engine)
+        setup = engine_setup(hardware, engine, placement, options)
         return model, in_server(model, setup, server_of(self.server))

@@ -175,17 +175,19 @@ def decision_line(chip: Served) -> str:
     """Return the decision in a sentence or two, and how sure it is."""
     rows = chip.rows
     first, last = rows[0].concurrency, rows[-1].concurrency
-    span = f"{first:g} to {last:g} requests in flight" if len(rows) > 1 else f"{first:g} in flight"
+    span = f"from {first:g} to {last:g} requests in flight"
+    if len(rows) == 1:
+        span = f"at {first:g} in flight"
     sure = _sureness(rows)
     best = max(rows, key=lambda row: row.speedup[0])
     gain = f"{chip.drafter.name}, up to {best.choice.speedup:.2f}x"
     match chip.decision:
         case "on":
-            said = f"ON from {span}: {gain}."
+            said = f"ON {span}: {gain}."
         case "off":
-            said = f"OFF from {span}: the best draft reaches {_most(rows):.2f}x."
+            said = f"OFF {span}: the best draft reaches {_most(rows):.2f}x."
         case "unclear":
-            said = f"UNCLEAR from {span}: the best draft reaches {_most(rows):.2f}x."
+            said = f"UNCLEAR {span}: the best draft reaches {_most(rows):.2f}x."
         case _ if chip.up_to is not None:
             said = f"ON UP TO {chip.up_to:g} requests in flight: {gain}."
         case _:

@@ -1,6 +1,7 @@
 """What a validation found, as a table for people and as JSON."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Final
 
 from specroof.questions.records import (
@@ -65,7 +66,7 @@ def validation_json(found: Validation) -> dict[str, Any]:
     Examples
     --------
     >>> sorted(validation_json(Validation((), (), ())))
-    ['ideal', 'sources', 'total']
+    ['cells', 'generic', 'ideal', 'sources', 'total']
     """
     trust = {one.source: one.point.trust for one in found.points}
     return {
@@ -75,6 +76,21 @@ def validation_json(found: Validation) -> dict[str, Any]:
         ],
         "total": _errors_json(found.total),
         "ideal": _errors_json(found.ideal_total),
+        "generic": {
+            "sources": [
+                {"source": name, "trust": None, **_errors_json(errors)}
+                for name, errors in found.families.items()
+            ],
+            "total": _errors_json(found.generic_total),
+            "ideal": _errors_json(found.ideal_total),
+            "strange_chips": {n: _errors_json(one) for n, one in found.strange_chips.items()},
+            "engines": {name: _errors_json(one) for name, one in found.engines.items()},
+            "engines_total": _errors_json(found.generic_engines_total),
+        },
+        "cells": {
+            key: {name: _errors_json(errors) for name, errors in cells.items()}
+            for key, cells in found.cells.items()
+        },
     }
 
 
@@ -87,12 +103,24 @@ def validation_table(found: Validation) -> str:
     total
     """
     rows = [*found.sources.items(), ("total", found.total), ("ideal roofline", found.ideal_total)]
-    cells = []
     trust = {one.source: one.point.trust for one in found.points}
-    for name, errors in rows:
-        aside = " (not in total)" if (trust.get(name) or 0) > TRUSTED else ""
-        cells.append([name + aside, *(_cell(key, getattr(errors, key)) for key, _ in _HEADINGS)])
-    table = format_table(["source", *(heading for _, heading in _HEADINGS)], cells)
+    aside = {name: " (not in total)" for name in trust if (trust[name] or 0) > TRUSTED}
+    table = _errors_table("source", [(name + aside.get(name, ""), one) for name, one in rows])
+    others = [
+        *((f"without {name}", errors) for name, errors in found.families.items()),
+        ("all families", found.generic_total),
+        *((f"on {name} (not in total)", errors) for name, errors in found.strange_chips.items()),
+        *((f"without {name}", errors) for name, errors in found.engines.items()),
+        ("all engines", found.generic_engines_total),
+    ]
+    cells = [
+        (f"{key} {name}", errors)
+        for key, cell in found.cells.items()
+        for name, errors in cell.items()
+        if errors.speedup_mean is not None
+    ]
+    generic = _errors_table("generic engine, fitted", others)
+    by_cell = _errors_table("speedups by", cells)
     lacking = Counter((point.source, missing) for point, missing in found.lacking)
     notes = [
         f"not scored: {count} of {source}, without {missing}"
@@ -108,7 +136,15 @@ def validation_table(found: Validation) -> str:
         f"measured, {cost.mean_error:.1%} off on average over {cost.n} points"
         for method, cost in round_costs(_trusted(found)).items()
     ]
-    return "\n".join([table, "", told, *costs, *notes])
+    return "\n".join([table, "", generic, "", by_cell, "", told, *costs, *notes])
+
+
+def _errors_table(heading: str, rows: Sequence[tuple[str, Errors]]) -> str:
+    """Return errors in columns, a row for each name."""
+    return format_table(
+        [heading, *(title for _, title in _HEADINGS)],
+        [[name, *(_cell(key, getattr(one, key)) for key, _ in _HEADINGS)] for name, one in rows],
+    )
 
 
 def _trusted(found: Validation) -> list[Scored]:

@@ -108,7 +108,8 @@ class DrafterPasses:
         """Return the same on other devices, where the same engine runs, or over fewer of them."""
         moved = replace(self.setup, placement=placement or self.setup.placement)
         if hardware is not None:
-            engine = hardware.engine(self.setup.engine.name)
+            own = self.setup.engine
+            engine = hardware.engine(own.framework or own.name)
             moved = replace(moved, hardware=hardware, engine=engine)
         return DrafterPasses(moved, self.seconds).here
 

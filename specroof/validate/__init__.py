@@ -3,12 +3,15 @@
 Each source is predicted by profiles that were fitted without it; see `specroof.engines.published`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from specroof.engines.generic import generic_rates
 from specroof.engines.published import ideal_published_rates, left_out_rates
 from specroof.engines.record import Rates
+from specroof.engines.shared_parameters import chip_family, is_fitted
 from specroof.evidence import Measurement, kind_of, load_measurements
+from specroof.evidence.places import chip_of
 from specroof.validate.banded import banded, misses_of
 from specroof.validate.scores import TRUSTED, Errors, Scored, errors_of, levelled, scored
 
@@ -36,11 +39,16 @@ class Validation:
         The same measurements beside what the ideal roofline says.
     lacking
         Measurements that could not, and what they lack.
+    generic, generic_engines
+        The same beside the generic engine, fitted without the family of their chip, and without
+        their engine; bands are of the other sources.
     """
 
     points: tuple[Scored, ...]
     ideal: tuple[Scored, ...]
     lacking: tuple[tuple[Measurement, str], ...]
+    generic: tuple[Scored, ...] = ()
+    generic_engines: tuple[Scored, ...] = ()
 
     @property
     def sources(self) -> dict[str, Errors]:
@@ -57,9 +65,56 @@ class Validation:
         return errors_of([one for one in self.points if one.is_trusted])
 
     @property
+    def families(self) -> dict[str, Errors]:
+        """The errors of the generic engine on each family of chips, which its fit had not seen."""
+        seen = [one for one in self.generic if one.is_trusted]
+        return _by(seen, lambda one: chip_family(chip_of(one.point.hardware or "")))
+
+    @property
+    def strange_chips(self) -> dict[str, Errors]:
+        """The same on chips of no fitted family: single measurements, in no total."""
+        seen = [one for one in self.generic if not is_fitted(chip_of(one.point.hardware or ""))]
+        return _by(seen, lambda one: chip_of(one.point.hardware or "").name)
+
+    @property
+    def engines(self) -> dict[str, Errors]:
+        """The errors of the generic engine on each engine, which its fit had not seen."""
+        seen = [one for one in self.generic_engines if one.is_trusted]
+        return _by(seen, lambda one: one.point.engine or "")
+
+    @property
+    def generic_total(self) -> Errors:
+        """The errors of the generic engine over all trusted points, chip families left out."""
+        return errors_of([one for one in self.generic if one.is_trusted])
+
+    @property
+    def generic_engines_total(self) -> Errors:
+        """The same, engines left out."""
+        return errors_of([one for one in self.generic_engines if one.is_trusted])
+
+    @property
+    def cells(self) -> dict[str, dict[str, Errors]]:
+        """The errors by family of chips, engine, kind of drafter and batch size; trusted points."""
+        seen = [one for one in self.points if one.is_trusted]
+        return {
+            "chip": _by(seen, lambda one: chip_family(chip_of(one.point.hardware or ""))),
+            "engine": _by(seen, lambda one: one.point.engine or ""),
+            "drafter": _by(seen, lambda one: one.point.method or ""),
+            "batch": _by(seen, lambda one: f"{one.point.batch_size:g}"),
+        }
+
+    @property
     def ideal_total(self) -> Errors:
         """The errors of the ideal roofline over the same points."""
         return errors_of([one for one in self.ideal if one.is_trusted])
+
+
+def _by(points: Iterable[Scored], name: Callable[[Scored], str]) -> dict[str, Errors]:
+    """Return the errors of points by what they have in common."""
+    groups: dict[str, list[Scored]] = {}
+    for one in points:
+        groups.setdefault(name(one), []).append(one)
+    return {key: errors_of(groups[key]) for key in sorted(groups)}
 
 
 def validation(measurements: Iterable[Measurement] | None = None) -> Validation:
@@ -70,21 +125,27 @@ def validation(measurements: Iterable[Measurement] | None = None) -> Validation:
     measurements
         What was measured; all that come with the package if None.
     """
-    points, kinds, lacking = [], [], []
+    points, strange, lacking = [], [], []
     for point in load_measurements() if measurements is None else measurements:
         kind, missing = kind_of(point)
-        if kind:
-            points.append(point)
-            kinds.append(kind)
-        else:
+        if not kind:
             lacking.append((point, missing))
-
-    def beside(rates: Rates) -> tuple[Scored, ...]:
-        pairs = zip(rates.plain.tolist(), rates.measured.tolist(), strict=True)
-        return tuple(levelled(map(scored, points, kinds, pairs)))
-
+        elif is_fitted(chip_of(point.hardware or "")):
+            points.append(point)
+        else:
+            strange.append(point)
+    every = [*points, *strange]
     return Validation(
-        banded(beside(left_out_rates(points))),
-        beside(ideal_published_rates(points)),
+        banded(_beside(points, left_out_rates(points))),
+        _beside(points, ideal_published_rates(points)),
         tuple(lacking),
+        banded(_beside(every, generic_rates(every)), by_family=True),
+        banded(_beside(points, generic_rates(points, by_engine=True))),
     )
+
+
+def _beside(points: Sequence[Measurement], rates: Rates) -> tuple[Scored, ...]:
+    """Return measurements beside what is predicted, shapes levelled."""
+    kinds = [kind_of(point)[0] for point in points]
+    pairs = zip(rates.plain.tolist(), rates.measured.tolist(), strict=True)
+    return tuple(levelled(map(scored, points, kinds, pairs)))

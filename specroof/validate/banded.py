@@ -5,51 +5,56 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from specroof.engines.bands import Miss, band_of
+from specroof.engines.bands import FAMILY_POINTS, Miss, band_of
+from specroof.engines.generic import generic_family
 from specroof.evidence import drafter_of, shape_group
 from specroof.validate.scores import Scored
 
 __all__ = ["banded", "misses_of"]
 
 
-def banded(points: Sequence[Scored]) -> tuple[Scored, ...]:
+def banded(points: Sequence[Scored], *, by_family: bool = False) -> tuple[Scored, ...]:
     """Return the points with the bands that the other sources set.
 
     Parameters
     ----------
     points
         Beside predictions of one kind of profile, each made without its source; shapes levelled.
+    by_family
+        Whether predictions were made without the family of the chip, as of the generic engine.
+        Then the other families set the band, each as much as any other.
     """
-    misses = misses_of(points)
+    misses = misses_of(points, by_family=by_family)
     return tuple(
-        replace(one, band=_band(one, [miss for miss in misses if miss.source != one.source]))
+        replace(one, band=_band(one, [m for m in misses if m.source != _unit(one, by_family)]))
         if one.kind != "plain"
         else one
         for one in points
     )
 
 
-def misses_of(points: Iterable[Scored]) -> list[Miss]:
-    r"""Return how far off trusted predictions with drafts are.
+def misses_of(points: Iterable[Scored], *, by_family: bool = False) -> list[Miss]:
+    r"""Return how far off predictions with drafts are, of sources that count in bands.
 
     The factor that is free in a group of n shapes makes their misses smaller; as of any n with
     their mean taken out, they count :math:`\sqrt{n / (n - 1)}` times.
 
     Parameters
     ----------
-    points
+    points, by_family
         As of `banded`.
     """
-    trusted = [one for one in points if one.kind in {"speedup", "shape"} and one.is_trusted]
-    sizes = Counter(shape_group(one.point) for one in trusted if one.kind == "shape")
+    counted = [one for one in points if one.kind in {"speedup", "shape"} and one.widens_bands]
+    sizes = Counter(shape_group(one.point) for one in counted if one.kind == "shape")
     return [
         Miss(
-            one.source,
+            _unit(one, by_family),
             one.point.engine or "",
             _drafter(one),
             one.off * _correction(sizes[shape_group(one.point)] if one.kind == "shape" else 0),
+            **({"full_points": FAMILY_POINTS} if by_family else {}),
         )
-        for one in trusted
+        for one in counted
     ]
 
 
@@ -61,6 +66,11 @@ def _correction(n: int) -> float:
 def _band(one: Scored, others: Sequence[Miss]) -> float | None:
     band = band_of(others, one.point.engine or "", _drafter(one))
     return None if band is None else band.width
+
+
+def _unit(one: Scored, by_family: bool) -> str:
+    """Return what bands are set without."""
+    return generic_family(one.point.hardware or "") if by_family else one.source
 
 
 def _drafter(one: Scored) -> str:

@@ -30,6 +30,8 @@ _UNDECIDED: Final = 0.1
 
 #: Sources of a trust order beyond this are predicted and shown, and neither fitted nor totalled.
 TRUSTED: Final = 3
+#: Those up to here count in bands nevertheless, which are to show what is not known.
+_BANDED: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,11 @@ class Scored:
     def is_trusted(self) -> bool:
         """Whether its source counts: those that somebody measured on their own always do."""
         return (self.point.trust or 0) <= TRUSTED
+
+    @property
+    def widens_bands(self) -> bool:
+        """Whether it counts in bands: single measurements on strange chips do, and in no total."""
+        return (self.point.trust or 0) <= _BANDED
 
     @property
     def error(self) -> float:

@@ -1,0 +1,140 @@
+"""The engine of a chip that nobody measured: shares of its family's kernels, overheads of fits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from specroof.hardware.engine import Collective, EngineProfile, ExpertTile
+
+__all__ = ["GENERIC", "ChipFamily", "Generic", "GenericEngines", "generic_engine"]
+
+#: The name of the engine of chips without a fitted one.
+GENERIC: Final = "generic"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChipFamily:
+    """What kernels reach on chips of one kind of matrix unit.
+
+    Attributes
+    ----------
+    chips
+        Words of their vendor's names; none for chips of any kind.
+    compute_frac
+        Share of the bf16 peak in large matmuls.
+    memory_frac
+        Share of the memory's bytes/s, weights of few rows.
+    """
+
+    chips: tuple[str, ...] = ()
+    compute_frac: float
+    memory_frac: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generic:
+    """What is known of chips in general.
+
+    Attributes
+    ----------
+    engines
+        By name: `GENERIC`, and the frameworks. Shares of arithmetic are relative to large bf16
+        matmuls, shares of memory to the weights of few rows.
+    families
+        By name; the last is for chips of any kind.
+    cards
+        What an all-reduce costs between cards on a bus.
+    card_bytes_per_s
+        A link of at most so many bytes/s is a bus.
+    """
+
+    engines: Mapping[str, EngineProfile]
+    families: Mapping[str, ChipFamily]
+    cards: Collective
+    card_bytes_per_s: float
+
+    def family_of(self, chip: str) -> str:
+        """Return the family of a chip by its name; that of all others is the last."""
+        words = set(chip.replace("-", " ").replace("(", " ").replace(")", " ").split())
+        for name, family in self.families.items():
+            if words & set(family.chips):
+                return name
+        return list(self.families)[-1]
+
+    def on_chip(self, chip: str, link_bytes_per_s: float | None) -> "GenericEngines":
+        """Return the engines of a chip.
+
+        Parameters
+        ----------
+        chip
+            Its vendor's name.
+        link_bytes_per_s
+            Between its devices; None where that is not known.
+        """
+        name = self.family_of(chip)
+        family = self.families[name]
+        engines = {key: generic_engine(one, family) for key, one in self.engines.items()}
+        if link_bytes_per_s is not None and link_bytes_per_s <= self.card_bytes_per_s:
+            engines = {key: replace(one, collective=self.cards) for key, one in engines.items()}
+        return GenericEngines(engines=engines, family=name if family.chips else None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenericEngines:
+    """The generic engines of one chip.
+
+    Attributes
+    ----------
+    engines
+        As of `Generic`, with shares of the peaks.
+    family
+        Whose kernels its shares are; None for medians of all families.
+    """
+
+    engines: Mapping[str, EngineProfile]
+    family: str | None
+
+    def about(self, chip: str, engine: EngineProfile) -> str:
+        """Return where the figures of one of them come from, in a sentence."""
+        whose = "of all timed chips" if self.family is None else f"timed on {self.family}"
+        return (
+            f"engine {engine.name} of {chip}: no engine was fitted to it; kernels as {whose}, "
+            f"overheads of the fitted engines, rules of {engine.framework or 'vllm'}"
+        )
+
+
+def generic_engine(relative: EngineProfile, family: ChipFamily) -> EngineProfile:
+    """Return an engine with the shares that kernels of a family reach.
+
+    Parameters
+    ----------
+    relative
+        As of `Generic.engines`.
+    family
+        The family.
+
+    Examples
+    --------
+    >>> half = EngineProfile(name="generic", compute_frac={"bf16": 1.0, "fp8": 0.8})
+    >>> generic_engine(half, ChipFamily(compute_frac=0.5, memory_frac=0.9)).compute_frac["fp8"]
+    0.4
+    """
+    dense, moved = family.compute_frac, family.memory_frac
+    tile = relative.expert_tile
+    return replace(
+        relative,
+        compute_frac=_times(relative.compute_frac, dense),
+        kind_compute_frac=_times(relative.kind_compute_frac, dense),
+        prefill_compute_frac=_times(relative.prefill_compute_frac, dense),
+        expert_tile=None if tile is None else _tile(tile, dense),
+        memory_frac=relative.memory_frac * moved,
+        kind_memory_frac=_times(relative.kind_memory_frac, moved),
+    )
+
+
+def _tile(tile: ExpertTile, dense: float) -> ExpertTile:
+    return replace(tile, compute_frac=tile.compute_frac * dense)
+
+
+def _times(shares: Mapping[str, float], factor: float) -> dict[str, float]:
+    return {key: share * factor for key, share in shares.items()}

@@ -1,0 +1,262 @@
+"""The engine of chips that nobody measured: its figures, its rules, what it is worth."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from specroof import load_hardware
+from specroof.cli import app
+from specroof.engines import shared_fit
+from specroof.engines.generic import (
+    CHIP_FAMILIES,
+    generic,
+    generic_family,
+    generic_rates,
+    left_out_generic,
+)
+from specroof.engines.published import fitted_parameters
+from specroof.engines.shared_fit import leave_groups_out
+from specroof.engines.shared_parameters import is_fitted
+from specroof.errors import OptionError, ProfileError
+from specroof.evidence import load_measurements
+from specroof.hardware import (
+    IDEAL_ENGINE,
+    Collective,
+    HardwareProfile,
+    parse_generic,
+    parse_hardware,
+)
+from specroof.hardware.written import calibrated_yaml, written_generic
+from specroof.questions.capacity import CapacityRequest
+from specroof.questions.request import borrowed_engine
+from specroof.validate import Validation, validation
+
+PARAMETERS = fitted_parameters()
+WORDS = ["predict", "Qwen/Qwen3-8B", "--drafter", "eagle3,accept=0.7", "--max-draft-len", "3"]
+
+
+def shell(*words: str) -> str:
+    found = CliRunner().invoke(app, [*WORDS, *words])
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+# --- what it is made of --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("chip", "family"),
+    [
+        ("l40s", "ada"),
+        ("l4", "ada"),
+        ("rtx-4090", "ada"),
+        ("rtx-3090", "ampere"),
+        ("h100-pcie", "hopper"),
+        ("h20", "hopper"),
+        ("rtx-pro-6000", "blackwell cards"),
+        ("dgx-spark", "blackwell cards"),
+        ("arc-pro-b60", "battlemage"),
+        ("mi300x", "any"),
+        ("tpu-v5p", "any"),
+        ("gaudi3", "any"),
+        ("t4", "any"),
+    ],
+)
+def test_shares_are_those_of_the_family(chip: str, family: str) -> None:
+    assert generic_family(chip) == family
+    engine = load_hardware(chip).engine("generic")
+    assert engine.compute_frac["bf16"] == pytest.approx(CHIP_FAMILIES[family].compute_frac)
+    assert engine.memory_frac == pytest.approx(CHIP_FAMILIES[family].memory_frac)
+    # Kinds keep the distance that the fits found.
+    caches = PARAMETERS["memory_frac.attention"] / PARAMETERS["memory_frac"]
+    assert engine.kind_memory_frac["attention"] == pytest.approx(caches * engine.memory_frac)
+    assert engine.layer_overhead_s == PARAMETERS["layer_s"]
+
+
+def test_cards_on_a_bus_reduce_as_cards_do() -> None:
+    assert load_hardware("l40s").engine().collective == Collective(
+        latency_s=1.8e-6, device_latency_s=4.2e-6, link_frac=0.22
+    )
+    joined = load_hardware("mi300x").engine().collective
+    assert joined is not None
+    assert joined.link_frac == PARAMETERS["link_frac"]
+
+
+def test_the_bundled_file_is_what_the_fits_say() -> None:
+    hardware = load_hardware("mi300x")
+    assert hardware.generic is not None
+    assert set(hardware.generic.engines) == {"generic", "sglang", "vllm", "tensorrt-llm"}
+    made = generic(PARAMETERS).on_chip(hardware.name, 448e9)
+    for name, engine in made.engines.items():
+        bundled = hardware.generic.engines[name]
+        assert replace(bundled, bands={}) == engine
+        assert "other" in bundled.bands
+    told = generic(PARAMETERS)
+    assert parse_generic(json.loads(json.dumps(written_generic(told)))) == told
+
+
+def test_rounds_of_no_known_server_last_between_those_of_two() -> None:
+    engines = generic(PARAMETERS).engines
+    sglang, vllm = (engines[name].round_overhead_s for name in ("sglang", "vllm"))
+    assert engines["generic"].round_overhead_s == pytest.approx((sglang * vllm) ** 0.5)
+    assert engines["tensorrt-llm"].graphs is None
+
+
+# --- where it stands in --------------------------------------------------------------------------
+
+
+def test_it_is_the_default_where_no_engine_was_fitted() -> None:
+    assert load_hardware("mi300x").engine().name == "generic"
+    assert load_hardware("gb300").engine().name == "generic"
+    assert load_hardware("h200").engine().name == "sglang"
+    assert load_hardware("mi300x").engine("ideal") is IDEAL_ENGINE
+
+
+def test_a_profile_built_in_python_takes_its_figures_as_they_are() -> None:
+    loaded = load_hardware("mi300x")
+    made = replace(loaded, generic=None)
+    assert made.engine() is IDEAL_ENGINE
+    with pytest.raises(OptionError, match=r"engine is 'generic'; AMD Instinct MI300X has ideal$"):
+        made.engine("generic")
+
+
+def test_a_framework_brings_its_rules() -> None:
+    engine = load_hardware("mi300x").engine("sglang")
+    assert (engine.name, engine.framework) == ("generic", "sglang")
+    assert engine.graphs is not None
+    assert engine.graphs.counts == "sequences"
+    assert load_hardware("h200").engine("sglang").framework is None
+    text = shell("-H", "mi300x", "--engine", "sglang")
+    assert "engine generic of AMD Instinct MI300X: no engine was fitted to it" in text
+    assert "rules of sglang" in text
+    assert "as sglang 0.5.23 has them by default" in text
+    assert "no server" not in text
+    plain = shell("-H", "l40s")
+    assert "kernels as timed on ada" in plain
+    assert "rules of vllm" in plain
+
+
+def test_results_of_a_tool_are_predicted_with_its_rules() -> None:
+    hardware = load_hardware("mi300x")
+    assert hardware.engine_of("sglang") == "sglang"
+    assert hardware.engine_of("llama.cpp") is None
+
+
+def test_an_unknown_engine_is_refused_with_those_there_are() -> None:
+    with pytest.raises(OptionError, match=r"has ideal, generic, sglang, vllm, tensorrt-llm$"):
+        load_hardware("mi300x").engine("fast")
+
+
+def test_files_may_default_to_it_and_not_define_it(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[1] / "hardware" / "t4.yaml").read_text(encoding="utf-8")
+    file = tmp_path / "mine.yaml"
+    file.write_text(text + "default_engine: generic\n", encoding="utf-8")
+    assert load_hardware(file).engine().name == "generic"
+    with pytest.raises(ProfileError, match=r"engines\.generic is built in"):
+        parse_hardware(text + "engines: {generic: {memory_frac: 0.5}}\n", source="mine.yaml")
+
+
+def test_a_calibrated_file_does_not_hold_it() -> None:
+    hardware = load_hardware("mi300x")
+    text = calibrated_yaml(hardware, hardware.engine(), name="mine", source="a test")
+    assert set(parse_hardware(text, source="mine.yaml").engines) == {"mine"}
+
+
+def test_devices_without_a_link_are_refused_by_its_key() -> None:
+    found = CliRunner().invoke(app, [*WORDS, "-H", "a10g", "--tp", "2"])
+    assert found.exit_code == 2
+    assert "NVIDIA A10G: interconnect.link_bytes_per_s is not given" in found.output
+    assert "speedup" in shell("-H", "a10g", "--tp", "2", "--engine", "ideal")
+
+
+# --- borrowed engines ----------------------------------------------------------------------------
+
+
+def test_a_borrowed_engine_is_marked() -> None:
+    chip, name = borrowed_engine(load_hardware("mi300x"), "h100-sxm:vllm", None)
+    engine, fit = chip.engine(name), load_hardware("h100-sxm").engine("vllm")
+    assert (engine.name, engine.framework) == ("h100-sxm:vllm", "vllm")
+    assert engine.round_overhead_s == fit.round_overhead_s
+    # Strange chips have wider bands than those that it was fitted on.
+    assert chip.generic is not None
+    assert engine.bands == chip.generic.engines["generic"].bands
+    assert engine.expected_error is None
+    text = shell("-H", "mi300x", "--engine-from", "h100-sxm:vllm")
+    assert "engine h100-sxm:vllm" in text.splitlines()[0]
+    assert "borrowed from NVIDIA H100 SXM 80GB" in text
+    made: HardwareProfile = replace(load_hardware("mi300x"), generic=None)
+    assert borrowed_engine(made, "h100-sxm:vllm", None)[0].engine(name).bands == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--engine-from", "h100-sxm"), "allowed: CHIP:ENGINE, as in h100-sxm:vllm"),
+        (("--engine-from", "l40s:vllm"), "engines fitted on NVIDIA L40S: none"),
+        (("--engine-from", "h100-sxm:fast"), "engines fitted on NVIDIA H100 SXM 80GB: sglang"),
+        (("--engine-from", "h100-sxm:vllm", "--engine", "vllm"), "allowed: one of them"),
+    ],
+)
+def test_bad_loans_are_refused(words: tuple[str, ...], told: str) -> None:
+    found = CliRunner().invoke(app, [*WORDS, "-H", "mi300x", *words])
+    assert found.exit_code == 2
+    assert told in found.output
+    assert len(found.output.strip().splitlines()) == 1
+
+
+def test_capacity_takes_a_borrowed_engine() -> None:
+    asked = CapacityRequest("Qwen/Qwen3-8B", "mi300x", engine_from="h100-sxm:sglang")
+    _, setup = asked.resolved()
+    assert setup.server is not None
+    assert setup.server.framework == "sglang"
+
+
+# --- what it is worth ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def found() -> Validation:
+    return validation()
+
+
+def test_the_targets_of_strange_chips_are_reached(found: Validation) -> None:
+    for total in (found.generic_total, found.generic_engines_total):
+        assert (total.speedup_mean or 1) <= 0.10
+        assert (total.verdict_accuracy or 0) >= 0.92
+        assert (total.unclear_share or 0) <= 0.15
+    assert set(found.families) == {"ampere", "hopper", "blackwell"}
+    assert set(found.engines) >= {"sglang", "vllm"}
+    assert "NVIDIA L40S" in found.strange_chips
+    # Strange chips are shown, and counted in no total.
+    assert found.generic_total.n == found.total.n
+    assert not any(is_fitted(load_hardware(name)) for name in ("l40s", "arc-pro-b60"))
+
+
+def test_left_out_fits_have_not_seen_what_they_predict() -> None:
+    point = next(one for one in load_measurements() if one.source == "specbundle")
+    without_family = left_out_generic(point)
+    assert without_family.pass_overhead_s == fitted_parameters(without="family hopper")["pass_s"]
+    without_engine = left_out_generic(point, by_engine=True)
+    seen = fitted_parameters(without="engine sglang")
+    assert without_engine.round_overhead_s == seen["round_s.vllm"] != seen["round_s.sglang"]
+    rates = generic_rates([point])
+    assert float(rates.plain[0]) > 0
+
+
+def test_groups_are_left_out_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [one for one in load_measurements() if one.source in {"specbundle", "vllm-v32"}]
+    asked: dict[str, Any] = {}
+
+    def counted(measurements: Any, start: Any) -> dict[str, float]:
+        sources = sorted({one.source for one in measurements})
+        asked[str(len(asked))] = (sources, start)
+        return {"n": float(len(measurements))}
+
+    monkeypatch.setattr(shared_fit, "fit", counted)
+    fits = leave_groups_out(points, {"a": 1.0})
+    assert set(fits) == {"family hopper", "engine sglang", "family blackwell", "engine vllm"}
+    assert [sources for sources, _ in asked.values()] == [["vllm-v32"]] * 2 + [["specbundle"]] * 2
