@@ -106,7 +106,9 @@ def _in_our_spelling(spec: str) -> str:
     kind, comma, rest = spec.partition(",")
     plain = kind.strip().casefold().replace("-", "_")
     found = _ENGINES_KINDS.get(plain, plain)
-    return f"{found}{comma}{rest}" if found in KINDS else spec
+    if kind.strip() in KINDS or found not in KINDS:
+        return spec
+    return f"{found}{comma}{rest}"
 
 
 def _own_value(kind: str, key: str, text: str, fetch: Fetch | None) -> Any:
