@@ -132,8 +132,8 @@ def functions_that(reads: set[str]) -> set[str]:
     [
         ({"layer_overhead_s", "sequence_overhead_s"}, "latency/pass_seconds.py:_overhead_s"),
         ({"kind_compute_frac", "expert_tile", "rows"}, "latency/pass_seconds.py:_op_latency"),
-        ({"serial_s", "round_overhead_s"}, "speedup/round.py:round_time"),
-        ({"round_sequence_overhead_s"}, "speedup/round.py:round_time"),
+        ({"round_overhead_s"}, "speedup/round.py:engine_round_s"),
+        ({"round_sequence_overhead_s"}, "speedup/round.py:engine_round_s"),
     ],
 )
 def test_each_formula_is_written_once(terms: set[str], where: str) -> None:

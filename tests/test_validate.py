@@ -526,7 +526,9 @@ def test_what_cannot_be_scored_is_listed_with_what_it_lacks(found: Validation) -
     table = validation_table(found)
     assert "of specdecode-fig1, without the share of rounds in which n-grams match" in table
     assert "doubleword-gh200 (not in total)" in table
-    assert len(found.points) + len(found.lacking) >= len(load_measurements()) - 5
+    # Chips of no fitted family are predicted by the generic engine alone, in a table of theirs.
+    known = [one for one in load_measurements() if one.source != "strange-chips"]
+    assert len(found.points) + len(found.lacking) >= len(known) - 5
 
 
 def test_the_command_prints_a_table_and_one_object(

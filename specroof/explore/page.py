@@ -140,9 +140,10 @@ def _section(found: Exploration, model: str, chip: str) -> dict[str, Any]:
 
 def _cell(cell: Cell) -> dict[str, Any]:
     decode_s = cell.verify_s[..., :1]
+    round_s, sequence_s = cell.engine_round_s
     return {
-        "round_overhead_s": cell.setup.engine.round_overhead_s,
-        "round_sequence_overhead_s": cell.setup.engine.round_sequence_overhead_s,
+        "round_overhead_s": round_s,
+        "round_sequence_overhead_s": sequence_s,
         "decode_s": decode_s[..., 0].tolist(),
         "verify": packed_shares(cell.verify_s / decode_s),
         "largest": _ends(cell.largest),

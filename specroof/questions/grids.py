@@ -16,6 +16,7 @@ from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Setup
 from specroof.serving.limits import limits_of
 from specroof.speedup.curve import SpeedupCurve, curve_in
+from specroof.speedup.round import engine_round_s
 
 __all__ = ["KNOTS", "PRICED_KINDS", "Axes", "Cell", "Drafting", "cell_of", "hermite", "slopes"]
 
@@ -101,6 +102,12 @@ class Cell:
     verify_s: Array
     largest: Array
     drafting: Mapping[str, Drafting]
+
+    @property
+    def engine_round_s(self) -> tuple[float, float]:
+        """Seconds that the engine adds to each round, and to each sequence in it."""
+        none, one = engine_round_s(self.setup.engine, [0, 1]).tolist()
+        return none, one - none
 
     @property
     def bands(self) -> dict[str, float]:

@@ -28,6 +28,7 @@ __all__ = [
     "PassSeconds",
     "RoundTimes",
     "draft_time",
+    "engine_round_s",
     "proposals",
     "round_time",
     "round_times",
@@ -157,6 +158,26 @@ def draft_time(
     )
 
 
+def engine_round_s(engine: EngineProfile, batch_size: npt.ArrayLike) -> Array:
+    r"""Return what an engine adds to a round: :math:`t_{round} + B \, t_{sequence}`.
+
+    Parameters
+    ----------
+    engine
+        What it adds to each round, and to each sequence in it.
+    batch_size
+        B.
+
+    Examples
+    --------
+    >>> engine = EngineProfile(name="e", round_overhead_s=1.0, round_sequence_overhead_s=0.5)
+    >>> engine_round_s(engine, [1, 8])
+    array([1.5, 5. ])
+    """
+    per_sequence_s = engine.round_sequence_overhead_s * np.asarray(batch_size)
+    return np.asarray(engine.round_overhead_s + per_sequence_s)
+
+
 def round_time(
     verify_s: Array, drafting: DraftTime, engine: EngineProfile, batch_size: npt.ArrayLike
 ) -> Array:
@@ -186,9 +207,8 @@ def round_time(
     >>> float(round_time(np.array(4.0), drafting, engine, 8))  # 2 + 5 + 1 + 8 / 2
     12.0
     """
-    per_sequence_s = engine.round_sequence_overhead_s * np.asarray(batch_size)
     felt_s = np.maximum(verify_s, drafting.overlapped_s)
-    return np.asarray(drafting.serial_s + felt_s + (engine.round_overhead_s + per_sequence_s))
+    return np.asarray(drafting.serial_s + felt_s + engine_round_s(engine, batch_size))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,6 +11,7 @@ from specroof.cost import ForwardPass
 from specroof.latency import PassLatency
 from specroof.speedup.curve import pass_latency
 from specroof.speedup.inverses import Point
+from specroof.speedup.round import engine_round_s
 
 __all__ = ["DRAFTING", "ENGINE", "RoundParts", "group_seconds", "round_parts"]
 
@@ -135,7 +136,7 @@ def round_parts(point: Point, draft_len: int) -> tuple[RoundParts, PassLatency]:
     Source
         `specroof.speedup.round.round_time`, term by term.
     """
-    curve, engine = point.drafted, point.setup.engine
+    curve = point.drafted
     at = (0, 0, draft_len)
     batch, context = float(curve.batch_size[0]), float(curve.context_len[0])
     passes = [
@@ -143,7 +144,7 @@ def round_parts(point: Point, draft_len: int) -> tuple[RoundParts, PassLatency]:
         for query_len in (1, float(np.asarray(curve.verify_len)[draft_len]))
     ]
     plain, verified = (group_seconds(latency) for latency in passes)
-    engine_s = engine.round_overhead_s + engine.round_sequence_overhead_s * batch
+    engine_s = float(engine_round_s(point.setup.engine, batch))
     # What the target waits for: of drafting beside the verification, what outlasts it.
     drafting_s = float(curve.round_s[at] - curve.verify_s[at]) - engine_s
     added = {DRAFTING: drafting_s}
