@@ -202,10 +202,12 @@ def test_a_chip_takes_as_few_devices_as_hold_the_model() -> None:
     assert devices["NVIDIA B200 SXM"] == 1
     assert devices["NVIDIA L4"] * 24e9 > 65.5e9
     prices = [c.rows[-1].times.usd_per_million_tokens for c in found.chips]
-    # No engine was measured on the L4: it comes last, whatever its bound promises.
-    assert [c.setup.hardware.name for c in found.chips][-1] == "NVIDIA L4"
-    assert prices[:2] == sorted(prices[:2], key=lambda usd: usd or 0)
-    assert any("has no measured engine" in one for one in found.warnings)
+    assert prices == sorted(prices, key=lambda usd: usd or 0)
+    # An engine that is only a bound comes last, whatever it promises.
+    bound = replace(load_hardware("l4"), generic=None)
+    found_too = advise("Qwen/Qwen3-32B", [bound, "b200"], **SMALL)
+    assert [c.setup.hardware.name for c in found_too.chips] == ["NVIDIA B200 SXM", "NVIDIA L4"]
+    assert any("has no measured engine" in one for one in found_too.warnings)
     assert all(one.split(":")[0] in devices for one in found.warnings)
     fixed = advise("Qwen/Qwen3-8B", ["b200", "h100"], tensor_parallel=4, **SMALL)
     assert [c.setup.placement.devices for c in fixed.chips] == [4, 4]

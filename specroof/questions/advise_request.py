@@ -193,12 +193,9 @@ def _usual_loads(traffic: Traffic | None) -> Sequence[float]:
     return [min(busy), round(np.median(busy)), max(busy)]
 
 
-def engine_of(profile: HardwareProfile, request: AdviseRequest) -> str | None:
-    """Return the engine that predicts: as asked for, else that of the framework if it has one."""
-    framework = engine_name(request.framework)
-    if request.engine is not None or framework is None:
-        return engine_name(request.engine)
-    return framework if framework in profile.engines else None
+def engine_of(request: AdviseRequest) -> str | None:
+    """Return the engine that predicts: as asked for, else that of the framework."""
+    return engine_name(request.framework if request.engine is None else request.engine)
 
 
 def joined_devices(profile: HardwareProfile) -> int:
@@ -215,7 +212,7 @@ def setup_on(
     asked: Asked,
 ) -> Setup | None:
     """Return the setup with as many devices as asked for, or as few as hold the model."""
-    engine, options = engine_of(profile, request), options_of(request.options)
+    engine, options = engine_of(request), options_of(request.options)
 
     def setup_of(devices: int) -> Setup:
         place = Placement(devices, request.expert_parallel, request.attention_data_parallel)
