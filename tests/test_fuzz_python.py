@@ -35,7 +35,7 @@ RECORDS = {
 }
 NO_ARGUMENTS = {"hardware_names", "load_profiles", "model_names", "plot"}
 # Questions about files, which are read and fitted for seconds: their own tests refuse for them.
-ABOUT_FILES = {"calibrate", "sweep", "validate"}
+ABOUT_FILES = {"calibrate", "read_results", "sweep", "validate", "write_sweep"}
 
 SERVED = {
     "model": MODEL,

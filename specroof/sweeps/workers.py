@@ -95,9 +95,7 @@ def on_cluster(
         raise OutputError(message) from None
     study = plan.study
     try:
-        with distributed.Client(  # type: ignore[no-untyped-call]
-            f"tcp://{address.removeprefix(_DASK)}", timeout=10
-        ) as client:
+        with distributed.Client(f"tcp://{address.removeprefix(_DASK)}", timeout=10) as client:
             tasks = [
                 client.submit(
                     write_by_number,
@@ -107,7 +105,7 @@ def on_cluster(
                 )
                 for one in left
             ]
-            for task in distributed.as_completed(tasks):  # type: ignore[no-untyped-call]
+            for task in distributed.as_completed(tasks):
                 yield task.result()
     except (OSError, distributed.KilledWorker) as failure:
         message = f"{address}: {failure}; allowed: a cluster of dask that can be reached"
