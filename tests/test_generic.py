@@ -151,8 +151,8 @@ def test_an_unknown_engine_is_refused_with_those_there_are() -> None:
         load_hardware("mi300x").engine("fast")
 
 
-def test_files_may_default_to_it_and_not_define_it(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[1] / "hardware" / "t4.yaml").read_text(encoding="utf-8")
+def test_files_may_default_to_it_and_not_define_it(tmp_path: Path, hardware_folder: Path) -> None:
+    text = (hardware_folder / "t4.yaml").read_text(encoding="utf-8")
     file = tmp_path / "mine.yaml"
     file.write_text(text + "default_engine: generic\n", encoding="utf-8")
     assert load_hardware(file).engine().name == "generic"

@@ -619,7 +619,10 @@ def test_collectives_of_a_model_by_hand() -> None:
 
 def test_devices_that_no_link_reaches_are_an_error() -> None:
     alone = replace(LINKED, interconnect=None)
-    message = "toy device: interconnect.max_devices is 1; engine real cannot time collectives over 8 devices"
+    message = (
+        "toy device: interconnect.link_bytes_per_s is not given; engine real cannot time "
+        "collectives over 8 devices"
+    )
     with pytest.raises(ProfileError, match=message):
         exchange_s("attention", Placement(8), hardware=alone)
     message = "toy device: interconnect.max_devices is 8; engine real cannot time collectives over 16 devices"

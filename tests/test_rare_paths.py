@@ -1,0 +1,159 @@
+"""What few calls reach: drafters elsewhere in a fit, charts with holes, places that refuse."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import specroof
+from benchmark_points import MODEL
+from specroof import OutputError, load_drafter, load_hardware, speedup_curve
+from specroof.drafters import chain_proposals
+from specroof.engines import predicted_tokens_per_s, shared_fit
+from specroof.engines.record import Case
+from specroof.evidence import Measurement
+from specroof.evidence.bundled import load_measurements
+from specroof.latency import engine_setup
+from specroof.plot import study_figures
+from specroof.questions.explore import Exploration
+from specroof.questions.overview import Overview, _fill
+from specroof.report import advice
+from specroof.report.sweep import _stop
+from specroof.speedup.bands import tokens_spread
+from specroof.speedup.served import Served
+from specroof.sweeps import places, workers
+
+
+def test_a_drafter_on_a_device_of_its_own_is_timed_there_by_fits_too() -> None:
+    spec = "eagle3,device=h100,link=32.0e+9,link-latency=1e-5"
+    drafter = load_drafter(spec)
+    chip = load_hardware("b200")
+    point = Measurement(
+        place="bench.csv, line 1",
+        batch_size=8.0,
+        context_len=2048.0,
+        tokens_per_s=1.0,
+        draft_len=3,
+        tokens_per_round=2.5,
+    )
+    served = Served(MODEL, engine_setup(chip, "sglang", None, None))
+    curve = speedup_curve(
+        MODEL,
+        chip,
+        drafter=drafter,
+        acceptance=specroof.acceptance_from_length(2.5, 3),
+        batch_size=8,
+        context_len=2048,
+        max_draft_len=3,
+        engine="sglang",
+    )
+    (rate,) = predicted_tokens_per_s([point], served, drafter)
+    assert rate == pytest.approx(float(curve.tokens_per_s[0, 0, 3]), rel=1e-9)
+    assert not Case(point, served).branches
+
+
+def test_measurements_of_other_engines_belong_to_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_fit, "fit", lambda points, _start: {"n": float(len(points))})
+    every = load_measurements()
+    known = next(one for one in every if one.engine == "sglang" and one.hardware == "b200")
+    other = next(one for one in every if one.engine == "tensorrt-llm")
+    found = shared_fit.leave_groups_out([known, other], {})
+    assert {name: fit["n"] for name, fit in found.items()} == dict.fromkeys(found, 1.0)
+    assert len(found) == 2  # without its family, and without its engine
+
+
+def overview(model: str, hardware: str, drafter: str = "mtp") -> Overview:
+    loads = np.array([1.0, 8.0])
+    table = np.array([[2.0, 1.5]])
+    return Overview(
+        target=1, drafter_number=1, workload=1, model=model, hardware=hardware, engine="vllm",
+        drafter=drafter, devices=1, requests="", context_len=np.array([4096.0]), batch_size=loads,
+        best_draft_len=table, best_speedup=table, tokens_per_s=table * 100, drafts_run=table,
+    )  # fmt: skip
+
+
+def test_pages_without_a_curve_and_lines_beyond_the_most_are_left_out() -> None:
+    # Six models of which the last has another chip: of four pages two hold nothing.
+    found = [overview(f"model-{n}", f"chip-{n}") for n in range(6)]
+    assert [name for name in study_figures(found) if "speedup" in name] == [
+        "best-speedup",
+        "best-speedup-2",
+    ]
+    # A full table has its titles above the first row alone.
+    table = [overview(f"model-{n}", f"chip-{k}") for n in range(2) for k in range(2)]
+    titles = [axes.get_title() for axes in study_figures(table)["best-speedup"].axes]
+    assert [bool(title) for title in titles] == [True, True, False, False]
+    many = [overview("model", "chip", f"drafter-{n}") for n in range(10)]
+    lines = study_figures(many)["best-speedup"].axes[0].get_lines()
+    assert sum(one.get_marker() != "None" for one in lines) == 8
+
+
+def test_an_engine_that_a_chip_lacks_is_left_out_of_the_page() -> None:
+    assert not Exploration._has(load_hardware("b200"), "nonsense")
+    assert Exploration._has(load_hardware("b200"), "ideal")
+
+
+def test_a_curve_of_other_loads_fills_no_overview() -> None:
+    chip, drafter = load_hardware("b200"), load_drafter("ideal")
+    curve = speedup_curve(MODEL, chip, drafter=drafter, batch_size=2, context_len=4096)
+    seen = overview("model", "chip")
+    before = seen.best_speedup.copy()
+    _fill(seen, curve)
+    assert seen.best_speedup.tolist() == before.tolist()
+
+
+def test_answers_say_what_they_hold() -> None:
+    found = specroof.validate()
+    assert found.title == f"{len(found.found.points)} points of {len(found.found.sources)} sources"
+    told = specroof.sweep(
+        {
+            "format_version": 1,
+            "targets": [{"model": "Qwen/Qwen3-8B", "hardware": "l4"}],
+            "drafters": ["ideal"],
+            "batch_size": 4096,
+        }
+    )
+    assert any("requests" in one or "room" in one for one in told.warnings)
+    assert advice._to_measure_json(None) is None
+    assert _stop(0, "context 4096").startswith("no room")
+
+
+def test_an_acceptance_without_a_band_is_taken_at_its_word() -> None:
+    tokens: Any = SimpleNamespace(max_draft_len=None, tokens_per_round=lambda d: np.ones(len(d)))
+    low, high = tokens_spread(tokens, [0, 1, 2])
+    assert low.tolist() == high.tolist() == [0, 0, 0]
+    assert chain_proposals(tokens, np.array([1])).verify_len.tolist() == [2]
+
+
+def test_places_hand_a_missing_file_on_and_refuse_the_rest(tmp_path: Any) -> None:
+    def fail(error: OSError) -> None:
+        with places._refused(tmp_path):
+            raise error
+
+    with pytest.raises(FileNotFoundError):
+        fail(FileNotFoundError(2, "gone"))
+    with pytest.raises(OutputError, match="allowed: a folder that can be written to"):
+        fail(PermissionError(13, "denied"))
+
+
+def test_remote_places_hand_a_missing_file_on() -> None:
+    remote = object.__new__(places._Remote)
+    with pytest.raises(FileNotFoundError), remote._refused():
+        raise FileNotFoundError(2, "gone")
+
+
+def test_a_worker_ends_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+    parent = SimpleNamespace(join=lambda: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(os, "_exit", lambda _code: ended.set())
+    for one in (parent, None):
+        ended.clear()
+        monkeypatch.setattr(multiprocessing, "parent_process", lambda one=one: one)
+        workers._follow_parent()
+        assert ended.wait(5)
