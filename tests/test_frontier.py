@@ -157,3 +157,10 @@ def test_the_chart_is_of_the_points() -> None:
     for one, line in zip(answer.series, (lines[0], lines[2]), strict=True):
         users = [point.tokens_per_s_per_user for point in one.points]
         np.testing.assert_allclose(np.asarray(line.get_xdata()), users)
+
+
+def test_no_number_of_devices_is_refused() -> None:
+    with pytest.raises(
+        OptionError, match=r"devices is \[\]; allowed: one number of devices or more"
+    ):
+        frontier("Qwen/Qwen3-8B", "b200", drafters="ideal", devices=[])

@@ -101,3 +101,9 @@ def test_the_shell_answers_as_python_does(tmp_path: Path) -> None:
     assert np.asarray(line.get_ydata()).tolist() == [row.speedup for row in found.rows]
     refused = CliRunner().invoke(app, [*words, "--price-per-hour", "-1"])
     assert (refused.exit_code, refused.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("length", [{}, "3", True, float("nan"), 0.5])
+def test_lengths_that_are_none_are_refused(length: object) -> None:
+    with pytest.raises(OptionError, match=r"accept_length is .*; allowed: numbers from 1 to "):
+        worth("Qwen/Qwen3-8B", "b200", drafter="block,cost=0.1,drafts=7", accept_length=[length])  # type: ignore[list-item]

@@ -10,7 +10,7 @@ from specroof.arrays import number_within, whole_within
 from specroof.economics import Frontier, frontier_of
 from specroof.economics import joules_per_million_tokens as joules_of
 from specroof.economics import usd_per_million_tokens as usd_of
-from specroof.errors import OptionError
+from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
 from specroof.questions.answer import Answer
 from specroof.questions.predict import Load, Prediction, limited_by, predicted
@@ -261,6 +261,8 @@ def _predictions(request: FrontierRequest) -> tuple[list[Prediction], list[str]]
             refusals.append(f"{devices} devices left out: {refusal}")
         else:
             found.append(one)
+    if not placements:
+        refuse("devices", request.devices, "one number of devices or more")
     if not found:
         raise OptionError(refusals[0])
     return found, refusals

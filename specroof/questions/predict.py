@@ -9,7 +9,7 @@ from typing import Any, Final
 from specroof.architecture import Architecture
 from specroof.arrays import whole_within
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, optional_library, refuse
+from specroof.errors import OptionError, expect, optional_library, refuse
 from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Setup
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
@@ -273,6 +273,7 @@ def limited_by(setup: Setup, capacity: bool | None, *, queues: bool) -> bool | N
     queues
         Whether requests wait, where there is an end.
     """
+    expect("capacity", capacity, bool | None, "True, False, or None")
     ends = setup.engine != IDEAL_ENGINE if capacity is None else capacity
     return queues if ends else None
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from specroof.acceptance import acceptance_from_length
-from specroof.arrays import number_within
+from specroof.arrays import number_within, real_number
 from specroof.drafters import Drafter
 from specroof.economics import usd_per_million_tokens
-from specroof.errors import OptionError
+from specroof.errors import OptionError, refuse
 from specroof.latency import Setup
 from specroof.questions.answer import Answer
 from specroof.questions.capacity import usual_drafts
@@ -20,6 +20,7 @@ from specroof.questions.request import DrafterLike, Served, Values, drafter_of, 
 from specroof.serving.limits import limits_of
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve
 from specroof.speedup.inverses import Point
+from specroof.units import BOUNDS
 
 __all__ = ["Worth", "WorthRequest", "WorthRow", "worth"]
 
@@ -151,6 +152,13 @@ class Worth(Answer):
         return worth_figures(self)[""]
 
 
+def _length(given: object, drafts: int) -> float:
+    length = real_number(given)
+    if not 1 <= length <= BOUNDS["draft_len"].most + 1:
+        refuse("accept_length", given, f"numbers from 1 to {drafts + 1}")
+    return length
+
+
 @question(WorthRequest)
 def worth(request: WorthRequest) -> Worth:
     """Show what each further accepted token brings: speedup, price and users."""
@@ -161,7 +169,7 @@ def worth(request: WorthRequest) -> Worth:
     point = _point(request, drafter)
     setup, drafts = point.setup, point.longest
     asked: Any = USUAL_LENGTHS if request.accept_length is None else request.accept_length
-    lengths = sorted(float(length) for length in listed(asked))
+    lengths = sorted(_length(length, drafts) for length in listed(asked))
     if request.accept_length is None:
         lengths = [length for length in lengths if length <= drafts + 1]
     curves = [point.curve(_acceptance(drafter, length, drafts)) for length in lengths]
