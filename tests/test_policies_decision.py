@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof.errors import OptionError
-from specroof.policies.decision import Verdict, best_choice, decided, paying_up_to, verdict_of
+from specroof.policies.decision import Verdict, best_choice, decided, paying_up_to
 from specroof.policies.limiting import (
     Point,
     least_rate,
@@ -31,7 +31,8 @@ def test_the_choice_is_the_best_of_all_lengths_and_off(drafts: list[float], leas
         k for k, one in enumerate(drafts) if one >= max(drafts) * (1 - 1e-12)
     )
     assert found.draft_len == (found.tried if found.speedup > least else 0)
-    assert found.verdict == ("pays" if found.speedup > least else "loses")
+    side = {True: "pays", False: "loses"}[found.speedup > least]
+    assert found.verdict == ("unclear" if found.speedup == least else side)
 
 
 def test_only_lengths_that_are_allowed_are_chosen() -> None:
@@ -51,8 +52,15 @@ def test_the_verdict_is_that_of_the_band_around_the_best() -> None:
 
 @given(st.floats(0.1, 3), st.floats(0, 2))
 def test_a_band_pays_loses_or_holds_the_least(low: float, width: float) -> None:
-    words = {"pays": low > 1, "loses": low + width <= 1, "unclear": low <= 1 < low + width}
-    assert [word for word, holds in words.items() if holds] == [verdict_of(low, low + width)]
+    high = low + width
+    words = {"pays": low > 1, "loses": high < 1, "unclear": low <= 1 <= high}
+    found = best_choice([1.0, low], low=[1.0, low], high=[1.0, high]).verdict
+    assert [word for word, holds in words.items() if holds] == [found]
+
+
+def test_a_band_that_ends_at_the_least_holds_it() -> None:
+    assert best_choice([1.0, 0.9], low=[1, 0.8], high=[1, 1.0]).verdict == "unclear"
+    assert best_choice([1.0, 1.2], low=[1, 1.1], high=[1, 1.3], least=1.1).verdict == "unclear"
 
 
 def test_loads_decide_together() -> None:

@@ -5,6 +5,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +14,10 @@ from typer.testing import CliRunner
 from specroof import predict
 from specroof.cli import app
 from specroof.questions.predict import Prediction
-from specroof.serving.queue import latency_s, running_requests
+from specroof.serving.queue import latency_s, limited_curve, running_requests
+from specroof.speedup.curve import SpeedupCurve
 
+Array = npt.NDArray[np.float64]
 SMALL = {"engine": "sglang", "max_draft_len": 4, "drafters": "mtp,accept=0.8"}
 
 
@@ -115,6 +118,24 @@ def test_a_batch_beyond_capacity_has_no_figures() -> None:
     assert free.warnings == ()
     assert free.curves[0].running is None
     np.testing.assert_array_equal(curve.round_s[0, :1], free.curves[0].round_s[0, :1])
+
+
+def never(batch_size: Array) -> SpeedupCurve:
+    raise AssertionError(f"priced again at {batch_size}")
+
+
+def test_sizes_that_were_asked_for_are_priced_once_in_any_order() -> None:
+    curve = asked(batch_size=[30, 1, 8, 64], capacity=False).curves[0]
+    largest = np.array([[40.0, 30, 8, 8, 0]])
+    held = limited_curve(curve, largest, never, queues=False)
+    for place, size in enumerate(curve.batch_size):
+        fits = size <= largest[0]
+        np.testing.assert_array_equal(np.isfinite(held.round_s[0, place]), fits)
+        np.testing.assert_array_equal(held.round_s[0, place, fits], curve.round_s[0, place, fits])
+    # The queue of 64 runs the largest that was asked for, too.
+    queued = limited_curve(curve, np.full((1, 5), 30.0), never, queues=True)
+    np.testing.assert_array_equal(queued.round_s[0, [0, 1, 2]], curve.round_s[0, [0, 1, 2]])
+    np.testing.assert_array_equal(queued.round_s[0, 3], curve.round_s[0, 0])
 
 
 def test_where_all_run_nothing_changes() -> None:

@@ -1,6 +1,6 @@
 """Which draft length when: the decision, schedules by load, and what they lose."""
 
-from specroof.policies.decision import best_choice, decided, paying_up_to, verdict_of
+from specroof.policies.decision import best_choice, decided, paying_up_to
 from specroof.policies.schedule import Schedule, best_schedule, held_drafts
 
 __all__ = [
@@ -10,5 +10,4 @@ __all__ = [
     "decided",
     "held_drafts",
     "paying_up_to",
-    "verdict_of",
 ]

@@ -3,14 +3,15 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from specroof.errors import OptionError
+from specroof.speedup.bands import verdict
 
-__all__ = ["Choice", "Decision", "Verdict", "best_choice", "decided", "paying_up_to", "verdict_of"]
+__all__ = ["Choice", "Decision", "Verdict", "best_choice", "decided", "paying_up_to"]
 
 Array = npt.NDArray[np.float64]
 Verdict = Literal["pays", "loses", "unclear"]
@@ -42,29 +43,6 @@ class Choice:
     low: float
     high: float
     verdict: Verdict
-
-
-def verdict_of(low: float, high: float, *, least: float = 1.0) -> Verdict:
-    """Return whether a speedup pays, from the band around it.
-
-    Parameters
-    ----------
-    low, high
-        The band; both the same where none is known.
-    least
-        The speedup from which it pays.
-
-    Source
-        The band holds 80% of measurements of its kind.
-
-    Examples
-    --------
-    >>> verdict_of(1.1, 1.4), verdict_of(0.8, 0.95), verdict_of(0.9, 1.2), verdict_of(1.0, 1.0)
-    ('pays', 'loses', 'unclear', 'loses')
-    """
-    if low > least:
-        return "pays"
-    return "unclear" if high > least else "loses"
 
 
 def best_choice(
@@ -114,7 +92,7 @@ def best_choice(
         speedup=float(values[tried]),
         low=lowest,
         high=highest,
-        verdict=verdict_of(lowest, highest, least=least),
+        verdict=cast("Verdict", verdict(lowest, highest, least=least).item()),
     )
 
 
@@ -161,8 +139,8 @@ def paying_up_to(loads: Sequence[float], verdicts: Sequence[Verdict]) -> float |
     """
     paying = math.inf
     last: float | None = None
-    for load, verdict in sorted(zip(loads, verdicts, strict=True)):
-        if verdict != "pays":
+    for load, told in sorted(zip(loads, verdicts, strict=True)):
+        if told != "pays":
             paying = min(paying, load)
         if load < paying:
             last = load

@@ -95,8 +95,10 @@ def limited_curve(
         return curve
     runs = np.isfinite(running)
     sizes = np.unique(running[runs]) if runs.any() else asked[:1]
-    found = priced(sizes)
-    place = np.searchsorted(sizes, np.where(runs, running, sizes[0]))
+    found = curve if np.isin(sizes, asked).all() else priced(sizes)
+    order = np.argsort(found.batch_size)
+    wanted = np.where(runs, running, found.batch_size[0])
+    place = order[np.searchsorted(found.batch_size, wanted, sorter=order)]
 
     def at(values: Array) -> Array:
         return np.where(runs, np.take_along_axis(values, place, axis=1), np.nan)

@@ -16,12 +16,13 @@ __all__ = [
     "band_ends",
     "band_notes",
     "tokens_spread",
+    "verdict",
     "verdicts",
 ]
 
 PAYS = "pays"
 LOSES = "loses"
-#: The band holds 1.
+#: The band holds the speedup from which drafting pays.
 UNCLEAR = "unclear"
 
 
@@ -92,6 +93,28 @@ def band_ends(
     return low, high
 
 
+def verdict(low: npt.ArrayLike, high: npt.ArrayLike, *, least: float = 1.0) -> npt.NDArray[np.str_]:
+    """Return whether speedups pay, from the bands around them.
+
+    Parameters
+    ----------
+    low, high
+        Ends of the bands, of the same shape; both the same where none is known.
+    least
+        The speedup from which it pays.
+
+    Source
+        The choice of this library: a side is told where the whole band lies on it.
+
+    Examples
+    --------
+    >>> verdict([1.1, 0.8, 0.9, 1.0], [1.4, 0.95, 1.2, 1.0]).tolist()
+    ['pays', 'loses', 'unclear', 'unclear']
+    """
+    above, below = np.asarray(low) > least, np.asarray(high) < least
+    return np.where(above, PAYS, np.where(below, LOSES, UNCLEAR))
+
+
 def verdicts(speedup: Array, low: Array, high: Array) -> npt.NDArray[np.str_]:
     """Return whether drafting pays at its best length, one axis less; empty where nothing runs.
 
@@ -101,7 +124,7 @@ def verdicts(speedup: Array, low: Array, high: Array) -> npt.NDArray[np.str_]:
         And the ends of its band; the last axis is the draft length, from 0.
 
     Source
-        The choice of this library: a side of 1 is told where the whole band lies on it.
+        `verdict`.
 
     Examples
     --------
@@ -113,9 +136,8 @@ def verdicts(speedup: Array, low: Array, high: Array) -> npt.NDArray[np.str_]:
         return np.full(drafted.shape[:-1], "", dtype="<U7")
     best = np.argmax(drafted, axis=-1)[..., None]
     known = np.isfinite(np.take_along_axis(drafted, best, axis=-1))[..., 0]
-    least, most = (np.take_along_axis(end[..., 1:], best, -1)[..., 0] for end in (low, high))
-    told = np.where(least > 1, PAYS, np.where(most < 1, LOSES, UNCLEAR))
-    return np.asarray(np.where(known, told, ""))
+    ends = (np.take_along_axis(end[..., 1:], best, -1)[..., 0] for end in (low, high))
+    return np.asarray(np.where(known, verdict(*ends), ""))
 
 
 def band_notes(engine: EngineProfile, drafter: str) -> Iterator[str]:
