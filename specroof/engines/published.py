@@ -95,7 +95,7 @@ def engine_of(key: tuple[str, str, bool], parameters: Mapping[str, float]) -> En
     name, family, is_step = key
     if name == KERNEL_ENGINE:
         return kernel_engine(chip_of(family), parameters)
-    engine = fitted_engine(name, family, parameters, eager=is_step)
+    engine = fitted_engine(name, family, parameters)
     # The time of a bare pass: no sequences are scheduled around it.
     return replace(engine, sequence_overhead_s=0.0) if is_step else engine
 

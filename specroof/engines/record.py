@@ -5,7 +5,7 @@ Every formula is the one of predictions: `round_time`, `draft_time`, `end_to_end
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, DraftTime, Proposals, TokensPerRound, Work
 from specroof.errors import MeasurementError
-from specroof.evidence import STEP, Measurement, request_lengths
+from specroof.evidence import STEP, Measurement, measured_of, request_lengths
 from specroof.hardware import EngineProfile
 from specroof.latency import PassWork, drafting_engine, model_work, pass_time, stacked
 from specroof.serving.requests import (
@@ -23,7 +23,12 @@ from specroof.serving.requests import (
     prefill_pass,
     time_to_first_token_s,
 )
-from specroof.speedup.round import PassSeconds, draft_time, proposals, round_time
+from specroof.speedup.round import (
+    PassSeconds,
+    draft_time,
+    proposals,
+    round_time,
+)
 from specroof.speedup.served import Served
 
 __all__ = ["ONLY", "Case", "Rates", "Record", "case_of"]
@@ -110,10 +115,29 @@ class Rates:
         Without drafts.
     speculative
         With them; NaN where nothing drafts.
+    draft_s, verify_s
+        Seconds of drafting and of verification in a round, the latter with the round's share of
+        prompts where throughput has them; NaN where nothing drafts.
     """
 
     plain: Array
     speculative: Array
+    draft_s: Array
+    verify_s: Array
+
+    @property
+    def speedup(self) -> Array:
+        """With drafts over without."""
+        return self.speculative / self.plain
+
+    @property
+    def draft_share(self) -> Array:
+        """Drafting over drafting and verification."""
+        return self.draft_s / (self.draft_s + self.verify_s)
+
+    def as_measured(self, points: Sequence[Measurement]) -> Array:
+        """Return of each point what was measured of it; see `specroof.evidence.measured_of`."""
+        return np.array([getattr(self, measured_of(one)[0])[row] for row, one in enumerate(points)])
 
     @property
     def measured(self) -> Array:
@@ -167,8 +191,8 @@ class _Group:
         drafting = draft_time(served, self._drafter, self._proposed, load, times_s, passes)
         return _Seconds(decode_s, prefill_s, verify_s, drafting)
 
-    def rates(self, found: _Seconds, engine: EngineProfile) -> tuple[Array, Array]:
-        """Return tokens per second without drafts and with them."""
+    def rates(self, found: _Seconds, engine: EngineProfile) -> Rates:
+        """Return tokens per second without drafts and with them, and what rounds are made of."""
         wait_s, latency_s = np.zeros(len(self.rows)), 0.0
         if self._includes_prefill:
             overhead_s, latency_s = engine.request_overhead_s, engine.request_latency_s
@@ -183,9 +207,16 @@ class _Group:
 
         plain = rate(found.decode_s)
         if found.drafting is None:
-            return plain, np.full(len(self.rows), np.nan)
+            nothing = np.full(len(self.rows), np.nan)
+            return Rates(plain, nothing, nothing, nothing)
+        rounds = self._answer / self._proposed.tokens_per_round
         round_s = round_time(found.verify_s, found.drafting, engine, self._batch)
-        return plain, rate(round_s / self._proposed.tokens_per_round)
+        return Rates(
+            plain,
+            rate(round_s / self._proposed.tokens_per_round),
+            found.drafting.serial_s + found.drafting.overlapped_s,
+            found.verify_s + self._batch * found.prefill_s / rounds,
+        )
 
 
 def _together(proposed: Sequence[Proposals]) -> Proposals:
@@ -251,11 +282,12 @@ class Record:
             runs_in = drafting_engine(engine) if drafts else engine
             timed[key] = pass_time(work, runs_in, granularity).total_s
         replayed = _Replay(iter(self._order), timed)
-        plain, fast = np.empty(self._n), np.empty(self._n)
+        rates = Rates(*(np.empty(self._n) for _ in fields(Rates)))
         for group in self._groups:
-            engine = known[group.engine]
-            plain[group.rows], fast[group.rows] = group.rates(group.seconds(replayed), engine)
-        return Rates(plain, fast)
+            found = group.rates(group.seconds(replayed), known[group.engine])
+            for one in fields(Rates):
+                getattr(rates, one.name)[group.rows] = getattr(found, one.name)
+        return rates
 
 
 #: A name of an engine, whether a drafter's pass runs in it, and how its work is added up.

@@ -143,14 +143,15 @@ class CapturedGraphs:
         Ascending; a pass is padded to the next of them.
     counts
         What the sizes count: ``"tokens"`` of the pass (vLLM) or its ``"sequences"`` (SGLang).
-    eager_layer_s
-        Seconds that launching one layer's kernels takes outside of a graph. A pass that is larger
-        than every size lasts at least this long per layer: the device works meanwhile.
+    eager_layer_s, eager_kernel_s
+        Seconds that launching takes outside of a graph, for each layer and for each kernel. A pass
+        that is larger than every size lasts at least as long: the device works meanwhile.
     """
 
     sizes: Annotated[tuple[int, ...], "captured_sizes"]
     counts: Annotated[str, "counted"] = "tokens"
     eager_layer_s: Seconds = 0.0
+    eager_kernel_s: Seconds = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +227,11 @@ class EngineProfile:
     draft_pass_overhead_s
         Seconds on top of each forward pass of a drafter, in the place of those per pass and per
         sequence of the target; None if they are the same.
+    serial_step_overhead_s, serial_sequence_overhead_s
+        Seconds on top of each step of a drafter's serial head, and of each sequence in it.
+    host_s, host_sequence_s
+        Seconds that the host takes around each pass of the target, and for each sequence in it,
+        while the device waits: where the scheduler does not overlap the two.
     round_overhead_s, round_sequence_overhead_s
         Seconds on top of each speculative round, and of each sequence in it.
     request_overhead_s
@@ -271,6 +277,10 @@ class EngineProfile:
     layer_token_overhead_s: Seconds = 0.0
     state_token_overhead_s: Seconds = 0.0
     draft_pass_overhead_s: Seconds | None = None
+    serial_step_overhead_s: Seconds = 0.0
+    serial_sequence_overhead_s: Seconds = 0.0
+    host_s: Seconds = 0.0
+    host_sequence_s: Seconds = 0.0
     round_overhead_s: Seconds = 0.0
     round_sequence_overhead_s: Seconds = 0.0
     request_overhead_s: Seconds = 0.0
@@ -283,6 +293,24 @@ class EngineProfile:
     expected_error: ExpectedError | None = None
     framework: Annotated[str, "framework"] | None = None
     bands: Mapping[DrafterKind, Band] = field(default_factory=dict)
+
+    @property
+    def without_overlap(self) -> "EngineProfile":
+        """The same engine where the host does its part while the device waits.
+
+        Examples
+        --------
+        >>> engine = EngineProfile(name="e", pass_overhead_s=1.0, host_s=0.5)
+        >>> engine.without_overlap.pass_overhead_s
+        1.5
+        """
+        return replace(
+            self,
+            pass_overhead_s=self.pass_overhead_s + self.host_s,
+            sequence_overhead_s=self.sequence_overhead_s + self.host_sequence_s,
+            host_s=0.0,
+            host_sequence_s=0.0,
+        )
 
     def band(self, drafter: str) -> Band | None:
         """Return the band of a kind of drafter; None where nobody measured.

@@ -123,6 +123,8 @@ def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup
     place = Place(model=model, hardware=setup.hardware, placement=setup.placement)
     name = framework_of(setup.engine.framework or setup.engine.name)
     setup = replace(setup, server=FRAMEWORKS[name].resolve(asked, place, 1))
+    if asked.overlap is False:
+        setup = replace(setup, engine=setup.engine.without_overlap)
     if asked.capture is None or name not in _CAPTURED:
         return setup
     graphs = setup.engine.graphs or CapturedGraphs(sizes=())

@@ -146,6 +146,5 @@ def validation(measurements: Iterable[Measurement] | None = None) -> Validation:
 
 def _beside(points: Sequence[Measurement], rates: Rates) -> tuple[Scored, ...]:
     """Return measurements beside what is predicted, shapes levelled."""
-    kinds = [kind_of(point)[0] for point in points]
-    pairs = zip(rates.plain.tolist(), rates.measured.tolist(), strict=True)
-    return tuple(levelled(map(scored, points, kinds, pairs)))
+    predicted = rates.as_measured(points).tolist()
+    return tuple(levelled(map(scored, points, predicted)))

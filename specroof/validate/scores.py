@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.evidence import Measurement, shape_group
+from specroof.evidence import Measurement, kind_of, measured_of, shape_group
 from specroof.speedup.bands import LOSES, PAYS, UNCLEAR
 
 __all__ = [
@@ -210,21 +210,9 @@ def round_costs(points: Iterable[Scored]) -> dict[str, RoundCosts]:
     return costs
 
 
-def scored(point: Measurement, kind: str, rates: tuple[float, float]) -> Scored:
-    """Return a prediction beside its measurement; of a shape the factor is still in it.
-
-    Parameters
-    ----------
-    point, kind
-        What was measured, and as what it counts.
-    rates
-        What is predicted without drafts, and as it was measured, in tokens per second.
-    """
-    plain, rate = rates
-    ratio = None if kind == "plain" else point.measured_speedup
-    if ratio is None:
-        return Scored(point, kind, rate, point.rate)
-    return Scored(point, kind, rate / plain, ratio)
+def scored(point: Measurement, predicted: float) -> Scored:
+    """Return a prediction beside its measurement; of a shape the factor is still in it."""
+    return Scored(point, kind_of(point)[0], predicted, measured_of(point)[1])
 
 
 def levelled(points: Iterable[Scored]) -> list[Scored]:
