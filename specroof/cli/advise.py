@@ -5,18 +5,9 @@ from typing import Annotated
 import typer
 
 from specroof import report
-from specroof.cli.flags import (
-    AsJson,
-    Drafters,
-    ModelWord,
-    OptionFlags,
-    PlaceFlags,
-    SeveralChips,
-    flags,
-    numbers,
-    whole_numbers,
-    words,
-)
+from specroof.cli.flags import AsJson, Drafters, ModelWord, OptionFlags, PlaceFlags, SeveralChips
+from specroof.cli.grouping import flags
+from specroof.cli.lists import numbers, whole_numbers, words
 from specroof.cli.output import say, say_json
 from specroof.questions.advise import advise as asked
 from specroof.questions.advise_request import USUAL_LOADS

@@ -13,8 +13,8 @@ from specroof.cli.flags import (
     HardwareWord,
     ResultFlags,
     TensorParallel,
-    flags,
 )
+from specroof.cli.grouping import flags
 from specroof.cli.output import say, say_json, write
 from specroof.errors import OptionError
 from specroof.questions.calibrate import DEFAULT_ENGINE_NAME

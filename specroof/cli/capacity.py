@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from specroof import report
-from specroof.cli.flags import AsJson, FormatFlags, HardwareWord, ModelWord, SetupFlags, flags
+from specroof.cli.flags import AsJson, FormatFlags, HardwareWord, ModelWord, SetupFlags
+from specroof.cli.grouping import flags
 from specroof.cli.output import say, say_json
 from specroof.questions.capacity import capacity as asked
 from specroof.questions.words import KINDS

@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from specroof import report
-from specroof.cli.flags import AsJson, FormatFlags, HardwareWord, SetupFlags, completion, flags
+from specroof.cli.flags import AsJson, FormatFlags, HardwareWord, SetupFlags, completion
+from specroof.cli.grouping import flags
 from specroof.cli.output import say, say_json
 from specroof.questions.doctor import doctor as asked
 from specroof.questions.words import KINDS, model_names

@@ -14,8 +14,8 @@ from specroof.cli.flags import (
     OptionFlags,
     SetupFlags,
     completion,
-    flags,
 )
+from specroof.cli.grouping import flags
 from specroof.cli.output import figure_files, say, say_json, write
 from specroof.questions.explain import explain as asked
 from specroof.questions.words import KINDS

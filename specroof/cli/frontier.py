@@ -14,9 +14,9 @@ from specroof.cli.flags import (
     OptionFlags,
     SetupFlags,
     completion,
-    flags,
-    numbers,
 )
+from specroof.cli.grouping import flags
+from specroof.cli.lists import numbers
 from specroof.cli.output import figure_files, say, say_json, write
 from specroof.questions.frontier import frontier as asked
 from specroof.questions.words import KINDS

@@ -7,15 +7,8 @@ from typing import Annotated
 import typer
 
 from specroof import report
-from specroof.cli.flags import (
-    AsJson,
-    Family,
-    FormatFlags,
-    HardwareWord,
-    ModelWord,
-    TensorParallel,
-    flags,
-)
+from specroof.cli.flags import AsJson, Family, FormatFlags, HardwareWord, ModelWord, TensorParallel
+from specroof.cli.grouping import flags
 from specroof.cli.output import say, say_json
 from specroof.questions.mock import mock as asked
 from specroof.questions.words import FRAMEWORKS

@@ -19,11 +19,9 @@ from specroof.cli.flags import (
     SetupFlags,
     SeveralChips,
     choice,
-    flags,
-    numbers,
-    whole_numbers,
-    words,
 )
+from specroof.cli.grouping import flags
+from specroof.cli.lists import numbers, whole_numbers, words
 from specroof.cli.output import figure_files, say, say_json, write
 from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN, Prediction
 from specroof.questions.predict import predict as asked

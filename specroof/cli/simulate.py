@@ -5,15 +5,9 @@ from typing import Annotated
 import typer
 
 from specroof import report
-from specroof.cli.flags import (
-    AsJson,
-    Engine,
-    HardwareWord,
-    ModelWord,
-    TensorParallel,
-    flags,
-    numbers,
-)
+from specroof.cli.flags import AsJson, Engine, HardwareWord, ModelWord, TensorParallel
+from specroof.cli.grouping import flags
+from specroof.cli.lists import numbers
 from specroof.cli.output import say, say_json
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
 

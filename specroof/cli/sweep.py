@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from specroof import report
-from specroof.cli.flags import flags
+from specroof.cli.grouping import flags
 from specroof.cli.output import check_folder, folder_of_figures, say, say_json
 from specroof.cli.streams import say_aside
 from specroof.errors import OptionError

@@ -5,14 +5,8 @@ from typing import Annotated
 
 import typer
 
-from specroof.cli.flags import (
-    BENCH_HELP,
-    AsJson,
-    FormatFlags,
-    ResultFlags,
-    completion,
-    flags,
-)
+from specroof.cli.flags import BENCH_HELP, AsJson, FormatFlags, ResultFlags, completion
+from specroof.cli.grouping import flags
 from specroof.cli.output import figure_files, say, say_json, write
 from specroof.questions.validate import validate as asked
 from specroof.questions.words import hardware_names
