@@ -29,8 +29,10 @@ __all__ = [
     "FormatFlags",
     "HardwareWord",
     "ModelWord",
+    "NoCapacity",
     "OptionFlags",
     "PlaceFlags",
+    "PricePerHour",
     "SetupFlags",
     "SeveralChips",
     "TensorParallel",
@@ -156,6 +158,21 @@ KvDtype = Annotated[
 ]
 WeightDtype = Annotated[
     str | None, choice("weight_dtype", "--weights", help_text="Format of the weights.")
+]
+NoCapacity = Annotated[
+    bool,
+    typer.Option(
+        "--no-capacity", help="Ignore the limits of memory, as the ideal engine does anyway."
+    ),
+]
+PricePerHour = Annotated[
+    float | None,
+    typer.Option(
+        "--price-per-hour",
+        metavar="USD",
+        help="Price of one device for an hour.",
+        show_default="the hardware file's",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on one line.")]
 CsvFile = Annotated[

@@ -167,7 +167,7 @@ class Advice(Answer):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        from specroof.report import advice_json  # noqa: PLC0415 - reports import answers
+        from specroof.report.advice import advice_json  # noqa: PLC0415 - reports import answers
 
         return advice_json(self)
 

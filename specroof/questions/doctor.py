@@ -11,7 +11,7 @@ import numpy as np
 from specroof.acceptance import ContextAcceptance, constant_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import number_within
-from specroof.catalog import metrics_pages
+from specroof.catalog.pages import metrics_pages
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import CatalogError, OptionError
 from specroof.latency import Setup

@@ -18,6 +18,7 @@ from specroof.questions.request import DrafterLike, Served, Values, drafter_of, 
 from specroof.serving.limits import Limits, limits_of
 from specroof.serving.queue import limited_curve
 from specroof.serving.requests import EndToEnd, Load, Workload
+from specroof.speedup.axes import grid_axes
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
     SpeedupCurve,
@@ -161,7 +162,7 @@ class Prediction(Answer):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        from specroof.report import prediction_json  # noqa: PLC0415 - reports import answers
+        from specroof.report.prediction import prediction_json  # noqa: PLC0415 - reports import answers
 
         return prediction_json(self)
 
@@ -382,11 +383,12 @@ def _limited(
             longest=longest,
         )
 
-    curve = priced(load.batch_size)
     if limited is None:
-        return curve, None
-    limits = limits_of(model, setup, drafter, curve)
-    return limited_curve(curve, limits.largest, priced, queues=limited), limits
+        return priced(load.batch_size), None
+    batches = grid_axes(load.context_len, load.batch_size, longest)[1]
+    # What is verified at once does not depend on the batch.
+    limits = limits_of(model, setup, drafter, priced(batches[:1]))
+    return limited_curve(batches, limits.largest, priced, queues=limited), limits
 
 
 def load_of(request: PredictRequest) -> Load:
