@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from specroof import predict
 from specroof.cli import app
-from specroof.questions.predict import Prediction
+from specroof.questions.prediction import Prediction
 from specroof.serving.queue import latency_s, limited_curve, running_requests
 from specroof.speedup.curve import SpeedupCurve
 

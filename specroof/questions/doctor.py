@@ -17,7 +17,8 @@ from specroof.errors import CatalogError, OptionError
 from specroof.latency import Setup
 from specroof.policies.change import Change, best_change
 from specroof.questions.answer import Answer
-from specroof.questions.predict import Prediction, limited_by, predicted
+from specroof.questions.predict import limited_by
+from specroof.questions.prediction import Prediction, predicted
 from specroof.questions.request import (
     DrafterLike,
     Served,
