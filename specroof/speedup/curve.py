@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -165,18 +164,27 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
         The longest draft of the grid, with NaN past the depth of drafter or acceptance.
     """
     check_placement(model, setup.placement)
-    axes = contexts, batches, draft_lens = grid_axes(context_len, batch_size, longest)
-    if isinstance(tokens, ContextAcceptance):
-        at_context = partial(
-            curve_in, model, setup, drafter=drafter, batch_size=batch_size, longest=longest
-        )
-        return joined_contexts(
-            contexts, tokens, lambda at, accepted: at_context(tokens=accepted, context_len=at)
-        )
+    axes = grid_axes(context_len, batch_size, longest)
+    if not isinstance(tokens, ContextAcceptance):
+        return _curve_at(axes, model, setup, drafter, tokens)
+    return joined_contexts(
+        axes[0],
+        tokens,
+        lambda at, accepted: _curve_at(
+            (np.array([at]), *axes[1:]), model, setup, drafter, accepted
+        ),
+    )
+
+
+def _curve_at(
+    axes: Axes, model: Architecture, setup: Setup, drafter: Drafter, tokens: TokensPerRound
+) -> SpeedupCurve:
+    """Return the curve over a grid on which acceptance does not depend on the context."""
+    contexts, batches, draft_lens = axes
     cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit
-    kind = drafter.name.partition(",")[0]
     proposed = proposals(drafter, tokens, draft_lens)
     times, of_passes = _grid_times(Served(model, setup), drafter, proposed, axes)
+    kind = drafter.name.partition(",")[0]
     band = setup.engine.band(kind)
     notes = (
         *model.notes,
