@@ -55,7 +55,7 @@ __all__ = [
 DEFAULT_MAX_DRAFT_LEN: Final = 16
 
 # Operating points that are computed at once: their temporaries stay within some tens of MB.
-_CHUNK_POINTS: Final = 1 << 16
+_CHUNK_POINTS: Final = 1 << 18
 
 #: Contexts, batch sizes and draft lengths of a grid.
 _Axes = tuple[Array, Array, IntArray]
