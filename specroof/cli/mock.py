@@ -6,19 +6,12 @@ from typing import Annotated
 
 import typer
 
-from specroof import report
-from specroof.cli.flags import (
-    AsJson,
-    Family,
-    FormatFlags,
-    HardwareWord,
-    ModelWord,
-    TensorParallel,
-    flags,
-)
+from specroof.cli.flags import AsJson, Family, FormatFlags, HardwareWord, ModelWord, TensorParallel
+from specroof.cli.grouping import flags
 from specroof.cli.output import say, say_json
 from specroof.questions.mock import mock as asked
 from specroof.questions.words import FRAMEWORKS
+from specroof.report.mock import mock_text
 
 __all__ = ["mock"]
 
@@ -94,7 +87,7 @@ def mock(  # noqa: PLR0913, PLR0917 - one parameter per flag
     for word, value in (further | {"--weights": formats.weight_dtype}).items():
         words += [] if value is None else [word, value]
     bench, mine = shlex.join(["bench.jsonl", *words]), f"my-{Path(hardware).stem}.yaml"
-    say(report.mock_text(found), to_paste=True)
+    say(mock_text(found), to_paste=True)
     say(
         f"# then compare: specroof validate {bench}\n"
         f"# and fit, with results at several loads: specroof calibrate {bench} "

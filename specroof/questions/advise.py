@@ -26,7 +26,8 @@ from specroof.questions.advise_request import (
 from specroof.questions.advised import Advised, Row, Targets, Times
 from specroof.questions.advised_loads import advised_rows
 from specroof.questions.answer import Answer
-from specroof.questions.predict import absent_layers, limited_by, predicted
+from specroof.questions.predict import absent_layers, limited_by
+from specroof.questions.prediction import predicted
 from specroof.questions.request import (
     drafter_of,
     engine_name,
@@ -167,7 +168,7 @@ class Advice(Answer):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        from specroof.report import advice_json  # noqa: PLC0415 - reports import answers
+        from specroof.report.advice import advice_json  # noqa: PLC0415 - reports import answers
 
         return advice_json(self)
 

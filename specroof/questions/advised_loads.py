@@ -18,7 +18,7 @@ from specroof.policies.limiting import (
 from specroof.policies.schedule import best_schedule
 from specroof.policies.traffic import Day, Traffic, advised_day
 from specroof.questions.advised import Advised, BreakEven, Row, Targets, Times
-from specroof.questions.predict import Prediction, predicted
+from specroof.questions.prediction import Prediction, predicted
 from specroof.serving.client_times import first_token_s, token_interval_s
 from specroof.serving.requests import EndToEnd
 from specroof.speedup.curve import SpeedupCurve

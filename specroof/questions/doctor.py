@@ -11,13 +11,14 @@ import numpy as np
 from specroof.acceptance import ContextAcceptance, constant_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import number_within
-from specroof.catalog import metrics_pages
+from specroof.catalog.pages import metrics_pages
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import CatalogError, OptionError
 from specroof.latency import Setup
 from specroof.policies.change import Change, best_change
 from specroof.questions.answer import Answer
-from specroof.questions.predict import Prediction, limited_by, predicted
+from specroof.questions.predict import limited_by
+from specroof.questions.prediction import Prediction, predicted
 from specroof.questions.request import (
     DrafterLike,
     Served,
