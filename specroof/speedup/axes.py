@@ -13,9 +13,11 @@ from specroof.units import MOST_POINTS
 
 __all__ = ["Axes", "grid_axes", "grid_slices"]
 
+#: Contexts, batch sizes and draft lengths of a grid.
 Axes: TypeAlias = tuple[Array, Array, IntArray]
 
-_CHUNK_POINTS: Final = 1 << 16
+#: Operating points that are computed at once: their temporaries stay within some tens of MB.
+_CHUNK_POINTS: Final = 1 << 18
 
 
 def grid_axes(context_len: npt.ArrayLike, batch_size: npt.ArrayLike, longest: int) -> Axes:

@@ -52,10 +52,6 @@ __all__ = [
 
 DEFAULT_MAX_DRAFT_LEN: Final = 16
 
-# Operating points that are computed at once: their temporaries stay within some tens of MB.
-
-#: Contexts, batch sizes and draft lengths of a grid.
-
 
 def speedup_curve(  # noqa: PLR0913 - the contract of the library
     model: Architecture,
