@@ -268,6 +268,8 @@ class OpCost:
         Of a grouped matmul (experts): expected tokens per expert that is hit, and experts hit.
     collective
         What devices exchange after it, if it ends a block.
+    sequences
+        How many sequences have this cost each; None where the amounts are of the whole batch.
     """
 
     name: str
@@ -282,6 +284,7 @@ class OpCost:
     rows: Array | None = None
     groups: Array | None = None
     collective: Collective | None = None
+    sequences: Array | None = None
 
     @property
     def memory_bytes(self) -> Array:

@@ -78,7 +78,12 @@ def model_latency(
 
 
 def model_work(
-    model: Architecture, setup: Setup, forward: ForwardPass, *, beside: Sequence[Beside] = ()
+    model: Architecture,
+    setup: Setup,
+    forward: ForwardPass,
+    *,
+    beside: Sequence[Beside] = (),
+    by_sequence: bool = False,
 ) -> PassWork:
     """Return what one pass of a model does at the peaks of its devices: padded and counted.
 
@@ -87,6 +92,8 @@ def model_work(
     model, setup, forward, beside
         As of `model_latency`. Of the engine only what changes the work matters: the sizes of its
         graphs and how dependent the routing of tokens is.
+    by_sequence
+        As of `specroof.cost.forward_cost`: less to compute over a grid.
 
     Raises
     ------
@@ -124,6 +131,7 @@ def model_work(
             positions,
             setup.options,
             expert_locality=None if locality is None else (locality.run, locality.batch),
+            by_sequence=by_sequence,
         )
     ]
     kinds = layer_kinds(model)

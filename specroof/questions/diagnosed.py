@@ -16,7 +16,8 @@ from specroof.arrays import number_within
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.latency import Setup
 from specroof.policies.change import Change, best_change
-from specroof.questions.predict import Prediction, limited_by, predicted
+from specroof.questions.predict import limited_by
+from specroof.questions.prediction import Prediction, predicted
 from specroof.serving.observed import Observed, measured_acceptance
 from specroof.serving.requests import Load
 

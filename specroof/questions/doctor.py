@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final
 
 from specroof.architecture import Architecture
-from specroof.catalog import metrics_pages
+from specroof.catalog.pages import metrics_pages
 from specroof.drafters import Drafter
 from specroof.errors import CatalogError, OptionError
 from specroof.latency import Setup
@@ -24,7 +24,7 @@ from specroof.questions.diagnosed import (
     prediction_of,
 )
 from specroof.questions.doctor_advice import advice
-from specroof.questions.predict import Prediction
+from specroof.questions.prediction import Prediction
 from specroof.questions.request import (
     DrafterLike,
     Served,
