@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from specroof.cli import app
 from specroof.errors import Note
-from specroof.report import fitted, format_table, on_screen
+from specroof.report.fitting import fitted, on_screen
+from specroof.report.layout import format_table
 
 PREDICT = ["predict", "Qwen/Qwen3-8B", "-H", "b200", "--batch", "1,32"]
 PREDICT += ["--drafter", "eagle3,accept-length=2.8@3"]

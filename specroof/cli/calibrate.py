@@ -13,9 +13,9 @@ from specroof.cli.flags import (
     HardwareWord,
     ResultFlags,
     TensorParallel,
-    flags,
 )
-from specroof.cli.output import say, say_json, write
+from specroof.cli.grouping import flags
+from specroof.cli.output import give, text_file
 from specroof.errors import OptionError
 from specroof.questions.calibrate import DEFAULT_ENGINE_NAME
 from specroof.questions.calibrate import calibrate as asked
@@ -75,10 +75,11 @@ def calibrate(  # noqa: PLR0913, PLR0917 - one parameter per flag
         expert_parallel=expert_parallel,
         engine_name=engine_name or DEFAULT_ENGINE_NAME,
     )
-    write({} if output is None else {output: found.yaml.encode()}, as_json=as_json)
-    if as_json:
-        say_json(found.to_dict())
-    else:
-        from specroof.report.calibration import calibrated_text  # noqa: PLC0415 - needs fits
+    from specroof.report.calibration import calibrated_text  # noqa: PLC0415 - needs fits
 
-        say(calibrated_text(found))
+    give(
+        found.to_dict,
+        lambda: calibrated_text(found),
+        text_file(output, lambda: found.yaml),
+        as_json=as_json,
+    )

@@ -4,11 +4,12 @@ from typing import Annotated
 
 import typer
 
-from specroof import report
-from specroof.cli.flags import AsJson, FormatFlags, HardwareWord, SetupFlags, completion, flags
-from specroof.cli.output import say, say_json
+from specroof.cli.flags import AsJson, FormatFlags, HardwareWord, SetupFlags, completion
+from specroof.cli.grouping import flags
+from specroof.cli.output import give
 from specroof.questions.doctor import doctor as asked
 from specroof.questions.words import KINDS, model_names
+from specroof.report.doctor import doctor_text
 
 __all__ = ["doctor"]
 
@@ -92,7 +93,4 @@ def doctor(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         context_len=context_len,
         draft_model=draft_model,
     )
-    if as_json:
-        say_json(found.to_dict())
-    else:
-        say(report.doctor_text(found))
+    give(found.to_dict, lambda: doctor_text(found), as_json=as_json)

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from specroof import report
 from specroof.cli.flags import (
     AsJson,
     Batch,
@@ -15,18 +14,19 @@ from specroof.cli.flags import (
     CsvFile,
     Drafters,
     ModelWord,
+    NoCapacity,
     OptionFlags,
     SetupFlags,
     SeveralChips,
     choice,
-    flags,
-    numbers,
-    whole_numbers,
-    words,
 )
-from specroof.cli.output import figure_files, say, say_json, write
-from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN, Prediction
+from specroof.cli.grouping import flags
+from specroof.cli.lists import numbers, whole_numbers, words
+from specroof.cli.output import figure_files, give, text_file
+from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN
 from specroof.questions.predict import predict as asked
+from specroof.questions.prediction import Prediction
+from specroof.report.prediction import prediction_csv, prediction_text, predictions_json
 
 __all__ = ["predict"]
 
@@ -59,13 +59,6 @@ DraftLen = Annotated[
 ]
 CostOf = Annotated[
     str, choice("cost_of", "--cost-of", help_text="A drafter's cost is a share of this.")
-]
-NoCapacity = Annotated[
-    bool,
-    typer.Option(
-        "--no-capacity",
-        help="Price batches as if memory had no end, as the ideal engine does anyway.",
-    ),
 ]
 PlotFile = Annotated[
     Path | None,
@@ -126,12 +119,13 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         )
         for chip in chips
     ]
-    table = {} if csv_file is None else {csv_file: report.prediction_csv(*found).encode()}
-    write(table, *_figures(plot_file, chips, found), as_json=as_json)
-    if as_json:
-        say_json(report.predictions_json(found))
-    else:
-        say("\n\n".join(map(report.prediction_text, found)))
+    give(
+        lambda: predictions_json(found),
+        lambda: "\n\n".join(map(prediction_text, found)),
+        text_file(csv_file, lambda: prediction_csv(*found)),
+        *_figures(plot_file, chips, found),
+        as_json=as_json,
+    )
 
 
 def _figures(

@@ -270,6 +270,8 @@ class OpCost:
         Of the same: experts that routing picks from, and those that every token visits.
     collective
         What devices exchange after it, if it ends a block.
+    sequences
+        How many sequences have this cost each; None where the amounts are of the whole batch.
     """
 
     name: str
@@ -285,6 +287,7 @@ class OpCost:
     groups: Array | None = None
     experts: tuple[int, int] | None = None
     collective: Collective | None = None
+    sequences: Array | None = None
 
     @property
     def memory_bytes(self) -> Array:

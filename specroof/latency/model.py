@@ -83,7 +83,12 @@ def model_latency(
 
 
 def model_work(
-    model: Architecture, setup: Setup, forward: ForwardPass, *, beside: Sequence[Beside] = ()
+    model: Architecture,
+    setup: Setup,
+    forward: ForwardPass,
+    *,
+    beside: Sequence[Beside] = (),
+    by_sequence: bool = False,
 ) -> PassWork:
     """Return what one pass of a model does at the peaks of its devices: padded and counted.
 
@@ -92,6 +97,8 @@ def model_work(
     model, setup, forward, beside
         As of `model_latency`. Of the engine only what changes the work matters: the sizes of its
         graphs and how dependent the routing of tokens is.
+    by_sequence
+        As of `specroof.cost.forward_cost`: less to compute over a grid.
 
     Raises
     ------
@@ -119,27 +126,40 @@ def model_work(
     """
     for one in beside:
         if one.architecture is model:
-            return _mixed_work(model, setup, forward, one.forward_pass)
+            return _mixed_work(model, setup, (forward, one.forward_pass), by_sequence)
     padded, eager = padded_pass(forward, setup.engine.graphs)
     works = [(one.architecture, one.forward_pass, one.times) for one in beside]
     ops = [
         _repeated(op, times)
         for part, positions, times in ((model, padded, 1.0), *works)
-        for op in _ops(part, setup, positions)
+        for op in _ops(part, setup, positions, by_sequence)
     ]
     kinds = layer_kinds(model)
     shape = PassShape(model.n_layers, forward.batch_size, kinds, forward.query_len, eager)
     return pass_work(ops, setup, shape, settled=forward.settled)
 
 
-def _ops(model: Architecture, setup: Setup, forward: ForwardPass) -> list[OpCost]:
+def _ops(
+    model: Architecture,
+    setup: Setup,
+    forward: ForwardPass,
+    by_sequence: bool,
+) -> list[OpCost]:
     locality = setup.engine.expert_locality
-    exponents = None if locality is None else (locality.run, locality.batch)
-    return forward_cost(model, forward, setup.options, expert_locality=exponents)
+    return forward_cost(
+        model,
+        forward,
+        setup.options,
+        expert_locality=None if locality is None else (locality.run, locality.batch),
+        by_sequence=by_sequence,
+    )
 
 
 def _mixed_work(
-    model: Architecture, setup: Setup, forward: ForwardPass, prompts: ForwardPass
+    model: Architecture,
+    setup: Setup,
+    batches: tuple[ForwardPass, ForwardPass],
+    by_sequence: bool,
 ) -> PassWork:
     """Return what a pass does that takes chunks of prompts beside decoding.
 
@@ -150,13 +170,16 @@ def _mixed_work(
         vLLM 0.33.0 ``v1/worker/gpu_model_runner.py``, SGLang 0.5.23 ``schedule_batch.py``,
         ``mix_with_running``: one row of tokens, one pass.
     """
+    forward, prompts = batches
     batch = np.asarray(forward.batch_size + prompts.batch_size)
     queries = np.asarray((forward.tokens + prompts.tokens) / batch)
     together = ForwardPass(batch, queries, 0.0, settled=True)
     padded, eager = padded_pass(together, setup.engine.graphs)
     padding = (padded.matmul_tokens - together.matmul_tokens) / forward.batch_size
     decoding = replace(forward, matmul_len=forward.query_len + padding)
-    both, alone, beside = joined_costs(_ops(model, setup, decoding), _ops(model, setup, prompts))
+    both, alone, beside = joined_costs(
+        *(_ops(model, setup, one, by_sequence) for one in (decoding, prompts))
+    )
     shape = PassShape(model.n_layers, batch, layer_kinds(model), queries, eager)
     decoded = pass_work(alone, setup, shape, settled=False)
     prefilled = pass_work([*both, *beside], setup, shape, settled=True)

@@ -18,7 +18,7 @@ from specroof.policies.limiting import (
 from specroof.policies.schedule import best_schedule
 from specroof.policies.traffic import Day, Traffic, advised_day
 from specroof.questions.advised import Advised, BreakEven, Row, Targets, Times
-from specroof.questions.predict import Prediction, predicted
+from specroof.questions.prediction import Prediction, predicted
 from specroof.serving.requests import EndToEnd
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import MILLISECOND
@@ -93,21 +93,18 @@ def advised_rows(
     days = [] if traffic is None else [_day(grid, batches, traffic) for grid in grids]
     chosen = _best_drafter(choices) if not days else _largest([day.gain for day in days])
     own = _own_lengths(prediction, lengths)
+    hourly = None if usd_per_hour is None else usd_per_hour * prediction.setup.placement.devices
     rows = []
     for load in loads:
         i = batches.index(load)
-        best = max(range(len(grids)), key=lambda d: choices[d][i].speedup)
-        hourly = None if usd_per_hour is None else usd_per_hour * prediction.setup.placement.devices
+        best = _largest([of_drafter[i].speedup for of_drafter in choices])
         row = _row(grids[best], i, choices[best][i], hourly, targets)
         named = {(d, k): float(grids[d].speedup[i, k]) for d, k in own}
         row = replace(row, drafter=best if row.draft_len else None, tried=best, own=named)
         rows.append(replace(row, break_even=_break_even(prediction, row)))
     grid = grids[chosen]
-    lost: float | None
-    if days:
-        ranges, lost = days[chosen].schedule, None
-    else:
-        ranges, lost = _ranges(grid, batches)
+    day = days[chosen] if days else None
+    ranges, lost = _ranges(grid, batches) if day is None else (day.schedule, None)
     drafts = max(k for _, _, k in ranges)
     verified = grid.whole.curve.verify_len
     return Advised(
@@ -115,7 +112,7 @@ def advised_rows(
         chosen=chosen,
         schedule=ranges,
         lost=lost,
-        day=days[chosen] if days else None,
+        day=day,
         is_tree=bool(verified[drafts] != drafts + 1),
         nodes=int(verified[drafts]) - 1,
         capacity=_capacity(prediction, chosen, drafts),

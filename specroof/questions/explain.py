@@ -101,7 +101,7 @@ class Explanation(Answer):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        from specroof.report import explain_rows  # noqa: PLC0415 - reports import answers
+        from specroof.report.operations import explain_rows  # noqa: PLC0415 - reports import answers
 
         first = self.first_token_s
         return {

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.questions.overview import drafts_run
-from specroof.questions.predict import EndToEnd, Prediction
+from specroof.questions.prediction import EndToEnd, Prediction
 from specroof.speedup.curve import SpeedupCurve
 
 __all__ = [

@@ -8,7 +8,7 @@ import numpy as np
 
 from specroof.errors import Note
 from specroof.questions.overview import drafts_run
-from specroof.questions.predict import EndToEnd
+from specroof.questions.prediction import EndToEnd
 from specroof.report.fitting import brief
 from specroof.report.layout import format_table, in_line
 from specroof.speedup.curve import SpeedupCurve

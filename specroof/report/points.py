@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from specroof.questions.predict import EndToEnd, Workload
+from specroof.questions.prediction import EndToEnd, Workload
 from specroof.report.columns import listed_columns, point_columns
 from specroof.report.layout import columns_csv
 from specroof.speedup.curve import SpeedupCurve
