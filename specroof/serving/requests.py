@@ -9,7 +9,7 @@ import numpy.typing as npt
 from specroof.architecture import Architecture
 from specroof.arrays import Array
 from specroof.errors import refuse
-from specroof.latency import Setup
+from specroof.latency import Setup, model_latency
 from specroof.serving.capacity import prefill_rules
 from specroof.serving.prompts import Prompt, prefill_pass, time_to_first_token_s
 from specroof.serving.queue import latency_s, queue_s
@@ -42,7 +42,7 @@ def request_s(model: Architecture, setup: Setup, workload: Workload) -> float:
     """
     alone = prefill_pass(workload.new_len, context_len=workload.cached_len)
     return time_to_first_token_s(
-        float(EnginePasses()(Served(model, setup), alone)),
+        float(model_latency(model, setup, alone).total_s),
         batch_size=1.0,
         request_overhead_s=setup.engine.request_overhead_s,
     )
