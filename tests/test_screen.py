@@ -157,3 +157,10 @@ def test_help_at_80_columns_breaks_no_word(word: str) -> None:
     words, whole = (set(re.findall(r"[\w|=.-]+", text)) for text in (narrow, wide))
     # Typer cuts the second name of a flag where both are too long for their column.
     assert {word for word in words if not word.startswith("--tensor-parallel")} <= whole
+
+
+def test_help_shows_the_flags_of_a_command_before_those_of_every_command() -> None:
+    shown = STYLE.sub("", on_a_terminal(100, "advise", "--help"))
+    first, second = (shown.index(title) for title in ("Placement and server", "Formats and"))
+    assert shown.index("--input-len") < shown.index("--json") < first
+    assert first < shown.index("--dp-attention") < second < shown.index("--kv-cache")
