@@ -5,7 +5,8 @@ of acceptance fall with: the least squares of log N at each depth, given N at ea
 A family's power is the median of its profiles, held near the median of all as by 30 profiles more:
 families differ less than models do. Its spread is what 80% of profiles keep to, predicted from
 profiles of other models, in units of the logarithm of the ratio of depths. Prints the table, and
-errors, every profile counting the same, beside those of a constant rate.
+errors, every profile counting the same, beside those of a constant rate. Last come the laws by
+which acceptance by position goes on past the deepest one counted, from three on, and from one.
 """
 
 import argparse
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from specroof import load_profiles
+from specroof import extrapolated_acceptance, load_profiles, survival_acceptance
+from specroof.acceptance import EXTRAPOLATIONS
 from specroof.acceptance.typical import falling_odds_rates
 
 Floats = npt.NDArray[np.float64]
@@ -119,6 +121,22 @@ def summary(law: str, where: str, found: list[list[tuple[float, float]]]) -> Non
     print(f"{law:>9} {where}: {len(parts)} profiles, {size:.2%} off, bias {bias:+.2%}")
 
 
+def continued(law: str, least: int) -> list[list[tuple[float, float]]]:
+    """Return the errors of a law at each depth past the first ones of each profile, as `errors`."""
+    found = []
+    for one in load_profiles():
+        survival = one.survival[:DEEPEST]
+        pairs = []
+        for a in range(least, len(survival)):
+            curve = extrapolated_acceptance(survival_acceptance(survival[:a]), law)
+            for b in range(a + 1, len(survival) + 1):
+                off = np.log(curve.tokens_per_round(b) / (1 + sum(survival[:b])))
+                pairs.append((float(np.log(b / a)), float(off)))
+        if pairs and one.drafter_family not in {"", LOOKUP}:
+            found.append(pairs)
+    return found
+
+
 def main() -> None:
     """Print the table and the errors."""
     argparse.ArgumentParser(description=__doc__).parse_args()
@@ -142,6 +160,9 @@ def main() -> None:
     for where in ("beyond", "within"):
         summary("typical", where, typical)
         summary("constant", where, constant)
+    for law in EXTRAPOLATIONS:
+        summary(law, "beyond", continued(law, least=3))
+    summary("geometric", "beyond", continued("geometric", least=1))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from specroof.engines import calibrate, predicted_tokens_per_s
 from specroof.evidence import Measurement
 from specroof.hardware import HardwareProfile
 from specroof.latency import engine_setup
-from specroof.report import format_table
+from specroof.report.layout import format_table
 from specroof.speedup.served import Served
 
 #: Standard deviation of the logarithm of every throughput.

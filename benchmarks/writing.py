@@ -14,7 +14,9 @@ from collections.abc import Callable
 import numpy as np
 
 import specroof
-from specroof.report import curves_csv, curves_json, curves_table, json_line
+from specroof.report.curves import curves_table
+from specroof.report.layout import json_line
+from specroof.report.points import curves_csv, curves_json
 from specroof.speedup.curve import SpeedupCurve
 
 # The last is a million points: 17 draft lengths each.

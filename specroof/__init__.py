@@ -49,7 +49,6 @@ from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import PassLatency
 from specroof.questions import QUESTIONS
 from specroof.speedup.curve import SpeedupCurve
-from specroof.sweeps import read_results, write_sweep
 
 if TYPE_CHECKING:
     # For type checkers: the door imports these when they are asked for, by the table below.
@@ -71,6 +70,7 @@ if TYPE_CHECKING:
     from specroof.questions.worth import worth
     from specroof.serving.requests import Load, Workload
     from specroof.simulate import simulate_batch, simulate_exactness
+    from specroof.sweeps import read_results, write_sweep
 
 __all__ = [
     "Acceptance",
@@ -152,9 +152,11 @@ _LATE: Final = {
     "Workload": "specroof.serving.requests",
     "forward_cost": "specroof.questions.curves",
     "forward_latency": "specroof.questions.curves",
+    "read_results": "specroof.sweeps",
     "simulate_batch": "specroof.simulate",
     "simulate_exactness": "specroof.simulate",
     "speedup_curve": "specroof.questions.curves",
+    "write_sweep": "specroof.sweeps",
 }
 
 

@@ -4,6 +4,7 @@ import math
 import numbers
 import sys
 from collections.abc import Sized
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -128,9 +129,7 @@ def real_array(values: object) -> Array | None:
     >>> real_array([[1, 2], [3, 4]]).shape, real_array("1"), real_array([True])
     ((2, 2), None, None)
     """
-    # Importing what tells masked arrays is slow, and without it there are none.
-    masked = "numpy.ma" in sys.modules and isinstance(values, np.ma.MaskedArray)
-    if masked or (isinstance(values, Sized) and _entries(values) > MOST_POINTS):
+    if (isinstance(values, Sized) and _entries(values) > MOST_POINTS) or _holds_masked(values):
         return None
     try:
         array = np.asarray(values)
@@ -140,6 +139,20 @@ def real_array(values: object) -> Array | None:
         return None
     with np.errstate(over="ignore"):  # wider floats
         return array.astype(np.float64)
+
+
+#: Lists in lists that may hold masked arrays; no quantity has more axes.
+_MOST_AXES: Final = 4
+
+
+def _holds_masked(values: object, axes: int = _MOST_AXES) -> bool:
+    """Return whether values are a masked array, or lists of some; numpy would drop the masks."""
+    # Importing what tells masked arrays is slow, and without it there are none.
+    if "numpy.ma" not in sys.modules:
+        return False
+    if isinstance(values, list | tuple) and axes:
+        return any(_holds_masked(one, axes - 1) for one in values)
+    return isinstance(values, np.ma.MaskedArray)
 
 
 def _entries(values: Sized) -> int:

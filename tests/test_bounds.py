@@ -87,6 +87,8 @@ def test_bounds_spell_what_is_counted() -> None:
 NO_NUMBERS: list[Any] = [
     *(None, "1", b"1", True, np.True_, [True], ["1"], [], {}, {1}, object(), 1j, [None]),
     *([[1], [1, 2]], np.ma.array([1, 2], mask=[True, False]), np.array(["1"]), [10**30]),
+    *([np.ma.array(2.0, mask=True)], [[2.0, np.ma.array(2.0, mask=True)]]),
+    *([np.ma.array([1, 2], mask=[True, False])], np.ma.masked),
     *(np.array("2020", dtype="datetime64"), range(10**30), range(10**12), math.nan),
 ]
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import specroof
-from specroof import OptionError, breakeven, plot, report
+from specroof import OptionError, breakeven, plot
 from specroof.cli import app
 from specroof.drafters import Drafter, DraftTime
+from specroof.report.breakeven import breakeven_text
 from specroof.speedup.inverses import Point, crossing, least_length, paying_runs, slowed
 
 DENSE, EXPERTS, CHIP = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "h100"
@@ -189,7 +190,7 @@ def test_a_batch_needs_room() -> None:
         DENSE, CHIP, drafter="eagle3,accept=0.8", solve="context", batch_size=5000, most=64
     )
     assert nowhere.rows[0].to_dict()["ceiling"] is None
-    assert "no room" in report.breakeven_text(nowhere)
+    assert "no room" in breakeven_text(nowhere)
 
 
 def test_a_tie_at_the_wanted_speedup_is_an_answer() -> None:

@@ -10,7 +10,7 @@ import pytest
 from specroof import Acceptance, load_drafter, load_hardware, load_model
 from specroof.catalog import hardware_names, model_names, read_text, study_path
 from specroof.errors import CatalogError, ConfigError, OptionError, OutputError, ProfileError
-from specroof.report import write_files
+from specroof.report.writing import write_files
 
 TINY: dict[str, Any] = {
     "model_type": "llama",

@@ -13,9 +13,13 @@ from server_pages import SERVED, Life, give, replay, sglang_page, vllm_page
 from specroof import CatalogError, OptionError, doctor, predict, survival_acceptance
 from specroof.acceptance import context_acceptance
 from specroof.cli import app
-from specroof.policies.change import Change, best_change
+from specroof.policies.change import Change, Gain, best_change
 from specroof.policies.schedule import Schedule
-from specroof.questions.doctor import Diagnosis, _gain_words
+from specroof.questions.doctor import Diagnosis
+from specroof.questions.doctor_advice import advice, gain_words
+from specroof.reading.metrics_text import Sample
+from specroof.serving.metrics import counted
+from specroof.serving.observed import Observed, observed
 
 LIFE = Life(1000.0)
 LATER = LIFE.at(1030.0)
@@ -102,6 +106,91 @@ def test_the_gain_is_between_what_runs_and_the_best() -> None:
     assert (same.best, same.gain, same.low, same.high) == (1, 0.0, 0.0, 0.0)
     beyond = best_change(loads, rates, running=8, now=7, speedup=[1.0, 1.1, 1.05])
     assert beyond.gain != beyond.gain  # no figure
+
+
+#: A draft length and its throughput, speedup, and the low and the high end of its band.
+GAINS = [1.0, 1.4, 1.7, 1.9]
+
+
+def change_from(now: int, measured: int | None, *, ends: Any = None, at: int = 8) -> Change:
+    rates = [[10 * gain for gain in GAINS], [100 * gain for gain in (1.0, 0.9, 0.8, 0.7)]]
+    told: dict[str, Any] = {"speedup": GAINS, "ends": ends, "measured": measured}
+    return best_change([8, 64], rates, running=at, now=now, **told)
+
+
+def test_a_longer_draft_than_was_measured_must_be_sure_to_gain() -> None:
+    narrow = ([1.0, 1.3, 1.6, 1.75], [1.0, 1.5, 1.8, 2.0])
+    sure = change_from(1, 2, ends=narrow)
+    # 1.75 / 1.4 at least, and 1.7 / 1.4 is the best of what was measured.
+    assert (sure.best, sure.is_beyond, sure.longer) == (3, True, None)
+    assert (sure.gain, sure.low) == pytest.approx((1.9 / 1.4 - 1, 1.75 / 1.4 - 1))
+    wide = ([1.0, 1.3, 1.6, 1.65], [1.0, 1.5, 1.8, 2.1])
+    unsure = change_from(1, 2, ends=wide)
+    assert (unsure.best, unsure.is_beyond) == (2, False)
+    assert unsure.gain == pytest.approx(1.7 / 1.4 - 1)
+    longer = unsure.longer
+    assert longer is not None
+    assert longer.draft_len == 3
+    assert (longer.gain, longer.low, longer.high) == pytest.approx(
+        (1.9 / 1.4 - 1, 1.65 / 1.4 - 1, 2.1 / 1.4 - 1)
+    )
+    # Without a band nobody knows how sure it is.
+    assert (change_from(1, 2).best, change_from(1, 2).longer is None) == (2, False)
+    # An acceptance that is given at any length has no end.
+    assert (change_from(1, None, ends=wide).best, change_from(1, None).longer) == (3, None)
+    assert change_from(1, 3, ends=wide).longer is None
+    assert change_from(1, 2, ends=wide, at=64).longer is None  # and none pays there
+
+
+def test_a_schedule_goes_as_far_as_was_measured_or_is_taken() -> None:
+    wide = ([1.0, 1.3, 1.6, 1.65], [1.0, 1.5, 1.8, 2.1])
+    assert change_from(1, 2, ends=wide).schedule.ranges == ((1, 63, 2), (64, 64, 0))
+    narrow = ([1.0, 1.3, 1.6, 1.75], [1.0, 1.5, 1.8, 2.0])
+    assert change_from(1, 2, ends=narrow).schedule.ranges == ((1, 63, 3), (64, 64, 0))
+
+
+def test_beyond_positions_that_were_counted_acceptance_goes_on(saved: Any) -> None:
+    short = replace(LIFE, survival=(0.8, 0.6), running=2.0)
+    found = of(saved(vllm_page(short), vllm_page(short.at(1030.0))), drafter="eagle3")
+    assert found.prediction is not None
+    (curve,) = found.prediction.curves
+    # 0.75 of the second are accepted at the first: 1 + 0.8 + 0.6 + 0.45 + 0.3375
+    assert curve.tokens_per_round[0, 0, 4] == pytest.approx(3.1875)
+    assert curve.measured_draft_len == 2
+    change = found.change
+    assert change is not None
+    assert (change.is_beyond, change.measured, change.longer) == (True, 2, None)
+    assert change.low > 0
+    assert ", beyond K=2, the longest measured" in found.advice[0]
+    (law,) = [note for note in found.notes if note.startswith("beyond K=2, the longest counted")]
+    assert "geometric" in law
+    told = found.to_dict()["change"]
+    assert (told["measured"], told["is_beyond_measured"], told["longer"]) == (2, True, None)
+
+
+def test_a_longer_draft_that_may_gain_is_to_be_tried(saved: Any) -> None:
+    steady = replace(LIFE, survival=(0.8, 0.65, 0.5, 0.4, 0.32), running=2.0)
+    found = of(saved(vllm_page(steady), vllm_page(steady.at(1030.0))), drafter="eagle3")
+    change = found.change
+    assert change is not None
+    assert (change.now, change.best, change.is_beyond) == (5, 5, False)
+    longer = change.longer
+    assert longer is not None
+    assert longer.low < 0.0
+    assert longer.gain > 0.01
+    assert found.advice[1].startswith(f"K={longer.draft_len} may give +")
+    assert found.advice[1].endswith("beyond K=5, the longest measured: try it before you keep it")
+    assert found.to_dict()["change"]["longer"]["draft_len"] == longer.draft_len
+    assert any(note.startswith("beyond K=5, the longest counted") for note in found.notes)
+
+
+def test_an_acceptance_length_alone_is_no_more_than_it_measured(saved: Any) -> None:
+    short = replace(LIFE, survival=(0.8, 0.6))
+    found = of(saved(sglang_page(short), sglang_page(short.at(1030.0))), drafter="eagle3")
+    assert found.change is not None
+    assert found.change.measured == 2
+    # Its shape is that of such drafters, which a note of the prediction says.
+    assert not any("longest counted" in note for note in found.notes)
 
 
 # --- words --------------------------------------------------------------------------------
@@ -321,8 +410,38 @@ def test_refusals_are_one_line(saved: Any) -> None:
 def test_a_gain_whose_band_holds_none_is_unclear() -> None:
     steady = Schedule(((1, 64, 2),), 0.0, 0.0)
     change = Change(running=40, now=5, best=2, gain=0.02, low=-0.07, high=0.11, schedule=steady)
-    assert _gain_words(change) == (
+    assert gain_words(change) == (
         "at 40 running requests K=2 may give +2 % (-7…+11), unclear: measure it first"
     )
     sure = replace(change, gain=0.11, low=0.06, high=0.15)
-    assert _gain_words(sure) == "at 40 running requests K=2 gives +11 % (+6…+15)"
+    assert gain_words(sure) == "at 40 running requests K=2 gives +11 % (+6…+15)"
+
+
+def test_a_length_beyond_what_was_measured_is_said() -> None:
+    steady = Schedule(((1, 64, 4),), 0.0, 0.0)
+    sure = Change(
+        running=40, now=2, best=5, gain=0.2, low=0.1, high=0.3, schedule=steady, measured=3
+    )
+    seen = observed_with(2)
+    assert list(advice(seen, specroof.load_drafter("eagle3"), sure)) == [
+        "K=2 now; at 40 running requests K=5 gives +20 % (+10…+30), beyond K=3, the longest "
+        "measured; one length for more loads is K=4"
+    ]
+    longer = Gain(draft_len=6, gain=0.25, low=-0.05, high=0.4)
+    unsure = replace(sure, best=3, gain=0.2, low=0.1, high=0.3, longer=longer)
+    _, tried = advice(seen, specroof.load_drafter("eagle3"), unsure)
+    assert tried == (
+        "K=6 may give +25 % (-5…+40), beyond K=3, the longest measured: try it before you keep it"
+    )
+    for nothing in (replace(longer, gain=0.205), replace(longer, gain=float("nan"))):
+        told = advice(seen, specroof.load_drafter("eagle3"), replace(unsure, longer=nothing))
+        assert len(list(told)) == 1
+
+
+def observed_with(drafts: int) -> Observed:
+    """Return what a server shows that makes so many drafts."""
+    page = [
+        Sample("vllm:spec_decode_num_drafts_total", {}, 100.0),
+        Sample("vllm:spec_decode_num_draft_tokens_total", {}, 100.0 * drafts),
+    ]
+    return observed(counted([page], sources=["page"]), None)

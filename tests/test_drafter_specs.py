@@ -18,7 +18,8 @@ from specroof.catalog import (
 )
 from specroof.drafters import KINDS
 from specroof.errors import CatalogError, ConfigError, OptionError
-from specroof.report import curves_csv, curves_json, source_lines
+from specroof.report.curves import source_lines
+from specroof.report.points import curves_csv, curves_json
 from specroof.speedup.curve import SpeedupCurve, speedup_curve
 
 TARGET = "Qwen/Qwen3.6-35B-A3B"

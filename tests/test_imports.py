@@ -73,7 +73,7 @@ SHOWN_BY = {
     "questions/explain.py": {("to_dict", "report"), ("plot", "plot")},
     "questions/explore.py": {("page", "explore")},
     "questions/frontier.py": {("plot", "plot")},
-    "questions/predict.py": {
+    "questions/prediction.py": {
         ("to_arrow", "report"),
         ("to_dict", "report"),
         ("to_frame", "report"),

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from server_pages import give, replay
-from specroof.catalog import metrics_pages
-from specroof.catalog.pages import is_url
+from specroof.catalog.pages import is_url, metrics_pages
 from specroof.errors import CatalogError, MeasurementError, OptionError
 from specroof.reading import metrics_text
 from specroof.reading.metrics_text import parse_metrics

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from specroof.cli import app
-from specroof.report import in_line, json_line, rows_csv
+from specroof.report.layout import in_line, json_line, rows_csv
 
 PREDICT = ["predict", "Qwen/Qwen3-8B", "-H", "b200", "--drafter", "ideal"]
 PNG = b"\x89PNG"

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from specroof import predict
 from specroof.cli import app
-from specroof.questions.predict import Prediction
+from specroof.questions.prediction import Prediction
 from specroof.serving.queue import latency_s, limited_curve, running_requests
 from specroof.speedup.curve import SpeedupCurve
 
@@ -120,22 +120,25 @@ def test_a_batch_beyond_capacity_has_no_figures() -> None:
     np.testing.assert_array_equal(curve.round_s[0, :1], free.curves[0].round_s[0, :1])
 
 
-def never(batch_size: Array) -> SpeedupCurve:
-    raise AssertionError(f"priced again at {batch_size}")
+def test_each_size_that_runs_is_priced_once_whatever_their_order() -> None:
+    curve = asked(batch_size=[8, 30, 40, 64], capacity=False).curves[0]
+    batches = np.array([30.0, 8, 64])
+    seen: list[list[float]] = []
 
+    def priced(sizes: Array) -> SpeedupCurve:
+        seen.append(sizes.tolist())
+        return asked(batch_size=sizes, capacity=False).curves[0]
 
-def test_sizes_that_were_asked_for_are_priced_once_in_any_order() -> None:
-    curve = asked(batch_size=[30, 1, 8, 64], capacity=False).curves[0]
     largest = np.array([[40.0, 30, 8, 8, 0]])
-    held = limited_curve(curve, largest, never, queues=False)
-    for place, size in enumerate(curve.batch_size):
-        fits = size <= largest[0]
+    held = limited_curve(batches, largest, priced, queues=False)
+    queued = limited_curve(batches, np.full((1, 5), 40.0), priced, queues=True)
+    assert seen == [[8, 30], [8, 30, 40]]
+    for place, alone in enumerate((1, 0)):
+        fits = batches[place] <= largest[0]
         np.testing.assert_array_equal(np.isfinite(held.round_s[0, place]), fits)
-        np.testing.assert_array_equal(held.round_s[0, place, fits], curve.round_s[0, place, fits])
-    # The queue of 64 runs the largest that was asked for, too.
-    queued = limited_curve(curve, np.full((1, 5), 30.0), never, queues=True)
-    np.testing.assert_array_equal(queued.round_s[0, [0, 1, 2]], curve.round_s[0, [0, 1, 2]])
-    np.testing.assert_array_equal(queued.round_s[0, 3], curve.round_s[0, 0])
+        np.testing.assert_array_equal(held.round_s[0, place, fits], curve.round_s[0, alone, fits])
+    assert np.isnan(held.round_s[0, 2]).all()
+    np.testing.assert_array_equal(queued.round_s[0], curve.round_s[0, [1, 0, 2]])
 
 
 def test_where_all_run_nothing_changes() -> None:

@@ -49,7 +49,7 @@ from specroof.drafters import (
 )
 from specroof.errors import OptionError, ProfileError
 from specroof.hardware import HardwareProfile, Placement
-from specroof.speedup import curve as curves
+from specroof.speedup import axes
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
     SpeedupCurve,
@@ -678,7 +678,7 @@ def test_chunks_change_nothing(points: int, monkeypatch: pytest.MonkeyPatch) -> 
         "options": Options(),
     }
     whole = curve(autoregressive_drafter(0.1), constant_acceptance(0.7), **grid)
-    monkeypatch.setattr(curves, "_CHUNK_POINTS", points)
+    monkeypatch.setattr(axes, "_CHUNK_POINTS", points)
     sliced = curve(autoregressive_drafter(0.1), constant_acceptance(0.7), **grid)
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(sliced, name), getattr(whole, name))
@@ -691,8 +691,8 @@ def test_chunks_cover_the_grid_once_within_their_bound(
 ) -> None:
     times = np.zeros((n_contexts, n_batches), dtype=int)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(curves, "_CHUNK_POINTS", points)
-        for rows, columns in curves._chunks((n_contexts, n_batches, n_drafts)):
+        patched.setattr(axes, "_CHUNK_POINTS", points)
+        for rows, columns in axes.grid_slices((n_contexts, n_batches, n_drafts)):
             block = times[rows, columns]
             # Bounded, but for one whole curve, which is never cut.
             assert block.size * n_drafts <= max(points, n_drafts)

@@ -34,7 +34,8 @@ from specroof.latency.collectives import all_reduce_s
 from specroof.plot import plot_accuracy
 from specroof.report.validation import validation_json, validation_table
 from specroof.validate import TRUSTED, Validation, banded, misses_of, validation
-from specroof.validate.scores import Scored, errors_of, levelled, round_costs, scored
+from specroof.validate.scored import Scored, levelled, scored
+from specroof.validate.scores import errors_of, round_costs
 
 MEASURED = [one for one in load_measurements() if (one.trust or 0) <= TRUSTED]
 PLAIN = next(one for one in MEASURED if kind_of(one)[0] == "plain" and one.method == "ar")
@@ -540,7 +541,7 @@ def test_the_command_prints_a_table_and_one_object(
     assert table.stdout.splitlines()[0].split()[:2] == ["source", "points"]
     told = CliRunner().invoke(app, ["validate", "--json"])
     content = json.loads(told.stdout.splitlines()[-1])
-    assert set(content) == {"sources", "total", "ideal", "generic", "cells"}
+    assert set(content) == {"sources", "total", "ideal", "generic", "cells", "regret"}
     keys = {
         "n", "speedup_p90_error", "speedup_median_error", "speedup_mean_error",
         "decode_median_error", "decode_mean_error", "verdict_accuracy", "regret_mean",

@@ -9,8 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 import specroof
-from specroof import OptionError, report, worth
+from specroof import OptionError, worth
 from specroof.cli import app
+from specroof.report.worth import worth_text
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "block,cost=0.1,drafts=15"
 
@@ -80,7 +81,7 @@ def test_a_chip_without_a_price_says_which_flag() -> None:
     found = worth(MODEL, "b300", drafter=SPEC, accept_length=3)
     assert found.rows[0].usd_per_million_tokens is None
     assert found.notes[0] == "price of NVIDIA B300 SXM unknown: --price-per-hour USD"
-    assert "  -" in report.worth_text(found)
+    assert "  -" in worth_text(found)
     given = worth(MODEL, "b300", drafter=SPEC, accept_length=3, price_per_hour=3.6)
     assert given.rows[0].usd_per_million_tokens == pytest.approx(1e3 / given.rows[0].tokens_per_s)
 

@@ -3,7 +3,6 @@
 from specroof.catalog.files import read_text
 from specroof.catalog.hardware import HARDWARE_PATH_VARIABLE, hardware_names, load_hardware
 from specroof.catalog.models import drafter_names, load_draft_config, load_model, model_names
-from specroof.catalog.pages import MetricsPages, metrics_pages
 from specroof.catalog.profiles import load_profile, load_profiles_file
 from specroof.catalog.specs import ACCEPTANCE_KEYS, load_drafter
 from specroof.catalog.studies import study_path
@@ -11,7 +10,6 @@ from specroof.catalog.studies import study_path
 __all__ = [
     "ACCEPTANCE_KEYS",
     "HARDWARE_PATH_VARIABLE",
-    "MetricsPages",
     "drafter_names",
     "hardware_names",
     "load_draft_config",
@@ -20,7 +18,6 @@ __all__ = [
     "load_model",
     "load_profile",
     "load_profiles_file",
-    "metrics_pages",
     "model_names",
     "read_text",
     "study_path",

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from specroof import report
 from specroof.cli.flags import AsJson, completion
-from specroof.cli.output import figure_files, say, say_json, write
+from specroof.cli.output import figure_files, give
 from specroof.questions import acceptance as asked
 from specroof.questions.words import DRAFT_COUNTS, FITTED_LAWS, profile_names
+from specroof.report.acceptance import fits_text, profiles_table, profiles_text
 
 __all__ = ["acceptance_app"]
 
@@ -57,10 +57,7 @@ def acceptance(context: typer.Context, find: Contains = "", as_json: AsJson = Fa
 def list_profiles(find: Contains = "", as_json: AsJson = False) -> None:
     """List the bundled profiles."""
     found = asked.find_profiles(find)
-    if as_json:
-        say_json(found.rows())
-    else:
-        say(report.profiles_table(found))
+    give(found.rows, lambda: profiles_table(found), as_json=as_json)
 
 
 @acceptance_app.command("show")
@@ -69,11 +66,12 @@ def show_profiles(
 ) -> None:
     """Show profiles: the survival curve, the counts, the source."""
     found = asked.show_profiles(names, drafts=drafts)
-    write(figure_files(plot_file, lambda plot: plot.acceptance_figures(found)), as_json=as_json)
-    if as_json:
-        say_json(found.rows())
-    else:
-        say(report.profiles_text(found))
+    give(
+        found.rows,
+        lambda: profiles_text(found),
+        figure_files(plot_file, lambda plot: plot.acceptance_figures(found)),
+        as_json=as_json,
+    )
 
 
 @acceptance_app.command("fit")
@@ -86,8 +84,9 @@ def fit_profiles(
 ) -> None:
     """Fit laws with few numbers to measured acceptance, and show their residuals."""
     found = asked.fit_profiles(names, drafts=drafts, law=law)
-    write(figure_files(plot_file, lambda plot: plot.acceptance_figures(found)), as_json=as_json)
-    if as_json:
-        say_json(found.rows())
-    else:
-        say(report.fits_text(found))
+    give(
+        found.rows,
+        lambda: fits_text(found),
+        figure_files(plot_file, lambda plot: plot.acceptance_figures(found)),
+        as_json=as_json,
+    )

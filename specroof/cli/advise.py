@@ -4,23 +4,22 @@ from typing import Annotated
 
 import typer
 
-from specroof import report
 from specroof.cli.flags import (
     AsJson,
     Drafters,
     ModelWord,
     OptionFlags,
     PlaceFlags,
+    PricePerHour,
     SeveralChips,
-    flags,
-    numbers,
-    whole_numbers,
-    words,
 )
-from specroof.cli.output import say, say_json
+from specroof.cli.grouping import flags
+from specroof.cli.lists import numbers, whole_numbers, words
+from specroof.cli.output import give
 from specroof.questions.advise import advise as asked
 from specroof.questions.advise_request import USUAL_LOADS
 from specroof.questions.words import LAUNCHERS
+from specroof.report.advice import advice_text
 
 __all__ = ["advise"]
 
@@ -66,15 +65,6 @@ Tpot = Annotated[
     float | None, typer.Option("--tpot", metavar="MS", help="Target: time of each later token.")
 ]
 MinSpeedup = Annotated[float | None, typer.Option(help="Target: the least speedup that pays.")]
-Price = Annotated[
-    float | None,
-    typer.Option(
-        "--price-per-hour",
-        metavar="USD",
-        help="Price of one device for an hour.",
-        show_default="that of the hardware file",
-    ),
-]
 Devices = Annotated[
     int | None,
     typer.Option(
@@ -102,7 +92,7 @@ def advise(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     ttft_ms: Ttft = None,
     tpot_ms: Tpot = None,
     min_speedup: MinSpeedup = None,
-    price_per_hour: Price = None,
+    price_per_hour: PricePerHour = None,
     traffic: TrafficFile = None,
     tensor_parallel: Devices = None,
     as_json: AsJson = False,
@@ -131,7 +121,4 @@ def advise(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         traffic=traffic,
         tensor_parallel=tensor_parallel,
     )
-    if as_json:
-        say_json(found.to_dict())
-    else:
-        say(report.advice_text(found, model), to_paste=True)
+    give(found.to_dict, lambda: advice_text(found, model), as_json=as_json, to_paste=True)

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from specroof import report
 from specroof.cli.flags import (
     AsJson,
     Batch,
@@ -13,15 +12,17 @@ from specroof.cli.flags import (
     CsvFile,
     HardwareWord,
     ModelWord,
+    NoCapacity,
     OptionFlags,
     SetupFlags,
     completion,
-    flags,
-    numbers,
 )
-from specroof.cli.output import figure_files, say, say_json, write
+from specroof.cli.grouping import flags
+from specroof.cli.lists import numbers
+from specroof.cli.output import figure_files, give, text_file
 from specroof.questions.breakeven import breakeven as asked
 from specroof.questions.words import KINDS, SOLVED
+from specroof.report.breakeven import breakeven_csv, breakeven_text
 
 __all__ = ["breakeven"]
 
@@ -50,10 +51,7 @@ DraftLen = Annotated[
 ]
 Most = Annotated[
     int | None,
-    typer.Option(help="Largest batch or context that is looked at.", show_default="4096; 1048576"),
-]
-NoCapacity = Annotated[
-    bool, typer.Option("--no-capacity", help="Count batches as if memory had no end.")
+    typer.Option(help="Largest batch or context to try.", show_default="4096; 1048576"),
 ]
 PlotFile = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE", help="Draw the answer against the load.")
@@ -97,11 +95,10 @@ def breakeven(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contrac
         most=most,
         capacity=False if no_capacity else None,
     )
-    table = {} if csv_file is None else {csv_file: report.breakeven_csv(found).encode()}
-    write(
-        table, figure_files(plot_file, lambda plot: plot.breakeven_figures(found)), as_json=as_json
+    give(
+        found.to_dict,
+        lambda: breakeven_text(found),
+        text_file(csv_file, lambda: breakeven_csv(found)),
+        figure_files(plot_file, lambda plot: plot.breakeven_figures(found)),
+        as_json=as_json,
     )
-    if as_json:
-        say_json(found.to_dict())
-    else:
-        say(report.breakeven_text(found))

@@ -4,11 +4,12 @@ from typing import Annotated
 
 import typer
 
-from specroof import report
-from specroof.cli.flags import AsJson, FormatFlags, HardwareWord, ModelWord, SetupFlags, flags
-from specroof.cli.output import say, say_json
+from specroof.cli.flags import AsJson, FormatFlags, HardwareWord, ModelWord, SetupFlags
+from specroof.cli.grouping import flags
+from specroof.cli.output import give
 from specroof.questions.capacity import capacity as asked
 from specroof.questions.words import KINDS
+from specroof.report.capacity import capacity_text
 
 __all__ = ["capacity"]
 
@@ -52,7 +53,4 @@ def capacity(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         drafters=drafters or (),
         draft_len=draft_len,
     )
-    if as_json:
-        say_json(found.to_dict())
-    else:
-        say(report.capacity_text(found))
+    give(found.to_dict, lambda: capacity_text(found), as_json=as_json)

@@ -4,11 +4,12 @@ from typing import Annotated
 
 import typer
 
-from specroof import report
-from specroof.cli.flags import AsJson, FormatFlags, HardwareWord, SetupFlags, completion, flags
-from specroof.cli.output import say, say_json
+from specroof.cli.flags import AsJson, FormatFlags, HardwareWord, SetupFlags, completion
+from specroof.cli.grouping import flags
+from specroof.cli.output import give
 from specroof.questions.doctor import doctor as asked
 from specroof.questions.words import KINDS, model_names
+from specroof.report.doctor import doctor_text
 
 __all__ = ["doctor"]
 
@@ -32,8 +33,8 @@ DrafterWord = Annotated[
     typer.Option(
         "--drafter",
         metavar="SPEC",
-        help=f"What drafts: KIND[,key=value…]. Kinds: {', '.join(KINDS)}. Its acceptance is what "
-        f"is compared; the server's own is what is predicted with.",
+        help=f"What drafts: KIND[,key=value…]. Kinds: {', '.join(KINDS)}. The prediction "
+        f"uses the acceptance that the server counts; one given here is compared with it.",
     ),
 ]
 Wait = Annotated[
@@ -41,8 +42,8 @@ Wait = Annotated[
     typer.Option(
         "--wait",
         metavar="SECONDS",
-        help="Between the two reads, 0 for one; of two saved pages, what lay between them.",
-        show_default="10 of a server",
+        help="Seconds between the two reads, 0 for one read; or between two saved pages.",
+        show_default="10 for a server",
     ),
 ]
 ServedName = Annotated[
@@ -54,7 +55,7 @@ ContextLen = Annotated[
     typer.Option(
         "--context",
         help="Cached tokens of each request.",
-        show_default="as of the requests that ended, else 4096",
+        show_default="the mean of the finished requests, else 4096",
     ),
 ]
 DraftModel = Annotated[
@@ -92,7 +93,4 @@ def doctor(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         context_len=context_len,
         draft_model=draft_model,
     )
-    if as_json:
-        say_json(found.to_dict())
-    else:
-        say(report.doctor_text(found))
+    give(found.to_dict, lambda: doctor_text(found), as_json=as_json)

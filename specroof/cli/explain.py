@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from specroof import report
 from specroof.cli.flags import (
     AsJson,
     CsvFile,
@@ -14,11 +13,12 @@ from specroof.cli.flags import (
     OptionFlags,
     SetupFlags,
     completion,
-    flags,
 )
-from specroof.cli.output import figure_files, say, say_json, write
+from specroof.cli.grouping import flags
+from specroof.cli.output import figure_files, give, text_file
 from specroof.questions.explain import explain as asked
 from specroof.questions.words import KINDS
+from specroof.report.operations import explanation_csv, explanation_text
 
 __all__ = ["explain"]
 
@@ -105,9 +105,10 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         drafter=drafter,
         draft_len=draft_len,
     )
-    table = {} if csv_file is None else {csv_file: report.explanation_csv(found).encode()}
-    write(table, figure_files(plot_file, lambda plot: plot.pass_figures(found)), as_json=as_json)
-    if as_json:
-        say_json(found.to_dict())
-    else:
-        say(report.explanation_text(found))
+    give(
+        found.to_dict,
+        lambda: explanation_text(found),
+        text_file(csv_file, lambda: explanation_csv(found)),
+        figure_files(plot_file, lambda plot: plot.pass_figures(found)),
+        as_json=as_json,
+    )

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from specroof.cli.flags import Batch, Context, OptionFlags, choice, completion, flags, numbers
+from specroof.cli.flags import Batch, Context, OptionFlags, choice, completion
+from specroof.cli.grouping import flags
+from specroof.cli.lists import numbers
 from specroof.cli.output import check_folder, write, write_folder
 from specroof.cli.streams import STANDARD_OUTPUT
 from specroof.errors import OptionError

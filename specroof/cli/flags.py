@@ -1,17 +1,12 @@
-"""Flags that commands share, and groups of them."""
+"""Flags that commands share, and groups of them; see `specroof.cli.grouping`."""
 
-import math
-import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
-from inspect import Parameter, signature
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, Final
 
 import typer
 
-from specroof.errors import OptionError
 from specroof.questions.words import (
     ACCEPTANCE_KEYS,
     CHOICES,
@@ -21,7 +16,6 @@ from specroof.questions.words import (
     hardware_names,
     model_names,
 )
-from specroof.report.fitting import name_sources
 
 __all__ = [
     "AsJson",
@@ -35,17 +29,15 @@ __all__ = [
     "FormatFlags",
     "HardwareWord",
     "ModelWord",
+    "NoCapacity",
     "OptionFlags",
     "PlaceFlags",
+    "PricePerHour",
     "SetupFlags",
     "SeveralChips",
     "TensorParallel",
     "choice",
     "completion",
-    "flags",
-    "numbers",
-    "whole_numbers",
-    "words",
 ]
 
 
@@ -137,8 +129,8 @@ Engine = Annotated[
     typer.Option(
         "--engine",
         metavar="NAME",
-        help="Engine of the hardware profile; `generic` is that of chips that nobody measured, "
-        "`ideal` reaches every peak.",
+        help="Engine profile of the hardware; `generic` serves any chip, `ideal` reaches every "
+        "peak.",
         show_default="the profile's default",
     ),
 ]
@@ -167,6 +159,21 @@ KvDtype = Annotated[
 WeightDtype = Annotated[
     str | None, choice("weight_dtype", "--weights", help_text="Format of the weights.")
 ]
+NoCapacity = Annotated[
+    bool,
+    typer.Option(
+        "--no-capacity", help="Ignore the limits of memory, as the ideal engine does anyway."
+    ),
+]
+PricePerHour = Annotated[
+    float | None,
+    typer.Option(
+        "--price-per-hour",
+        metavar="USD",
+        help="Price of one device for an hour.",
+        show_default="the hardware file's",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on one line.")]
 CsvFile = Annotated[
     Path | None,
@@ -174,12 +181,14 @@ CsvFile = Annotated[
 ]
 
 
-# --- groups of flags: a parameter of such a type stands for all of them, see `flags` -----------
+# --- groups of flags ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class PlaceFlags:
     """Where a model runs, but for the number of devices."""
+
+    panel: ClassVar = "Placement and server"
 
     family: Family = None
     expert_parallel: ExpertParallel = 1
@@ -206,6 +215,8 @@ class SetupFlags(PlaceFlags):
 @dataclass(frozen=True)
 class FormatFlags:
     """Formats that replace those of a checkpoint: fields of `specroof.Options`."""
+
+    panel: ClassVar = "Formats and formulas"
 
     kv_dtype: KvDtype = None
     weight_dtype: WeightDtype = None
@@ -251,179 +262,6 @@ class OptionFlags(FormatFlags):
     ] = False
 
 
-#: A flag that no command sees: it changes what reports say.
-_SOURCES: Final = Parameter(
-    "sources",
-    Parameter.POSITIONAL_OR_KEYWORD,
-    default=False,
-    annotation=Annotated[
-        bool, typer.Option("--sources", help="Name the source of every figure, in full.")
-    ],
-)
-
-
-def flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the flags of the groups that its parameters are of.
-
-    A refusal that begins with a parameter of the library names the flag instead. A command that has
-    a setup, and so sources, takes ``--sources``.
-    """
-    hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
-    parameters: list[Parameter] = []
-    for parameter in signature(command).parameters.values():
-        if parameter.name in groups:
-            parameters += _group_parameters(groups[parameter.name])
-        else:
-            parameters.append(parameter.replace(annotation=hints[parameter.name]))
-
-    if any(issubclass(group, PlaceFlags) for group in groups.values()):
-        parameters.append(_SOURCES)
-
-    @wraps(command)
-    def called(**given: Any) -> None:
-        if given.pop("sources", False):
-            name_sources()
-        filled = {
-            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
-            for name, group in groups.items()
-        }
-        try:
-            command(**given, **filled)
-        except OptionError as refusal:
-            raise OptionError(_in_flags(str(refusal), parameters)) from None
-
-    ordered = sorted(parameters, key=lambda one: one.default is not Parameter.empty)
-    called.__signature__ = signature(command).replace(parameters=ordered)  # type: ignore[attr-defined]  # functions take it
-    called.__annotations__ = {one.name: one.annotation for one in ordered}
-    del called.__wrapped__
-    return called
-
-
-def _group_parameters(group: Any) -> list[Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    return [
-        Parameter(
-            field.name,
-            Parameter.POSITIONAL_OR_KEYWORD,
-            default=field.default,
-            annotation=hints[field.name],
-        )
-        for field in fields(group)
-    ]
-
-
-_NAME: Final = re.compile(r"[a-z]\w*")
-
-
-def _in_flags(message: str, parameters: Iterable[Parameter]) -> str:
-    """Return a refusal that names flags instead of parameters."""
-    words = {one.name: _flag(one) for one in parameters}
-    first = _NAME.match(message)
-    if first is None or first[0] not in words:
-        return message
-
-    def in_flags(found: re.Match[str]) -> str:
-        name = found[0]
-        # Inside a sentence, a name of one word is plain English, unless it joins another name.
-        joined = found.start() == 0 or message[: found.start()].endswith((" and ", " or "))
-        return words.get(name, name) if joined or "_" in name else name
-
-    return _NAME.sub(in_flags, message)
-
-
-def _flag(parameter: Parameter) -> str:
-    """Return the name of a parameter in the shell."""
-    for info in get_args(parameter.annotation)[1:]:
-        # Typer keeps the first word of an annotation as its default.
-        for word in (info.default, *(info.param_decls or ())):
-            if isinstance(word, str) and word.startswith("--"):
-                return word
-    return f"--{parameter.name.replace('_', '-')}"
-
-
-def numbers(word: str, text: str | None) -> list[float] | None:
-    """Return the numbers of a comma-separated `text`, None of None; ``1..128`` doubles.
-
-    Raises
-    ------
-    OptionError
-        With the option's `word`, if a part is not a number.
-
-    Examples
-    --------
-    >>> numbers("--batch", "1..8,12"), numbers("--batch", "3..10")  # the end is always there
-    ([1.0, 2.0, 4.0, 8.0, 12.0], [3.0, 6.0, 10.0])
-    """
-    if text is None:
-        return None
-    try:
-        return [value for part in text.split(",") for value in _doubled(part)]
-    except ValueError:
-        message = (
-            f"{word} is {text!r}; allowed: numbers separated by commas, such as 1,8,32 or 1..128"
-        )
-        raise OptionError(message) from None
-
-
-def _doubled(text: str) -> list[float]:
-    """Return the number that a part of a list spells, or those of a range that doubles.
-
-    Raises
-    ------
-    ValueError
-        For anything else.
-    """
-    first, is_range, last = text.partition("..")
-    if not is_range:
-        return [float(first)]
-    low, high = float(first), float(last)
-    if not (0 < low <= high < math.inf):
-        raise ValueError(text)
-    steps = math.ceil(math.log2(high / low))
-    return [*(low * 2.0**step for step in range(steps)), high]
-
-
-def whole_numbers(word: str, text: str | None) -> list[int] | None:
-    """Return the whole numbers of a comma-separated `text`, None of None.
-
-    Raises
-    ------
-    OptionError
-        With the option's `word`, if a part is not a whole number.
-
-    Examples
-    --------
-    >>> whole_numbers("--draft-len", "1,2,3")
-    [1, 2, 3]
-    """
-    values = numbers(word, text)
-    if values is not None and not all(value.is_integer() for value in values):
-        message = f"{word} is {text!r}; allowed: whole numbers separated by commas, such as 1,2,3"
-        raise OptionError(message)
-    return None if values is None else [int(value) for value in values]
-
-
-def words(word: str, text: str) -> list[str]:
-    """Return the names of a comma-separated `text`.
-
-    Raises
-    ------
-    OptionError
-        With the option's `word`, if a name is empty.
-
-    Examples
-    --------
-    >>> words("--hardware", "h100,b200")
-    ['h100', 'b200']
-    """
-    names = [name.strip() for name in text.split(",")]
-    if not all(names):
-        message = f"{word} is {text!r}; allowed: names separated by commas, such as h100,b200"
-        raise OptionError(message)
-    return names
-
-
 # --- results of benchmarks ---------------------------------------------------------------------
 
 BENCH_HELP: Final = (
@@ -436,6 +274,8 @@ BENCH_HELP: Final = (
 @dataclass(frozen=True)
 class ResultFlags:
     """How results came about: fields of `specroof.questions.benchmark.BenchmarkRequest`."""
+
+    panel: ClassVar = "How the results came about"
 
     family: Family = None
     engine: Annotated[

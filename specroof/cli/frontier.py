@@ -5,21 +5,23 @@ from typing import Annotated
 
 import typer
 
-from specroof import report
 from specroof.cli.flags import (
     AsJson,
     CsvFile,
     HardwareWord,
     ModelWord,
+    NoCapacity,
     OptionFlags,
+    PricePerHour,
     SetupFlags,
     completion,
-    flags,
-    numbers,
 )
-from specroof.cli.output import figure_files, say, say_json, write
+from specroof.cli.grouping import flags
+from specroof.cli.lists import numbers
+from specroof.cli.output import figure_files, give, text_file
 from specroof.questions.frontier import frontier as asked
 from specroof.questions.words import KINDS
+from specroof.report.frontier import frontier_csv, frontier_text
 from specroof.units import MILLISECOND
 
 __all__ = ["frontier"]
@@ -48,13 +50,6 @@ MaxDraftLen = Annotated[int | None, typer.Option(help="Longest draft tried.", sh
 Tpot = Annotated[
     float | None,
     typer.Option("--tpot", metavar="MS", help="Milliseconds per token that a user may wait."),
-]
-PricePerHour = Annotated[
-    float | None,
-    typer.Option(metavar="USD", help="Of one device.", show_default="the hardware file's"),
-]
-NoCapacity = Annotated[
-    bool, typer.Option("--no-capacity", help="Count batches as if memory had no end.")
 ]
 PlotFile = Annotated[
     Path | None,
@@ -99,11 +94,10 @@ def frontier(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         price_per_hour=price_per_hour,
         capacity=False if no_capacity else None,
     )
-    table = {} if csv_file is None else {csv_file: report.frontier_csv(found).encode()}
-    write(
-        table, figure_files(plot_file, lambda plot: plot.frontier_figures(found)), as_json=as_json
+    give(
+        found.to_dict,
+        lambda: frontier_text(found),
+        text_file(csv_file, lambda: frontier_csv(found)),
+        figure_files(plot_file, lambda plot: plot.frontier_figures(found)),
+        as_json=as_json,
     )
-    if as_json:
-        say_json(found.to_dict())
-    else:
-        say(report.frontier_text(found))

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from specroof import report
 from specroof.cli.flags import AsJson, completion
-from specroof.cli.output import say, say_json
+from specroof.cli.output import give, say
 from specroof.questions import hardware as asked
 from specroof.questions.words import hardware_names
+from specroof.report.chips import hardware_table, hardware_text
 
 __all__ = ["hardware_app"]
 
@@ -31,20 +31,14 @@ def list_hardware(context: typer.Context, as_json: AsJson = False) -> None:
     if context.invoked_subcommand is not None:
         return
     found = asked.list_hardware()
-    if as_json:
-        say_json([one.to_dict() for one in found])
-    else:
-        say(report.hardware_table(found))
+    give(lambda: [one.to_dict() for one in found], lambda: hardware_table(found), as_json=as_json)
 
 
 @hardware_app.command("show")
 def show_hardware(name: HardwareName, as_json: AsJson = False) -> None:
     """Show one profile with the source of each figure."""
     found = asked.show_hardware(name)
-    if as_json:
-        say_json(found.to_dict())
-    else:
-        say(report.hardware_text(found))
+    give(found.to_dict, lambda: hardware_text(found), as_json=as_json)
 
 
 @hardware_app.command("check")

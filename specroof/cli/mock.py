@@ -1,24 +1,18 @@
 """`specroof mock`: the commands that measure a predicted point on a real engine."""
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from specroof import report
-from specroof.cli.flags import (
-    AsJson,
-    Family,
-    FormatFlags,
-    HardwareWord,
-    ModelWord,
-    TensorParallel,
-    flags,
-)
-from specroof.cli.output import say, say_json
+from specroof.cli.flags import AsJson, Family, FormatFlags, HardwareWord, ModelWord, TensorParallel
+from specroof.cli.grouping import flags
+from specroof.cli.output import give
 from specroof.questions.mock import mock as asked
 from specroof.questions.words import FRAMEWORKS
+from specroof.report.mock import mock_text
 
 __all__ = ["mock"]
 
@@ -85,17 +79,30 @@ def mock(  # noqa: PLR0913, PLR0917 - one parameter per flag
         options=vars(formats),
         family=family,
     )
-    if as_json:
-        say_json(found.to_dict())
-        return
-    words = ["-H", hardware, "--model", model, "--drafter", drafter]
-    words += ["--draft-len", str(draft_len), "--tp", str(tensor_parallel)]
-    further = {"--family": family, "--engine": engine, "--kv-cache": formats.kv_dtype}
-    for word, value in (further | {"--weights": formats.weight_dtype}).items():
-        words += [] if value is None else [word, value]
-    bench, mine = shlex.join(["bench.jsonl", *words]), f"my-{Path(hardware).stem}.yaml"
-    say(report.mock_text(found), to_paste=True)
-    say(
+    given = {
+        "-H": hardware,
+        "--model": model,
+        "--drafter": drafter,
+        "--draft-len": draft_len,
+        "--tp": tensor_parallel,
+        "--family": family,
+        "--engine": engine,
+        "--kv-cache": formats.kv_dtype,
+        "--weights": formats.weight_dtype,
+    }
+    give(
+        found.to_dict,
+        lambda: f"{mock_text(found)}\n{_next_commands(given)}",
+        as_json=as_json,
+        to_paste=True,
+    )
+
+
+def _next_commands(given: Mapping[str, object]) -> str:
+    """Return what to do with the results, as comments of a shell script."""
+    words = [str(one) for pair in given.items() if pair[1] is not None for one in pair]
+    bench, mine = shlex.join(["bench.jsonl", *words]), f"my-{Path(str(given['-H'])).stem}.yaml"
+    return (
         f"# then compare: specroof validate {bench}\n"
         f"# and fit, with results at several loads: specroof calibrate {bench} "
         f"-o {shlex.quote(mine)}"

@@ -2,10 +2,10 @@
 
 import typer
 
-from specroof import report
 from specroof.cli.flags import AsJson, Family, ModelWord
-from specroof.cli.output import say, say_json
+from specroof.cli.output import give
 from specroof.questions import models as asked
+from specroof.report.models import diff_text, model_text, models_table
 
 __all__ = ["models_app"]
 
@@ -18,20 +18,14 @@ def list_models(context: typer.Context, as_json: AsJson = False) -> None:
     if context.invoked_subcommand is not None:
         return
     found = asked.list_models()
-    if as_json:
-        say_json([one.to_dict() for one in found])
-    else:
-        say(report.models_table(found))
+    give(lambda: [one.to_dict() for one in found], lambda: models_table(found), as_json=as_json)
 
 
 @models_app.command("show")
 def show_model(model: ModelWord, family: Family = None, as_json: AsJson = False) -> None:
     """Show one model, bundled or not: its sizes, its layers, its formats, its cache."""
     found = asked.show_model(model, family=family)
-    if as_json:
-        say_json(found.to_dict())
-    else:
-        say(report.model_text(found))
+    give(found.to_dict, lambda: model_text(found), as_json=as_json)
 
 
 @models_app.command("diff")
@@ -43,7 +37,4 @@ def diff_models(
     Example: specroof models diff Qwen/Qwen3-30B-A3B path/to/Qwen3-30B-A3B-FP8/config.json
     """
     found = asked.diff_models(first, second, family=family)
-    if as_json:
-        say_json(found.to_dict())
-    else:
-        say(report.diff_text(found))
+    give(found.to_dict, lambda: diff_text(found), as_json=as_json)

@@ -1,5 +1,6 @@
 """What commands leave behind: lines on standard output, and files that appear whole."""
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -8,16 +9,19 @@ from typing import Any, TypeAlias
 
 import typer
 
-from specroof import report
 from specroof.cli.streams import STANDARD_OUTPUT, give_data, say_aside
 from specroof.errors import OutputError, printable
+from specroof.report.fitting import fitted
+from specroof.report.layout import json_line
 
 __all__ = [
     "check_folder",
     "figure_files",
     "folder_of_figures",
+    "give",
     "say",
     "say_json",
+    "text_file",
     "write",
     "write_folder",
 ]
@@ -27,13 +31,60 @@ Draw: TypeAlias = Callable[[ModuleType], Mapping[str, Any]]
 
 def say(text: str, *, to_paste: bool = False) -> None:
     """Print to standard output, as wide as the terminal is; lines to paste stay whole."""
-    # Named, since Typer sends UTF-8 to a standard output that says it takes ASCII.
-    typer.echo(printable(text) if to_paste else report.fitted(printable(text)), file=sys.stdout)
+    shown = printable(text) if to_paste else fitted(printable(text))
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        from specroof.cli import colors  # noqa: PLC0415 - rich is slow to import
+
+        colors.show(shown)
+    else:
+        _print(shown)
 
 
 def say_json(value: object) -> None:
     """Print JSON on one line."""
-    say(report.json_line(value), to_paste=True)
+    _print(printable(json_line(value)))
+
+
+def _print(text: str) -> None:
+    # Named, since Typer sends UTF-8 to a standard output that says it takes ASCII.
+    typer.echo(text, file=sys.stdout)
+
+
+def give(
+    value: Callable[[], object],
+    text: Callable[[], str],
+    *files: Mapping[Path, bytes],
+    as_json: bool,
+    to_paste: bool = False,
+) -> None:
+    """Write the files of an answer, then print it as JSON on one line, or as text.
+
+    Parameters
+    ----------
+    value, text
+        Make what is printed, the one or the other.
+    files
+        Groups of files, see `write`.
+    as_json
+        Whether --json was given.
+    to_paste
+        Whether the lines of the text stay whole.
+
+    Raises
+    ------
+    OutputError
+        As `write` does.
+    """
+    write(*files, as_json=as_json)
+    if as_json:
+        say_json(value())
+    else:
+        say(text(), to_paste=to_paste)
+
+
+def text_file(path: Path | None, text: Callable[[], str]) -> dict[Path, bytes]:
+    """Return a text as the file `path`; None writes nothing."""
+    return {} if path is None else {path: text().encode()}
 
 
 def figure_files(path: Path | None, draw: Draw) -> dict[Path, bytes]:
@@ -85,12 +136,16 @@ def write(*groups: Mapping[Path, bytes], as_json: bool) -> None:
     OutputError
         For `-` together with --json, and a file that cannot be written.
     """
-    files = report.joined_files(*groups)
+    if not any(groups):
+        return
+    from specroof.report import writing  # noqa: PLC0415 - most answers are only printed
+
+    files = writing.joined_files(*groups)
     data = files.pop(STANDARD_OUTPUT, None)
     if as_json and data is not None:
         message = "-: --json goes to standard output too; allowed: a file for one of them"
         raise OutputError(message)
-    report.write_files(files)
+    writing.write_files(files)
     _say_written(files)
     if data is not None:
         give_data(data)
@@ -98,8 +153,10 @@ def write(*groups: Mapping[Path, bytes], as_json: bool) -> None:
 
 def write_folder(folder: Path, *groups: Mapping[Path, bytes]) -> None:
     """Write the files of one run into a folder, and name them on standard error."""
-    files = report.joined_files(*groups)
-    report.write_folder(folder, {path.name: data for path, data in files.items()})
+    from specroof.report import writing  # noqa: PLC0415 - as above
+
+    files = writing.joined_files(*groups)
+    writing.write_folder(folder, {path.name: data for path, data in files.items()})
     _say_written(files)
 
 

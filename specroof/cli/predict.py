@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from specroof import report
 from specroof.cli.flags import (
     AsJson,
     Batch,
@@ -15,18 +14,19 @@ from specroof.cli.flags import (
     CsvFile,
     Drafters,
     ModelWord,
+    NoCapacity,
     OptionFlags,
     SetupFlags,
     SeveralChips,
     choice,
-    flags,
-    numbers,
-    whole_numbers,
-    words,
 )
-from specroof.cli.output import figure_files, say, say_json, write
-from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN, Prediction
+from specroof.cli.grouping import flags
+from specroof.cli.lists import numbers, whole_numbers, words
+from specroof.cli.output import figure_files, give, text_file
+from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN
 from specroof.questions.predict import predict as asked
+from specroof.questions.prediction import Prediction
+from specroof.report.prediction import prediction_csv, prediction_text, predictions_json
 
 __all__ = ["predict"]
 
@@ -40,6 +40,13 @@ OutputLen = Annotated[
     float | None,
     typer.Option("--output-len", "--osl", help="Tokens of an answer, with --input-len."),
 ]
+PrefixHitRate = Annotated[
+    float | None,
+    typer.Option(
+        help="Share of a prompt's tokens that the server has cached, 0 to 1. With --input-len.",
+        show_default="0",
+    ),
+]
 Concurrency = Annotated[
     str | None, typer.Option(help="Requests in flight, comma-separated. Replaces --batch.")
 ]
@@ -52,13 +59,6 @@ DraftLen = Annotated[
 ]
 CostOf = Annotated[
     str, choice("cost_of", "--cost-of", help_text="A drafter's cost is a share of this.")
-]
-NoCapacity = Annotated[
-    bool,
-    typer.Option(
-        "--no-capacity",
-        help="Price batches as if memory had no end, as the ideal engine does anyway.",
-    ),
 ]
 PlotFile = Annotated[
     Path | None,
@@ -83,6 +83,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     context_len: Context = None,
     input_len: InputLen = None,
     output_len: OutputLen = None,
+    prefix_hit_rate: PrefixHitRate = None,
     concurrency: Concurrency = None,
     max_draft_len: MaxDraftLen = None,
     draft_len: DraftLen = None,
@@ -111,18 +112,20 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
             context_len=numbers("--context", context_len),
             input_len=input_len,
             output_len=output_len,
+            prefix_hit_rate=prefix_hit_rate,
             max_draft_len=max_draft_len,
             draft_len=whole_numbers("--draft-len", draft_len),
             capacity=False if no_capacity else None,
         )
         for chip in chips
     ]
-    table = {} if csv_file is None else {csv_file: report.prediction_csv(*found).encode()}
-    write(table, *_figures(plot_file, chips, found), as_json=as_json)
-    if as_json:
-        say_json(report.predictions_json(found))
-    else:
-        say("\n\n".join(map(report.prediction_text, found)))
+    give(
+        lambda: predictions_json(found),
+        lambda: "\n\n".join(map(prediction_text, found)),
+        text_file(csv_file, lambda: prediction_csv(*found)),
+        *_figures(plot_file, chips, found),
+        as_json=as_json,
+    )
 
 
 def _figures(

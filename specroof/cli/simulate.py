@@ -4,18 +4,12 @@ from typing import Annotated
 
 import typer
 
-from specroof import report
-from specroof.cli.flags import (
-    AsJson,
-    Engine,
-    HardwareWord,
-    ModelWord,
-    TensorParallel,
-    flags,
-    numbers,
-)
-from specroof.cli.output import say, say_json
+from specroof.cli.flags import AsJson, Engine, HardwareWord, ModelWord, TensorParallel
+from specroof.cli.grouping import flags
+from specroof.cli.lists import numbers
+from specroof.cli.output import give
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
+from specroof.report.simulation import exactness_text, times_text
 
 __all__ = ["simulate_app"]
 
@@ -57,10 +51,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - one parameter per flag
         n_tokens=n_tokens,
         seed=seed,
     )
-    if as_json:
-        say_json(found.to_dict())
-    else:
-        say(report.exactness_text(found))
+    give(found.to_dict, lambda: exactness_text(found), as_json=as_json)
 
 
 @simulate_app.command("batch")
@@ -95,7 +86,4 @@ def batch(  # noqa: PLR0913, PLR0917 - one parameter per flag
         engine=engine,
         seed=seed,
     )
-    if as_json:
-        say_json(found.to_dict())
-    else:
-        say(report.times_text(found))
+    give(found.to_dict, lambda: times_text(found), as_json=as_json)

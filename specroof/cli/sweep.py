@@ -10,13 +10,13 @@ from typing import Annotated, Final
 
 import typer
 
-from specroof import report
-from specroof.cli.flags import flags
+from specroof.cli.grouping import flags
 from specroof.cli.output import check_folder, folder_of_figures, say, say_json
 from specroof.cli.streams import say_aside
 from specroof.errors import OptionError
 from specroof.questions.overview import Overview, overviews
 from specroof.questions.sweep import Slice, Study, lacking_room, study_slices
+from specroof.report.sweep import sweep_text
 from specroof.units import format_binary_bytes
 
 __all__ = ["sweep"]
@@ -144,7 +144,7 @@ def _say_summary(study: Study, *, quiet: bool) -> None:
         for target in range(1, len(study.targets) + 1):
             for drafter in range(1, len(study.drafters) + 1):
                 shown += overviews(study.loads, told(study_slices(study, target, drafter)))
-    say(report.sweep_text(shown, [*notes], points=study.n_points, without_room=without_room))
+    say(sweep_text(shown, [*notes], points=study.n_points, without_room=without_room))
 
 
 def _write(  # noqa: PLR0913 - flags
@@ -172,7 +172,7 @@ def _write(  # noqa: PLR0913 - flags
         run.write_charts({path.name: data for path, data in charts.items()})
     if not quiet:
         say(
-            report.sweep_text(
+            sweep_text(
                 run.overviews, run.notes, points=run.plan.points, without_room=run.without_room
             )
         )

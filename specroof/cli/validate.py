@@ -5,15 +5,9 @@ from typing import Annotated
 
 import typer
 
-from specroof.cli.flags import (
-    BENCH_HELP,
-    AsJson,
-    FormatFlags,
-    ResultFlags,
-    completion,
-    flags,
-)
-from specroof.cli.output import figure_files, say, say_json, write
+from specroof.cli.flags import BENCH_HELP, AsJson, FormatFlags, ResultFlags, completion
+from specroof.cli.grouping import flags
+from specroof.cli.output import figure_files, give
 from specroof.questions.validate import validate as asked
 from specroof.questions.words import hardware_names
 
@@ -34,7 +28,9 @@ ServingHardware = Annotated[
 ]
 ServedModel = Annotated[
     str | None,
-    typer.Option("--model", help="Model that BENCH served: as MODEL of `specroof predict`."),
+    typer.Option(
+        "--model", help="Model that BENCH served: a config.json, a bundled model or a Hub name."
+    ),
 ]
 Devices = Annotated[
     int | None, typer.Option("--tp", help="Devices (tensor parallelism).", show_default="1")
@@ -84,10 +80,11 @@ def validate(  # noqa: PLR0913, PLR0917 - one parameter per flag
         tensor_parallel=tensor_parallel,
         expert_parallel=expert_parallel,
     )
-    write(figure_files(plot_file, lambda _: {"": found.plot()}), as_json=as_json)
-    if as_json:
-        say_json(found.to_dict())
-    else:
-        from specroof.report.validation import validated_text  # noqa: PLC0415 - reads fits
+    from specroof.report.validation import validated_text  # noqa: PLC0415 - reads fits
 
-        say(validated_text(found))
+    give(
+        found.to_dict,
+        lambda: validated_text(found),
+        figure_files(plot_file, lambda _: {"": found.plot()}),
+        as_json=as_json,
+    )

@@ -5,21 +5,23 @@ from typing import Annotated
 
 import typer
 
-from specroof import report
 from specroof.cli.flags import (
     AsJson,
     CsvFile,
     HardwareWord,
     ModelWord,
+    NoCapacity,
     OptionFlags,
+    PricePerHour,
     SetupFlags,
     completion,
-    flags,
-    numbers,
 )
-from specroof.cli.output import figure_files, say, say_json, write
+from specroof.cli.grouping import flags
+from specroof.cli.lists import numbers
+from specroof.cli.output import figure_files, give, text_file
 from specroof.questions.words import KINDS
 from specroof.questions.worth import worth as asked
+from specroof.report.worth import worth_csv, worth_text
 from specroof.units import MILLISECOND
 
 __all__ = ["worth"]
@@ -59,13 +61,6 @@ Tpot = Annotated[
         help="Milliseconds per token that users may wait.",
         show_default="those of a plain step",
     ),
-]
-PricePerHour = Annotated[
-    float | None,
-    typer.Option(metavar="USD", help="Of one device.", show_default="the hardware file's"),
-]
-NoCapacity = Annotated[
-    bool, typer.Option("--no-capacity", help="Count users as if memory had no end.")
 ]
 PlotFile = Annotated[
     Path | None,
@@ -110,9 +105,10 @@ def worth(  # noqa: PLR0913, PLR0917 - one parameter per flag
         price_per_hour=price_per_hour,
         capacity=False if no_capacity else None,
     )
-    table = {} if csv_file is None else {csv_file: report.worth_csv(found).encode()}
-    write(table, figure_files(plot_file, lambda plot: plot.worth_figures(found)), as_json=as_json)
-    if as_json:
-        say_json(found.to_dict())
-    else:
-        say(report.worth_text(found))
+    give(
+        found.to_dict,
+        lambda: worth_text(found),
+        text_file(csv_file, lambda: worth_csv(found)),
+        figure_files(plot_file, lambda plot: plot.worth_figures(found)),
+        as_json=as_json,
+    )

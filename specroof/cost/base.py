@@ -266,8 +266,12 @@ class OpCost:
         How it divides over devices.
     rows, groups
         Of a grouped matmul (experts): expected tokens per expert that is hit, and experts hit.
+    experts
+        Of the same: experts that routing picks from, and those that every token visits.
     collective
         What devices exchange after it, if it ends a block.
+    sequences
+        How many sequences have this cost each; None where the amounts are of the whole batch.
     """
 
     name: str
@@ -281,7 +285,9 @@ class OpCost:
     shard: Shard = TENSOR
     rows: Array | None = None
     groups: Array | None = None
+    experts: tuple[int, int] | None = None
     collective: Collective | None = None
+    sequences: Array | None = None
 
     @property
     def memory_bytes(self) -> Array:

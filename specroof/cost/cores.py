@@ -81,6 +81,9 @@ class CoreFormulas:
         convolution.
     repeated_bytes
         Bytes of the cache that do not divide where the rest does.
+    by_sequence
+        Whether every sequence costs the same, whatever else is in the batch: `costs` are then
+        those of one sequence, as many times as there are.
     """
 
     costs: Callable[[Any, Setting], list[OpCost]]
@@ -88,27 +91,32 @@ class CoreFormulas:
     cache_bytes: Callable[[Any, Array, str], Array] = _no_cache
     state_bytes: Callable[[Any, str, str], float] = _no_state
     repeated_bytes: Callable[[Any, Array, str], Array] | None = None
+    by_sequence: bool = False
 
 
 #: The formulas of every kind of core.
 CORES: Final[dict[type[Core], CoreFormulas]] = {
     GroupedQueryAttention: CoreFormulas(
-        grouped_query_costs, _by_kv_heads, grouped_query_cache_bytes
+        grouped_query_costs, _by_kv_heads, grouped_query_cache_bytes, by_sequence=True
     ),
-    ChunkedAttention: CoreFormulas(chunked_costs, _by_kv_heads, chunked_cache_bytes),
-    SharedCacheAttention: CoreFormulas(shared_cache_costs),
+    ChunkedAttention: CoreFormulas(
+        chunked_costs, _by_kv_heads, chunked_cache_bytes, by_sequence=True
+    ),
+    SharedCacheAttention: CoreFormulas(shared_cache_costs, by_sequence=True),
     BlockSparseAttention: CoreFormulas(
         block_sparse_costs,
         _by_kv_heads,
         block_sparse_cache_bytes,
         repeated_bytes=block_index_bytes,
+        by_sequence=True,
     ),
-    LatentAttention: CoreFormulas(latent_costs, _whole, latent_cache_bytes),
+    LatentAttention: CoreFormulas(latent_costs, _whole, latent_cache_bytes, by_sequence=True),
     CompressedAttention: CoreFormulas(
         compressed_costs,
         _whole,
         compressed_cache_bytes,
         lambda core, _state, _conv: compressed_state_bytes(core),
+        by_sequence=True,
     ),
     GatedDeltaNet: CoreFormulas(delta_net_costs, _by_heads, state_bytes=delta_net_state_bytes),
     KimiDeltaAttention: CoreFormulas(

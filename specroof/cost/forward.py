@@ -26,6 +26,7 @@ def forward_cost(
     options: Options | None = None,
     *,
     expert_locality: tuple[float, float] | None = None,
+    by_sequence: bool = False,
 ) -> list[OpCost]:
     """Return what one pass of a model costs, operation by operation.
 
@@ -40,6 +41,9 @@ def forward_cost(
     expert_locality
         How local the routing of tokens is: see `specroof.cost.experts.independent_tokens`. None
         for independent routing; of no effect where `options` name a way to count experts.
+    by_sequence
+        Whether what each sequence of the batch does alone, such as attention, is counted for one
+        of them (`OpCost.sequences`): over a grid, its arrays have no axis of batches then.
 
     Returns
     -------
@@ -79,15 +83,20 @@ def forward_cost(
         activation_dtype=architecture.activation_dtype,
         expert_locality=expert_locality,
     )
-    message_bytes = forward.matmul_tokens * (
-        architecture.hidden_size * dtype_bytes(architecture.activation_dtype)
+    tokens = forward.matmul_tokens
+    message_bytes = tokens * (architecture.hidden_size * dtype_bytes(architecture.activation_dtype))
+    alone = (
+        replace(setting, forward=replace(forward, batch_size=np.ones(()))) if by_sequence else None
     )
-    ops = [
-        op
-        for layer in architecture.layers
-        for block in layer.blocks
-        for op in _block_costs(block, setting, layer.count, message_bytes)
-    ]
+    ops: list[OpCost] = []
+    for layer in architecture.layers:
+        for block in layer.blocks:
+            found = [
+                linear_cost(linear, tokens=tokens, block=block.label, count=layer.count)
+                for linear in block.linears
+            ]
+            found += _core_costs(block, setting, alone, layer.count)
+            ops += _joined(_counted(found, options), block, message_bytes)
     return [*ops, *_head_costs(architecture, setting)]
 
 
@@ -97,29 +106,32 @@ def _counted(ops: list[OpCost], options: Options) -> list[OpCost]:
     return [op for op in ops if op.kind in _ATTENTION_AND_FFN]
 
 
-def _block_costs(block: Block, setting: Setting, count: int, message_bytes: Array) -> list[OpCost]:
-    """Return the operations of one block; the last one of a branch carries its collective."""
-    ops = [
-        linear_cost(linear, tokens=setting.forward.matmul_tokens, block=block.label, count=count)
-        for linear in block.linears
+def _core_costs(block: Block, setting: Setting, alone: Setting | None, count: int) -> list[OpCost]:
+    """Return the operations of the core of a block, `alone` those of one sequence of the batch."""
+    if block.core is None:
+        return []
+    formulas = CORES[type(block.core)]
+    if alone is None or not formulas.by_sequence:
+        counted, sequences = setting, None
+    else:
+        counted, sequences = alone, setting.forward.batch_size
+    return [
+        replace(op, name=f"{block.label}.{op.name}", count=count, sequences=sequences)
+        for op in formulas.costs(block.core, counted)
     ]
-    if block.core is not None:
-        ops += [
-            replace(op, name=f"{block.label}.{op.name}", count=count)
-            for op in CORES[type(block.core)].costs(block.core, setting)
-        ]
-    ops = _counted(ops, setting.options)
-    if ops and not block.joins_next:
-        routed = isinstance(block.core, Experts)
-        ops[-1] = replace(
-            ops[-1],
-            collective=Collective(
-                block="experts" if routed else block.name,
-                message_bytes=message_bytes,
-                copies=block.core.top_k if isinstance(block.core, Experts) else 1,
-            ),
-        )
-    return ops
+
+
+def _joined(ops: list[OpCost], block: Block, message_bytes: Array) -> list[OpCost]:
+    """Return the operations of a block, of which the last one of a branch has its collective."""
+    if not ops or block.joins_next:
+        return ops
+    routed = isinstance(block.core, Experts)
+    collective = Collective(
+        block="experts" if routed else block.name,
+        message_bytes=message_bytes,
+        copies=block.core.top_k if isinstance(block.core, Experts) else 1,
+    )
+    return [*ops[:-1], replace(ops[-1], collective=collective)]
 
 
 def _head_costs(architecture: Architecture, setting: Setting) -> list[OpCost]:

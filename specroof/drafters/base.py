@@ -166,6 +166,9 @@ class Round:
     @property
     def read_len(self) -> Array:
         """Committed tokens that the drafter has not read yet and whose context it has."""
+        if np.max(self.committed) <= np.min(self.context_len) + 1:
+            # The same at all contexts: whatever follows from it has no axis of contexts then.
+            return self.committed
         return np.minimum(self.committed, self.context_len + 1)
 
     @property

@@ -148,12 +148,7 @@ def _sglang(fields: Fields) -> tuple[bool, Measurement]:
     prompt, answer, rate = _totals(fields)
     most = _most_requests(fields, server)
     asked = fields.amount_or_none("max_concurrency")
-    busy = fields.amount_or_none("concurrency")
-    if busy is not None and asked is not None and busy > asked:
-        message = (
-            f"{fields.place}: concurrency is {busy:g}; allowed: at most max_concurrency, {asked:g}"
-        )
-        raise MeasurementError(message)
+    busy = _busy(fields, asked)
     point = Measurement(
         place=fields.place,
         batch_size=min(busy if busy is not None else fields.amount("max_concurrency"), most),
@@ -176,6 +171,17 @@ def _sglang(fields: Fields) -> tuple[bool, Measurement]:
         server=_told(server),
     )
     return speculative, point
+
+
+def _busy(fields: Fields, asked: float | None) -> float | None:
+    """Return the mean requests in flight that a client measured, at most those that it sent."""
+    busy = fields.amount_or_none("concurrency")
+    if busy is not None and asked is not None and busy > asked:
+        message = (
+            f"{fields.place}: concurrency is {busy:g}; allowed: at most max_concurrency, {asked:g}"
+        )
+        raise MeasurementError(message)
+    return busy
 
 
 def _told(server: Fields) -> ServerSettings | None:

@@ -113,20 +113,25 @@ def pass_work(
     return PassWork(works, exchanges, shape, notes=tuple(stand_ins))
 
 
-def _crowding(placement: Placement, batch_size: npt.ArrayLike) -> Array:
+def _crowding(placement: Placement, batch_size: npt.ArrayLike) -> Array | float:
     """Return how many times its even share the busiest data-parallel group of attention has.
 
     Fewer sequences than groups leave groups idle; the others have no less to do for it.
     """
+    if placement.attention_data_parallel == 1:
+        return 1.0
     batch = np.asarray(batch_size, dtype=np.float64)
     return np.maximum(1.0, placement.attention_data_parallel / batch)
 
 
-def _op_work(op: OpCost, setup: Setup, crowding: Array, *, settled: bool) -> OpWork:
+def _op_work(op: OpCost, setup: Setup, crowding: Array | float, *, settled: bool) -> OpWork:
     hardware = setup.hardware
     dtype, flops_per_s = hardware.arithmetic(op.compute_dtype, strict=setup.options.strict_dtype)
     compute_ways, weight_ways, cache_ways = _ways(op.shard, setup.placement)
     busiest = crowding if op.shard.group == "attention" else 1.0
+    sequences = op.sequences
+    if sequences is not None:
+        sequences, busiest = np.asarray(sequences * busiest), 1.0
     moved = (
         op.weight_bytes / weight_ways
         + busiest * op.cache_bytes / cache_ways
@@ -141,6 +146,7 @@ def _op_work(op: OpCost, setup: Setup, crowding: Array, *, settled: bool) -> OpW
         settled=settled,
         flop_s=busiest * op.count / (compute_ways * flops_per_s),
         byte_s=op.count / bytes_per_s,
+        sequences=sequences,
     )
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from specroof.cost import OpCost
 from specroof.hardware import STATE_TOKENS, EngineProfile, ExpertTile
 from specroof.latency.communication import Exchange, communication_s
-from specroof.latency.sums import Array, IntArray, by_pass, total
+from specroof.latency.sums import Array, IntArray, by_pass, total, weighted_total
 from specroof.units import format_seconds
 
 __all__ = [
@@ -49,6 +49,8 @@ def overlapped_s(compute_s: Array, memory_s: Array, norm: float | None) -> Array
     """
     if norm is None:
         return np.maximum(compute_s, memory_s)
+    if norm == 2:  # of every fitted engine; no seconds are so few that their square is nothing
+        return np.sqrt(compute_s * compute_s + memory_s * memory_s)
     # The larger one is taken out first, so that no power underflows.
     larger = np.maximum(compute_s, memory_s)
     smaller = np.minimum(compute_s, memory_s)
@@ -103,6 +105,8 @@ class OpWork:
         Whether it is of a pass over a prompt, which runs other kernels.
     passes
         Of many passes, the one that each entry belongs to; None where the arrays are of one.
+    sequences
+        How often all of it is done, one sequence after another; None for once.
     """
 
     op: OpCost
@@ -113,16 +117,20 @@ class OpWork:
     passes: IntArray | None = None
     flop_s: Array | float = 1.0
     byte_s: float = 1.0
+    sequences: Array | None = None
 
     @property
     def compute_s(self) -> Array:
         """Seconds of the arithmetic over all ``op.count`` repetitions, per device."""
-        return np.asarray(self.flops * self.flop_s)
+        return self._of_all(self.flops * self.flop_s)
 
     @property
     def memory_s(self) -> Array:
         """Seconds of the memory traffic, likewise."""
-        return np.asarray(self.moved_bytes * self.byte_s)
+        return self._of_all(self.moved_bytes * self.byte_s)
+
+    def _of_all(self, seconds: Array) -> Array:
+        return np.asarray(seconds if self.sequences is None else seconds * self.sequences)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,10 +167,11 @@ class OpLatency:
     compute_dtype
         The dtype that the device computes in: the operation's, or a wider stand-in.
     compute_s, memory_s
-        Seconds over all ``op.count`` repetitions, per device.
+        Seconds over all ``op.count`` repetitions, per device; of one sequence where `sequences`
+        tells how many there are.
     overlap_norm
         How the engine overlaps the two: see `overlapped_s`.
-    passes
+    passes, sequences
         As of `OpWork`.
     """
 
@@ -172,6 +181,7 @@ class OpLatency:
     memory_s: Array
     overlap_norm: float | None = None
     passes: IntArray | None = None
+    sequences: Array | None = None
 
     @property
     def seconds(self) -> Array:
@@ -212,7 +222,8 @@ class PassLatency:
     @property
     def total_s(self) -> Array:
         """All of the pass."""
-        return np.asarray(self.work_s + self.communication_s + self.overhead_s)
+        # What depends on the context is in the work alone: the others are added up without it.
+        return np.asarray(self.work_s + (self.communication_s + self.overhead_s))
 
 
 def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") -> PassLatency:
@@ -310,6 +321,7 @@ def _op_latency(work: OpWork, engine: EngineProfile) -> OpLatency:
         memory_s=np.asarray(work.moved_bytes * (work.byte_s / memory_frac)),
         overlap_norm=engine.overlap_norm,
         passes=work.passes,
+        sequences=work.sequences,
     )
 
 
@@ -340,7 +352,7 @@ def tiled_share(tile: ExpertTile, rows: Array, *, few: float) -> Array:
 
 
 def _work_per_op(ops: Sequence[OpLatency], n_passes: int | None) -> Array:
-    return total(by_pass(op.seconds, op.passes, n_passes) for op in ops)
+    return weighted_total((op.sequences, by_pass(op.seconds, op.passes, n_passes)) for op in ops)
 
 
 def _work_per_dtype(ops: Sequence[OpLatency], n_passes: int | None) -> Array:
@@ -354,7 +366,9 @@ def _work_per_dtype(ops: Sequence[OpLatency], n_passes: int | None) -> Array:
 def _work_per_pass(ops: Sequence[OpLatency], n_passes: int | None) -> Array:
     norm = ops[0].overlap_norm if ops else None
     compute_s, memory_s = (
-        total(by_pass(getattr(op, busy), op.passes, n_passes) for op in ops)
+        weighted_total(
+            (op.sequences, by_pass(getattr(op, busy), op.passes, n_passes)) for op in ops
+        )
         for busy in ("compute_s", "memory_s")
     )
     return overlapped_s(compute_s, memory_s, norm)

@@ -1,12 +1,12 @@
 """Sums over the parts of a pass, and over the parts of each of many."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 import numpy as np
 
 from specroof.arrays import Array, IntArray
 
-__all__ = ["Array", "IntArray", "by_pass", "total"]
+__all__ = ["Array", "IntArray", "by_pass", "total", "weighted_total"]
 
 
 def total(parts: Iterable[Array]) -> Array:
@@ -24,6 +24,35 @@ def total(parts: Iterable[Array]) -> Array:
     for part in parts:
         whole = np.asarray(whole + part)
     return whole
+
+
+def weighted_total(parts: Iterable[tuple[Array | None, Array]]) -> Array:
+    """Return the sum of values, each so many times; the values of one weight are added up first.
+
+    Parameters
+    ----------
+    parts
+        A weight, None for 1, and the values.
+
+    Source
+        Addition and the distributive law: over a grid, a weight with an axis of its own meets the
+        values once.
+
+    Examples
+    --------
+    >>> several, many = np.array([[1.0], [2.0]]), np.array([10.0, 20.0])
+    >>> weighted_total([(many, several), (None, np.array(0.5)), (many, several)])
+    array([[20.5, 40.5],
+           [40.5, 80.5]])
+    """
+    groups: dict[Hashable, tuple[Array | None, list[Array]]] = {None: (None, [])}
+    for weight, values in parts:
+        key = None if weight is None else (weight.shape, weight.tobytes())
+        groups.setdefault(key, (weight, []))[1].append(values)
+    return total(
+        total(values) if weight is None else np.asarray(weight * total(values))
+        for weight, values in groups.values()
+    )
 
 
 def by_pass(values: Array, passes: IntArray | None, n_passes: int | None) -> Array:

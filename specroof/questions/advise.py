@@ -26,7 +26,8 @@ from specroof.questions.advise_request import (
 from specroof.questions.advised import Advised, Row, Targets, Times
 from specroof.questions.advised_loads import advised_rows
 from specroof.questions.answer import Answer
-from specroof.questions.predict import absent_layers, limited_by, predicted
+from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN, absent_layers, limited_by
+from specroof.questions.prediction import Prediction, predicted
 from specroof.questions.request import (
     drafter_of,
     engine_name,
@@ -167,7 +168,7 @@ class Advice(Answer):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        from specroof.report import advice_json  # noqa: PLC0415 - reports import answers
+        from specroof.report.advice import advice_json  # noqa: PLC0415 - reports import answers
 
         return advice_json(self)
 
@@ -216,16 +217,7 @@ def _advised(
     asked: Asked,
 ) -> Served:
     """Return what to do on one chip."""
-    load = Load(grid_of(asked), [asked.context_len], asked.workload)
-    longest = None if asked.lengths is None else max(asked.lengths[-1], 16)
-    prediction = predicted(
-        model,
-        setup,
-        drafters,
-        load,
-        max_draft_len=None if longest == 16 else longest,
-        limited=limited_by(setup, None, queues=True),
-    )
+    prediction = _prediction(model, setup, drafters, asked)
     price = _usd_per_hour(setup, request)
     advised = advised_rows(
         prediction,
@@ -244,12 +236,8 @@ def _advised(
         *prediction.warnings,
         *advised.warnings,
         *_missing(setup, request, priced=price is not None),
+        *_waiting(advised, asked.loads[-1]),
     ]
-    if advised.waits_by_default(asked.loads[-1]):
-        warnings.append(
-            f"the limit of running requests with drafts is a default of the server: "
-            f"--server running={asked.loads[-1]:g} asks what more would give"
-        )
     several = len(listed(request.hardware)) > 1
     return Served(
         setup=setup,
@@ -263,6 +251,30 @@ def _advised(
             f"{setup.hardware.name}: {one}" if several else one for one in dict.fromkeys(warnings)
         ),
     )
+
+
+def _prediction(
+    model: Architecture, setup: Setup, drafters: Sequence[Drafter], asked: Asked
+) -> Prediction:
+    """Return what the drafters gain at the loads that were asked about, and others."""
+    longest = None if asked.lengths is None else asked.lengths[-1]
+    return predicted(
+        model,
+        setup,
+        drafters,
+        Load(grid_of(asked), [asked.context_len], asked.workload),
+        max_draft_len=None if (longest or 0) <= DEFAULT_MAX_DRAFT_LEN else longest,
+        limited=limited_by(setup, None, queues=True),
+    )
+
+
+def _waiting(advised: Advised, load: float) -> Iterator[str]:
+    """Yield how to ask for more running requests, where a default holds them back."""
+    if advised.waits_by_default(load):
+        yield (
+            f"the limit of running requests with drafts is a default of the server: "
+            f"--server running={load:g} asks what more would give"
+        )
 
 
 def _usd_per_hour(setup: Setup, request: AdviseRequest) -> float | None:

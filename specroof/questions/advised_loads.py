@@ -18,8 +18,7 @@ from specroof.policies.limiting import (
 from specroof.policies.schedule import best_schedule
 from specroof.policies.traffic import Day, Traffic, advised_day
 from specroof.questions.advised import Advised, BreakEven, Row, Targets, Times
-from specroof.questions.predict import Prediction, predicted
-from specroof.serving.client_times import first_token_s, token_interval_s
+from specroof.questions.prediction import Prediction, predicted
 from specroof.serving.requests import EndToEnd
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import MILLISECOND
@@ -94,21 +93,18 @@ def advised_rows(
     days = [] if traffic is None else [_day(grid, batches, traffic) for grid in grids]
     chosen = _best_drafter(choices) if not days else _largest([day.gain for day in days])
     own = _own_lengths(prediction, lengths)
+    hourly = None if usd_per_hour is None else usd_per_hour * prediction.setup.placement.devices
     rows = []
     for load in loads:
         i = batches.index(load)
-        best = max(range(len(grids)), key=lambda d: choices[d][i].speedup)
-        hourly = None if usd_per_hour is None else usd_per_hour * prediction.setup.placement.devices
+        best = _largest([of_drafter[i].speedup for of_drafter in choices])
         row = _row(grids[best], i, choices[best][i], hourly, targets)
         named = {(d, k): float(grids[d].speedup[i, k]) for d, k in own}
         row = replace(row, drafter=best if row.draft_len else None, tried=best, own=named)
         rows.append(replace(row, break_even=_break_even(prediction, row)))
     grid = grids[chosen]
-    lost: float | None
-    if days:
-        ranges, lost = days[chosen].schedule, None
-    else:
-        ranges, lost = _ranges(grid, batches)
+    day = days[chosen] if days else None
+    ranges, lost = _ranges(grid, batches) if day is None else (day.schedule, None)
     drafts = max(k for _, _, k in ranges)
     verified = grid.whole.curve.verify_len
     return Advised(
@@ -116,7 +112,7 @@ def advised_rows(
         chosen=chosen,
         schedule=ranges,
         lost=lost,
-        day=days[chosen] if days else None,
+        day=day,
         is_tree=bool(verified[drafts] != drafts + 1),
         nodes=int(verified[drafts]) - 1,
         capacity=_capacity(prediction, chosen, drafts),
@@ -130,9 +126,7 @@ def _grid_of(whole: EndToEnd, lengths: Sequence[int] | None) -> _Grid:
     allowed = np.isfinite(curve.tokens_per_round[0, 0])
     if lengths is not None:
         allowed &= np.isin(curve.draft_len, [0, *lengths])
-    return _Grid(
-        whole, allowed, first_token_s(whole)[0], token_interval_s(whole)[0], low[0], high[0]
-    )
+    return _Grid(whole, allowed, whole.ttft_s[0], whole.tpot_s[0], low[0], high[0])
 
 
 def _choice(grid: _Grid, i: int, targets: Targets) -> Choice:
@@ -227,7 +221,8 @@ def _point(grid: _Grid, i: int, k: int) -> Point:
     tokens = curve.tokens_per_round[0, i]
     output_len = whole.workload.output_len
     # The curve has requests in its rounds; here they are apart.
-    requests_s = (running * whole.wait_s + whole.latency_s) / output_len
+    delay_s = whole.delay_s[0, i]
+    requests_s = (running * delay_s + whole.latency_s) / output_len
     round_s = curve.round_s[0, i] - tokens * requests_s
     return Point(
         draft_len=k,
@@ -238,7 +233,8 @@ def _point(grid: _Grid, i: int, k: int) -> Point:
         decode_s=float(round_s[0]),
         running=float(running[k]),
         plain_running=float(running[0]),
-        wait_s=whole.wait_s,
+        wait_s=float(delay_s[k]),
+        plain_wait_s=float(delay_s[0]),
         latency_s=whole.latency_s,
         output_len=output_len,
     )

@@ -17,6 +17,7 @@ from specroof.questions.answer import Answer
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.predict import limited_by
 from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
+from specroof.questions.words import SOLVED
 from specroof.serving.limits import limits_of
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of
 from specroof.speedup.inverses import (
@@ -29,19 +30,11 @@ from specroof.speedup.inverses import (
     paying_runs,
 )
 
-__all__ = ["SOLVED", "Breakeven", "BreakevenRequest", "Row", "breakeven"]
+__all__ = ["Breakeven", "BreakevenRequest", "Row", "breakeven"]
 
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-#: What can be solved for, and what its value is.
-SOLVED: Final = {
-    "accept": "least acceptance rate",
-    "accept-length": "least acceptance length",
-    "cost": "largest cost of drafting",
-    "batch": "largest batch",
-    "context": "largest context",
-}
 _SOLVERS: Final = {"accept": least_rate, "accept-length": least_length, "cost": largest_cost}
 #: Loads where nobody says which.
 USUAL_BATCHES: Final = tuple(2.0**power for power in range(9))

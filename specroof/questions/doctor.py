@@ -2,22 +2,29 @@
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final
 
-import numpy as np
-
-from specroof.acceptance import ContextAcceptance, constant_acceptance
 from specroof.architecture import Architecture
-from specroof.arrays import number_within
-from specroof.catalog import metrics_pages
-from specroof.drafters import Drafter, TokensPerRound
+from specroof.catalog.pages import metrics_pages
+from specroof.drafters import Drafter
 from specroof.errors import CatalogError, OptionError
 from specroof.latency import Setup
-from specroof.policies.change import Change, best_change
+from specroof.policies.change import Change, Gain
 from specroof.questions.answer import Answer
-from specroof.questions.predict import Prediction, limited_by, predicted
+from specroof.questions.diagnosed import (
+    BEYOND,
+    Compared,
+    change_of,
+    compared,
+    context_of,
+    is_tree,
+    kind_of,
+    prediction_of,
+)
+from specroof.questions.doctor_advice import advice
+from specroof.questions.prediction import Prediction
 from specroof.questions.request import (
     DrafterLike,
     Served,
@@ -29,18 +36,9 @@ from specroof.questions.request import (
 from specroof.reading.metrics_text import parse_metrics
 from specroof.serving.launch import Launch, Speculation, launch
 from specroof.serving.metrics import NO_PAGE, counted
-from specroof.serving.observed import Observed, measured_acceptance, observed
-from specroof.serving.requests import Load
+from specroof.serving.observed import Observed, observed
 
 __all__ = ["Compared", "Diagnosis", "DoctorRequest", "Observed", "doctor"]
-
-#: Loads at which a schedule may change its draft length, besides the one that there is.
-LOADS: Final = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-#: A smaller gain is not worth a restart.
-LEAST_GAIN: Final = 0.01
-#: Cached tokens of a request where neither the user nor the server says.
-USUAL_CONTEXT_LEN: Final = 4096.0
-
 
 _PREFILLS: Final = "measured rounds hold the prefills that delayed them; predicted rounds hold none"
 
@@ -87,41 +85,6 @@ class DoctorRequest(Served):
     served_name: str | None = None
     context_len: float | None = None
     draft_model: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """One quantity, measured and predicted.
-
-    Parameters
-    ----------
-    quantity, unit
-        What, and in which unit.
-    measured, predicted
-        None where there is none.
-    """
-
-    quantity: str
-    unit: str
-    measured: float | None
-    predicted: float | None
-
-    @property
-    def off(self) -> float | None:
-        """Measured by predicted, less 1; None without either."""
-        if self.measured is None or not self.predicted:
-            return None
-        return self.measured / self.predicted - 1.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the row as JSON has it."""
-        return {
-            "quantity": self.quantity,
-            "unit": self.unit,
-            "measured": self.measured,
-            "predicted": self.predicted,
-            "off": self.off,
-        }
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -190,6 +153,9 @@ class Diagnosis(Answer):
                 "gain": _number(change.gain),
                 "gain_low": _number(change.low),
                 "gain_high": _number(change.high),
+                "measured": change.measured,
+                "is_beyond_measured": change.is_beyond,
+                "longer": None if change.longer is None else _gain_json(change.longer),
             },
             "schedule": None if change is None else [list(one) for one in change.schedule.ranges],
             "advice": list(self.advice),
@@ -207,6 +173,11 @@ _OBSERVED: Final = (
 )
 
 
+def _gain_json(one: Gain) -> dict[str, Any]:
+    gains = {"gain": one.gain, "gain_low": one.low, "gain_high": one.high}
+    return {"draft_len": one.draft_len} | {name: _number(gain) for name, gain in gains.items()}
+
+
 def _number(value: float) -> float | None:
     return None if math.isnan(value) else value
 
@@ -217,24 +188,29 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     drafter = None if request.drafter is None else drafter_of(request.drafter)
     seen, read = _observed(request)
     model, setup = _resolved(request, seen.framework)
-    context = _context(request.context_len, seen)
+    context = context_of(request.context_len, seen)
     replicas = seen.ranks if setup.placement.attention_data_parallel == 1 else 1
-    found = None if drafter is None else _predicted(model, setup, drafter, seen, context, replicas)
-    change = None if found is None else _change(found, seen, replicas)
+    found = None
+    if drafter is not None:
+        found = prediction_of(model, setup, drafter, seen, context=context, replicas=replicas)
+    change = None if found is None else change_of(found, seen, replicas)
     flags, unknown = _flags(change, drafter, seen, request, setup)
     of_prediction = () if found is None else (_PREFILLS, *found.warnings, *found.notes)
     replicated = [f"{replicas} replicas: the load of one is predicted"] if replicas > 1 else []
+    by_law = _law_notes(seen, change)
     return Diagnosis(
         model=model,
         setup=setup,
         context_len=context,
         observed=seen,
-        compared=tuple(_compared(seen, drafter, found, context, replicas)),
+        compared=tuple(compared(seen, drafter, found, context, replicas)),
         prediction=found,
         change=change,
-        advice=tuple(_advice(seen, drafter, change)),
+        advice=tuple(advice(seen, drafter, change)),
         flags=flags,
-        notes=tuple(dict.fromkeys([*read, *seen.notes, *replicated, *of_prediction, *unknown])),
+        notes=tuple(
+            dict.fromkeys([*read, *seen.notes, *replicated, *of_prediction, *by_law, *unknown])
+        ),
         warnings=(),
     )
 
@@ -265,169 +241,16 @@ def _resolved(request: DoctorRequest, framework: str) -> tuple[Architecture, Set
     return Served.resolved(replace(request, hardware=profile, engine=engine))
 
 
-def _context(asked: float | None, seen: Observed) -> float:
-    if asked is not None:
-        return number_within("context_len", asked, "context_len")
-    if seen.input_len is None or seen.output_len is None:
-        return USUAL_CONTEXT_LEN
-    return seen.input_len + seen.output_len / 2
-
-
-def _drafts_now(seen: Observed) -> int:
-    """Return how many drafts a round has: the mean, rounded."""
-    if not seen.speculates:
-        return 0
-    return round(seen.longest or 0 if seen.draft_len is None else seen.draft_len)
-
-
-def _running(seen: Observed, replicas: int) -> float:
-    """Return the requests that one replica decodes at a time: one at least."""
-    return max((seen.running or 0.0) / replicas, 1.0)
-
-
-def _kind(drafter: Drafter) -> str:
-    return drafter.name.partition(",")[0]
-
-
-def _is_tree(drafter: Drafter) -> bool:
-    """Tell whether a drafter has more positions verified than a chain of its depth."""
-    depths = np.array([1, 2, 3])
-    proposed = drafter.propose(constant_acceptance(0.5), depths)
-    return bool((np.asarray(proposed.verify_len) > depths + 1).any())
-
-
-def _with_measured(drafter: Drafter, seen: Observed) -> Drafter:
-    """Return a drafter with the acceptance that was counted; its own where none was."""
-    measured = measured_acceptance(seen, _kind(drafter))
-    if measured is None or drafter.is_ideal or _is_tree(drafter):
-        return drafter
-    return replace(drafter, acceptance=measured)
-
-
-def _predicted(
-    model: Architecture,
-    setup: Setup,
-    drafter: Drafter,
-    seen: Observed,
-    context: float,
-    replicas: int,
-) -> Prediction | None:
-    """Return what is predicted at this load and at others; None without any acceptance."""
-    with_it = _with_measured(drafter, seen)
-    if with_it.acceptance is None and not with_it.is_ideal:
-        return None
-    running = _running(seen, replicas)
-    loads = sorted({*map(float, LOADS), float(round(running)), running})
-    return predicted(
-        model,
-        setup,
-        [with_it],
-        Load(loads, [context]),
-        limited=limited_by(setup, None, queues=False),
-    )
-
-
-def _change(found: Prediction, seen: Observed, replicas: int) -> Change | None:
-    """Return what another draft length would gain; None where the load does not fit."""
-    (curve,) = found.curves
-    running = round(_running(seen, replicas))
-    rates = curve.tokens_per_s[0]
-    rows = [
-        row
-        for row, load in enumerate(curve.batch_size)
-        if load.is_integer() and np.isfinite(rates[row]).any()
+def _law_notes(seen: Observed, change: Change | None) -> list[str]:
+    """Return by which law a longer draft is spoken of, where one is and positions were counted."""
+    if change is None or change.measured is None or not seen.survival:
+        return []
+    if not change.is_beyond and change.longer is None:
+        return []
+    return [
+        f"beyond K={change.measured}, the longest counted, acceptance is extrapolated: {BEYOND}, each "
+        f"further draft at the rate of the last"
     ]
-    loads = [int(curve.batch_size[row]) for row in rows]
-    if running not in loads:
-        return None
-    row = rows[loads.index(running)]
-    low, high = curve.speedup_low, curve.speedup_high
-    return best_change(
-        loads,
-        rates[rows],
-        running=running,
-        now=_drafts_now(seen),
-        speedup=curve.speedup[0, row],
-        ends=None if low is None or high is None else (low[0, row], high[0, row]),
-    )
-
-
-def _compared(
-    seen: Observed,
-    drafter: Drafter | None,
-    found: Prediction | None,
-    context: float,
-    replicas: int,
-) -> Iterator[Compared]:
-    """Yield what was measured beside what was predicted for the draft length that runs."""
-    now = _drafts_now(seen)
-    length = round_s = rate = None
-    if drafter is not None and drafter.acceptance is not None and now:
-        length = _promised(drafter, drafter.acceptance, now, context)
-    if found is not None and seen.running:
-        (curve,) = found.curves
-        row = list(curve.batch_size).index(_running(seen, replicas))
-        if now < len(curve.draft_len):
-            round_s = _finite(curve.round_s[0, row, now])
-            rate = _finite(curve.tokens_per_s[0, row, now])
-    measured = None if seen.tokens_per_s is None else seen.tokens_per_s / replicas
-    if seen.speculates:
-        yield Compared("tokens per round", "", seen.tokens_per_round, length)
-    name = "round" if seen.speculates else "step"
-    yield Compared(name, "s", seen.round_s, round_s)
-    yield Compared("tokens per second", "tok/s", measured, rate)
-
-
-def _promised(
-    drafter: Drafter, tokens: TokensPerRound | ContextAcceptance, drafts: int, context: float
-) -> float | None:
-    """Return the tokens per round that a SPEC says, None past its depth."""
-    at = tokens.at_context(context) if isinstance(tokens, ContextAcceptance) else tokens
-    return _finite(drafter.propose(at, np.array([drafts])).tokens_per_round[0])
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-def _advice(seen: Observed, drafter: Drafter | None, change: Change | None) -> Iterator[str]:
-    """Yield what to do, a sentence each."""
-    now = _drafts_now(seen)
-    state = f"K={now} now" if now else "speculation is off now"
-    if drafter is None:
-        yield f"{state}; name the drafter (--drafter) to see what another draft length would gain"
-    elif change is None:
-        yield f"{state}; no prediction: no acceptance was counted or given, or no room for this load"
-    else:
-        yield "; ".join([state, _gain_words(change), *_beyond_words(change)])
-
-
-def _gain_words(change: Change) -> str:
-    at = f"at {change.running} running requests"
-    if change.best == change.now:
-        return f"{at} that is best"
-    if math.isnan(change.gain):
-        return f"{at} {_drafts_words(change.best)} is best (no figure for what runs)"
-    if change.gain < LEAST_GAIN:
-        return f"{at} that is within {LEAST_GAIN:.0%} of the best"
-    band = (
-        "" if change.low == change.high else f" ({change.low * 100:+.0f}…{change.high * 100:+.0f})"
-    )
-    gives, doubt = (
-        ("may give", ", unclear: measure it first") if change.is_unclear else ("gives", "")
-    )
-    return f"{at} {_drafts_words(change.best)} {gives} {change.gain * 100:+.0f} %{band}{doubt}"
-
-
-def _drafts_words(drafts: int) -> str:
-    return f"K={drafts}" if drafts else "no draft"
-
-
-def _beyond_words(change: Change) -> Iterator[str]:
-    """Yield what to do at larger loads, where it differs."""
-    for first, _, drafts in change.schedule.ranges:
-        if first > change.running:
-            yield f"above {first - 1} {_drafts_words(drafts) if drafts else 'turn it off'}"
 
 
 def _flags(
@@ -438,13 +261,13 @@ def _flags(
     setup: Setup,
 ) -> tuple[Launch | None, list[str]]:
     """Return the flags of the schedule, and why there are none where no flag is known."""
-    if change is None or drafter is None or _is_tree(drafter):
+    if change is None or drafter is None or is_tree(drafter):
         return None, []
     if not any(drafts for _, _, drafts in change.schedule.ranges):
         return None, ["drafting pays at no load: start the server without its speculative flags"]
     try:
         plan = Speculation(
-            kind=_kind(drafter),
+            kind=kind_of(drafter),
             schedule=change.schedule.ranges,
             draft_model=request.draft_model,
             data_parallel=setup.placement.attention_data_parallel,

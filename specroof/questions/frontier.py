@@ -13,7 +13,8 @@ from specroof.economics import usd_per_million_tokens as usd_of
 from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
 from specroof.questions.answer import Answer
-from specroof.questions.predict import Load, Prediction, limited_by, predicted
+from specroof.questions.predict import limited_by
+from specroof.questions.prediction import Prediction, predicted
 from specroof.questions.request import (
     DrafterLike,
     Served,
@@ -24,6 +25,7 @@ from specroof.questions.request import (
     model_of,
     question,
 )
+from specroof.serving.requests import Load
 from specroof.speedup.curve import SpeedupCurve
 
 __all__ = ["FrontierAnswer", "FrontierPoint", "FrontierRequest", "Series", "frontier"]

@@ -1,53 +1,31 @@
 """How much faster does a drafter make decoding, at which draft length, at which load?"""
 
-import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property
-from typing import Any, Final
+from dataclasses import KW_ONLY, dataclass, replace
 
 from specroof.architecture import Architecture
 from specroof.arrays import whole_within
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, expect, optional_library, refuse
+from specroof.errors import OptionError, expect, refuse
 from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Setup
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
-from specroof.questions.answer import Answer
+from specroof.questions.prediction import Prediction, predicted
 from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
-from specroof.serving.limits import Limits, limits_of
-from specroof.serving.queue import limited_curve
-from specroof.serving.requests import EndToEnd, Load, Workload
+from specroof.serving.requests import Load, Workload
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
-    SpeedupCurve,
-    acceptance_of,
-    curve_in,
-    draft_depth,
-    longest_draft,
 )
 
 __all__ = [
     "DEFAULT_MAX_DRAFT_LEN",
-    "EndToEnd",
-    "Load",
     "PredictRequest",
-    "Prediction",
-    "Workload",
     "absent_layers",
     "lengths_of",
     "limited_by",
     "load_of",
     "predict",
-    "predicted",
-    "predicted_to",
-    "shared_longest",
 ]
-
-#: Batch sizes at which `Prediction.survey` looks, besides those asked for.
-SURVEYED_BATCHES: Final = tuple(2.0**power for power in range(11))
-#: Batch sizes, and contexts, of which a notebook shows the best: more are for `to_frame`.
-_SHOWN_POINTS: Final = 8
 
 
 @dataclass(frozen=True)
@@ -64,6 +42,8 @@ class PredictRequest(Served):
         Cached tokens of each sequence, a number or a list; 4096 if None.
     input_len, output_len
         Tokens of a prompt and of an answer. They replace `context_len`, and prefills count.
+    prefix_hit_rate
+        Share of a prompt's tokens that the server has cached already; 0 if None.
     max_draft_len
         The longest draft tried; 16 if None. Of several drafters, one that drafts less is shown
         as far as it goes.
@@ -89,120 +69,10 @@ class PredictRequest(Served):
     context_len: Values | None = None
     input_len: float | None = None
     output_len: float | None = None
+    prefix_hit_rate: float | None = None
     max_draft_len: int | None = None
     draft_len: int | Sequence[int] | None = None
     capacity: bool | None = None
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class Prediction(Answer):
-    """What speculative decoding gains.
-
-    Attributes
-    ----------
-    model, setup, drafters, load
-        What was asked about.
-    longest
-        The longest draft of the grid.
-    curves
-        A curve for each drafter, of decoding alone.
-    counted
-        The same curves with prefills; empty where no requests were asked about.
-    notes, warnings
-        Sentences for the reader.
-    limits
-        What the server has room for, for each drafter; empty where memory has no end.
-    queues
-        Whether requests beyond it wait.
-    draft_len
-        The lengths whose speedups are shown side by side.
-    """
-
-    model: Architecture
-    setup: Setup
-    drafters: tuple[Drafter, ...]
-    load: Load
-    longest: int
-    curves: tuple[SpeedupCurve, ...]
-    counted: tuple[EndToEnd, ...]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
-    limits: tuple[Limits, ...] = ()
-    queues: bool = False
-    draft_len: tuple[int, ...] = ()
-
-    @property
-    def title(self) -> str:
-        """What was asked, in one line."""
-        first = self.curves[0]
-        names = ", ".join(curve.drafter for curve in self.curves)
-        devices = first.placement.devices
-        return f"{first.model} on {devices} x {first.hardware}, engine {first.engine}: {names}"
-
-    @property
-    def drawn(self) -> tuple[SpeedupCurve, ...]:
-        """The curves that charts show: with prefills, where they are counted."""
-        return tuple(whole.curve for whole in self.counted) or self.curves
-
-    @cached_property
-    def survey(self) -> tuple[SpeedupCurve, ...]:
-        """The curves at more batch sizes, which show where drafting does not pay."""
-        batches = sorted({*self.load.batch_size, *SURVEYED_BATCHES})
-        load = Load(batches, self.load.context_len)
-        return tuple(
-            _limited(self.model, self.setup, drafter, load, self.longest, limited=self.limited)[0]
-            for drafter in self.drafters
-        )
-
-    @property
-    def limited(self) -> bool | None:
-        """Whether requests beyond the server's room wait; None where memory has no end."""
-        return self.queues if self.limits else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answer as the object that ``--json`` prints."""
-        from specroof.report import prediction_json  # noqa: PLC0415 - reports import answers
-
-        return prediction_json(self)
-
-    @property
-    def facts(self) -> dict[str, str]:
-        """The best speedup of each drafter, context and batch size, and its draft length."""
-        return {
-            f"{curve.drafter}: batch {batch:g}, context {context:g}": (
-                f"{curve.best_speedup[row, column]:.2f}x with {curve.best_draft_len[row, column]} "
-                "drafts"
-            )
-            for curve in self.drawn
-            for row, context in enumerate(curve.context_len[:_SHOWN_POINTS])
-            for column, batch in enumerate(curve.batch_size[:_SHOWN_POINTS])
-        }
-
-    def to_frame(self) -> Any:
-        """Return the points as a pandas DataFrame: the columns of ``--csv``, a row each.
-
-        Raises
-        ------
-        OptionError
-            If pandas is not installed.
-        """
-        from specroof.report.points import curve_columns  # noqa: PLC0415 - reports import answers
-
-        pandas = optional_library("pandas", "to_frame", "data")
-        slabs = curve_columns(self.curves, self.counted)
-        return pandas.concat([pandas.DataFrame(slab) for slab in slabs], ignore_index=True)
-
-    def to_arrow(self) -> Any:
-        """Return every point as an Arrow table; needs pyarrow."""
-        from specroof.report.arrow import arrow_table  # noqa: PLC0415 - reports import answers
-
-        return arrow_table(self)
-
-    def plot(self) -> Any:
-        """Draw speedup against draft length."""
-        from specroof.plot import speedup_figures  # noqa: PLC0415 - matplotlib is slow to import
-
-        return speedup_figures(self.drawn)[""]
 
 
 @question(PredictRequest)
@@ -278,117 +148,6 @@ def limited_by(setup: Setup, capacity: bool | None, *, queues: bool) -> bool | N
     return queues if ends else None
 
 
-def predicted(
-    model: Architecture,
-    setup: Setup,
-    drafters: Sequence[Drafter],
-    load: Load,
-    *,
-    max_draft_len: int | None = None,
-    limited: bool | None = None,
-) -> Prediction:
-    """Return what drafters gain in a setup that is built already.
-
-    Parameters
-    ----------
-    model, setup, drafters, load
-        What is served where, what is compared, and under which load.
-    max_draft_len
-        As for `predict`.
-    limited
-        Whether requests beyond the server's room wait; None where memory has no end.
-
-    Raises
-    ------
-    OptionError
-        As `speedup_curve` does.
-    """
-    longest, capped = shared_longest(drafters, max_draft_len)
-    return predicted_to(longest, model, setup, drafters, load, limited=limited, said=capped)
-
-
-def predicted_to(  # noqa: PLR0913 - a question's parts
-    longest: int,
-    model: Architecture,
-    setup: Setup,
-    drafters: Sequence[Drafter],
-    load: Load,
-    *,
-    limited: bool | None = None,
-    said: Sequence[str] = (),
-) -> Prediction:
-    """Return what drafters gain up to a draft length that some drafter may not reach.
-
-    Parameters
-    ----------
-    longest
-        The longest draft of the grid: see `shared_longest`.
-    model, setup, drafters, load, limited
-        As for `predicted`.
-    said
-        Sentences for the reader besides those on the curves.
-    """
-    curves, limits = [], []
-    warnings: dict[str, None] = {}
-    for drafter in drafters:
-        curve, limit = _limited(model, setup, drafter, load, longest, limited=limited)
-        curves.append(curve)
-        if limit is not None:
-            limits.append(limit)
-            warnings.update(dict.fromkeys(limit.warnings(curve, queues=bool(limited))))
-    assumed = (note for limit in limits for note in limit.notes)
-    extended = (
-        f"{curve.drafter}: acceptance was measured with {curve.measured_draft_len} drafts; longer "
-        f"best drafts rest on its shape"
-        for curve in curves
-        if curve.extends_measurement.any()
-    )
-    told = (note for curve in curves for note in curve.notes)
-    notes = dict.fromkeys([*told, *extended, *said, *assumed])
-    return Prediction(
-        model=model,
-        setup=setup,
-        drafters=tuple(drafters),
-        load=load,
-        longest=longest,
-        curves=tuple(curves),
-        counted=tuple(load.counted(curves, model, setup)),
-        notes=tuple(notes),
-        warnings=tuple(warnings),
-        limits=tuple(limits),
-        queues=bool(limited),
-    )
-
-
-def _limited(
-    model: Architecture,
-    setup: Setup,
-    drafter: Drafter,
-    load: Load,
-    longest: int,
-    *,
-    limited: bool | None,
-) -> tuple[SpeedupCurve, Limits | None]:
-    """Return a curve of what the server runs, and its limits; None where memory has no end."""
-
-    def priced(batches: Any) -> SpeedupCurve:
-        return curve_in(
-            model,
-            setup,
-            drafter=drafter,
-            tokens=acceptance_of(drafter),
-            batch_size=batches,
-            context_len=load.context_len,
-            longest=longest,
-        )
-
-    curve = priced(load.batch_size)
-    if limited is None:
-        return curve, None
-    limits = limits_of(model, setup, drafter, curve)
-    return limited_curve(curve, limits.largest, priced, queues=limited), limits
-
-
 def load_of(request: PredictRequest) -> Load:
     """Return the load that a request asks about.
 
@@ -403,7 +162,10 @@ def load_of(request: PredictRequest) -> Load:
     given = request.batch_size if request.concurrency is None else request.concurrency
     batches = listed(1.0 if given is None else given)
     context, prompt, answer = request.context_len, request.input_len, request.output_len
+    cached = request.prefix_hit_rate
     if prompt is None and answer is None:
+        if cached is not None:
+            refuse("prefix_hit_rate", cached, "with the lengths of a request")
         return Load(batches, listed(4096.0 if context is None else context))
     if context is not None:
         message = "context_len is given with input_len or output_len; allowed: one of them"
@@ -412,35 +174,5 @@ def load_of(request: PredictRequest) -> Load:
         missing = "input_len" if prompt is None else "output_len"
         message = f"{missing} is missing; allowed: both lengths of a request, or neither"
         raise OptionError(message)
-    workload = Workload(prompt, answer)
+    workload = Workload(prompt, answer, cached or 0.0)
     return Load(batches, [workload.mean_context_len], workload)
-
-
-def shared_longest(drafters: Sequence[Drafter], asked: int | None) -> tuple[int, list[str]]:
-    """Return the longest draft of a comparison, and a note for each drafter that ends before it.
-
-    Parameters
-    ----------
-    drafters
-        What is compared.
-    asked
-        The longest draft asked for; None for the default.
-
-    Raises
-    ------
-    OptionError
-        If no drafter drafts that far.
-    """
-    if not drafters:
-        message = "drafters is empty; allowed: at least one drafter"
-        raise OptionError(message)
-    depths = [draft_depth(drafter, acceptance_of(drafter)) for drafter in drafters]
-    deepest = drafters[depths.index(max(depths))]
-    longest = longest_draft(deepest, acceptance_of(deepest), asked)
-    if asked is None:
-        return longest, []
-    return longest, [
-        f"{drafter.name} drafts at most {depth:g}: longer drafts have no figures"
-        for drafter, depth in zip(drafters, depths, strict=True)
-        if depth < longest and not math.isinf(depth)
-    ]

@@ -2,8 +2,9 @@
 
 from specroof.engines.calibration import Calibration, Fitted, Residual
 from specroof.evidence import shape_group
-from specroof.validate import TRUSTED, Errors, Scored, Validation
+from specroof.validate import TRUSTED, Errors, Regret, Scored, Validation
 from specroof.validate.own_results import OwnErrors, OwnPoint, OwnValidation
+from specroof.validate.regret import worst_regrets
 from specroof.validate.scores import round_costs
 
 __all__ = [
@@ -14,9 +15,11 @@ __all__ = [
     "OwnErrors",
     "OwnPoint",
     "OwnValidation",
+    "Regret",
     "Residual",
     "Scored",
     "Validation",
     "round_costs",
     "shape_group",
+    "worst_regrets",
 ]

@@ -68,7 +68,7 @@ def question(
     ... def added(request: SumRequest) -> int:
     ...     return request.first + request.second
     >>> added(1), added(first=1, second=1), str(inspect.signature(added))
-    (3, 2, '(first: int, second: int = 2) -> None')
+    (3, 2, '(first: int, second: int = 2) -> int')
     """
 
     def asked(answer: Callable[[_Request], _Answer]) -> Callable[_P, _Answer]:
@@ -76,7 +76,9 @@ def question(
         def ask(*args: _P.args, **kwargs: _P.kwargs) -> _Answer:
             return answer(request(*args, **kwargs))
 
-        ask.__signature__ = inspect.signature(request)  # type: ignore[attr-defined]  # functions take it
+        ask.__signature__ = inspect.signature(request).replace(  # type: ignore[attr-defined]  # functions take it
+            return_annotation=inspect.signature(answer).return_annotation
+        )
         ask.__doc__ = f"{inspect.getdoc(answer)}\n\n{_about(request)}"
         return ask
 

@@ -14,13 +14,8 @@ from specroof.errors import OptionError, expect
 from specroof.latency import Setup
 from specroof.questions.answer import Answer
 from specroof.questions.overview import Overview, overviews
-from specroof.questions.predict import (
-    Prediction,
-    limited_by,
-    predicted,
-    predicted_to,
-    shared_longest,
-)
+from specroof.questions.predict import limited_by
+from specroof.questions.prediction import Prediction, predicted, predicted_to, shared_longest
 from specroof.questions.request import question
 from specroof.reading.yaml_text import dump_yaml
 from specroof.serving.requests import Load

@@ -1,5 +1,7 @@
 """The names and words that questions take, for whoever offers them: a shell, a page."""
 
+from typing import Final
+
 from specroof.acceptance import FITTED_LAWS
 from specroof.acceptance.published import DRAFT_COUNTS, profile_names
 from specroof.catalog import ACCEPTANCE_KEYS, hardware_names, model_names
@@ -7,7 +9,6 @@ from specroof.cost import CHOICES
 from specroof.drafters import KINDS
 from specroof.hardware import SERVER_KEYS
 from specroof.parsers import PARSERS
-from specroof.questions.breakeven import SOLVED
 from specroof.serving.benchmark_commands import FRAMEWORKS
 from specroof.serving.launch import LAUNCHERS
 
@@ -26,3 +27,12 @@ __all__ = [
     "model_names",
     "profile_names",
 ]
+
+#: What can be solved for, and what its value is.
+SOLVED: Final = {
+    "accept": "least acceptance rate",
+    "accept-length": "least acceptance length",
+    "cost": "largest cost of drafting",
+    "batch": "largest batch",
+    "context": "largest context",
+}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from specroof.errors import OutputError
-from specroof.questions.predict import Prediction
+from specroof.questions.prediction import Prediction
 from specroof.report.columns import UNITS, Columns, n_rows, point_columns
 
 __all__ = ["arrow_batch", "arrow_table", "data_library"]

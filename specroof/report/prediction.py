@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from specroof.questions.predict import Prediction
+from specroof.questions.prediction import Prediction
 from specroof.report.curves import (
     counted_table,
     curves_table,

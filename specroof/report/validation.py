@@ -18,6 +18,7 @@ from specroof.questions.records import (
 from specroof.questions.validate import OwnValidated, PublishedValidated
 from specroof.report.calibration import RESIDUAL_HEADER, residual_cells, residual_json
 from specroof.report.layout import format_table
+from specroof.report.regret import regret_json, regret_lines
 
 __all__ = ["own_json", "own_text", "validated_text", "validation_json", "validation_table"]
 
@@ -66,7 +67,7 @@ def validation_json(found: Validation) -> dict[str, Any]:
     Examples
     --------
     >>> sorted(validation_json(Validation((), (), ())))
-    ['cells', 'generic', 'ideal', 'sources', 'total']
+    ['cells', 'generic', 'ideal', 'regret', 'sources', 'total']
     """
     trust = {one.source: one.point.trust for one in found.points}
     return {
@@ -91,6 +92,7 @@ def validation_json(found: Validation) -> dict[str, Any]:
             key: {name: _errors_json(errors) for name, errors in cells.items()}
             for key, cells in found.cells.items()
         },
+        "regret": regret_json(found),
     }
 
 
@@ -136,7 +138,8 @@ def validation_table(found: Validation) -> str:
         f"measured, {cost.mean_error:.1%} off on average over {cost.n} points"
         for method, cost in round_costs(_trusted(found)).items()
     ]
-    return "\n".join([table, "", generic, "", by_cell, "", told, *costs, *notes])
+    regret = regret_lines(found)
+    return "\n".join([table, "", generic, "", by_cell, "", told, *regret, *costs, *notes])
 
 
 def _errors_table(heading: str, rows: Sequence[tuple[str, Errors]]) -> str:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from specroof.arrays import Array
 from specroof.speedup.curve import SpeedupCurve
 
-__all__ = ["latency_s", "limited_curve", "running_requests"]
+__all__ = ["latency_s", "limited_curve", "queue_s", "running_requests"]
 
 
 def running_requests(asked: npt.ArrayLike, largest: npt.ArrayLike, *, queues: bool) -> Array:
@@ -65,12 +65,33 @@ def latency_s(
     >>> float(latency_s(64, 16, 2.0))  # 2 s of its own, and 48 * 2 / 16 of waiting
     8.0
     """
-    own, runs = np.asarray(service_s), np.asarray(running)
-    return np.asarray(own + (np.asarray(concurrency) - runs) * own / runs)
+    return np.asarray(np.asarray(service_s) + queue_s(concurrency, running, service_s))
+
+
+def queue_s(concurrency: npt.ArrayLike, running: npt.ArrayLike, service_s: npt.ArrayLike) -> Array:
+    r"""Return the seconds that a request waits for room.
+
+    .. math:: (C - R) \, t / R
+
+    Parameters
+    ----------
+    concurrency, running, service_s
+        As for `latency_s`.
+
+    Source
+        Little 1961, Oper. Res. 9(3): C - R wait, and :math:`R / t` begin in a second.
+
+    Examples
+    --------
+    >>> float(queue_s(64, 16, 2.0))  # 48 * 2 / 16
+    6.0
+    """
+    runs = np.asarray(running)
+    return np.asarray((np.asarray(concurrency) - runs) * np.asarray(service_s) / runs)
 
 
 def limited_curve(
-    curve: SpeedupCurve,
+    batch_size: Array,
     largest: Array,
     priced: Callable[[Array], SpeedupCurve],
     *,
@@ -80,34 +101,33 @@ def limited_curve(
 
     Parameters
     ----------
-    curve
-        As if memory had no end; it is returned where no limit binds.
+    batch_size
+        Requests in flight.
     largest
         The largest batch that runs, axes (context_len, draft_len); [..., 0] that of plain decoding.
     priced
-        From batch sizes to a curve without limits.
+        From batch sizes to a curve as if memory had no end; that curve is the answer where no limit
+        binds.
     queues
         Whether requests beyond it wait; otherwise such points are NaN.
     """
-    asked = curve.batch_size
-    running = running_requests(asked[None, :, None], largest[:, None, :], queues=queues)
-    if np.all(running == asked[None, :, None]):
-        return curve
+    asked = batch_size[None, :, None]
+    running = running_requests(asked, largest[:, None, :], queues=queues)
+    if np.all(running == asked):
+        return priced(batch_size)
     runs = np.isfinite(running)
-    sizes = np.unique(running[runs]) if runs.any() else asked[:1]
-    found = curve if np.isin(sizes, asked).all() else priced(sizes)
-    order = np.argsort(found.batch_size)
-    wanted = np.where(runs, running, found.batch_size[0])
-    place = order[np.searchsorted(found.batch_size, wanted, sorter=order)]
+    sizes = np.unique(running[runs]) if runs.any() else batch_size[:1]
+    found = priced(sizes)
+    place = np.searchsorted(sizes, np.where(runs, running, sizes[0]))
 
     def at(values: Array) -> Array:
         return np.where(runs, np.take_along_axis(values, place, axis=1), np.nan)
 
     return replace(
         found,
-        batch_size=asked,
+        batch_size=batch_size,
         running=running,
-        tokens_per_round=np.broadcast_to(curve.tokens_per_round[:, :1], running.shape),
+        tokens_per_round=np.broadcast_to(found.tokens_per_round[:, :1], running.shape),
         draft_s=at(found.draft_s),
         verify_s=at(found.verify_s),
         round_s=at(found.round_s),

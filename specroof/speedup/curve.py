@@ -1,9 +1,7 @@
 """Where work meets probability: the whole speedup curve over context, batch and draft length."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -16,7 +14,7 @@ from specroof.acceptance import (
     constant_acceptance,
 )
 from specroof.architecture import Architecture
-from specroof.arrays import Array, IntArray, array_within, whole_within
+from specroof.arrays import Array, whole_within
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, Proposals, TokensPerRound
 from specroof.errors import OptionError, expect
@@ -31,12 +29,12 @@ from specroof.latency import (
     model_latency,
     option_notes,
 )
+from specroof.speedup.axes import Axes, grid_axes, grid_slices
 from specroof.speedup.bands import band_notes, tokens_spread
 from specroof.speedup.contexts import joined_contexts
 from specroof.speedup.result import SpeedupCurve
 from specroof.speedup.round import proposals, round_times
 from specroof.speedup.served import Served
-from specroof.units import MOST_POINTS
 
 __all__ = [
     "DEFAULT_MAX_DRAFT_LEN",
@@ -53,12 +51,6 @@ __all__ = [
 ]
 
 DEFAULT_MAX_DRAFT_LEN: Final = 16
-
-# Operating points that are computed at once: their temporaries stay within some tens of MB.
-_CHUNK_POINTS: Final = 1 << 16
-
-#: Contexts, batch sizes and draft lengths of a grid.
-_Axes = tuple[Array, Array, IntArray]
 
 
 def speedup_curve(  # noqa: PLR0913 - the contract of the library
@@ -168,21 +160,27 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
         The longest draft of the grid, with NaN past the depth of drafter or acceptance.
     """
     check_placement(model, setup.placement)
-    contexts = _axis("context_len", context_len)
-    if isinstance(tokens, ContextAcceptance):
-        at_context = partial(
-            curve_in, model, setup, drafter=drafter, batch_size=batch_size, longest=longest
-        )
-        return joined_contexts(
-            contexts, tokens, lambda at, accepted: at_context(tokens=accepted, context_len=at)
-        )
+    axes = grid_axes(context_len, batch_size, longest)
+    if not isinstance(tokens, ContextAcceptance):
+        return _curve_at(axes, model, setup, drafter, tokens)
+    return joined_contexts(
+        axes[0],
+        tokens,
+        lambda at, accepted: _curve_at(
+            (np.array([at]), *axes[1:]), model, setup, drafter, accepted
+        ),
+    )
+
+
+def _curve_at(
+    axes: Axes, model: Architecture, setup: Setup, drafter: Drafter, tokens: TokensPerRound
+) -> SpeedupCurve:
+    """Return the curve over a grid on which acceptance does not depend on the context."""
+    contexts, batches, draft_lens = axes
     cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit
-    kind = drafter.name.partition(",")[0]
-    axes = (contexts, _axis("batch_size", batch_size), np.arange(longest + 1, dtype=np.int64))
-    _, batches, draft_lens = axes
-    _check_points(axes)
     proposed = proposals(drafter, tokens, draft_lens)
     times, of_passes = _grid_times(Served(model, setup), drafter, proposed, axes)
+    kind = drafter.name.partition(",")[0]
     band = setup.engine.band(kind)
     notes = (
         *model.notes,
@@ -217,14 +215,14 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
 
 
 def _grid_times(
-    served: Served, drafter: Drafter, proposed: Proposals, axes: _Axes
+    served: Served, drafter: Drafter, proposed: Proposals, axes: Axes
 ) -> tuple[dict[str, Array], list[str]]:
     """Return the seconds of drafting, verification and round over a grid, and notes of passes."""
     contexts, batches, draft_lens = axes
     shape = (len(contexts), len(batches), len(draft_lens))
     found = {name: np.empty(shape) for name in ("draft_s", "verify_s", "round_s")}
     notes: list[str] = []
-    for rows, columns in _chunks(shape):
+    for rows, columns in grid_slices(shape):
         grid = (contexts[rows, None, None], batches[None, columns, None], draft_lens)
         times = round_times(served, drafter, proposed, grid)
         for name, seconds in found.items():
@@ -308,37 +306,6 @@ def _check_kinds(
     expect("placement", placement, Placement | None, "a Placement, or None")
     expect("engine", engine, str | None, "the name of an engine of the hardware, or None")
     expect("options", options, Options | None, "Options, or None")
-
-
-def _chunks(shape: tuple[int, int, int]) -> Iterator[tuple[slice, slice]]:
-    """Yield slices of the first two axes that hold at most `_CHUNK_POINTS` points each."""
-    contexts, batches, drafts = shape
-    columns = max(1, min(batches, _CHUNK_POINTS // drafts))
-    rows = max(1, min(contexts, _CHUNK_POINTS // (drafts * columns)))
-    for row in range(0, contexts, rows):
-        for column in range(0, batches, columns):
-            yield slice(row, row + rows), slice(column, column + columns)
-
-
-def _axis(name: str, values: npt.ArrayLike) -> Array:
-    """Return an axis of the grid from a number or a list of numbers."""
-    axis = np.atleast_1d(array_within(name, values, name))
-    if axis.ndim != 1:
-        msg = f"{name} has shape {axis.shape}; allowed: a number or a list of numbers"
-        raise OptionError(msg)
-    return axis
-
-
-def _check_points(axes: _Axes) -> None:
-    """Refuse a grid whose arrays would take the memory of a machine."""
-    shape = [len(axis) for axis in axes]
-    if math.prod(shape) > MOST_POINTS:
-        sizes = " x ".join(str(size) for size in shape)
-        msg = (
-            f"the grid has {sizes} points (contexts, batch sizes and draft lengths); "
-            f"allowed: up to {MOST_POINTS}"
-        )
-        raise OptionError(msg)
 
 
 def acceptance_of(

@@ -19,7 +19,7 @@ from specroof.drafters import (
     Work,
 )
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
-from specroof.latency import Setup, check_placement, drafting_setup, model_latency
+from specroof.latency import Setup, check_placement, drafting_setup, model_work, pass_time
 from specroof.speedup.served import Served
 
 __all__ = [
@@ -80,9 +80,9 @@ class EnginePasses:
     ) -> Array:
         """Return the seconds of a pass."""
         setup = drafting_setup(served.setup) if drafts else served.setup
-        latency = model_latency(served.model, setup, forward, beside=beside)
-        self.said.update(dict.fromkeys(latency.notes))
-        return latency.total_s
+        work = model_work(served.model, setup, forward, beside=beside, by_sequence=True)
+        self.said.update(dict.fromkeys(work.notes))
+        return pass_time(work, setup.engine, setup.options.granularity).total_s
 
 
 @dataclass(frozen=True, slots=True)

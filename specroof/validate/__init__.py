@@ -13,11 +13,14 @@ from specroof.engines.shared_parameters import chip_family, is_fitted
 from specroof.evidence import Measurement, kind_of, load_measurements
 from specroof.evidence.places import chip_of
 from specroof.validate.banded import banded, misses_of
-from specroof.validate.scores import TRUSTED, Errors, Scored, errors_of, levelled, scored
+from specroof.validate.regret import Regret, regrets
+from specroof.validate.scored import TRUSTED, Scored, levelled, scored
+from specroof.validate.scores import Errors, errors_of
 
 __all__ = [
     "TRUSTED",
     "Errors",
+    "Regret",
     "Scored",
     "Validation",
     "banded",
@@ -63,6 +66,11 @@ class Validation:
     def total(self) -> Errors:
         """The errors over all sources that are trusted."""
         return errors_of([one for one in self.points if one.is_trusted])
+
+    @property
+    def regrets(self) -> list[Regret]:
+        """What `advise` would have lost in each set-up of all sources, those not trusted too."""
+        return regrets([one for one in self.points if one.kind == "speedup"])
 
     @property
     def families(self) -> dict[str, Errors]:

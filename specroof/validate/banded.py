@@ -8,7 +8,7 @@ from dataclasses import replace
 from specroof.engines.bands import FAMILY_POINTS, Miss, band_of
 from specroof.engines.generic import generic_family
 from specroof.evidence import drafter_of, shape_group
-from specroof.validate.scores import Scored
+from specroof.validate.scored import Scored
 
 __all__ = ["banded", "misses_of"]
 

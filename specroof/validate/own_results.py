@@ -9,7 +9,8 @@ from specroof.drafters import Drafter
 from specroof.engines import Residual, ideal_rates, predicted_tokens_per_s
 from specroof.evidence import Measurement
 from specroof.speedup.served import Served
-from specroof.validate.scores import Errors, Scored, errors_of
+from specroof.validate.scored import Scored
+from specroof.validate.scores import Errors, errors_of
 
 __all__ = ["OwnErrors", "OwnPoint", "OwnValidation", "own_validation"]
 

@@ -1,0 +1,89 @@
+"""Comma-separated words of flags."""
+
+import math
+
+from specroof.errors import OptionError
+
+__all__ = ["numbers", "whole_numbers", "words"]
+
+
+def numbers(word: str, text: str | None) -> list[float] | None:
+    """Return the numbers of a comma-separated `text`, None of None; ``1..128`` doubles.
+
+    Raises
+    ------
+    OptionError
+        With the option's `word`, if a part is not a number.
+
+    Examples
+    --------
+    >>> numbers("--batch", "1..8,12"), numbers("--batch", "3..10")  # the end is always there
+    ([1.0, 2.0, 4.0, 8.0, 12.0], [3.0, 6.0, 10.0])
+    """
+    if text is None:
+        return None
+    try:
+        return [value for part in text.split(",") for value in _doubled(part)]
+    except ValueError:
+        message = (
+            f"{word} is {text!r}; allowed: numbers separated by commas, such as 1,8,32 or 1..128"
+        )
+        raise OptionError(message) from None
+
+
+def _doubled(text: str) -> list[float]:
+    """Return the number that a part of a list spells, or those of a range that doubles.
+
+    Raises
+    ------
+    ValueError
+        For anything else.
+    """
+    first, is_range, last = text.partition("..")
+    if not is_range:
+        return [float(first)]
+    low, high = float(first), float(last)
+    if not (0 < low <= high < math.inf):
+        raise ValueError(text)
+    steps = math.ceil(math.log2(high / low))
+    return [*(low * 2.0**step for step in range(steps)), high]
+
+
+def whole_numbers(word: str, text: str | None) -> list[int] | None:
+    """Return the whole numbers of a comma-separated `text`, None of None.
+
+    Raises
+    ------
+    OptionError
+        With the option's `word`, if a part is not a whole number.
+
+    Examples
+    --------
+    >>> whole_numbers("--draft-len", "1,2,3")
+    [1, 2, 3]
+    """
+    values = numbers(word, text)
+    if values is not None and not all(value.is_integer() for value in values):
+        message = f"{word} is {text!r}; allowed: whole numbers separated by commas, such as 1,2,3"
+        raise OptionError(message)
+    return None if values is None else [int(value) for value in values]
+
+
+def words(word: str, text: str) -> list[str]:
+    """Return the names of a comma-separated `text`.
+
+    Raises
+    ------
+    OptionError
+        With the option's `word`, if a name is empty.
+
+    Examples
+    --------
+    >>> words("--hardware", "h100,b200")
+    ['h100', 'b200']
+    """
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        message = f"{word} is {text!r}; allowed: names separated by commas, such as h100,b200"
+        raise OptionError(message)
+    return names

@@ -1,0 +1,213 @@
+"""A server's counts beside a prediction that goes by them, and what other drafts would gain."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from specroof.acceptance import (
+    ContextAcceptance,
+    constant_acceptance,
+    extrapolated_acceptance,
+)
+from specroof.architecture import Architecture
+from specroof.arrays import number_within
+from specroof.drafters import Drafter, TokensPerRound
+from specroof.latency import Setup
+from specroof.policies.change import Change, best_change
+from specroof.questions.predict import limited_by
+from specroof.questions.prediction import Prediction, predicted
+from specroof.serving.observed import Observed, measured_acceptance
+from specroof.serving.requests import Load
+
+__all__ = [
+    "BEYOND",
+    "LOADS",
+    "USUAL_CONTEXT_LEN",
+    "Compared",
+    "change_of",
+    "compared",
+    "context_of",
+    "drafts_now",
+    "is_tree",
+    "kind_of",
+    "prediction_of",
+]
+
+#: Loads at which a schedule may change its draft length, besides the one that there is.
+LOADS: Final = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+#: Cached tokens of a request where neither the user nor the server says.
+USUAL_CONTEXT_LEN: Final = 4096.0
+#: How acceptance by position goes on past the drafts that a server makes: of the laws with a name
+#: this one misses deeper positions of measured profiles least (`benchmarks/acceptance_shapes.py`).
+BEYOND: Final = "geometric"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One quantity, measured and predicted.
+
+    Parameters
+    ----------
+    quantity, unit
+        What, and in which unit.
+    measured, predicted
+        None where there is none.
+    """
+
+    quantity: str
+    unit: str
+    measured: float | None
+    predicted: float | None
+
+    @property
+    def off(self) -> float | None:
+        """Measured by predicted, less 1; None without either."""
+        if self.measured is None or not self.predicted:
+            return None
+        return self.measured / self.predicted - 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as JSON has it."""
+        return {
+            "quantity": self.quantity,
+            "unit": self.unit,
+            "measured": self.measured,
+            "predicted": self.predicted,
+            "off": self.off,
+        }
+
+
+def context_of(asked: float | None, seen: Observed) -> float:
+    """Return the cached tokens of a request: as told, else the mean of those that ended."""
+    if asked is not None:
+        return number_within("context_len", asked, "context_len")
+    if seen.input_len is None or seen.output_len is None:
+        return USUAL_CONTEXT_LEN
+    return seen.input_len + seen.output_len / 2
+
+
+def drafts_now(seen: Observed) -> int:
+    """Return how many drafts a round has: the mean, rounded."""
+    if not seen.speculates:
+        return 0
+    return round(seen.longest or 0 if seen.draft_len is None else seen.draft_len)
+
+
+def running_of(seen: Observed, replicas: int) -> float:
+    """Return the requests that one replica decodes at a time: one at least."""
+    return max((seen.running or 0.0) / replicas, 1.0)
+
+
+def kind_of(drafter: Drafter) -> str:
+    """Return what drafts, as a SPEC calls it."""
+    return drafter.name.partition(",")[0]
+
+
+def is_tree(drafter: Drafter) -> bool:
+    """Tell whether a drafter has more positions verified than a chain of its depth."""
+    depths = np.array([1, 2, 3])
+    proposed = drafter.propose(constant_acceptance(0.5), depths)
+    return bool((np.asarray(proposed.verify_len) > depths + 1).any())
+
+
+def _with_measured(drafter: Drafter, seen: Observed) -> Drafter:
+    """Return a drafter with the acceptance that was counted; its own where none was.
+
+    What was counted by position goes on past the deepest by a law.
+    """
+    measured = measured_acceptance(seen, kind_of(drafter))
+    if measured is None or drafter.is_ideal or is_tree(drafter):
+        return drafter
+    if measured.max_draft_len is not None:
+        measured = extrapolated_acceptance(measured, BEYOND)
+    return replace(drafter, acceptance=measured)
+
+
+def prediction_of(
+    model: Architecture,
+    setup: Setup,
+    drafter: Drafter,
+    seen: Observed,
+    *,
+    context: float,
+    replicas: int,
+) -> Prediction | None:
+    """Return what is predicted at this load and at others; None without any acceptance."""
+    with_it = _with_measured(drafter, seen)
+    if with_it.acceptance is None and not with_it.is_ideal:
+        return None
+    running = running_of(seen, replicas)
+    loads = sorted({*map(float, LOADS), float(round(running)), running})
+    return predicted(
+        model,
+        setup,
+        [with_it],
+        Load(loads, [context]),
+        limited=limited_by(setup, None, queues=False),
+    )
+
+
+def change_of(found: Prediction, seen: Observed, replicas: int) -> Change | None:
+    """Return what another draft length would gain; None where the load does not fit."""
+    (curve,) = found.curves
+    running = round(running_of(seen, replicas))
+    rates = curve.tokens_per_s[0]
+    rows = [
+        row
+        for row, load in enumerate(curve.batch_size)
+        if load.is_integer() and np.isfinite(rates[row]).any()
+    ]
+    loads = [int(curve.batch_size[row]) for row in rows]
+    if running not in loads:
+        return None
+    row = rows[loads.index(running)]
+    low, high = curve.speedup_low, curve.speedup_high
+    return best_change(
+        loads,
+        rates[rows],
+        running=running,
+        now=drafts_now(seen),
+        speedup=curve.speedup[0, row],
+        ends=None if low is None or high is None else (low[0, row], high[0, row]),
+        measured=curve.measured_draft_len,
+    )
+
+
+def compared(
+    seen: Observed,
+    drafter: Drafter | None,
+    found: Prediction | None,
+    context: float,
+    replicas: int,
+) -> Iterator[Compared]:
+    """Yield what was measured beside what was predicted for the draft length that runs."""
+    now = drafts_now(seen)
+    length = round_s = rate = None
+    if drafter is not None and drafter.acceptance is not None and now:
+        length = _promised(drafter, drafter.acceptance, now, context)
+    if found is not None and seen.running:
+        (curve,) = found.curves
+        row = list(curve.batch_size).index(running_of(seen, replicas))
+        if now < len(curve.draft_len):
+            round_s = _finite(curve.round_s[0, row, now])
+            rate = _finite(curve.tokens_per_s[0, row, now])
+    measured = None if seen.tokens_per_s is None else seen.tokens_per_s / replicas
+    if seen.speculates:
+        yield Compared("tokens per round", "", seen.tokens_per_round, length)
+    name = "round" if seen.speculates else "step"
+    yield Compared(name, "s", seen.round_s, round_s)
+    yield Compared("tokens per second", "tok/s", measured, rate)
+
+
+def _promised(
+    drafter: Drafter, tokens: TokensPerRound | ContextAcceptance, drafts: int, context: float
+) -> float | None:
+    """Return the tokens per round that a SPEC says, None past its depth."""
+    at = tokens.at_context(context) if isinstance(tokens, ContextAcceptance) else tokens
+    return _finite(drafter.propose(at, np.array([drafts])).tokens_per_round[0])
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,147 @@
+"""What following `advise` would have lost, as text and as JSON."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from specroof.questions.records import Regret, Scored, Validation, worst_regrets
+
+__all__ = ["regret_json", "regret_lines"]
+
+#: How many of the worst are listed.
+_WORST: Final = 5
+#: A larger loss is counted.
+_LARGE: Final = 0.1
+
+
+def regret_json(found: Validation) -> dict[str, Any]:
+    """Return what `advise` would have lost: means over trusted set-ups, and the worst of all.
+
+    Examples
+    --------
+    >>> regret_json(Validation((), (), ()))["worst"]
+    []
+    """
+    trusted = _trusted(found)
+    choices = [one for one in trusted if one.is_choice]
+    return {
+        "setups": len(trusted),
+        "mean": _mean(trusted),
+        "setups_with_a_choice": len(choices),
+        "mean_with_a_choice": _mean(choices),
+        "setups_not_in_total": len(found.regrets) - len(trusted),
+        "above_10_percent": sum(one.lost > _LARGE for one in trusted),
+        "above_10_percent_not_in_total": sum(one.lost > _LARGE for one in _others(found)),
+        "worst": [_regret_json(one) for one in worst_regrets(found.regrets, _WORST)],
+    }
+
+
+def _regret_json(one: Regret) -> dict[str, Any]:
+    point = one.options[0].point
+    return {
+        "lost": one.lost,
+        "source": point.source,
+        "in_total": one.options[0].is_trusted,
+        "model": point.model,
+        "hardware": point.hardware,
+        "engine": point.engine,
+        "batch_size": point.batch_size,
+        "task": point.task,
+        "options": len(one.options),
+        "taken": _option_json(one.taken),
+        "best": _option_json(one.best),
+        "cause": _cause(one),
+        "note": _notes(one),
+    }
+
+
+def _option_json(one: Scored | None) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    drafts = {"drafter": one.point.method, "draft_len": one.point.draft_len}
+    return {**drafts, "predicted": one.predicted, "measured": one.measured}
+
+
+def regret_lines(found: Validation) -> Iterator[str]:
+    """Yield the same in words, a sentence each; nothing where no speedup was measured.
+
+    Examples
+    --------
+    >>> list(regret_lines(Validation((), (), ())))
+    []
+    """
+    trusted = _trusted(found)
+    choices = [one for one in trusted if one.is_choice]
+    if not trusted:
+        return
+    told = f"loses {_mean(trusted):.1%} of the throughput over {len(trusted)} set-ups"
+    if choices:
+        told += (
+            f", {_mean(choices):.1%} over the {len(choices)} in which more than one way to draft "
+            f"was measured"
+        )
+    yield (
+        f"advise, choosing among what was measured (no drafts included, acceptance lengths known), "
+        f"{told}"
+    )
+    yield from map(_line, worst_regrets(found.regrets, _WORST))
+
+
+def _line(one: Regret) -> str:
+    point = one.options[0].point
+    aside = "" if one.options[0].is_trusted else f" (not in total{_distrust(one)})"
+    where = f"{point.model} on {point.hardware}, {point.batch_size:g} in flight"
+    task = f", {point.task}" if point.task else ""
+    return (
+        f"loses {one.lost:.1%} in {point.source}{aside}, {where}{task}: takes {_option(one.taken)}, "
+        f"best is {_option(one.best)}; {_cause(one)}"
+    )
+
+
+def _distrust(one: Regret) -> str:
+    """Return what is said of the measurements of a source that is not trusted."""
+    notes = _notes(one)
+    return f": {notes}" if notes else ""
+
+
+def _notes(one: Regret) -> str:
+    return "; ".join(
+        dict.fromkeys(option.point.note for option in one.options if option.point.note)
+    )
+
+
+def _option(one: Scored | None) -> str:
+    if one is None:
+        return "no drafts"
+    return f"{_drafts(one)} ({one.measured:.2f}x measured, {one.predicted:.2f}x predicted)"
+
+
+def _drafts(one: Scored) -> str:
+    return f"{one.point.method} K={one.point.draft_len}"
+
+
+def _cause(one: Regret) -> str:
+    """Return what is off: acceptance lengths are the measured ones, so it is the time of a round.
+
+    Of what is taken and what is best, that whose prediction is further off is to blame.
+    """
+    drafting = [option for option in (one.taken, one.best) if option is not None]
+    blamed = max(drafting, key=lambda option: option.off)
+    tokens = blamed.point.tokens_per_round or 1.0
+    return (
+        f"a round of {_drafts(blamed)} took {tokens / blamed.measured:.2f} plain steps, "
+        f"{tokens / blamed.predicted:.2f} predicted"
+    )
+
+
+def _mean(found: list[Regret]) -> float | None:
+    return float(np.mean([one.lost for one in found])) if found else None
+
+
+def _trusted(found: Validation) -> list[Regret]:
+    return [one for one in found.regrets if one.options[0].is_trusted]
+
+
+def _others(found: Validation) -> list[Regret]:
+    return [one for one in found.regrets if not one.options[0].is_trusted]

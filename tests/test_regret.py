@@ -1,0 +1,184 @@
+"""What following `advise` would have lost: by hand, by brute force, and over what was measured."""
+
+import json
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from specroof.cli import app
+from specroof.evidence import kind_of, load_measurements
+from specroof.policies.decision import Choice
+from specroof.report.regret import regret_json, regret_lines
+from specroof.validate import Validation, validation
+from specroof.validate import regret as room
+from specroof.validate.regret import regrets, worst_regrets
+from specroof.validate.scored import Scored
+
+SPEEDUP = next(one for one in load_measurements() if kind_of(one)[0] == "speedup")
+
+
+@pytest.fixture(scope="module")
+def found() -> Validation:
+    return validation()
+
+
+def option(measured: float, predicted: float, drafts: int = 3, **changes: Any) -> Scored:
+    changes = {"draft_len": drafts, "verify_len": drafts + 1, **changes}
+    return Scored(replace(SPEEDUP, **changes), "speedup", predicted, measured)
+
+
+def test_drafters_of_one_set_up_are_options_of_one_choice() -> None:
+    eagle = option(1.5, 1.9, method="eagle3")
+    block = option(2.0, 1.8, 15, method="dflash")
+    (one,) = regrets([eagle, block])
+    assert (one.taken, one.best, one.is_choice) == (eagle, block, True)
+    assert one.lost == pytest.approx(1 - 1.5 / 2.0)
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"model": "Qwen/Qwen3-32B"},
+        {"hardware": "b300"},
+        {"engine": "vllm"},
+        {"tensor_parallel": 8},
+        {"expert_parallel": 8},
+        {"quantization": "fp4"},
+        {"batch_size": 777.0},
+        {"context_len": 777.0},
+        {"input_len": 777.0},
+        {"output_len": 777.0},
+        {"task": "another"},
+        {"source": "somebody-else"},
+    ],
+)
+def test_another_set_up_is_another_choice(elsewhere: dict[str, Any]) -> None:
+    here, there = option(1.5, 1.9), option(2.0, 1.8, 5, **elsewhere)
+    assert [one.lost for one in regrets([here, there])] == [0.0, 0.0]
+
+
+def test_no_drafts_are_always_an_option() -> None:
+    (slow,) = regrets([option(0.8, 0.9)])
+    assert (slow.taken, slow.best, slow.lost, slow.is_choice) == (None, None, 0.0, False)
+    (missed,) = regrets([option(1.25, 0.9)])
+    assert missed.taken is None
+    assert missed.lost == pytest.approx(1 - 1 / 1.25)
+    (trapped,) = regrets([option(0.8, 1.1)])
+    assert trapped.best is None
+    assert trapped.lost == pytest.approx(0.2)
+
+
+def test_ties_go_to_the_shorter_draft() -> None:
+    (one,) = regrets([option(1.7, 1.5, 7), option(1.6, 1.5, 3)])
+    assert one.taken is not None
+    assert one.taken.point.draft_len == 3
+
+
+@given(st.lists(st.tuples(st.floats(0.3, 5), st.floats(0.3, 5)), min_size=1, max_size=8))
+def test_regret_is_that_of_brute_force(pairs: list[tuple[float, float]]) -> None:
+    options = [option(measured, told, k) for k, (measured, told) in enumerate(pairs, 1)]
+    (one,) = regrets(options)
+    best = max([1.0, *(measured for measured, _ in pairs)])
+    most = max(told for _, told in pairs)
+    # `advise` takes two predictions for the same that differ by rounding alone.
+    near = [m for m, told in pairs if told >= most * (1 - 1e-12)] if most > 1 else [1.0]
+    assert one.lost in [pytest.approx(1 - measured / best) for measured in near]
+    assert one.lost >= 0
+
+
+def test_choices_are_those_of_advise(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any, **__: Any) -> Choice:
+        return Choice(0, 1, 1.5, 1.5, 1.5, "pays")
+
+    monkeypatch.setattr(room, "best_choice", never)
+    (one,) = regrets([option(2.0, 2.0)])
+    assert (one.taken, one.lost) == (None, 0.5)
+
+
+def test_the_worst_are_those_that_lose_most() -> None:
+    losing = [option(m, 0.9, batch_size=10.0 * m) for m in (1.1, 1.4, 1.2, 1.3)]
+    found = regrets([*losing, option(1.5, 1.5, batch_size=1.0)])
+    assert [one.lost for one in worst_regrets(found, 3)] == pytest.approx(
+        [1 - 1 / 1.4, 1 - 1 / 1.3, 1 - 1 / 1.2]
+    )
+    assert len(worst_regrets(found, 9)) == 4  # what loses nothing is none of them
+
+
+def made(*points: Scored) -> Validation:
+    return Validation(points, (), ())
+
+
+def test_the_cause_is_the_round_that_is_further_off() -> None:
+    # 3 tokens a round: 1.5x is 2 plain steps, 2.4x is 1.25; 2.0x is 1.5, and 1.25x is 2.4.
+    taken = option(1.5, 2.4, 3, tokens_per_round=3.0, method="eagle3")
+    best = option(2.0, 1.9, 5, tokens_per_round=3.0, method="eagle3")
+    _, line = regret_lines(made(taken, best))
+    assert line.startswith("loses 25.0% in ")
+    assert "takes eagle3 K=3 (1.50x measured, 2.40x predicted)" in line
+    assert "best is eagle3 K=5 (2.00x measured, 1.90x predicted)" in line
+    assert line.endswith("a round of eagle3 K=3 took 2.00 plain steps, 1.25 predicted")
+    best = replace(best, predicted=1.25)
+    _, line = regret_lines(made(replace(taken, predicted=1.6), best))
+    assert line.endswith("a round of eagle3 K=5 took 1.50 plain steps, 2.40 predicted")
+    _, line = regret_lines(made(replace(taken, measured=0.9)))
+    assert "best is no drafts; a round of eagle3 K=3 took 3.33 plain steps" in line
+    _, line = regret_lines(made(replace(taken, predicted=0.9)))
+    assert "takes no drafts, best is eagle3 K=3" in line
+
+
+def test_sources_that_are_not_trusted_are_in_no_mean_and_among_the_worst() -> None:
+    trusted = [option(1.5, 1.9), option(1.5, 1.8, 5)]
+    loose: dict[str, Any] = {"source": "loose", "trust": 5, "note": "loose"}
+    doubted = [option(0.5, 1.5, **loose), option(0.4, 1.2, 5, **loose)]
+    found = made(*trusted, *doubted)
+    mean, line = regret_lines(found)
+    assert mean.endswith(
+        "loses 0.0% of the throughput over 1 set-ups, 0.0% over the 1 in which more than one way "
+        "to draft was measured"
+    )
+    assert "(not in total: loose), " in line
+    told = regret_json(found)
+    assert (told["setups"], told["setups_not_in_total"], told["mean"]) == (1, 1, 0.0)
+    assert (told["above_10_percent"], told["above_10_percent_not_in_total"]) == (0, 1)
+    (worst,) = told["worst"]
+    assert (worst["lost"], worst["in_total"], worst["options"]) == (0.5, False, 2)
+    assert (worst["best"], worst["note"]) == (None, "loose")
+    assert worst["taken"]["draft_len"] == 3
+
+
+def test_what_was_measured_one_way_says_nothing_of_choices() -> None:
+    alone = made(option(2.0, 1.5))
+    (mean,) = regret_lines(alone)
+    assert mean.endswith("loses 0.0% of the throughput over 1 set-ups")
+    assert regret_json(alone)["mean_with_a_choice"] is None
+    _, line = regret_lines(made(option(2.0, 0.5, task=""), option(2.0, 2.0, task="x")))
+    assert "in flight: takes" in line  # without a task there is none to name
+    assert list(regret_lines(made(option(0.5, 1.5, trust=5)))) == []
+
+
+def test_the_target_is_reached_on_what_was_measured(found: Validation) -> None:
+    told = regret_json(found)
+    assert told["mean"] <= 0.01
+    assert told["mean_with_a_choice"] <= 0.01
+    assert told["above_10_percent"] == 0
+    assert told["mean"] == found.total.regret_mean
+    # The two that lose more than 10 % drafted without what plain decoding had.
+    large = [one for one in told["worst"] if one["lost"] > 0.1]
+    assert len(large) == told["above_10_percent_not_in_total"] == 2
+    assert all(one["note"] == "presumably drafted without overlapped scheduling" for one in large)
+    assert [one["lost"] for one in told["worst"]] == sorted(
+        (one["lost"] for one in told["worst"]), reverse=True
+    )
+
+
+def test_the_command_lists_the_worst(found: Validation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["specroof.validate"], "validation", lambda: found)
+    lines = CliRunner().invoke(app, ["validate"]).stdout.splitlines()
+    assert sum(line.startswith("loses ") for line in lines) == 5
+    told = CliRunner().invoke(app, ["validate", "--json"]).stdout.splitlines()[-1]
+    assert len(json.loads(told)["regret"]["worst"]) == 5
