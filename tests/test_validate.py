@@ -28,7 +28,13 @@ from specroof.engines.record import Record
 from specroof.engines.shared_fit import Points, fit, leave_one_out, parameters_at
 from specroof.engines.shared_parameters import ENGINES, PARAMETERS, chip_family, fitted_engine
 from specroof.errors import MeasurementError, ProfileError
-from specroof.evidence import Measurement, kind_of, load_measurements
+from specroof.evidence import (
+    Measurement,
+    acceptance_of,
+    drafter_of,
+    kind_of,
+    load_measurements,
+)
 from specroof.hardware import IDEAL_ENGINE, Collective, EngineProfile
 from specroof.latency.collectives import all_reduce_s
 from specroof.plot import plot_accuracy
@@ -68,9 +74,12 @@ def test_errors_by_hand() -> None:
         beside(1.5, 0.9, batch_size=128),  # 40 % off, and on the wrong side
         beside(100.0, 90.0, "plain"),
         beside(100.0, 130.0, "plain"),
+        beside(1e-3, 0.9e-3, "drafting"),
+        beside(1e-3, 1.3e-3, "drafting"),
     ]
     errors = errors_of(points)
-    assert errors.n == 6
+    assert errors.n == 8
+    assert errors.drafting_median == pytest.approx(0.2)
     assert errors.speedup_mean == pytest.approx((0.1 + 0.2 + 0.1 / 1.05 + 0.4) / 4)
     assert errors.speedup_median == pytest.approx(0.15)
     assert errors.speedup_p90 == pytest.approx(0.2 + 0.7 * 0.2)  # between the third and the fourth
@@ -188,7 +197,9 @@ def test_nothing_says_nothing() -> None:
         ({"tokens_per_round": None, "baseline_tokens_per_s": None, "speedup": None}, "shape", ""),
         ({"draft_len": None}, "", "draft_len"),
         ({"verify_len": None}, "", "verify_len"),
-        ({"method": "ngram"}, "", "n-grams"),
+        ({"method": "ngram", "tokens_per_round": None}, "shape", ""),
+        ({"draft_s": 1e-3}, "drafting", ""),
+        ({"draft_share": 0.2}, "drafting", ""),
         ({"method": "mock"}, "", "draft count"),
         ({"method": "medusa9"}, "", "medusa9"),
         ({"draft_len": 0}, "plain", ""),
@@ -206,10 +217,42 @@ def test_a_rate_alone_is_compared_as_a_rate() -> None:
         FAST, tokens_per_round=None, tokens_per_s=50.0, baseline_tokens_per_s=None, speedup=None
     )
     assert bare.measured_speedup is None
-    one = scored(bare, "shape", (10.0, 40.0))
+    one = scored(bare, 40.0)
     assert (one.predicted, one.measured, one.source) == (40, 50, FAST.source)
     nothing = replace(bare, tokens_per_s=None)
     assert kind_of(nothing) == ("", "throughput")
+
+
+def test_drafting_alone_is_that_of_the_curve() -> None:
+    (point,) = (one for one in MEASURED if one.draft_s and one.batch_size == 64)
+    engine = left_out_engine(point)
+    hardware = replace(load_hardware("b300"), engines={engine.name: engine})
+    from specroof import Placement  # noqa: PLC0415
+
+    drafter = load_drafter("dspark,config=deepseek-ai/DeepSeek-V4-Flash-0731")
+    curve = speedup_curve(
+        load_model(str(point.model)), hardware, drafter=drafter,
+        acceptance=acceptance_from_length(1 + 0.45 * 5, 5), batch_size=64, context_len=8192,
+        max_draft_len=5, placement=Placement(4), engine=engine.name,
+    )  # fmt: skip
+    rates = published_rates([point], engine)
+    assert rates.draft_s[0] == pytest.approx(float(curve.draft_s[0, 0, 5]))
+    assert rates.verify_s[0] == pytest.approx(float(curve.verify_s[0, 0, 5]))
+    share = rates.draft_s[0] / (rates.draft_s[0] + rates.verify_s[0])
+    assert rates.as_measured([replace(point, draft_s=None, draft_share=0.1)])[0] == share
+    assert rates.as_measured([point])[0] == rates.draft_s[0]
+
+
+def test_n_grams_match_as_often_as_their_paper_measured() -> None:
+    (one,) = (
+        p for p in MEASURED
+        if p.method == "ngram" and p.task == "CNN" and p.batch_size == 16 and "Qwen" in str(p.model)
+    )  # fmt: skip
+    # Two rounds of five find three drafts; each of those accepts 45 %.
+    drafter = drafter_of(one)
+    proposed = drafter.propose(acceptance_of(one, drafter, presumed=True), np.array([3]))
+    assert proposed.verify_len.tolist() == [1 + 0.4 * 3]
+    assert proposed.tokens_per_round[0] == pytest.approx(1 + 0.4 * 0.45 * 3)
 
 
 # --- predictions ---------------------------------------------------------------------------------
@@ -296,9 +339,7 @@ def test_bundled_engines_are_the_fit_to_all_sources(chip: str) -> None:
         if name == KERNEL_ENGINE:
             fitted = kernel_engine(hardware, fitted_parameters())
         else:
-            # Passes beyond every graph were measured on one chip only.
-            parameters, family = fitted_parameters(), chip_family(hardware)
-            fitted = fitted_engine(name, family, parameters, eager=chip == "b300")
+            fitted = fitted_engine(name, chip_family(hardware), fitted_parameters())
         has = {key: fitted.compute_frac[key] for key in engine.compute_frac}
         assert set(has) == set(hardware.peak.flops_per_s)
         # That error is of the fits that left a source out.

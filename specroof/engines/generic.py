@@ -15,7 +15,7 @@ from specroof.engines.shared_parameters import (
     FAMILIES,
     OWN,
     fitted_engine,
-    mean_of_engines,
+    own,
 )
 from specroof.evidence import STEP, Measurement
 from specroof.evidence.places import chip_of
@@ -97,17 +97,10 @@ def _relative(name: str, parameters: Mapping[str, float]) -> EngineProfile:
         framework=None if name == GENERIC else name,
         memory_frac=1.0,
         kind_memory_frac={kind: share / weights for kind, share in engine.kind_memory_frac.items()},
-        **({} if name in ENGINES else _between(parameters)),
+        round_overhead_s=own("round_s", name, parameters),
+        draft_pass_overhead_s=own("draft_pass_s", name, parameters),
         graphs=None if name == "tensorrt-llm" else engine.graphs,
     )
-
-
-def _between(parameters: Mapping[str, float]) -> dict[str, float]:
-    """Return what engines have of their own, for one that is none of them."""
-    return {
-        "round_overhead_s": mean_of_engines("round_s", parameters),
-        "draft_pass_overhead_s": mean_of_engines("draft_pass_s", parameters),
-    }
 
 
 def generic_family(hardware: str) -> str:
@@ -138,8 +131,8 @@ def left_out_generic(point: Measurement, *, by_engine: bool = False) -> EnginePr
     parameters = dict(fitted_parameters(without=left_out))
     if by_engine and engine in ENGINES:
         (other,) = set(ENGINES) - {engine}
-        for own in OWN:
-            parameters[f"{own}.{engine}"] = parameters[f"{own}.{other}"]
+        for name in OWN:
+            parameters[f"{name}.{engine}"] = parameters[f"{name}.{other}"]
     link = chip.interconnect
     known = generic(parameters)
     found = known.on_chip(chip.name, None if link is None else link.link_bytes_per_s).engines

@@ -30,6 +30,7 @@ __all__ = [
     "left_out_rates",
     "published_cases",
     "published_rates",
+    "served_of",
 ]
 
 _FITS: Final = "fits.json"
@@ -127,12 +128,13 @@ def published_cases(
     for point, (name, engine) in zip(points, engines, strict=True):
         where = (point.model, point.hardware, point.tensor_parallel, name)
         if where not in served:
-            served[where] = _served(point, engine)
+            served[where] = served_of(point, engine)
         cases.append(case_of(point, served[where], _drafting(point), name))
     return cases
 
 
-def _served(point: Measurement, engine: EngineProfile) -> Served:
+def served_of(point: Measurement, engine: EngineProfile) -> Served:
+    """Return what was measured where, in an engine."""
     hardware = replace(chip_of(point.hardware or ""), engines={engine.name: engine})
     placement = Placement(point.tensor_parallel or 1)
     setup = engine_setup(hardware, engine.name, placement, None)

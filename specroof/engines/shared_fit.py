@@ -92,7 +92,9 @@ class Points:
         rates = self._record.rates(self._engines(parameters))
         return np.asarray(np.log(rates.as_measured(self.points)))
 
-    def _engines(self, parameters: Mapping[str, float]) -> dict[tuple[str, str, bool], EngineProfile]:
+    def _engines(
+        self, parameters: Mapping[str, float]
+    ) -> dict[tuple[str, str, bool], EngineProfile]:
         return {key: engine_of(key, parameters) for key in self._keys}
 
     def residuals(self, parameters: Mapping[str, float]) -> Array:

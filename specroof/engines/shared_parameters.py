@@ -29,7 +29,7 @@ __all__ = [
     "chip_family",
     "fitted_engine",
     "is_fitted",
-    "mean_of_engines",
+    "own",
 ]
 
 #: Chips of one kind of matrix unit, by what their vendor's name holds.
@@ -193,20 +193,27 @@ def chip_family(hardware: HardwareProfile) -> str:
     raise ProfileError(message)
 
 
-def mean_of_engines(name: str, parameters: Mapping[str, float]) -> float:
-    """Return the geometric mean of what engines have each of their own, see `OWN`.
+def own(name: str, engine: str, parameters: Mapping[str, float]) -> float:
+    """Return what an engine has of its own; the geometric mean of all for one without a fit.
+
+    Parameters
+    ----------
+    name
+        One of `OWN`.
+    engine, parameters
+        As of `fitted_engine`.
 
     Examples
     --------
-    >>> mean_of_engines("round_s", {"round_s.sglang": 4.0, "round_s.vllm": 1.0})
+    >>> own("round_s", "tensorrt-llm", {"round_s.sglang": 4.0, "round_s.vllm": 1.0})
     2.0
     """
+    if engine in ENGINES:
+        return parameters[f"{name}.{engine}"]
     return math.prod(parameters[f"{name}.{one}"] for one in ENGINES) ** (1 / len(ENGINES))
 
 
-def fitted_engine(
-    name: str, family: str, parameters: Mapping[str, float]
-) -> EngineProfile:
+def fitted_engine(name: str, family: str, parameters: Mapping[str, float]) -> EngineProfile:
     """Return the engine profile that fitted parameters make.
 
     Parameters
@@ -255,12 +262,12 @@ def fitted_engine(
         layer_token_overhead_s=parameters["layer_token_s"],
         sequence_overhead_s=parameters["sequence_s"],
         state_token_overhead_s=parameters["state_token_s"],
-        draft_pass_overhead_s=parameters[f"draft_pass_s.{name}"],
+        draft_pass_overhead_s=own("draft_pass_s", name, parameters),
         serial_step_overhead_s=parameters["serial_step_s"],
         serial_sequence_overhead_s=parameters["serial_sequence_s"],
         host_s=_HOST_S,
         host_sequence_s=_HOST_SEQUENCE_S,
-        round_overhead_s=parameters[f"round_s.{name}"],
+        round_overhead_s=own("round_s", name, parameters),
         round_sequence_overhead_s=parameters["round_sequence_s"],
         request_overhead_s=parameters["request_s"],
         request_latency_s=parameters["request_latency_s"],

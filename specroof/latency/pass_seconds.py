@@ -293,8 +293,12 @@ def _overhead_s(shape: PassShape, engine: EngineProfile) -> Array:
         for kind, count in shape.layer_kinds.items()
     )
     recurrent = np.asarray(shape.layer_kinds.get("linear_attention", 0))
+    host_s = np.zeros(())
+    if not engine.overlap:
+        host_s = engine.host_s + engine.host_sequence_s * batch
     return np.asarray(
         engine.pass_overhead_s
+        + host_s
         + engine.layer_overhead_s * layers
         + (kinds_s + engine.state_token_overhead_s * recurrent * further_tokens)
         + engine.layer_token_overhead_s * (layers * batch * queries)

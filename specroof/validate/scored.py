@@ -32,8 +32,8 @@ class Scored:
         The measurement.
     kind
         ``"plain"`` throughput; a ``"speedup"`` whose acceptance length is known; a ``"shape"``,
-        right but for one factor over all points of its group; ``"drafting"`` alone; a ``"rate"``, throughput with
-        drafts that were never measured without.
+        right but for one factor over all points of its group; ``"drafting"`` alone; a ``"rate"``,
+        throughput with drafts that were never measured without.
     predicted, measured
         Tokens per second, or the ratio; of drafting its seconds, or its share.
     options_of
