@@ -146,6 +146,7 @@ docs: $(TEST_ENV)/.dev-installed ## build the documentation site into .build/sit
 outputs: $(TEST_ENV)/.dev-installed ## write into README and docs what their commands print now
 	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python tests/sessions.py \
 	    $$(grep -rl '^$$ specroof' README.md docs/pages)
+	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python tests/screens.py docs/pages/screens
 
 golden: $(TEST_ENV)/.wheel-installed ## published numbers against predictions; report in .build/golden/
 	$(fill_run_folder)

@@ -1,49 +1,22 @@
 """What people see: text as wide as their terminal, sources in brief."""
 
-import fcntl
-import os
 import pickle
-import pty
 import re
-import struct
-import subprocess
-import sys
-import termios
+import shlex
+from pathlib import Path
 
 import pytest
+from rich.text import Text
 from typer.testing import CliRunner
 
-from specroof.cli import app
+from screens import COLORS, COLUMNS, SCREENS, on_a_terminal, written_in
+from specroof.cli import app, colors
 from specroof.errors import Note
 from specroof.report.fitting import fitted, on_screen
 from specroof.report.layout import format_table
 
 PREDICT = ["predict", "Qwen/Qwen3-8B", "-H", "b200", "--batch", "1,32"]
 PREDICT += ["--drafter", "eagle3,accept-length=2.8@3"]
-
-
-def on_a_terminal(columns: int, *words: str) -> str:
-    """Return what a command prints on a terminal of so many columns."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    with subprocess.Popen(
-        [sys.executable, "-m", "specroof", *words], stdout=theirs, env=environment
-    ) as command:
-        os.close(theirs)
-        printed = b""
-        while part := _part(ours):
-            printed += part
-    os.close(ours)
-    assert command.returncode == 0
-    return printed.decode().replace("\r\n", "\n")
-
-
-def _part(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 1 << 16)
-    except OSError:  # Linux says so of a terminal that nobody writes to any more
-        return b""
 
 
 def test_a_terminal_of_80_columns_gets_whole_words() -> None:
@@ -56,6 +29,50 @@ def test_a_terminal_of_80_columns_gets_whole_words() -> None:
 
 def test_a_wide_terminal_keeps_lines_whole() -> None:
     assert on_a_terminal(400, *PREDICT) == CliRunner().invoke(app, PREDICT).stdout
+
+
+STYLE = re.compile(r"\x1b\[([0-9;]*)m")
+
+
+def test_colors_change_no_letter() -> None:
+    plain, colored = on_a_terminal(80, *PREDICT), on_a_terminal(80, *PREDICT, **COLORS)
+    assert "\x1b" not in plain
+    assert STYLE.sub("", colored) == plain
+    for styled in ("\x1b[1mQwen3-8B on 1 x", "\x1b[1;32mpays\x1b[0m", "\x1b[2mnote: engine"):
+        assert styled in colored
+    assert "\x1b[" not in on_a_terminal(80, *PREDICT, TERM="dumb")
+    assert "\x1b" not in on_a_terminal(80, *PREDICT, "--json", **COLORS)
+
+
+@pytest.mark.parametrize(
+    ("text", "marked"),
+    [
+        ("title\n 1  pays", {"title": "title", "pays": "pays"}),
+        ("title\nit pays  here, it pays", {"title": "title"}),
+        ("title\n 1  loses  x", {"title": "title", "loses": "loses"}),
+        ("title\n\nON UP TO 8 requests", {"title": "title", "pays": "ON UP TO"}),
+        ("title\nOFF at 8\nONE", {"title": "title", "loses": "OFF"}),
+        ("title\nUNCLEAR at 8", {"title": "title", "unclear": "UNCLEAR"}),
+        ("long\n  title\n\n a", {"title": "long\n  title"}),
+        ("title\nnote: a\n  b\nc", {"title": "title", "note": "note: a\n  b"}),
+    ],
+)
+def test_what_is_looked_for_is_marked(text: str, marked: dict[str, str]) -> None:
+    found = Text(text)
+    colors.Answers().highlight(found)
+    spans = {
+        str(one.style).removeprefix("answer."): text[one.start : one.end] for one in found.spans
+    }
+    assert spans == marked
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_pictures_in_the_docs_are_of_what_is_printed_now(name: str) -> None:
+    picture = Path("docs/pages/screens", f"{name}.svg").read_text(encoding="utf-8")
+    words = SCREENS[name]
+    printed = on_a_terminal(COLUMNS, *shlex.split(words)[1:])
+    assert written_in(picture).replace("\\", "") == re.sub(r"[\s\\]", "", f"${words}{printed}")
+    assert "http" not in re.sub(r'xmlns="[^"]*"|<!--.*?-->', "", picture)
 
 
 def test_json_stays_on_one_line_on_a_narrow_terminal() -> None:
@@ -140,3 +157,10 @@ def test_help_at_80_columns_breaks_no_word(word: str) -> None:
     words, whole = (set(re.findall(r"[\w|=.-]+", text)) for text in (narrow, wide))
     # Typer cuts the second name of a flag where both are too long for their column.
     assert {word for word in words if not word.startswith("--tensor-parallel")} <= whole
+
+
+def test_help_shows_the_flags_of_a_command_before_those_of_every_command() -> None:
+    shown = STYLE.sub("", on_a_terminal(100, "advise", "--help"))
+    first, second = (shown.index(title) for title in ("Placement and server", "Formats and"))
+    assert shown.index("--input-len") < shown.index("--json") < first
+    assert first < shown.index("--dp-attention") < second < shown.index("--kv-cache")

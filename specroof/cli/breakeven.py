@@ -51,7 +51,7 @@ DraftLen = Annotated[
 ]
 Most = Annotated[
     int | None,
-    typer.Option(help="Largest batch or context that is looked at.", show_default="4096; 1048576"),
+    typer.Option(help="Largest batch or context to try.", show_default="4096; 1048576"),
 ]
 PlotFile = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE", help="Draw the answer against the load.")

@@ -24,7 +24,8 @@ __all__ = ["calibrate"]
 
 BenchFiles = Annotated[list[Path], typer.Argument(metavar="BENCH…", help=BENCH_HELP)]
 ServedModel = Annotated[
-    str, typer.Option("--model", help="What was served: as MODEL of `specroof predict`.")
+    str,
+    typer.Option("--model", help="The served model: a config.json, a bundled model or a Hub name."),
 ]
 Output = Annotated[
     Path | None,
@@ -56,9 +57,9 @@ def calibrate(  # noqa: PLR0913, PLR0917 - one parameter per flag
 ) -> None:
     """Fit an engine profile to your own benchmark, and write a hardware file with it.
 
-    Three points fit the overheads; more points fit the shares of the peaks too. A figure that
-    the points cannot determine stays as the profile has it, and is listed with the reason. Vary
-    batch size and context: points that are all alike determine little.
+    Three points fit the overheads; more points fit the shares of the peaks too. Figures
+    that the points cannot determine keep the profile's values and are listed with the reason.
+    Vary batch size and context: equal points determine little.
 
     Example: specroof calibrate bench.jsonl -H b200 --model Qwen/Qwen3-8B -o my-b200.yaml
     """

@@ -33,8 +33,8 @@ DrafterWord = Annotated[
     typer.Option(
         "--drafter",
         metavar="SPEC",
-        help=f"What drafts: KIND[,key=value…]. Kinds: {', '.join(KINDS)}. Its acceptance is what "
-        f"is compared; the server's own is what is predicted with.",
+        help=f"What drafts: KIND[,key=value…]. Kinds: {', '.join(KINDS)}. The prediction "
+        f"uses the acceptance that the server counts; one given here is compared with it.",
     ),
 ]
 Wait = Annotated[
@@ -42,8 +42,8 @@ Wait = Annotated[
     typer.Option(
         "--wait",
         metavar="SECONDS",
-        help="Between the two reads, 0 for one; of two saved pages, what lay between them.",
-        show_default="10 of a server",
+        help="Seconds between the two reads, 0 for one read; or between two saved pages.",
+        show_default="10 for a server",
     ),
 ]
 ServedName = Annotated[
@@ -55,7 +55,7 @@ ContextLen = Annotated[
     typer.Option(
         "--context",
         help="Cached tokens of each request.",
-        show_default="as of the requests that ended, else 4096",
+        show_default="the mean of the finished requests, else 4096",
     ),
 ]
 DraftModel = Annotated[

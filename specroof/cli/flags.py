@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import typer
 
@@ -129,8 +129,8 @@ Engine = Annotated[
     typer.Option(
         "--engine",
         metavar="NAME",
-        help="Engine of the hardware profile; `generic` is that of chips that nobody measured, "
-        "`ideal` reaches every peak.",
+        help="Engine profile of the hardware; `generic` serves any chip, `ideal` reaches every "
+        "peak.",
         show_default="the profile's default",
     ),
 ]
@@ -188,6 +188,8 @@ CsvFile = Annotated[
 class PlaceFlags:
     """Where a model runs, but for the number of devices."""
 
+    panel: ClassVar = "Placement and server"
+
     family: Family = None
     expert_parallel: ExpertParallel = 1
     attention_data_parallel: AttentionData = 1
@@ -213,6 +215,8 @@ class SetupFlags(PlaceFlags):
 @dataclass(frozen=True)
 class FormatFlags:
     """Formats that replace those of a checkpoint: fields of `specroof.Options`."""
+
+    panel: ClassVar = "Formats and formulas"
 
     kv_dtype: KvDtype = None
     weight_dtype: WeightDtype = None
@@ -270,6 +274,8 @@ BENCH_HELP: Final = (
 @dataclass(frozen=True)
 class ResultFlags:
     """How results came about: fields of `specroof.questions.benchmark.BenchmarkRequest`."""
+
+    panel: ClassVar = "How the results came about"
 
     family: Family = None
     engine: Annotated[

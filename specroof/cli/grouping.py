@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, signature
@@ -71,10 +72,18 @@ def _group_parameters(group: Any) -> list[Parameter]:
             field.name,
             Parameter.POSITIONAL_OR_KEYWORD,
             default=field.default,
-            annotation=hints[field.name],
+            annotation=_in_panel(hints[field.name], group.panel),
         )
         for field in fields(group)
     ]
+
+
+def _in_panel(hint: Any, title: str) -> Any:
+    """Return a flag that ``--help`` shows below those of the command, under a title."""
+    kind, info = get_args(hint)
+    shown = copy(info)
+    shown.rich_help_panel = title
+    return Annotated[kind, shown]
 
 
 _NAME: Final = re.compile(r"[a-z]\w*")

@@ -1,5 +1,6 @@
 """What commands leave behind: lines on standard output, and files that appear whole."""
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -10,7 +11,6 @@ import typer
 
 from specroof.cli.streams import STANDARD_OUTPUT, give_data, say_aside
 from specroof.errors import OutputError, printable
-from specroof.report import writing
 from specroof.report.fitting import fitted
 from specroof.report.layout import json_line
 
@@ -31,13 +31,23 @@ Draw: TypeAlias = Callable[[ModuleType], Mapping[str, Any]]
 
 def say(text: str, *, to_paste: bool = False) -> None:
     """Print to standard output, as wide as the terminal is; lines to paste stay whole."""
-    # Named, since Typer sends UTF-8 to a standard output that says it takes ASCII.
-    typer.echo(printable(text) if to_paste else fitted(printable(text)), file=sys.stdout)
+    shown = printable(text) if to_paste else fitted(printable(text))
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        from specroof.cli import colors  # noqa: PLC0415 - rich is slow to import
+
+        colors.show(shown)
+    else:
+        _print(shown)
 
 
 def say_json(value: object) -> None:
     """Print JSON on one line."""
-    say(json_line(value), to_paste=True)
+    _print(printable(json_line(value)))
+
+
+def _print(text: str) -> None:
+    # Named, since Typer sends UTF-8 to a standard output that says it takes ASCII.
+    typer.echo(text, file=sys.stdout)
 
 
 def give(
@@ -128,6 +138,7 @@ def write(*groups: Mapping[Path, bytes], as_json: bool) -> None:
     """
     if not any(groups):
         return
+    from specroof.report import writing  # noqa: PLC0415 - most answers are only printed
 
     files = writing.joined_files(*groups)
     data = files.pop(STANDARD_OUTPUT, None)
@@ -142,6 +153,8 @@ def write(*groups: Mapping[Path, bytes], as_json: bool) -> None:
 
 def write_folder(folder: Path, *groups: Mapping[Path, bytes]) -> None:
     """Write the files of one run into a folder, and name them on standard error."""
+    from specroof.report import writing  # noqa: PLC0415 - as above
+
     files = writing.joined_files(*groups)
     writing.write_folder(folder, {path.name: data for path, data in files.items()})
     _say_written(files)

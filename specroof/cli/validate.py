@@ -28,7 +28,9 @@ ServingHardware = Annotated[
 ]
 ServedModel = Annotated[
     str | None,
-    typer.Option("--model", help="Model that BENCH served: as MODEL of `specroof predict`."),
+    typer.Option(
+        "--model", help="Model that BENCH served: a config.json, a bundled model or a Hub name."
+    ),
 ]
 Devices = Annotated[
     int | None, typer.Option("--tp", help="Devices (tensor parallelism).", show_default="1")

@@ -1,0 +1,44 @@
+"""Colors of what a terminal shows: the verdict stands out, notes stand back."""
+
+import sys
+from typing import Final
+
+from rich.console import Console
+from rich.highlighter import RegexHighlighter
+from rich.theme import Theme
+
+__all__ = ["Answers", "show"]
+
+
+class Answers(RegexHighlighter):
+    """Marks what is looked for first: titles, decisions, verdicts in tables, notes."""
+
+    base_style = "answer."
+    highlights: Final = [  # type: ignore[misc]  # ours does not change either
+        r"\A(?P<title>.+(?:\n  .+)*)",
+        # Whole cells, that is, between two blanks: in a sentence the words are plain.
+        r"(?<=  )(?P<pays>pays)(?=  |$|\n)",
+        r"(?<=  )(?P<loses>loses)(?=  |$|\n)",
+        r"(?<=  )(?P<unclear>unclear)(?=  |$|\n)",
+        r"(?m)^(?P<pays>ON(?: UP TO)?) ",
+        r"(?m)^(?P<loses>OFF) ",
+        r"(?m)^(?P<unclear>UNCLEAR) ",
+        r"(?m)^(?P<note>note: .*(?:\n  .*)*)",
+    ]
+
+
+_THEME: Final = Theme(
+    {
+        "answer.title": "bold",
+        "answer.pays": "bold green",
+        "answer.loses": "bold red",
+        "answer.unclear": "bold yellow",
+        "answer.note": "dim",
+    }
+)
+
+
+def show(text: str) -> None:
+    """Print text to a terminal, in the colors that it has."""
+    console = Console(file=sys.stdout, theme=_THEME, highlighter=Answers())
+    console.print(text, markup=False, emoji=False, soft_wrap=True)
