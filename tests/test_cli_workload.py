@@ -44,11 +44,11 @@ def test_requests_stand_for_a_context_and_a_batch() -> None:
     plain = result(f"{PREDICT} --context 4500 --batch 1,8")
     assert found["context_len"] == [4500]
     assert found["batch_size"] == [1, 8]
-    assert found["workload"] == {"input_len": 4000, "output_len": 1000}
+    assert found["workload"] == {"input_len": 4000, "output_len": 1000, "prefix_hit_rate": 0}
     whole = found["drafters"][0].pop("end_to_end")
     assert found["drafters"] == plain["drafters"]
-    # By hand: 1000 steps and a prefill at batch 1 without drafts.
-    seconds = 1000 * found["baseline"]["step_s"][0][0] + whole["wait_s"]
+    # By hand: a prefill and 999 steps at batch 1 without drafts.
+    seconds = 999 * found["baseline"]["step_s"][0][0] + whole["wait_s"]
     assert whole["tokens_per_s"][0][0][0] == pytest.approx(1000 / seconds)
     assert whole["speedup"][0][1][0] == 1
     for batch, best in enumerate(whole["best_draft_len"][0]):
@@ -62,14 +62,46 @@ def test_depths_without_a_value_are_null_with_prefills_too() -> None:
     assert found["drafters"][0]["end_to_end"]["speedup"][0][0][3] is None
 
 
+def test_requests_stand_beside_throughput() -> None:
+    words = f"{PREDICT} --input-len 4000 --output-len 100 --concurrency 1,8"
+    told = result(words)["drafters"][0]["end_to_end"]
+    lines = [line.split() for line in run(words).splitlines()]
+    place = next(i for i, cells in enumerate(lines) if "TTFT" in cells)
+    header = " ".join(lines[place])
+    assert header == "batch best γ speedup tok/s req/s TTFT TPOT decoding prefill drafter"
+    for batch, cells in enumerate(lines[place + 1 : place + 3]):
+        best = told["best_draft_len"][0][batch]
+        assert cells[1] == str(best)
+        for name, cell, unit in (
+            ("requests_per_s", cells[4], ""),
+            ("ttft_s", cells[5], cells[6]),
+            ("tpot_s", cells[7], cells[8]),
+        ):
+            value = told[name][0][batch][best] * {"": 1, "ms": 1e3, "µs": 1e6}[unit]
+            assert float(cell) == pytest.approx(value, rel=6e-3)
+    one = run(f"{PREDICT} --input-len 4000 --output-len 1").splitlines()
+    (row,) = (line for line in one[one.index("") :] if line.split()[:2] == ["1", "0"])
+    assert " - " in row  # an answer of one token has none after it
+
+
 def test_the_table_shows_what_prefills_leave() -> None:
     text = run(f"{PREDICT} --input-len 4000 --output-len 100 --concurrency 1,8")
     assert "prefills counted, " in text
-    assert ": each stops the batch for " in text
-    assert "alone" not in text
+    assert ": passes that stop the batch; a prompt alone takes " in text
+    assert "loses" not in text
     # An engine that was measured loses time around each request, too.
-    fitted = run("predict Qwen/Qwen3-8B -H b200 --drafter ideal --input-len 64 --output-len 64")
-    assert re.search(r": each stops the batch for [\d.]+ ms, and loses [\d.]+ ms alone\n", fitted)
+    words = (
+        "predict Qwen/Qwen3-8B -H b200 --drafter eagle3,accept=.8 --input-len 64 --output-len 64"
+    )
+    ends = r"; a prompt alone takes [\d.]+ ms, and each request loses [\d.]+ ms\n"
+    for told, how in {
+        "": "passes of 16384 tokens that stop the batch",
+        "--server mixed=on,chunk=1024": (
+            "passes of 1024 tokens shared with decoding, which then drafts nothing"
+        ),
+        "--engine vllm": "passes of 16384 tokens shared with decoding",
+    }.items():
+        assert re.search(f": {how}{ends}", run(f"{words} {told}"))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +131,10 @@ batch_size: [1, 8]
 workload: [{input_len: 4000, output_len: 1000}, {input_len: 64, output_len: 32}]
 engine: ideal
 """
-COUNTED = ("tokens_per_s", "speedup", "prefill_frac", "effective_batch")
+COUNTED = (
+    *("tokens_per_s", "speedup", "requests_per_s", "ttft_s", "tpot_s"),
+    *("prefill_frac", "effective_batch"),
+)
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:

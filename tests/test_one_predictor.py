@@ -140,24 +140,26 @@ def test_each_formula_is_written_once(terms: set[str], where: str) -> None:
     assert functions_that(terms) == {where}
 
 
-def test_throughput_of_requests_is_written_once() -> None:
-    # Whoever adds requests to decoding needs both of their terms.
-    callers = {
+@pytest.mark.parametrize(
+    ("formula", "callers"),
+    [
+        ("end_to_end_tokens_per_s", {"engines/record.py:_rate", "serving/requests.py:end_to_end"}),
+        ("prefills", {"engines/record.py:_prefills", "serving/requests.py:_times"}),
+        ("answer_rounds", {"serving/request_times.py:rounds"}),
+    ],
+)
+def test_what_prompts_do_is_written_once(formula: str, callers: set[str]) -> None:
+    found = {
         f"{file.relative_to(PACKAGE).as_posix()}:{node.name}"
         for file in PACKAGE.rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.FunctionDef)
         and any(
-            isinstance(call, ast.Call) and getattr(call.func, "id", "") == "request_token_s"
+            isinstance(call, ast.Call) and getattr(call.func, "id", "") == formula
             for call in ast.walk(node)
         )
     }
-    assert callers == {
-        "serving/requests.py:end_to_end_tokens_per_s",
-        "serving/requests.py:decode_tokens_per_s",  # its inverse
-        "serving/requests.py:prefill_frac",  # a share of it
-        "serving/requests.py:end_to_end",  # tells it
-    }
+    assert found == callers
 
 
 def test_a_measured_tree_is_drafted_level_by_level() -> None:

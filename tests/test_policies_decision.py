@@ -85,7 +85,7 @@ def test_it_pays_up_to_the_load_before_the_first_that_does_not() -> None:
 #: 0.5 s are lost, answers have 10 tokens.
 HELD_BACK = Point(
     draft_len=3, tokens_per_round=2.0, draft_s=2.0, verify_s=4.0, round_s=7.0, decode_s=3.0,
-    running=4, plain_running=8, wait_s=1.0, latency_s=0.5, output_len=10,
+    running=4, plain_running=8, wait_s=1.0, plain_wait_s=1.0, latency_s=0.5, output_len=10,
 )  # fmt: skip
 
 
@@ -120,8 +120,8 @@ def test_the_least_acceptance_is_where_the_speedup_is_reached(
 ) -> None:
     point = Point(
         draft_len=drafts, tokens_per_round=1.0, draft_s=0.0, verify_s=0.0, round_s=round_s,
-        decode_s=decode_s, running=running, plain_running=8, wait_s=wait_s, latency_s=0.1,
-        output_len=10,
+        decode_s=decode_s, running=running, plain_running=8, wait_s=wait_s, plain_wait_s=2 * wait_s,
+        latency_s=0.1, output_len=10,
     )  # fmt: skip
     tokens, rate = least_tokens_per_round(point, wanted), least_rate(point, wanted)
     if tokens is None or rate is None:
@@ -150,7 +150,7 @@ def test_inputs_are_moved_one_at_a_time() -> None:
             "verification": log_ratio(round_s=(7.4, 6.6)),
             "drafting": log_ratio(round_s=(7.2, 6.8)),
             "step": log_ratio(decode_s=(3.3, 2.7)),
-            "prompts": log_ratio(wait_s=(1.1, 0.9)),
+            "prompts": log_ratio(wait_s=(1.1, 0.9), plain_wait_s=(1.1, 0.9)),
         }
     )
 

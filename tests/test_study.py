@@ -22,7 +22,7 @@ from specroof import (
     load_model,
 )
 from specroof.cost import CHOICES
-from specroof.errors import CatalogError, ConfigError, OptionError, ProfileError
+from specroof.errors import CatalogError, ConfigError, OptionError, StudyError
 from specroof.hardware import ServerSettings
 from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
@@ -189,8 +189,12 @@ def test_every_target_meets_every_workload(write: Write) -> None:
     ]
     one = outcomes[0].prediction  # Qwen3-8B on two B200, 4000 tokens in, 1000 out
     _, slow = one.curves
-    # The time of eight answers at once: their rounds and eight prefills, one after the other.
-    prefill = ForwardPass(1, 4000, 0, head_len=1, settled=True)
+    # The time of eight answers at once: the rounds of 999 tokens, of which the last is left half
+    # used, and eight prefills; those of answers that end in one round pass together.
+    tokens = slow.tokens_per_round[0, 1]
+    rounds = (999 + (tokens - 1) / 2) / tokens
+    together = 8 / rounds / (1 - (1 - 1 / rounds) ** 8)
+    prefill = ForwardPass(together, 4000, 0, head_len=1, settled=True)
     prefill_s = specroof.forward_latency(
         load_model("Qwen/Qwen3-8B"),
         load_hardware("b200"),
@@ -199,8 +203,7 @@ def test_every_target_meets_every_workload(write: Write) -> None:
         engine="ideal",
         options=Options(granularity="pass", kv_dtype="fp8"),
     ).total_s
-    rounds = 1000 / slow.tokens_per_round[0, 1]
-    answer_s = rounds * slow.round_s[0, 1] + 8 * float(prefill_s)
+    answer_s = rounds * slow.round_s[0, 1] + 8 * prefill_s / together
     np.testing.assert_allclose(one.counted[1].tokens_per_s[0, 1], 8 * 1000 / answer_s)
     np.testing.assert_allclose(one.drawn[1].speedup[0, 1], answer_s[0] / answer_s)
 
@@ -378,7 +381,7 @@ def test_groups_that_do_not_divide_the_devices_are_refused_with_their_place(writ
         (
             "kv_dtype: fp8, strict_dtype: false",
             "kv_dtype: fp8, weight_dtype: fp4, strict_dtype: true",
-            ProfileError,
+            StudyError,  # of two chips
             "has no flops_per_s for 'fp4'",
         ),
     ],

@@ -1,6 +1,7 @@
 """Requests: prefills counted, shares that add up, and the way back to decoding alone."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,18 +14,19 @@ from specroof import (
     constant_acceptance,
     load_hardware,
     load_model,
+    predict,
     speedup_curve,
 )
 from specroof.cost import ForwardPass
-from specroof.drafters import autoregressive_drafter, ideal_drafter
-from specroof.hardware import EngineProfile
+from specroof.drafters import autoregressive_drafter
+from specroof.hardware import EngineProfile, ServerSettings
 from specroof.latency import engine_setup
+from specroof.serving.capacity import in_server
 from specroof.serving.requests import (
+    EndToEnd,
     Workload,
-    decode_tokens_per_s,
     end_to_end,
     end_to_end_tokens_per_s,
-    prefill_frac,
     request_s,
 )
 from specroof.speedup.curve import forward_latency
@@ -47,54 +49,35 @@ def test_a_request_waits_for_one_pass_over_its_prompt() -> None:
     setup = engine_setup(chip, "ideal", None, None)
     prefill = ForwardPass(1, 2048, 0, head_len=1, settled=True)
     expected = float(forward_latency(model, chip, prefill, engine="ideal").total_s)
-    assert request_s(model, setup, 2048) == expected
+    assert request_s(model, setup, Workload(2048, 9)) == expected
     # 2 flops x 6.9e9 weights in matmuls x 2048 tokens over 2.25 PFLOP/s, attention on top.
     assert expected == pytest.approx(2 * 6.95e9 * 2048 / 2.25e15, rel=0.1)
+    # Of a prompt in the cache the rest is computed, which attends to all of it.
+    rest = ForwardPass(1, 512, 1536, head_len=1, settled=True)
+    expected = float(forward_latency(model, chip, rest, engine="ideal").total_s)
+    assert request_s(model, setup, Workload(2048, 9, 0.75)) == expected
+
+
+def test_a_cached_prompt_leaves_its_last_token() -> None:
+    assert (Workload(1000, 9, 1).new_len, Workload(1000, 9, 1).cached_len) == (1, 999)
+    assert (Workload(1000, 9, 0.5).new_len, Workload(1000, 9, 0.5).cached_len) == (500, 500)
+    assert Workload(1, 9, 0.5).cached_len == 0
+    assert Workload(1000, 9, 0.25).requests == "1000 tokens in, 9 out, 25% of a prompt cached"
+    with pytest.raises(
+        OptionError, match=r"prefix_hit_rate is 1\.5; allowed: a number from 0 to 1"
+    ):
+        Workload(1000, 9, 1.5)
 
 
 @given(st.integers(1, 64), positive, positive, st.integers(1, 4096), st.just(0.0) | positive)
-def test_decoding_alone_is_what_is_left_of_a_throughput(
+def test_a_throughput_is_what_an_answer_takes(
     batch: int, token_s: float, wait_s: float, output_len: int, latency_s: float
 ) -> None:
-    amounts = {"wait_s": wait_s, "output_len": output_len, "latency_s": latency_s}
-    whole = end_to_end_tokens_per_s(batch, token_s, **amounts)
-    back = decode_tokens_per_s(batch, whole, **amounts)
-    share = prefill_frac(batch, token_s, **amounts)
-    # What prefills and the way in and out take is what decoding loses.
-    per_answer_s = output_len * token_s + batch * wait_s + latency_s
-    lost = float(share) + latency_s / per_answer_s
-    assert float(share) == pytest.approx(batch * wait_s / per_answer_s)
-    assert float(whole) == pytest.approx(batch / token_s * (1 - lost), rel=1e-6)
-    if lost < 0.999:  # beyond, the difference of two large times is rounding
-        assert float(back) == pytest.approx(batch / token_s, rel=1e-6)
-
-
-def test_a_request_on_its_way_is_not_decoded_and_keeps_nobody_waiting() -> None:
-    model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
-    slow = EngineProfile(name="slow", request_latency_s=3.0)
-    hardware = replace(chip, engines={"slow": slow})
-    curve = speedup_curve(
-        model, hardware, drafter=ideal_drafter(), batch_size=[4], context_len=250,
-        max_draft_len=0, engine="slow",
-    )  # fmt: skip
-    found = end_to_end(curve, model, engine_setup(hardware, "slow", None, None), Workload(200, 100))
-    # By hand: 100 steps and four prefills that all wait for, and 3 s that only the request feels.
-    answer_s = 100 * float(curve.decode_s[0, 0]) + 4 * found.wait_s + 3.0
-    assert float(found.tokens_per_s[0, 0, 0]) == pytest.approx(400 / answer_s)
-    away = 4 * (found.wait_s + 3.0) / answer_s
-    assert float(found.effective_batch[0, 0, 0]) == pytest.approx(4 - away)
-
-
-def test_prefills_that_leave_no_time_are_refused() -> None:
-    with pytest.raises(OptionError, match="leave no time to decode; allowed: below 100"):
-        decode_tokens_per_s(2, 150.0, wait_s=1.0, output_len=100)
-    # Two requests of 1 s that both wait for, and 2 s that each loses alone: 200 tokens in 4 s.
-    amounts = {"wait_s": 1.0, "output_len": 100, "latency_s": 2.0}
-    with pytest.raises(OptionError, match="leave no time to decode; allowed: below 50"):
-        decode_tokens_per_s(2, 60.0, **amounts)
-    assert float(decode_tokens_per_s(2, 49.0, **amounts)) > 0
-    with pytest.raises(OptionError, match="allowed: below 100"):
-        decode_tokens_per_s(2, 150.0, wait_s=0.0, output_len=100, latency_s=2.0)
+    rate = end_to_end_tokens_per_s(
+        batch, token_s, wait_s=wait_s, output_len=output_len, latency_s=latency_s
+    )
+    answer_s = output_len * token_s + batch * wait_s + latency_s
+    assert float(rate) * answer_s == pytest.approx(batch * output_len)
 
 
 def test_prefills_take_from_the_speedup_and_not_from_not_drafting() -> None:
@@ -115,8 +98,8 @@ def test_prefills_take_from_the_speedup_and_not_from_not_drafting() -> None:
     assert found.speedup[..., 0] == pytest.approx(1)
     assert np.all(found.speedup[..., 1:] < curve.speedup[..., 1:])
     assert found.tokens_per_s.shape == curve.round_s.shape
-    # By hand at batch 1 without drafts: 512 steps and one prefill.
-    seconds = 512 * float(curve.decode_s[0, 0]) + found.wait_s
+    # By hand at batch 1 without drafts: one prefill, which gives the first token, and 511 steps.
+    seconds = 511 * float(curve.decode_s[0, 0]) + found.wait_s
     assert float(found.tokens_per_s[0, 0, 0]) == pytest.approx(512 / seconds)
     assert float(found.effective_batch[0, 0, 0]) == pytest.approx(1 - found.wait_s / seconds)
 
@@ -138,8 +121,8 @@ def test_prefills_bound_the_free_lunch() -> None:
     found = end_to_end(curve, model, engine_setup(chip, "ideal", None, None), workload)
     assert found.curve.requests == "4096 tokens in, 512 out"
     # Sixteen answers of 512 tokens, 1.75 a round, each round as long as a plain step.
-    step_s, prefills_s = float(curve.decode_s[0, 1]), 16 * found.wait_s
-    lunch = (512 * step_s + prefills_s) / (512 / 1.75 * step_s + prefills_s)
+    step_s, prefills_s = float(curve.decode_s[0, 1]), 16 * float(found.delay_s[0, 1, 0])
+    lunch = (511 * step_s + prefills_s) / (511 / 1.75 * step_s + prefills_s)
     assert float(found.curve.free_lunch[0, 1, 2]) == pytest.approx(lunch)
     assert np.all(found.speedup <= found.curve.free_lunch)
 
@@ -153,16 +136,159 @@ def test_shares_with_drafts_by_hand() -> None:
         acceptance=constant_acceptance(0.5), context_len=[250, 1000], max_draft_len=2,
         engine="slow",
     )  # fmt: skip
-    found = end_to_end(curve, model, engine_setup(hardware, "slow", None, None), Workload(200, 100))
+    setup = engine_setup(hardware, "slow", None, None)
+    stops = in_server(model, setup, ServerSettings(mixed=False))
+    found = end_to_end(curve, model, stops, Workload(200, 100))
     assert found.wait_s > 0.25
-    # Four answers of 100 tokens, 1.75 a round, at the longer context.
-    answer_s = 100 / 1.75 * float(curve.round_s[1, 1, 2]) + 4 * found.wait_s + 3.0
-    assert float(found.tokens_per_s[1, 1, 2]) == pytest.approx(400 / answer_s)
-    assert float(found.prefill_frac[1, 1, 2]) == pytest.approx(4 * found.wait_s / answer_s)
-    away = 4 * (found.wait_s + 3.0) / answer_s
-    assert float(found.effective_batch[1, 1, 2]) == pytest.approx(4 - away)
+
+    def prompts_s(count: float) -> float:
+        prompts = ForwardPass(count, 200, 0, head_len=1, settled=True)
+        alone = forward_latency(model, hardware, prompts, engine="slow")
+        return float(alone.total_s) + 0.25 * count
+
+    def answer_s(running: int, rounds: float, round_s: float) -> float:
+        ends = 1 / rounds
+        together = running * ends / (1 - (1 - ends) ** running)
+        return rounds * round_s + running * prompts_s(together) / together + 3.0
+
+    # Four answers of 100 tokens, the first by the prefill, then 1.75 a round of which the last is
+    # left half used, at the longer context.
+    rounds = (99 + 0.75 / 2) / 1.75
+    round_s = float(curve.round_s[1, 1, 2])
+    whole_s = answer_s(4, rounds, round_s)
+    assert float(found.tokens_per_s[1, 1, 2]) == pytest.approx(400 / whole_s)
+    assert float(found.requests_per_s[1, 1, 2]) == pytest.approx(4 / whole_s)
+    delayed = whole_s - 3.0 - rounds * round_s
+    assert float(found.prefill_frac[1, 1, 2]) == pytest.approx(delayed / whole_s)
+    # A request finds the chance of three others beside it.
+    first_s = prompts_s(1 + 3 / rounds) + 3.0
+    assert float(found.ttft_s[1, 1, 2]) == pytest.approx(first_s)
+    assert float(found.tpot_s[1, 1, 2]) == pytest.approx((whole_s - first_s) / 99)
+    assert float(found.effective_batch[1, 1, 2]) == pytest.approx(4 - 4 * first_s / whole_s)
     # Two of them at the shorter context, over the same without drafts.
-    plain_s = 100 * float(curve.decode_s[0, 0]) + 2 * found.wait_s + 3.0
-    assert float(found.speedup[0, 0, 2]) == pytest.approx(
-        plain_s / (100 / 1.75 * float(curve.round_s[0, 0, 2]) + 2 * found.wait_s + 3.0)
-    )
+    plain_s = answer_s(2, 99, float(curve.decode_s[0, 0]))
+    drafting_s = answer_s(2, rounds, float(curve.round_s[0, 0, 2]))
+    assert float(found.speedup[0, 0, 2]) == pytest.approx(plain_s / drafting_s)
+
+
+ASKED: dict[str, Any] = {
+    "drafters": "eagle3,accept=0.7",
+    "max_draft_len": 5,
+    "input_len": 3000,
+    "output_len": 400,
+}
+SERVERS = {
+    "sglang": "", "vllm": "", "sglang mixed": "mixed=on", "sglang chunks": "chunk=512",
+    "vllm chunks": "chunk=1024", "vllm stopped": "mixed=off", "vllm whole": "chunk=0",
+    "sglang whole": "chunk=0", "sglang few": "running=16,mixed=on", "vllm few": "running=16",
+}  # fmt: skip
+
+
+def whole_of(name: str, **told: Any) -> EndToEnd:
+    """Return the requests of a server by its name and what it was told."""
+    how = {"engine": name.split(maxsplit=1)[0], "server": SERVERS[name] or None}
+    asked = {"concurrency": [1, 8, 64, 300], **ASKED, **how, **told}
+    (found,) = predict("Qwen/Qwen3-8B", "h100", **asked).counted
+    return found
+
+
+@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize("answer", [1, 2, 400])
+def test_requests_keep_their_identities(name: str, answer: int) -> None:
+    found = whole_of(name, output_len=answer)
+    clients = np.broadcast_to(found.curve.batch_size[None, :, None], found.speedup.shape)
+    np.testing.assert_allclose(found.requests_per_s * found.answer_s, clients, rtol=1e-9)
+    np.testing.assert_allclose(found.tokens_per_s, found.requests_per_s * answer, rtol=1e-9)
+    if answer > 1:
+        total = found.ttft_s + (answer - 1) * found.tpot_s
+        np.testing.assert_allclose(total, found.answer_s, rtol=1e-9)
+        assert np.all(found.tpot_s > 0)
+    else:
+        assert np.all(np.isnan(found.tpot_s))
+        # Rounding apart, a request that is not decoded ends with its first token.
+        np.testing.assert_array_less(found.ttft_s, found.answer_s * (1 + 1e-9))
+    assert np.all(found.speedup[..., 0] == 1)
+    assert np.all((found.prefill_frac > 0) & (found.prefill_frac < 1))
+    assert np.all(found.effective_batch < found.curve.running_batch)
+
+
+@pytest.mark.parametrize("name", ["sglang", "vllm"])
+def test_one_request_alone_takes_its_prompt_and_its_rounds(name: str) -> None:
+    found = whole_of(name)
+    # Nobody else: a vLLM pass with a prompt is that prompt's, with a round's drafting behind it.
+    ttft_s, tpot_s = float(found.ttft_s[0, 0, 0]), float(found.tpot_s[0, 0, 0])
+    assert ttft_s == pytest.approx(found.wait_s + found.latency_s, rel=2e-3)
+    (curve,) = predict("Qwen/Qwen3-8B", "h100", **ASKED, engine=name).curves
+    assert tpot_s == pytest.approx(float(curve.decode_s[0, 0]), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["sglang", "vllm", "sglang mixed"])
+def test_a_cached_prompt_leaves_little_prefill(name: str) -> None:
+    none, half, all_of_it = (whole_of(name, prefix_hit_rate=share) for share in (0.0, 0.5, 1.0))
+    assert np.all(none.ttft_s > half.ttft_s)
+    assert np.all(half.ttft_s > all_of_it.ttft_s)
+    assert np.all(none.requests_per_s < half.requests_per_s)
+    # The last token of each prompt is computed: in a pass that reads the weights for it, or, as
+    # vLLM does, beside decoding, where it costs next to nothing.
+    assert np.all(all_of_it.prefill_frac < (0.04 if name == "vllm" else 0.12))
+    assert np.all(all_of_it.prefill_frac < none.prefill_frac / 3)
+    # Decoding itself is what it was.
+    np.testing.assert_array_equal(none.curve.verify_s, all_of_it.curve.verify_s)
+    assert whole_of(name, prefix_hit_rate=None).requests_per_s == pytest.approx(none.requests_per_s)
+
+
+def test_a_chunk_that_holds_all_prompts_is_no_chunk() -> None:
+    short = {"input_len": 16, "concurrency": [1, 8, 64]}
+    chunks, whole = (whole_of("sglang", **short, server=told) for told in ("chunk=8192", "chunk=0"))
+    # 64 prompts of 16 tokens fit 8192 at once.
+    np.testing.assert_allclose(chunks.requests_per_s, whole.requests_per_s, rtol=1e-12)
+    np.testing.assert_allclose(chunks.ttft_s, whole.ttft_s, rtol=1e-12)
+    # Smaller chunks read the weights more often.
+    small = whole_of("sglang", server="chunk=256")
+    assert np.all(small.requests_per_s < whole_of("sglang").requests_per_s)
+    assert np.all(small.wait_s == whole_of("sglang").wait_s)
+
+
+def test_what_shares_passes_costs_less_and_what_drafts_nothing_more() -> None:
+    stopped, shared = (whole_of("vllm", server=told) for told in ("mixed=off", "mixed=on"))
+    # A chunk beside decoding reads the weights for both.
+    assert np.all(shared.requests_per_s[0, 1:] > stopped.requests_per_s[0, 1:])
+    plain, drafting = whole_of("sglang mixed"), whole_of("sglang")
+    # Without drafts a shared pass gives each request its token either way.
+    assert np.all(plain.requests_per_s[0, 1, :1] > drafting.requests_per_s[0, 1, :1])
+    assert np.all(plain.speedup[0, 1:3, 1:] < drafting.speedup[0, 1:3, 1:])
+
+
+def test_a_drafter_that_cannot_share_passes_stops_the_batch() -> None:
+    told = {"drafters": "ngram,accept=0.5", "concurrency": [8]}
+    mixed, stopped = (whole_of("sglang", server=how, **told) for how in ("mixed=on", "mixed=off"))
+    np.testing.assert_array_equal(mixed.requests_per_s[..., 1:], stopped.requests_per_s[..., 1:])
+    assert np.all(mixed.requests_per_s[..., 0] > stopped.requests_per_s[..., 0])
+    assert not mixed.rules.shares_passes
+
+
+@pytest.mark.parametrize(
+    ("server", "engine"), [("chunk=1024", "sglang"), ("mixed=on", "sglang"), ("mixed=off", "vllm")]
+)
+def test_settings_of_prefill_move_requests_and_nothing_else(server: str, engine: str) -> None:
+    asked = {**ASKED, "concurrency": [1, 8], "engine": engine}
+    before = predict("Qwen/Qwen3-8B", "h100", **asked).to_dict()
+    after = predict("Qwen/Qwen3-8B", "h100", **asked, server=server).to_dict()
+    (one,), (other,) = before.pop("drafters"), after.pop("drafters")
+    moved = {key for key in one["end_to_end"] if one["end_to_end"][key] != other["end_to_end"][key]}
+    whole = {*one["end_to_end"]} - {"wait_s", "latency_s"}
+    assert whole - {"best_draft_len"} <= moved <= whole
+    assert {key for key in one if one[key] != other[key]} <= {"end_to_end", "server", "capacity"}
+    changed = {key for key in before if before[key] != after[key]}
+    # A smaller chunk leaves a little more memory, which the survey's largest batches feel.
+    assert changed <= {"server", "capacity", "notes", "survey"}
+
+
+def test_a_server_without_a_cache_has_no_hits() -> None:
+    with pytest.raises(
+        OptionError, match=r"prefix_hit_rate is 0\.5; allowed: 0 with prefix-cache=off"
+    ):
+        whole_of("sglang", server="prefix-cache=off", prefix_hit_rate=0.5)
+    assert np.all(whole_of("sglang", server="prefix-cache=off", prefix_hit_rate=0).ttft_s > 0)
+    with pytest.raises(OptionError, match=r"prefix_hit_rate is 0\.5; allowed: with the lengths of"):
+        predict("Qwen/Qwen3-8B", "h100", drafters="ideal", prefix_hit_rate=0.5)

@@ -40,6 +40,13 @@ OutputLen = Annotated[
     float | None,
     typer.Option("--output-len", "--osl", help="Tokens of an answer, with --input-len."),
 ]
+PrefixHitRate = Annotated[
+    float | None,
+    typer.Option(
+        help="Share of a prompt's tokens that the server has cached, 0 to 1. With --input-len.",
+        show_default="0",
+    ),
+]
 Concurrency = Annotated[
     str | None, typer.Option(help="Requests in flight, comma-separated. Replaces --batch.")
 ]
@@ -76,6 +83,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     context_len: Context = None,
     input_len: InputLen = None,
     output_len: OutputLen = None,
+    prefix_hit_rate: PrefixHitRate = None,
     concurrency: Concurrency = None,
     max_draft_len: MaxDraftLen = None,
     draft_len: DraftLen = None,
@@ -104,6 +112,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
             context_len=numbers("--context", context_len),
             input_len=input_len,
             output_len=output_len,
+            prefix_hit_rate=prefix_hit_rate,
             max_draft_len=max_draft_len,
             draft_len=whole_numbers("--draft-len", draft_len),
             capacity=False if no_capacity else None,

@@ -266,6 +266,8 @@ class OpCost:
         How it divides over devices.
     rows, groups
         Of a grouped matmul (experts): expected tokens per expert that is hit, and experts hit.
+    experts
+        Of the same: experts that routing picks from, and those that every token visits.
     collective
         What devices exchange after it, if it ends a block.
     sequences
@@ -283,6 +285,7 @@ class OpCost:
     shard: Shard = TENSOR
     rows: Array | None = None
     groups: Array | None = None
+    experts: tuple[int, int] | None = None
     collective: Collective | None = None
     sequences: Array | None = None
 

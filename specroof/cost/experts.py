@@ -122,5 +122,6 @@ def expert_costs(core: Experts, setting: Setting) -> list[OpCost]:
             shard=TENSOR,
             rows=visits / groups,
             groups=groups,
+            experts=(core.n_experts, core.n_shared),
         )
     ]

@@ -18,11 +18,10 @@ from specroof.errors import MeasurementError
 from specroof.evidence import STEP, Measurement, request_lengths
 from specroof.hardware import EngineProfile
 from specroof.latency import PassWork, drafting_engine, model_work, pass_time, stacked
-from specroof.serving.requests import (
-    end_to_end_tokens_per_s,
-    prefill_pass,
-    time_to_first_token_s,
-)
+from specroof.serving.capacity import prefill_rules
+from specroof.serving.prompts import Prompt
+from specroof.serving.request_times import Prefills, RequestLoad, prefills
+from specroof.serving.requests import end_to_end_tokens_per_s
 from specroof.speedup.round import PassSeconds, draft_time, proposals, round_time
 from specroof.speedup.served import Served
 
@@ -123,12 +122,13 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Seconds:
-    """Seconds of what the points of a group do."""
+    """Seconds of what the points of a group do; prompts are None where they do not count."""
 
     decode_s: Array
-    prefill_s: Array
+    plain: Prefills | None
     verify_s: Array
-    drafting: DraftTime | None
+    drafting: DraftTime | None = None
+    prompts: Prefills | None = None
 
 
 class _Group:
@@ -148,44 +148,63 @@ class _Group:
         step = np.array(widths) if points[0].method == STEP else 1.0
         proposed = _together([case.proposed for case in cases if case.proposed])
         self._proposed = proposed
-        self._prefill = prefill_pass(lengths[:, 0])
+        self._prompt = Prompt(lengths[:, 0])
         self._decode = ForwardPass(self._batch, step, self._context)
         self._verify = ForwardPass(self._batch, proposed.verify_len, self._context)
 
     def seconds(self, passes: PassSeconds) -> _Seconds:
         """Return the seconds of each part, given those of each pass."""
         served = self.served
-        prefill_s = verify_s = np.zeros(len(self.rows))
-        if self._includes_prefill:
-            prefill_s = passes(served, self._prefill)
+        plain = self._prefills(passes, None)
         decode_s = passes(served, self._decode)
         if self._drafter is None:
-            return _Seconds(decode_s, prefill_s, verify_s, None)
+            return _Seconds(decode_s, plain, np.zeros(len(self.rows)))
         verify_s = passes(served, self._verify)
         load = (self._context, self._batch, self._drafts)
         times_s = (decode_s, verify_s)
         drafting = draft_time(served, self._drafter, self._proposed, load, times_s, passes)
-        return _Seconds(decode_s, prefill_s, verify_s, drafting)
+        prompts = self._prefills(passes, self._drafter)
+        return _Seconds(decode_s, plain, verify_s, drafting, prompts)
+
+    def _prefills(self, passes: PassSeconds, drafter: Drafter | None) -> Prefills | None:
+        """Return what prompts do to decoding, with a drafter or without."""
+        if not self._includes_prefill:
+            return None
+        proposed, ones = self._proposed, np.ones(len(self.rows))
+        load = RequestLoad(
+            prompt=self._prompt,
+            output_len=self._answer,
+            running=self._batch,
+            context_len=self._context,
+            verify_len=ones if drafter is None else proposed.verify_len,
+            tokens_per_round=ones if drafter is None else proposed.tokens_per_round,
+        )
+        kind = None if drafter is None else drafter.name.partition(",")[0]
+        rules = prefill_rules(self.served.model, self.served.setup, kind)
+        return prefills(self.served, load, rules, passes)
 
     def rates(self, found: _Seconds, engine: EngineProfile) -> tuple[Array, Array]:
         """Return tokens per second without drafts and with them."""
-        wait_s, latency_s = np.zeros(len(self.rows)), 0.0
-        if self._includes_prefill:
-            overhead_s, latency_s = engine.request_overhead_s, engine.request_latency_s
-            wait_s = time_to_first_token_s(
-                found.prefill_s, batch_size=1.0, request_overhead_s=overhead_s
-            )
-
-        def rate(token_s: Array) -> Array:
-            return end_to_end_tokens_per_s(
-                self._batch, token_s, wait_s=wait_s, output_len=self._answer, latency_s=latency_s
-            )
-
-        plain = rate(found.decode_s)
+        plain = self._rate(found.decode_s, np.ones(1), found.plain, engine)
         if found.drafting is None:
             return plain, np.full(len(self.rows), np.nan)
         round_s = round_time(found.verify_s, found.drafting, engine, self._batch)
-        return plain, rate(round_s / self._proposed.tokens_per_round)
+        return plain, self._rate(round_s, self._proposed.tokens_per_round, found.prompts, engine)
+
+    def _rate(
+        self, round_s: Array, tokens: Array, prompts: Prefills | None, engine: EngineProfile
+    ) -> Array:
+        """Return tokens per second of rounds, with the requests that they belong to."""
+        if prompts is None:
+            return self._batch * tokens / round_s
+        times = prompts.times(round_s, engine)
+        return end_to_end_tokens_per_s(
+            self._batch,
+            times.token_s,
+            wait_s=times.wait_s,
+            output_len=self._answer,
+            latency_s=engine.request_latency_s,
+        )
 
 
 def _together(proposed: Sequence[Proposals]) -> Proposals:

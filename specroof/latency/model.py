@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from specroof.architecture import Architecture
 from specroof.cost import ForwardPass, OpCost, forward_cost
+from specroof.cost.joined import joined_costs
 from specroof.hardware import CapturedGraphs
 from specroof.latency.operations import pass_work
 from specroof.latency.pass_seconds import PassLatency, PassShape, PassWork, pass_time
@@ -18,7 +19,11 @@ __all__ = ["Beside", "layer_kinds", "model_latency", "model_work", "padded_pass"
 
 
 class Beside(Protocol):
-    """Work of another model in the same pass, which adds no launches; `Work` is one."""
+    """Work of another model in the same pass, which adds no launches; `Work` is one.
+
+    Of the model itself it is a second batch, such as chunks of prompts beside decoding: matrices
+    are read once for both.
+    """
 
     @property
     def architecture(self) -> Architecture:
@@ -119,24 +124,71 @@ def model_work(
     >>> model_work(tiny, setup, ForwardPass(1, 1, 0)).shape.n_layers
     5
     """
-    engine = setup.engine
-    padded, eager = padded_pass(forward, engine.graphs)
-    locality = engine.expert_locality
+    for one in beside:
+        if one.architecture is model:
+            return _mixed_work(model, setup, (forward, one.forward_pass), by_sequence)
+    padded, eager = padded_pass(forward, setup.engine.graphs)
     works = [(one.architecture, one.forward_pass, one.times) for one in beside]
     ops = [
         _repeated(op, times)
         for part, positions, times in ((model, padded, 1.0), *works)
-        for op in forward_cost(
-            part,
-            positions,
-            setup.options,
-            expert_locality=None if locality is None else (locality.run, locality.batch),
-            by_sequence=by_sequence,
-        )
+        for op in _ops(part, setup, positions, by_sequence)
     ]
     kinds = layer_kinds(model)
     shape = PassShape(model.n_layers, forward.batch_size, kinds, forward.query_len, eager)
     return pass_work(ops, setup, shape, settled=forward.settled)
+
+
+def _ops(
+    model: Architecture,
+    setup: Setup,
+    forward: ForwardPass,
+    by_sequence: bool,
+) -> list[OpCost]:
+    locality = setup.engine.expert_locality
+    return forward_cost(
+        model,
+        forward,
+        setup.options,
+        expert_locality=None if locality is None else (locality.run, locality.batch),
+        by_sequence=by_sequence,
+    )
+
+
+def _mixed_work(
+    model: Architecture,
+    setup: Setup,
+    batches: tuple[ForwardPass, ForwardPass],
+    by_sequence: bool,
+) -> PassWork:
+    """Return what a pass does that takes chunks of prompts beside decoding.
+
+    The engine's kernels for prompts run where prompts are: in their attention, and in matrices,
+    whose tokens are mostly theirs.
+
+    Source
+        vLLM 0.33.0 ``v1/worker/gpu_model_runner.py``, SGLang 0.5.23 ``schedule_batch.py``,
+        ``mix_with_running``: one row of tokens, one pass.
+    """
+    forward, prompts = batches
+    batch = np.asarray(forward.batch_size + prompts.batch_size)
+    queries = np.asarray((forward.tokens + prompts.tokens) / batch)
+    together = ForwardPass(batch, queries, 0.0, settled=True)
+    padded, eager = padded_pass(together, setup.engine.graphs)
+    padding = (padded.matmul_tokens - together.matmul_tokens) / forward.batch_size
+    decoding = replace(forward, matmul_len=forward.query_len + padding)
+    both, alone, beside = joined_costs(
+        *(_ops(model, setup, one, by_sequence) for one in (decoding, prompts))
+    )
+    shape = PassShape(model.n_layers, batch, layer_kinds(model), queries, eager)
+    decoded = pass_work(alone, setup, shape, settled=False)
+    prefilled = pass_work([*both, *beside], setup, shape, settled=True)
+    return replace(
+        decoded,
+        ops=[*decoded.ops, *prefilled.ops],
+        exchanges=[*decoded.exchanges, *prefilled.exchanges],
+        notes=tuple(dict.fromkeys((*decoded.notes, *prefilled.notes))),
+    )
 
 
 def _repeated(op: OpCost, times: float) -> OpCost:

@@ -21,9 +21,10 @@ class Point:
         Seconds of the plain step at its own batch.
     running, plain_running
         Requests that are decoded at a time, with drafts and without.
-    wait_s, latency_s, output_len
-        Seconds that a request keeps the batch waiting, and that it loses alone, over the tokens
-        of its answer.
+    wait_s, plain_wait_s
+        Seconds that a request keeps the batch waiting, with drafts and without.
+    latency_s, output_len
+        Seconds that it loses alone, and the tokens of its answer.
     """
 
     draft_len: int
@@ -35,6 +36,7 @@ class Point:
     running: float
     plain_running: float
     wait_s: float = 0.0
+    plain_wait_s: float = 0.0
     latency_s: float = 0.0
     output_len: float = 1.0
 
@@ -46,11 +48,14 @@ class Point:
             `specroof.serving.requests.end_to_end_tokens_per_s`.
         """
         token_s = self.round_s / self.tokens_per_round
-        return self.rate(self.running, token_s) / self.rate(self.plain_running, self.decode_s)
+        requests_s = (self.running * self.wait_s + self.latency_s) / self.output_len
+        return self.running / (token_s + requests_s) / self.plain_rate
 
-    def rate(self, running: float, token_s: float) -> float:
-        """Return tokens per second of requests that get one each `token_s`, prefills counted."""
-        return running / (token_s + (running * self.wait_s + self.latency_s) / self.output_len)
+    @property
+    def plain_rate(self) -> float:
+        """Tokens per second without drafts, prefills counted."""
+        waits_s = self.plain_running * self.plain_wait_s + self.latency_s
+        return self.plain_running / (self.decode_s + waits_s / self.output_len)
 
 
 def limits_of_speedup(point: Point) -> dict[str, float]:
@@ -92,7 +97,7 @@ def limits_of_speedup(point: Point) -> dict[str, float]:
         "verification": replace(point, round_s=point.round_s - slower_s),
         "drafting": replace(point, round_s=point.round_s - point.draft_s),
         "acceptance": replace(point, tokens_per_round=point.draft_len + 1.0),
-        "prefill": replace(point, wait_s=0.0),
+        "prefill": replace(point, wait_s=0.0, plain_wait_s=0.0),
     }
     gained = {name: one.speedup for name, one in without.items()}
     return dict(sorted(gained.items(), key=lambda pair: -pair[1]))
@@ -136,8 +141,7 @@ def least_tokens_per_round(point: Point, speedup: float = 1.0) -> float | None:
     (2.0, 3.0)
     """
     requests_s = (point.running * point.wait_s + point.latency_s) / point.output_len
-    plain_rate = point.rate(point.plain_running, point.decode_s)
-    token_s = point.running / (speedup * plain_rate) - requests_s
+    token_s = point.running / (speedup * point.plain_rate) - requests_s
     if token_s <= 0 or point.round_s / token_s > point.draft_len + 1:
         return None
     return max(1.0, point.round_s / token_s)

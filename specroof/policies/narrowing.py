@@ -66,7 +66,11 @@ def _moved(point: Point, name: str, share: float) -> Point:
     if name == "step":
         return replace(point, decode_s=point.decode_s * (1 + share))
     if name == "prompts":
-        return replace(point, wait_s=point.wait_s * (1 + share))
+        return replace(
+            point,
+            wait_s=point.wait_s * (1 + share),
+            plain_wait_s=point.plain_wait_s * (1 + share),
+        )
     part_s = point.verify_s if name == "verification" else point.draft_s
     return replace(point, round_s=point.round_s + share * part_s)
 

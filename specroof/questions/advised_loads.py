@@ -19,7 +19,6 @@ from specroof.policies.schedule import best_schedule
 from specroof.policies.traffic import Day, Traffic, advised_day
 from specroof.questions.advised import Advised, BreakEven, Row, Targets, Times
 from specroof.questions.prediction import Prediction, predicted
-from specroof.serving.client_times import first_token_s, token_interval_s
 from specroof.serving.requests import EndToEnd
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import MILLISECOND
@@ -127,9 +126,7 @@ def _grid_of(whole: EndToEnd, lengths: Sequence[int] | None) -> _Grid:
     allowed = np.isfinite(curve.tokens_per_round[0, 0])
     if lengths is not None:
         allowed &= np.isin(curve.draft_len, [0, *lengths])
-    return _Grid(
-        whole, allowed, first_token_s(whole)[0], token_interval_s(whole)[0], low[0], high[0]
-    )
+    return _Grid(whole, allowed, whole.ttft_s[0], whole.tpot_s[0], low[0], high[0])
 
 
 def _choice(grid: _Grid, i: int, targets: Targets) -> Choice:
@@ -224,7 +221,8 @@ def _point(grid: _Grid, i: int, k: int) -> Point:
     tokens = curve.tokens_per_round[0, i]
     output_len = whole.workload.output_len
     # The curve has requests in its rounds; here they are apart.
-    requests_s = (running * whole.wait_s + whole.latency_s) / output_len
+    delay_s = whole.delay_s[0, i]
+    requests_s = (running * delay_s + whole.latency_s) / output_len
     round_s = curve.round_s[0, i] - tokens * requests_s
     return Point(
         draft_len=k,
@@ -235,7 +233,8 @@ def _point(grid: _Grid, i: int, k: int) -> Point:
         decode_s=float(round_s[0]),
         running=float(running[k]),
         plain_running=float(running[0]),
-        wait_s=whole.wait_s,
+        wait_s=float(delay_s[k]),
+        plain_wait_s=float(delay_s[0]),
         latency_s=whole.latency_s,
         output_len=output_len,
     )

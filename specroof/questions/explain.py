@@ -11,7 +11,7 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
 from specroof.questions.answer import Answer
 from specroof.questions.request import DrafterLike, Served, drafter_of, question
-from specroof.serving.requests import prefill_pass, time_to_first_token_s
+from specroof.serving.prompts import prefill_pass, time_to_first_token_s
 from specroof.speedup.curve import (
     PassLatency,
     acceptance_of,

@@ -42,6 +42,8 @@ class PredictRequest(Served):
         Cached tokens of each sequence, a number or a list; 4096 if None.
     input_len, output_len
         Tokens of a prompt and of an answer. They replace `context_len`, and prefills count.
+    prefix_hit_rate
+        Share of a prompt's tokens that the server has cached already; 0 if None.
     max_draft_len
         The longest draft tried; 16 if None. Of several drafters, one that drafts less is shown
         as far as it goes.
@@ -67,6 +69,7 @@ class PredictRequest(Served):
     context_len: Values | None = None
     input_len: float | None = None
     output_len: float | None = None
+    prefix_hit_rate: float | None = None
     max_draft_len: int | None = None
     draft_len: int | Sequence[int] | None = None
     capacity: bool | None = None
@@ -159,7 +162,10 @@ def load_of(request: PredictRequest) -> Load:
     given = request.batch_size if request.concurrency is None else request.concurrency
     batches = listed(1.0 if given is None else given)
     context, prompt, answer = request.context_len, request.input_len, request.output_len
+    cached = request.prefix_hit_rate
     if prompt is None and answer is None:
+        if cached is not None:
+            refuse("prefix_hit_rate", cached, "with the lengths of a request")
         return Load(batches, listed(4096.0 if context is None else context))
     if context is not None:
         message = "context_len is given with input_len or output_len; allowed: one of them"
@@ -168,5 +174,5 @@ def load_of(request: PredictRequest) -> Load:
         missing = "input_len" if prompt is None else "output_len"
         message = f"{missing} is missing; allowed: both lengths of a request, or neither"
         raise OptionError(message)
-    workload = Workload(prompt, answer)
+    workload = Workload(prompt, answer, cached or 0.0)
     return Load(batches, [workload.mean_context_len], workload)

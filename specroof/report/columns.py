@@ -35,7 +35,17 @@ _CURVE_ARRAYS: Final = (
     "tokens_per_s",
     "tokens_per_s_per_user",
 )
-_COUNTED_ARRAYS: Final = ("tokens_per_s", "speedup", "prefill_frac", "effective_batch")
+_COUNTED_ARRAYS: Final = (
+    "tokens_per_s",
+    "speedup",
+    "requests_per_s",
+    "ttft_s",
+    "tpot_s",
+    "prefill_frac",
+    "effective_batch",
+)
+#: What of them the best draft of a load has.
+_COUNTED_BEST: Final = ("tokens_per_s", "requests_per_s", "ttft_s", "tpot_s")
 #: Columns of counts, which are spelt without a point where they are whole.
 _COUNTS: Final = {
     "context_len",
@@ -71,6 +81,9 @@ UNITS: Final = {
     "end_to_end_wait_s": "s",
     "end_to_end_latency_s": "s",
     "end_to_end_tokens_per_s": "tokens/s",
+    "end_to_end_requests_per_s": "requests/s",
+    "end_to_end_ttft_s": "s",
+    "end_to_end_tpot_s": "s",
     "end_to_end_effective_batch": "sequences",
     "step_s": "s",
     "plain_tokens_per_s": "tokens/s",
@@ -189,6 +202,7 @@ def _counted(whole: EndToEnd, rows: slice) -> Columns:
     return {
         "input_len": float(workload.input_len),
         "output_len": float(workload.output_len),
+        "prefix_hit_rate": float(workload.prefix_hit_rate),
         "end_to_end_wait_s": float(whole.wait_s),
         "end_to_end_latency_s": float(whole.latency_s),
         **{f"end_to_end_{name}": getattr(whole, name)[rows].ravel() for name in _COUNTED_ARRAYS},
@@ -267,7 +281,10 @@ def _counted_best(whole: EndToEnd) -> Columns:
     return {
         "input_len": float(whole.workload.input_len),
         "output_len": float(whole.workload.output_len),
+        "prefix_hit_rate": float(whole.workload.prefix_hit_rate),
         "end_to_end_best_draft_len": np.where(missing, np.nan, curve.best_draft_len).ravel(),
         "end_to_end_best_speedup": curve.best_speedup.ravel(),
-        "end_to_end_tokens_per_s": _at(curve, whole.tokens_per_s).ravel(),
+        **{
+            f"end_to_end_{name}": _at(curve, getattr(whole, name)).ravel() for name in _COUNTED_BEST
+        },
     }

@@ -1,6 +1,6 @@
 """Speedup curves as tables for people."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any, Final
 
@@ -29,6 +29,16 @@ _BAND_HEADER: Final = ("within band", "80% band", "verdict")
 #: What stands in a table where a batch is larger than a server runs.
 _NO_ROOM: Final = "no room"
 _ABSENT: Final = "-"
+#: What a table says of requests, and how.
+_COUNTED: Final[dict[str, tuple[Callable[[EndToEnd], Any], Callable[[float], str]]]] = {
+    "speedup": (lambda whole: whole.speedup, "{:.2f}x".format),
+    "tok/s": (lambda whole: whole.tokens_per_s, "{:.0f}".format),
+    "req/s": (lambda whole: whole.requests_per_s, "{:.3g}".format),
+    "TTFT": (lambda whole: whole.ttft_s, format_seconds),
+    "TPOT": (lambda whole: whole.tpot_s, format_seconds),
+    "decoding": (lambda whole: whole.effective_batch, "{:.1f}".format),
+    "prefill": (lambda whole: whole.prefill_frac, "{:.1%}".format),
+}
 
 
 def _span(low: float, high: float) -> str:
@@ -241,24 +251,37 @@ def counted_table(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd]) -
     counted
         The same with prefills.
     """
-    header = ["batch", "decoding", "prefill", "best γ", "speedup", "tok/s", "drafter"]
-    rows = []
-    for curve, whole in zip(curves, counted, strict=True):
-        best = whole.curve.best_draft_len[0]
-        arrays = (whole.effective_batch, whole.prefill_frac, whole.speedup, whole.tokens_per_s)
-        at_best = (np.take_along_axis(array[0], best[:, None], axis=-1)[:, 0] for array in arrays)
-        for batch, draft_len, effective, share, speedup, rate in zip(
-            curve.batch_size, best, *at_best, strict=True
-        ):
-            cells = [f"{effective:.1f}", f"{share:.1%}", str(draft_len), f"{speedup:.2f}x"]
-            cells = [*cells, f"{rate:.0f}"] if np.isfinite(speedup) else [_ABSENT] * 5
-            rows.append([f"{batch:g}", *cells, curve.drafter])
-    first = counted[0]
-    title = f"prefills counted, {first.workload.requests}: each stops the batch for "
-    title += f"{format_seconds(first.wait_s)}"
-    if first.latency_s:
-        title += f", and loses {format_seconds(first.latency_s)} alone"
-    return f"{title}\n{format_table(header, rows, left=[6])}"
+    header = ["batch", "best γ", *_COUNTED, "drafter"]
+    rows = [
+        [f"{batch:g}", *_counted_cells(whole, b), curve.drafter]
+        for curve, whole in zip(curves, counted, strict=True)
+        for b, batch in enumerate(curve.batch_size)
+    ]
+    table = format_table(header, rows, left=[len(header) - 1])
+    return f"{in_line(_prefill_line(counted[0]))}\n{table}"
+
+
+def _counted_cells(whole: EndToEnd, b: int) -> list[str]:
+    """Return the cells of a load: what its best draft length reaches."""
+    if np.isnan(whole.curve.best_speedup[0, b]):
+        return [_ABSENT] * (1 + len(_COUNTED))
+    best = int(whole.curve.best_draft_len[0, b])
+    values = [(float(array(whole)[0, b, best]), spelt) for array, spelt in _COUNTED.values()]
+    return [str(best), *(_ABSENT if np.isnan(one) else spelt(one) for one, spelt in values)]
+
+
+def _prefill_line(whole: EndToEnd) -> str:
+    """Return how prompts are taken, in words."""
+    alone, rules = format_seconds(whole.wait_s), whole.rules
+    chunk = f" of {rules.chunk:g} tokens" if rules.chunk else ""
+    if rules.shares_passes:
+        drafts = "" if rules.drafts_beside else ", which then drafts nothing"
+        how = f"passes{chunk} shared with decoding{drafts}; a prompt alone takes {alone}"
+    else:
+        how = f"passes{chunk} that stop the batch; a prompt alone takes {alone}"
+    if whole.latency_s:
+        how += f", and each request loses {format_seconds(whole.latency_s)}"
+    return f"prefills counted, {whole.workload.requests}: {how}"
 
 
 def source_lines(curves: Sequence[SpeedupCurve]) -> str:

@@ -25,7 +25,16 @@ _BAND_KEYS: Final = ("speedup_low", "speedup_high", "verdict", "best_within_band
 #: Rows that are turned into Python's numbers at once: they take ten times the memory of arrays.
 _SLAB_ROWS: Final = 1 << 16
 
-_COUNTED_ARRAYS: Final = ("tokens_per_s", "speedup", "prefill_frac", "effective_batch")
+_COUNTED_ARRAYS: Final = (
+    "tokens_per_s",
+    "speedup",
+    "requests_per_s",
+    "ttft_s",
+    "tpot_s",
+    "answer_s",
+    "prefill_frac",
+    "effective_batch",
+)
 
 
 def _nested(array: Any) -> Any:
@@ -44,9 +53,9 @@ def _plain(values: Any) -> list[int | float]:
 
 
 def _lengths(workload: Workload) -> dict[str, int | float]:
-    """Return the lengths of a request, whole numbers without a point."""
-    names = ("input_len", "output_len")
-    return dict(zip(names, _plain([workload.input_len, workload.output_len]), strict=True))
+    """Return the numbers of a request, whole ones without a point."""
+    names = ("input_len", "output_len", "prefix_hit_rate")
+    return dict(zip(names, _plain([getattr(workload, name) for name in names]), strict=True))
 
 
 def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()) -> dict[str, Any]:
@@ -87,7 +96,6 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
             drafter["end_to_end"] = {
                 **times,
                 **arrays,
-                "answer_s": _nested(whole.answer_s),
                 "best_draft_len": _nested(_known(whole.curve, whole.curve.best_draft_len)),
                 "best_speedup": _nested(whole.curve.best_speedup),
             }

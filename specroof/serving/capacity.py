@@ -14,9 +14,18 @@ from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSetting
 from specroof.latency import Setup
 from specroof.serving import sglang, sglang_memory, unmanaged, vllm
 from specroof.serving.footprint import draft_footprint, target_footprint
+from specroof.serving.request_times import PrefillRules
 from specroof.serving.room import Array, Need, Place, Room
 
-__all__ = ["FRAMEWORKS", "Framework", "ServedRoom", "framework_of", "in_server", "served_room"]
+__all__ = [
+    "FRAMEWORKS",
+    "Framework",
+    "ServedRoom",
+    "framework_of",
+    "in_server",
+    "prefill_rules",
+    "served_room",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +38,19 @@ class Framework:
         From what a user states to what the server runs with.
     room
         From contexts and positions of a verification to the room for requests.
+    drafts_beside
+        Whether requests draft in a pass that they share with prompts.
     """
 
     resolve: Callable[[ServerSettings, Place, int], Server]
     room: Callable[[Server, Need, Array, Array], Room]
+    drafts_beside: bool = True
 
 
 #: Rules by the name that engines have in hardware files; `ideal` is the textbook.
 FRAMEWORKS: Final[Mapping[str, Framework]] = {
-    "sglang": Framework(sglang.resolve, sglang.room),
+    # managers/scheduler.py, mix_with_running: one token of each request that decodes.
+    "sglang": Framework(sglang.resolve, sglang.room, drafts_beside=False),
     "vllm": Framework(vllm.resolve, vllm.room),
     "tensorrt-llm": Framework(unmanaged.resolve_tensorrt_llm, unmanaged.room_tensorrt_llm),
     "ideal": Framework(unmanaged.resolve_ideal, unmanaged.room_ideal),
@@ -128,6 +141,43 @@ def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup
     graphs = setup.engine.graphs or CapturedGraphs(sizes=())
     graphs = _CAPTURED[name](setup, asked, graphs)
     return replace(setup, engine=replace(setup.engine, graphs=graphs))
+
+
+def prefill_rules(model: Architecture, setup: Setup, kind: str | None = None) -> PrefillRules:
+    """Return how the server takes prompts: as it was told, else as its framework does.
+
+    Parameters
+    ----------
+    model, setup
+        What is served, and where; what its server was told: see `in_server`.
+    kind
+        The drafter's kind, as a SPEC begins; None for plain decoding.
+
+    Source
+        vLLM 0.33.0 ``v1/core/sched/scheduler.py``: what is left of the tokens of a pass when all
+        that decode have theirs is for prompts. SGLang 0.5.23 ``managers/scheduler.py``,
+        ``get_next_batch_to_run``: a batch of prompts runs before the next step.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware, load_model
+    >>> from specroof.latency import engine_setup
+    >>> model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("h100")
+    >>> prefill_rules(model, engine_setup(chip, "sglang", None, None))
+    PrefillRules(chunk=8192, shares_passes=False, drafts_beside=False)
+    >>> prefill_rules(model, engine_setup(chip, "vllm", None, None)).shares_passes
+    True
+    """
+    asked = ServerSettings() if setup.server is None else setup.server.stated
+    place = Place(model=model, hardware=setup.hardware, placement=setup.placement, kind=kind)
+    name = framework_of(setup.engine.framework or setup.engine.name)
+    framework = FRAMEWORKS[name]
+    server = framework.resolve(asked, place, 1)
+    return PrefillRules(
+        chunk=server.chunk,
+        shares_passes=server.mixed and server.chunk > 0,
+        drafts_beside=framework.drafts_beside,
+    )
 
 
 def _captured_sequences(

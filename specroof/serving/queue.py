@@ -9,7 +9,7 @@ import numpy.typing as npt
 from specroof.arrays import Array
 from specroof.speedup.curve import SpeedupCurve
 
-__all__ = ["latency_s", "limited_curve", "running_requests"]
+__all__ = ["latency_s", "limited_curve", "queue_s", "running_requests"]
 
 
 def running_requests(asked: npt.ArrayLike, largest: npt.ArrayLike, *, queues: bool) -> Array:
@@ -65,8 +65,29 @@ def latency_s(
     >>> float(latency_s(64, 16, 2.0))  # 2 s of its own, and 48 * 2 / 16 of waiting
     8.0
     """
-    own, runs = np.asarray(service_s), np.asarray(running)
-    return np.asarray(own + (np.asarray(concurrency) - runs) * own / runs)
+    return np.asarray(np.asarray(service_s) + queue_s(concurrency, running, service_s))
+
+
+def queue_s(concurrency: npt.ArrayLike, running: npt.ArrayLike, service_s: npt.ArrayLike) -> Array:
+    r"""Return the seconds that a request waits for room.
+
+    .. math:: (C - R) \, t / R
+
+    Parameters
+    ----------
+    concurrency, running, service_s
+        As for `latency_s`.
+
+    Source
+        Little 1961, Oper. Res. 9(3): C - R wait, and :math:`R / t` begin in a second.
+
+    Examples
+    --------
+    >>> float(queue_s(64, 16, 2.0))  # 48 * 2 / 16
+    6.0
+    """
+    runs = np.asarray(running)
+    return np.asarray((np.asarray(concurrency) - runs) * np.asarray(service_s) / runs)
 
 
 def limited_curve(

@@ -1,0 +1,67 @@
+"""Requests as benchmarks state them: tokens in, tokens out, and what of a prompt is cached."""
+
+from dataclasses import dataclass
+
+from specroof.arrays import number_within
+from specroof.units import plain_number
+
+__all__ = ["Workload"]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Requests as benchmarks state them.
+
+    Parameters
+    ----------
+    input_len, output_len
+        Tokens of the prompt and of the answer.
+    prefix_hit_rate
+        Share of a prompt's tokens that the server has cached already; the last token of a prompt
+        is computed whatever is cached.
+
+    Raises
+    ------
+    OptionError
+        For a length or a share out of bounds.
+
+    Examples
+    --------
+    >>> Workload(input_len=8192, output_len=1024).mean_context_len
+    8704.0
+    >>> Workload(input_len=8192, output_len=1024, prefix_hit_rate=0.75).new_len
+    2048.0
+    """
+
+    input_len: float
+    output_len: float
+    prefix_hit_rate: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("input_len", "output_len"):
+            length = number_within(name, getattr(self, name), "request_len")
+            object.__setattr__(self, name, length)  # a fraction has become a float
+        share = number_within("prefix_hit_rate", self.prefix_hit_rate, "share")
+        object.__setattr__(self, "prefix_hit_rate", share)
+
+    @property
+    def mean_context_len(self) -> float:
+        """Cached tokens while a request is decoded, on average: the prompt and half the answer."""
+        return self.input_len + self.output_len / 2
+
+    @property
+    def new_len(self) -> float:
+        """Tokens of a prompt that a prefill computes."""
+        return max(self.input_len * (1 - self.prefix_hit_rate), 1.0)
+
+    @property
+    def cached_len(self) -> float:
+        """Tokens of a prompt before them."""
+        return self.input_len - self.new_len
+
+    @property
+    def requests(self) -> str:
+        """What a request is, in words: "8192 tokens in, 1024 out"."""
+        lengths = f"{plain_number(self.input_len)} tokens in, {plain_number(self.output_len)} out"
+        cached = f", {self.prefix_hit_rate:.0%} of a prompt cached" if self.prefix_hit_rate else ""
+        return lengths + cached

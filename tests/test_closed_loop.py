@@ -1,0 +1,240 @@
+"""Requests in closed loop: closed forms against a server run event by event, and counts by hand."""
+
+from itertools import combinations, product
+from math import ceil, comb
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from request_server import Measured, Toy, pass_s, run
+from specroof import load_hardware, load_model
+from specroof.arrays import Array
+from specroof.cost import ForwardPass
+from specroof.cost.joined import joined_groups
+from specroof.drafters import Work
+from specroof.hardware import EngineProfile
+from specroof.latency import engine_setup, model_latency
+from specroof.serving.closed_loop import answer_rounds, prompts_together, shared_passes
+from specroof.serving.prompts import Prompt, prefill_pass, prompts_s
+from specroof.serving.request_times import PrefillRules, RequestLoad, prefills
+from specroof.serving.requests import end_to_end_tokens_per_s
+from specroof.speedup.served import Served
+
+SERVED = Served(
+    load_model("Qwen/Qwen3-8B"), engine_setup(load_hardware("h100"), "ideal", None, None)
+)
+NOTHING_ADDED = EngineProfile(name="bare")
+
+
+def toy_s(
+    _served: Served,
+    forward: ForwardPass,
+    /,
+    *beside: Work,
+    drafts: bool = False,  # noqa: ARG001 - as `PassSeconds`
+) -> Array:
+    """Return the seconds of a pass on the toy server: its tokens are all that counts."""
+    tokens = forward.tokens + sum(one.forward_pass.tokens for one in beside)
+    return np.asarray(np.vectorize(pass_s)(tokens))
+
+
+def predicted(toy: Toy) -> tuple[float, float, float]:
+    """Return requests per second, TTFT and TPOT by the closed forms."""
+    load = RequestLoad(
+        prompt=Prompt(float(toy.prompt)),
+        output_len=float(toy.answer),
+        running=np.array([float(toy.clients)]),
+        context_len=1.0,
+        verify_len=float(toy.positions),
+        tokens_per_round=np.array([toy.tokens_per_round]),
+    )
+    rules = PrefillRules(toy.chunk, toy.shares, toy.drafts_beside)
+    round_s = np.array([pass_s(toy.clients * toy.positions) + toy.draft_s])
+    times = prefills(SERVED, load, rules, toy_s).times(round_s, NOTHING_ADDED)
+    rate = end_to_end_tokens_per_s(
+        load.running, times.token_s, wait_s=times.wait_s, output_len=toy.answer
+    )
+    service_s = toy.clients * toy.answer / rate
+    first_s = float(times.first_s[0])
+    return (
+        float(rate[0]) / toy.answer,
+        first_s,
+        (float(service_s[0]) - first_s) / (toy.answer - 1),
+    )
+
+
+EAGER: dict[str, Any] = {"tokens_per_round": 2.5, "positions": 4}
+SERVERS = {
+    "one client, stopped": Toy(1, 600, 100, shares=False),
+    "one client, shared": Toy(1, 600, 100),
+    "one client drafts, shared": Toy(1, 600, 100, **EAGER),
+    "stopped, short prompts": Toy(64, 100, 100, shares=False),
+    "stopped, short prompts and answers": Toy(64, 200, 30, shares=False, **EAGER),
+    "stopped, drafting": Toy(16, 1000, 150, shares=False, **EAGER),
+    "stopped, prompts in chunks": Toy(16, 5000, 150, shares=False),
+    "stopped, busy with prompts": Toy(32, 3000, 60, shares=False, **EAGER),
+    "shared, short prompts": Toy(64, 100, 100),
+    "shared, drafting": Toy(16, 1000, 150, **EAGER),
+    "shared, many drafting": Toy(64, 500, 150, **EAGER),
+    "shared, prompts in chunks": Toy(16, 5000, 150),
+    "shared, small chunks": Toy(16, 1000, 150, chunk=512),
+    "shared, plain tokens beside": Toy(16, 1000, 150, drafts_beside=False, **EAGER),
+    "shared, plain tokens beside chunks": Toy(8, 5000, 150, drafts_beside=False, **EAGER),
+    "shared, full of prompts": Toy(32, 3000, 60, **EAGER),
+    "shared, nearly full of prompts": Toy(16, 2000, 60, chunk=512),
+}
+#: Just below full passes the queue of prompts is as long as the spread of answers makes it, which
+#: the closed form takes for that of arrivals without memory.
+SPREAD = "shared, nearly full of prompts"
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def both(request: pytest.FixtureRequest) -> tuple[str, Measured, tuple[float, float, float]]:
+    toy = SERVERS[request.param]
+    return request.param, run(toy, seed=20261122), predicted(toy)
+
+
+def test_requests_per_second_are_those_of_a_server_run_event_by_event(
+    both: tuple[str, Measured, tuple[float, float, float]],
+) -> None:
+    # 2250 answers whose lengths spread by 29 %: 0.6 % of noise, and 3 % for mean passes in the
+    # place of those that differ.
+    _, measured, (rate, _, _) = both
+    assert rate == pytest.approx(measured.requests_per_s, rel=0.04)
+
+
+def test_time_per_token_is_that_of_a_server_run_event_by_event(
+    both: tuple[str, Measured, tuple[float, float, float]],
+) -> None:
+    name, measured, (_, _, tpot_s) = both
+    assert tpot_s == pytest.approx(measured.tpot_s, rel=0.06 if name == SPREAD else 0.04)
+
+
+def test_time_to_first_token_is_that_of_a_server_run_event_by_event(
+    both: tuple[str, Measured, tuple[float, float, float]],
+) -> None:
+    name, measured, (_, ttft_s, _) = both
+    assert ttft_s == pytest.approx(measured.ttft_s, rel=0.3 if name == SPREAD else 0.08)
+
+
+@given(st.integers(1, 9), st.integers(2, 400))
+def test_rounds_of_an_answer_are_the_mean_over_lengths(tokens: int, first: int) -> None:
+    # The first token is the prefill's; any N lengths in a row end at each place of a round once.
+    lengths = range(first, first + tokens)
+    rounds = [ceil((length - 1) / tokens) for length in lengths]
+    found = answer_rounds(np.array(lengths), tokens)
+    assert np.all(found >= 1)
+    if first > tokens:
+        assert found.mean() == pytest.approx(np.mean(rounds))
+
+
+def test_an_answer_of_one_token_is_not_decoded() -> None:
+    assert answer_rounds(1, [1.0, 3.0]).tolist() == [0, 0]
+    assert answer_rounds(2, 4.0) == 1
+
+
+@given(st.integers(1, 12), st.integers(1, 30))
+def test_prompts_that_start_together_are_counted(running: int, rounds: int) -> None:
+    p = 1 / rounds
+    chances = [comb(running, k) * p**k * (1 - p) ** (running - k) for k in range(running + 1)]
+    mean = sum(k * one for k, one in enumerate(chances))
+    together, found = prompts_together(running, rounds)
+    assert together == pytest.approx(mean / (1 - chances[0]))
+    # Whoever starts is one of k with k times the chance.
+    assert found == pytest.approx(sum(k * k * one for k, one in enumerate(chances)) / mean)
+
+
+@given(
+    st.integers(1, 300), st.floats(1, 400), st.floats(1, 20_000), st.floats(64, 16_384),
+    st.integers(1, 9), st.floats(1, 6),
+)  # fmt: skip
+def test_a_steady_state_keeps_its_counts(
+    running: int, rounds: float, new_len: float, budget: float, positions: int, slowed: float
+) -> None:
+    found = shared_passes(
+        running, rounds, new_len=new_len, budget=budget, positions=positions, slowed=slowed
+    )
+    # Little: what starts in a pass, times the passes of each, is what runs.
+    assert found.started * found.passes == pytest.approx(running, rel=1e-9)
+    assert found.waited >= 1 - 1e-6
+    assert rounds <= found.decoded <= rounds * slowed * (1 + 1e-9)
+    assert 0 < found.mixed_frac <= 1
+    # No pass takes more tokens of prompts than it has room for beside those that decode.
+    left = max(budget - positions * float(found.started) * rounds, 1.0)
+    piece = new_len / float(found.pieces)
+    assert found.started * new_len <= left * (1 + 1e-6)
+    assert found.prompts * piece <= max(left, piece) * (1 + 1e-9)
+    assert found.own_prompts >= 1 - 1e-9
+
+
+def test_a_pass_without_end_takes_every_prompt_at_once() -> None:
+    found = shared_passes(64, 100.0, new_len=5000, budget=1e12, positions=4)
+    assert found.waited == pytest.approx(1, abs=1e-6)
+    assert found.started == pytest.approx(64 / 101, rel=1e-6)
+    # One request alone is in one pass of 101 with its prompt.
+    alone = shared_passes(1, 100.0, new_len=5000, budget=1e12, positions=4)
+    assert alone.mixed_frac == pytest.approx(1 / 101)
+    assert alone.prompts == pytest.approx(1)
+
+
+def test_plain_tokens_beside_prompts_slow_a_request_down() -> None:
+    shape = {"new_len": 1000, "budget": 8192, "positions": 1}
+    drafts = shared_passes(32, 50.0, **shape)
+    plain = shared_passes(32, 50.0, **shape, slowed=4.0)
+    share = float(plain.mixed_frac)
+    # 200 tokens, four in a pass without prompts and one in a pass with them.
+    assert plain.decoded == pytest.approx(200 / (4 - 3 * share))
+    assert plain.decoded > drafts.decoded
+    assert plain.started < drafts.started
+
+
+@pytest.mark.parametrize(("total", "shared"), [(5, 0), (5, 2)])
+def test_experts_of_two_batches_are_counted_over_all_choices(total: int, shared: int) -> None:
+    for one, other in product(range(total + 1), repeat=2):
+        pairs = product(combinations(range(total), one), combinations(range(total), other))
+        visited = [len({*first, *second}) for first, second in pairs]
+        found = joined_groups(np.array(one + shared), np.array(other + shared), (total, shared))
+        assert found == pytest.approx(np.mean(visited) + shared)
+
+
+def test_prompts_pass_together_as_far_as_a_pass_has_room() -> None:
+    prompt = Prompt(500.0)
+    asked: list[ForwardPass] = []
+
+    def second_each(_served: Served, forward: ForwardPass, /, *_: Work, **__: bool) -> Array:
+        asked.append(forward)
+        return np.ones(np.broadcast_shapes(forward.batch_size.shape, forward.query_len.shape))
+
+    def seconds(count: float, chunk: float, of: Prompt = prompt) -> tuple[float, float]:
+        total, through = prompts_s(SERVED, of, np.array(count), chunk, second_each)
+        return float(total), float(through)
+
+    # Four prompts of 500 tokens fit a pass of 2048, all of them one without a limit.
+    assert seconds(3, 2048) == (1, 1)
+    assert seconds(40, 0) == (1, 1)
+    assert asked[-1].batch_size == 40
+    # 4.096 fit; of 8.192 half are through with the first pass.
+    assert seconds(8.192, 2048) == (2, 1.5)
+    # Long ones take 3 passes each, one prompt after another: through after 3 and 6.
+    assert seconds(2, 2048, Prompt(5000.0)) == (6, 4.5)
+    assert asked[-1].query_len == pytest.approx(5000 / 3)
+    # Of three pieces the middle one is the mean one; what is cached stands before all of them.
+    assert asked[-1].context_len == pytest.approx(5000 / 3)
+    seconds(1, 2048, Prompt(5000.0, 100.0))
+    assert asked[-1].context_len == pytest.approx(5000 / 3 + 100)
+
+
+def test_equal_pieces_take_what_whole_chunks_and_a_rest_do() -> None:
+    model, setup = SERVED.model, engine_setup(load_hardware("h100"), "sglang", None, None)
+    chunks, done, exact_s = [2048] * 9 + [1568], 0, 0.0
+    for tokens in chunks:
+        chunk = prefill_pass(tokens, context_len=done)
+        exact_s += float(model_latency(model, setup, chunk).total_s)
+        done += tokens
+    pieces = Prompt(20_000.0).chunks(2048)
+    assert pieces == 10
+    mean = Prompt(20_000.0).piece_pass(pieces, 1.0)
+    assert 10 * float(model_latency(model, setup, mean).total_s) == pytest.approx(exact_s, rel=5e-3)

@@ -1,0 +1,122 @@
+"""A pass that takes chunks of prompts beside decoding: one matrix, two batches."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specroof import load_hardware, load_model
+from specroof.cost import ForwardPass, forward_cost
+from specroof.cost.experts import distinct_experts
+from specroof.cost.joined import joined_costs
+from specroof.drafters import Work
+from specroof.hardware import CapturedGraphs, EngineProfile, Placement
+from specroof.hardware.engine import Collective
+from specroof.latency import PassWork, Setup, engine_setup, model_latency, model_work
+from specroof.serving.prompts import prefill_pass
+
+CONFIGS = sorted((Path(__file__).parents[1] / "model_configs").glob("*.json"))
+DECODING = ForwardPass(16, 4, 4096)
+CHUNK = prefill_pass(2048, batch_size=1.5, context_len=1024)
+
+
+def setup_of(chip: str, engine: str, placement: Placement | None = None) -> Setup:
+    return engine_setup(load_hardware(chip), engine, placement, None)
+
+
+def seconds(config: Path, setup: Setup) -> tuple[float, float, float]:
+    """Return the seconds of decoding, of a chunk, and of both in one pass."""
+    model = load_model(config)
+    decoding, chunk = (model_latency(model, setup, one).total_s for one in (DECODING, CHUNK))
+    mixed = model_latency(model, setup, DECODING, beside=[Work(model, CHUNK)])
+    return float(decoding), float(chunk), float(mixed.total_s)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
+def test_a_mixed_pass_is_no_longer_than_two_and_no_shorter_than_either(config: Path) -> None:
+    for chip, engine in (("b200", "ideal"), ("h200", "sglang"), ("h200", "vllm")):
+        decoding, chunk, mixed = seconds(config, setup_of(chip, engine))
+        assert max(decoding, chunk) < mixed < decoding + chunk
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
+def test_a_mixed_pass_does_the_work_of_both_and_reads_each_matrix_once(config: Path) -> None:
+    model = load_model(config)
+    first, second = forward_cost(model, DECODING), forward_cost(model, CHUNK)
+    both, alone, beside = joined_costs(first, second)
+    for name in ("flops", "cache_bytes", "activation_bytes"):
+        together = sum(op.count * getattr(op, name) for op in (*both, *alone, *beside))
+        apart = sum(op.count * getattr(op, name) for op in (*first, *second))
+        assert together == pytest.approx(apart, rel=1e-12)
+    dense = [op for op in both if op.rows is None]
+    whole = {id(op): op for op in first if op.rows is None}.values()
+    assert sum(op.count * op.weight_bytes for op in dense) == pytest.approx(
+        sum(op.count * op.weight_bytes for op in whole)
+    )
+    assert not any(np.any(op.weight_bytes) for op in (*alone, *beside))
+    sent = [
+        sum(op.count * op.collective.message_bytes for op in ops if op.collective)
+        for ops in ((*both, *alone, *beside), first, second)
+    ]
+    assert sent[0] == pytest.approx(sent[1] + sent[2])
+
+
+def test_experts_of_a_mixed_pass_are_those_of_all_its_tokens() -> None:
+    model = load_model("Qwen/Qwen3-30B-A3B")
+    chunk = prefill_pass(7)
+    both, *_ = joined_costs(forward_cost(model, DECODING), forward_cost(model, chunk))
+    (experts,) = (op for op in both if op.kind == "experts")
+    expected = distinct_experts(np.array(16 * 4 + 7.0), 128, 8)
+    assert experts.groups == pytest.approx(float(expected))
+    assert experts.rows == pytest.approx((16 * 4 + 7) * 8 / float(expected))
+    # Bytes of an expert times those that are visited.
+    (alone,) = (op for op in forward_cost(model, DECODING) if op.kind == "experts")
+    assert alone.groups is not None
+    assert experts.weight_bytes / experts.groups == pytest.approx(alone.weight_bytes / alone.groups)
+
+
+def test_what_an_engine_loses_is_lost_once_in_a_mixed_pass() -> None:
+    model = load_model("Qwen/Qwen3-8B")
+    slow = EngineProfile(
+        name="slow", pass_overhead_s=1.0, layer_overhead_s=0.5, sequence_overhead_s=0.25,
+        layer_token_overhead_s=0.125, collective=Collective(latency_s=1e-5),
+    )  # fmt: skip
+    hardware = load_hardware("b200")
+    setup = Setup(hardware, slow, Placement(2), setup_of("b200", "ideal").options)
+    found = model_latency(model, setup, DECODING, beside=[Work(model, CHUNK)])
+    # 36 layers, 17.5 sequences, 16 * 4 + 1.5 * 2048 tokens.
+    assert found.overhead_s == pytest.approx(1 + 18 + 17.5 / 4 + 36 * 0.125 * (64 + 3072))
+    apart = [model_latency(model, setup, one).communication_s for one in (DECODING, CHUNK)]
+    assert max(apart) < found.communication_s < sum(apart)
+
+
+@pytest.mark.parametrize(
+    ("graphs", "padded", "eager"),
+    [
+        (CapturedGraphs(sizes=(64, 4096), counts="tokens"), 4096 - 3136, False),
+        (CapturedGraphs(sizes=(64, 2048), counts="tokens"), 0, True),
+        (CapturedGraphs(sizes=(16, 512), counts="sequences"), 0, True),
+    ],
+)
+def test_a_mixed_pass_is_padded_by_all_its_tokens(
+    graphs: CapturedGraphs, padded: float, eager: bool
+) -> None:
+    model, ideal = load_model("Qwen/Qwen3-8B"), setup_of("b200", "ideal")
+    bare = model_work(model, ideal, DECODING, beside=[Work(model, CHUNK)])
+    engine = EngineProfile(name="padding", graphs=graphs)
+    setup = Setup(ideal.hardware, engine, ideal.placement, ideal.options)
+    found = model_work(model, setup, DECODING, beside=[Work(model, CHUNK)])
+    assert bool(found.shape.eager) == eager
+
+    def dense_flops(work: PassWork) -> float:
+        return sum(float(one.op.count * one.flops) for one in work.ops if one.op.kind == "dense")
+
+    assert dense_flops(found) / dense_flops(bare) == pytest.approx((3136 + padded) / 3136)
+
+
+def test_prompts_run_the_kernels_of_prompts() -> None:
+    model, ideal = load_model("Qwen/Qwen3-8B"), setup_of("b200", "ideal")
+    work = model_work(model, ideal, DECODING, beside=[Work(model, CHUNK)])
+    attention = [one for one in work.ops if one.op.kind == "attention"]
+    assert [one.settled for one in attention] == [False, True]
+    assert all(one.settled for one in work.ops if one.op.kind == "dense")
