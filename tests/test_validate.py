@@ -258,7 +258,7 @@ def test_n_grams_match_as_often_as_their_paper_measured() -> None:
 
 def test_points_beyond_a_servers_room_are_a_cell_of_their_own(found: Validation) -> None:
     trees = {one.batch_size: one for one in MEASURED if one.source == "specdecode-fig2"}
-    # SGLang runs 48 requests with EAGLE-3 unless it is told otherwise, and a bare pass has no server.
+    # SGLang runs 48 requests with EAGLE-3 unless it is told otherwise; a bare pass has no server.
     room = {batch: capacity_bound(one) for batch, one in trees.items()}
     assert room == {1: "free", 16: "free", 64: "bound", 128: "bound"}
     bare = next(one for one in MEASURED if one.method == "step" and one.batch_size == 2048)
