@@ -10,8 +10,8 @@ from specroof.arrays import Array
 
 __all__ = ["SharedPasses", "answer_rounds", "prompts_together", "shared_passes"]
 
-#: Halvings of the interval in which the requests that start in a pass lie: all bits of a float.
-_HALVINGS: Final = 60
+#: Halvings of the interval in which the requests that start in a pass lie: twelve digits.
+_HALVINGS: Final = 40
 #: A prompt that fits its passes but for rounding takes no further one.
 _ROUNDING: Final = 1e-9
 
