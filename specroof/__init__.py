@@ -44,6 +44,7 @@ from specroof.errors import (
     OutputError,
     ProfileError,
     SpecroofError,
+    StudyError,
 )
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import PassLatency
@@ -98,6 +99,7 @@ __all__ = [
     "SpecroofError",
     "SpeedupCurve",
     "Study",
+    "StudyError",
     "Target",
     "Workload",
     "acceptance_from_length",

@@ -15,6 +15,7 @@ __all__ = [
     "OutputError",
     "ProfileError",
     "SpecroofError",
+    "StudyError",
     "expect",
     "one_line",
     "optional_library",
@@ -111,6 +112,20 @@ class ProfileError(SpecroofError):
 
 class OptionError(SpecroofError, ValueError):
     """An argument, SPEC or option outside of what is allowed."""
+
+
+class StudyError(OptionError):
+    """A study with several mistakes; one mistake alone has the class that it has everywhere.
+
+    Attributes
+    ----------
+    mistakes
+        Each in one line, without the name of the study.
+    """
+
+    def __init__(self, message: str, mistakes: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.mistakes = tuple(one_line(mistake) for mistake in mistakes)
 
 
 class CatalogError(SpecroofError):

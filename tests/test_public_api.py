@@ -33,6 +33,7 @@ PUBLIC = [
     "SpecroofError",
     "SpeedupCurve",
     "Study",
+    "StudyError",
     "Target",
     "Workload",
     "acceptance_from_length",

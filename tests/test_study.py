@@ -22,7 +22,7 @@ from specroof import (
     load_model,
 )
 from specroof.cost import CHOICES
-from specroof.errors import CatalogError, ConfigError, OptionError, ProfileError
+from specroof.errors import CatalogError, ConfigError, OptionError, StudyError
 from specroof.hardware import ServerSettings
 from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
@@ -381,7 +381,7 @@ def test_groups_that_do_not_divide_the_devices_are_refused_with_their_place(writ
         (
             "kv_dtype: fp8, strict_dtype: false",
             "kv_dtype: fp8, weight_dtype: fp4, strict_dtype: true",
-            ProfileError,
+            StudyError,  # of two chips
             "has no flops_per_s for 'fp4'",
         ),
     ],

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -18,7 +18,7 @@ __all__ = ["HARDWARE_PATH_VARIABLE", "hardware_names", "load_hardware"]
 
 HARDWARE_PATH_VARIABLE: Final = "SPECROOF_HARDWARE_PATH"
 
-#: Engines of chips that nobody measured; `benchmarks/fit_engines.py` writes it.
+#: The generic engine, for chips without measurements; `benchmarks/fit_engines.py` writes it.
 _GENERIC: Final = "generic.json"
 
 
@@ -63,13 +63,19 @@ def load_hardware(name: str | os.PathLike[str], *, check: bool = False) -> Hardw
             return _parse_hardware(known, trusted=is_bundled and not check)
     for known, is_bundled in files.values():
         # Parsing is slow and aliases stand in plain text: parse only files that hold the word.
-        if wanted in read_text(known, ProfileError).casefold():
+        if wanted in _folded(known, known.stat().st_mtime_ns):
             profile = _parse_hardware(known, trusted=is_bundled and not check)
             if wanted in (alias.casefold() for alias in profile.aliases):
                 return profile
     message = f"hardware {shown(text)} is neither a file nor a bundled name or alias"
     msg = f"{message}{suggestion(text, list(files))}; see: specroof hardware"
     raise CatalogError(msg)
+
+
+@lru_cache(maxsize=256)
+def _folded(path: Path, _changed_ns: int) -> str:
+    """Return the text of a file without capitals, which is read again when it has changed."""
+    return read_text(path, ProfileError).casefold()
 
 
 def _hardware_files() -> dict[str, tuple[Path, bool]]:
@@ -108,5 +114,5 @@ def _parsed(path: Path, *, trusted: bool) -> HardwareProfile:
         try:
             return parse_hardware(text, source=str(path), trusted=True)
         except (KeyError, TypeError, ValueError, AttributeError):
-            pass  # somebody is editing a bundled file: the checks say what is wrong with it
+            pass  # a bundled file is being edited: the checks say what is wrong with it
     return parse_hardware(text, source=str(path))

@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Final
@@ -13,7 +13,7 @@ import typer
 from specroof.cli.grouping import flags
 from specroof.cli.output import check_folder, folder_of_figures, say, say_json
 from specroof.cli.streams import say_aside
-from specroof.errors import OptionError
+from specroof.errors import OptionError, StudyError
 from specroof.questions.overview import Overview, overviews
 from specroof.questions.sweep import Slice, Study, lacking_room, study_slices
 from specroof.report.sweep import sweep_text
@@ -23,6 +23,9 @@ __all__ = ["sweep"]
 
 #: What a shell expects of a command that an interrupt ended.
 _INTERRUPTED: Final = 130
+
+#: Mistakes that are shown at a terminal; into a file or a pipe go all.
+_SCREEN: Final = 30
 
 StudyFile = Annotated[
     str | None,
@@ -78,7 +81,7 @@ def sweep(  # noqa: PLR0913, PLR0917 - flags
 ) -> None:
     """Run a study: several models x hardware x drafters.
 
-    The file is checked whole before anything is computed. Its keys:
+    The file is checked whole before anything is computed, and every mistake told. Its keys:
     format_version (1), targets (a list of model, hardware, family, tensor_parallel,
     expert_parallel, attention_data_parallel), drafters (SPECs), batch_size, context_len or
     workload (input_len and output_len of requests, whose prefills then count; batch_size is how
@@ -98,7 +101,11 @@ def sweep(  # noqa: PLR0913, PLR0917 - flags
     if workers < 1:
         message = f"--workers is {workers}; allowed: a whole number of at least 1"
         raise OptionError(message)
-    loaded = load_study(study)
+    try:
+        loaded = load_study(study)
+    except StudyError as refusal:
+        _say_mistakes(refusal.mistakes)
+        raise
     if dry_run:
         say(_expected(loaded, form))
         return
@@ -108,6 +115,14 @@ def sweep(  # noqa: PLR0913, PLR0917 - flags
     if "://" not in output:
         check_folder(Path(output))
     _write(loaded, output, form, workers, on, plot=plot, quiet=quiet)
+
+
+def _say_mistakes(mistakes: Sequence[str]) -> None:
+    """Print what is wrong with a study, a line each; at a terminal as many as a screen holds."""
+    shown = mistakes[:_SCREEN] if sys.stderr.isatty() else mistakes
+    hidden = len(mistakes) - len(shown)
+    rest = [f"and {hidden} more; 2> FILE keeps all of them"] if hidden else []
+    say_aside("\n".join([*shown, *rest]))
 
 
 def _expected(study: Study, form: str | None) -> str:

@@ -1,205 +1,30 @@
 """Study files: YAML to a `Study`, validated whole before anything is computed."""
 
 import os
-from collections.abc import Iterator
-from dataclasses import fields
-from typing import Annotated, Any, Self
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from specroof.catalog import load_drafter, load_hardware, load_model, read_text, study_path
-from specroof.cost import CHOICES, Options
-from specroof.errors import OptionError, SpecroofError
-from specroof.hardware import SERVER_KEYS, Placement, ServerSettings
+from specroof.catalog.hub import fetch_from_hub
+from specroof.errors import CatalogError, OptionError, SpecroofError
 from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
-from specroof.questions.request import server_of
-from specroof.questions.sweep import Study, Target, check_study
-from specroof.reading.bounds import BatchSize, ContextLen, DraftLen, RequestLen
-from specroof.reading.checked import (
-    Count,
-    FirstVersion,
-    Text,
-    parse_model,
-)
-from specroof.reading.yaml_text import shown
+from specroof.questions.study_block import StudyBlock, study_schema
+from specroof.questions.study_mistakes import Mistakes
+from specroof.questions.sweep import Study, Target, study_refusals
+from specroof.reading import checked as reading
+from specroof.reading.checked import checked, without
+from specroof.reading.yaml_text import parse_yaml, shown
 from specroof.serving.capacity import in_server
-from specroof.serving.requests import Load, Workload
 
 __all__ = ["load_study", "parse_study", "study_schema"]
 
+#: Names that the Hub may fail to have before no more are looked up there.
+_MOST_UNKNOWN: Final = 20
 
-def _listed(value: object) -> object:
-    """Return one value as a list of it, where a list is asked for."""
-    return value if isinstance(value, list) else [value]
-
-
-def _options(value: object) -> object:
-    """Return the options that a mapping spells, as `specroof.Options` does."""
-    if not isinstance(value, dict):
-        return value  # the field's own type says what is wrong with it
-    known = [field.name for field in fields(Options)]
-    unknown = [key for key in value if key not in known]
-    if unknown:
-        message = f"{unknown[0]} is not a known key; allowed: {', '.join(known)}"
-        raise ValueError(message)
-    strict = value.get("strict_dtype", False)
-    if type(strict) is not bool:
-        message = f"strict_dtype is {shown(strict)}; allowed: true or false"
-        raise ValueError(message)
-    return Options(**value)
-
-
-def _server(value: object) -> object:
-    """Return what a server is told, from a mapping or the text of `--server`."""
-    if not isinstance(value, dict | str):
-        return value  # the field's own type says what is wrong with it
-    try:
-        return server_of(value)
-    except OptionError as refusal:
-        raise ValueError(str(refusal)) from None
-
-
-_Names = Annotated[
-    list[Text],
-    Field(min_length=1),
-    BeforeValidator(_listed, json_schema_input_type=str | list[str]),
-]
-_Batches = Annotated[
-    list[BatchSize],
-    Field(min_length=1),
-    BeforeValidator(_listed, json_schema_input_type=float | list[float]),
-]
-_Contexts = Annotated[
-    list[ContextLen],
-    Field(min_length=1),
-    BeforeValidator(_listed, json_schema_input_type=float | list[float]),
-]
-_Family = Annotated[Text, WithJsonSchema({"enum": sorted(PARSERS)})]
-_Options = Annotated[
-    Options,
-    BeforeValidator(_options),
-    WithJsonSchema(
-        {
-            "type": "object",
-            "description": "the choices of specroof.Options",
-            "properties": {
-                # Where the default is None, it may be spelled.
-                **{
-                    name: {"enum": list(dict.fromkeys([*allowed, getattr(Options(), name)]))}
-                    for name, allowed in CHOICES.items()
-                },
-                "strict_dtype": {"type": "boolean"},
-            },
-            "additionalProperties": False,
-        }
-    ),
-]
-
-
-_Told = Annotated[
-    ServerSettings,
-    BeforeValidator(_server),
-    WithJsonSchema(
-        {
-            "description": "what the server is told, as --server",
-            "anyOf": [
-                {"type": "string"},
-                {
-                    "type": "object",
-                    "properties": {key: {} for key in SERVER_KEYS},
-                    "additionalProperties": False,
-                },
-            ],
-        }
-    ),
-]
-
-
-class _Block(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class _WorkloadBlock(_Block):
-    """Requests as benchmarks state them; `batch_size` is how many are in flight."""
-
-    input_len: RequestLen = Field(description="tokens of a prompt")
-    output_len: RequestLen = Field(description="tokens of an answer")
-
-
-_Workloads = Annotated[
-    list[_WorkloadBlock],
-    Field(min_length=1),
-    BeforeValidator(_listed, json_schema_input_type=_WorkloadBlock | list[_WorkloadBlock]),
-]
-
-
-class _TargetBlock(_Block):
-    """Models x hardware at one placement."""
-
-    model: _Names = Field(description="a path, a bundled name or a Hub name; or a list of them")
-    hardware: _Names = Field(description="a path, a name or an alias; or a list of them")
-    family: _Family | None = Field(
-        default=None, description="the model_type that every model of the target is read as"
-    )
-    tensor_parallel: Count = Field(default=1, description="devices")
-    expert_parallel: Count = Field(default=1, description="devices that experts are spread over")
-    attention_data_parallel: Count = Field(default=1, description="groups with their own sequences")
-
-    @model_validator(mode="after")
-    def _groups_divide_the_devices(self) -> Self:
-        self.placement()
-        return self
-
-    def placement(self) -> Placement:
-        """Return how every model of the target is spread."""
-        return Placement(
-            tensor_parallel=self.tensor_parallel,
-            expert_parallel=self.expert_parallel,
-            attention_data_parallel=self.attention_data_parallel,
-        )
-
-
-class _StudyBlock(_Block):
-    """A study file."""
-
-    format_version: FirstVersion = Field(description="1")
-    targets: list[_TargetBlock] = Field(min_length=1, description="what is served where")
-    drafters: list[Text] = Field(min_length=1, description="drafter SPECs, as for predict")
-    batch_size: _Batches = Field(default=[1.0], description="sequences in flight")
-    context_len: _Contexts = Field(default=[4096.0], description="cached tokens per sequence")
-    workload: _Workloads = Field(
-        default=[],
-        description="requests instead of context_len, with their prefills; or a list",
-    )
-    max_draft_len: DraftLen | None = Field(default=None, description="longest draft tried")
-    engine: Text | None = Field(default=None, description="the profile's default_engine if absent")
-    options: _Options = Options()
-    server: _Told = ServerSettings()
-    capacity: bool | None = Field(
-        default=None, description="false prices batches as if memory had no end"
-    )
-
-    @model_validator(mode="after")
-    def _one_kind_of_load(self) -> Self:
-        if {"context_len", "workload"} <= self.model_fields_set:
-            message = "context_len and workload are both given; allowed: one of them"
-            raise ValueError(message)
-        return self
-
-    def loads(self) -> Iterator[Load]:
-        """Yield the grid of all contexts, or a grid for each workload at its mean context."""
-        batches = tuple(self.batch_size)
-        if not self.workload:
-            yield Load(batches, tuple(self.context_len))
-        for block in self.workload:
-            workload = Workload(block.input_len, block.output_len)
-            yield Load(batches, (workload.mean_context_len,), workload)
-
-
-def study_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a study file."""
-    return _StudyBlock.model_json_schema() | {"not": {"required": ["context_len", "workload"]}}
+_Named = TypeVar("_Named")
 
 
 def load_study(name: str | os.PathLike[str]) -> Study:
@@ -208,7 +33,8 @@ def load_study(name: str | os.PathLike[str]) -> Study:
     Raises
     ------
     SpecroofError
-        One line that names the file, the key, the value and what is allowed.
+        For a mistake, one line that names the file, the key, the value and what is allowed. For
+        several, a `StudyError` that has them all.
     """
     path = study_path(os.fspath(name))
     return parse_study(read_text(path, OptionError), str(path))
@@ -216,6 +42,8 @@ def load_study(name: str | os.PathLike[str]) -> Study:
 
 def parse_study(text: str, source: str, *, check: bool = True) -> Study:
     """Return the study of a YAML text, with all that it names loaded and checked.
+
+    What is wrong does not keep the rest from being looked at: every mistake is told at once.
 
     Parameters
     ----------
@@ -227,37 +55,154 @@ def parse_study(text: str, source: str, *, check: bool = True) -> Study:
     Raises
     ------
     SpecroofError
-        One line that names the source, the key, the value and what is allowed.
+        As `load_study` does.
     """
-    block = parse_model(text, _StudyBlock, source=source, error=OptionError)
-    try:
-        study = Study(
-            targets=tuple(_targets(block)),
-            drafters=tuple(load_drafter(spec) for spec in block.drafters),
-            loads=tuple(block.loads()),
-            max_draft_len=block.max_draft_len,
-            capacity=block.capacity,
-            text=text,
-            source=source,
-        )
-        if check:
-            check_study(study)
-    except SpecroofError as refusal:
-        message = f"{source}: {refusal}"
-        raise type(refusal)(message) from None
+    mistakes, names = Mistakes(source), _Names()
+    content = parse_yaml(text, source=source, error=OptionError)
+    block = _sound_part(content, names, mistakes)
+    study = None if block is None else _study(block, names, mistakes, text, source)
+    if study is not None and check:
+        for refusal in study_refusals(study):
+            mistakes.add(type(refusal), str(refusal), ("targets",))
+    if study is None or mistakes:
+        mistakes.refuse()
     return study
 
 
-def _targets(block: _StudyBlock) -> Iterator[Target]:
-    for number, target in enumerate(block.targets):
-        # Not by the block: its messages are too short for the list of what is allowed.
-        if target.family is not None and target.family not in PARSERS:
-            known = ", ".join(sorted(PARSERS))
-            message = f"targets.{number}.family is {shown(target.family)}; allowed: {known}"
-            raise OptionError(message)
-        for name in target.model:
-            model = load_model(name, family=target.family)
-            for hardware in target.hardware:
-                chip, placement = load_hardware(hardware), target.placement()
-                setup = engine_setup(chip, block.engine, placement, block.options)
-                yield Target(model, in_server(model, setup, block.server))
+class _Names:
+    """What the names of a study lead to, each looked up once."""
+
+    def __init__(self) -> None:
+        self._failed = 0
+        self.model = _once(lambda name, family: load_model(name, family=family, fetch=self._fetch))
+        self.hardware = _once(load_hardware)
+        self.drafter = _once(lambda spec: load_drafter(spec, fetch=self._fetch))
+
+    def _fetch(self, repository: str, file_name: str) -> Path | None:
+        """Fetch a file from the Hub, unless it did not have too many of the names before."""
+        if self._failed >= _MOST_UNKNOWN:
+            message = f"{repository}: not looked up, after {self._failed} names that the Hub did "
+            message += "not have; allowed: a file, a bundled name or a Hub name"
+            raise CatalogError(message)
+        try:
+            return fetch_from_hub(repository, file_name)
+        except CatalogError:
+            self._failed += 1
+            raise
+
+
+def _once(load: Callable[..., _Named]) -> Callable[..., _Named]:
+    """Return what loads a name, and answers as before where it is asked for it again."""
+    known: dict[tuple[object, ...], _Named | SpecroofError] = {}
+
+    def loaded(*name: object) -> _Named:
+        if name not in known:
+            try:
+                known[name] = load(*name)
+            except SpecroofError as refusal:
+                known[name] = refusal
+        found = known[name]
+        if isinstance(found, SpecroofError):
+            raise found
+        return found
+
+    return loaded
+
+
+def _sound_part(content: dict[str, Any], names: _Names, mistakes: Mistakes) -> StudyBlock | None:
+    """Return what of a study has no mistake, None where nothing is left; write all others down."""
+    block, found = checked(content, StudyBlock)
+    cuts: list[reading.Path] = []
+    for mistake in found:
+        mistakes.add(OptionError, mistake.said, mistake.path)
+        # Without its family a target is another one.
+        cuts.append(mistake.path[:2] if mistake.path[2:] == ("family",) else mistake.path)
+    for path, place, load in _lookups(content, names):
+        try:
+            load()
+        except SpecroofError as refusal:
+            mistakes.add(type(refusal), f"{place}{refusal}", path)
+            cuts.append(path)
+    return _sound_rest(content, cuts) if cuts else block
+
+
+def _sound_rest(content: dict[str, Any], cuts: list[reading.Path]) -> StudyBlock | None:
+    """Return a study without what stands at some places, and without what lacks it then."""
+    rest: Any = content | {"format_version": 1}
+    cuts = [path for path in cuts if path != ("format_version",)]
+    block = None
+    while block is None:
+        if ("drafters",) in cuts:  # the targets are looked at with a drafter that always fits
+            rest = rest | {"drafters": ["ideal"]}
+            cuts = [path for path in cuts if path[0] != "drafters"]
+        rest = without(rest, cuts)
+        if rest is None:
+            return None
+        block, found = checked(rest, StudyBlock)
+        cuts = [mistake.path for mistake in found]
+    return block
+
+
+def _lookups(
+    content: dict[str, Any], names: _Names
+) -> Iterator[tuple[reading.Path, str, Callable[[], object]]]:
+    """Yield what looks up each name of a study: what to cut if it fails, the place, the look-up."""
+    targets = content.get("targets")
+    for number, target in enumerate(targets if isinstance(targets, list) else []):
+        if not isinstance(target, dict):
+            continue
+        at = ("targets", number)
+        family = target.get("family")
+        if family is None or (isinstance(family, str) and family in PARSERS):
+            for entry, name in _texts(target.get("model")):
+                place = f"targets.{number}.model.{entry}: "
+                yield (*at, "model", entry), place, partial(names.model, name, family)
+        elif isinstance(family, str) and family.strip():
+            # Not by the block: its messages are too short for the list of what is allowed.
+            yield at, "", partial(_refuse_family, number, family)
+        for entry, name in _texts(target.get("hardware")):
+            place = f"targets.{number}.hardware.{entry}: "
+            yield (*at, "hardware", entry), place, partial(names.hardware, name)
+    for entry, spec in _texts(content.get("drafters")):
+        yield ("drafters", entry), f"drafters.{entry}: ", partial(names.drafter, spec)
+
+
+def _refuse_family(number: int, family: str) -> None:
+    known = ", ".join(sorted(PARSERS))
+    message = f"targets.{number}.family is {shown(family)}; allowed: {known}"
+    raise OptionError(message)
+
+
+def _texts(value: object) -> Iterator[tuple[int, str]]:
+    """Yield the position and text of each name in a list, or of one that stands alone."""
+    for entry, name in enumerate(value if isinstance(value, list) else [value]):
+        if isinstance(name, str) and name.strip():
+            yield entry, name
+
+
+def _study(
+    block: StudyBlock, names: _Names, mistakes: Mistakes, text: str, source: str
+) -> Study | None:
+    """Return the study of what has no mistake so far; None where no target can be set up."""
+    targets = []
+    for target in block.targets:
+        for model, hardware in target.pairs():
+            try:
+                served = names.model(model, target.family)
+                setup = engine_setup(
+                    names.hardware(hardware), block.engine, target.placement(), block.options
+                )
+                targets.append(Target(served, in_server(served, setup, block.server)))
+            except SpecroofError as refusal:
+                mistakes.add(type(refusal), str(refusal), ("targets",))
+    if not targets:
+        return None
+    return Study(
+        targets=tuple(targets),
+        drafters=tuple(names.drafter(spec) for spec in block.drafters),
+        loads=tuple(block.loads()),
+        max_draft_len=block.max_draft_len,
+        capacity=block.capacity,
+        text=text,
+        source=source,
+    )

@@ -4,13 +4,14 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from specroof.architecture import Architecture
-from specroof.drafters import Drafter
-from specroof.errors import OptionError, expect
+from specroof.drafters import Drafter, ideal_drafter
+from specroof.errors import OptionError, SpecroofError, expect
 from specroof.latency import Setup
 from specroof.questions.answer import Answer
 from specroof.questions.overview import Overview, overviews
@@ -19,7 +20,7 @@ from specroof.questions.prediction import Prediction, predicted, predicted_to, s
 from specroof.questions.request import question
 from specroof.reading.yaml_text import dump_yaml
 from specroof.serving.requests import Load
-from specroof.speedup.curve import SpeedupCurve
+from specroof.speedup.curve import SpeedupCurve, acceptance_of
 from specroof.units import MOST_POINTS
 
 __all__ = [
@@ -30,9 +31,9 @@ __all__ = [
     "Sweep",
     "SweepRequest",
     "Target",
-    "check_study",
     "lacking_room",
     "study_of",
+    "study_refusals",
     "study_slices",
     "sweep",
 ]
@@ -94,24 +95,40 @@ class Study:
 StudyLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Study
 
 
-def check_study(study: Study) -> None:
-    """Refuse a study whose curves cannot be computed, before the first is.
+def study_refusals(study: Study) -> Iterator[SpecroofError]:
+    """Yield why curves of a study cannot be computed, before the first is; nothing if all can.
 
-    Raises
-    ------
-    SpecroofError
-        As `predict` does.
+    Parameters
+    ----------
+    study
+        Of which each target is predicted with each drafter at one load, and the first at each.
     """
+    accepted: list[Drafter] = []
+    for drafter in study.drafters:
+        try:
+            acceptance_of(drafter)
+        except SpecroofError as refusal:
+            yield refusal
+        else:
+            accepted.append(drafter)
+    drafters = accepted or [ideal_drafter()]  # so that the targets are looked at all the same
+    try:
+        longest, _ = shared_longest(drafters, study.max_draft_len)
+    except SpecroofError as refusal:
+        yield refusal
+        longest = 0
     grid = study.loads[0]
-    first = Load(grid.batch_size[:1], grid.context_len[:1])
-    for target in study.targets:
-        predicted(
-            target.model, target.setup, study.drafters, first, max_draft_len=study.max_draft_len
-        )
-    target = study.targets[0]
-    for load in study.loads:
-        alone = replace(load, workload=None)
-        predicted(target.model, target.setup, study.drafters[:1], alone, max_draft_len=0)
+    one_load = Load(grid.batch_size[:1], grid.context_len[:1])
+    asked = [
+        (longest, target, drafter, one_load) for target, drafter in product(study.targets, drafters)
+    ]
+    first = study.targets[0]
+    asked += [(0, first, drafters[0], replace(load, workload=None)) for load in study.loads]
+    for most, target, drafts, load in asked:
+        try:
+            predicted_to(most, target.model, target.setup, [drafts], load)
+        except SpecroofError as refusal:
+            yield refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +344,7 @@ def study_of(given: StudyLike) -> Study:
     Raises
     ------
     SpecroofError
-        For a study with mistakes, and what is no study.
+        For a study with mistakes, and anything but a study.
     """
     allowed = "a file, a name, a mapping or a Study"
     expect("study", given, str | os.PathLike | Mapping | Study, allowed)

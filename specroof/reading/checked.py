@@ -5,10 +5,11 @@ import, so whoever needs this room only for some files imports it there.
 """
 
 import sys
-from collections.abc import Callable
-from dataclasses import is_dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, is_dataclass
 from types import NoneType
-from typing import Annotated, Any, Final, Literal, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
@@ -18,11 +19,15 @@ from specroof.reading.yaml_text import number_spelling, parse_yaml, shortened, s
 __all__ = [
     "Count",
     "FirstVersion",
+    "Mistake",
     "NonNegative",
+    "Path",
     "Positive",
     "Text",
     "accept",
+    "checked",
     "parse_model",
+    "without",
 ]
 
 _LARGEST: Final = sys.float_info.max
@@ -40,6 +45,25 @@ _EXPECTED: Final = {
 }
 
 _Model = TypeVar("_Model", bound=BaseModel)
+
+#: The keys and positions that lead to a place in a file.
+Path: TypeAlias = tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What is wrong at one place of a file.
+
+    Parameters
+    ----------
+    path
+        The place.
+    said
+        One sentence: the dotted key, the value and what is allowed.
+    """
+
+    path: Path
+    said: str
 
 
 def accept(allowed: str, fits: Callable[[Any], bool], *kinds: type) -> BeforeValidator:
@@ -114,41 +138,119 @@ def parse_model(
     Traceback (most recent call last):
     specroof.errors.ProfileError: p.yaml: y is not a known key; allowed: x
     """
-    content = parse_yaml(text, source=source, error=error)
+    found, mistakes = checked(parse_yaml(text, source=source, error=error), model)
+    if found is None:
+        message = f"{source}: {mistakes[0].said}"
+        raise error(message)
+    return found
+
+
+def checked(content: object, model: type[_Model]) -> tuple[_Model | None, list[Mistake]]:
+    """Return the `model` that a content describes, or None and all that is wrong with it.
+
+    Parameters
+    ----------
+    content
+        What `parse_yaml` returns.
+    model
+        As for `parse_model`.
+
+    Examples
+    --------
+    >>> class Point(BaseModel, extra="forbid"):
+    ...     x: float
+    ...     y: float
+    >>> _, mistakes = checked({"x": [], "z": 2.0}, Point)
+    >>> [one.said for one in mistakes]
+    ['z is not a known key; allowed: x, y', 'x is []; allowed: a valid number']
+    """
     try:
-        return model.model_validate(content)
+        return model.model_validate(content), []
     except ValidationError as problem:
-        # Keys come from the file and may be of any length.
-        message = f"{source}: {shortened(_explanation(problem, model), 500)}"
-        raise error(message) from None
+        found = problem.errors(include_url=False)
+        # A misspelt key is an unknown key and a missing one: the unknown one shows the mistake.
+        blocks = Counter((error["type"], error["loc"][:-1]) for error in found)
+        told = [
+            error
+            for error in found
+            if error["type"] != "missing"
+            or blocks["missing", error["loc"][:-1]] > blocks["extra_forbidden", error["loc"][:-1]]
+        ]
+        told.sort(key=lambda error: error["type"] != "extra_forbidden")
+        return None, [_mistake(error, model) for error in told]
 
 
-def _explanation(problem: ValidationError, model: type[BaseModel]) -> str:
-    """Return one sentence for the first thing that is wrong: key, value and what is allowed."""
-    # A misspelt key is an unknown key and a missing one: the unknown one shows the mistake.
-    found = min(problem.errors(), key=lambda error: error["type"] != "extra_forbidden")
-    path = [step for step in found["loc"] if step != "[key]"]
+def _mistake(found: Any, model: type[BaseModel]) -> Mistake:
+    """Return a mistake as pydantic has found it."""
+    path = tuple(step for step in found["loc"] if step != "[key]")
     key = ".".join(str(step) for step in path)
     match found["type"]:
         case "value_error":
             # A check across the keys of a block names the one it means in its message.
-            in_block = path == list(found["loc"]) and _is_block(_annotation(path, model))
-            return f"{key}{'.' if in_block else ' '}{found['ctx']['error']}".lstrip(" .")
+            in_block = path == found["loc"] and _is_block(_annotation(path, model))
+            said = f"{key}{'.' if in_block else ' '}{found['ctx']['error']}".lstrip(" .")
         case "extra_forbidden":
-            return f"{key} is not a known key; allowed: {_keys_beside(path, model)}"
+            said = f"{key} is not a known key; allowed: {_keys_beside(path, model)}"
         case "missing":
-            return f"{key} is missing; the keys there are {_keys_beside(path, model)}"
+            said = f"{key} is missing; the keys there are {_keys_beside(path, model)}"
         case kind:
-            said = found["msg"].replace("Input should be", "allowed:", 1)
-            return f"{key} is {shown(found['input'])}; {_EXPECTED.get(kind, said)}"
+            expected = found["msg"].replace("Input should be", "allowed:", 1)
+            said = f"{key} is {shown(found['input'])}; {_EXPECTED.get(kind, expected)}"
+    # Keys come from the file and may be of any length.
+    return Mistake(path, shortened(said, 500))
 
 
-def _keys_beside(path: list[int | str], model: type[BaseModel]) -> str:
+def without(content: Any, paths: Iterable[Path]) -> Any:
+    """Return a content without what stands at some places; None where nothing is left of it.
+
+    A list loses entries, a mapping keys. What has not got the key that a path ends with is what
+    misses it, and goes itself.
+
+    Parameters
+    ----------
+    content
+        What `parse_yaml` returns.
+    paths
+        Where to cut.
+
+    Examples
+    --------
+    >>> study = {"targets": [{"model": "a"}, {"model": "b"}], "batch_size": [1, -1, 2], "x": 3}
+    >>> without(study, [("targets", 0, "hardware"), ("batch_size", 1), ("x", 0)])
+    {'targets': [{'model': 'b'}], 'batch_size': [1, 2]}
+    """
+    cuts: dict[Any, Any] = {}
+    for path in paths:
+        at = cuts
+        for step in path:
+            at = at.setdefault(step, {})
+        at[_HERE] = True
+    return _cut(content, cuts)
+
+
+#: What marks that a path ends in a tree of cuts.
+_HERE: Final = object()
+
+
+def _cut(content: Any, cuts: dict[Any, Any]) -> Any:
+    if not cuts:
+        return content
+    if _HERE in cuts or not isinstance(content, dict | list):
+        return None
+    items = dict(enumerate(content)) if isinstance(content, list) else content
+    if any(step not in items for step in cuts):
+        return None
+    kept = {step: _cut(value, cuts.get(step, {})) for step, value in items.items()}
+    left = {step: value for step, value in kept.items() if step not in cuts or value is not None}
+    return [*left.values()] if isinstance(content, list) else left
+
+
+def _keys_beside(path: Path, model: type[BaseModel]) -> str:
     """Return all keys of the block within `model` that the last step of `path` is a key of."""
     return ", ".join(_annotation(path[:-1], model).model_fields)
 
 
-def _annotation(path: list[int | str], model: type[BaseModel]) -> Any:
+def _annotation(path: Path, model: type[BaseModel]) -> Any:
     """Return what stands at `path` within `model`: a block, or the type of a value."""
     block: Any = model
     for step in path:

@@ -1,0 +1,357 @@
+"""A study with many mistakes: all of them are told before anything is computed or written."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from typer.testing import CliRunner
+
+from specroof import StudyError, write_sweep
+from specroof.cli import app
+from specroof.errors import CatalogError, OptionError, SpecroofError
+from specroof.questions import study as studies
+from specroof.questions.study import load_study, parse_study
+from specroof.questions.sweep import Study, study_refusals
+from specroof.reading.checked import checked, without
+from specroof.serving.requests import Load
+
+GOOD: dict[str, Any] = {
+    "format_version": 1,
+    "targets": [
+        {"model": "Qwen/Qwen3-8B", "hardware": ["b200", "h200"]},
+        {"model": "Qwen/Qwen3-8B", "hardware": "l4"},
+    ],
+    "drafters": ["ideal", "autoregressive,accept=0.75,cost=0.10"],
+    "batch_size": [1, 8],
+    "context_len": 2048,
+}
+
+
+def mistakes(content: dict[str, Any]) -> tuple[str, ...]:
+    """Return all that is wrong with a study of several mistakes."""
+    with pytest.raises(StudyError) as caught:
+        parse_study(json.dumps(content), "s.yaml")
+    said = str(caught.value)
+    found = caught.value.mistakes
+    assert "\n" not in said
+    assert said.startswith(f"s.yaml: {len(found)} mistakes (")
+    assert said.endswith(f"; the first: {found[0]}")
+    assert len(set(found)) == len(found) > 1
+    return found
+
+
+def told(found: tuple[str, ...], *wanted: str) -> None:
+    """Check that each wanted beginning is that of one mistake, and that there are no others."""
+    for one in wanted:
+        assert sum(mistake.startswith(one) for mistake in found) == 1, (one, found)
+    assert len(found) == len(wanted), found
+
+
+# --- all at once ---------------------------------------------------------------------------------
+
+
+def test_mistakes_of_every_kind_are_told_together() -> None:
+    content = {
+        "format_version": 2,
+        "targets": [
+            {"model": "Qwen/Qwen3-8B", "hardware": ["b2000", "h200", 3], "tensor_parallel": 5},
+            {"model": ["Qwen/Qwen3-8C", "Qwen3-9"], "hardware": "l4", "family": "unheard"},
+            {"model": "Qwen/Qwen3-8B", "hardware": "l4", "gpus": 2},
+            {"model": "Qwen3-8D", "hardware": "l4"},
+            "Qwen/Qwen3-8B",
+        ],
+        "drafters": ["perfect", "ideal", "autoregressive,cost=0.1", "eagle3,accept=2"],
+        "batch_size": [1, -1, "8k"],
+        "context_len": 1e9,
+        "engine": "nonsense",
+    }
+    told(
+        mistakes(content),
+        "format_version is 2; allowed: 1",
+        "targets.0.hardware.0: hardware 'b2000' is neither a file nor a bundled name",
+        "targets.0.hardware.2 is 3; allowed: text",
+        "targets.1.family is 'unheard'; allowed: ",
+        "targets.2.gpus is not a known key; allowed: model, hardware",
+        "targets.3.model.0: model 'Qwen3-8D' is neither",
+        "targets.4 is 'Qwen/Qwen3-8B'; allowed: a mapping",
+        "drafters.0: drafter 'perfect': kind is 'perfect'",
+        "drafters.3: drafter 'eagle3,accept=2': ",
+        "batch_size.1 is -1; allowed: a number from 1 to",
+        "batch_size.2 is '8k'; allowed: a number",
+        "context_len.0 is 1000000000.0; allowed: a number from 0 to",
+        # What is sound of the rest is looked at, too: the engine of two targets.
+        "engine is 'nonsense'; NVIDIA H200 SXM has ",
+        "engine is 'nonsense'; NVIDIA L4 has ",
+    )
+
+
+def test_what_the_sound_rest_cannot_do_is_told_with_what_is_not_sound() -> None:
+    content = GOOD | {
+        "targets": [
+            {"model": "Qwen/Qwen3-8B", "hardware": "b200", "tensor_parallel": 5},
+            {"model": "Qwen/Qwen3-8B", "hardware": "h200"},
+        ],
+        "drafters": ["ideal", "autoregressive,cost=0.1", "model,config=Qwen/Qwen3.5-4B,accept=.7"],
+        "batch_size": [0, 1],
+    }
+    told(
+        mistakes(content),
+        "batch_size.0 is 0",
+        "tensor_parallel is 5 with attention_data_parallel 1: groups of 5 devices do not divide",
+        "drafter 'autoregressive,cost=0.1' has no acceptance",
+        # A vocabulary of its own, told once though two targets meet it.
+        "Qwen3.5-4B has a vocabulary of",
+    )
+
+
+def test_without_a_sound_drafter_the_targets_are_looked_at_all_the_same() -> None:
+    for drafters in (["perfect"], [], None):
+        content = GOOD | {"drafters": drafters, "engine": "nonsense"}
+        if drafters is None:
+            del content["drafters"]
+        found = mistakes(content)
+        assert found[0].startswith("drafters")
+        assert [one.partition(";")[0] for one in found[1:]] == 3 * ["engine is 'nonsense'"]
+
+
+def test_drafters_that_lack_something_do_not_hide_what_the_targets_lack() -> None:
+    target = {"model": "Qwen/Qwen3-8B", "hardware": "b200", "tensor_parallel": 5}
+    told(
+        mistakes(GOOD | {"targets": [target], "drafters": ["autoregressive,cost=0.1"]}),
+        "drafter 'autoregressive,cost=0.1' has no acceptance",
+        "tensor_parallel is 5 with",
+    )
+
+
+def test_without_a_sound_target_the_drafters_are_looked_at_all_the_same() -> None:
+    for targets in ([{"model": "Qwen3-8D", "hardware": "l5"}], [3, 4], 7):
+        found = mistakes(GOOD | {"targets": targets, "drafters": ["perfect"]})
+        assert found[-1].startswith("drafters.0: drafter 'perfect'")
+        assert all(one.startswith("targets") for one in found[:-1])
+
+
+def test_a_key_that_two_blocks_may_not_share_does_not_hide_a_name() -> None:
+    content = GOOD | {"workload": {"input_len": 8, "output_len": 8}, "drafters": ["perfect"]}
+    told(mistakes(content), "context_len and workload are both given", "drafters.0: ")
+
+
+def test_positions_are_those_of_the_file_whatever_else_is_wrong() -> None:
+    targets = [{"model": "Qwen/Qwen3-8B", "hardware": ["b1", "b2", "b200", "b3"]}] * 2
+    found = mistakes(GOOD | {"targets": [{"model": 3, "hardware": []}, *targets]})
+    assert [one.partition(":")[0] for one in found if "b" in one.partition("'")[2][:2]] == [
+        f"targets.{target}.hardware.{entry}" for target in (1, 2) for entry in (0, 1, 3)
+    ]
+
+
+def test_one_mistake_is_one_line_of_its_own_class() -> None:
+    for changes, kind, said in (
+        ({"batch_size": [1, -1]}, OptionError, "s.yaml: batch_size.1 is -1; allowed: a number"),
+        ({"drafters": ["perfect"]}, OptionError, "s.yaml: drafters.0: drafter 'perfect': kind"),
+        (
+            {"targets": [{"model": "Qwen/Qwen3-8B", "hardware": "b2000"}]},
+            CatalogError,
+            "s.yaml: targets.0.hardware.0: hardware 'b2000' is neither",
+        ),
+    ):
+        with pytest.raises(SpecroofError) as caught:
+            parse_study(json.dumps(GOOD | changes), "s.yaml")
+        assert type(caught.value) is kind
+        assert str(caught.value).startswith(said)
+
+
+def test_a_line_of_many_places_counts_the_first_six() -> None:
+    # Eight mistakes at seven places, two of them at one.
+    keys = {f"key{n}": n for n in range(6)}
+    with pytest.raises(StudyError) as caught:
+        parse_study(json.dumps(GOOD | keys | {"batch_size": [-1, -2]}), "s.yaml")
+    counted = "2 in batch_size, 1 in key0, 1 in key1, 1 in key2, 1 in key3, 1 in key4, and more"
+    assert str(caught.value).startswith(f"s.yaml: 8 mistakes ({counted}); the first: key0 is not")
+
+
+# --- twenty thousand -----------------------------------------------------------------------------
+
+N = 20_000 // 4
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a study of 20 000 bad values: wrong units, unknown chips, negative batches."""
+    content = GOOD | {
+        "targets": [{"model": "Qwen/Qwen3-8B", "hardware": [f"b{n}00x" for n in range(N)]}],
+        "batch_size": [-1 - n for n in range(N)],
+        "context_len": [f"{n}k" for n in range(N)],
+        "drafters": [f"eagle3,accept={n + 2}" for n in range(N)],
+    }
+    path = tmp_path_factory.mktemp("bad") / "study.yaml"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_twenty_thousand_bad_values_are_each_told_and_then_how_many(
+    bad: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    done = CliRunner().invoke(app, ["sweep", str(bad), "-o", str(out)])
+    assert (done.exit_code, done.stdout) == (2, "")
+    *lines, last = done.stderr.splitlines()
+    assert [line.partition(" ")[0] for line in lines] == [
+        *(f"batch_size.{n}" for n in range(N)),
+        *(f"context_len.{n}" for n in range(N)),
+        *(f"targets.0.hardware.{n}:" for n in range(N)),
+        *(f"drafters.{n}:" for n in range(N)),
+    ]
+    assert lines[7] == "batch_size.7 is -8; allowed: a number from 1 to 10000000"
+    counts = f"{N} in batch_size, {N} in context_len, {N} in targets.hardware, {N} in drafters"
+    assert last.startswith(f"specroof: {bad}: 20000 mistakes ({counts}); the first: {lines[0]}")
+    assert not out.exists()
+
+
+def test_python_writes_nothing_of_a_study_with_mistakes(tmp_path: Path) -> None:
+    with pytest.raises(StudyError):
+        write_sweep(GOOD | {"batch_size": [-1, 1, -2]}, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+class Terminal(io.StringIO):
+    """Standard error that a person looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_person_is_shown_a_screen_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n, rest in ((30, []), (31, ["and 1 more; 2> FILE keeps all of them"])):
+        path = tmp_path / "study.yaml"
+        path.write_text(json.dumps(GOOD | {"batch_size": [-1 - one for one in range(n)]}))
+        terminal = Terminal()
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with pytest.raises(SystemExit) as ended:
+            app(["sweep", str(path)])
+        assert ended.value.code == 2
+        *lines, last = terminal.getvalue().splitlines()
+        assert [line.partition(" ")[0] for line in lines[:30]] == [
+            f"batch_size.{one}" for one in range(30)
+        ]
+        assert lines[30:] == rest
+        assert last.startswith(f"specroof: {path}: {n} mistakes ({n} in batch_size)")
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+def test_a_name_is_looked_up_once_wherever_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def load(name: str) -> Any:
+        asked.append(name)
+        raise CatalogError(f"no {name}")
+
+    monkeypatch.setattr(studies, "load_hardware", load)
+    chips = ["b1", "b2", "b1"]
+    found = mistakes(GOOD | {"targets": [{"model": "Qwen/Qwen3-8B", "hardware": chips}] * 2})
+    assert asked == ["b1", "b2"]
+    told(
+        found,
+        *(
+            f"targets.{target}.hardware.{entry}: no {chip}"
+            for target in (0, 1)
+            for entry, chip in enumerate(chips)
+        ),
+    )
+
+
+def test_the_hub_is_asked_for_twenty_names_that_it_does_not_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def fetch(repository: str, _file_name: str) -> None:
+        asked.append(repository)
+        raise CatalogError(f"{repository}: no such repository")
+
+    monkeypatch.setattr(studies, "fetch_from_hub", fetch)
+    models = [f"nobody/model-{n}" for n in range(18)]
+    drafters = [f"eagle3,accept=0.7,config=nobody/drafter-{n}" for n in range(5)]
+    found = mistakes(
+        GOOD | {"targets": [{"model": models, "hardware": "b200"}], "drafters": drafters}
+    )
+    assert asked == [*models, "nobody/drafter-0", "nobody/drafter-1"]
+    assert len(found) == 23
+    assert all("no such repository" in one for one in found[:20])
+    for n, one in enumerate(found[20:], start=2):
+        assert one.startswith(f"drafters.{n}: ")
+        assert f"nobody/drafter-{n}: not looked up, after 20 names" in one
+
+
+def test_a_model_of_a_family_that_there_is_not_is_not_read(tmp_path: Path) -> None:
+    # Neither by its own family, which may be unknown, nor by one of another kind of value.
+    (tmp_path / "config.json").write_text('{"model_type": "strange"}')
+    served = {"model": str(tmp_path), "hardware": "b200"}
+    targets = [served | {"family": "unheard"}, served | {"family": 3}, served | {"family": " "}]
+    told(mistakes(GOOD | {"targets": targets}), *(f"targets.{n}.family is" for n in range(3)))
+
+
+# --- studies of Python ---------------------------------------------------------------------------
+
+
+def test_a_study_says_all_that_keeps_it_from_being_computed() -> None:
+    good = parse_study(json.dumps(GOOD), "s.yaml")
+    assert list(study_refusals(good)) == []
+    endless = Study(good.targets, good.drafters, (Load((-1.0,), (5.0,)), Load((1.0,), (-5.0,))))
+    # Three targets x two drafters and the first load, and then each load.
+    said = [str(one) for one in study_refusals(endless)]
+    assert len(said) == 6 + 2
+    assert all(one.startswith("batch_size is -1.0") for one in said[:7])
+    assert said[7].startswith("context_len is -5.0")
+    (deep,) = study_refusals(Study(good.targets, good.drafters, good.loads, max_draft_len=5000))
+    assert str(deep).startswith("max_draft_len is 5000")
+
+
+# --- what is cut ---------------------------------------------------------------------------------
+
+
+class Inner(BaseModel, extra="forbid", strict=True):
+    size: int
+
+
+class Outer(BaseModel, extra="forbid", strict=True):
+    many: list[Inner]
+    name: str = "x"
+
+
+def test_a_misspelt_key_is_one_mistake_and_a_missing_one_beside_it_another() -> None:
+    _, found = checked({"many": [{"siz": 3}, {}, {"size": "3"}]}, Outer)
+    assert [one.path for one in found] == [
+        ("many", 0, "siz"),
+        ("many", 1, "size"),
+        ("many", 2, "size"),
+    ]
+    sound, none = checked({"many": [{"size": 3}]}, Outer)
+    assert (sound, none) == (Outer(many=[Inner(size=3)]), [])
+
+
+def test_what_is_cut_leaves_the_rest() -> None:
+    content = {"many": [{"size": 1}, {"size": 2}, {"size": 3}], "name": 4}
+    assert without(content, []) == content
+    assert without(content, [("many", 0), ("many", 2)]) == {"many": [{"size": 2}], "name": 4}
+    assert without(content, [("name",)]) == {"many": content["many"]}
+    # A block that lacks a key goes whole, and a value that stands where a list may goes too.
+    assert without(content, [("many", 1, "weight"), ("name", 0)]) == {
+        "many": [{"size": 1}, {"size": 3}]
+    }
+    assert without(content, [("size",)]) is None
+    assert without(content, [()]) is None
+    assert content == {"many": [{"size": 1}, {"size": 2}, {"size": 3}], "name": 4}
+
+
+def test_a_file_that_is_no_study_is_refused_as_before(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text("[1, 2]")
+    with pytest.raises(OptionError, match="holds a list at the top level"):
+        load_study(path)
