@@ -18,7 +18,7 @@ import numpy as np
 from specroof import predict
 from specroof.cost import ForwardPass
 from specroof.drafters import Work
-from specroof.questions.predict import Prediction
+from specroof.questions.prediction import Prediction
 from specroof.serving.prompts import prefill_pass
 from specroof.speedup.round import EnginePasses
 from specroof.speedup.served import Served
@@ -61,12 +61,14 @@ def compare(row: dict[str, str]) -> None:
     (found,) = prediction.counted
     rate, tpot_s = float(row["requests_per_s"]), float(row["tpot_s"])
     measured = (rate, tpot_s, clients / rate - (answer - 1) * tpot_s)
-    closed = (found.requests_per_s, found.tpot_s, found.ttft_s)
+    rates, intervals_s, waits_s = (
+        float(array[0, 0, drafts]) for array in (found.requests_per_s, found.tpot_s, found.ttft_s)
+    )
     runs = np.broadcast_to(found.curve.running_batch, found.speedup.shape)[0, 0, drafts]
     name = f"{row['model'].partition('/')[2][:18]} {row['hardware']} C={clients} K={drafts}"
     if runs < clients:
         name += f" runs {runs:g}"
-    show(name, measured, tuple(float(array[0, 0, drafts]) for array in closed))
+    show(name, measured, (rates, intervals_s, waits_s))
     if drafts == 0 and runs == clients and found.rules.shares_passes:
         show("  all at once", measured, burst(prediction, clients))
 

@@ -171,7 +171,7 @@ def shared_passes(
     (0.1, 1.0)
     >>> full = shared_passes(64, 9, new_len=1000, budget=1009, positions=1)
     >>> round(float(full.started), 2)  # not more than one prompt and its nine tokens fit a pass
-    0.98
+    1.0
     """
     names = (running, rounds, new_len, budget, positions, slowed)
     arrays = np.broadcast_arrays(*(np.asarray(one, dtype=np.float64) for one in names))
