@@ -67,6 +67,7 @@ TRESPASSES: set[tuple[str, str]] = set()
 # Methods of answers, which may import the rooms that show answers; nothing else in questions may.
 SHOWN_BY = {
     "questions/acceptance.py": {("plot", "plot")},
+    "questions/adaptive.py": {("plot", "plot")},
     "questions/advise.py": {("to_dict", "report")},
     "questions/breakeven.py": {("plot", "plot")},
     "questions/calibrate.py": {("to_dict", "report")},
