@@ -54,7 +54,7 @@ __all__ = [
     "advise",
 ]
 
-#: Whose flags are written where nobody names a framework.
+#: Frameworks whose flags are written by default.
 USUAL_FRAMEWORKS: Final = ("vllm", "sglang")
 
 
@@ -278,7 +278,7 @@ def _waiting(advised: Advised, load: float) -> Iterator[str]:
 
 
 def _usd_per_hour(setup: Setup, request: AdviseRequest) -> float | None:
-    """Return the price of one device: the user's, else that of the hardware file."""
+    """Return the price of one device: the user's, else the hardware file's."""
     if request.price_per_hour is not None or setup.hardware.price is None:
         return request.price_per_hour
     return setup.hardware.price.usd_per_hour

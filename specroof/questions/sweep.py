@@ -344,7 +344,7 @@ def study_of(given: StudyLike) -> Study:
     Raises
     ------
     SpecroofError
-        For a study with mistakes, and what is no study.
+        For a study with mistakes, and anything but a study.
     """
     allowed = "a file, a name, a mapping or a Study"
     expect("study", given, str | os.PathLike | Mapping | Study, allowed)

@@ -199,7 +199,7 @@ def _mix(value: object, source: str) -> Mix:
 
 
 def _known(row: object, allowed: Sequence[str], place: str) -> None:
-    """Refuse what is no mapping of known keys."""
+    """Refuse anything but a mapping of known keys."""
     if not isinstance(row, Mapping) or not {*row} <= {*allowed}:
         message = f"{place} is {shown(row)}; allowed: a mapping with the keys {', '.join(allowed)}"
         raise MeasurementError(message)

@@ -20,7 +20,7 @@ __all__ = [
     "point_columns",
 ]
 
-#: A value that all rows share, or a number for each row; NaN is no figure.
+#: A value that all rows share, or a number for each row; NaN is a missing figure.
 Columns = dict[str, Any]
 
 ALL_ROWS: Final = slice(None)
