@@ -1,14 +1,14 @@
 """Columns as Arrow tables: names as dictionaries, units in the metadata, no figure as null."""
 
 import importlib
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from specroof.errors import OutputError
-from specroof.questions.prediction import Prediction
-from specroof.report.columns import UNITS, Columns, n_rows, point_columns
+from specroof.report.columns import UNITS, Columns, n_rows
 
 __all__ = ["arrow_batch", "arrow_table", "data_library"]
 
@@ -71,12 +71,8 @@ def _numbers(pa: Any, values: Any) -> Any:
     )
 
 
-def arrow_table(found: Prediction) -> Any:
-    """Return every point of a prediction as one table."""
+def arrow_table(tables: Iterable[Columns]) -> Any:
+    """Return the rows of several tables of the same columns as one."""
     pa = data_library("pyarrow")
-    wholes = found.counted or [None] * len(found.curves)
-    batches = [
-        arrow_batch(point_columns(curve, whole))
-        for curve, whole in zip(found.curves, wholes, strict=True)
-    ]
+    batches = [arrow_batch(columns) for columns in tables]
     return pa.Table.from_batches(batches).unify_dictionaries()
