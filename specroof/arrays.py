@@ -122,7 +122,7 @@ def real_number(value: object) -> float:
 
 
 def real_array(values: object) -> Array | None:
-    """Return real numbers as float64; None for text, booleans, masks, and what is no rectangle.
+    """Return real numbers as float64; None for text, booleans, masks, and ragged lists.
 
     Examples
     --------

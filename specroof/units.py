@@ -95,7 +95,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "tpot_s": Bounds(1e-6, 1e6),
     "usd_per_hour": Bounds(0, 1e6),
     "watts": Bounds(1e-3, 1e6),
-    "target": Bounds(1e-6, 1e9),  # a speedup, or milliseconds, that somebody asks for
+    "target": Bounds(1e-6, 1e9),  # a wanted speedup, or milliseconds
 }
 
 #: Points that one grid may hold: its arrays take up to some hundreds of MB.

@@ -385,7 +385,7 @@ def test_a_server_without_a_page_names_the_flag() -> None:
         code, out, err = shell(url, "--model", SERVED, "-H", CHIP)
         assert (code, out) == (2, "")
         assert err.count("\n") == 1
-        assert f"{url}/metrics: there is no such page" in err
+        assert f"{url}/metrics: the page is missing" in err
         assert "--enable-metrics" in err
         with pytest.raises(CatalogError, match="--enable-metrics"):
             doctor(SERVED, CHIP, pages=url)

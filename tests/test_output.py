@@ -146,7 +146,7 @@ def test_a_dash_takes_a_chart(tmp_path: Path) -> None:
         ([*PREDICT, "--batch", "1,8", "--plot", "-"], "2 charts, and standard output takes one"),
         ([*PREDICT, "--plot", ""], "allowed: the name of a file"),
         ([*PREDICT, "--plot", ".."], "a file that ends in .png"),
-        (["sweep", "demo", "-o", "-"], "standard output is no folder"),
+        (["sweep", "demo", "-o", "-"], "standard output is not a folder"),
     ],
 )
 def test_what_cannot_go_to_standard_output_is_refused(words: list[str], says: str) -> None:

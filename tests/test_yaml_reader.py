@@ -172,7 +172,7 @@ def test_keys_that_are_collections_are_refused(key: str) -> None:
     ["010", "0x10", "0b11", "1:30", "1:30.5", "-010"],  # 8, 16, 3, 90, 90.5 and -8 in YAML 1.1
 )
 def test_numbers_that_are_not_decimal_are_refused(number: str) -> None:
-    assert f"line 2: '{number}' is no plain decimal number" in refusal(f"b: 1\na: {number}")
+    assert f"line 2: '{number}' is not a plain decimal number" in refusal(f"b: 1\na: {number}")
     assert parse_yaml(f"a: '{number}'", source="x", error=ProfileError) == {"a": number}
 
 

@@ -236,7 +236,7 @@ class LatentAttention(SoftmaxAttention):
 
     @property
     def top_k(self) -> int | None:
-        """Tokens that a query sees, whoever picks them; None sees all."""
+        """Tokens that a query sees, however they are picked; None sees all."""
         return self.indexer.top_k if self.indexer else self.shared_top_k
 
 

@@ -32,7 +32,7 @@ class DraftShape:
     width
         Inner width of the feed-forward.
     value_dim
-        Width of a value; None is that of a key.
+        Width of a value; that of a key if None.
     window
         Tokens a query may see; None sees all.
     bias

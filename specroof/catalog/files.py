@@ -126,7 +126,7 @@ def read_text(path: Path, error: type[SpecroofError]) -> str:
 
 
 def _opened(path: Path) -> int:
-    """Return the descriptor of a file that can be read to its end, whoever else writes to it."""
+    """Return the descriptor of a file that can be read to its end, while others may write to it."""
     if _STREAM.fullmatch(str(path)):
         return os.open(path, os.O_RDONLY)
     # Opening a pipe waits for its writer unless told not to, and so does reading a device.

@@ -18,7 +18,7 @@ __all__ = ["HARDWARE_PATH_VARIABLE", "hardware_names", "load_hardware"]
 
 HARDWARE_PATH_VARIABLE: Final = "SPECROOF_HARDWARE_PATH"
 
-#: Engines of chips that nobody measured; `benchmarks/fit_engines.py` writes it.
+#: The generic engine, for chips without measurements; `benchmarks/fit_engines.py` writes it.
 _GENERIC: Final = "generic.json"
 
 
@@ -114,5 +114,5 @@ def _parsed(path: Path, *, trusted: bool) -> HardwareProfile:
         try:
             return parse_hardware(text, source=str(path), trusted=True)
         except (KeyError, TypeError, ValueError, AttributeError):
-            pass  # somebody is editing a bundled file: the checks say what is wrong with it
+            pass  # a bundled file is being edited: the checks say what is wrong with it
     return parse_hardware(text, source=str(path))

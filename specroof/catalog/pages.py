@@ -19,11 +19,11 @@ __all__ = ["LONGEST_PAGE_S", "USUAL_WAIT_S", "MetricsPages", "is_url", "metrics_
 
 #: Seconds after which a page that still comes is given up.
 LONGEST_PAGE_S: Final = 10.0
-#: Seconds between two reads of a server, where nobody says: hundreds of rounds.
+#: Default seconds between two reads of a server: hundreds of rounds.
 USUAL_WAIT_S: Final = 10.0
 #: Where servers publish their metrics.
 _USUAL_PATH: Final = "/metrics"
-#: How often a server may point to another place of its own.
+#: Most redirects that are followed, all within one server.
 _MOST_REDIRECTS: Final = 3
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _CHUNK_BYTES: Final = 65_536
@@ -40,7 +40,7 @@ class MetricsPages:
     texts
         What they hold, the older first; None of a server that has no such page.
     seconds
-        Between the two; None for one page, or where nobody says.
+        Between the two; None for one page, or if not given.
     """
 
     sources: tuple[str, ...]
@@ -105,7 +105,7 @@ def metrics_pages(
 
 
 def _address(text: str) -> SplitResult:
-    """Return an address to read, whose path is that of metrics where it has none.
+    """Return an address to read; without a path it gets the usual path of metrics.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def _address(text: str) -> SplitResult:
         message = "the address holds a user's name; allowed: http://HOST[:PORT][/PATH], or https"
         raise OptionError(message)
     if parts.scheme not in {"http", "https"} or not parts.hostname or not port_is_fine:
-        message = f"{text!r} is no such address; allowed: http://HOST[:PORT][/PATH], or https"
+        message = f"{text!r} is not a valid address; allowed: http://HOST[:PORT][/PATH], or https"
         raise OptionError(message)
     path = _USUAL_PATH if parts.path in {"", "/"} else parts.path
     return parts._replace(path=path, fragment="")
@@ -195,7 +195,7 @@ def _answer(address: SplitResult) -> tuple[int, str, bytes]:
                     place = address.geturl()
                     message = f"{place}: larger than {MAX_FILE_BYTES} bytes; allowed: less"
                     raise CatalogError(message)
-                if time.monotonic() > ends:  # nobody waits for what still drips
+                if time.monotonic() > ends:  # a slow drip is not waited for
                     message = f"given up after {LONGEST_PAGE_S:g} seconds"
                     raise TimeoutError(message)
             return answer.status, answer.headers.get("Location", ""), data

@@ -1,4 +1,4 @@
-"""Waiting for somebody else's computer, but not for ever."""
+"""Bounded waits for other computers."""
 
 import queue
 import threading
@@ -28,10 +28,10 @@ def within(seconds: float, call: Callable[[], _Outcome]) -> _Outcome:
     def run() -> None:
         try:
             outcomes.put((call(),))
-        except Exception as failure:  # noqa: BLE001 - raised again where somebody waits
+        except Exception as failure:  # noqa: BLE001 - raised again in the thread that waits
             outcomes.put(failure)
 
-    # A daemon: nobody waits for what it is still reading when the program ends.
+    # A daemon: the program ends without waiting for its reads.
     threading.Thread(target=run, daemon=True).start()
     try:
         outcome = outcomes.get(timeout=seconds)

@@ -77,7 +77,7 @@ def explore(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     context_len: Context = None,
     cost_of: CostOf = "decode",
 ) -> None:
-    """Make a page on which anybody can try models, chips, loads and drafters.
+    """Make a page for trying models, chips, loads and drafters in a browser.
 
     It needs no server and no network: open it from disk, send it, or put it on any web server.
     Its address holds what it shows.

@@ -62,7 +62,7 @@ class Command(typer.core.TyperCommand):
 
 
 #: Parameters that may be given once: of two chips the last would win without a word, where
-#: somebody meant to compare them. Other options may repeat, and the last one counts.
+#: the user meant to compare them. Other options may repeat, and the last one counts.
 _ONCE: Final = {"hardware"}
 
 
@@ -104,7 +104,7 @@ class OneLineGroup(typer.core.TyperGroup):
             drop(sys.stdout)
             place = failure.filename or "standard output"
             _refuse(f"{place}: {failure.strerror}; allowed: a place that can be written to")
-        except SystemExit:  # Typer's, of a pipe that nobody reads any more
+        except SystemExit:  # Typer's, of a pipe whose reader has gone
             drop(sys.stdout)
             raise
         except typer.Abort:

@@ -174,7 +174,7 @@ def check_folder(folder: Path) -> None:
         For standard output, a place below a file, or a name that is too long.
     """
     if folder == STANDARD_OUTPUT:
-        message = "-: standard output is no folder; allowed: a folder, or a place for a new one"
+        message = "-: standard output is not a folder; allowed: a folder, or a place for a new one"
         raise OutputError(message)
     try:
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())

@@ -64,7 +64,7 @@ def screen_width() -> int | None:
 
 
 def say_aside(text: str) -> None:
-    """Print to standard error; whoever cannot be told there is not told."""
+    """Print to standard error; a closed standard error is ignored."""
     try:
         typer.echo(printable(text), file=sys.stderr, err=True)
     except OSError:

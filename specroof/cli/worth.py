@@ -59,7 +59,7 @@ Tpot = Annotated[
         "--tpot",
         metavar="MS",
         help="Milliseconds per token that users may wait.",
-        show_default="those of a plain step",
+        show_default="the time of a plain step",
     ),
 ]
 PlotFile = Annotated[

@@ -38,7 +38,7 @@ CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "cost_of": ("decode", "verify"),
 }
 
-#: Choices that the config, or the engine, makes where nobody else does.
+#: Choices that the config, or the engine, makes by default.
 _MAY_BE_NONE: Final = {"experts", "recurrent_state", "state_dtype", "kv_dtype", "weight_dtype"}
 
 
@@ -144,7 +144,7 @@ class ForwardPass:
     Raises
     ------
     OptionError
-        For what is no real number within its bounds (`specroof.units.BOUNDS`), a `head_len` above
+        For anything but real numbers within bounds (`specroof.units.BOUNDS`), a `head_len` above
         `query_len` or a `matmul_len` below, and arrays that do not broadcast.
 
     Examples

@@ -13,7 +13,7 @@ def shared_cache_costs(core: SharedCacheAttention, setting: Setting) -> list[OpC
     .. math:: M = B \, n_{kv} (d_k + d_v) \, b \, (S_{read} + T)
 
     Counts
-        what `grouped_query_costs` counts, since the T new entries, which a layer of its own cache
+        what `grouped_query_costs` counts, since the T new entries, which a layer with its own cache
         writes, are read here: the earlier layer has written them in the same pass.
     Ignores
         that the T entries may still lie in the chip's cache: T of S + T.

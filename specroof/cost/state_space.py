@@ -116,7 +116,7 @@ def kimi_delta_flops(core: KimiDeltaAttention, tokens: Array) -> Array:
     .. math:: F = (8 \, d + 2) \, n \, d \, t
 
     Counts
-        the delta rule, and one multiply-add per key channel for a decay of its own.
+        the delta rule, and one multiply-add per key channel for a decay per channel.
     Ignores
         what `specroof.cost.recurrent.delta_rule_flops` ignores.
     Source

@@ -38,8 +38,8 @@ class Kind:
     required
         Keys that must be there; of a group, exactly one.
     reads
-        Keys whose value is no number: ``"drafter"`` and ``"model"`` (a config), ``"hardware"`` (a
-        profile), ``"numbers"`` (separated by slashes) or ``"text"``.
+        Keys whose value is not a number: ``"drafter"`` and ``"model"`` (a config), ``"hardware"``
+        (a profile), ``"numbers"`` (separated by slashes) or ``"text"``.
     """
 
     build: Callable[[Values, str], Drafter]

@@ -120,7 +120,7 @@ def block_drafter(cost: float, *, drafts: int, name: str | None = None) -> Draft
 
 def _share(cost: object) -> float:
     real = isinstance(cost, numbers.Real) and not isinstance(cost, bool)
-    # Compared before it is converted: an integer with hundreds of digits is no float.
+    # Compared before it is converted: an integer with hundreds of digits has no float.
     if real and 0 <= cost <= _MOST_EXPENSIVE:  # type: ignore[operator]  # a number, just checked
         return float(cost)  # type: ignore[arg-type]  # likewise
     msg = f"cost is {cost!r}; allowed: a number from 0 to {_MOST_EXPENSIVE:g}"

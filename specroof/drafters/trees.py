@@ -175,7 +175,7 @@ def tree_proposals(
 
 
 def _expected(tree: Tree, rates: Rates, chain: Array) -> float:
-    """Return the tokens of a tree: those of the chain within it, to the last bit, and the rest."""
+    """Return the tokens of a tree: its chain's, to the last bit, and the rest."""
     first = [node for node in tree.nodes if not any(node)]
     others = sorted(node for node in tree.nodes if any(node))
     return float(chain[len(first)]) + sum(path_rate(node, rates) for node in others)

@@ -69,7 +69,7 @@ def frontier_of(
     device = np.asarray(tokens_per_s_per_device, dtype=np.float64)
     if user.shape != device.shape:
         message = (
-            f"tokens_per_s_per_device has shape {device.shape}; allowed: {user.shape}, that of "
+            f"tokens_per_s_per_device has shape {device.shape}; allowed: {user.shape}, as of "
             f"tokens_per_s_per_user"
         )
         raise OptionError(message)

@@ -18,7 +18,7 @@ STEP: Final = "step"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One measured operating point, whoever measured it; what the source does not say is None.
+    """One measured operating point; None where the source does not say.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class Measurement:
         return self.speedup
 
 
-#: What anybody serves, with room to spare. Beyond it are other units and slips of the pen.
+#: Bounds of plausible measurements. Beyond them are other units and slips of the pen.
 _BOUNDS: Final = {
     "batch_size": (0.01, 1e6),
     "context_len": (1, 1e9),
@@ -128,7 +128,7 @@ _BOUNDS: Final = {
 
 
 def checked(point: Measurement) -> Measurement:
-    """Return a point whose figures somebody may have measured.
+    """Return a point whose figures are plausible.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def checked(point: Measurement) -> Measurement:
     Raises
     ------
     MeasurementError
-        For a figure beyond what anybody serves, lengths that contradict one another, or an
+        For an implausible figure, lengths that contradict one another, or an
         acceptance length that no round can have.
     """
     for name, (least, most) in _BOUNDS.items():

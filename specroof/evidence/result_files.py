@@ -248,7 +248,7 @@ def _refuse_arrivals(fields: Fields) -> None:
             message = (
                 f"{fields.place}: {key} is {shown(fields.value(key))}; allowed: "
                 f"{'inf' if len(allowed) > 1 else 'left out'}: of requests that come by the clock, "
-                f"nobody knows how many are in flight"
+                f"how many are in flight is unknown"
             )
             raise MeasurementError(message)
 

@@ -143,7 +143,7 @@ class Stated:
     kv_dtype
         The dtype of cached keys and values.
     kv_chosen
-        Whether somebody asked for that dtype.
+        Whether that dtype was asked for.
     """
 
     model: str

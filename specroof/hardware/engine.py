@@ -241,15 +241,15 @@ class EngineProfile:
     graphs
         Captured sizes; None for no padding.
     recurrent_state
-        How a verification keeps recurrent state, where nobody asks for another way; None for
+        How a verification keeps recurrent state, unless options say otherwise; None for
         that of `Options`.
     expected_error
         How far its predictions were off on sources that it was fitted without.
     framework
-        The serving software whose rules count; None for that of its name.
+        The serving software whose rules count; None takes it from the name.
     bands
         Of speedups, by the kind of drafter; `OTHER_DRAFTERS` for kinds that are not named. Empty
-        where nobody measured.
+        without measurements.
 
     Examples
     --------
@@ -285,7 +285,7 @@ class EngineProfile:
     bands: Mapping[DrafterKind, Band] = field(default_factory=dict)
 
     def band(self, drafter: str) -> Band | None:
-        """Return the band of a kind of drafter; None where nobody measured.
+        """Return the band of a kind of drafter; None without measurements.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""The engine of a chip that nobody measured: shares of its family's kernels, overheads of fits."""
+"""The engine of a chip without measurements: its family's kernels, overheads of fits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -54,7 +54,7 @@ class Generic:
     card_bytes_per_s: float
 
     def family_of(self, chip: str) -> str:
-        """Return the family of a chip by its name; that of all others is the last."""
+        """Return the family of a chip by its name; the last family takes all others."""
         words = set(chip.replace("-", " ").replace("(", " ").replace(")", " ").split())
         for name, family in self.families.items():
             if words & set(family.chips):

@@ -79,7 +79,7 @@ class Interconnect:
 
 @dataclass(frozen=True, kw_only=True)
 class DevicePrice:
-    """What one device costs by the hour: somebody's offer on some day.
+    """Price of one device for an hour: one public offer, with its date.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class DevicePower:
     board_watts
         The power that its board is built for.
     loaded_frac
-        Share of that which was measured under load; None where nobody measured.
+        Measured share of it under load; None without a measurement.
     """
 
     board_watts: Annotated[float, "watts"]
@@ -155,7 +155,7 @@ class HardwareProfile:
     engines
         Measured engines by name.
     generic
-        What stands in for engines that nobody measured: files are loaded with it. None in a
+        Stands in for engines without a fit: files are loaded with it. None in a
         profile that is built in Python, whose default is the ideal engine.
     """
 

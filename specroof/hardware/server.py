@@ -121,7 +121,7 @@ class Server:
     Parameters
     ----------
     framework, version
-        Whose rules filled in what nobody stated, and of which release they are.
+        Framework and release whose rules filled in what was not stated.
     memory_frac, running, capture, overlap, chunk, mixed, state_dtype, prefix_cache
         As in `ServerSettings`; `running` is None where nothing but memory limits it.
     stated

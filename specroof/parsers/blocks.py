@@ -60,7 +60,7 @@ class AttentionShape:
     sinks
         Whether each query head has a learned sink.
     value_dim
-        Width of a value; None is that of a key.
+        Width of a value; that of a key if None.
     module
         What the checkpoint calls attention inside a layer.
     """

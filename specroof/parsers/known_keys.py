@@ -1,4 +1,4 @@
-"""Keys of configs that change no cost, and what is said of keys that nobody has read.
+"""Keys of configs that change no cost, and the note about keys that were not read.
 
 A config comes from strangers, and a key that this library does not know may change what the model
 costs. So each object remembers what it was asked for (`AskedObject` of `specroof.reading`), and
@@ -142,7 +142,7 @@ _KNOWN: Final[Mapping[str, frozenset[str]]] = {
 
 
 def unread_keys(values: object, family: str) -> list[str]:
-    """Return the keys of an object, and of objects in it, that nobody has read and no table lists.
+    """Return the unread keys of an object, and of objects in it, that no table lists.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def unread_keys(values: object, family: str) -> list[str]:
 
 
 def unread_notes(keys: Sequence[str]) -> list[str]:
-    """Return the note that names keys which nobody has read, if there are any.
+    """Return the note that names unread keys, if there are any.
 
     Examples
     --------

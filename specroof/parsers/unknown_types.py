@@ -1,4 +1,4 @@
-"""What to do with a `model_type` that nobody knows: say which family its keys fit."""
+"""What to do with an unknown `model_type`: say which family its keys fit."""
 
 from collections.abc import Callable, Mapping
 from difflib import SequenceMatcher
@@ -67,7 +67,7 @@ def fitting_family(root: Reader, parsers: _Parsers, stated: str) -> str | None:
 
 
 def _unasked(values: Mapping[str, object], depth: int = _DEPTH) -> AskedObject:
-    """Return a copy that nobody has asked for anything; how weights are stored fits no family."""
+    """Return a copy without read marks; how weights are stored fits no family."""
     return AskedObject(
         (key, _unasked(value, depth - 1) if depth and isinstance(value, dict) else value)
         for key, value in values.items()

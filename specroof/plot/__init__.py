@@ -3,6 +3,7 @@
 from specroof.plot.acceptance import plot_acceptance
 from specroof.plot.accuracy import plot_accuracy, plot_throughput_accuracy
 from specroof.plot.adaptive import plot_adaptive
+from specroof.plot.advice import plot_advice
 from specroof.plot.batches import (
     plot_best_draft_len_map,
     plot_by_batch,
@@ -14,6 +15,7 @@ from specroof.plot.curves import plot_speedup_by_draft_len
 from specroof.plot.figures import (
     acceptance_figures,
     adaptive_figures,
+    advice_figures,
     breakeven_figures,
     frontier_figures,
     pass_figures,
@@ -30,6 +32,7 @@ from specroof.plot.worth import plot_worth
 __all__ = [
     "acceptance_figures",
     "adaptive_figures",
+    "advice_figures",
     "breakeven_figures",
     "figure_bytes",
     "frontier_figures",
@@ -37,6 +40,7 @@ __all__ = [
     "plot_acceptance",
     "plot_accuracy",
     "plot_adaptive",
+    "plot_advice",
     "plot_best_draft_len_map",
     "plot_breakeven",
     "plot_by_batch",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from specroof.plot.acceptance import plot_acceptance
 from specroof.plot.adaptive import plot_adaptive
+from specroof.plot.advice import plot_advice
 from specroof.plot.batches import plot_best_draft_len_map, plot_by_batch
 from specroof.plot.breakeven import plot_breakeven
 from specroof.plot.curves import plot_speedup_by_draft_len
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from specroof.questions.acceptance import Profiles
     from specroof.questions.adaptive import Adaptive
+    from specroof.questions.advise import Advice
     from specroof.questions.breakeven import Breakeven
     from specroof.questions.explain import Explanation
     from specroof.questions.frontier import FrontierAnswer
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "acceptance_figures",
     "adaptive_figures",
+    "advice_figures",
     "breakeven_figures",
     "frontier_figures",
     "pass_figures",
@@ -53,6 +56,11 @@ def frontier_figures(found: "FrontierAnswer") -> "dict[str, Figure]":
 def adaptive_figures(found: "Adaptive") -> "dict[str, Figure]":
     """Return what adaptive draft lengths gain."""
     return {"": plot_adaptive(found)}
+
+
+def advice_figures(found: "Advice") -> "dict[str, Figure]":
+    """Return what is advised at each load."""
+    return {"": plot_advice(found)}
 
 
 def worth_figures(found: "Worth") -> "dict[str, Figure]":

@@ -1,4 +1,4 @@
-"""Tokens per second of each device against those of each user."""
+"""Tokens per second of a device against tokens per second of a user."""
 
 from typing import TYPE_CHECKING
 

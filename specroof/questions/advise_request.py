@@ -44,7 +44,7 @@ __all__ = [
     "setup_on",
 ]
 
-#: Requests in flight where nobody says.
+#: Default requests in flight.
 USUAL_LOADS: Final = (1, 8, 32, 64, 128)
 #: Requests in flight up to which arrivals are answered.
 _MOST_IN_FLIGHT: Final = 1024
@@ -79,7 +79,7 @@ class AdviseRequest:
     ttft_ms, tpot_ms, min_speedup
         Targets: the wait for the first token, the time of each token after it, the speedup.
     price_per_hour
-        US dollars for an hour of one device; those of the hardware file if None.
+        US dollars for an hour of one device; the hardware file's price if None.
     traffic
         A file with the load of each hour, or a `TrafficFile`; None for the loads alone.
     tensor_parallel
@@ -186,7 +186,7 @@ def _sizes(request: AdviseRequest, mix: Mix | None) -> tuple[Workload, float]:
 
 
 def _usual_loads(traffic: Traffic | None) -> Sequence[float]:
-    """Return the loads that are shown where nobody says: of a day the least, usual and largest."""
+    """Return the default loads: of a day the least, usual and largest."""
     if traffic is None or traffic.unit != "concurrency":
         return USUAL_LOADS
     busy = [max(1.0, load) for load in traffic.loads if load]
@@ -194,7 +194,7 @@ def _usual_loads(traffic: Traffic | None) -> Sequence[float]:
 
 
 def engine_of(request: AdviseRequest) -> str | None:
-    """Return the engine that predicts: as asked for, else that of the framework."""
+    """Return the engine that predicts: as asked for, else the framework's."""
     return engine_name(request.framework if request.engine is None else request.engine)
 
 

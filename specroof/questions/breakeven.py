@@ -36,10 +36,10 @@ Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _SOLVERS: Final = {"accept": least_rate, "accept-length": least_length, "cost": largest_cost}
-#: Loads where nobody says which.
+#: Default loads.
 USUAL_BATCHES: Final = tuple(2.0**power for power in range(9))
 USUAL_CONTEXT: Final = 4096.0
-#: Batches and contexts that are looked at where nobody says how far.
+#: Default ends of the search over batches and contexts.
 _MOST: Final = {"batch": 4096, "context": 1 << 20}
 _AXES: Final = {"batch": "batch_size", "context": "context_len"}
 #: Each of so many is priced; of more, some of each doubling, and the ends of runs are bisected.

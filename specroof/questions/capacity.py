@@ -27,10 +27,10 @@ from specroof.units import format_binary_bytes
 
 __all__ = ["Capacity", "CapacityRequest", "Side", "capacity", "usual_drafts"]
 
-#: Drafts of a drafter that makes any number, where nobody says how many: those of the default
+#: Drafts of a drafter that makes any number, if not given: as many as the default
 #: shape of SGLang's EAGLE family.
 USUAL_DRAFTS: Final = 3
-#: A rate that trees are shaped by where nobody gives one.
+#: Default rate that trees are shaped by.
 USUAL_RATE: Final = 0.8
 #: Drafts beyond all blocks.
 LARGEST_DRAFT_LEN: Final = 1024
@@ -227,7 +227,7 @@ def _side(model: Architecture, setup: Setup, drafter: Drafter, request: Capacity
 
 
 def usual_drafts(drafter: Drafter, model: Architecture, asked: int | None) -> int:
-    """Return the drafts of a round: those asked for, those of a block, or the usual ones.
+    """Return the drafts of a round: as asked for, as many as a block has, or the usual ones.
 
     Raises
     ------

@@ -61,7 +61,7 @@ class DoctorRequest(Served):
     served_name
         The name under which the server has the model, where it serves several.
     context_len
-        Cached tokens of each request; if None those of the requests that ended, else 4096.
+        Cached tokens of each request; if None the mean of the finished requests, else 4096.
     draft_model
         A Hub name or folder with the drafter's weights, for the flags.
 
@@ -220,7 +220,7 @@ def _observed(request: DoctorRequest) -> tuple[Observed, list[str]]:
     pages = metrics_pages(listed(request.pages), wait_s=request.wait_s)
     for source, text in zip(pages.sources, pages.texts, strict=True):
         if text is None:
-            message = f"{source}: there is no such page; {NO_PAGE}"
+            message = f"{source}: the page is missing; {NO_PAGE}"
             raise CatalogError(message)
     samples = [
         parse_metrics(str(text), source=source)

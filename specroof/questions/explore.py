@@ -43,7 +43,7 @@ __all__ = [
 
 _Named = TypeVar("_Named", Architecture, HardwareProfile)
 
-#: What a site holds where nobody says.
+#: What a site holds by default.
 PAGE_CHIPS: Final = (
     *("b200", "b300", "gb200", "h100-sxm", "h200", "h20", "a100-80gb"),
     *("mi300x", "mi355x", "l40s", "rtx-4090", "rtx-pro-6000"),
@@ -57,7 +57,7 @@ _ENGINES: Final = (None, "generic", "ideal")
 
 @dataclass(frozen=True)
 class ExploreRequest:
-    """Ask for a page on which anybody can look at models, chips, loads and drafters.
+    """Ask for a page for trying models, chips, loads and drafters.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Section:
     cells
         Grids by engine and devices; those that hold nothing are left out.
     default_engine
-        The engine that the chip is predicted with where nobody chooses.
+        The chip's default engine.
     """
 
     cells: Mapping[tuple[str, int], Cell]
@@ -210,7 +210,7 @@ class Exploration(Answer):
         }
 
     def _repr_html_(self) -> str:
-        """Return the page in a frame of its own, for notebooks."""
+        """Return the page in a frame, for notebooks."""
         return (
             '<iframe sandbox="allow-scripts" title="specroof" width="100%" height="900" '
             f'style="border:0" srcdoc="{escape(self.page)}"></iframe>'

@@ -30,7 +30,7 @@ from specroof.speedup.curve import SpeedupCurve
 
 __all__ = ["FrontierAnswer", "FrontierPoint", "FrontierRequest", "Series", "frontier"]
 
-#: Batch sizes where nobody says which.
+#: Default batch sizes.
 USUAL_BATCHES: Final = tuple(
     sorted({step * 2.0**power for power in range(12) for step in (1.0, 2.0, 3.0)} - {6144.0})
 )
@@ -183,7 +183,7 @@ class FrontierAnswer(Answer):
         }
 
     def plot(self) -> Any:
-        """Draw tokens per second of each device against those of each user."""
+        """Draw tokens per second of a device against tokens per second of a user."""
         from specroof.plot import frontier_figures  # noqa: PLC0415 - matplotlib is slow to import
 
         return frontier_figures(self)[""]

@@ -55,7 +55,7 @@ class HardwareFacts(Answer):
 
 
 def list_hardware() -> list[HardwareFacts]:
-    """Return all chips: those of your own folder, and the bundled ones."""
+    """Return all chips: from your own folder, and the bundled ones."""
     return [HardwareFacts(name, load_hardware(name)) for name in hardware_names()]
 
 

@@ -330,7 +330,7 @@ def _shape(linear: Linear) -> str:
 
 
 def _settings(label: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the fields of a core, those of parts inside it under longer names."""
+    """Yield the fields of a core; fields of inner parts get longer names."""
     for one in fields(value):
         name, setting = f"{label}.{one.name}", getattr(value, one.name)
         if isinstance(setting, WeightFormat):

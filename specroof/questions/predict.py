@@ -104,7 +104,7 @@ def lengths_of(draft_len: int | Sequence[int] | None) -> tuple[int, ...]:
     Raises
     ------
     OptionError
-        For what is no whole number of drafts from 1.
+        For anything but whole numbers of drafts from 1.
 
     Examples
     --------

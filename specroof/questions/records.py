@@ -1,4 +1,4 @@
-"""The parts of fits and validations, for whoever prints them; slow to import."""
+"""The parts of fits and validations, for printing; slow to import."""
 
 from specroof.engines.calibration import Calibration, Fitted, Residual
 from specroof.evidence import shape_group

@@ -227,7 +227,7 @@ def borrowed_engine(
         message = f"engine_from is {shown(engine_from)}; engines fitted on {lender.name}: {fitted}"
         raise OptionError(message)
     fit = lender.engines[name]
-    # What it was off on its own chips says nothing here: the bands are those of strange chips.
+    # What it was off on its own chips says nothing here: strange chips have bands of their own.
     strange = {} if hardware.generic is None else hardware.generic.engines[GENERIC].bands
     framework = fit.framework or (name if name in FRAMEWORKS else None)
     own = replace(fit, name=engine_from, framework=framework, bands=strange, expected_error=None)

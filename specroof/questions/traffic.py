@@ -50,7 +50,7 @@ class Mix:
         Examples
         --------
         >>> Mix((Workload(1000, 100), Workload(3000, 500)), (3.0, 1.0)).workload
-        Workload(input_len=1500.0, output_len=200.0)
+        Workload(input_len=1500.0, output_len=200.0, prefix_hit_rate=0.0)
         """
         total = sum(self.weights)
         means = (
@@ -199,7 +199,7 @@ def _mix(value: object, source: str) -> Mix:
 
 
 def _known(row: object, allowed: Sequence[str], place: str) -> None:
-    """Refuse what is no mapping of known keys."""
+    """Refuse anything but a mapping of known keys."""
     if not isinstance(row, Mapping) or not {*row} <= {*allowed}:
         message = f"{place} is {shown(row)}; allowed: a mapping with the keys {', '.join(allowed)}"
         raise MeasurementError(message)

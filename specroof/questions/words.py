@@ -1,4 +1,4 @@
-"""The names and words that questions take, for whoever offers them: a shell, a page."""
+"""The names and words that questions take, offered by the shell and the page."""
 
 from typing import Final
 

@@ -24,7 +24,7 @@ from specroof.units import BOUNDS
 
 __all__ = ["Worth", "WorthRequest", "WorthRow", "worth"]
 
-#: Acceptance lengths where nobody says which, and the most users that are looked at.
+#: Default acceptance lengths, and the most users to try.
 USUAL_LENGTHS: Final = tuple(range(3, 10))
 _MOST_USERS: Final = 4096
 

@@ -30,7 +30,7 @@ _UNSET: Final = object()
 
 
 class AskedObject(dict[str, object]):
-    """A JSON object that remembers which of its keys somebody has asked for.
+    """A JSON object that remembers which of its keys were asked for.
 
     A key that no parser asked for was not understood, and may change what the model costs.
 
@@ -205,7 +205,7 @@ class Reader:
         return next((key for key in keys if self.has(key)), keys[0])
 
     def _int(self, key: str, value: object, minimum: int, maximum: int) -> int:
-        # bool is an int to Python, and is not a number to anybody else.
+        # bool is an int to Python, but not a number in JSON.
         if isinstance(value, bool) or not isinstance(value, int):
             self.refuse(key, _whole_number(minimum, maximum), value)
         if not minimum <= value <= maximum:
@@ -232,7 +232,7 @@ def read_json(text: str, *, source: str) -> Reader:
     """Return the object that `text` holds.
 
     A bare ``Infinity`` is read (Nemotron configs contain it); a key that stands twice is refused,
-    since the value that counts would be anybody's guess.
+    since readers differ in which value counts.
 
     Raises
     ------

@@ -221,13 +221,13 @@ def _check_node(node: yaml.Node) -> None:
         node.tag == _TAG + "float" and ":" in node.value
     ):
         message = (
-            f"{shown(node.value)} is no plain decimal number; write one, or put text in quotes"
+            f"{shown(node.value)} is not a plain decimal number; write one, or put text in quotes"
         )
         raise _RefusedError(message, node)
 
 
 def _check_key(key: yaml.Node, seen: set[str]) -> None:
-    """Refuse a key that is no text, merges another mapping, or has been there before."""
+    """Refuse a key that is not text, merges another mapping, or repeats."""
     if key.tag == _TAG + "merge":
         message = "merge key '<<' is not allowed; write the keys out"
     elif not isinstance(key, yaml.ScalarNode):

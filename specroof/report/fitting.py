@@ -140,7 +140,7 @@ def _broken_titles(lines: Lines) -> Lines:
 
 
 def _broken_last(body: Lines, room: int) -> list[list[str]]:
-    """Return rows whose last cell goes on in rows of its own."""
+    """Return rows whose last cell goes on in further rows."""
     rows = []
     for *cells, last in body:
         parts = textwrap.wrap(last, room, break_long_words=False, break_on_hyphens=False) or [""]

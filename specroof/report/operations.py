@@ -56,7 +56,7 @@ def explain_rows(latency: PassLatency) -> list[dict[str, Any]]:
 
 
 def _merged(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with those of one operation, at one cost each, added up."""
+    """Return the rows, with equal operations of equal cost added up."""
     merged: dict[tuple[object, ...], dict[str, Any]] = {}
     for row in rows:
         each_s = f"{row['seconds'] / row['count']:.9g}"

@@ -61,7 +61,7 @@ def _counted(overviews: Sequence[Overview]) -> str:
 
 def _best_table(overviews: Sequence[Overview]) -> str:
     """Return the configuration with the most tokens per second, for each model and load."""
-    # A bound is no configuration, unless nothing else is asked about.
+    # A bound is not a configuration, unless nothing else is asked about.
     overviews = [one for one in overviews if one.drafter != "ideal"] or overviews
     models = list(dict.fromkeys(one.model for one in overviews))
     shown = models[:_MOST_BEST]

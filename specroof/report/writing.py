@@ -47,7 +47,7 @@ class _Staged:
     path
         The place as it was asked for.
     data
-        The content; of what is no regular file it is all there is.
+        The content; all that a device, pipe or socket gets.
     target
         Where a regular file goes, links followed; None of a device, a FIFO, standard output.
     temporary
@@ -77,7 +77,7 @@ class _Staged:
             os.fsync(descriptor)
 
     def appear(self) -> None:
-        """Move the content to its place in one step; pour it into what is no regular file."""
+        """Move the content to its place in one step; pour it into a device, pipe or socket."""
         if self.target is None:
             _pour(self.path, self.data)
             return
@@ -144,7 +144,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     What it promises beyond `write_files`: where the manifest says ``"complete": true``,
     every file that it lists is there with the size and SHA-256 it states, and all are of one run.
     It says false only while the files change places, and after a run that was killed just then.
-    What an earlier run has listed and this one does not write is taken away, unless somebody has
+    What an earlier run has listed and this one does not write is taken away, unless it has
     changed it since; files that no manifest lists are left alone.
 
     Parameters
@@ -272,7 +272,7 @@ def _refused(path: Path) -> Iterator[None]:
 
 
 def _target(path: Path) -> Path | None:
-    """Return where a regular file goes, links followed; None for what is no regular file.
+    """Return where a regular file goes, links followed; None for a device, pipe or socket.
 
     Raises
     ------
@@ -312,7 +312,7 @@ def _pour(path: Path, data: bytes) -> None:
 
 
 def _nameless(folder: Path) -> int | None:
-    """Return a file without a name on the disk of a folder, or None where there is no such thing.
+    """Return a file without a name on the disk of a folder, or None where the system has none.
 
     Source
         open(2) of Linux, O_TMPFILE.
@@ -377,7 +377,7 @@ def _manifest(
 
 
 def _listed(place: Path) -> set[_Listed]:
-    """Return the files that a manifest lists with their sums; none where it is no manifest."""
+    """Return the files that a manifest lists with their sums; none where it is not a manifest."""
     try:
         content = json.loads(place.read_bytes())
         rows = [*content["files"], *content.get("replaces", [])]

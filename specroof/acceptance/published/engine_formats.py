@@ -174,7 +174,7 @@ def vllm_log_profile(text: str, source: str) -> AcceptanceProfile:
     Raises
     ------
     OptionError
-        If there is no such line, or lines differ in the number of positions.
+        If the line is missing, or lines differ in the number of positions.
 
     Examples
     --------

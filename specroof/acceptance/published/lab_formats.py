@@ -164,7 +164,7 @@ def golden_profiles(text: str, source: str) -> list[AcceptanceProfile]:
     >>> [(one.model, one.task, one.lengths) for one in golden_profiles(text, "golden.yaml")]
     [('GLM-5.2', 'thinking_on', ((1, 1.84), (2, 2.5)))]
     """
-    # What is too long to be read is no shorter with quotes.
+    # Text that is too long to read stays too long with quotes.
     quoted = _BARE_KEY.sub(r'\1"\2"\3', text) if len(text) <= MAX_TEXT_BYTES else text
     document = parse_yaml(quoted, source=source, error=OptionError)
     return [

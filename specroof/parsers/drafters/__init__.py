@@ -95,8 +95,8 @@ def parse_drafter_config(
     Parameters
     ----------
     text
-        The whole file: a drafter's config, or for ``mtp`` and ``dspark`` that of a target whose
-        checkpoint holds its own draft layers.
+        The whole file: a drafter's config, or for ``mtp`` and ``dspark`` the config of a target
+        whose checkpoint holds its own draft layers.
     source
         What messages call it; its stem is the drafter's name where no `name` is given.
     kind

@@ -94,7 +94,7 @@ def _taps(config: DraftConfig) -> int:
     """Return how many hidden states of the target are merged; three by default in engines."""
     settings = config.setting("eagle_aux_hidden_state_layer_ids")
     if not config.settings.flag("use_aux_hidden_state", default=True):
-        config.settings.refuse("use_aux_hidden_state", "true: without it the head is no EAGLE-3")
+        config.settings.refuse("use_aux_hidden_state", "true: without it the head is not EAGLE-3")
     return len(settings.ints("eagle_aux_hidden_state_layer_ids")) or 3
 
 

@@ -80,7 +80,7 @@ def parse_mtp(config: DraftConfig) -> DraftHead:
 
 
 def open_target(config: DraftConfig) -> ModelConfig:
-    """Return a drafter's config opened as that of a model."""
+    """Return a drafter's config opened as a model's config."""
     return open_config(
         config.root, known=PARSERS, name=config.name, family=None, sidecar=config.sidecar
     )

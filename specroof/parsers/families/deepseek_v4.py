@@ -166,7 +166,7 @@ def _hashed_layers(keys: Reader, n_layers: int) -> list[bool]:
 
 
 def parse_deepseek_v4_converted(config: ModelConfig) -> Architecture:
-    """Return a DeepSeek-V4 whose experts somebody converted to FP8, as sgl-project did.
+    """Return a DeepSeek-V4 whose experts were converted to FP8, as by sgl-project.
 
     Source
         The builds sgl-project/DeepSeek-V4-Flash-FP8 and -Pro-FP8, made for chips without FP4.

@@ -123,7 +123,7 @@ def _gemma4(
 ) -> Architecture:
     keys = config.keys
     if keys.has("use_bidirectional_attention"):
-        keys.text("use_bidirectional_attention", allowed=("vision",))  # "all" is no decoder
+        keys.text("use_bidirectional_attention", allowed=("vision",))  # "all" is not a decoder
     kinds = _layer_kinds(keys, config.n_layers)
     attentions = _attentions(config, [name for name, _ in kinds], window_default)
 

@@ -127,7 +127,7 @@ def _experts_builder(config: ModelConfig) -> _BlockBuilder:
     latent = keys.optional_int("moe_latent_size")
     n_experts, top_k = top_k_experts(keys, "n_routed_experts", "num_experts_per_tok")
     width = keys.positive_int("moe_intermediate_size")
-    # configuration_nemotron_h.py: n_shared_experts 1, which is all that anybody has published.
+    # configuration_nemotron_h.py: n_shared_experts 1, as in every published config.
     n_shared = keys.positive_int("n_shared_experts", minimum=0, maximum=1, default=1)
     shared_width = keys.positive_int("moe_shared_expert_intermediate_size") if n_shared else 0
     bias = _mlp_bias(keys)

@@ -133,7 +133,7 @@ def _scale_share(number: str, bits: int, group_size: int) -> float:
 
 
 def _compute_dtype(group: Reader, plain: WeightFormat) -> str:
-    """Return the arithmetic: that of quantised activations, which are never the narrower side."""
+    """Return the dtype of the arithmetic: the activations', which are never narrower."""
     activations = group.section("input_activations")
     if activations is None:
         return plain.compute_dtype
