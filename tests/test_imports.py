@@ -64,10 +64,17 @@ ROOMS[DOOR] = DOOR_MAY_IMPORT
 # Imports that the table does not allow, still to be mended: this list only shrinks.
 TRESPASSES: set[tuple[str, str]] = set()
 
-# Methods of answers, which may import the rooms that show answers; nothing else in questions may.
+# Methods of answers and curves, which may import the rooms that show them; nothing else may.
 SHOWN_BY = {
     "questions/acceptance.py": {("plot", "plot")},
-    "questions/advise.py": {("to_dict", "report")},
+    "questions/adaptive.py": {("plot", "plot")},
+    "questions/advise.py": {
+        ("to_arrow", "report"),
+        ("to_dict", "report"),
+        ("to_frame", "report"),
+        ("plot", "plot"),
+    },
+    "questions/answer.py": {("_repr_html_", "report")},
     "questions/breakeven.py": {("plot", "plot")},
     "questions/calibrate.py": {("to_dict", "report")},
     "questions/explain.py": {("to_dict", "report"), ("plot", "plot")},
@@ -79,9 +86,20 @@ SHOWN_BY = {
         ("to_frame", "report"),
         ("plot", "plot"),
     },
-    "questions/sweep.py": {("plot", "plot")},
+    "questions/sweep.py": {
+        ("_repr_html_", "report"),
+        ("to_arrow", "report"),
+        ("plot", "plot"),
+    },
     "questions/worth.py": {("plot", "plot")},
     "questions/validate.py": {("to_dict", "report"), ("plot", "plot")},
+    "speedup/result.py": {
+        ("_repr_html_", "report"),
+        ("to_arrow", "report"),
+        ("to_frame", "report"),
+        ("plot", "plot"),
+    },
+    "sweeps/results.py": {("plot", "plot")},
 }
 
 # Libraries that one room keeps to itself.
@@ -124,8 +142,8 @@ def imported_room(module: str) -> str | None:
 
 
 def shown_by(file: Path) -> set[tuple[str, str, int]]:
-    """Return the imports of what shows answers in a file of questions: function, room, line."""
-    if room_of(file) != "questions":
+    """Return the imports of what shows answers where answers are made: function, room, line."""
+    if room_of(file) not in {"questions", "speedup", "sweeps"}:
         return set()
     return {
         (function.name, room, line)

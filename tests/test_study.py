@@ -177,6 +177,9 @@ def test_a_workload_is_decoded_at_its_mean_context(write: Write) -> None:
         Load((1.0, 8.0), (4500.0,), Workload(4000, 1000)),
         Load((1.0, 8.0), (80.0,), Workload(64, 32)),
     )
+    told = "workload: {input_len: 64, output_len: 32, prefix_hit_rate: 0.5}\nserver: {prefix-cache: true}"
+    (cached,) = load_study(write(changed("context_len: 2048", told))).loads
+    assert cached.workload == Workload(64, 32, 0.5)
     one = write(changed("context_len: 2048", "workload: {input_len: 64, output_len: 32}"))
     assert load_study(one).loads == study.loads[1:]
 
@@ -347,7 +350,15 @@ LENGTH = "allowed: a number from 1 to 100000000"
         ("{input_len: 8}", "workload.0.output_len is missing; the keys there are input_len, out"),
         (
             "[{input_len: 8, output_len: 8}, {input: 8, output_len: 8}]",
-            "workload.1.input is not a known key; allowed: input_len, output_len",
+            "workload.1.input is not a known key; allowed: input_len, output_len, prefix_hit_rate",
+        ),
+        (
+            "{input_len: 8, output_len: 8, prefix_hit_rate: 2}",
+            "workload.0.prefix_hit_rate is 2; allowed: a number from 0 to 1",
+        ),
+        (
+            "{input_len: 8, output_len: 8, prefix_hit_rate: 0.5}\nserver: {prefix-cache: false}",
+            "workload.0.prefix_hit_rate is 0.5; allowed: 0 with prefix-cache=off",
         ),
         ("8", "workload.0 is 8; allowed: a mapping of keys to values"),
         ("[]", "workload is []; allowed: one or more"),

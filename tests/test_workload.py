@@ -284,6 +284,14 @@ def test_settings_of_prefill_move_requests_and_nothing_else(server: str, engine:
     assert changed <= {"server", "capacity", "notes", "survey"}
 
 
+def test_prompts_in_one_piece_share_no_pass() -> None:
+    asked = {**ASKED, "concurrency": [8], "engine": "tensorrt-llm"}
+    (whole,) = predict("Qwen/Qwen3-8B", "h100", **asked, server="chunk=0").counted
+    (chunks,) = predict("Qwen/Qwen3-8B", "h100", **asked).counted
+    assert not whole.rules.shares_passes
+    assert chunks.rules.shares_passes
+
+
 def test_a_server_without_a_cache_has_no_hits() -> None:
     with pytest.raises(
         OptionError, match=r"prefix_hit_rate is 0\.5; allowed: 0 with prefix-cache=off"

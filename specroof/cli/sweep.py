@@ -84,8 +84,8 @@ def sweep(  # noqa: PLR0913, PLR0917 - flags
     The file is checked whole before anything is computed, and every mistake told. Its keys:
     format_version (1), targets (a list of model, hardware, family, tensor_parallel,
     expert_parallel, attention_data_parallel), drafters (SPECs), batch_size, context_len or
-    workload (input_len and output_len of requests, whose prefills then count; batch_size is how
-    many are in flight), max_draft_len, engine, options, server, capacity.
+    workload (input_len, output_len and prefix_hit_rate of requests, whose prefills then count;
+    batch_size is how many are in flight), max_draft_len, engine, options, server, capacity.
 
     DIR gets points/, a file for each target and drafter; summary, the best of each load; and
     manifest.json. The same command goes on where it ended, whatever ended it.

@@ -172,6 +172,32 @@ class Advice(Answer):
 
         return advice_json(self)
 
+    def to_frame(self) -> Any:
+        """Return a row for each chip and load as a pandas DataFrame.
+
+        Raises
+        ------
+        OptionError
+            If pandas is not installed.
+        """
+        from specroof.report.advice import advice_columns  # noqa: PLC0415 - reports import answers
+        from specroof.report.columns import data_frame  # noqa: PLC0415 - as above
+
+        return data_frame(advice_columns(self))
+
+    def to_arrow(self) -> Any:
+        """Return the same as an Arrow table; needs pyarrow."""
+        from specroof.report.advice import advice_columns  # noqa: PLC0415 - reports import answers
+        from specroof.report.arrow import arrow_table  # noqa: PLC0415 - as above
+
+        return arrow_table(advice_columns(self))
+
+    def plot(self) -> Any:
+        """Draw the speedup of what is advised against the load, a line for each chip."""
+        from specroof.plot import advice_figures  # noqa: PLC0415 - matplotlib is slow to import
+
+        return advice_figures(self)[""]
+
 
 @question(AdviseRequest)
 def advise(request: AdviseRequest) -> Advice:

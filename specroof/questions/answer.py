@@ -1,7 +1,6 @@
 """What every answer can do."""
 
 from abc import abstractmethod
-from html import escape
 from typing import Any
 
 __all__ = ["Answer"]
@@ -45,9 +44,6 @@ class Answer:
 
     def _repr_html_(self) -> str:
         """Return a small table of the facts, and the notes below it."""
-        rows = "".join(
-            f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>"
-            for name, value in self.facts.items()
-        )
-        said = "".join(f"<p>{escape(one)}</p>" for one in (*self.notes, *self.warnings))
-        return f"<table><caption>{escape(self.title)}</caption>{rows}</table>{said}"
+        from specroof.report.notebook import facts_html  # noqa: PLC0415 - reports import answers
+
+        return facts_html(self.title, self.facts, (*self.notes, *self.warnings))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from specroof.architecture import Architecture
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, optional_library
+from specroof.errors import OptionError
 from specroof.latency import Setup
 from specroof.questions.answer import Answer
 from specroof.serving.limits import Limits, limits_of
@@ -27,8 +27,6 @@ __all__ = ["EndToEnd", "Prediction", "Workload", "predicted", "predicted_to", "s
 
 #: Batch sizes at which `Prediction.survey` looks, besides those asked for.
 SURVEYED_BATCHES: Final = tuple(2.0**power for power in range(11))
-#: Batch sizes, and contexts, of which a notebook shows the best: more are for `to_frame`.
-_SHOWN_POINTS: Final = 8
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -106,13 +104,9 @@ class Prediction(Answer):
     def facts(self) -> dict[str, str]:
         """The best speedup of each drafter, context and batch size, and its draft length."""
         return {
-            f"{curve.drafter}: batch {batch:g}, context {context:g}": (
-                f"{curve.best_speedup[row, column]:.2f}x with {curve.best_draft_len[row, column]} "
-                "drafts"
-            )
+            f"{curve.drafter}: {load}": best
             for curve in self.drawn
-            for row, context in enumerate(curve.context_len[:_SHOWN_POINTS])
-            for column, batch in enumerate(curve.batch_size[:_SHOWN_POINTS])
+            for load, best in curve.facts.items()
         }
 
     def to_frame(self) -> Any:
@@ -123,17 +117,17 @@ class Prediction(Answer):
         OptionError
             If pandas is not installed.
         """
-        from specroof.report.points import curve_columns  # noqa: PLC0415 - reports import answers
+        from specroof.report.columns import data_frame  # noqa: PLC0415 - reports import answers
+        from specroof.report.points import curve_columns  # noqa: PLC0415 - as above
 
-        pandas = optional_library("pandas", "to_frame", "data")
-        slabs = curve_columns(self.curves, self.counted)
-        return pandas.concat([pandas.DataFrame(slab) for slab in slabs], ignore_index=True)
+        return data_frame(curve_columns(self.curves, self.counted))
 
     def to_arrow(self) -> Any:
         """Return every point as an Arrow table; needs pyarrow."""
         from specroof.report.arrow import arrow_table  # noqa: PLC0415 - reports import answers
+        from specroof.report.points import curve_columns  # noqa: PLC0415 - as above
 
-        return arrow_table(self)
+        return arrow_table(curve_columns(self.curves, self.counted))
 
     def plot(self) -> Any:
         """Draw speedup against draft length."""

@@ -12,7 +12,7 @@ from specroof.errors import OptionError
 from specroof.hardware import SERVER_KEYS, Placement, ServerSettings
 from specroof.parsers import PARSERS
 from specroof.questions.request import server_of
-from specroof.reading.bounds import BatchSize, ContextLen, DraftLen, RequestLen
+from specroof.reading.bounds import BatchSize, ContextLen, DraftLen, RequestLen, Share
 from specroof.reading.checked import Count, FirstVersion, Text
 from specroof.reading.yaml_text import shown
 from specroof.serving.requests import Load, Workload
@@ -116,6 +116,7 @@ class _WorkloadBlock(_Block):
 
     input_len: RequestLen = Field(description="tokens of a prompt")
     output_len: RequestLen = Field(description="tokens of an answer")
+    prefix_hit_rate: Share = Field(default=0.0, description="cached share of a prompt's tokens")
 
 
 _Workloads = Annotated[
@@ -182,13 +183,24 @@ class StudyBlock(_Block):
             raise ValueError(message)
         return self
 
+    @model_validator(mode="after")
+    def _hits_of_a_cache(self) -> Self:
+        for place, block in enumerate(self.workload):
+            if block.prefix_hit_rate and self.server.prefix_cache is False:
+                message = (
+                    f"workload.{place}.prefix_hit_rate is {block.prefix_hit_rate}; allowed: 0 with "
+                    "prefix-cache=off"
+                )
+                raise ValueError(message)
+        return self
+
     def loads(self) -> Iterator[Load]:
         """Yield the grid of all contexts, or a grid for each workload at its mean context."""
         batches = tuple(self.batch_size)
         if not self.workload:
             yield Load(batches, tuple(self.context_len))
         for block in self.workload:
-            workload = Workload(block.input_len, block.output_len)
+            workload = Workload(block.input_len, block.output_len, block.prefix_hit_rate)
             yield Load(batches, (workload.mean_context_len,), workload)
 
 

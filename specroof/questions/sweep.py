@@ -253,10 +253,7 @@ class Sweep(Answer):
     def outcomes(self) -> tuple[Outcome, ...]:
         """A prediction for each target under each load."""
         study = self.study
-        if study.n_points > MOST_POINTS:
-            message = f"the study has {study.n_points} points; allowed at once: at most "
-            message += f"{MOST_POINTS}; slices() and frames() hold some at a time"
-            raise OptionError(message)
+        self._check_size()
         return tuple(
             Outcome(
                 number,
@@ -294,11 +291,58 @@ class Sweep(Answer):
         sizes = f"{len(study.targets)} targets x {len(study.drafters)} drafters"
         return f"{sizes}, {study.n_points} points"
 
+    def _check_size(self) -> None:
+        """Refuse to hold more points at once than a machine has memory for."""
+        if self.study.n_points > MOST_POINTS:
+            message = f"the study has {self.study.n_points} points; allowed at once: at most "
+            message += f"{MOST_POINTS}; slices() and frames() hold some at a time"
+            raise OptionError(message)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a notebook shows: sizes, for nothing is computed to be looked at."""
+        study = self.study
+        return {
+            "targets": len(study.targets),
+            "drafters": len(study.drafters),
+            "loads": sum(len(one.batch_size) * len(one.context_len) for one in study.loads),
+            "draft lengths": study.longest + 1,
+            "points": study.n_points,
+        }
+
+    def _repr_html_(self) -> str:
+        """Return a small table of the sizes; notes are of points, and there are none yet."""
+        from specroof.report.notebook import facts_html  # noqa: PLC0415 - reports import answers
+
+        return facts_html(self.title, self.facts, ())
+
     def slices(self) -> Iterator[Slice]:
         """Yield all points, some at a time."""
         for target in range(1, len(self.study.targets) + 1):
             for drafter in range(1, len(self.study.drafters) + 1):
                 yield from study_slices(self.study, target, drafter)
+
+    def to_arrow(self) -> Any:
+        """Return every point as an Arrow table, the target in front; needs pyarrow.
+
+        Raises
+        ------
+        OptionError
+            For a study of more points than are held at once.
+        """
+        from specroof.report.arrow import arrow_table  # noqa: PLC0415 - reports import answers
+        from specroof.report.points import curve_columns  # noqa: PLC0415 - as above
+
+        self._check_size()
+        return arrow_table(
+            {"target": part.target} | columns
+            for part in self.slices()
+            for columns in curve_columns(part.prediction.curves, part.prediction.counted)
+        )
+
+    def to_frame(self) -> Any:
+        """Return the same as a pandas DataFrame; needs pyarrow and pandas."""
+        return self.to_arrow().to_pandas()
 
     def frames(self) -> Iterator[Any]:
         """Yield all points as pandas data frames, some at a time; needs pyarrow and pandas."""

@@ -26,6 +26,7 @@ __all__ = [
     "ReachedShare",
     "RequestLen",
     "Seconds",
+    "Share",
     "within",
 ]
 
@@ -66,3 +67,4 @@ BatchSize = Annotated[float, _limits("batch_size"), within("batch_size")]
 ContextLen = Annotated[float, _limits("context_len"), within("context_len")]
 RequestLen = Annotated[float, _limits("request_len"), within("request_len")]
 DraftLen = Annotated[int, _limits("draft_len"), within("draft_len")]
+Share = Annotated[float, _limits("share"), within("share")]

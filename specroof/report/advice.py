@@ -4,17 +4,21 @@ import math
 import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from typing import Any, Final
 
 import numpy as np
 
 from specroof.questions.advise import INPUTS, Advice, Day, Launch, Row, Served, Times, ToMeasure
+from specroof.report.columns import Columns
 from specroof.report.layout import format_table, in_line, note_lines
 from specroof.units import format_seconds
 
-__all__ = ["advice_json", "advice_text"]
+__all__ = ["advice_columns", "advice_json", "advice_text"]
 
 _WIDTH: Final = 80
+#: What a server gives at a load, by the names of the fields.
+_TIMES: Final = tuple(one.name for one in fields(Times))
 _ABSENT: Final = "-"
 #: Letters of a kind of drafter that it has room for.
 _LONGEST_NAME: Final = 8
@@ -102,13 +106,7 @@ def _number(value: float | None) -> float | None:
 
 
 def _times_json(times: Times) -> dict[str, float | None]:
-    return {
-        "tokens_per_s": _number(times.tokens_per_s),
-        "ttft_s": _number(times.ttft_s),
-        "tpot_s": _number(times.tpot_s),
-        "usd_per_million_tokens": _number(times.usd_per_million_tokens),
-        "running": _number(times.running),
-    }
+    return {name: _number(getattr(times, name)) for name in _TIMES}
 
 
 def _row_json(row: Row, names: Sequence[str]) -> dict[str, Any]:
@@ -138,6 +136,39 @@ def _row_json(row: Row, names: Sequence[str]) -> dict[str, Any]:
         "speedup_without": {name: _number(value) for name, value in row.limits.items()},
         "meets_targets": row.meets,
     }
+
+
+def advice_columns(found: Advice) -> Iterator[Columns]:
+    """Yield a row for each load of a chip, chip by chip; "plain_" stands for without drafts."""
+    for chip in found.chips:
+        setup, rows = chip.setup, chip.rows
+        times = {"": [row.times for row in rows], "plain_": [row.plain for row in rows]}
+        ends = np.array([row.speedup for row in rows], dtype=np.float64)
+        advised = [None if row.drafter is None else found.drafters[row.drafter] for row in rows]
+        yield {
+            "model": found.model.name,
+            "hardware": setup.hardware.name,
+            "engine": setup.engine.name,
+            "tensor_parallel": setup.placement.tensor_parallel,
+            "expert_parallel": setup.placement.expert_parallel,
+            "attention_data_parallel": setup.placement.attention_data_parallel,
+            "input_len": float(found.workload.input_len),
+            "output_len": float(found.workload.output_len),
+            "concurrency": np.array([row.concurrency for row in rows], dtype=np.float64),
+            "drafter": np.array([name or "" for name in advised]),
+            "draft_len": np.array([row.draft_len for row in rows], dtype=np.float64),
+            **dict(zip(("speedup", "speedup_low", "speedup_high"), ends.T.copy(), strict=True)),
+            "verdict": np.array([row.verdict for row in rows]),
+            **{
+                f"{prefix}{name}": np.array(
+                    [getattr(one, name) for one in of_rows], dtype=np.float64
+                )
+                for prefix, of_rows in times.items()
+                for name in _TIMES
+            },
+            "limited_by": np.array([row.limited_by for row in rows]),
+            "meets_targets": np.array([row.meets for row in rows]),
+        }
 
 
 # --- the page -------------------------------------------------------------------------------------

@@ -1,14 +1,14 @@
 """Columns as Arrow tables: names as dictionaries, units in the metadata, no figure as null."""
 
 import importlib
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from specroof.errors import OutputError
-from specroof.questions.prediction import Prediction
-from specroof.report.columns import UNITS, Columns, n_rows, point_columns
+from specroof.report.columns import UNITS, Columns, n_rows
 
 __all__ = ["arrow_batch", "arrow_table", "data_library"]
 
@@ -56,15 +56,23 @@ def _arrow_array(pa: Any, values: Any, rows: int) -> Any:
         names, codes = np.unique(values, return_inverse=True)
         codes = pa.array(codes.astype(np.int32), mask=values == "")
         return pa.DictionaryArray.from_arrays(codes, names.tolist())
-    return pa.array(values, from_pandas=True)  # NaN is null
+    return _numbers(pa, values) if values.dtype.kind == "f" else pa.array(values)
 
 
-def arrow_table(found: Prediction) -> Any:
-    """Return every point of a prediction as one table."""
+def _numbers(pa: Any, values: Any) -> Any:
+    """Return numbers without a copy, NaN as null: what is known, bit by bit."""
+    known = ~np.isnan(values)
+    if known.all():
+        return pa.array(values)
+    bits = pa.py_buffer(np.packbits(known, bitorder="little"))
+    missing = known.size - int(np.count_nonzero(known))
+    return pa.Array.from_buffers(
+        pa.float64(), known.size, [bits, pa.py_buffer(values)], null_count=missing
+    )
+
+
+def arrow_table(tables: Iterable[Columns]) -> Any:
+    """Return the rows of several tables of the same columns as one."""
     pa = data_library("pyarrow")
-    wholes = found.counted or [None] * len(found.curves)
-    batches = [
-        arrow_batch(point_columns(curve, whole))
-        for curve, whole in zip(found.curves, wholes, strict=True)
-    ]
+    batches = [arrow_batch(columns) for columns in tables]
     return pa.Table.from_batches(batches).unify_dictionaries()

@@ -1,11 +1,12 @@
 """Points and loads of speedup curves as columns: arrays, and one value where all rows share it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from specroof.errors import optional_library
 from specroof.questions.overview import drafts_run
 from specroof.questions.prediction import EndToEnd, Prediction
 from specroof.speedup.curve import SpeedupCurve
@@ -14,6 +15,7 @@ __all__ = [
     "ALL_ROWS",
     "UNITS",
     "Columns",
+    "data_frame",
     "listed_columns",
     "load_columns",
     "n_rows",
@@ -94,6 +96,14 @@ UNITS: Final = {
     "largest_batch": "sequences",
     "largest_batch_drafting": "sequences",
     "end_to_end_best_draft_len": "tokens",
+    "concurrency": "requests",
+    "ttft_s": "s",
+    "tpot_s": "s",
+    "plain_ttft_s": "s",
+    "plain_tpot_s": "s",
+    "plain_running": "sequences",
+    "usd_per_million_tokens": "USD",
+    "plain_usd_per_million_tokens": "USD",
 }
 
 
@@ -136,6 +146,19 @@ def listed_columns(columns: Mapping[str, Any]) -> dict[str, list[Any]]:
         else _plain_list(name, np.asarray([values])) * rows
         for name, values in columns.items()
     }
+
+
+def data_frame(tables: Iterable[Columns]) -> Any:
+    """Return the rows of several tables of the same columns as a pandas DataFrame.
+
+    Raises
+    ------
+    OptionError
+        If pandas is not installed.
+    """
+    pandas = optional_library("pandas", "to_frame", "data")
+    frames = [pandas.DataFrame(listed_columns(columns)) for columns in tables]
+    return pandas.concat(frames, ignore_index=True)
 
 
 def point_columns(

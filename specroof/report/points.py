@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from specroof.questions.prediction import EndToEnd, Workload
-from specroof.report.columns import listed_columns, point_columns
+from specroof.report.columns import Columns, listed_columns, point_columns
 from specroof.report.layout import columns_csv
 from specroof.speedup.curve import SpeedupCurve
 
@@ -142,13 +142,13 @@ def _known(curve: SpeedupCurve, best: Any) -> Any:
 
 def curves_csv(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()) -> str:
     """Return every point of several curves as CSV, one row each: see `curve_columns`."""
-    return columns_csv(curve_columns(curves, counted))
+    return columns_csv(map(listed_columns, curve_columns(curves, counted)))
 
 
 def curve_columns(
     curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
-) -> Iterator[dict[str, list[Any]]]:
-    """Yield every point of several curves as the columns of a CSV file, some rows at a time.
+) -> Iterator[Columns]:
+    """Yield every point of several curves as columns, some rows at a time.
 
     Parameters
     ----------
@@ -163,4 +163,4 @@ def curve_columns(
         contexts, batches, drafts = curve.speedup.shape
         step = max(1, _SLAB_ROWS // (batches * drafts))
         for start in range(0, contexts, step):
-            yield listed_columns(point_columns(curve, whole, slice(start, start + step)))
+            yield point_columns(curve, whole, slice(start, start + step))

@@ -10,8 +10,8 @@ from specroof.arrays import Array
 
 __all__ = ["SharedPasses", "answer_rounds", "prompts_together", "shared_passes"]
 
-#: Halvings of the interval in which the requests that start in a pass lie: all bits of a float.
-_HALVINGS: Final = 60
+#: Halvings of the interval in which the requests that start in a pass lie: twelve digits.
+_HALVINGS: Final = 40
 #: A prompt that fits its passes but for rounding takes no further one.
 _ROUNDING: Final = 1e-9
 
@@ -171,7 +171,7 @@ def shared_passes(
     (0.1, 1.0)
     >>> full = shared_passes(64, 9, new_len=1000, budget=1009, positions=1)
     >>> round(float(full.started), 2)  # not more than one prompt and its nine tokens fit a pass
-    0.98
+    1.0
     """
     names = (running, rounds, new_len, budget, positions, slowed)
     arrays = np.broadcast_arrays(*(np.asarray(one, dtype=np.float64) for one in names))

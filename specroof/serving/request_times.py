@@ -145,10 +145,8 @@ class SharedPrefills:
         The requests.
     passes
         The steady state.
-    whole_s
-        Seconds of the pass of a round in which all requests decode: `round_s` was told for it.
     decode_s
-        Of one without prompts, with those that decode.
+        Seconds of a pass without prompts, in which all requests decode.
     mixed_s, own_s
         Of one with prompts: the mean one, and the mean one that a prompt is in.
     drafts
@@ -157,7 +155,6 @@ class SharedPrefills:
 
     load: RequestLoad
     passes: SharedPasses
-    whole_s: Array
     decode_s: Array
     mixed_s: Array
     own_s: Array
@@ -166,10 +163,10 @@ class SharedPrefills:
     def times(self, round_s: Array, engine: EngineProfile) -> RequestTimes:
         """Return the seconds of a request, given those of a round of all that run."""
         # What a round takes besides its pass: drafting, and what the engine adds.
-        beside_s = round_s - self.whole_s
+        beside_s = round_s - self.decode_s
         shared_s = beside_s if self.drafts else 0.0 * beside_s
         mixed = self.passes.mixed_frac
-        mean_s = mixed * (self.mixed_s + shared_s) + (1 - mixed) * (self.decode_s + beside_s)
+        mean_s = mixed * (self.mixed_s + shared_s) + (1 - mixed) * round_s
         wait_s = np.full_like(mean_s, engine.request_overhead_s)
         return RequestTimes(
             token_s=np.asarray(self.passes.passes * mean_s / np.asarray(self.load.output_len)),
@@ -236,24 +233,21 @@ def _shared(
 ) -> SharedPrefills:
     drafts = rules.drafts_beside
     beside = load.verify_len if drafts else 1.0
-    # In a pass with a prompt, one request less decodes: the others are as without it.
+    # In a pass without prompts all decode; what is left of the mean decode in those with one.
+    mixed = passes.mixed_frac
     decoding = passes.started * passes.decoded
-    others = decoding * (load.running - 1) / load.running
-    without = np.maximum(1 - passes.mixed_frac, _FEWEST)
-    alone = np.clip((decoding - passes.mixed_frac * others) / without, _FEWEST, load.running)
+    others = np.clip((decoding - (1 - mixed) * load.running) / mixed, _FEWEST, load.running)
 
-    def decode(sequences: Array, positions: npt.ArrayLike) -> ForwardPass:
-        return ForwardPass(np.maximum(sequences, _FEWEST), positions, load.context_len)
+    decode = ForwardPass(others, beside, load.context_len)
 
     def mixed_s(prompts: Array) -> Array:
         chunk = load.prompt.piece_pass(passes.pieces, prompts)
-        return seconds(served, decode(others, beside), Work(served.model, chunk))
+        return seconds(served, decode, Work(served.model, chunk))
 
     return SharedPrefills(
         load=load,
         passes=passes,
-        whole_s=seconds(served, decode(load.running, load.verify_len)),
-        decode_s=seconds(served, decode(alone, load.verify_len)),
+        decode_s=seconds(served, ForwardPass(load.running, load.verify_len, load.context_len)),
         mixed_s=mixed_s(passes.prompts),
         own_s=mixed_s(passes.own_prompts),
         drafts=drafts,

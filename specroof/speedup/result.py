@@ -14,6 +14,9 @@ from specroof.speedup.bands import band_ends, verdicts
 
 __all__ = ["SpeedupCurve"]
 
+#: Batch sizes, and contexts, of which a notebook shows the best: more are for `to_frame`.
+_SHOWN_POINTS: Final = 8
+
 _AnyArray = TypeVar("_AnyArray", bound=npt.NDArray[Any])
 
 # Equal but for rounding: the shorter draft wins.
@@ -100,13 +103,60 @@ class SpeedupCurve:
         """Sequences that are decoded at a time, axes that broadcast to those of the curve."""
         return self.batch_size[None, :, None] if self.running is None else self.running
 
+    @property
+    def title(self) -> str:
+        """What the curve is of, in one line."""
+        where = f"{self.placement.devices} x {self.hardware}, engine {self.engine}"
+        return f"{self.model} on {where}: {self.drafter}"
+
     def __repr__(self) -> str:
         """Return one line: arrays are looked at by name."""
         sizes = " x ".join(str(size) for size in self.round_s.shape)
-        return (
-            f"<SpeedupCurve: {self.model} on {self.placement.devices} x {self.hardware}, "
-            f"engine {self.engine}: {self.drafter}; {sizes} contexts, batch sizes, draft lengths>"
-        )
+        return f"<SpeedupCurve: {self.title}; {sizes} contexts, batch sizes, draft lengths>"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The best speedup of the first contexts and batch sizes, and its draft length."""
+        return {
+            f"batch {batch:g}, context {context:g}": (
+                f"{self.best_speedup[row, column]:.2f}x with {self.best_draft_len[row, column]} "
+                "drafts"
+            )
+            for row, context in enumerate(self.context_len[:_SHOWN_POINTS])
+            for column, batch in enumerate(self.batch_size[:_SHOWN_POINTS])
+        }
+
+    def _repr_html_(self) -> str:
+        """Return a small table of the facts, and the notes below it."""
+        from specroof.report.notebook import facts_html  # noqa: PLC0415 - reports import curves
+
+        return facts_html(self.title, self.facts, self.notes)
+
+    def to_frame(self) -> Any:
+        """Return the points as a pandas DataFrame: the columns of ``--csv``, a row each.
+
+        Raises
+        ------
+        OptionError
+            If pandas is not installed.
+        """
+        from specroof.report.columns import data_frame  # noqa: PLC0415 - reports import curves
+        from specroof.report.points import curve_columns  # noqa: PLC0415 - as above
+
+        return data_frame(curve_columns([self]))
+
+    def to_arrow(self) -> Any:
+        """Return every point as an Arrow table; needs pyarrow."""
+        from specroof.report.arrow import arrow_table  # noqa: PLC0415 - reports import curves
+        from specroof.report.points import curve_columns  # noqa: PLC0415 - as above
+
+        return arrow_table(curve_columns([self]))
+
+    def plot(self) -> Any:
+        """Draw speedup against draft length."""
+        from specroof.plot import speedup_figures  # noqa: PLC0415 - matplotlib is slow to import
+
+        return speedup_figures([self])[""]
 
     @property
     def decode_s(self) -> Array:

@@ -9,6 +9,7 @@ from typing import Any
 from specroof.errors import CatalogError
 from specroof.questions.overview import Overview
 from specroof.report.arrow import data_library
+from specroof.report.notebook import facts_html
 from specroof.sweeps.partition import POINTS, UNFINISHED
 from specroof.sweeps.places import Place, place_of
 from specroof.sweeps.run import MANIFEST
@@ -62,6 +63,40 @@ class Results:
         """Return all points as one pandas data frame."""
         return data_library("pandas").concat(self.frames(), ignore_index=True)
 
+    def to_arrow(self) -> Any:
+        """Return all points as one Arrow table; needs pyarrow."""
+        pa = data_library("pyarrow")
+        tables = [pa.Table.from_pandas(frame, preserve_index=False) for frame in self.frames()]
+        return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
+
+    def plot(self) -> Any:
+        """Draw best speedup against batch size, a panel for each model and chip.
+
+        Raises
+        ------
+        CatalogError
+            If the sweep is not done.
+        """
+        from specroof.plot import study_figures  # noqa: PLC0415 - matplotlib is slow to import
+
+        self._check_done()
+        return next(iter(study_figures(self.overviews).values()))
+
+    def _repr_html_(self) -> str:
+        """Return a small table of what the folder holds."""
+        told = {
+            "files": len(self.manifest["partitions"]),
+            "points": self.manifest["points"],
+            "format": self.manifest["format"],
+            "done": "yes" if self.done else "no",
+        }
+        return facts_html(self.folder, told, ())
+
+    def _check_done(self) -> None:
+        if not self.done:
+            message = f"{self.folder}: the sweep is not done; allowed: run it again, it goes on"
+            raise CatalogError(message)
+
     def summary(self) -> Any:
         """Return the best of each drafter at each load as a pandas data frame.
 
@@ -70,9 +105,7 @@ class Results:
         CatalogError
             If the sweep is not done.
         """
-        if not self.done:
-            message = f"{self.folder}: the sweep is not done; allowed: run it again, it goes on"
-            raise CatalogError(message)
+        self._check_done()
         form = self.manifest["format"]
         return _frame(place_of(self.folder), f"summary.{form}", form)
 

@@ -1,0 +1,209 @@
+"""Curves, sweeps, advice and folders of results as tables, charts and a few lines."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from matplotlib.figure import Figure
+
+import specroof
+from specroof import OptionError, read_results, write_sweep
+from specroof.errors import CatalogError
+from specroof.questions import sweep as sweeps
+from specroof.report.arrow import arrow_batch
+
+MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "b200", "eagle3,accept-length=2.8@3"
+STUDY: dict[str, Any] = {
+    "format_version": 1,
+    "targets": [{"model": MODEL, "hardware": [CHIP, "l4"]}],
+    "drafters": ["mtp,accept=0.7", "ideal"],
+    "batch_size": [1, 512],
+    "context_len": [1000, 30000],
+    "max_draft_len": 3,
+}
+
+
+@pytest.fixture(scope="module")
+def curve() -> specroof.SpeedupCurve:
+    return specroof.speedup_curve(
+        MODEL, CHIP, drafter=SPEC, batch_size=[1, 8], context_len=[0, 4096], max_draft_len=3
+    )
+
+
+# --- curves --------------------------------------------------------------------------------------
+
+
+def test_a_curve_is_a_frame_with_a_row_for_each_point(curve: specroof.SpeedupCurve) -> None:
+    frame = curve.to_frame()
+    assert len(frame) == curve.speedup.size == 2 * 2 * 4
+    one = frame[(frame.context_len == 4096) & (frame.batch_size == 8) & (frame.draft_len == 2)]
+    assert one.speedup.tolist() == [float(curve.speedup[1, 1, 2])]
+    assert one.round_s.tolist() == [float(curve.round_s[1, 1, 2])]
+    assert set(one.drafter) == {SPEC}
+    assert frame.is_best.sum() == 4  # one length for each load
+
+
+def test_a_curve_is_an_arrow_table_of_the_same_numbers(curve: specroof.SpeedupCurve) -> None:
+    table, frame = curve.to_arrow(), curve.to_frame()
+    assert table.column_names == list(frame.columns)
+    assert table.schema.field("round_s").metadata == {b"unit": b"s"}
+    np.testing.assert_array_equal(table["tokens_per_s"].to_numpy(), frame.tokens_per_s.to_numpy())
+
+
+def test_a_curve_shows_itself(curve: specroof.SpeedupCurve) -> None:
+    assert "\n" not in repr(curve)
+    html = curve._repr_html_()
+    assert html.startswith(f"<table><caption>{curve.title}</caption>")
+    assert html.count("<tr>") == 4
+    best = f"{curve.best_speedup[1, 0]:.2f}x with {curve.best_draft_len[1, 0]} drafts"
+    assert f"<th>batch 1, context 4096</th><td>{best}</td>" in html
+    assert html.count("<p>") == len(curve.notes) > 0
+    assert isinstance(curve.plot(), Figure)
+
+
+def test_a_notebook_is_shown_eight_batches_and_contexts_of_a_curve() -> None:
+    many = specroof.speedup_curve(
+        MODEL, CHIP, drafter="ideal", batch_size=range(1, 20), context_len=range(100, 120)
+    )
+    assert len(many.facts) == 8 * 8
+
+
+# --- sweeps --------------------------------------------------------------------------------------
+
+
+def test_a_sweep_is_one_table_of_all_its_frames() -> None:
+    found = specroof.sweep(STUDY)
+    table, frame = found.to_arrow(), found.to_frame()
+    # 2 chips x 2 drafters x 2 contexts x 2 batch sizes x draft lengths 0 to 3.
+    assert table.num_rows == len(frame) == found.study.n_points == 64
+    assert frame.target.tolist() == [1] * 32 + [2] * 32
+    parts = pd.concat(found.frames(), ignore_index=True)
+    pd.testing.assert_frame_equal(
+        frame[list(parts.columns)].astype({"model": object, "hardware": object, "drafter": object}),
+        parts.astype({"model": object, "hardware": object, "drafter": object}),
+        check_dtype=False,
+        check_categorical=False,
+    )
+
+
+def test_a_sweep_shows_its_sizes_and_computes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = specroof.sweep(STUDY)
+    monkeypatch.setattr(sweeps, "predicted_to", None)
+    monkeypatch.setattr(sweeps, "predicted", None)
+    assert repr(found) == "<Sweep: 2 targets x 2 drafters, 64 points>"
+    html = found._repr_html_()
+    for name, value in (("loads", 4), ("draft lengths", 4), ("points", 64)):
+        assert f"<th>{name}</th><td>{value}</td>" in html
+
+
+def test_a_sweep_that_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps, "MOST_POINTS", 63)
+    found = specroof.sweep(STUDY)
+    for held in (found.to_arrow, found.to_frame, lambda: found.outcomes):
+        with pytest.raises(OptionError, match=r"has 64 points; allowed at once: at most 63; slic"):
+            held()
+
+
+# --- advice --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def advice() -> Any:
+    return specroof.advise(
+        MODEL,
+        ["h100", CHIP],
+        drafters=[SPEC],
+        input_len=1000,
+        output_len=300,
+        concurrency=[1, 8, 2000],
+    )
+
+
+def test_advice_is_a_frame_with_a_row_for_each_chip_and_load(advice: Any) -> None:
+    frame = advice.to_frame()
+    told = [(chip["hardware"], row) for chip in advice.to_dict()["chips"] for row in chip["rows"]]
+    assert len(frame) == len(told) == 2 * 3
+    names = ("concurrency", "draft_len", "speedup", "speedup_low", "tokens_per_s", "ttft_s")
+    for (hardware, row), (_, got) in zip(told, frame.iterrows(), strict=True):
+        assert got.hardware == hardware
+        assert [got[name] for name in names] == [row[name] for name in names]
+        assert got.plain_tpot_s == row["plain"]["tpot_s"]
+        assert got.verdict == row["verdict"]
+        assert (None if pd.isna(got.drafter) else got.drafter) == row["drafter"]
+        assert bool(got.meets_targets) == row["meets_targets"]
+    assert frame.drafter.isna().any()  # nothing drafts where it does not pay
+    assert frame.drafter.notna().any()
+
+
+def test_advice_is_an_arrow_table(advice: Any) -> None:
+    table = advice.to_arrow()
+    assert table.column_names == list(advice.to_frame().columns)
+    assert table.schema.field("plain_ttft_s").metadata == {b"unit": b"s"}
+    assert table["drafter"].null_count == advice.to_frame().drafter.isna().sum()
+
+
+def test_advice_is_drawn(advice: Any) -> None:
+    (axes,) = advice.plot().axes
+    labels = [text.get_text() for text in advice.plot().legends[0].get_texts()]
+    assert len(labels) == 2 + 1  # chips, and what they are compared with
+    drawn = axes.lines[1]  # the first is plain decoding
+    rows = advice.chips[0].rows
+    assert drawn.get_xdata().tolist() == [row.concurrency for row in rows]
+    assert drawn.get_ydata().tolist() == [row.speedup[0] for row in rows]
+    assert [text.get_text() for text in axes.texts] == [
+        f"γ {row.draft_len}" if row.draft_len else "off" for row in rows
+    ]
+
+
+# --- folders -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])
+def test_a_folder_is_one_table_whatever_its_format(tmp_path: Path, form: str) -> None:
+    write_sweep(STUDY, tmp_path, form=form)
+    found = read_results(tmp_path)
+    table, frame = found.to_arrow(), found.to_frame()
+    assert table.num_rows == len(frame) == 64
+    np.testing.assert_array_equal(
+        table["speedup"].to_pandas().to_numpy(dtype=float), frame.speedup.to_numpy(dtype=float)
+    )
+    assert set(table["drafter"].to_pylist()) == {"mtp,accept=0.7", "ideal"}
+    html = found._repr_html_()
+    assert f"<th>format</th><td>{form}</td>" in html
+    assert "<th>files</th><td>4</td>" in html
+    assert "<th>done</th><td>yes</td>" in html
+    assert isinstance(found.plot(), Figure)
+
+
+def test_a_sweep_that_is_not_done_is_not_drawn(tmp_path: Path) -> None:
+    write_sweep(STUDY, tmp_path, form="csv", stop=lambda: True)
+    found = read_results(tmp_path)
+    assert "<th>done</th><td>no</td>" in found._repr_html_()
+    with pytest.raises(CatalogError, match="the sweep is not done; allowed: run it again"):
+        found.plot()
+
+
+# --- columns -------------------------------------------------------------------------------------
+
+
+def test_figures_that_are_missing_are_null_and_the_others_keep_their_bits() -> None:
+    # Nine, so that a byte of the mask has an end.
+    values = np.array([1.0, np.nan, 0.1, -0.0, np.nan, np.inf, 5e-324, 7.0, np.nan])
+    for given in (values, values[::2].copy(), np.full(3, np.nan), np.array([1.5])):
+        (found,) = arrow_batch({"x": given}).columns
+        expected = pa.array(given, from_pandas=True)
+        assert found.equals(expected)
+        assert found.null_count == int(np.isnan(given).sum())
+        found.validate(full=True)
+
+
+def test_without_pandas_a_frame_is_refused(
+    curve: specroof.SpeedupCurve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(OptionError, match="pandas"):
+        curve.to_frame()
