@@ -455,13 +455,17 @@ def test_sglang_pads_to_the_sizes_that_it_captures() -> None:
 
 
 @cache
-def true_rates() -> tuple[tuple[Measurement, float, float], ...]:
-    """Return what the fitted parameters predict of each measurement, without drafts and with."""
+def true_rates() -> tuple[tuple[Measurement, float, float, float], ...]:
+    """Return what the fitted parameters predict of each measurement.
+
+    Tokens per second without drafts and with, and what was measured of it.
+    """
     scored = [one for one in MEASURED if kind_of(one)[0]]
     keys = [engine_key(one) for one in scored]
     engines = {key: engine_of(key, fitted_parameters()) for key in keys}
     rates = Record(published_cases(scored, [(key, engines[key]) for key in keys])).rates()
-    return tuple(zip(scored, rates.plain.tolist(), rates.speculative.tolist(), strict=True))
+    asked = rates.as_measured(scored).tolist()
+    return tuple(zip(scored, rates.plain.tolist(), rates.speculative.tolist(), asked, strict=True))
 
 
 def synthetic(noise: float = 0.0, most: float = 0.0) -> list[Measurement]:
@@ -472,16 +476,18 @@ def synthetic(noise: float = 0.0, most: float = 0.0) -> list[Measurement]:
     rng = np.random.default_rng(1)
     made = []
     for point, *rates in true_rates():
-        plain, fast = (
+        plain, fast, asked = (
             one
             * float(np.exp(noise * rng.standard_normal()))
             * (1 + most * float(rng.uniform(-1, 1)))
             for one in rates
         )
         measured = fast if point.drafts else plain
-        made.append(
-            replace(point, tokens_per_s=measured, baseline_tokens_per_s=plain, speedup=None)
-        )
+        drafting = {
+            name: asked for name in ("draft_s", "draft_share") if getattr(point, name) is not None
+        }
+        rates_of = {"tokens_per_s": measured, "baseline_tokens_per_s": plain, "speedup": None}
+        made.append(replace(point, **(drafting or rates_of)))
     return made
 
 
