@@ -1,5 +1,6 @@
 """Sweeps: files that are whole, the same whatever ends a run, and that agree with predict."""
 
+import gc
 import io
 import json
 import os
@@ -368,6 +369,26 @@ def test_a_folder_that_is_removed_underneath_is_one_line(
     monkeypatch.setattr(run, "write_partition", removed)
     message = refused(study, "-o", str(tmp_path / "out"), "--format", "csv")
     assert message.startswith(f"{tmp_path / 'out' / 'points' / '00001.csv'}: No such file or dir")
+
+
+@pytest.mark.parametrize("folder", ["points", ".unfinished"])
+def test_a_run_whose_folder_goes_away_says_so_and_no_more(
+    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed = partition.study_slices
+
+    def removed(*words: Any) -> Any:
+        for part in computed(*words):
+            yield part
+            for file in (tmp_path / "out" / folder).iterdir():
+                file.unlink()
+            (tmp_path / "out" / folder).rmdir()
+
+    monkeypatch.setattr(partition, "study_slices", removed)
+    # What Python complains of on its own, of a file that is given up, is an error of this test.
+    with pytest.raises(OutputError, match=r"00001\.parquet: No such file or directory; allowed"):
+        write_sweep(CONTENT, tmp_path / "out", form="parquet")
+    gc.collect()
 
 
 def test_what_a_place_refuses_names_it(tmp_path: Path) -> None:
