@@ -54,6 +54,7 @@ from specroof.speedup.curve import SpeedupCurve
 if TYPE_CHECKING:
     # For type checkers: the door imports these when they are asked for, by the table below.
     from specroof import plot
+    from specroof.questions.adaptive import adaptive
     from specroof.questions.advise import advise
     from specroof.questions.answer import Answer
     from specroof.questions.breakeven import breakeven
@@ -103,6 +104,7 @@ __all__ = [
     "Target",
     "Workload",
     "acceptance_from_length",
+    "adaptive",
     "advise",
     "beta_acceptance",
     "breakeven",

@@ -39,7 +39,8 @@ def unpacked(text: dict[str, Any]) -> np.ndarray:
             numbers.append(value // 2 if value % 2 == 0 else -(value + 1) // 2)
             shift, value = 0, 0
     rows = np.array(numbers).reshape(text["shape"])
-    return np.asarray(rows.cumsum(axis=-1).cumsum(axis=-1))
+    bends = rows.cumsum(axis=0) if rows.ndim > 1 else rows
+    return np.asarray(bends.cumsum(axis=-1).cumsum(axis=-1))
 
 
 def tables(text: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Published tokens/s and best draft lengths of Qwen3.6-35B-A3B on one B200, batch 1 to 2048."""
+"""Published tokens/s, best draft lengths and gains of adaptive ones: Qwen3.6-35B-A3B on a B200."""
 
 from functools import cache
 from typing import Any, Final
@@ -14,18 +14,21 @@ from published_models import (
     simulated_qwen36,
     with_counted_head,
 )
+from specroof import adaptive
 from specroof.acceptance import survival_acceptance
 from specroof.architecture import Architecture
 from specroof.catalog import load_hardware, load_model
 from specroof.cost.experts import distinct_experts
 from specroof.drafters import Drafter, DraftTime, Round
 from specroof.hardware import HardwareProfile
+from specroof.questions.adaptive import Adaptive
 from specroof.speedup.curve import SpeedupCurve, speedup_curve
 
 Array = npt.NDArray[np.float64]
 Vector = dict[str, Any]
 
 POST: Final = published("finn-2026-adaptive-qwen3.6.yaml")
+WIDTHS: Final = published("finn-2026-width-vs-depth.yaml")
 VECTORS: Final[list[Vector]] = POST["vectors"]
 BATCHES: Final = [vector["batch_size"] for vector in VECTORS]
 DRAFTERS: Final = ("mtp", "dflash")
@@ -58,6 +61,13 @@ def roofline_s(flops: Array, memory_bytes: Any, hardware: HardwareProfile) -> Ar
     peak = hardware.peak
     seconds = np.maximum(flops / peak.flops_per_s["bf16"], memory_bytes / peak.memory_bytes_per_s)
     return np.asarray(seconds)
+
+
+def priced(drafter: str, hardware: HardwareProfile) -> Drafter:
+    """Return one of the two drafters, with the acceptance that was measured."""
+    draft = {"mtp": mtp_draft, "dflash": dflash_draft}[drafter]
+    survival = survival_acceptance(POST["options"]["drafters"][drafter]["survival"])
+    return Drafter(drafter, lambda round_: draft(round_, hardware), acceptance=survival)
 
 
 def curve_of(
@@ -182,3 +192,36 @@ def test_bundled_config_speculates_as_its_sizes_say(drafter: str) -> None:
     change = curve.best_speedup[0] / column(drafter, "speedup") - 1
     lowest, highest = POST["tolerance"]["bundled_speedup"]
     assert lowest <= change.min() < 0 < change.max() <= highest
+
+
+@cache
+def adapted(drafter: str, batch_size: int) -> Adaptive:
+    """Return the policies at one load; the one length for all loads is then the best there."""
+    options, hardware = WIDTHS["options"], published_hardware()
+    return adaptive(
+        simulated_qwen36(),
+        hardware,
+        drafter=priced(drafter, hardware),
+        batch_size=batch_size,
+        context_len=options["context_len"],
+        confidence=options["confidence"][drafter],
+        n_rounds=options["n_rounds"],
+        seed=options["seed"],
+        engine="ideal",
+        options=published_options(POST),
+    )
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize(
+    "vector", WIDTHS["vectors"], ids=lambda one: f"{one['drafter']} {one['policy']}"
+)
+def test_adaptive_lengths_gain_what_was_published(vector: Vector) -> None:
+    gains = [
+        100.0 * adapted(vector["drafter"], batch).gains(vector["policy"])[0].item()
+        for batch in vector["batch_size"]
+    ]
+    off = np.array(gains) - np.array(vector["gain"])
+    assert np.abs(off).max() <= WIDTHS["tolerance"], dict(
+        zip(vector["batch_size"], off, strict=True)
+    )

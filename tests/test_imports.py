@@ -67,6 +67,7 @@ TRESPASSES: set[tuple[str, str]] = set()
 # Methods of answers and curves, which may import the rooms that show them; nothing else may.
 SHOWN_BY = {
     "questions/acceptance.py": {("plot", "plot")},
+    "questions/adaptive.py": {("plot", "plot")},
     "questions/advise.py": {
         ("to_arrow", "report"),
         ("to_dict", "report"),

@@ -37,6 +37,7 @@ PUBLIC = [
     "Target",
     "Workload",
     "acceptance_from_length",
+    "adaptive",
     "advise",
     "beta_acceptance",
     "breakeven",

@@ -152,12 +152,12 @@ def write(*groups: Mapping[Path, bytes], as_json: bool) -> None:
 
 
 def write_folder(folder: Path, *groups: Mapping[Path, bytes]) -> None:
-    """Write the files of one run into a folder, and name them on standard error."""
+    """Write the files of one run into a folder, and say so on standard error."""
     from specroof.report import writing  # noqa: PLC0415 - as above
 
     files = writing.joined_files(*groups)
     writing.write_folder(folder, {path.name: data for path, data in files.items()})
-    _say_written(files)
+    say_aside(f"wrote {len(files)} files: {folder}")
 
 
 def _say_written(paths: Iterable[Path]) -> None:

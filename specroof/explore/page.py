@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from specroof.errors import OptionError
-from specroof.explore.packing import QUANTUM, packed_shares
+from specroof.explore.packing import QUANTUM, packed_ends, packed_shares
 from specroof.questions.drafts import (
     LENGTH_DEPTHS,
     LENGTH_STEPS,
@@ -139,35 +139,36 @@ def _section(found: Exploration, model: str, chip: str) -> dict[str, Any]:
 
 
 def _cell(cell: Cell) -> dict[str, Any]:
-    decode_s = cell.verify_s[..., :1]
+    scale_s = _scale_s(cell)
     round_s, sequence_s = cell.engine_round_s
     return {
         "round_overhead_s": round_s,
         "round_sequence_overhead_s": sequence_s,
-        "decode_s": decode_s[..., 0].tolist(),
-        "verify": packed_shares(cell.verify_s / decode_s),
-        "largest": _ends(cell.largest),
+        "scale_s": scale_s.ravel().tolist(),
+        "verify": packed_shares(cell.verify_s / scale_s),
+        "largest": packed_ends(cell.largest),
         "bands": cell.bands,
         "drafting": {kind: _drafting(cell, one) for kind, one in cell.drafting.items()},
     }
 
 
+def _scale_s(cell: Cell) -> np.ndarray:
+    """Return what seconds are packed as shares of: for each batch size the shortest plain step."""
+    shortest = cell.verify_s[..., 0].min(axis=0).tolist()
+    return np.array([float(f"{one:.4g}") for one in shortest])[:, None]  # any unit near it will do
+
+
 def _drafting(cell: Cell, drafting: Drafting) -> dict[str, Any]:
-    decode_s = cell.verify_s[..., :1]
-    found = {"depth": drafting.depth, "largest": _ends(drafting.largest)}
+    scale_s = _scale_s(cell)
+    found = {"depth": drafting.depth, "largest": packed_ends(drafting.largest)}
     share = drafting.draft_s[..., 1:] / cell.verify_s[..., 1:]
     if np.ptp(share) < QUANTUM * share.flat[0] and not drafting.more_s.any():
         return {**found, "share": float(share.flat[0])}
     return {
         **found,
-        "draft": packed_shares(drafting.draft_s / decode_s),
-        "more": packed_shares(drafting.more_s / decode_s),
+        "draft": packed_shares(drafting.draft_s / scale_s),
+        "more": packed_shares(drafting.more_s / scale_s),
     }
-
-
-def _ends(largest: np.ndarray) -> list[list[float | None]]:
-    """Return the largest batches; None where there is no end."""
-    return [[one if np.isfinite(one) else None for one in row] for row in largest.tolist()]
 
 
 # --- the document ------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ globalThis.specroof = (() => {
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
     const raw = new Uint8Array(await new Response(stream).arrayBuffer());
     const size = packed.shape.reduce((product, length) => product * length, 1);
-    const width = packed.shape.at(-1);
-    const values = new Float64Array(size);
+    const width = packed.shape.at(-1), before = packed.shape.length > 1 ? size / packed.shape[0] : size;
+    const bends = new Float64Array(size), values = new Float64Array(size);
     let at = 0, number = 0, step = 0;
     for (let i = 0; i < size; i++) {
       let unsigned = 0, scale = 1, byte;
@@ -23,11 +23,19 @@ globalThis.specroof = (() => {
         scale *= 128;
       } while (byte & 128);
       if (i % width === 0) { number = 0; step = 0; }
-      step += unsigned % 2 ? -(unsigned + 1) / 2 : unsigned / 2;
+      bends[i] = (unsigned % 2 ? -(unsigned + 1) / 2 : unsigned / 2) + (i < before ? 0 : bends[i - before]);
+      step += bends[i];
       number += step;
       values[i] = number * quantum;
     }
     return { shape: packed.shape, values };
+  }
+
+  /** Unpack largest batches by context and draft length; null where there is no end. */
+  async function unpackedEnds(packed) {
+    const { shape: [contexts, width], values } = await unpacked(packed);
+    return Array.from({ length: contexts }, (_, i) =>
+      Array.from(values.subarray(i * width, (i + 1) * width), (one) => one < 0 ? null : one));
   }
 
   /** Unpack one model in one setup. */
@@ -36,11 +44,12 @@ globalThis.specroof = (() => {
     for (const [kind, one] of Object.entries(cell.drafting)) {
       drafting[kind] = {
         ...one,
+        largest: await unpackedEnds(one.largest),
         draft: one.draft && await unpacked(one.draft, quantum),
         more: one.more && await unpacked(one.more, quantum),
       };
     }
-    return { ...cell, verify: await unpacked(cell.verify, quantum), drafting };
+    return { ...cell, verify: await unpacked(cell.verify, quantum), largest: await unpackedEnds(cell.largest), drafting };
   }
 
   /** The row of an array with axes (context, batch, last). */
@@ -109,9 +118,9 @@ globalThis.specroof = (() => {
       verdict: !known ? "" : low[best] > 1 ? "pays" : high[best] < 1 ? "loses" : "unclear" };
   }
 
-  /** Shares of a plain step that drafting takes, by draft length. */
+  /** What drafting takes by draft length, in the unit of `verify`. */
   function draftShares(drafter, cell, tables, i, j, tokens, verify) {
-    const base = (length) => tables.cost_of === "verify" ? verify[length] : 1;
+    const base = (length) => tables.cost_of === "verify" ? verify[length] : verify[0];
     switch (drafter.kind) {
       case "ideal":
         return tokens.map(() => 0);
@@ -137,7 +146,7 @@ globalThis.specroof = (() => {
 
   /** One drafter at one point: arrays by draft length, and the optimum. */
   function curve(drafter, cell, tables, i, j, limited) {
-    const batch = tables.batch_size[j], plain_s = cell.decode_s[i][j];
+    const batch = tables.batch_size[j], scale_s = cell.scale_s[j];
     const verify = row(cell.verify, i, j), tokens = tokensPerRound(drafter, tables);
     const drafts = draftShares(drafter, cell, tables, i, j, tokens, verify);
     const engine_s = cell.round_overhead_s + batch * cell.round_sequence_overhead_s;
@@ -145,10 +154,10 @@ globalThis.specroof = (() => {
     const fits = tokens.map((_, length) => !limited || most[length] === null || batch <= most[length]);
     const known = tokens.map((one, length) => one + drafts[length]);
     const or = (values) => values.map((one, length) => fits[length] && !Number.isNaN(known[length]) ? one : NaN);
-    const draft_s = or(drafts.map((share) => share * plain_s));
-    const verify_s = or(Array.from(verify, (share) => share * plain_s));
+    const draft_s = or(drafts.map((share) => share * scale_s));
+    const verify_s = or(Array.from(verify, (share) => share * scale_s));
     const round_s = or(tokens.map((_, length) => length
-      ? draft_s[length] + verify_s[length] + engine_s : plain_s));
+      ? draft_s[length] + verify_s[length] + engine_s : verify_s[0]));
     const speedup = tokens.map((one, length) => one * round_s[0] / round_s[length]);
     const best = bestIndex(speedup);
     return {

@@ -2,6 +2,7 @@
 
 from specroof.plot.acceptance import plot_acceptance
 from specroof.plot.accuracy import plot_accuracy, plot_throughput_accuracy
+from specroof.plot.adaptive import plot_adaptive
 from specroof.plot.advice import plot_advice
 from specroof.plot.batches import (
     plot_best_draft_len_map,
@@ -13,6 +14,7 @@ from specroof.plot.breakeven import plot_breakeven
 from specroof.plot.curves import plot_speedup_by_draft_len
 from specroof.plot.figures import (
     acceptance_figures,
+    adaptive_figures,
     advice_figures,
     breakeven_figures,
     frontier_figures,
@@ -29,6 +31,7 @@ from specroof.plot.worth import plot_worth
 
 __all__ = [
     "acceptance_figures",
+    "adaptive_figures",
     "advice_figures",
     "breakeven_figures",
     "figure_bytes",
@@ -36,6 +39,7 @@ __all__ = [
     "pass_figures",
     "plot_acceptance",
     "plot_accuracy",
+    "plot_adaptive",
     "plot_advice",
     "plot_best_draft_len_map",
     "plot_breakeven",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from specroof.plot.acceptance import plot_acceptance
+from specroof.plot.adaptive import plot_adaptive
 from specroof.plot.advice import plot_advice
 from specroof.plot.batches import plot_best_draft_len_map, plot_by_batch
 from specroof.plot.breakeven import plot_breakeven
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from specroof.questions.acceptance import Profiles
+    from specroof.questions.adaptive import Adaptive
     from specroof.questions.advise import Advice
     from specroof.questions.breakeven import Breakeven
     from specroof.questions.explain import Explanation
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "acceptance_figures",
+    "adaptive_figures",
     "advice_figures",
     "breakeven_figures",
     "frontier_figures",
@@ -48,6 +51,11 @@ def speedup_figures(curves: "Sequence[SpeedupCurve]") -> "dict[str, Figure]":
 def frontier_figures(found: "FrontierAnswer") -> "dict[str, Figure]":
     """Return what each user and each device can get."""
     return {"": plot_frontier(found)}
+
+
+def adaptive_figures(found: "Adaptive") -> "dict[str, Figure]":
+    """Return what adaptive draft lengths gain."""
+    return {"": plot_adaptive(found)}
 
 
 def advice_figures(found: "Advice") -> "dict[str, Figure]":

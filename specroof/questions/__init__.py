@@ -21,6 +21,7 @@ QUESTIONS: Final = (
     "explore",
     "frontier",
     "worth",
+    "adaptive",
     "validate",
     "calibrate",
     "mock",

@@ -27,6 +27,7 @@ __all__ = [
     "ExactRequest",
     "Exactness",
     "TimesRequest",
+    "chain_acceptance",
     "sampling_is_exact",
     "times_of_batches",
 ]
@@ -105,7 +106,7 @@ class BatchTimes(Answer):
 def times_of_batches(request: TimesRequest) -> BatchTimes:
     """Decode batches round by round with dice."""
     drafter = drafter_of(request.drafter)
-    acceptance = _chain_acceptance(drafter)
+    acceptance = chain_acceptance(drafter)
     check_tokens(
         request.batch_size,
         draft_len=request.draft_len or 0,
@@ -139,8 +140,14 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
     return BatchTimes(curve.model, curve.hardware, curve.drafter, runs, curve.notes)
 
 
-def _chain_acceptance(drafter: Drafter) -> Acceptance:
-    """Return how far the drafts of a chain survive; other proposals have no such curve."""
+def chain_acceptance(drafter: Drafter) -> Acceptance:
+    """Return how far the drafts of a chain survive; other proposals have no such curve.
+
+    Raises
+    ------
+    OptionError
+        For trees, and for a drafter without an acceptance, or with one by context.
+    """
     if drafter.is_ideal:
         return constant_acceptance(1.0)
     if drafter.propose is not chain_proposals:

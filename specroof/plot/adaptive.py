@@ -1,0 +1,42 @@
+"""What adaptive draft lengths gain, against the load."""
+
+from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from specroof.plot.style import COLORS, GREY, MARKERS, house_style, new_chart
+
+if TYPE_CHECKING:
+    from specroof.questions.adaptive import Adaptive
+
+__all__ = ["plot_adaptive"]
+
+
+@house_style()
+def plot_adaptive(found: "Adaptive") -> Figure:
+    """Draw the gain of each policy over the one length, with its standard error.
+
+    Parameters
+    ----------
+    found
+        From `specroof.adaptive`.
+    """
+    chart = new_chart(found.title, width=8, height=4.6)
+    axes = chart.subplots()
+    loads = list(found.loads)
+    axes.axhline(0, color=GREY, lw=1.2, ls=":")
+    policies = [policy for policy in found.outcomes if policy != "fixed"]
+    for policy, color, marker in zip(policies, COLORS, MARKERS, strict=False):
+        gains, errors = found.gains(policy)
+        axes.errorbar(
+            loads, gains, yerr=errors, color=color, marker=marker, capsize=2, label=policy
+        )
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(loads, [str(load) for load in loads])
+    axes.minorticks_off()
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_xlabel("Batch size")
+    axes.set_ylabel(f"Tokens per second over {found.draft_len} drafts at every load")
+    axes.legend(frameon=False)
+    return chart

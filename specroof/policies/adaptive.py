@@ -1,0 +1,363 @@
+"""Draft lengths that follow the load or the drafter's confidence, beside one length for all."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from specroof.arrays import Array
+from specroof.simulate.confidence import confident_rounds
+
+if TYPE_CHECKING:
+    # Dice take longer to import than a prediction does.
+    from numpy.random import Generator
+
+__all__ = [
+    "ADAPTIVE",
+    "LEAST_ROUNDS",
+    "BatchCosts",
+    "Outcome",
+    "best_fixed",
+    "fixed_rates",
+    "simulated_policies",
+]
+
+#: Thresholds of survival that policies choose from; with 0 every draft is made.
+_THRESHOLDS: Final = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+#: Rounds of a batch, at least.
+LEAST_ROUNDS: Final = 50
+#: Rates are found by Dinkelbach's steps, which converge faster than linearly.
+_STEPS: Final = 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchCosts:
+    """Seconds of the rounds of one batch, whatever lengths its sequences have.
+
+    Parameters
+    ----------
+    verify_s
+        Of a verification by drafts of each sequence, from 0; a plain step where none drafts.
+    draft_step_s
+        Of each further draft, axes (draft, sequences that make it, from 0 to all).
+    engine_s
+        What the engine adds to a round with drafts.
+    is_block
+        Whether one pass makes several drafts: it makes them for every sequence, or for none.
+    """
+
+    verify_s: Array
+    draft_step_s: Array
+    engine_s: float
+    is_block: bool = False
+
+    @property
+    def batch_size(self) -> int:
+        """How many sequences are decoded together."""
+        return int(self.draft_step_s.shape[1]) - 1
+
+    @property
+    def longest(self) -> int:
+        """The longest draft."""
+        return len(self.draft_step_s)
+
+    def seconds(self, verified: ArrayLike, drafting: NDArray[np.intp]) -> Array:
+        """Return the seconds of rounds that end after each draft, from none on, on a last axis.
+
+        Parameters
+        ----------
+        verified
+            Drafts that are verified up to there, over all sequences.
+        drafting
+            Sequences that make each draft; the last axis is one shorter.
+
+        Ignores
+            how verification runs between two whole lengths of all sequences: it is interpolated.
+
+        Examples
+        --------
+        >>> costs = BatchCosts(np.array([1.0, 3.0]), np.array([[0.0, 0.5, 0.75]]), 0.25)
+        >>> costs.seconds([0, 1], np.array([1]))  # 1; 2 + 0.5 + 0.25
+        array([1.  , 2.75])
+        """
+        drafts = np.asarray(verified, dtype=np.float64) / self.batch_size
+        verify_s = np.interp(drafts, np.arange(len(self.verify_s)), self.verify_s)
+        steps = self.draft_step_s[np.arange(self.longest), drafting]
+        # Nobody drafts: a plain step, whatever the length.
+        engine_s = np.where(drafting > 0, self.engine_s, 0.0)[..., :1]
+        first = np.zeros_like(steps[..., :1])
+        rest = np.cumsum(steps, axis=-1) + engine_s
+        return np.asarray(verify_s + np.concatenate([first, rest], axis=-1))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a policy reaches with one batch.
+
+    Parameters
+    ----------
+    tokens_per_s
+        Of the whole batch.
+    error
+        Its standard error; 0 in closed form.
+    draft_len
+        Verified drafts of a sequence and round, on average.
+    """
+
+    tokens_per_s: float
+    error: float
+    draft_len: float
+
+
+def fixed_rates(costs: BatchCosts, survival: ArrayLike) -> Array:
+    r"""Return tokens per second by draft length, from 0, in closed form.
+
+    .. math:: r(\gamma) = \frac{B \, N(\gamma)}{t(\gamma)}
+
+    Parameters
+    ----------
+    costs
+        Of the batch.
+    survival
+        s_1 … s_γ.
+
+    Source
+        Leviathan et al. 2022, arXiv:2211.17192, section 3.1, over the time of a round.
+
+    Examples
+    --------
+    >>> costs = BatchCosts(np.array([1.0, 1.5]), np.array([[0.0, 0.25, 0.25]]), 0.25)
+    >>> fixed_rates(costs, [0.5])  # 2 / 1, and 2 * 1.5 / 2
+    array([2. , 1.5])
+    """
+    everybody = np.full(costs.longest, costs.batch_size)
+    seconds = costs.seconds(costs.batch_size * np.arange(costs.longest + 1), everybody)
+    tokens = 1.0 + np.concatenate(([0.0], np.cumsum(np.asarray(survival, dtype=np.float64))))
+    return np.asarray(costs.batch_size * tokens / seconds)
+
+
+def best_fixed(rates: Array, weights: Array | None = None) -> int:
+    """Return the one length that makes most tokens over several loads; the shorter of equal ones.
+
+    Parameters
+    ----------
+    rates
+        Tokens per second, axes (load, draft_len).
+    weights
+        How long each load lasts; all the same if None.
+
+    Examples
+    --------
+    >>> best_fixed(np.array([[1.0, 2.0], [9.0, 8.5]]))  # 10 and 10.5
+    1
+    """
+    return int(np.argmax(np.average(rates, axis=0, weights=weights)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Options:
+    """What each round can be, axes (round, option): tokens, seconds, and verified drafts.
+
+    Parameters
+    ----------
+    expected, committed
+        Tokens as the policy thinks of them, and as they came.
+    seconds, verified
+        Of the round, and drafts over all sequences.
+    """
+
+    expected: Array
+    committed: Array
+    seconds: Array
+    verified: Array
+
+
+#: Which option each round takes, and how a rule is tuned, from a rate to begin with.
+_Choice = Callable[[_Options], NDArray[np.intp]]
+_Rule = Callable[[_Options, float], _Choice]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rounds:
+    """Rounds of one batch, axes (round, sequence, draft): how likely drafts survive, which do."""
+
+    worth: Array
+    survived: NDArray[np.bool_]
+    rates: Array  # of acceptance on average, by draft
+    costs: BatchCosts
+
+
+def _by_batch(rounds: _Rounds) -> _Options:
+    """Return one length for the whole batch."""
+    return _up_to_each_length(rounds, np.ones(rounds.worth.shape, dtype=np.bool_))
+
+
+def _by_sequence(rounds: _Rounds) -> _Options:
+    """Return the drafts that are likely enough to survive, by threshold and longest draft."""
+    return _thresholds(rounds, rounds.worth)
+
+
+def _stopping(rounds: _Rounds) -> _Options:
+    """Return the same of drafts that are decided on from those before them."""
+    if rounds.costs.is_block:
+        return _thresholds(rounds, rounds.worth)
+    # A draft to be made is worth what those before it are, times what it is on average.
+    before = np.concatenate([np.ones_like(rounds.worth[..., :1]), rounds.worth[..., :-1]], axis=-1)
+    return _thresholds(rounds, before * rounds.rates)
+
+
+def _oracle(rounds: _Rounds) -> _Options:
+    """Return the drafts that survive, up to each longest draft; every one is sure."""
+    options = _up_to_each_length(rounds, rounds.survived)
+    return replace(options, expected=options.committed)
+
+
+def _thresholds(rounds: _Rounds, worth: Array) -> _Options:
+    options = [
+        _up_to_each_length(rounds, np.logical_and.accumulate(worth >= least, axis=-1))
+        for least in _THRESHOLDS
+    ]
+    return _Options(
+        *(
+            np.concatenate([getattr(one, name) for one in options], axis=1)
+            for name in _Options.__slots__
+        )
+    )
+
+
+def _up_to_each_length(rounds: _Rounds, kept: NDArray[np.bool_]) -> _Options:
+    """Return rounds of drafts that are kept, by the longest draft there may be.
+
+    Parameters
+    ----------
+    rounds
+        What is drafted.
+    kept
+        Which drafts are verified, axes (round, sequence, draft); the first ones of a sequence.
+    """
+    costs = rounds.costs
+    drafting = kept.sum(axis=1)
+    verified = _summed(drafting, 0.0)
+    made = np.where(drafting > 0, costs.batch_size, 0) if costs.is_block else drafting
+    return _Options(
+        expected=_summed((rounds.worth * kept).sum(axis=1), costs.batch_size),
+        committed=_summed((rounds.survived & kept).sum(axis=1), costs.batch_size),
+        seconds=costs.seconds(verified, made),
+        verified=verified,
+    )
+
+
+def _summed(values: NDArray[np.generic], first: float) -> Array:
+    """Return running sums over the last axis, from a first value on."""
+    sums = np.cumsum(values, axis=-1, dtype=np.float64)
+    return np.concatenate([np.zeros_like(sums[..., :1]), sums], axis=-1) + first
+
+
+def _chosen_each_round(options: _Options, start: float) -> _Choice:
+    r"""Return the rule that makes most tokens per second in the long run over these rounds.
+
+    .. math:: \max_o \; n_o - r \, t_o, \quad r = \frac{\sum n}{\sum t}
+    """
+    rate, rows = start, np.arange(len(options.seconds))
+    for _ in range(_STEPS):
+        taken = np.argmax(options.expected - rate * options.seconds, axis=1)
+        rate = options.expected[rows, taken].sum() / options.seconds[rows, taken].sum()
+    return lambda other: np.argmax(other.expected - rate * other.seconds, axis=1)
+
+
+def _chosen_once(options: _Options, _start: float) -> _Choice:
+    """Return the one option that makes most tokens per second over these rounds."""
+    rates = options.expected.sum(axis=0) / options.seconds.sum(axis=0)
+    best = int(np.argmax(rates))
+    return lambda other: np.full(len(other.seconds), best)
+
+
+#: What each policy can do in a round, and by which rule it chooses.
+_POLICIES: Final[Mapping[str, tuple[Callable[[_Rounds], _Options], _Rule]]] = {
+    "stopping": (_stopping, _chosen_once),
+    "batch confidence": (_by_batch, _chosen_each_round),
+    "sequence confidence": (_by_sequence, _chosen_each_round),
+    "oracle": (_oracle, _chosen_each_round),
+}
+#: Policies whose lengths change from round to round.
+ADAPTIVE: Final = tuple(_POLICIES)
+
+
+def simulated_policies(
+    costs: BatchCosts, survival: ArrayLike, *, known: float, n_rounds: int, seed: int
+) -> dict[str, Outcome]:
+    r"""Return what policies reach whose draft lengths change from round to round, with dice.
+
+    Parameters
+    ----------
+    costs
+        Of the batch.
+    survival
+        s_1 … s_γ on average, as deep as `costs`.
+    known
+        The share of the variance of acceptance that confidence knows: see
+        `specroof.simulate.confidence.confident_rounds`.
+    n_rounds
+        Rounds of single sequences, at least, that each policy is scored on.
+    seed
+        Of the dice.
+
+    Returns
+    -------
+    dict
+        By the names of `ADAPTIVE`. ``stopping``: each sequence drafts on while its drafts so far
+        are likely enough to survive, up to a longest length; both are chosen once.
+        ``batch confidence``: one length for all, chosen each round. ``sequence confidence``: drafts
+        likelier to survive than a threshold, and a longest length, both chosen each round.
+        ``oracle``: those that will be accepted, as far as they pay.
+
+    Counts
+        rounds whose outcome the policy has not seen: it is tuned on others.
+    Ignores
+        that confidence comes late: the policies of a batch or a sequence know that of every draft
+        before it is made, which a drafter of one draft at a time does not; ``stopping`` knows that
+        of drafts that were made. What choosing itself takes.
+    Source
+        DSpark (Cheng et al. 2026), algorithm 1, with drafting in the time of a round; Dinkelbach
+        1967, Management Science 13, 492, for the rate over many rounds.
+
+    Examples
+    --------
+    >>> costs = BatchCosts(np.array([1.0, 1.0]), np.array([[0.0, 1.0]]), 0.0)
+    >>> found = simulated_policies(costs, [0.5], known=1.0, n_rounds=4000, seed=0)
+    >>> found["stopping"].tokens_per_s  # drafting doubles the time, and the tokens of every other
+    1.0
+    """
+    dice = np.random.default_rng(seed)
+    n_batches = max(-(-n_rounds // costs.batch_size), LEAST_ROUNDS)
+    tuned, scored = (_drawn(costs, survival, known, n_batches, dice) for _ in range(2))
+    start = float(fixed_rates(costs, survival).max())
+    found = {}
+    for name, (options_of, rule) in _POLICIES.items():
+        choose = rule(options_of(tuned), start)
+        options = options_of(scored)
+        found[name] = _outcome(options, choose(options), costs.batch_size)
+    return found
+
+
+def _drawn(
+    costs: BatchCosts, survival: ArrayLike, known: float, n_batches: int, dice: "Generator"
+) -> _Rounds:
+    shape = (n_batches, costs.batch_size)
+    worth, accepted = confident_rounds(survival, known=known, shape=shape, dice=dice)
+    survived = accepted[..., None] > np.arange(costs.longest)
+    curve = np.asarray(survival, dtype=np.float64)
+    before = np.concatenate(([1.0], curve[:-1]))
+    rates = np.divide(curve, before, out=np.zeros_like(curve), where=before > 0.0)
+    return _Rounds(worth, survived, rates, costs)
+
+
+def _outcome(options: _Options, taken: NDArray[np.intp], batch_size: int) -> Outcome:
+    rows = np.arange(len(taken))
+    tokens, seconds = options.committed[rows, taken], options.seconds[rows, taken]
+    rate = tokens.sum() / seconds.sum()
+    off = np.square(tokens - rate * seconds).sum()  # of a ratio of sums
+    drafts = options.verified[rows, taken].mean() / batch_size
+    return Outcome(float(rate), float(np.sqrt(off) / seconds.sum()), float(drafts))

@@ -1,0 +1,298 @@
+"""What do draft lengths gain that follow the load, or the drafter's confidence?"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from specroof.arrays import Array, number_within, whole_within
+from specroof.errors import OptionError, refuse
+from specroof.policies.adaptive import (
+    LEAST_ROUNDS,
+    BatchCosts,
+    Outcome,
+    best_fixed,
+    fixed_rates,
+    simulated_policies,
+)
+from specroof.questions.answer import Answer
+from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
+from specroof.questions.simulate import chain_acceptance
+from specroof.speedup.curve import SpeedupCurve, curve_in, longest_draft
+
+__all__ = ["FIXED", "Adaptive", "AdaptiveRequest", "adaptive"]
+
+#: The policies in closed form: one length for all loads, and one for each.
+FIXED: Final = ("fixed", "by load")
+#: What confidence knows, where nobody says: the gains that Finn 2026 simulates with confidences of
+#: an MTP layer follow from this share (`tests/test_golden_adaptive.py`).
+USUAL_CONFIDENCE: Final = 0.55
+USUAL_LOADS: Final = (1, 8, 32, 128)
+#: Drafts of all rounds of one load, and of each of its sequences, whose rounds have many options:
+#: what memory and patience allow.
+_MOST_DRAFTS: Final = 10_000_000
+_MOST_DRAFTS_OF_ONE: Final = 1_000_000
+_LATE: Final = (
+    "a drafter of one draft at a time knows how sure a draft is once it is made: stopping is what it "
+    "can reach, and confidence of drafts to come is an upper limit"
+)
+#: A further draft that takes less than this share of the first is made in the same pass.
+_SAME_PASS: Final = 0.1
+
+
+@dataclass(frozen=True)
+class AdaptiveRequest(Served):
+    """Ask what adaptive draft lengths gain.
+
+    Parameters
+    ----------
+    drafter
+        What drafts a chain or block: a SPEC, or a `Drafter`.
+    batch_size
+        Sequences decoded at a time, a number or a list: the loads. One that is named twice lasts
+        twice as long.
+    context_len
+        Cached tokens of each sequence.
+    max_draft_len
+        The longest draft; the drafter's depth up to 16 if None.
+    confidence
+        The share of the variance of each draft's acceptance that the drafter's confidence knows,
+        from 0 to 1.
+    n_rounds
+        Rounds of single sequences that each policy is scored on.
+    seed
+        Of the dice.
+
+    Examples
+    --------
+    >>> from specroof import adaptive
+    >>> found = adaptive("Qwen/Qwen3-8B", "h100", drafter="eagle3,accept=0.7", n_rounds=500)
+    >>> list(found.outcomes)
+    ['fixed', 'by load', 'stopping', 'batch confidence', 'sequence confidence', 'oracle']
+    """
+
+    _: KW_ONLY
+    drafter: DrafterLike
+    batch_size: Values = USUAL_LOADS
+    context_len: float = 4096
+    max_draft_len: int | None = None
+    confidence: float = USUAL_CONFIDENCE
+    n_rounds: int = 20_000
+    seed: int = 0
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Adaptive(Answer):
+    """What adaptive draft lengths gain.
+
+    Attributes
+    ----------
+    model, hardware, engine, drafter
+        Names.
+    context_len, confidence
+        As asked.
+    loads
+        Sequences decoded at a time, ascending, and how long each load lasts.
+    plain_tokens_per_s
+        Without drafts, by load.
+    draft_len, load_draft_len
+        The one length for all loads, and the best at each.
+    outcomes
+        What each policy reaches at each load.
+    notes, warnings
+        Sentences for the reader.
+    """
+
+    model: str
+    hardware: str
+    engine: str
+    drafter: str
+    context_len: float
+    confidence: float
+    loads: Mapping[int, int]
+    plain_tokens_per_s: tuple[float, ...]
+    draft_len: int
+    load_draft_len: tuple[int, ...]
+    outcomes: Mapping[str, tuple[Outcome, ...]]
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+        return (
+            f"{self.model} on {self.hardware}, engine {self.engine}, context "
+            f"{self.context_len:g}: {self.drafter}"
+        )
+
+    def gains(self, policy: str) -> tuple[Array, Array]:
+        """Return what a policy gains over the one length, load by load, and the standard errors.
+
+        Parameters
+        ----------
+        policy
+            One of `outcomes`.
+        """
+        rates = np.array([one.tokens_per_s for one in self.outcomes[policy]])
+        errors = np.array([one.error for one in self.outcomes[policy]])
+        fixed = np.array([one.tokens_per_s for one in self.outcomes["fixed"]])
+        return rates / fixed - 1.0, errors / fixed
+
+    def total_gain(self, policy: str) -> tuple[float, float]:
+        """Return what a policy gains in tokens over all loads, and the standard error.
+
+        Parameters
+        ----------
+        policy
+            One of `outcomes`.
+        """
+        lasts = np.array(list(self.loads.values()))
+        fixed = lasts * np.array([one.tokens_per_s for one in self.outcomes["fixed"]])
+        gains, errors = self.gains(policy)
+        total = fixed.sum()
+        return float(fixed @ gains / total), float(np.linalg.norm(fixed * errors) / total)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints."""
+        names = ("model", "hardware", "engine", "drafter", "context_len", "confidence")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "batch_size": list(self.loads),
+            "weight": list(self.loads.values()),
+            "plain_tokens_per_s": list(self.plain_tokens_per_s),
+            "draft_len": self.draft_len,
+            "load_draft_len": list(self.load_draft_len),
+            "policies": [self._policy_json(name) for name in self.outcomes],
+            "notes": list(self.notes),
+            "warnings": list(self.warnings),
+        }
+
+    def _policy_json(self, name: str) -> dict[str, Any]:
+        gains, errors = self.gains(name)
+        total, error = self.total_gain(name)
+        return {
+            "policy": name,
+            "tokens_per_s": [one.tokens_per_s for one in self.outcomes[name]],
+            "draft_len": [one.draft_len for one in self.outcomes[name]],
+            "gain": gains.tolist(),
+            "gain_error": errors.tolist(),
+            "total_gain": total,
+            "total_gain_error": error,
+        }
+
+    def plot(self) -> Any:
+        """Draw the gain of each policy against the load."""
+        from specroof.plot import adaptive_figures  # noqa: PLC0415 - matplotlib is slow to import
+
+        return adaptive_figures(self)[""]
+
+
+@question(AdaptiveRequest)
+def adaptive(request: AdaptiveRequest) -> Adaptive:
+    """Compare draft lengths that follow load or confidence with one length for all loads."""
+    drafter = drafter_of(request.drafter)
+    acceptance = chain_acceptance(drafter)
+    loads, known = _loads(request), number_within("confidence", request.confidence, "share")
+    model, setup = request.resolved()
+    longest = longest_draft(drafter, acceptance, request.max_draft_len)
+    n_rounds = whole_within("n_rounds", request.n_rounds, "simulated_len")
+    for load in loads:
+        _refuse_many(load, longest, n_rounds)
+    curve = curve_in(
+        model,
+        setup,
+        drafter=drafter,
+        tokens=acceptance,
+        batch_size=np.arange(1, max(loads) + 1),
+        context_len=request.context_len,
+        longest=longest,
+    )
+    costs = [_costs(curve, load) for load in loads]
+    survival = acceptance.survival(np.arange(1, costs[0].longest + 1))
+    rates = np.array([fixed_rates(one, survival) for one in costs])
+    one_length = best_fixed(rates, np.array(list(loads.values())))
+    best = rates.argmax(axis=1)
+    changing = [_simulated(request, known, one, survival) for one in costs]
+    closed = {FIXED[0]: np.full(len(rates), one_length), FIXED[1]: best}
+    return Adaptive(
+        model=curve.model,
+        hardware=f"{curve.placement.devices} x {curve.hardware}",
+        engine=curve.engine,
+        drafter=curve.drafter,
+        context_len=float(curve.context_len[0]),
+        confidence=known,
+        loads=loads,
+        plain_tokens_per_s=tuple(rates[:, 0].tolist()),
+        draft_len=one_length,
+        load_draft_len=tuple(best.tolist()),
+        outcomes={name: _closed(rates, lengths) for name, lengths in closed.items()}
+        | {name: tuple(one[name] for one in changing) for name in changing[0]},
+        notes=(*curve.notes, *([] if costs[0].is_block else [_LATE])),
+    )
+
+
+def _loads(request: AdaptiveRequest) -> dict[int, int]:
+    """Return the loads, ascending, and how long each lasts."""
+    given = [number_within("batch_size", one, "batch_size") for one in listed(request.batch_size)]
+    for one in given:
+        if not one.is_integer():
+            refuse("batch_size", one, "whole numbers, which dice can be thrown for")
+    if not given:
+        message = "batch_size is empty; allowed: at least one load"
+        raise OptionError(message)
+    return dict(sorted(Counter(map(int, given)).items()))
+
+
+def _refuse_many(batch_size: int, longest: int, n_rounds: int) -> None:
+    """Refuse more drafts than memory and patience allow, before anything is computed for them."""
+    drafts = max(n_rounds, LEAST_ROUNDS * batch_size) * longest
+    most = min(_MOST_DRAFTS, _MOST_DRAFTS_OF_ONE * batch_size)
+    if drafts > most:
+        refuse(
+            f"n_rounds (at least {LEAST_ROUNDS} of each sequence) x draft_len",
+            drafts,
+            f"at most {most} drafts at a batch size of {batch_size}",
+        )
+
+
+def _costs(curve: SpeedupCurve, batch_size: int) -> BatchCosts:
+    """Return the seconds of rounds of one batch, from those whose sequences are all alike.
+
+    Raises
+    ------
+    OptionError
+        For drafts that are made while the target verifies: then a round is no sum.
+    """
+    known = np.isfinite(curve.tokens_per_round[0, 0])  # to the depth of the drafter
+    draft_s, verify_s, round_s = (
+        one[0, :batch_size, known].T for one in (curve.draft_s, curve.verify_s, curve.round_s)
+    )
+    alone_s = draft_s[-1, 1:] + verify_s[-1, 1:]
+    engine_s = round_s[-1, 1] - alone_s[0]
+    if not np.allclose(round_s[-1, 1:], alone_s + engine_s, atol=0.0):
+        message = f"drafter {curve.drafter!r} drafts while the target verifies; allowed: before it"
+        raise OptionError(message)
+    steps = np.diff(draft_s, axis=1).T
+    return BatchCosts(
+        verify_s=verify_s[-1],
+        draft_step_s=np.concatenate([np.zeros((len(steps), 1)), steps], axis=1),
+        engine_s=float(engine_s),
+        is_block=bool(len(steps) > 1 and np.median(steps[1:, -1]) < _SAME_PASS * steps[0, -1]),
+    )
+
+
+def _simulated(
+    request: AdaptiveRequest, known: float, costs: BatchCosts, survival: Array
+) -> dict[str, Outcome]:
+    seed = whole_within("seed", request.seed, "seed")
+    return simulated_policies(costs, survival, known=known, n_rounds=request.n_rounds, seed=seed)
+
+
+def _closed(rates: Array, lengths: Array) -> tuple[Outcome, ...]:
+    """Return what lengths reach, load by load, in closed form."""
+    return tuple(
+        Outcome(float(row[length]), 0.0, float(length))
+        for row, length in zip(rates, lengths.tolist(), strict=True)
+    )

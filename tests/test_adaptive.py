@@ -1,0 +1,345 @@
+"""Draft lengths that follow load or confidence: against closed forms, brute force, predictions."""
+
+import json
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from typer.testing import CliRunner
+
+from specroof import OptionError, adaptive, predict
+from specroof.cli import app
+from specroof.policies.adaptive import (
+    _THRESHOLDS,
+    ADAPTIVE,
+    LEAST_ROUNDS,
+    BatchCosts,
+    _by_sequence,
+    _Rounds,
+    _stopping,
+    best_fixed,
+    fixed_rates,
+    simulated_policies,
+)
+from specroof.questions.adaptive import Adaptive
+from specroof.report.adaptive import adaptive_csv, adaptive_text
+from specroof.simulate.confidence import confident_rounds
+
+MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept-length=2.8@3"
+CURVE = (0.8, 0.5, 0.3)
+
+
+def drawn(known: float, n: int = 40_000) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    return confident_rounds(CURVE, known=known, shape=(n,), dice=np.random.default_rng(7))
+
+
+# --- confidence ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("known", [0.0, 0.01, 0.3, 0.55, 0.9, 1.0])
+def test_the_average_is_the_survival_whatever_is_known(known: float) -> None:
+    worth, accepted = drawn(known)
+    survived = (accepted[:, None] > np.arange(3)).mean(axis=0)
+    # Five standard errors of a share over 40 000 rounds are 0.0125.
+    assert survived == pytest.approx(CURVE, abs=0.0125)
+    assert worth.mean(axis=0) == pytest.approx(CURVE, abs=0.0125)
+
+
+def test_confidence_knows_its_share_of_the_variance() -> None:
+    worth, _ = drawn(0.3)
+    first = worth[:, 0]
+    assert first.var() / (0.8 * 0.2) == pytest.approx(0.3, abs=0.01)
+
+
+def test_confidence_is_calibrated() -> None:
+    worth, accepted = drawn(0.5)
+    for low in (0.1, 0.3, 0.5, 0.7, 0.9):
+        alike = (worth[:, 1] >= low) & (worth[:, 1] < low + 0.1)
+        assert (accepted[alike] > 1).mean() == pytest.approx(worth[alike, 1].mean(), abs=0.05)
+
+
+def test_who_knows_all_knows_the_outcome_and_who_knows_nothing_the_average() -> None:
+    worth, accepted = drawn(1.0)
+    assert np.array_equal(worth, (accepted[:, None] > np.arange(3)).astype(float))
+    nothing, _ = drawn(0.0)
+    assert np.array_equal(nothing, np.tile(np.cumprod([0.8, 0.625, 0.6]), (len(nothing), 1)))
+
+
+def test_drafts_that_never_survive_never_do() -> None:
+    dice = np.random.default_rng(0)
+    worth, accepted = confident_rounds([1.0, 0.0, 0.0], known=0.5, shape=(50,), dice=dice)
+    assert np.all(accepted == 1)
+    assert worth[:, 0] == pytest.approx(1.0)
+    assert np.all(worth[:, 2] == 0.0)
+
+
+# --- policies ------------------------------------------------------------------------------------
+
+
+def costs_of(batch: int, *, is_block: bool = False) -> BatchCosts:
+    """Return verifications of 1, 1.5, 2 and 2.5 s, drafts of 0.2 s, and 0.1 s of the engine."""
+    steps = np.full((3, batch + 1), 0.2)
+    if is_block:
+        steps[1:] = 0.0
+    steps[:, 0] = 0.0
+    return BatchCosts(np.array([1.0, 1.5, 2.0, 2.5]), steps, 0.1, is_block)
+
+
+def run(costs: BatchCosts, known: float, n_rounds: int = 40_000) -> dict[str, Any]:
+    return simulated_policies(costs, CURVE, known=known, n_rounds=n_rounds, seed=3)
+
+
+def test_one_length_is_tokens_over_the_time_of_a_round() -> None:
+    # 1.8 / 1.8, 2.3 / 2.5, 2.6 / 3.2 a sequence
+    assert fixed_rates(costs_of(4), CURVE) == pytest.approx(
+        [4.0, 4.0, 4 * 2.3 / 2.5, 4 * 2.6 / 3.2]
+    )
+    assert fixed_rates(costs_of(4, is_block=True), CURVE)[3] == pytest.approx(4 * 2.6 / 2.8)
+
+
+def test_one_length_for_all_loads_weighs_them_by_how_long_they_last() -> None:
+    rates = np.array([[1.0, 2.0], [9.0, 7.5]])
+    assert best_fixed(rates) == 0
+    assert best_fixed(rates, np.array([2.0, 1.0])) == 1
+    assert best_fixed(np.array([[1.0, 1.0]])) == 0
+
+
+def test_without_confidence_nothing_beats_the_best_length() -> None:
+    costs = costs_of(4)
+    cheap = BatchCosts(costs.verify_s / 2 + 0.5, costs.draft_step_s, 0.0)
+    rates = fixed_rates(cheap, CURVE)
+    found = run(cheap, 0.0)
+    for policy in ("stopping", "batch confidence", "sequence confidence"):
+        one = found[policy]
+        assert one.tokens_per_s == pytest.approx(rates.max(), abs=4 * one.error)
+        assert one.draft_len == rates.argmax()
+    assert 0 < found["oracle"].error < 0.01 * rates.max()
+
+
+def oracle_rate(costs: BatchCosts) -> float:
+    """Return what an oracle reaches with one sequence: the best longest draft, in closed form."""
+    chances = np.array([0.2, 0.3, 0.2, 0.3])  # of 0, 1, 2 and 3 accepted drafts
+    full = costs.draft_step_s[0, 1] + costs.draft_step_s[1, 1] * np.arange(3)
+    seconds = np.concatenate([[1.0], costs.verify_s[1:] + full + 0.1])
+    best = 0.0
+    # How many drafts to make of 0, 1, 2, 3 that would be accepted.
+    for made in product(*(range(n + 1) for n in range(4))):
+        lengths = np.array(made)
+        best = max(best, chances @ (1 + lengths) / (chances @ seconds[lengths]))
+    return float(best)
+
+
+@pytest.mark.parametrize("is_block", [False, True])
+def test_an_oracle_of_one_sequence_is_that_of_the_closed_form(is_block: bool) -> None:
+    costs = costs_of(1, is_block=is_block)
+    found = run(costs, 0.5)["oracle"]
+    assert found.tokens_per_s == pytest.approx(oracle_rate(costs), abs=4 * found.error)
+
+
+@pytest.mark.parametrize("is_block", [False, True])
+def test_who_knows_all_is_an_oracle(is_block: bool) -> None:
+    found = run(costs_of(4, is_block=is_block), 1.0)
+    sure, oracle = found["sequence confidence"], found["oracle"]
+    assert sure.tokens_per_s == pytest.approx(oracle.tokens_per_s, rel=1e-12)
+
+
+def test_more_knowledge_gains_more_and_no_policy_beats_the_oracle() -> None:
+    rates = []
+    for known in (0.1, 0.5, 0.9):
+        found = run(costs_of(2), known)
+        rates.append(found["sequence confidence"].tokens_per_s)
+        slack = 4 * found["oracle"].error
+        assert all(
+            one.tokens_per_s <= found["oracle"].tokens_per_s + slack for one in found.values()
+        )
+        assert found["stopping"].tokens_per_s <= rates[-1] + slack
+    assert rates == sorted(rates)
+    assert rates[2] > 1.05 * rates[0]
+
+
+def test_a_round_costs_what_is_drafted_and_verified() -> None:
+    costs = BatchCosts(
+        np.array([1.0, 2.0, 4.0]), np.array([[0.0, 0.5, 0.6], [0.0, 0.7, 0.9]]), 0.25
+    )
+    # Of two sequences both draft once and one twice: 3 drafts are 1.5 of each, 3.0 s.
+    drafting = np.array([2, 1])
+    assert costs.seconds([0, 2, 3], drafting) == pytest.approx(
+        [1.0, 2.0 + 0.6 + 0.25, 3.0 + 0.6 + 0.7 + 0.25]
+    )
+    # Nobody drafts: a plain step at every length.
+    assert costs.seconds([0, 0, 0], np.array([0, 0])) == pytest.approx([1.0, 1.0, 1.0])
+    assert (costs.batch_size, costs.longest) == (2, 2)
+
+
+def test_a_block_is_drafted_for_every_sequence() -> None:
+    """Sequences that stop early save verification, and not drafting."""
+    steps = np.array([[0.0, 0.1, 100.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    flat = np.array([1.0, 1.0, 1.0, 1.0])
+    # A block of one sequence is cheap, but it is made for both: drafting never pays.
+    block = run(BatchCosts(flat, steps, 0.0, is_block=True), 0.9, 2000)
+    assert all(one.tokens_per_s == 2.0 for one in block.values())
+    chain = run(BatchCosts(flat, steps, 0.0), 0.9, 2000)
+    assert chain["oracle"].tokens_per_s > 2.1
+
+
+def test_a_draft_to_be_made_is_worth_what_those_before_it_are_times_its_average() -> None:
+    worth = np.array([[[0.9, 0.45, 0.45]]])
+    rounds = _Rounds(worth, worth > 0.5, np.array([0.8, 0.5, 0.4]), costs_of(1))
+    verified = _stopping(rounds).verified.reshape(len(_THRESHOLDS), 4)
+    # It sees 0.8, 0.9 x 0.5, and 0.45 x 0.4 = 0.18; who knows them all sees 0.9, 0.45 and 0.45.
+    for least, longest in {0.15: 3, 0.2: 2, 0.5: 1, 0.9: 0}.items():
+        assert verified[_THRESHOLDS.index(least)].tolist() == [min(k, longest) for k in range(4)]
+    known = _by_sequence(rounds).verified.reshape(len(_THRESHOLDS), 4)
+    assert known[_THRESHOLDS.index(0.4)].tolist() == [0, 1, 2, 3]
+    block = replace(rounds, costs=costs_of(1, is_block=True))
+    assert np.array_equal(_stopping(block).verified.reshape(len(_THRESHOLDS), 4), known)
+
+
+def test_dice_are_thrown_for_a_least_number_of_rounds() -> None:
+    few = run(costs_of(64), 0.5, 1)
+    assert set(few) == set(ADAPTIVE)
+    same = run(costs_of(64), 0.5, 64 * LEAST_ROUNDS)
+    assert few["oracle"] == same["oracle"]
+
+
+# --- the question --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def found() -> Adaptive:
+    return adaptive(MODEL, CHIP, drafter=SPEC, batch_size=[8, 1, 1], n_rounds=2000)
+
+
+def test_lengths_are_those_of_predictions(found: Adaptive) -> None:
+    (curve,) = predict(MODEL, CHIP, drafters=SPEC, batch_size=[1, 8], capacity=False).curves
+    rates = curve.tokens_per_s[0]
+    assert dict(found.loads) == {1: 2, 8: 1}
+    assert found.plain_tokens_per_s == pytest.approx(rates[:, 0])
+    assert found.load_draft_len == tuple(curve.best_draft_len[0].tolist())
+    assert found.draft_len == np.argmax(2 * rates[0] + rates[1])
+    fixed, by_load = found.outcomes["fixed"], found.outcomes["by load"]
+    assert [one.tokens_per_s for one in fixed] == pytest.approx(rates[:, found.draft_len])
+    assert [one.tokens_per_s for one in by_load] == pytest.approx(rates.max(axis=1))
+    assert {one.error for one in (*fixed, *by_load)} == {0.0}
+
+
+def test_the_total_is_in_tokens(found: Adaptive) -> None:
+    policy, fixed = found.outcomes["oracle"], found.outcomes["fixed"]
+    made, base = (2 * one[0].tokens_per_s + one[1].tokens_per_s for one in (policy, fixed))
+    total, error = found.total_gain("oracle")
+    assert total == pytest.approx(made / base - 1)
+    assert error == pytest.approx(np.hypot(2 * policy[0].error, policy[1].error) / base)
+
+
+def test_the_same_dice_fall_the_same_way(found: Adaptive) -> None:
+    again = adaptive(MODEL, CHIP, drafter=SPEC, batch_size=[1, 1, 8], n_rounds=2000)
+    assert again.to_dict() == found.to_dict()
+    other = adaptive(MODEL, CHIP, drafter=SPEC, batch_size=[1, 1, 8], n_rounds=2000, seed=1)
+    assert other.outcomes["oracle"] != found.outcomes["oracle"]
+    assert other.outcomes["fixed"] == found.outcomes["fixed"]
+
+
+def test_a_block_drafter_is_drafted_whole() -> None:
+    words = "dflash,accept-length=4@15"
+    block = adaptive(MODEL, CHIP, drafter=words, batch_size=4, n_rounds=2000)
+    assert block.draft_len <= 15
+    assert not any("one draft at a time" in note for note in block.notes)
+    # Two blocks: the second is paid by the ninth draft.
+    two = adaptive(
+        *(MODEL, CHIP), drafter="block,cost=0.1,drafts=8,accept=0.95", batch_size=4, n_rounds=2000
+    )
+    assert two.outcomes["oracle"][0].draft_len > 8
+
+
+def test_a_chain_drafter_knows_its_confidence_late(found: Adaptive) -> None:
+    assert any(note.startswith("a drafter of one draft at a time") for note in found.notes)
+    single = adaptive(
+        MODEL, CHIP, drafter="eagle3,rates=0.7", batch_size=2, n_rounds=500, confidence=0.2
+    )
+    assert (single.confidence, max(single.load_draft_len)) == (0.2, 1)
+
+
+def test_the_ideal_drafter_gains_nothing_from_confidence() -> None:
+    ideal = adaptive(MODEL, CHIP, drafter="ideal", batch_size=1, n_rounds=200)
+    assert ideal.gains("oracle")[0] == pytest.approx(0.0, abs=1e-9)
+
+
+# --- text, chart, the shell ----------------------------------------------------------------------
+
+
+def shell(words: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, ["adaptive", *words.split()])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_the_text_has_a_row_for_each_policy(found: Adaptive) -> None:
+    lines = adaptive_text(found).splitlines()
+    assert lines[2].split() == ["policy", "batch", "1", "batch", "8", "all", "loads"]
+    table = lines[3:10]
+    assert [one.split("  ")[0] for one in table] == ["tok/s without drafts", *found.outcomes]
+    speedup = found.outcomes["fixed"][0].tokens_per_s / found.plain_tokens_per_s[0]
+    assert table[1].split()[1] == f"{speedup:.2f}x"
+    assert table[-1].split()[-1] == f"{found.total_gain('oracle')[0]:+.1%}"
+    first = f"fixed is K={found.draft_len}; by load is K={found.load_draft_len[0]} at 1"
+    assert lines[11].startswith(first)
+    csv = adaptive_csv(found).splitlines()
+    assert csv[0] == "policy,batch_size,draft_len,tokens_per_s,gain,gain_error"
+    assert len(csv) == 1 + 6 * 2
+
+
+def test_python_and_the_shell_answer_alike(found: Adaptive, tmp_path: Path) -> None:
+    words = f"{MODEL} -H {CHIP} --drafter {SPEC} --batch 1,1,8 --rounds 2000"
+    code, out, err = shell(f"{words} --json")
+    assert (code, err) == (0, "")
+    assert json.loads(out.splitlines()[-1]) == json.loads(json.dumps(found.to_dict()))
+    chart, table = tmp_path / "a.png", tmp_path / "a.csv"
+    code, out, err = shell(f"{words} --plot {chart} --csv {table}")
+    assert code == 0
+    assert adaptive_text(found).splitlines()[3] in out
+    assert chart.stat().st_size > 10_000
+    assert table.read_text(encoding="utf-8") == adaptive_csv(found)
+
+
+def test_the_chart_draws_every_policy_but_the_one_it_is_measured_by(found: Adaptive) -> None:
+    axes = found.plot().axes[0]
+    drawn_policies = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert drawn_policies == [policy for policy in found.outcomes if policy != "fixed"]
+    heights = axes.containers[-1][0].get_ydata()
+    assert heights == pytest.approx(found.gains("oracle")[0])
+    assert "<" in found._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ("--drafter eagle3", "drafter 'eagle3' has no acceptance"),
+        (
+            "--drafter eagle3,accept=0.7,tree=eagle2,nodes=7,top-k=3,siblings=.2/.1",
+            "which proposes no chain",
+        ),
+        ("--batch 1.5", "--batch is 1.5; allowed: whole numbers"),
+        ("--batch 0", "--batch is 0"),
+        ("--confidence 1.5", "--confidence is 1.5; allowed: a number from 0 to 1"),
+        ("--rounds 0", "--rounds is 0"),
+        ("--seed -1", "--seed is -1"),
+        ("--batch 100000", "allowed: at most 10000000 drafts at a batch size of 100000"),
+        ("--batch 1,8 --rounds 100000", "allowed: at most 1000000 drafts at a batch size of 1"),
+    ],
+)
+def test_refusals_are_one_line(changes: str, said: str) -> None:
+    words = f"{MODEL} -H {CHIP}" + ("" if "--drafter" in changes else f" --drafter {SPEC}")
+    code, out, err = shell(f"{words} {changes}")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+
+
+def test_no_load_and_drafts_beside_the_verification_are_refused() -> None:
+    with pytest.raises(OptionError, match="batch_size is empty"):
+        adaptive(MODEL, CHIP, drafter=SPEC, batch_size=[])
+    spec = "model,config=Qwen/Qwen3-0.6B,overlap=0.5,device=h100,link=50e9,link-latency=1e-6,accept=0.7"
+    with pytest.raises(OptionError, match="drafts while the target verifies; allowed: before it"):
+        adaptive(MODEL, CHIP, drafter=spec, batch_size=1, n_rounds=100)
