@@ -54,13 +54,12 @@ def array_within(name: str, values: object, quantity: str) -> Array:
     array of such
     """
     bounds = BOUNDS[quantity]
-    allowed = f"{bounds.allowed}, or an array of such"
     array = real_array(values)
     if array is None or not array.size:
-        refuse(name, values, allowed)
+        refuse(name, values, f"{bounds.allowed}, or an array of such")
     fits = (array >= bounds.least) & (array <= bounds.most)  # not a number fits nothing
     if not fits.all():
-        refuse(name, float(array[~fits].flat[0]), allowed)
+        refuse(name, float(array[~fits].flat[0]), f"{bounds.allowed}, or an array of such")
     return array
 
 

@@ -326,7 +326,8 @@ def test_the_chart_draws_every_policy_but_the_one_it_is_measured_by(found: Adapt
         ("--confidence 1.5", "--confidence is 1.5; allowed: a number from 0 to 1"),
         ("--rounds 0", "--rounds is 0"),
         ("--seed -1", "--seed is -1"),
-        ("--batch 100000", "allowed: at most 20000000 drafts at one load"),
+        ("--batch 100000", "allowed: at most 10000000 drafts at a batch size of 100000"),
+        ("--batch 1,8 --rounds 100000", "allowed: at most 1000000 drafts at a batch size of 1"),
     ],
 )
 def test_refusals_are_one_line(changes: str, said: str) -> None:

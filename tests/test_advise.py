@@ -308,6 +308,30 @@ def test_python_answers_as_the_shell_does() -> None:
     assert repr(found) == ("<Advice: Qwen3-32B-FP8 on 2 x NVIDIA H100 SXM 80GB, engine sglang>")
 
 
+def test_cached_prompts_come_sooner(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"drafters": "eagle3,accept=0.7", "concurrency": [8]}
+    lengths: dict[str, Any] = {"input_len": 4000, "output_len": 500}
+    none, half = (
+        advise("Qwen/Qwen3-8B", "h100", **asked, **lengths, prefix_hit_rate=share)
+        for share in (None, 0.5)
+    )
+    assert none.to_dict()["workload"] == {**lengths, "prefix_hit_rate": 0}
+    assert half.to_dict()["workload"] == {**lengths, "prefix_hit_rate": 0.5}
+    assert set(half.to_frame()["prefix_hit_rate"]) == {0.5}
+    (first,), (sooner,) = (found.to_dict()["rows"] for found in (none, half))
+    assert sooner["ttft_s"] < first["ttft_s"]
+    assert sooner["tokens_per_s"] > first["tokens_per_s"]
+    words = "Qwen/Qwen3-8B -H h100 --isl 4000 --osl 500 --concurrency 8 --prefix-hit-rate 0.5"
+    assert answer(f"{words} --drafter eagle3,accept=0.7") == half.to_dict()
+    # The mean request of a mix has the same hits.
+    mix = tmp_path / "day.yaml"
+    mix.write_text(
+        "hours: [{hour: 0, concurrency: 8}]\nmix: [{input_len: 4000, output_len: 500, weight: 1}]\n"
+    )
+    day = advise("Qwen/Qwen3-8B", "h100", **asked, traffic=str(mix), prefix_hit_rate=0.5)
+    assert day.to_dict()["rows"][0]["ttft_s"] == pytest.approx(sooner["ttft_s"])
+
+
 def test_a_client_waits_for_those_before_it() -> None:
     predicted = predict(
         "Qwen/Qwen3-8B", "h100", drafters="eagle3,accept=0.7", concurrency=[8, 64],
@@ -431,7 +455,7 @@ def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:
     sizes = "[{input_len: 1000, output_len: 100, weight: 3}, {input_len: 3000, output_len: 500}]"
     path.write_text(f"hours: [{{hour: 9, concurrency: 8}}]\nmix: {sizes}\n", encoding="utf-8")
     found = answer(f"Qwen/Qwen3-8B -H h100 --drafter ngram,accept=.5 --traffic {path}")
-    assert found["workload"] == {"input_len": 1500, "output_len": 200}
+    assert found["workload"] == {"input_len": 1500, "output_len": 200, "prefix_hit_rate": 0}
     assert [row["concurrency"] for row in found["rows"]] == [8]
     words = "Qwen/Qwen3-8B -H h100 --drafter ngram,accept=.5"
     assert "allowed: one of both" in refused(f"{words} --isl 10 --osl 10 --traffic {path}")

@@ -68,6 +68,16 @@ CALLS: dict[str, dict[str, Any]] = {
     "Options": dataclasses.asdict(specroof.Options()),
     "Placement": {"tensor_parallel": 2, "expert_parallel": 1, "attention_data_parallel": 1},
     "acceptance_from_length": {"tokens_per_round": 2.5, "draft_len": 4},
+    "adaptive": {
+        **SERVED,
+        "drafter": "autoregressive,accept=0.7,cost=0.1",
+        "batch_size": [1, 2],
+        "context_len": 512,
+        "max_draft_len": 2,
+        "confidence": 0.5,
+        "n_rounds": 10,
+        "seed": 0,
+    },
     "beta_acceptance": {"a": 4, "b": 2},
     "breakeven": {
         **SERVED,

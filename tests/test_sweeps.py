@@ -1,5 +1,6 @@
 """Sweeps: files that are whole, the same whatever ends a run, and that agree with predict."""
 
+import gc
 import io
 import json
 import os
@@ -24,7 +25,7 @@ from specroof.errors import CatalogError
 from specroof.questions.study import load_study
 from specroof.questions.sweep import Study, study_slices
 from specroof.sweeps import formats, partition, places, run, workers
-from specroof.sweeps.estimate import estimate
+from specroof.sweeps.estimate import estimate, extrapolated
 from specroof.sweeps.plan import changes, plan_of
 
 CONTENT: dict[str, Any] = {
@@ -370,6 +371,24 @@ def test_a_folder_that_is_removed_underneath_is_one_line(
     assert message.startswith(f"{tmp_path / 'out' / 'points' / '00001.csv'}: No such file or dir")
 
 
+@pytest.mark.parametrize("folder", ["points", ".unfinished"])
+def test_a_run_whose_folder_goes_away_says_so_and_no_more(
+    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def removed(*words: Any) -> Any:
+        for part in study_slices(*words):
+            yield part
+            for file in (tmp_path / "out" / folder).iterdir():
+                file.unlink()
+            (tmp_path / "out" / folder).rmdir()
+
+    monkeypatch.setattr(partition, "study_slices", removed)
+    # What Python complains of on its own, of a file that is given up, is an error of this test.
+    with pytest.raises(OutputError, match=r"00001\.parquet: No such file or directory; allowed"):
+        write_sweep(CONTENT, tmp_path / "out", form="parquet")
+    gc.collect()
+
+
 def test_what_a_place_refuses_names_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     place = places.place_of(str(tmp_path / "file"))
@@ -430,6 +449,33 @@ def test_a_dry_run_says_what_a_study_takes_and_writes_nothing(tmp_path: Path, st
     # All four partitions are tried whole here, so that nothing is extrapolated.
     assert found.size_bytes == written
     assert found.seconds > 0
+
+
+def test_a_dry_run_of_many_points_is_near_what_is_written(tmp_path: Path) -> None:
+    content = CONTENT | {
+        "batch_size": list(range(1, 61)),
+        "context_len": list(range(1000, 7000, 100)),
+    }
+    write_sweep(content, tmp_path / "out", form="csv")
+    written = sum(path.stat().st_size for path in (tmp_path / "out" / "points").iterdir())
+    found = estimate(load_study(place_of_study(tmp_path, content)), "csv")
+    # 60 x 60 x 17 points of each of 4 files, of which half are tried: rows are of one length but
+    # for digits.
+    assert found.size_bytes == pytest.approx(written, rel=0.05)
+
+
+def place_of_study(folder: Path, content: dict[str, Any]) -> str:
+    path = folder / "study.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return str(path)
+
+
+def test_what_every_file_takes_is_told_apart_from_its_points() -> None:
+    # 2 of each file and 0.1 of each point; twice, since the machine had other work the first time.
+    assert extrapolated((10, 3.0), (20, 4.0), 1000) == pytest.approx(102)
+    assert extrapolated((10, 5.0), (20, 4.0), 1000) == 4
+    # All points were tried.
+    assert extrapolated((10, 5.0), (10, 4.0), 10) == 4
 
 
 def test_a_quiet_run_says_nothing(tmp_path: Path, study: str) -> None:

@@ -230,15 +230,15 @@ def test_drafting_alone_is_that_of_the_curve() -> None:
     hardware = replace(load_hardware("b300"), engines={engine.name: engine})
     from specroof import Placement  # noqa: PLC0415
 
-    drafter = load_drafter("dspark,config=deepseek-ai/DeepSeek-V4-Flash-0731")
+    drafter = load_drafter("dspark")  # by the usual sizes, as all drafters of measurements
     curve = speedup_curve(
         load_model(str(point.model)), hardware, drafter=drafter,
-        acceptance=acceptance_from_length(1 + 0.45 * 5, 5), batch_size=64, context_len=8192,
-        max_draft_len=5, placement=Placement(4), engine=engine.name,
+        acceptance=acceptance_from_length(1 + 0.45 * 7, 7), batch_size=64, context_len=8192,
+        max_draft_len=7, placement=Placement(4), engine=engine.name,
     )  # fmt: skip
     rates = published_rates([point], engine)
-    assert rates.draft_s[0] == pytest.approx(float(curve.draft_s[0, 0, 5]))
-    assert rates.verify_s[0] == pytest.approx(float(curve.verify_s[0, 0, 5]))
+    assert rates.draft_s[0] == pytest.approx(float(curve.draft_s[0, 0, 7]))
+    assert rates.verify_s[0] == pytest.approx(float(curve.verify_s[0, 0, 7]))
     share = rates.draft_s[0] / (rates.draft_s[0] + rates.verify_s[0])
     assert rates.as_measured([replace(point, draft_s=None, draft_share=0.1)])[0] == share
     assert rates.as_measured([point])[0] == rates.draft_s[0]

@@ -10,6 +10,7 @@ from specroof.cli.flags import (
     ModelWord,
     OptionFlags,
     PlaceFlags,
+    PrefixHitRate,
     PricePerHour,
     SeveralChips,
 )
@@ -85,6 +86,7 @@ def advise(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     options: OptionFlags,
     input_len: InputLen = None,
     output_len: OutputLen = None,
+    prefix_hit_rate: PrefixHitRate = None,
     concurrency: Concurrency = None,
     draft_len: DraftLen = None,
     framework: Framework = None,
@@ -110,6 +112,7 @@ def advise(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         drafters=drafters,
         input_len=input_len,
         output_len=output_len,
+        prefix_hit_rate=prefix_hit_rate,
         concurrency=numbers("--concurrency", concurrency),
         draft_len=whole_numbers("--draft-len", draft_len),
         framework=framework,

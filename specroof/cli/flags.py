@@ -32,6 +32,7 @@ __all__ = [
     "NoCapacity",
     "OptionFlags",
     "PlaceFlags",
+    "PrefixHitRate",
     "PricePerHour",
     "SetupFlags",
     "SeveralChips",
@@ -163,6 +164,15 @@ NoCapacity = Annotated[
     bool,
     typer.Option(
         "--no-capacity", help="Ignore the limits of memory, as the ideal engine does anyway."
+    ),
+]
+PrefixHitRate = Annotated[
+    float | None,
+    typer.Option(
+        "--prefix-hit-rate",
+        metavar="SHARE",
+        help="Share of a prompt's tokens that the server has cached, 0 to 1. With --input-len.",
+        show_default="0",
     ),
 ]
 PricePerHour = Annotated[

@@ -16,6 +16,7 @@ from specroof.cli.flags import (
     ModelWord,
     NoCapacity,
     OptionFlags,
+    PrefixHitRate,
     SetupFlags,
     SeveralChips,
     choice,
@@ -39,13 +40,6 @@ InputLen = Annotated[
 OutputLen = Annotated[
     float | None,
     typer.Option("--output-len", "--osl", help="Tokens of an answer, with --input-len."),
-]
-PrefixHitRate = Annotated[
-    float | None,
-    typer.Option(
-        help="Share of a prompt's tokens that the server has cached, 0 to 1. With --input-len.",
-        show_default="0",
-    ),
 ]
 Concurrency = Annotated[
     str | None, typer.Option(help="Requests in flight, comma-separated. Replaces --batch.")

@@ -40,9 +40,6 @@ _FULL_POINTS: Final = 25
 # Plain throughput moves with versions and clocks that the speedup does not see.
 _PLAIN_WEIGHT: Final = 0.7
 _MOST_STEPS: Final = 80
-# Matches of n-grams are those of other runs: with them sources that are left out are predicted worse
-# (12.0 % in the place of 11.5 % at the 90th percentile of speedups, 5.3 % of 4.8 % of throughput).
-_NOT_FITTED: Final = ("ngram",)
 
 
 def initial_parameters() -> dict[str, float]:
@@ -66,9 +63,7 @@ class Points:
     """
 
     def __init__(self, measurements: Sequence[Measurement]) -> None:
-        self.points = points = [
-            one for one in measurements if kind_of(one)[0] and one.method not in _NOT_FITTED
-        ]
+        self.points = points = [one for one in measurements if kind_of(one)[0]]
         keys = [engine_key(one) for one in points]
         self._keys = list(dict.fromkeys(keys))
         engines = self._engines(initial_parameters())

@@ -16,9 +16,6 @@ __all__ = ["acceptance_of", "committed_tokens", "drafter_of", "has_drafter", "re
 #: of DFlash; the independent draft model of the one source that has one is named.
 _SPECS: Final = {"domino": "dflash", "draft_model": "model,config=Qwen/Qwen3-0.6B"}
 
-#: Drafters that come inside of their target's checkpoint, in the place of the usual sizes.
-_CONFIGS: Final = {"dspark": ("deepseek-ai/DeepSeek-V4-Flash-0731",)}
-
 #: Share of rounds in which n-grams match, by task: github.com/SpecDecode-Bench/simulator, of the
 #: one paper that measured them.
 _MATCHING: Final = {"GSM8K": 0.2, "ShareGPT": 0.2, "CNN": 0.4, "InstructCoder": 0.8}
@@ -101,8 +98,6 @@ def drafter_of(point: Measurement) -> Drafter:
     """
     spec = _SPECS.get(point.method or "", point.method or "")
     depth, nodes = int(point.draft_len or 0), int(point.verify_len or 0) - 1
-    if point.model in _CONFIGS.get(point.method or "", ()):
-        return _drafter(f"{spec},config={point.model}")
     if point.method == "ngram":
         return _drafter(f"{spec},match={_MATCHING.get(point.task, 1.0)}")
     if nodes <= depth:

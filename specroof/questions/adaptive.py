@@ -30,8 +30,10 @@ FIXED: Final = ("fixed", "by load")
 #: an MTP layer follow from this share (`tests/test_golden_adaptive.py`).
 USUAL_CONFIDENCE: Final = 0.55
 USUAL_LOADS: Final = (1, 8, 32, 128)
-#: Drafts of all sequences in all rounds of one load: what memory and patience allow.
-_MOST_DRAFTS: Final = 20_000_000
+#: Drafts of all rounds of one load, and of each of its sequences, whose rounds have many options:
+#: what memory and patience allow.
+_MOST_DRAFTS: Final = 10_000_000
+_MOST_DRAFTS_OF_ONE: Final = 1_000_000
 _LATE: Final = (
     "a drafter of one draft at a time knows how sure a draft is once it is made: stopping is what it "
     "can reach, and confidence of drafts to come is an upper limit"
@@ -195,7 +197,9 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     loads, known = _loads(request), number_within("confidence", request.confidence, "share")
     model, setup = request.resolved()
     longest = longest_draft(drafter, acceptance, request.max_draft_len)
-    _refuse_many(max(loads), longest, whole_within("n_rounds", request.n_rounds, "simulated_len"))
+    n_rounds = whole_within("n_rounds", request.n_rounds, "simulated_len")
+    for load in loads:
+        _refuse_many(load, longest, n_rounds)
     curve = curve_in(
         model,
         setup,
@@ -244,11 +248,12 @@ def _loads(request: AdaptiveRequest) -> dict[int, int]:
 def _refuse_many(batch_size: int, longest: int, n_rounds: int) -> None:
     """Refuse more drafts than memory and patience allow, before anything is computed for them."""
     drafts = max(n_rounds, LEAST_ROUNDS * batch_size) * longest
-    if drafts > _MOST_DRAFTS:
+    most = min(_MOST_DRAFTS, _MOST_DRAFTS_OF_ONE * batch_size)
+    if drafts > most:
         refuse(
             f"n_rounds (at least {LEAST_ROUNDS} of each sequence) x draft_len",
             drafts,
-            f"at most {_MOST_DRAFTS} drafts at one load",
+            f"at most {most} drafts at a batch size of {batch_size}",
         )
 
 

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -66,6 +66,8 @@ class AdviseRequest:
         One or several: SPECs, or `Drafter` objects, each with its acceptance.
     input_len, output_len
         Tokens of a prompt and of an answer; a mix in `traffic` takes their place.
+    prefix_hit_rate
+        Share of a prompt's tokens that the server has cached already; 0 if None.
     concurrency
         Requests in flight, a number or a list; if None, the least, median and largest of
         `traffic`, else 1, 8, 32, 64 and 128.
@@ -116,6 +118,7 @@ class AdviseRequest:
     drafters: DrafterLike | Sequence[DrafterLike]
     input_len: float | None = None
     output_len: float | None = None
+    prefix_hit_rate: float | None = None
     concurrency: Values | None = None
     draft_len: int | Sequence[int] | None = None
     framework: str | None = None
@@ -176,12 +179,13 @@ def _sizes(request: AdviseRequest, mix: Mix | None) -> tuple[Workload, float]:
         if given != (None, None):
             message = "input_len or output_len is given with a mix in traffic; allowed: one of both"
             raise OptionError(message)
-        return mix.workload, mix.mean_context_len
+        workload = replace(mix.workload, prefix_hit_rate=request.prefix_hit_rate or 0.0)
+        return workload, mix.mean_context_len
     for name, value in zip(("input_len", "output_len"), given, strict=True):
         if value is None:
             message = f"{name} is missing; allowed: both lengths of a request, or a mix in traffic"
             raise OptionError(message)
-    workload = Workload(*given)  # type: ignore[arg-type]  # none of them is None
+    workload = Workload(*given, request.prefix_hit_rate or 0.0)  # type: ignore[arg-type]  # none of them is None
     return workload, workload.mean_context_len
 
 

@@ -40,6 +40,7 @@ def advice_json(found: Advice) -> dict[str, Any]:
         "workload": {
             "input_len": found.workload.input_len,
             "output_len": found.workload.output_len,
+            "prefix_hit_rate": found.workload.prefix_hit_rate,
         },
         **chips[0],
         "chips": chips,
@@ -154,6 +155,7 @@ def advice_columns(found: Advice) -> Iterator[Columns]:
             "attention_data_parallel": setup.placement.attention_data_parallel,
             "input_len": float(found.workload.input_len),
             "output_len": float(found.workload.output_len),
+            "prefix_hit_rate": float(found.workload.prefix_hit_rate),
             "concurrency": np.array([row.concurrency for row in rows], dtype=np.float64),
             "drafter": np.array([name or "" for name in advised]),
             "draft_len": np.array([row.draft_len for row in rows], dtype=np.float64),

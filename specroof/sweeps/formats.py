@@ -63,8 +63,13 @@ def _parquet(file: BinaryIO, metadata: Mapping[str, str]) -> Iterator[Write]:
             )
         writer.write_batch(batch.cast(writer.schema))
 
-    yield write
-    # Not where a row could not be written: the file is given up.
+    try:
+        yield write
+    except BaseException:
+        # The file is given up: its end would be written, and complained of, after it is closed.
+        if writer is not None:
+            writer.is_open = False
+        raise
     writer.close()
 
 
