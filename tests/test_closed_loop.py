@@ -18,8 +18,8 @@ from specroof.drafters import Work
 from specroof.hardware import EngineProfile
 from specroof.latency import engine_setup, model_latency
 from specroof.serving.closed_loop import answer_rounds, prompts_together, shared_passes
-from specroof.serving.prompts import Prompt, prefill_pass, prompts_s
-from specroof.serving.request_times import PrefillRules, RequestLoad, prefills
+from specroof.serving.prompts import Prompt, prefill_pass, prompt_groups
+from specroof.serving.request_times import PrefillRules, RequestLoad, prefill_plan
 from specroof.serving.requests import end_to_end_tokens_per_s
 from specroof.speedup.served import Served
 
@@ -53,7 +53,7 @@ def predicted(toy: Toy) -> tuple[float, float, float]:
     )
     rules = PrefillRules(toy.chunk, toy.shares, toy.drafts_beside)
     round_s = np.array([pass_s(toy.clients * toy.positions) + toy.draft_s])
-    times = prefills(SERVED, load, rules, toy_s).times(round_s, NOTHING_ADDED)
+    times = prefill_plan(load, rules).priced(SERVED, toy_s).times(round_s, NOTHING_ADDED)
     rate = end_to_end_tokens_per_s(
         load.running, times.token_s, wait_s=times.wait_s, output_len=toy.answer
     )
@@ -201,30 +201,27 @@ def test_experts_of_two_batches_are_counted_over_all_choices(total: int, shared:
 
 
 def test_prompts_pass_together_as_far_as_a_pass_has_room() -> None:
-    prompt = Prompt(500.0)
-    asked: list[ForwardPass] = []
-
-    def second_each(_served: Served, forward: ForwardPass, /, *_: Work, **__: bool) -> Array:
-        asked.append(forward)
-        return np.ones(np.broadcast_shapes(forward.batch_size.shape, forward.query_len.shape))
-
-    def seconds(count: float, chunk: float, of: Prompt = prompt) -> tuple[float, float]:
-        total, through = prompts_s(SERVED, of, np.array(count), chunk, second_each)
-        return float(total), float(through)
+    def seconds(count: float, chunk: float, of: Prompt) -> tuple[float, float]:
+        groups = prompt_groups(of, np.array(count), chunk)
+        one = np.ones(())
+        return float(groups.each_s(one) * count), float(groups.through_s(one))
 
     # Four prompts of 500 tokens fit a pass of 2048, all of them one without a limit.
-    assert seconds(3, 2048) == (1, 1)
-    assert seconds(40, 0) == (1, 1)
-    assert asked[-1].batch_size == 40
+    short, long = Prompt(500.0), Prompt(5000.0)
+    assert seconds(3, 2048, short) == (1, 1)
+    assert seconds(40, 0, short) == (1, 1)
+    assert prompt_groups(short, np.array(40.0), 0).forward.batch_size == 40
     # 4.096 fit; of 8.192 half are through with the first pass.
-    assert seconds(8.192, 2048) == (2, 1.5)
+    assert seconds(8.192, 2048, short) == (2, 1.5)
     # Long ones take 3 passes each, one prompt after another: through after 3 and 6.
-    assert seconds(2, 2048, Prompt(5000.0)) == (6, 4.5)
-    assert asked[-1].query_len == pytest.approx(5000 / 3)
+    assert seconds(2, 2048, long) == (6, 4.5)
+    middle = prompt_groups(long, np.array(2.0), 2048).forward
+    assert middle.batch_size == 1
+    assert middle.query_len == pytest.approx(5000 / 3)
     # Of three pieces the middle one is the mean one; what is cached stands before all of them.
-    assert asked[-1].context_len == pytest.approx(5000 / 3)
-    seconds(1, 2048, Prompt(5000.0, 100.0))
-    assert asked[-1].context_len == pytest.approx(5000 / 3 + 100)
+    assert middle.context_len == pytest.approx(5000 / 3)
+    behind = prompt_groups(Prompt(5000.0, 100.0), np.array(1.0), 2048).forward
+    assert behind.context_len == pytest.approx(5000 / 3 + 100)
 
 
 def test_equal_pieces_take_what_whole_chunks_and_a_rest_do() -> None:

@@ -144,7 +144,7 @@ def test_each_formula_is_written_once(terms: set[str], where: str) -> None:
     ("formula", "callers"),
     [
         ("end_to_end_tokens_per_s", {"engines/record.py:_rate", "serving/requests.py:end_to_end"}),
-        ("prefills", {"engines/record.py:_prefills", "serving/requests.py:_times"}),
+        ("prefill_plan", {"engines/record.py:_plan", "serving/requests.py:_times"}),
         ("answer_rounds", {"serving/request_times.py:rounds"}),
     ],
 )

@@ -20,7 +20,13 @@ from specroof.hardware import EngineProfile
 from specroof.latency import PassWork, drafting_engine, model_work, pass_time, stacked
 from specroof.serving.capacity import prefill_rules
 from specroof.serving.prompts import Prompt
-from specroof.serving.request_times import Prefills, RequestLoad, prefills
+from specroof.serving.request_times import (
+    Prefills,
+    RequestLoad,
+    SharedPlan,
+    StoppedPlan,
+    prefill_plan,
+)
 from specroof.serving.requests import end_to_end_tokens_per_s
 from specroof.speedup.round import PassSeconds, draft_time, proposals, round_time
 from specroof.speedup.served import Served
@@ -143,19 +149,22 @@ class _Group:
         _, self._answer, self._context = lengths.T
         self._batch = np.array([float(point.batch_size or 0) for point in points])
         self._drafts = np.array([float(point.draft_len or 0) for point in points])
-        self._includes_prefill = points[0].includes_prefill
         widths = [float(point.verify_len or 1) for point in points]
         step = np.array(widths) if points[0].method == STEP else 1.0
         proposed = _together([case.proposed for case in cases if case.proposed])
         self._proposed = proposed
-        self._prompt = Prompt(lengths[:, 0])
         self._decode = ForwardPass(self._batch, step, self._context)
         self._verify = ForwardPass(self._batch, proposed.verify_len, self._context)
+        self._plain = self._drafted = None
+        if points[0].includes_prefill:
+            prompt = Prompt(lengths[:, 0])
+            self._plain = self._plan(prompt, None)
+            self._drafted = None if first.drafter is None else self._plan(prompt, first.drafter)
 
     def seconds(self, passes: PassSeconds) -> _Seconds:
         """Return the seconds of each part, given those of each pass."""
         served = self.served
-        plain = self._prefills(passes, None)
+        plain = None if self._plain is None else self._plain.priced(served, passes)
         decode_s = passes(served, self._decode)
         if self._drafter is None:
             return _Seconds(decode_s, plain, np.zeros(len(self.rows)))
@@ -163,16 +172,14 @@ class _Group:
         load = (self._context, self._batch, self._drafts)
         times_s = (decode_s, verify_s)
         drafting = draft_time(served, self._drafter, self._proposed, load, times_s, passes)
-        prompts = self._prefills(passes, self._drafter)
+        prompts = None if self._drafted is None else self._drafted.priced(served, passes)
         return _Seconds(decode_s, plain, verify_s, drafting, prompts)
 
-    def _prefills(self, passes: PassSeconds, drafter: Drafter | None) -> Prefills | None:
-        """Return what prompts do to decoding, with a drafter or without."""
-        if not self._includes_prefill:
-            return None
+    def _plan(self, prompt: Prompt, drafter: Drafter | None) -> StoppedPlan | SharedPlan:
+        """Return which passes take the prompts, with a drafter or without."""
         proposed, ones = self._proposed, np.ones(len(self.rows))
         load = RequestLoad(
-            prompt=self._prompt,
+            prompt=prompt,
             output_len=self._answer,
             running=self._batch,
             context_len=self._context,
@@ -180,8 +187,7 @@ class _Group:
             tokens_per_round=ones if drafter is None else proposed.tokens_per_round,
         )
         kind = None if drafter is None else drafter.name.partition(",")[0]
-        rules = prefill_rules(self.served.model, self.served.setup, kind)
-        return prefills(self.served, load, rules, passes)
+        return prefill_plan(load, prefill_rules(self.served.model, self.served.setup, kind))
 
     def rates(self, found: _Seconds, engine: EngineProfile) -> tuple[Array, Array]:
         """Return tokens per second without drafts and with them."""

@@ -8,10 +8,14 @@ import numpy.typing as npt
 
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
-from specroof.speedup.round import PassSeconds
-from specroof.speedup.served import Served
 
-__all__ = ["Prompt", "prefill_pass", "prompts_s", "time_to_first_token_s"]
+__all__ = [
+    "Prompt",
+    "PromptGroups",
+    "prefill_pass",
+    "prompt_groups",
+    "time_to_first_token_s",
+]
 
 _Seconds = TypeVar("_Seconds", float, Array)
 
@@ -111,35 +115,65 @@ def time_to_first_token_s(
     return prefill_s + batch_size * request_overhead_s  # type: ignore[operator, return-value]  # numbers or arrays
 
 
-def prompts_s(
-    served: Served, prompt: Prompt, count: Array, chunk: float, seconds: PassSeconds
-) -> tuple[Array, Array]:
-    r"""Return the seconds of the passes over some prompts, and when one of them is through.
-
-    Short prompts share passes of so many tokens; long ones take several, one prompt after
-    another. With w seconds for each group of prompts that pass together, and n groups, one is
-    through after :math:`w (n + 1) / 2` on average.
+@dataclass(frozen=True, slots=True, eq=False)
+class PromptGroups:
+    """Prompts that wait together, in the passes that take them.
 
     Parameters
     ----------
-    served
-        What is served, and where.
+    count
+        How many wait.
+    together
+        How many pass together.
+    pieces
+        Passes that each group takes.
+    forward
+        The mean one of them.
+    """
+
+    count: Array
+    together: Array
+    pieces: Array
+    forward: ForwardPass
+
+    def each_s(self, pass_s: Array) -> Array:
+        """Return the seconds of all passes for each prompt, given those of one pass."""
+        return np.asarray(self.pieces * pass_s / self.together)
+
+    def through_s(self, pass_s: Array) -> Array:
+        r"""Return the mean seconds until a prompt is through.
+
+        .. math:: w \, (n + 1) / 2
+
+        with w seconds for each of n groups.
+        """
+        groups = self.count / self.together
+        return np.asarray(self.pieces * pass_s * (groups + 1) / 2)
+
+
+def prompt_groups(prompt: Prompt, count: Array, chunk: float) -> PromptGroups:
+    """Return the passes over some prompts: short ones share them, long ones take several each.
+
+    Parameters
+    ----------
     prompt, count
         The prompts, and how many.
     chunk
         Tokens of a pass; 0 takes all prompts in one.
-    seconds
-        Of a pass.
 
     Ignores
         that a pass may take the end of one long prompt and the beginning of the next.
     Source
         SGLang 0.5.23 ``managers/schedule_policy.py``, ``PrefillAdder``: prompts are added until the
         tokens of a chunk are used up.
+
+    Examples
+    --------
+    >>> four = prompt_groups(Prompt(1024.0), np.array(4.0), 2048)
+    >>> [float(seconds(np.array(1.0))) for seconds in (four.each_s, four.through_s)]  # two by two
+    [0.5, 1.5]
     """
     pieces = prompt.chunks(chunk)
     fit = np.maximum(chunk / np.asarray(prompt.new_len), 1.0) if chunk else np.inf
     together = np.minimum(count, fit)
-    group_s = pieces * seconds(served, prompt.piece_pass(pieces, together))
-    groups = np.asarray(count / together)
-    return np.asarray(groups * group_s), np.asarray(group_s * (groups + 1) / 2)
+    return PromptGroups(count, together, pieces, prompt.piece_pass(pieces, together))

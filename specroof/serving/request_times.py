@@ -16,7 +16,12 @@ from specroof.serving.closed_loop import (
     prompts_together,
     shared_passes,
 )
-from specroof.serving.prompts import Prompt, prompts_s, time_to_first_token_s
+from specroof.serving.prompts import (
+    Prompt,
+    PromptGroups,
+    prompt_groups,
+    time_to_first_token_s,
+)
 from specroof.speedup.round import PassSeconds
 from specroof.speedup.served import Served
 
@@ -25,9 +30,11 @@ __all__ = [
     "Prefills",
     "RequestLoad",
     "RequestTimes",
+    "SharedPlan",
     "SharedPrefills",
+    "StoppedPlan",
     "StoppedPrefills",
-    "prefills",
+    "prefill_plan",
 ]
 
 #: Sequences of a pass, at least: nobody else may be decoding.
@@ -178,62 +185,114 @@ class SharedPrefills:
 Prefills: TypeAlias = StoppedPrefills | SharedPrefills
 
 
-def prefills(
-    served: Served, load: RequestLoad, rules: PrefillRules, seconds: PassSeconds
-) -> Prefills:
-    """Return what the prompts of a load do to decoding on a server.
+@dataclass(frozen=True, slots=True, eq=False)
+class StoppedPlan:
+    """Which passes take prompts that stop the batch.
 
     Parameters
     ----------
-    served
-        What is served, and where.
+    load
+        The requests.
+    mean, found
+        Prompts that start together: the mean group, and the one that a prompt finds itself in.
+    """
+
+    load: RequestLoad
+    mean: PromptGroups
+    found: PromptGroups
+
+    def priced(self, served: Served, seconds: PassSeconds) -> StoppedPrefills:
+        """Return what prompts do to decoding, given the seconds of each pass."""
+        return StoppedPrefills(
+            load=self.load,
+            prompt_s=self.mean.each_s(seconds(served, self.mean.forward)),
+            through_s=self.found.through_s(seconds(served, self.found.forward)),
+            found=self.found.count,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedPlan:
+    """Which passes take prompts beside decoding.
+
+    Parameters
+    ----------
+    load, rules
+        The requests, and how the server takes prompts.
+    passes
+        The steady state.
+    decode
+        A pass in which all decode.
+    beside
+        What decodes in a pass with prompts.
+    chunk, own_chunk
+        What such a pass takes of prompts: the mean one, and the mean one that a prompt is in.
+    """
+
+    load: RequestLoad
+    rules: PrefillRules
+    passes: SharedPasses
+    decode: ForwardPass
+    beside: ForwardPass
+    chunk: ForwardPass
+    own_chunk: ForwardPass
+
+    def priced(self, served: Served, seconds: PassSeconds) -> SharedPrefills:
+        """Return what prompts do to decoding, given the seconds of each pass."""
+        return SharedPrefills(
+            load=self.load,
+            passes=self.passes,
+            decode_s=seconds(served, self.decode),
+            mixed_s=seconds(served, self.beside, Work(served.model, self.chunk)),
+            own_s=seconds(served, self.beside, Work(served.model, self.own_chunk)),
+            drafts=self.rules.drafts_beside,
+        )
+
+
+def prefill_plan(load: RequestLoad, rules: PrefillRules) -> StoppedPlan | SharedPlan:
+    """Return which passes a server takes prompts in; no engine matters.
+
+    Parameters
+    ----------
     load
         The requests.
     rules
         How the server takes prompts.
-    seconds
-        Of each pass.
 
     Ignores
         a drafter's own passes over prompts: a layer or a few, beside those of the model.
     """
     if rules.shares_passes:
-        return _shared(served, load, rules, seconds)
+        return _shared(load, rules)
     mean, found = prompts_together(load.running, load.rounds)
-    all_s, _ = prompts_s(served, load.prompt, mean, rules.chunk, seconds)
-    _, through_s = prompts_s(served, load.prompt, found, rules.chunk, seconds)
-    return StoppedPrefills(load, np.asarray(all_s / mean), through_s, found)
+    return StoppedPlan(
+        load,
+        mean=prompt_groups(load.prompt, mean, rules.chunk),
+        found=prompt_groups(load.prompt, found, rules.chunk),
+    )
 
 
-def _shared(
-    served: Served, load: RequestLoad, rules: PrefillRules, seconds: PassSeconds
-) -> SharedPrefills:
+def _shared(load: RequestLoad, rules: PrefillRules) -> SharedPlan:
     drafts = rules.drafts_beside
-    beside = load.verify_len if drafts else 1.0
+    positions = load.verify_len if drafts else 1.0
     passes = shared_passes(
         load.running,
         load.rounds,
         new_len=load.prompt.new_len,
         budget=rules.chunk,
-        positions=beside,
+        positions=positions,
         slowed=1.0 if drafts else load.tokens_per_round,
     )
     # In a pass without prompts all decode; what is left of the mean decode in those with one.
     mixed = passes.mixed_frac
     decoding = passes.started * passes.decoded
     others = np.clip((decoding - (1 - mixed) * load.running) / mixed, _FEWEST, load.running)
-
-    decode = ForwardPass(others, beside, load.context_len)
-
-    def mixed_s(prompts: Array) -> Array:
-        chunk = load.prompt.piece_pass(passes.pieces, prompts)
-        return seconds(served, decode, Work(served.model, chunk))
-
-    return SharedPrefills(
-        load=load,
-        passes=passes,
-        decode_s=seconds(served, ForwardPass(load.running, load.verify_len, load.context_len)),
-        mixed_s=mixed_s(passes.prompts),
-        own_s=mixed_s(passes.own_prompts),
-        drafts=drafts,
+    return SharedPlan(
+        load,
+        rules,
+        passes,
+        decode=ForwardPass(load.running, load.verify_len, load.context_len),
+        beside=ForwardPass(others, positions, load.context_len),
+        chunk=load.prompt.piece_pass(passes.pieces, passes.prompts),
+        own_chunk=load.prompt.piece_pass(passes.pieces, passes.own_prompts),
     )

@@ -13,7 +13,7 @@ from specroof.latency import Setup, model_latency
 from specroof.serving.capacity import prefill_rules
 from specroof.serving.prompts import Prompt, prefill_pass, time_to_first_token_s
 from specroof.serving.queue import latency_s, queue_s
-from specroof.serving.request_times import PrefillRules, RequestLoad, RequestTimes, prefills
+from specroof.serving.request_times import PrefillRules, RequestLoad, RequestTimes, prefill_plan
 from specroof.serving.workload import Workload
 from specroof.speedup.curve import SpeedupCurve
 from specroof.speedup.round import EnginePasses
@@ -215,7 +215,7 @@ def end_to_end(
         For cached prompts on a server that was told to keep none.
 
     Source
-        See `end_to_end_tokens_per_s` and `specroof.serving.request_times.prefills`.
+        See `end_to_end_tokens_per_s` and `specroof.serving.request_times.prefill_plan`.
     """
     told = setup.server
     if workload.prefix_hit_rate and told is not None and told.stated.prefix_cache is False:
@@ -268,7 +268,9 @@ def _times(
 ) -> RequestTimes:
     """Return the seconds of requests under the rules of plain decoding, and of drafting."""
     times, *others = (
-        prefills(served, load, one, EnginePasses()).times(curve.round_s, served.setup.engine)
+        prefill_plan(load, one)
+        .priced(served, EnginePasses())
+        .times(curve.round_s, served.setup.engine)
         for one in dict.fromkeys(rules)
     )
     if not others:
