@@ -15,7 +15,8 @@ from specroof.cli import app
 from specroof.errors import CatalogError, OptionError, SpecroofError
 from specroof.questions import study as studies
 from specroof.questions.study import load_study, parse_study
-from specroof.questions.sweep import Study, study_refusals
+from specroof.questions.study_mistakes import study_refusals
+from specroof.questions.sweep import Study
 from specroof.reading.checked import checked, without
 from specroof.serving.requests import Load
 

@@ -12,8 +12,8 @@ from specroof.errors import CatalogError, OptionError, SpecroofError
 from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
 from specroof.questions.study_block import StudyBlock, study_schema
-from specroof.questions.study_mistakes import Mistakes
-from specroof.questions.sweep import Study, Target, study_refusals
+from specroof.questions.study_mistakes import Mistakes, study_refusals
+from specroof.questions.sweep import Study, Target
 from specroof.reading import checked as reading
 from specroof.reading.checked import checked, without
 from specroof.reading.yaml_text import parse_yaml, shown

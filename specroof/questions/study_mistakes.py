@@ -1,12 +1,20 @@
 """What is wrong with a study: all of it, told at once."""
 
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
 from typing import Final, NoReturn
 
+from specroof.drafters import Drafter, ideal_drafter
 from specroof.errors import SpecroofError, StudyError
+from specroof.questions.prediction import predicted_to, shared_longest
+from specroof.questions.sweep import Study
 from specroof.reading.checked import Path
+from specroof.serving.requests import Load
+from specroof.speedup.curve import acceptance_of
 
-__all__ = ["Mistakes"]
+__all__ = ["Mistakes", "study_refusals"]
 
 #: Places that the one line about many mistakes counts.
 _MOST_PLACES: Final = 6
@@ -73,3 +81,39 @@ class Mistakes:
         more = ", and more" if len(places) > _MOST_PLACES else ""
         message = f"{self._source}: {len(said)} mistakes ({counted}{more}); the first: {first}"
         raise StudyError(message, said)
+
+
+def study_refusals(study: Study) -> Iterator[SpecroofError]:
+    """Yield why curves of a study cannot be computed, before the first is; nothing if all can.
+
+    Parameters
+    ----------
+    study
+        Of which each target is predicted with each drafter at one load, and the first at each.
+    """
+    accepted: list[Drafter] = []
+    for drafter in study.drafters:
+        try:
+            acceptance_of(drafter)
+        except SpecroofError as refusal:
+            yield refusal
+        else:
+            accepted.append(drafter)
+    drafters = accepted or [ideal_drafter()]  # so that the targets are looked at all the same
+    try:
+        longest, _ = shared_longest(drafters, study.max_draft_len)
+    except SpecroofError as refusal:
+        yield refusal
+        longest = 0
+    grid = study.loads[0]
+    one_load = Load(grid.batch_size[:1], grid.context_len[:1])
+    asked = [
+        (longest, target, drafter, one_load) for target, drafter in product(study.targets, drafters)
+    ]
+    first = study.targets[0]
+    asked += [(0, first, drafters[0], replace(load, workload=None)) for load in study.loads]
+    for most, target, drafts, load in asked:
+        try:
+            predicted_to(most, target.model, target.setup, [drafts], load)
+        except SpecroofError as refusal:
+            yield refusal

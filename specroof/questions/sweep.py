@@ -4,14 +4,13 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from specroof.architecture import Architecture
-from specroof.drafters import Drafter, ideal_drafter
-from specroof.errors import OptionError, SpecroofError, expect
+from specroof.drafters import Drafter
+from specroof.errors import OptionError, expect
 from specroof.latency import Setup
 from specroof.questions.answer import Answer
 from specroof.questions.overview import Overview, overviews
@@ -20,7 +19,7 @@ from specroof.questions.prediction import Prediction, predicted, predicted_to, s
 from specroof.questions.request import question
 from specroof.reading.yaml_text import dump_yaml
 from specroof.serving.requests import Load
-from specroof.speedup.curve import SpeedupCurve, acceptance_of
+from specroof.speedup.curve import SpeedupCurve
 from specroof.units import MOST_POINTS
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
     "Target",
     "lacking_room",
     "study_of",
-    "study_refusals",
     "study_slices",
     "sweep",
 ]
@@ -93,42 +91,6 @@ class Study:
 
 #: What a study can be given as.
 StudyLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Study
-
-
-def study_refusals(study: Study) -> Iterator[SpecroofError]:
-    """Yield why curves of a study cannot be computed, before the first is; nothing if all can.
-
-    Parameters
-    ----------
-    study
-        Of which each target is predicted with each drafter at one load, and the first at each.
-    """
-    accepted: list[Drafter] = []
-    for drafter in study.drafters:
-        try:
-            acceptance_of(drafter)
-        except SpecroofError as refusal:
-            yield refusal
-        else:
-            accepted.append(drafter)
-    drafters = accepted or [ideal_drafter()]  # so that the targets are looked at all the same
-    try:
-        longest, _ = shared_longest(drafters, study.max_draft_len)
-    except SpecroofError as refusal:
-        yield refusal
-        longest = 0
-    grid = study.loads[0]
-    one_load = Load(grid.batch_size[:1], grid.context_len[:1])
-    asked = [
-        (longest, target, drafter, one_load) for target, drafter in product(study.targets, drafters)
-    ]
-    first = study.targets[0]
-    asked += [(0, first, drafters[0], replace(load, workload=None)) for load in study.loads]
-    for most, target, drafts, load in asked:
-        try:
-            predicted_to(most, target.model, target.setup, [drafts], load)
-        except SpecroofError as refusal:
-            yield refusal
 
 
 @dataclass(frozen=True, slots=True)
