@@ -36,7 +36,8 @@ def seconds(config: Path, setup: Setup) -> tuple[float, float, float]:
 def test_a_mixed_pass_is_no_longer_than_two_and_no_shorter_than_either(config: Path) -> None:
     for chip, engine in (("b200", "ideal"), ("h200", "sglang"), ("h200", "vllm")):
         decoding, chunk, mixed = seconds(config, setup_of(chip, engine))
-        assert max(decoding, chunk) < mixed < decoding + chunk
+        # Where launching is what both wait for, they wait for the same kernels.
+        assert max(decoding, chunk) <= mixed < decoding + chunk
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
@@ -95,7 +96,7 @@ def test_what_an_engine_loses_is_lost_once_in_a_mixed_pass() -> None:
     [
         (CapturedGraphs(sizes=(64, 4096), counts="tokens"), 4096 - 3136, False),
         (CapturedGraphs(sizes=(64, 2048), counts="tokens"), 0, True),
-        (CapturedGraphs(sizes=(16, 512), counts="sequences"), 0, True),
+        (CapturedGraphs(sizes=(16, 512), counts="sequences"), 0, False),  # has graphs of its own
     ],
 )
 def test_a_mixed_pass_is_padded_by_all_its_tokens(

@@ -229,8 +229,9 @@ def test_a_cached_prompt_leaves_little_prefill(name: str) -> None:
     assert np.all(half.ttft_s > all_of_it.ttft_s)
     assert np.all(none.requests_per_s < half.requests_per_s)
     # The last token of each prompt is computed: in a pass that reads the weights for it, or, as
-    # vLLM does, beside decoding, where it costs next to nothing.
-    assert np.all(all_of_it.prefill_frac < (0.04 if name == "vllm" else 0.12))
+    # vLLM does, beside decoding, where it costs next to nothing; each request keeps the others
+    # waiting for 2.5 ms besides.
+    assert np.all(all_of_it.prefill_frac < (0.05 if name == "vllm" else 0.13))
     assert np.all(all_of_it.prefill_frac < none.prefill_frac / 3)
     # Decoding itself is what it was.
     np.testing.assert_array_equal(none.curve.verify_s, all_of_it.curve.verify_s)

@@ -238,10 +238,10 @@ def _mixed_work(
     padded, eager = padded_pass(together, setup.engine.graphs)
     padding = (padded.matmul_tokens - together.matmul_tokens) / forward.batch_size
     decoding = replace(forward, matmul_len=forward.query_len + padding)
-    both, alone, beside = joined_costs(
-        *(_ops(model, setup, one, by_sequence) for one in (decoding, prompts))
-    )
-    kernels = launched_kernels([*both, *alone, *beside], model.n_layers)
+    costs = [_ops(model, setup, one, by_sequence) for one in (decoding, prompts)]
+    both, alone, beside = joined_costs(*costs)
+    # One row of tokens: as many kernels as a pass of either.
+    kernels = launched_kernels(costs[0], model.n_layers)
     kinds = layer_kinds(model)
     shape = PassShape(model.n_layers, batch, kinds, queries, eager, kernels=kernels)
     decoded = pass_work(alone, setup, shape, settled=False)
