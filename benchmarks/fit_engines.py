@@ -2,7 +2,7 @@
 
 Needs SciPy: ``pip install specroof[calibrate]``, then ``python benchmarks/fit_engines.py``. It
 prints the parameters; with ``--write`` it also writes ``specroof/engines/fits.json``, which
-`specroof validate` reads, and the ``engines:`` blocks of the hardware files. Two minutes.
+`specroof validate` reads, and the ``engines:`` blocks of the hardware files. Ten minutes.
 """
 
 import argparse
@@ -131,10 +131,9 @@ def write_engines(points: Sequence[Measurement], parameters: Mapping[str, float]
     for chip in CHIPS:
         path = Path(__file__).parent.parent / "hardware" / f"{chip}.yaml"
         family = chip_family(load_hardware(chip))
-        eager = bool(measured_on([one for one in points if one.method == "step"], "vllm", [chip]))
         engines = [
             replace(
-                fitted_engine(name, family, parameters, eager=eager),
+                fitted_engine(name, family, parameters),
                 expected_error=error,
                 bands=bands_of(misses, name),
             )

@@ -169,7 +169,7 @@ def test_beyond_positions_that_were_counted_acceptance_goes_on(saved: Any) -> No
 
 
 def test_a_longer_draft_that_may_gain_is_to_be_tried(saved: Any) -> None:
-    steady = replace(LIFE, survival=(0.8, 0.65, 0.5, 0.4, 0.32), running=2.0)
+    steady = replace(LIFE, survival=(0.85, 0.72, 0.6, 0.5, 0.42), running=2.0)
     found = of(saved(vllm_page(steady), vllm_page(steady.at(1030.0))), drafter="eagle3")
     change = found.change
     assert change is not None

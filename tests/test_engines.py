@@ -21,7 +21,8 @@ from specroof.architecture import (
 )
 from specroof.cost import CHOICES, Collective, ForwardPass, OpCost, Options, forward_cost
 from specroof.cost.experts import distinct_experts, independent_tokens
-from specroof.drafters import Drafter, DraftTime, Round, ideal_drafter
+from specroof.drafters import Drafter, DraftTime, Round, Work, ideal_drafter
+from specroof.engines.published import fitted_parameters
 from specroof.errors import ProfileError
 from specroof.hardware import (
     IDEAL_ENGINE,
@@ -44,6 +45,7 @@ from specroof.latency import (
     drafting_setup,
     engine_notes,
     engine_setup,
+    launched_kernels,
     layer_kinds,
     model_latency,
     overlapped_s,
@@ -249,11 +251,11 @@ def test_a_pass_is_padded_to_the_next_captured_size() -> None:
     assert not eager.any()
 
 
-def test_a_prompt_fits_no_graph_that_was_captured_for_decoding() -> None:
+def test_graphs_of_decoding_are_not_those_of_prompts() -> None:
     prompts = replace(ForwardPass(3, 4, 0), settled=True)
     alone, eager = padded_pass(prompts, CapturedGraphs(sizes=(4, 8), counts="sequences"))
     assert alone.matmul_tokens.tolist() == 12
-    assert eager.tolist() is True
+    assert eager.tolist() is False  # they have graphs of their own
     # Graphs of tokens hold any pass of so many.
     padded, eager = padded_pass(prompts, CapturedGraphs(sizes=(16,)))
     assert padded.matmul_tokens.tolist() == 16
@@ -310,6 +312,61 @@ def test_beyond_the_largest_graph_launching_is_a_floor() -> None:
     setup = engine_setup(fast, "real", None, None)
     found = model_latency(model, setup, ForwardPass(np.array([1.0, 2.0]), 1, 0)).total_s
     assert found.tolist() == [3, 300]
+
+
+def kernels(model: Architecture) -> float:
+    """Return how many kernels a decode step launches where nothing fuses them."""
+    return launched_kernels(forward_cost(model, DECODE), model.n_layers)
+
+
+def test_kernels_are_counted_as_modelling_code_launches_them() -> None:
+    # modeling_llama.py: two norms of 8 (16), q, k, v, o (4), rotations (10), cache (2), layout (1),
+    # attention (2), gate and up as one, SiLU, product and down (4), two sums (2); and the head.
+    assert kernels(load_model("meta-llama/Llama-3.1-8B")) == 32 * 41 + 1
+    # CAST, one H100 and host, kernel by kernel: 16.7 ms for Llama-3.1-8B, 23.6 ms for Qwen3-8B,
+    # whose norms of queries and keys are not counted; 55.3 ms for 48 layers of experts.
+    per_kernel_s = [
+        measured_s / kernels(load_model(name))
+        for name, measured_s in (
+            ("meta-llama/Llama-3.1-8B", 16.7e-3),
+            ("Qwen/Qwen3-8B", 23.6e-3),
+            ("Qwen/Qwen3-Coder-30B-A3B-Instruct", 55.3e-3),
+        )
+    ]
+    fitted_s = fitted_parameters()["eager_kernel_s"]
+    for one_s in per_kernel_s:
+        assert 0.4 < fitted_s / one_s < 1.2  # two hosts differ 1.7 times
+    # A layer of DeepSeek-V4 mixes its streams, and launches several times as many as a dense one.
+    flash = load_model("deepseek-ai/DeepSeek-V4-Flash-0731")
+    assert 5 < kernels(flash) / flash.n_layers / 41 < 7
+
+
+def test_beyond_the_largest_graph_each_kernel_is_launched() -> None:
+    model = toy(ATTENTION, Linear("q_proj", 4, 8), count=3)
+    engine = real(graphs=CapturedGraphs(sizes=(1,), eager_kernel_s=1000.0))
+    fast = chip(
+        engine, peak=Peak(flops_per_s={"bf16": 64.0}, memory_bytes_per_s=64.0, memory_bytes=1e9)
+    )
+    setup = engine_setup(fast, "real", None, None)
+    found = model_latency(model, setup, ForwardPass(np.array([1.0, 2.0]), 1, 0)).total_s
+    # Three layers of a matmul, a core of 15 and 20 around them, and the head; the work hides in it.
+    assert found[0] < 1000
+    assert found[1] == 1000 * (3 * 36 + 1)
+
+
+def test_a_serial_head_pays_for_its_steps_and_their_sequences() -> None:
+    model = toy(None, Linear("q_proj", 4, 8), count=3)
+    head = toy(None, Linear("lm_head", 4, 8), count=1)
+    costs = {"serial_step_overhead_s": 100.0, "serial_sequence_overhead_s": 10.0}
+    batch = ForwardPass(np.array([1.0, 2.0]), 1, 0)
+    times = {}
+    for steps, figures in ((True, costs), (True, {}), (False, costs)):
+        engine = real(**figures)
+        setup = engine_setup(chip(engine), "real", None, None)
+        beside = (Work(head, batch, times=5.0, is_step=steps),)
+        times[steps, bool(figures)] = model_latency(model, setup, batch, beside=beside).total_s
+    assert (times[True, True] - times[True, False]).tolist() == [5 * 110, 5 * 120]
+    assert times[False, True].tolist() == times[True, False].tolist()
 
 
 def test_a_pass_cannot_be_narrower_than_its_tokens() -> None:

@@ -22,12 +22,14 @@ ROWS = {
     "domino": 91,  # 8 plain, 83 speculative cells
     "sglang-pr19952": 6,
     "modal": 4,
-    "dsv4-step": 88,  # the target's passes; 35 of the drafter's are left out
+    "dsv4-step": 123,  # 88 passes of the target, 35 of the drafter
     "vllm-eagle31": 6,
     "vllm-parallel": 24,
     "vllm-v32": 4,
     "specdecode-fig1": 104,
     "specdecode-fig2": 48,
+    "specdecode-fig4": 4,  # one request, three kinds of drafter, one of them for two targets
+    "specdecode-fig4-batches": 12,  # the same for 64, 128 and 512
     "eagle3-table3": 21,  # 18 of table 3, and the three of table 4
     "zlab-cards": 19,
     "trtllm-r1": 2,
@@ -121,6 +123,15 @@ def test_a_bare_pass_keeps_its_seconds() -> None:
     # 1 024 tokens, 8 each for 128 requests; the next size has no captured graph.
     assert seconds[128] == pytest.approx(20.6e-3, rel=0.01)
     assert seconds[192] == pytest.approx(104e-3, rel=0.01)
+
+
+def test_drafting_alone_keeps_its_seconds_and_shares() -> None:
+    # vLLM blog, figure 2: 0.88 ms for one request, 5.38 ms for 256.
+    seconds = {one.batch_size: one.draft_s for one in load_measurements() if one.draft_s}
+    assert (len(seconds), seconds[1], seconds[256]) == (35, 0.88e-3, 5.38e-3)
+    # arXiv:2601.11580, figure 4: EAGLE-3 for Qwen3-8B drafts 0.212 of the time, verifies 0.658.
+    one = found("specdecode-fig4", model="Qwen/Qwen3-8B", method="eagle3")
+    assert one.draft_share == pytest.approx(0.212 / (0.212 + 0.658), rel=1e-3)
 
 
 def test_counts_of_drafts_are_ours() -> None:

@@ -1,19 +1,22 @@
 """What a user tells a server: text, mappings, values, and what they change in a setup."""
 
 import json
+import math
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from specroof import EngineProfile, Options, Placement, load_hardware, load_model
 from specroof.cli import app
+from specroof.cost import ForwardPass
 from specroof.errors import MeasurementError, OptionError
 from specroof.evidence import Measurement, read_benchmark, server_told
-from specroof.hardware import SERVER_KEYS, CapturedGraphs, ServerSettings
-from specroof.latency import Setup, engine_setup
+from specroof.hardware import IDEAL_ENGINE, SERVER_KEYS, CapturedGraphs, ServerSettings
+from specroof.latency import Setup, drafting_setup, engine_setup, model_latency
 from specroof.serving.capacity import in_server
 from specroof.serving.settings import parse_server, server_settings
 
@@ -75,10 +78,48 @@ def told(engine: str, **settings: Any) -> tuple[Setup, Setup]:
 
 
 def test_what_nobody_states_stays_as_the_engine_has_it() -> None:
-    before, after = told("sglang", running=3, memory_frac=0.5, overlap=False, chunk=64)
+    before, after = told("sglang", running=3, memory_frac=0.5, overlap=True, chunk=64)
     assert (after.engine, after.options) == (before.engine, before.options)
     assert after.server is not None
-    assert (after.server.running, after.server.memory_frac, after.server.overlap) == (3, 0.5, False)
+    assert (after.server.running, after.server.memory_frac, after.server.overlap) == (3, 0.5, True)
+
+
+def test_without_overlap_the_device_waits_for_the_host() -> None:
+    before, after = told("sglang", overlap=False)
+    assert after.server is not None
+    assert not after.server.overlap
+    engine = before.engine
+    # SGLang pull request 23000, one request: 6.345 tokens at 845.98 tokens/s a round, and 6.352 at
+    # 1161.88; 32 requests: 6.487 at 11405.85, and 6.482 at 15326.81.
+    one_s = 6.345 / 845.98 - 6.352 / 1161.88
+    many_s = 32 * (6.487 / 11405.85 - 6.482 / 15326.81)
+    assert engine.host_s + engine.host_sequence_s == pytest.approx(one_s, rel=0.01)
+    assert engine.host_s + 32 * engine.host_sequence_s == pytest.approx(many_s, rel=0.01)
+    # Every pass of the target waits, with drafts or without, and no pass of a drafter.
+    model = load_model("Qwen/Qwen3-8B")
+    step = ForwardPass(np.array([1.0, 32.0]), 4, 1000)
+    waited = [
+        (model_latency(model, late, step).total_s - model_latency(model, early, step).total_s)
+        for early, late in ((before, after), (drafting_setup(before), drafting_setup(after)))
+    ]
+    assert waited[0] == pytest.approx([one_s, many_s], rel=0.01)
+    assert waited[1].tolist() == [0, 0]
+    assert told("sglang", overlap=True)[1].engine == engine
+    # How sure that is: 6.1 ms elsewhere, three times as much; the band says so.
+    known, wide = engine.band("eagle3"), after.engine.band("eagle3")
+    assert known is not None
+    assert wide is not None
+    assert wide.width == pytest.approx(math.hypot(known.width, 0.3))
+    # A third or three times as much moves speedups there by less than that.
+    for requests, host_s, plain_s, round_s in (
+        (1, one_s, 1 / 316, 5.47e-3),
+        (32, many_s, 4.3e-3, 13.5e-3),
+    ):
+        ratio = [(plain_s + much * host_s) / (round_s + much * host_s) for much in (1 / 3, 1, 3)]
+        assert max(math.log(ratio[2] / ratio[1]), math.log(ratio[1] / ratio[0])) < 0.305, requests
+    _, ideal = told("ideal", overlap=False)
+    assert ideal.engine == replace(IDEAL_ENGINE, overlap=False)
+    assert model_latency(model, ideal, step).overhead_s.tolist() == [0, 0]
 
 
 def test_captured_sizes_are_in_the_unit_of_the_framework() -> None:

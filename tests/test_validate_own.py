@@ -37,7 +37,7 @@ SLOWER = replace(
 KEYS = {
     "n", "speedup_p90_error", "speedup_median_error", "speedup_mean_error", "decode_median_error",
     "decode_mean_error", "verdict_accuracy", "regret_mean", "tokens_per_s_mean_error",
-    "trees_mean_error", "unclear_share", "band80_coverage", "band80_width",
+    "trees_mean_error", "drafting_median_error", "unclear_share", "band80_coverage", "band80_width",
 }  # fmt: skip
 
 

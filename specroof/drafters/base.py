@@ -55,11 +55,14 @@ class Work:
         What runs.
     times
         How often, one after another: a weight is read each time.
+    is_step
+        Whether each time is a step of its own, which waits for the token of the one before.
     """
 
     architecture: Architecture
     forward_pass: ForwardPass
     times: float = 1.0
+    is_step: bool = False
 
 
 class PassTime(Protocol):

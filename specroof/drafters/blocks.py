@@ -49,7 +49,8 @@ def block_s(steps: int) -> Seconds:
         drafts = float(head.drafts or 0)
         serial: tuple[Work, ...] = ()
         if head.serial is not None:
-            serial = (Work(head.serial, ForwardPass(batch, 1.0, context), times=drafts),)
+            step = ForwardPass(batch, 1.0, context)
+            serial = (Work(head.serial, step, times=drafts, is_step=True),)
         block = ForwardPass(batch, float(head.block or 0), context, head_len=drafts)
         first_s = pass_s(head.model, block, *accepted_work(head, round_), *serial)
         if steps == 1:

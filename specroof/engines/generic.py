@@ -10,7 +10,13 @@ from typing import Any, Final
 
 from specroof.engines.published import fitted_parameters, left_out_name, published_cases
 from specroof.engines.record import Rates, Record
-from specroof.engines.shared_parameters import ENGINES, FAMILIES, fitted_engine
+from specroof.engines.shared_parameters import (
+    ENGINES,
+    FAMILIES,
+    OWN,
+    fitted_engine,
+    own,
+)
 from specroof.evidence import STEP, Measurement
 from specroof.evidence.places import chip_of
 from specroof.hardware import (
@@ -80,8 +86,6 @@ def generic(parameters: Mapping[str, float], bands: Mapping[str, Any] | None = N
 def _relative(name: str, parameters: Mapping[str, float]) -> EngineProfile:
     """Return an engine whose shares are relative to those of a family's kernels."""
     whose = name if name in ENGINES else "vllm"
-    rounds = [parameters[f"round_s.{one}"] for one in ENGINES]
-    mean_s = (rounds[0] * rounds[1]) ** 0.5
     # The family of a fit whose chips are as all others: no slower layers, no slower kernels.
     even = {**parameters, "compute_frac.hopper": 1.0}
     engine = fitted_engine(whose, "hopper", even)
@@ -93,7 +97,8 @@ def _relative(name: str, parameters: Mapping[str, float]) -> EngineProfile:
         framework=None if name == GENERIC else name,
         memory_frac=1.0,
         kind_memory_frac={kind: share / weights for kind, share in engine.kind_memory_frac.items()},
-        round_overhead_s=parameters[f"round_s.{name}"] if name in ENGINES else mean_s,
+        round_overhead_s=own("round_s", name, parameters),
+        draft_pass_overhead_s=own("draft_pass_s", name, parameters),
         graphs=None if name == "tensorrt-llm" else engine.graphs,
     )
 
@@ -126,7 +131,8 @@ def left_out_generic(point: Measurement, *, by_engine: bool = False) -> EnginePr
     parameters = dict(fitted_parameters(without=left_out))
     if by_engine and engine in ENGINES:
         (other,) = set(ENGINES) - {engine}
-        parameters[f"round_s.{engine}"] = parameters[f"round_s.{other}"]
+        for name in OWN:
+            parameters[f"{name}.{engine}"] = parameters[f"{name}.{other}"]
     link = chip.interconnect
     known = generic(parameters)
     found = known.on_chip(chip.name, None if link is None else link.link_bytes_per_s).engines

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from specroof.engines.shared_parameters import chip_family, fitted_engine
+from specroof.engines.shared_parameters import chip_family, fitted_engine, own
 from specroof.errors import ProfileError
 from specroof.hardware import Collective, EngineProfile, HardwareProfile
 from specroof.units import MICROSECOND
@@ -130,8 +130,8 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
         One of the chips that the fitted families hold.
     parameters
         Fitted ones, for what no kernel says; see `specroof.engines.shared_parameters.PARAMETERS`.
-        Of a speculative round they hold two times, SGLang's and vLLM's: the geometric mean is
-        taken.
+        Of a speculative round, and of a drafter's pass, they hold two times, SGLang's and
+        vLLM's: the geometric mean is taken.
 
     Raises
     ------
@@ -165,7 +165,8 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
         expert_tile=fitted.expert_tile and fitted.expert_tile.scaled(faster),
         memory_frac=timed.memory_frac,
         kind_memory_frac=_scaled(fitted.kind_memory_frac, wider),
-        round_overhead_s=(parameters["round_s.sglang"] * parameters["round_s.vllm"]) ** 0.5,
+        round_overhead_s=own("round_s", KERNEL_ENGINE, parameters),
+        draft_pass_overhead_s=own("draft_pass_s", KERNEL_ENGINE, parameters),
         collective=_collective(timed, hardware, fitted),
         graphs=None,  # which sizes it captures is the deployer's choice
     )

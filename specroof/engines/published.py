@@ -30,6 +30,7 @@ __all__ = [
     "left_out_rates",
     "published_cases",
     "published_rates",
+    "served_of",
 ]
 
 _FITS: Final = "fits.json"
@@ -95,7 +96,7 @@ def engine_of(key: tuple[str, str, bool], parameters: Mapping[str, float]) -> En
     name, family, is_step = key
     if name == KERNEL_ENGINE:
         return kernel_engine(chip_of(family), parameters)
-    engine = fitted_engine(name, family, parameters, eager=is_step)
+    engine = fitted_engine(name, family, parameters)
     # The time of a bare pass: no sequences are scheduled around it.
     return replace(engine, sequence_overhead_s=0.0) if is_step else engine
 
@@ -127,12 +128,13 @@ def published_cases(
     for point, (name, engine) in zip(points, engines, strict=True):
         where = (point.model, point.hardware, point.tensor_parallel, name)
         if where not in served:
-            served[where] = _served(point, engine)
+            served[where] = served_of(point, engine)
         cases.append(case_of(point, served[where], _drafting(point), name))
     return cases
 
 
-def _served(point: Measurement, engine: EngineProfile) -> Served:
+def served_of(point: Measurement, engine: EngineProfile) -> Served:
+    """Return what was measured where, in an engine."""
     hardware = replace(chip_of(point.hardware or ""), engines={engine.name: engine})
     placement = Placement(point.tensor_parallel or 1)
     setup = engine_setup(hardware, engine.name, placement, None)

@@ -5,7 +5,7 @@ Every formula is the one of predictions: `round_time`, `draft_time`, `end_to_end
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, DraftTime, Proposals, TokensPerRound, Work
 from specroof.errors import MeasurementError
-from specroof.evidence import STEP, Measurement, request_lengths
+from specroof.evidence import STEP, Measurement, measured_of, request_lengths
 from specroof.hardware import EngineProfile
 from specroof.latency import PassWork, drafting_engine, model_work, pass_time, stacked
 from specroof.serving.capacity import prefill_rules
@@ -115,10 +115,28 @@ class Rates:
         Without drafts.
     speculative
         With them; NaN where nothing drafts.
+    draft_s, verify_s
+        Seconds of drafting and of verification in a round; NaN where nothing drafts.
     """
 
     plain: Array
     speculative: Array
+    draft_s: Array
+    verify_s: Array
+
+    @property
+    def speedup(self) -> Array:
+        """With drafts over without."""
+        return self.speculative / self.plain
+
+    @property
+    def draft_share(self) -> Array:
+        """Drafting over drafting and verification."""
+        return self.draft_s / (self.draft_s + self.verify_s)
+
+    def as_measured(self, points: Sequence[Measurement]) -> Array:
+        """Return of each point what was measured of it; see `specroof.evidence.measured_of`."""
+        return np.array([getattr(self, measured_of(one)[0])[row] for row, one in enumerate(points)])
 
     @property
     def measured(self) -> Array:
@@ -189,13 +207,19 @@ class _Group:
         kind = None if drafter is None else drafter.name.partition(",")[0]
         return prefill_plan(load, prefill_rules(self.served.model, self.served.setup, kind))
 
-    def rates(self, found: _Seconds, engine: EngineProfile) -> tuple[Array, Array]:
-        """Return tokens per second without drafts and with them."""
+    def rates(self, found: _Seconds, engine: EngineProfile) -> Rates:
+        """Return tokens per second without drafts and with them, and what rounds are made of."""
         plain = self._rate(found.decode_s, np.ones(1), found.plain, engine)
         if found.drafting is None:
-            return plain, np.full(len(self.rows), np.nan)
+            nothing = np.full(len(self.rows), np.nan)
+            return Rates(plain, nothing, nothing, nothing)
         round_s = round_time(found.verify_s, found.drafting, engine, self._batch)
-        return plain, self._rate(round_s, self._proposed.tokens_per_round, found.prompts, engine)
+        return Rates(
+            plain,
+            self._rate(round_s, self._proposed.tokens_per_round, found.prompts, engine),
+            found.drafting.serial_s + found.drafting.overlapped_s,
+            found.verify_s,
+        )
 
     def _rate(
         self, round_s: Array, tokens: Array, prompts: Prefills | None, engine: EngineProfile
@@ -276,11 +300,12 @@ class Record:
             runs_in = drafting_engine(engine) if drafts else engine
             timed[key] = pass_time(work, runs_in, granularity).total_s
         replayed = _Replay(iter(self._order), timed)
-        plain, fast = np.empty(self._n), np.empty(self._n)
+        rates = Rates(*(np.empty(self._n) for _ in fields(Rates)))
         for group in self._groups:
-            engine = known[group.engine]
-            plain[group.rows], fast[group.rows] = group.rates(group.seconds(replayed), engine)
-        return Rates(plain, fast)
+            found = group.rates(group.seconds(replayed), known[group.engine])
+            for one in fields(Rates):
+                getattr(rates, one.name)[group.rows] = getattr(found, one.name)
+        return rates
 
 
 #: A name of an engine, whether a drafter's pass runs in it, and how its work is added up.

@@ -16,7 +16,7 @@ from specroof.engines.published import (
 )
 from specroof.engines.record import Record
 from specroof.engines.shared_parameters import ENGINES, PARAMETERS
-from specroof.evidence import Measurement, kind_of, shape_group
+from specroof.evidence import Measurement, kind_of, measured_of, shape_group
 from specroof.hardware import EngineProfile
 
 __all__ = [
@@ -70,14 +70,7 @@ class Points:
         self._record = Record(published_cases(points, [(key, engines[key]) for key in keys]))
         kinds = [kind_of(one)[0] for one in points]
         self._plain = np.array([kind == "plain" for kind in kinds])
-        ratios = [
-            None if kind == "plain" else one.measured_speedup
-            for one, kind in zip(points, kinds, strict=True)
-        ]
-        self._is_ratio = np.array([ratio is not None for ratio in ratios])
-        self._measured = np.log(
-            [ratio or one.rate for one, ratio in zip(points, ratios, strict=True)]
-        )
+        self._measured = np.log([measured_of(one)[1] for one in points])
         groups: dict[tuple[object, ...], int] = {}
         self._group = np.array(
             [
@@ -97,8 +90,7 @@ class Points:
     def predicted(self, parameters: Mapping[str, float]) -> Array:
         """Return the logarithm of what is predicted: a throughput or a speedup, as was measured."""
         rates = self._record.rates(self._engines(parameters))
-        ratio = rates.speculative / rates.plain
-        return np.asarray(np.log(np.where(self._is_ratio, ratio, rates.measured)))
+        return np.asarray(np.log(rates.as_measured(self.points)))
 
     def _engines(
         self, parameters: Mapping[str, float]

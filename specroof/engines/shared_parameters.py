@@ -4,6 +4,7 @@ The parameters are shared: by every model, by the chips of a family (peaks diffe
 by engines but for what a speculative round costs. `benchmarks/fit_engines.py` fits them.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -23,10 +24,12 @@ __all__ = [
     "DTYPE_SHARES",
     "ENGINES",
     "FAMILIES",
+    "OWN",
     "PARAMETERS",
     "chip_family",
     "fitted_engine",
     "is_fitted",
+    "own",
 ]
 
 #: Chips of one kind of matrix unit, by what their vendor's name holds.
@@ -38,6 +41,9 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
 
 #: Engines that measurements were found for, with the way they keep recurrent state.
 ENGINES: Final = {"sglang": "snapshot-copy", "vllm": "snapshot"}
+
+#: What each of them has a parameter of its own for.
+OWN: Final = ("round_s", "draft_pass_s")
 
 #: Share of the peak of a narrow dtype relative to bf16: medians of large matmuls on B200,
 #: 0.55/0.70 and 0.40/0.70 (aiconfigurator, measured kernels, commit 095f58a). int8 reaches as much
@@ -77,6 +83,14 @@ _DEVICE_LATENCY_S: Final = 0.31e-6
 
 #: Seconds of a short all-reduce between nodes (doublewordai/inference-lab, commit 24d4011).
 _SCALE_OUT_LATENCY_S: Final = 20e-6
+
+#: What the host adds to a pass where it does not schedule while the device runs: the one pair of
+#: runs that differ in nothing else (SGLang pull request 23000, Qwen3-8B with DFlash on one B200)
+#: has rounds of 7.50 and 5.47 ms for one request, of 18.20 and 13.53 ms for 32. Other sources have
+#: a tenth of it (SpecBundle beside tables with overlap) to three times as much (6.1 ms a plain step
+#: of DeepSeek-V3 on 16 H200, LMSYS 2025-07-17).
+_HOST_S: Final = 1.95e-3
+_HOST_SEQUENCE_S: Final = 85e-6
 
 #: Sizes that vLLM captures, as a published step-time table samples them (vLLM blog, 2026-08-14).
 _VLLM_SIZES: Final = (1, 2, 4, *range(8, 257, 8), *range(272, 1025, 16))
@@ -118,7 +132,13 @@ _ROWS: Final = {
     "state_token_s": (3e-6, 1.0, "seconds per layer of linear attention and further token"),
     "pass_s": (0.2e-3, 1.0, "seconds per pass"),
     "sequence_s": (10e-6, 1.0, "seconds per sequence and pass"),
-    "draft_pass_s": (0.1e-3, 1.0, "seconds per pass of a drafter"),
+    "draft_pass_s.sglang": (0.1e-3, 1.0, "seconds per pass of a drafter"),
+    "draft_pass_s.vllm": (0.1e-3, 1.0, "seconds per pass of a drafter"),
+    # A gather, a matmul, a sum and a sample are a quarter of the kernels of a layer.
+    "serial_step_s": (13e-6, 1.0, "seconds per step of a serial head"),
+    # DSpark paper, section 4: 0.7 % of rounds of 190 ms for 8 more steps of 128 sequences are
+    # 0.17 ms a step, of which its launches and its weights take some 0.04.
+    "serial_sequence_s": (1e-6, 1.0, "seconds per sequence and step of a serial head"),
     "round_s.sglang": (1e-3, 1.0, "seconds per round"),
     "round_s.vllm": (1e-3, 1.0, "seconds per round"),
     "round_sequence_s": (10e-6, 1.0, "seconds per sequence and round"),
@@ -126,8 +146,9 @@ _ROWS: Final = {
     "request_latency_s": (10e-3, 1.0, "seconds per request that it loses alone"),
     "collective_s": (10e-6, 0.5, "seconds per all-reduce"),
     "link_frac": (0.5, 0.5, "share of the link's bytes/s"),
-    # 24 ms a token of a model with 36 layers, launched kernel by kernel (CAST, Qwen3-8B, H100).
-    "eager_layer_s": (0.67e-3, 1.0, "seconds per layer outside of captured graphs"),
+    # 16.7 ms a token of 32 layers of 41 kernels, launched one by one (CAST, Llama-3.1-8B, H100);
+    # the same model takes 14.7 to 24.7 ms on two hosts (Qwen3-8B).
+    "eager_kernel_s": (12.4e-6, 0.5, "seconds per kernel outside of captured graphs"),
 }
 
 PARAMETERS: Final = tuple(Parameter(name, *row) for name, row in _ROWS.items())
@@ -172,9 +193,27 @@ def chip_family(hardware: HardwareProfile) -> str:
     raise ProfileError(message)
 
 
-def fitted_engine(
-    name: str, family: str, parameters: Mapping[str, float], *, eager: bool = False
-) -> EngineProfile:
+def own(name: str, engine: str, parameters: Mapping[str, float]) -> float:
+    """Return what an engine has of its own; the geometric mean of all for one without a fit.
+
+    Parameters
+    ----------
+    name
+        One of `OWN`.
+    engine, parameters
+        As of `fitted_engine`.
+
+    Examples
+    --------
+    >>> own("round_s", "tensorrt-llm", {"round_s.sglang": 4.0, "round_s.vllm": 1.0})
+    2.0
+    """
+    if engine in ENGINES:
+        return parameters[f"{name}.{engine}"]
+    return math.prod(parameters[f"{name}.{one}"] for one in ENGINES) ** (1 / len(ENGINES))
+
+
+def fitted_engine(name: str, family: str, parameters: Mapping[str, float]) -> EngineProfile:
     """Return the engine profile that fitted parameters make.
 
     Parameters
@@ -185,9 +224,6 @@ def fitted_engine(
         One of `FAMILIES`.
     parameters
         A value for each of `PARAMETERS`.
-    eager
-        Whether passes beyond the largest captured graph are to be timed: the one source that
-        has such passes is DeepSeek-V4-Flash on B300, whose layers launch many kernels.
 
     Examples
     --------
@@ -197,11 +233,11 @@ def fitted_engine(
     """
     dense = parameters[f"compute_frac.{family}"]
     slower = parameters["layer_share.ampere"] if family == "ampere" else 1.0
+    kernel_s = parameters["eager_kernel_s"]
     if name == "vllm":
-        eager_s = parameters["eager_layer_s"] if eager else 0.0
-        graphs = CapturedGraphs(sizes=_VLLM_SIZES, eager_layer_s=eager_s)
+        graphs = CapturedGraphs(sizes=_VLLM_SIZES, eager_kernel_s=kernel_s)
     else:
-        graphs = CapturedGraphs(sizes=_SGLANG_SIZES, counts="sequences")
+        graphs = CapturedGraphs(sizes=_SGLANG_SIZES, counts="sequences", eager_kernel_s=kernel_s)
     return EngineProfile(
         name=name,
         compute_frac={dtype: dense * share for dtype, share in DTYPE_SHARES.items()},
@@ -226,8 +262,12 @@ def fitted_engine(
         layer_token_overhead_s=parameters["layer_token_s"],
         sequence_overhead_s=parameters["sequence_s"],
         state_token_overhead_s=parameters["state_token_s"],
-        draft_pass_overhead_s=parameters["draft_pass_s"],
-        round_overhead_s=parameters[f"round_s.{name}"],
+        draft_pass_overhead_s=own("draft_pass_s", name, parameters),
+        serial_step_overhead_s=parameters["serial_step_s"],
+        serial_sequence_overhead_s=parameters["serial_sequence_s"],
+        host_s=_HOST_S,
+        host_sequence_s=_HOST_SEQUENCE_S,
+        round_overhead_s=own("round_s", name, parameters),
         round_sequence_overhead_s=parameters["round_sequence_s"],
         request_overhead_s=parameters["request_s"],
         request_latency_s=parameters["request_latency_s"],

@@ -1,7 +1,7 @@
 """Measured points: bundled tables, result files of engines, how they were served."""
 
 from specroof.evidence.bundled import load_measurements
-from specroof.evidence.kinds import kind_of, shape_group
+from specroof.evidence.kinds import kind_of, measured_of, shape_group
 from specroof.evidence.measurement import STEP, Measurement, refuse_mixed, refuse_repeats
 from specroof.evidence.presumed import (
     acceptance_of,
@@ -29,6 +29,7 @@ __all__ = [
     "has_drafter",
     "kind_of",
     "load_measurements",
+    "measured_of",
     "read_benchmark",
     "refuse_mixed",
     "refuse_other_drafts",

@@ -17,6 +17,8 @@ _NUMBERS = (
     "batch_size", "context_len", "input_len", "output_len", "acceptance_length", "tokens_per_s",
     "baseline_tokens_per_s", "speedup",
 )  # fmt: skip
+#: Columns of the few tables that say what drafting alone takes.
+_OF_DRAFTING = ("draft_s", "draft_share")
 #: Methods without drafts: plain decoding, and one bare pass over the new positions.
 _PLAIN = ("ar", STEP)
 _TEXTS = ("model", "hardware", "engine", "method", "lengths", "task", "reading", "note")
@@ -56,7 +58,8 @@ def _measurement(row: dict[str, str], source: str, trust: int, place: str) -> Me
     if None in row or None in row.values():
         message = f"{place}: has another number of cells than the heading"
         raise MeasurementError(message)
-    number = {key: _number(row, key, place) for key in (*_WHOLE, *_NUMBERS)}
+    row = {**dict.fromkeys(_OF_DRAFTING, ""), **row}
+    number = {key: _number(row, key, place) for key in (*_WHOLE, *_NUMBERS, *_OF_DRAFTING)}
     whole = {key: None if number[key] is None else int(number[key] or 0) for key in _WHOLE}
     if row["includes_prefill"] not in {"yes", "no"}:
         told = shown(row["includes_prefill"])

@@ -49,6 +49,8 @@ class Measurement:
         Positions verified per sequence, the root included; new positions of a bare pass.
     top_k
         Children of each node of a draft: 1 in a chain.
+    draft_s, draft_share
+        Seconds of drafting alone in a round, or its share of drafting and verification together.
     tokens_per_round
         The measured acceptance length, bonus token included.
     acceptance_kind
@@ -73,6 +75,8 @@ class Measurement:
     tokens_per_s: float | None = None
     baseline_tokens_per_s: float | None = None
     speedup: float | None = None
+    draft_s: float | None = None
+    draft_share: float | None = None
     includes_prefill: bool = False
     batch_size: float | None = None
     concurrency: float | None = None

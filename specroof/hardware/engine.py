@@ -3,6 +3,7 @@
 Every figure of the ideal engine is the default of its field: all of the peak, no time lost.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, TypeAlias
@@ -17,6 +18,7 @@ __all__ = [
     "OP_KINDS",
     "OTHER_DRAFTERS",
     "STATE_TOKENS",
+    "UNSURE_HOST",
     "Band",
     "CapturedGraphs",
     "Collective",
@@ -48,6 +50,11 @@ FRAMEWORKS: Final = ("sglang", "vllm", "tensorrt-llm")
 
 #: What `EngineProfile.bands` calls drafters of every kind that it does not name.
 OTHER_DRAFTERS: Final = "other"
+
+#: Half-width of a band, in natural logarithms, for not knowing what the host takes without overlap.
+#: Sources have a tenth to three times as much as the one pair of runs that measured it; there
+#: three times as much makes 0.30 of the speedup for 32 requests, and 0.14 for one.
+UNSURE_HOST: Final = 0.3
 
 #: A longer pass runs the recurrence of linear attention in chunks of at least so many tokens.
 STATE_TOKENS: Final = 32
@@ -143,14 +150,15 @@ class CapturedGraphs:
         Ascending; a pass is padded to the next of them.
     counts
         What the sizes count: ``"tokens"`` of the pass (vLLM) or its ``"sequences"`` (SGLang).
-    eager_layer_s
-        Seconds that launching one layer's kernels takes outside of a graph. A pass that is larger
-        than every size lasts at least this long per layer: the device works meanwhile.
+    eager_layer_s, eager_kernel_s
+        Seconds that launching takes outside of a graph, for each layer and for each kernel. A pass
+        that is larger than every size lasts at least as long: the device works meanwhile.
     """
 
     sizes: Annotated[tuple[int, ...], "captured_sizes"]
     counts: Annotated[str, "counted"] = "tokens"
     eager_layer_s: Seconds = 0.0
+    eager_kernel_s: Seconds = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +234,13 @@ class EngineProfile:
     draft_pass_overhead_s
         Seconds on top of each forward pass of a drafter, in the place of those per pass and per
         sequence of the target; None if they are the same.
+    serial_step_overhead_s, serial_sequence_overhead_s
+        Seconds on top of each step of a drafter's serial head, and of each sequence in it.
+    host_s, host_sequence_s
+        Seconds that the host takes for each pass of the target, and for each sequence in it, while
+        the device waits: without `overlap`.
+    overlap
+        Whether the scheduler lets the host work while the device does.
     round_overhead_s, round_sequence_overhead_s
         Seconds on top of each speculative round, and of each sequence in it.
     request_overhead_s
@@ -271,6 +286,11 @@ class EngineProfile:
     layer_token_overhead_s: Seconds = 0.0
     state_token_overhead_s: Seconds = 0.0
     draft_pass_overhead_s: Seconds | None = None
+    serial_step_overhead_s: Seconds = 0.0
+    serial_sequence_overhead_s: Seconds = 0.0
+    host_s: Seconds = 0.0
+    host_sequence_s: Seconds = 0.0
+    overlap: bool = True
     round_overhead_s: Seconds = 0.0
     round_sequence_overhead_s: Seconds = 0.0
     request_overhead_s: Seconds = 0.0
@@ -287,13 +307,19 @@ class EngineProfile:
     def band(self, drafter: str) -> Band | None:
         """Return the band of a kind of drafter; None without measurements.
 
+        Without `overlap` it is wider, by what a third or three times the host's seconds would make
+        of speedups: `UNSURE_HOST`.
+
         Examples
         --------
         >>> rest = Band(width=0.1, mean_error=0.05, points=9)
         >>> EngineProfile(name="e", bands={"other": rest}).band("eagle3").width
         0.1
         """
-        return self.bands.get(drafter, self.bands.get(OTHER_DRAFTERS))
+        band = self.bands.get(drafter, self.bands.get(OTHER_DRAFTERS))
+        if band is None or self.overlap or not self.host_s:
+            return band
+        return replace(band, width=math.hypot(band.width, UNSURE_HOST))
 
 
 #: All of the peak and no overhead; every profile has it under the name `ideal`.

@@ -2,7 +2,13 @@
 
 from specroof.latency.collectives import all_reduce_s, all_to_all_s, hierarchical_all_reduce_s
 from specroof.latency.communication import communication_s
-from specroof.latency.model import layer_kinds, model_latency, model_work, padded_pass
+from specroof.latency.model import (
+    launched_kernels,
+    layer_kinds,
+    model_latency,
+    model_work,
+    padded_pass,
+)
 from specroof.latency.notes import engine_notes, memory_notes, option_notes
 from specroof.latency.operations import device_bytes, pass_latency, pass_work
 from specroof.latency.pass_seconds import (
@@ -40,6 +46,7 @@ __all__ = [
     "engine_notes",
     "engine_setup",
     "hierarchical_all_reduce_s",
+    "launched_kernels",
     "layer_kinds",
     "memory_notes",
     "model_latency",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,32 @@ from specroof.latency.operations import pass_work
 from specroof.latency.pass_seconds import PassLatency, PassShape, PassWork, pass_time
 from specroof.latency.setup import Setup
 
-__all__ = ["Beside", "layer_kinds", "model_latency", "model_work", "padded_pass"]
+__all__ = [
+    "Beside",
+    "launched_kernels",
+    "layer_kinds",
+    "model_latency",
+    "model_work",
+    "padded_pass",
+]
+
+#: Kernels of an operation that are more than one, where nothing fuses them.
+_KERNELS: Final = {
+    # rotations of queries and keys (10), their way into the cache (2), layout (1), the core (2)
+    "attention": 15,
+    "latent_attention": 15,
+    # choice and weights of experts (8); their three matmuls around an activation, sums (8)
+    "router": 8,
+    "experts": 8,
+    # streams mixed by 20 rounds of Sinkhorn, each two sums and two divisions, and what is around
+    "residual": 90,
+    # gates, convolution or positions, norms
+    "compressor": 10,
+    "indexer": 10,
+    "state": 15,
+}
+#: Kernels of a layer beside its operations: two norms of eight, two sums, an activation of two.
+_LAYER_KERNELS: Final = 20
 
 
 class Beside(Protocol):
@@ -36,6 +61,10 @@ class Beside(Protocol):
     @property
     def times(self) -> float:
         """How often it runs, one after another: a weight is read each time."""
+
+    @property
+    def is_step(self) -> bool:
+        """Whether each time is a step of its own, which waits for the one before."""
 
 
 def model_latency(
@@ -135,8 +164,40 @@ def model_work(
         for op in _ops(part, setup, positions, by_sequence)
     ]
     kinds = layer_kinds(model)
-    shape = PassShape(model.n_layers, forward.batch_size, kinds, forward.query_len, eager)
+    shape = PassShape(
+        model.n_layers,
+        forward.batch_size,
+        kinds,
+        forward.query_len,
+        eager,
+        sum(one.times for one in beside if one.is_step),
+        launched_kernels(ops, model.n_layers),
+    )
     return pass_work(ops, setup, shape, settled=forward.settled)
+
+
+def launched_kernels(ops: Sequence[OpCost], n_layers: float) -> float:
+    """Return how many kernels a pass launches where no graph holds them and nothing fuses them.
+
+    Parameters
+    ----------
+    ops
+        Operations of the pass.
+    n_layers
+        Layers of the model.
+
+    Source
+        Counted in `transformers`, ``modeling_llama.py`` (41 a layer), ``modeling_qwen3_moe.py``
+        and ``modeling_deepseek_v4.py``.
+
+    Examples
+    --------
+    >>> zero = np.zeros(())
+    >>> core = OpCost("core", "attention", 2, zero, zero, zero, zero, "bf16")
+    >>> launched_kernels([core], 2)  # two cores of 15, two layers of 20
+    70
+    """
+    return sum(one.count * _KERNELS.get(one.kind, 1) for one in ops) + _LAYER_KERNELS * n_layers
 
 
 def _ops(
@@ -180,7 +241,9 @@ def _mixed_work(
     both, alone, beside = joined_costs(
         *(_ops(model, setup, one, by_sequence) for one in (decoding, prompts))
     )
-    shape = PassShape(model.n_layers, batch, layer_kinds(model), queries, eager)
+    kernels = launched_kernels([*both, *alone, *beside], model.n_layers)
+    kinds = layer_kinds(model)
+    shape = PassShape(model.n_layers, batch, kinds, queries, eager, kernels=kernels)
     decoded = pass_work(alone, setup, shape, settled=False)
     prefilled = pass_work([*both, *beside], setup, shape, settled=True)
     return replace(
@@ -204,7 +267,8 @@ def padded_pass(
 ) -> tuple[ForwardPass, npt.NDArray[np.bool_]]:
     """Return the pass as an engine runs it, and where no captured graph is large enough.
 
-    Graphs whose sizes count sequences are of decoding and verification: a prompt fits none.
+    Graphs whose sizes count sequences are of decoding and verification: prompts have others, by
+    tokens, which are not among the sizes.
 
     Parameters
     ----------
@@ -227,7 +291,7 @@ def padded_pass(
     if graphs is None:
         return forward, np.zeros((), dtype=bool)
     if forward.settled and graphs.counts == "sequences":
-        return forward, np.ones((), dtype=bool)
+        return forward, np.zeros((), dtype=bool)
     asked = forward.tokens if graphs.counts == "tokens" else forward.batch_size
     sizes = np.array([*graphs.sizes, np.inf])
     size = sizes[np.searchsorted(sizes, asked)]

@@ -74,6 +74,10 @@ class PassShape:
         New positions per sequence.
     eager
         Where the pass is larger than every captured graph.
+    serial_steps
+        Steps of a serial head, one after another.
+    kernels
+        Kernels that are launched where no graph holds them.
     """
 
     n_layers: npt.ArrayLike
@@ -81,6 +85,8 @@ class PassShape:
     layer_kinds: Mapping[str, npt.ArrayLike] = field(default_factory=dict)
     query_len: npt.ArrayLike = 1.0
     eager: npt.ArrayLike = False
+    serial_steps: npt.ArrayLike = 0.0
+    kernels: npt.ArrayLike = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -269,6 +275,7 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
         return latency
     # Launching is what an eager pass waits for, while the device works: a floor, not a summand.
     launched_s = engine.graphs.eager_layer_s * np.asarray(shape.n_layers)
+    launched_s = launched_s + engine.graphs.eager_kernel_s * np.asarray(shape.kernels)
     waited_s = np.maximum(launched_s - latency.total_s, 0.0)
     overhead_s = latency.overhead_s + np.where(shape.eager, waited_s, 0.0)
     return replace(latency, overhead_s=np.asarray(overhead_s))
@@ -286,12 +293,18 @@ def _overhead_s(shape: PassShape, engine: EngineProfile) -> Array:
         for kind, count in shape.layer_kinds.items()
     )
     recurrent = np.asarray(shape.layer_kinds.get("linear_attention", 0))
+    host_s = np.zeros(())
+    if not engine.overlap:
+        host_s = engine.host_s + engine.host_sequence_s * batch
     return np.asarray(
         engine.pass_overhead_s
+        + host_s
         + engine.layer_overhead_s * layers
         + (kinds_s + engine.state_token_overhead_s * recurrent * further_tokens)
         + engine.layer_token_overhead_s * (layers * batch * queries)
         + engine.sequence_overhead_s * batch
+        + np.asarray(shape.serial_steps)
+        * (engine.serial_step_overhead_s + engine.serial_sequence_overhead_s * batch)
     )
 
 

@@ -91,7 +91,7 @@ def drafting_engine(engine: EngineProfile) -> EngineProfile:
 
     Source
         What is read again is a few accepted positions, no prompt; vLLM and SGLang launch a
-        drafter's passes without scheduling sequences around them.
+        drafter's passes without scheduling sequences around them, so that no host is waited for.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def drafting_engine(engine: EngineProfile) -> EngineProfile:
     >>> drafting_engine(engine).pass_overhead_s
     0.5
     """
-    bare = replace(engine, graphs=None, prefill_compute_frac={})
+    bare = replace(engine, graphs=None, prefill_compute_frac={}, overlap=True)
     if engine.draft_pass_overhead_s is None:
         return bare
     return replace(bare, pass_overhead_s=engine.draft_pass_overhead_s, sequence_overhead_s=0.0)

@@ -108,4 +108,6 @@ def _shapes(shapes: Sequence[PassShape], sizes: Sequence[int]) -> PassShape:
         },
         query_len=joined([shape.query_len for shape in shapes]),
         eager=joined([shape.eager for shape in shapes]) > 0,
+        kernels=joined([shape.kernels for shape in shapes]),
+        serial_steps=joined([shape.serial_steps for shape in shapes]),
     )

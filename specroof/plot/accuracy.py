@@ -1,6 +1,6 @@
 """Predicted against measured: how far to trust a prediction, at a glance."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -68,7 +68,7 @@ def _draw_points(
 
 
 @house_style()
-def plot_accuracy(points: Iterable[Compared], *, title: str | None = None) -> Figure:
+def plot_accuracy(points: Sequence[Compared], *, title: str | None = None) -> Figure:
     """Draw predicted against measured speedup, a colour for each source.
 
     The band is 10% either way. Filled points know their acceptance length; hollow ones are
@@ -82,16 +82,18 @@ def plot_accuracy(points: Iterable[Compared], *, title: str | None = None) -> Fi
         What the chart says of itself if None.
     """
     # A shape may be one of throughput, where a source prints no speedup.
-    drawn = [one for one in points if one.measured <= _TICKS[-1]]
-    speedups = [one for one in drawn if one.kind == "speedup"]
-    shapes = [one for one in drawn if one.kind == "shape"]
+    speedups, shapes = (
+        [one for one in points if one.kind == kind and one.measured <= _TICKS[-1]]
+        for kind in ("speedup", "shape")
+    )
+    drawn = [*speedups, *shapes]
     headline = "Predicted against measured speedup, each source predicted by fits without it"
     chart = new_chart(headline if title is None else title, width=7.4, height=6.0)
     axes = chart.add_subplot()
     least = min(0.9 * value for one in drawn for value in (one.measured, one.predicted))
     line = np.array([min(least, 0.8 * _TICKS[1]), _TICKS[-1] * 1.1])
     _draw_band(axes, line)
-    names = list(dict.fromkeys(one.source for one in [*speedups, *shapes]))
+    names = list(dict.fromkeys(one.source for one in drawn))
     handles = []
     for order, name in enumerate(names):
         color, marker = COLORS[order % len(COLORS)], MARKERS[order % len(MARKERS)]

@@ -29,6 +29,7 @@ _KEYS: Final = {
     "speedup_mean_error": "speedup_mean",
     "decode_median_error": "decode_median",
     "decode_mean_error": "decode_mean",
+    "drafting_median_error": "drafting_median",
     "trees_mean_error": "trees_mean",
     "verdict_accuracy": "verdict_accuracy",
     "unclear_share": "unclear_share",
@@ -46,6 +47,7 @@ _HEADINGS: Final = (
     ("trees_mean", "trees"),
     ("decode_mean", "plain, mean"),
     ("decode_median", "median"),
+    ("drafting_median", "drafting, median"),
     ("verdict_accuracy", "verdict right"),
     ("unclear_share", "unclear"),
     ("regret_mean", "regret"),
@@ -53,8 +55,10 @@ _HEADINGS: Final = (
     ("band80_width", "± median"),
 )
 
-#: Columns for your own results, besides their number; they have no shapes.
-_OWN_HEADINGS: Final = tuple(one for one in _HEADINGS if one[0] not in {"n", "shape_mean"})
+#: What your own results do not say: they have no shapes, and nothing times drafting alone.
+_NOT_OWN: Final = {"n", "shape_mean", "drafting_median"}
+#: Columns for your own results, besides their number.
+_OWN_HEADINGS: Final = tuple(one for one in _HEADINGS if one[0] not in _NOT_OWN)
 
 
 def _errors_json(errors: Errors) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def framework_of(engine: str) -> str:
 
 
 def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup:
-    """Return the setup of a server that was told so: captured sizes, dtype of recurrent state.
+    """Return the setup of a server that was told so: captured sizes, overlap, dtype of state.
 
     What nobody states stays as the engine's profile has it.
 
@@ -136,6 +136,8 @@ def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup
     place = Place(model=model, hardware=setup.hardware, placement=setup.placement)
     name = framework_of(setup.engine.framework or setup.engine.name)
     setup = replace(setup, server=FRAMEWORKS[name].resolve(asked, place, 1))
+    if asked.overlap is not None:
+        setup = replace(setup, engine=replace(setup.engine, overlap=asked.overlap))
     if asked.capture is None or name not in _CAPTURED:
         return setup
     graphs = setup.engine.graphs or CapturedGraphs(sizes=())

@@ -14,6 +14,7 @@ from specroof.evidence import Measurement, kind_of, load_measurements
 from specroof.evidence.places import chip_of
 from specroof.validate.banded import banded, misses_of
 from specroof.validate.regret import Regret, regrets
+from specroof.validate.room import capacity_bound
 from specroof.validate.scored import TRUSTED, Scored, levelled, scored
 from specroof.validate.scores import Errors, errors_of
 
@@ -102,13 +103,14 @@ class Validation:
 
     @property
     def cells(self) -> dict[str, dict[str, Errors]]:
-        """The errors by family of chips, engine, kind of drafter and batch size; trusted points."""
+        """The errors by family of chips, engine, kind of drafter, batch size and room; trusted."""
         seen = [one for one in self.points if one.is_trusted]
         return {
             "chip": _by(seen, lambda one: chip_family(chip_of(one.point.hardware or ""))),
             "engine": _by(seen, lambda one: one.point.engine or ""),
             "drafter": _by(seen, lambda one: one.point.method or ""),
             "batch": _by(seen, lambda one: f"{one.point.batch_size:g}"),
+            "capacity": _by(seen, lambda one: capacity_bound(one.point)),
         }
 
     @property
@@ -154,6 +156,5 @@ def validation(measurements: Iterable[Measurement] | None = None) -> Validation:
 
 def _beside(points: Sequence[Measurement], rates: Rates) -> tuple[Scored, ...]:
     """Return measurements beside what is predicted, shapes levelled."""
-    kinds = [kind_of(point)[0] for point in points]
-    pairs = zip(rates.plain.tolist(), rates.measured.tolist(), strict=True)
-    return tuple(levelled(map(scored, points, kinds, pairs)))
+    predicted = rates.as_measured(points).tolist()
+    return tuple(levelled(map(scored, points, predicted)))

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from specroof.engines.bands import FAMILY_POINTS, Miss, band_of
 from specroof.engines.generic import generic_family
@@ -11,6 +12,9 @@ from specroof.evidence import drafter_of, shape_group
 from specroof.validate.scored import Scored
 
 __all__ = ["banded", "misses_of"]
+
+#: What has a band: ratios, not seconds or rates.
+_BANDED: Final = ("speedup", "shape")
 
 
 def banded(points: Sequence[Scored], *, by_family: bool = False) -> tuple[Scored, ...]:
@@ -27,7 +31,7 @@ def banded(points: Sequence[Scored], *, by_family: bool = False) -> tuple[Scored
     misses = misses_of(points, by_family=by_family)
     return tuple(
         replace(one, band=_band(one, [m for m in misses if m.source != _unit(one, by_family)]))
-        if one.kind != "plain"
+        if one.kind in _BANDED
         else one
         for one in points
     )
@@ -44,7 +48,7 @@ def misses_of(points: Iterable[Scored], *, by_family: bool = False) -> list[Miss
     points, by_family
         As of `banded`.
     """
-    counted = [one for one in points if one.kind in {"speedup", "shape"} and one.widens_bands]
+    counted = [one for one in points if one.kind in _BANDED and one.widens_bands]
     sizes = Counter(shape_group(one.point) for one in counted if one.kind == "shape")
     return [
         Miss(

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from specroof.evidence import Measurement, shape_group
+from specroof.evidence import Measurement, kind_of, measured_of, shape_group
 from specroof.speedup.bands import LOSES, PAYS, UNCLEAR, verdict
 
 __all__ = ["TRUSTED", "Scored", "levelled", "scored"]
@@ -32,10 +32,10 @@ class Scored:
         The measurement.
     kind
         ``"plain"`` throughput; a ``"speedup"`` whose acceptance length is known; a ``"shape"``,
-        right but for one factor over all points of its group; a ``"rate"``, throughput with
-        drafts that were never measured without.
+        right but for one factor over all points of its group; ``"drafting"`` alone; a ``"rate"``,
+        throughput with drafts that were never measured without.
     predicted, measured
-        Tokens per second, or the ratio.
+        Tokens per second, or the ratio; of drafting its seconds, or its share.
     options_of
         What draft lengths share that are options of one choice; the point's if None.
     band
@@ -110,21 +110,9 @@ class Scored:
         return (self.point.verify_len or 0) > (self.point.draft_len or 0) + 1
 
 
-def scored(point: Measurement, kind: str, rates: tuple[float, float]) -> Scored:
-    """Return a prediction beside its measurement; of a shape the factor is still in it.
-
-    Parameters
-    ----------
-    point, kind
-        What was measured, and as what it counts.
-    rates
-        What is predicted without drafts, and as it was measured, in tokens per second.
-    """
-    plain, rate = rates
-    ratio = None if kind == "plain" else point.measured_speedup
-    if ratio is None:
-        return Scored(point, kind, rate, point.rate)
-    return Scored(point, kind, rate / plain, ratio)
+def scored(point: Measurement, predicted: float) -> Scored:
+    """Return a prediction beside its measurement; of a shape the factor is still in it."""
+    return Scored(point, kind_of(point)[0], predicted, measured_of(point)[1])
 
 
 def levelled(points: Iterable[Scored]) -> list[Scored]:

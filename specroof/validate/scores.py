@@ -29,6 +29,8 @@ class Errors:
         Of plain throughput.
     shape_mean
         Of speedups over load, one factor per group being free.
+    drafting_median
+        Of drafting alone, its seconds or its share of a round.
     trees_mean
         Of drafts that branch: speedups, and shapes where no tree has a known acceptance length.
     verdict_accuracy
@@ -51,6 +53,7 @@ class Errors:
     decode_mean: float | None
     decode_median: float | None
     shape_mean: float | None
+    drafting_median: float | None
     trees_mean: float | None
     verdict_accuracy: float | None
     unclear_share: float | None
@@ -117,7 +120,7 @@ def errors_of(points: Sequence[Scored]) -> Errors:
     """
     of = {
         kind: np.array([one.error for one in points if one.kind == kind])
-        for kind in ("speedup", "plain", "shape")
+        for kind in ("speedup", "plain", "shape", "drafting")
     }
     speedups = [one for one in points if one.kind == "speedup"]
     bands = [one.band for one in speedups if one.band is not None]
@@ -130,6 +133,7 @@ def errors_of(points: Sequence[Scored]) -> Errors:
         decode_mean=_mean(of["plain"]),
         decode_median=_quantile(of["plain"], 0.5),
         shape_mean=_mean(of["shape"]),
+        drafting_median=_quantile(of["drafting"], 0.5),
         trees_mean=_mean(_of_trees(points)),
         verdict_accuracy=_mean(np.array([one.verdict for one in speedups], dtype=float)),
         unclear_share=_mean(np.array([one.said == UNCLEAR for one in speedups], dtype=float)),
