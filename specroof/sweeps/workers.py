@@ -21,6 +21,8 @@ __all__ = ["on_cluster", "on_processes", "write_by_number"]
 _GO_ON: Final = "allowed: the same command again, which goes on where this one ended"
 #: How the address of a cluster begins.
 _DASK: Final = "dask://"
+#: Seconds for a scheduler to answer: a busy one has taken more than ten.
+_CONNECT_S: Final = 30
 
 
 def on_processes(
@@ -95,7 +97,7 @@ def on_cluster(
         raise OutputError(message) from None
     study = plan.study
     try:
-        with distributed.Client(f"tcp://{address.removeprefix(_DASK)}", timeout=10) as client:
+        with distributed.Client(f"tcp://{address.removeprefix(_DASK)}", timeout=_CONNECT_S) as client:
             tasks = [
                 client.submit(
                     write_by_number,
