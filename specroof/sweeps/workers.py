@@ -97,7 +97,9 @@ def on_cluster(
         raise OutputError(message) from None
     study = plan.study
     try:
-        with distributed.Client(f"tcp://{address.removeprefix(_DASK)}", timeout=_CONNECT_S) as client:
+        with distributed.Client(
+            f"tcp://{address.removeprefix(_DASK)}", timeout=_CONNECT_S
+        ) as client:
             tasks = [
                 client.submit(
                     write_by_number,
