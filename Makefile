@@ -46,7 +46,7 @@ endef
 # Copy what the tests read into $(RUN).
 define fill_run_folder
 @rm -rf $(RUN) && mkdir -p $(RUN) && \
-    cp -R pyproject.toml README.md CHANGELOG.md CITATION.cff docs tests notebooks $(RUN)
+    cp -R pyproject.toml README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff docs tests notebooks $(RUN)
 endef
 
 help: ## list the targets

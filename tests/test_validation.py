@@ -68,7 +68,9 @@ def test_a_model_is_refused_in_one_line_with_key_value_and_what_is_allowed(
 def test_a_refused_model_is_described_shortly_whatever_stands_in_it(text: str) -> None:
     with pytest.raises(ProfileError) as caught:
         parse_model(text, Outer, source="x.yaml", error=ProfileError)
-    assert len(str(caught.value)) < 600
+    assert (
+        len(str(caught.value).removeprefix("x.yaml: ")) <= len("…") + 600
+    )  # all keys of an engine
 
 
 def test_a_model_that_fits_is_returned() -> None:

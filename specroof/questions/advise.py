@@ -264,7 +264,7 @@ def _advised(
         *_missing(setup, request, priced=price is not None),
         *_waiting(advised, asked.loads[-1]),
     ]
-    several = len(listed(request.hardware)) > 1
+    place = f"{setup.hardware.name}: " if len(listed(request.hardware)) > 1 else ""
     return Served(
         setup=setup,
         drafter=drafter,
@@ -273,9 +273,7 @@ def _advised(
         launches=tuple(launches),
         to_measure=measured_next(setup, drafters, advised.rows, _mock_words(request, asked)),
         notes=prediction.notes,
-        warnings=tuple(
-            f"{setup.hardware.name}: {one}" if several else one for one in dict.fromkeys(warnings)
-        ),
+        warnings=tuple(f"{place}{one}" for one in dict.fromkeys(warnings)),
     )
 
 

@@ -285,22 +285,25 @@ def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> R
         one, more = _cached(server, need, caches, held, verify)
     limits |= more
     own = need.target.state_bytes if recurrent else 0.0
-    # One request needs its slots, those of padding, and copies of both.
-    ratio = state_ratio(server)
-    least = own * (ratio * (1 + copies / ratio) + 1 + copies)
-    if server.prefix_cache or server.running is None:
-        least = np.maximum(least * (1 + 1 / _STATE_SHARE), least + one)
-    else:
-        least = own * (float(server.running) + 1) * (1 + copies) + one
+    least = _least_bytes(server, own, copies, one) if recurrent else one
     return Room(
         reserved_bytes=(1 - server.memory_frac) * memory + images,
         state_pool_bytes=states,
         cache_pool_bytes=caches,
-        state_bytes=np.asarray(own * (ratio + copies)),
+        state_bytes=np.asarray(own * (state_ratio(server) + copies)),
         cache_bytes=one,
         limits=limits,
-        short_bytes=np.maximum((least if recurrent else one) - rest, 0.0),
+        short_bytes=np.maximum(least - rest, 0.0),
     )
+
+
+def _least_bytes(server: Server, state_bytes: float, copies: Array, cache_bytes: Array) -> Array:
+    """Return what one request needs: its slots, those of padding, copies of both, its cache."""
+    if not server.prefix_cache and server.running is not None:
+        return np.asarray(state_bytes * (float(server.running) + 1) * (1 + copies) + cache_bytes)
+    ratio = state_ratio(server)
+    slots = state_bytes * (ratio * (1 + copies / ratio) + 1 + copies)
+    return np.maximum(slots * (1 + 1 / _STATE_SHARE), slots + cache_bytes)
 
 
 def _most(server: Server, need: Need) -> float:

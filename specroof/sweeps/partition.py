@@ -63,7 +63,6 @@ def write_partition(
     lacking = 0
     name, metadata = partition.name, file_metadata(plan)
     points = f"{POINTS}/{name}.{form}"
-    first: Slice | None = None
 
     with (
         place.open(points) as file,
@@ -73,16 +72,14 @@ def write_partition(
     ):
 
         def written() -> Iterator[Slice]:
-            nonlocal lacking, first
+            nonlocal lacking
             for part in study_slices(plan.study, partition.target, partition.drafter):
-                first = first or part
                 found = part.prediction
                 said.update(dict.fromkeys(found.notes[: _MOST_NOTES - len(said)]))
                 lacking += lacking_room(found.curves[0])
                 numbers = {"target": part.target}
-                for curve, whole in zip(
-                    found.curves, found.counted or [None] * len(found.curves), strict=True
-                ):
+                counted = found.counted or [None] * len(found.curves)
+                for curve, whole in zip(found.curves, counted, strict=True):
                     write(numbers | point_columns(curve, whole))
                 write_load(numbers | load_columns(found))
                 yield part
