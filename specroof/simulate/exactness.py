@@ -320,7 +320,8 @@ def _distribution(name: str, values: ArrayLike) -> Floats:
     contexts, vocabulary = rows.shape if rows.ndim == 2 else (0, 0)
     if contexts not in {1, vocabulary} or not 2 <= vocabulary <= BOUNDS["vocabulary"].most:
         refuse(name, f"of shape {rows.shape}", allowed)
-    if not np.all(np.isfinite(rows)) or np.any(rows < 0.0):
+    # Not a number lies nowhere; beyond 1 a sum may overflow.
+    if not np.all((rows >= 0.0) & (rows <= 1.0 + _SUM_TOLERANCE)):
         refuse(name, values, allowed)
     sums = rows.sum(axis=1, keepdims=True)
     if np.any(np.abs(sums - 1.0) > _SUM_TOLERANCE):
