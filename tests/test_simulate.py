@@ -148,7 +148,7 @@ def test_acceptance_and_length_that_disagree_are_found_out(
     [
         ([0.5, 0.4], [0.5, 0.5], "target is 'of sum 0.9'; allowed: probabilities that add up to 1"),
         ([0.5, 0.5], [1.5, -0.5], "draft is"),
-        ([1e308, 1e308], [0.5, 0.5], "target is [1e+308, 1e+308]; allowed: probabilities that"),
+        ([1e308, 1e308], [0.5, 0.5], r"target is .*1e\+308.*; allowed: probabilities that add"),
         ([0.5, 0.5], [0.2, 0.3, 0.5], r"draft is 'of shape \(1, 3\)'; allowed: the target's"),
         ([math.nan, 1], [0.5, 0.5], "target is"),
         ([1.0], [1.0], "of shape"),
