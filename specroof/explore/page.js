@@ -604,11 +604,8 @@ globalThis.specroofPage = (() => {
   }
 
   async function start() {
-    for (const depths of Object.values(tables.typical)) {
-      for (const curves of Object.values(depths)) {
-        for (const [name, packed] of Object.entries(curves)) curves[name] = await specroof.unpacked(packed, tables.quantum);
-      }
-    }
+    await Promise.all(Object.values(tables.typical).flatMap((curves) => Object.entries(curves).map(
+      async ([name, packed]) => { curves[name] = await specroof.unpacked(packed, tables.quantum); })));
     listen();
     await fromAddress();
   }

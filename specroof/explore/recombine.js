@@ -76,6 +76,14 @@ globalThis.specroof = (() => {
       values[i + 1] * t * t * (3 - 2 * t) + slope(i + 1) * width * t * t * (t - 1);
   }
 
+  /** The typical shape through a stated length, by draft length: lengths of all depths stand behind one another. */
+  function typical(drafter, tables, name) {
+    const before = tables.length_depths.slice(0, tables.length_depths.indexOf(drafter.depth))
+      .reduce((sum, depth) => sum + depth * tables.length_steps + 1, 0);
+    const shape = tables.typical[drafter.kind] || tables.typical[""];
+    return row(shape[name], 0, before + Math.round((drafter.length - 1) * tables.length_steps));
+  }
+
   /** Tokens per round by draft length, bonus token included; NaN past what was measured. */
   function tokensPerRound(drafter, tables) {
     const lengths = Array.from({ length: tables.max_draft_len + 1 }, (_, length) => length);
@@ -85,9 +93,7 @@ globalThis.specroof = (() => {
       return profile.tokens.map((one) => one === null ? NaN : one);
     }
     if (drafter.law === "accept-length") {
-      const shape = tables.typical[drafter.kind] || tables.typical[""];
-      const place = Math.round((drafter.length - 1) * tables.length_steps);
-      return Array.from(row(shape[drafter.depth].tokens, 0, place));
+      return Array.from(typical(drafter, tables, "tokens"));
     }
     let survival = 1, tokens = 1;
     return lengths.map((length) => {
@@ -100,8 +106,7 @@ globalThis.specroof = (() => {
   function tokensSpread(drafter, tables, side, length) {
     if (drafter.law === "profile") return tables.profiles.find((one) => one.name === drafter.profile)[side][length];
     if (drafter.law !== "accept-length") return 0;
-    const shape = tables.typical[drafter.kind] || tables.typical[""];
-    return row(shape[drafter.depth][side], 0, Math.round((drafter.length - 1) * tables.length_steps))[length];
+    return typical(drafter, tables, side)[length];
   }
 
   /** The ends of the band around speedups, and the verdict in it; null where there is no band. */
