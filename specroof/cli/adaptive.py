@@ -5,7 +5,16 @@ from typing import Annotated
 
 import typer
 
-from specroof.cli.flags import AsJson, CsvFile, HardwareWord, ModelWord, OptionFlags, SetupFlags
+from specroof.cli.flags import (
+    AsJson,
+    CsvFile,
+    HardwareWord,
+    ModelWord,
+    OneContext,
+    OptionFlags,
+    Seed,
+    SetupFlags,
+)
 from specroof.cli.grouping import flags
 from specroof.cli.lists import numbers
 from specroof.cli.output import figure_files, give, text_file
@@ -26,7 +35,6 @@ Loads = Annotated[
         "as long.",
     ),
 ]
-ContextLen = Annotated[float, typer.Option("--context", help="Cached tokens of each sequence.")]
 MaxDraftLen = Annotated[
     int | None,
     typer.Option(help="The longest draft.", show_default="the drafter's depth, up to 16"),
@@ -41,7 +49,6 @@ Confidence = Annotated[
 Rounds = Annotated[
     int, typer.Option("--rounds", help="Rounds of single sequences that dice are thrown for.")
 ]
-Seed = Annotated[int, typer.Option(help="Seed of the dice.")]
 PlotFile = Annotated[
     Path | None,
     typer.Option("--plot", metavar="FILE", help="Draw the gain of each policy by load."),
@@ -56,7 +63,7 @@ def adaptive(  # noqa: PLR0913, PLR0917 - one parameter per flag
     setup: SetupFlags,
     options: OptionFlags,
     batch_size: Loads = "1,8,32,128",
-    context_len: ContextLen = 4096,
+    context_len: OneContext = 4096,
     max_draft_len: MaxDraftLen = None,
     confidence: Confidence = USUAL_CONFIDENCE,
     n_rounds: Rounds = 20_000,

@@ -30,10 +30,12 @@ __all__ = [
     "HardwareWord",
     "ModelWord",
     "NoCapacity",
+    "OneContext",
     "OptionFlags",
     "PlaceFlags",
     "PrefixHitRate",
     "PricePerHour",
+    "Seed",
     "SetupFlags",
     "SeveralChips",
     "TensorParallel",
@@ -154,6 +156,8 @@ Context = Annotated[
         "--context", help="Cached tokens of each sequence, comma-separated.", show_default="4096"
     ),
 ]
+OneContext = Annotated[float, typer.Option("--context", help="Cached tokens of each sequence.")]
+Seed = Annotated[int, typer.Option(help="Seed of the dice.")]
 KvDtype = Annotated[
     str | None, choice("kv_dtype", "--kv-cache", help_text="Format of cached keys and values.")
 ]

@@ -11,6 +11,7 @@ from specroof.cli.flags import (
     HardwareWord,
     ModelWord,
     NoCapacity,
+    OneContext,
     OptionFlags,
     PricePerHour,
     SetupFlags,
@@ -41,7 +42,6 @@ BatchSizes = Annotated[
         "--batch", help="Sequences in flight, comma-separated.", show_default="1,2,3,4,6,8,…,4096"
     ),
 ]
-ContextLen = Annotated[float, typer.Option("--context", help="Cached tokens of each sequence.")]
 Devices = Annotated[
     str | None,
     typer.Option(help="Numbers of devices to compare, comma-separated.", show_default="--tp"),
@@ -65,7 +65,7 @@ def frontier(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     setup: SetupFlags,
     options: OptionFlags,
     batch_size: BatchSizes = None,
-    context_len: ContextLen = 4096,
+    context_len: OneContext = 4096,
     devices: Devices = None,
     max_draft_len: MaxDraftLen = None,
     tpot: Tpot = None,

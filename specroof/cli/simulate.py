@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from specroof.cli.flags import AsJson, Engine, HardwareWord, ModelWord, TensorParallel
+from specroof.cli.flags import AsJson, Engine, HardwareWord, ModelWord, Seed, TensorParallel
 from specroof.cli.grouping import flags
 from specroof.cli.lists import numbers
 from specroof.cli.output import give
@@ -14,8 +14,6 @@ from specroof.report.simulation import exactness_text, times_text
 __all__ = ["simulate_app"]
 
 simulate_app = typer.Typer(help="Show that speculative sampling is exact, and how times spread.")
-
-Seed = Annotated[int, typer.Option(help="Seed of the dice.")]
 
 
 @simulate_app.callback(invoke_without_command=True)

@@ -11,6 +11,7 @@ from specroof.cli.flags import (
     HardwareWord,
     ModelWord,
     NoCapacity,
+    OneContext,
     OptionFlags,
     PricePerHour,
     SetupFlags,
@@ -52,7 +53,6 @@ DraftLen = Annotated[
     ),
 ]
 BatchSize = Annotated[float, typer.Option("--batch", help="Sequences in flight.")]
-ContextLen = Annotated[float, typer.Option("--context", help="Cached tokens of each sequence.")]
 Tpot = Annotated[
     float | None,
     typer.Option(
@@ -78,7 +78,7 @@ def worth(  # noqa: PLR0913, PLR0917 - one parameter per flag
     accept_length: Lengths = None,
     draft_len: DraftLen = None,
     batch_size: BatchSize = 1,
-    context_len: ContextLen = 4096,
+    context_len: OneContext = 4096,
     tpot: Tpot = None,
     price_per_hour: PricePerHour = None,
     no_capacity: NoCapacity = False,

@@ -198,6 +198,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     model, setup = request.resolved()
     longest = longest_draft(drafter, acceptance, request.max_draft_len)
     n_rounds = whole_within("n_rounds", request.n_rounds, "simulated_len")
+    seed = whole_within("seed", request.seed, "seed")
     for load in loads:
         _refuse_many(load, longest, n_rounds)
     curve = curve_in(
@@ -214,7 +215,10 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     rates = np.array([fixed_rates(one, survival) for one in costs])
     one_length = best_fixed(rates, np.array(list(loads.values())))
     best = rates.argmax(axis=1)
-    changing = [_simulated(request, known, one, survival) for one in costs]
+    changing = [
+        simulated_policies(one, survival, known=known, n_rounds=n_rounds, seed=seed)
+        for one in costs
+    ]
     closed = {FIXED[0]: np.full(len(rates), one_length), FIXED[1]: best}
     return Adaptive(
         model=curve.model,
@@ -281,13 +285,6 @@ def _costs(curve: SpeedupCurve, batch_size: int) -> BatchCosts:
         engine_s=float(engine_s),
         is_block=bool(len(steps) > 1 and np.median(steps[1:, -1]) < _SAME_PASS * steps[0, -1]),
     )
-
-
-def _simulated(
-    request: AdaptiveRequest, known: float, costs: BatchCosts, survival: Array
-) -> dict[str, Outcome]:
-    seed = whole_within("seed", request.seed, "seed")
-    return simulated_policies(costs, survival, known=known, n_rounds=request.n_rounds, seed=seed)
 
 
 def _closed(rates: Array, lengths: Array) -> tuple[Outcome, ...]:
