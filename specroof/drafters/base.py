@@ -88,11 +88,14 @@ class Proposals:
     expansions
         How a drafter that goes token by token gets there after its first pass: pairs of the
         positions of a pass, and of how many such passes there are for each draft length.
+    branches
+        Whether the drafts are a tree, for each draft length.
     """
 
     verify_len: Counts
     tokens_per_round: Array
     expansions: tuple[tuple[float, Array], ...]
+    branches: npt.NDArray[np.bool_]
 
 
 def chain_proposals(tokens: TokensPerRound, draft_len: Counts) -> Proposals:
@@ -109,6 +112,7 @@ def chain_proposals(tokens: TokensPerRound, draft_len: Counts) -> Proposals:
         verify_len=draft_len + 1,
         tokens_per_round=tokens.tokens_per_round(draft_len),
         expansions=((1.0, np.maximum(draft_len - 1.0, 0.0)),),
+        branches=np.zeros(np.shape(draft_len), dtype=np.bool_),
     )
 
 

@@ -171,7 +171,13 @@ def tree_proposals(
             (float(width), np.asarray(row[lengths], dtype=np.float64))
             for width, row in zip(widths, counts, strict=True)
         ),
+        branches=np.array([_branches(tree, depth) for depth, tree in enumerate(trees)])[lengths],
     )
+
+
+def _branches(tree: Tree, depth: int) -> bool:
+    """Tell whether a tree is more than a chain, in what is verified or on the way there."""
+    return len(tree.nodes) > depth or any(width > 1 for width in tree.widths)
 
 
 def _expected(tree: Tree, rates: Rates, chain: Array) -> float:

@@ -60,13 +60,6 @@ class Case:
     proposed: Proposals | None = None
     engine: Hashable = ONLY
 
-    @property
-    def branches(self) -> bool:
-        """Whether its drafts are a tree: more positions are verified than a chain has."""
-        if self.proposed is None:
-            return False
-        return bool(self.proposed.verify_len[0] > int(self.point.draft_len or 0) + 1)
-
 
 def case_of(
     point: Measurement,
@@ -98,7 +91,7 @@ def case_of(
         message = f"{point.place}: {point.draft_len} drafts are more than {drafter.name} makes"
         raise MeasurementError(message)
     case = Case(point, served, drafter, proposed, engine)
-    if not case.branches or tokens is drafter.acceptance:
+    if not proposed.branches.any() or tokens is drafter.acceptance:
         return case
     # What was measured is of the tree; what siblings would add to a chain is in it.
     measured = tokens.tokens_per_round(np.array([point.draft_len]))
@@ -213,7 +206,8 @@ class _Group:
         if found.drafting is None:
             nothing = np.full(len(self.rows), np.nan)
             return Rates(plain, nothing, nothing, nothing)
-        round_s = round_time(found.verify_s, found.drafting, engine, self._batch)
+        branches = self._proposed.branches
+        round_s = round_time(found.verify_s, found.drafting, engine, self._batch, branches)
         return Rates(
             plain,
             self._rate(round_s, self._proposed.tokens_per_round, found.prompts, engine),
@@ -240,12 +234,13 @@ class _Group:
 def _together(proposed: Sequence[Proposals]) -> Proposals:
     """Return proposals of several points, each for one draft length, as arrays over the points."""
     if not proposed:
-        return Proposals(np.ones(1), np.ones(1), ())
+        return Proposals(np.ones(1), np.ones(1), (), np.zeros(1, dtype=np.bool_))
     counts = [np.concatenate(passes) for passes in zip(*map(_counts, proposed), strict=True)]
     return Proposals(
         verify_len=np.concatenate([one.verify_len for one in proposed]),
         tokens_per_round=np.concatenate([one.tokens_per_round for one in proposed]),
         expansions=tuple(zip(_widths(proposed[0]), counts, strict=True)),
+        branches=np.concatenate([one.branches for one in proposed]),
     )
 
 

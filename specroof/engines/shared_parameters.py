@@ -142,6 +142,7 @@ _ROWS: Final = {
     "round_s.sglang": (1e-3, 1.0, "seconds per round"),
     "round_s.vllm": (1e-3, 1.0, "seconds per round"),
     "round_sequence_s": (10e-6, 1.0, "seconds per sequence and round"),
+    "tree_round_s": (0.5e-3, 1.0, "seconds per round whose drafts are a tree"),
     "request_s": (2e-3, 1.0, "seconds per request that all others wait, its prefill apart"),
     "request_latency_s": (10e-3, 1.0, "seconds per request that it loses alone"),
     "collective_s": (10e-6, 0.5, "seconds per all-reduce"),
@@ -269,6 +270,7 @@ def fitted_engine(name: str, family: str, parameters: Mapping[str, float]) -> En
         host_sequence_s=_HOST_SEQUENCE_S,
         round_overhead_s=own("round_s", name, parameters),
         round_sequence_overhead_s=parameters["round_sequence_s"],
+        tree_round_overhead_s=parameters["tree_round_s"],
         request_overhead_s=parameters["request_s"],
         request_latency_s=parameters["request_latency_s"],
         collective=Collective(

@@ -12,13 +12,14 @@ from specroof.reading.yaml_text import shown
 __all__ = ["load_measurements", "parse_measurements"]
 
 
-_WHOLE = ("tensor_parallel", "draft_len", "verify_len")
+_WHOLE = ("tensor_parallel", "draft_len", "verify_len", "top_k")
 _NUMBERS = (
     "batch_size", "context_len", "input_len", "output_len", "acceptance_length", "tokens_per_s",
     "baseline_tokens_per_s", "speedup",
 )  # fmt: skip
-#: Columns of the few tables that say what drafting alone takes.
-_OF_DRAFTING = ("draft_s", "draft_share")
+#: Columns of few tables: children of each draft, and what drafting alone takes.
+_OF_FEW = ("top_k", "draft_s", "draft_share")
+_OF_DRAFTING = _OF_FEW[1:]
 #: Methods without drafts: plain decoding, and one bare pass over the new positions.
 _PLAIN = ("ar", STEP)
 _TEXTS = ("model", "hardware", "engine", "method", "lengths", "task", "reading", "note")
@@ -58,7 +59,7 @@ def _measurement(row: dict[str, str], source: str, trust: int, place: str) -> Me
     if None in row or None in row.values():
         message = f"{place}: has another number of cells than the heading"
         raise MeasurementError(message)
-    row = {**dict.fromkeys(_OF_DRAFTING, ""), **row}
+    row = {**dict.fromkeys(_OF_FEW, ""), **row}
     number = {key: _number(row, key, place) for key in (*_WHOLE, *_NUMBERS, *_OF_DRAFTING)}
     whole = {key: None if number[key] is None else int(number[key] or 0) for key in _WHOLE}
     if row["includes_prefill"] not in {"yes", "no"}:

@@ -109,6 +109,11 @@ class Measurement:
         return self.draft_len != 0
 
     @property
+    def branches(self) -> bool:
+        """Whether its drafts are a tree: several children, or more drafts than it is deep."""
+        return (self.top_k or 1) > 1 or (self.verify_len or 0) > (self.draft_len or 0) + 1
+
+    @property
     def rate(self) -> float:
         """`tokens_per_s` as a number: NaN where the source is silent."""
         return math.nan if self.tokens_per_s is None else self.tokens_per_s

@@ -100,7 +100,7 @@ def drafter_of(point: Measurement) -> Drafter:
     depth, nodes = int(point.draft_len or 0), int(point.verify_len or 0) - 1
     if point.method == "ngram":
         return _drafter(f"{spec},match={_MATCHING.get(point.task, 1.0)}")
-    if nodes <= depth:
+    if not point.branches:
         return _drafter(spec)
     width = point.top_k or next(k for k in range(1, nodes + 1) if k + k * k * (depth - 1) >= nodes)
     # Which nodes are kept depends on the shares of siblings; how many, and their passes, do not.

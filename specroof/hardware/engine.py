@@ -243,6 +243,9 @@ class EngineProfile:
         Whether the scheduler lets the host work while the device does.
     round_overhead_s, round_sequence_overhead_s
         Seconds on top of each speculative round, and of each sequence in it.
+    tree_round_overhead_s
+        Seconds on top of each round whose drafts are a tree: its mask, the choice among children,
+        the cache that is moved behind what was accepted.
     request_overhead_s
         Seconds that each request keeps the whole batch waiting, its prefill apart.
     request_latency_s
@@ -293,6 +296,7 @@ class EngineProfile:
     overlap: bool = True
     round_overhead_s: Seconds = 0.0
     round_sequence_overhead_s: Seconds = 0.0
+    tree_round_overhead_s: Seconds = 0.0
     request_overhead_s: Seconds = 0.0
     request_latency_s: Seconds = 0.0
     collective: Collective | None = None

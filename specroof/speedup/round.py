@@ -158,8 +158,10 @@ def draft_time(
     )
 
 
-def engine_round_s(engine: EngineProfile, batch_size: npt.ArrayLike) -> Array:
-    r"""Return what an engine adds to a round: :math:`t_{round} + B \, t_{sequence}`.
+def engine_round_s(
+    engine: EngineProfile, batch_size: npt.ArrayLike, branches: npt.ArrayLike = False
+) -> Array:
+    r"""Return what an engine adds to a round: :math:`t_{round} + B \, t_{sequence} + t_{tree}`.
 
     Parameters
     ----------
@@ -167,6 +169,8 @@ def engine_round_s(engine: EngineProfile, batch_size: npt.ArrayLike) -> Array:
         What it adds to each round, and to each sequence in it.
     batch_size
         B.
+    branches
+        Whether the drafts are a tree.
 
     Examples
     --------
@@ -175,15 +179,21 @@ def engine_round_s(engine: EngineProfile, batch_size: npt.ArrayLike) -> Array:
     array([1.5, 5. ])
     """
     per_sequence_s = engine.round_sequence_overhead_s * np.asarray(batch_size)
-    return np.asarray(engine.round_overhead_s + per_sequence_s)
+    tree_s = engine.tree_round_overhead_s * np.asarray(branches)
+    return np.asarray(engine.round_overhead_s + per_sequence_s + tree_s)
 
 
 def round_time(
-    verify_s: Array, drafting: DraftTime, engine: EngineProfile, batch_size: npt.ArrayLike
+    verify_s: Array,
+    drafting: DraftTime,
+    engine: EngineProfile,
+    batch_size: npt.ArrayLike,
+    branches: npt.ArrayLike = False,
 ) -> Array:
     r"""Return the seconds of a round: the one formula that everything calls.
 
-    .. math:: t = t_{serial} + \max(t_{verify}, t_{overlapped}) + t_{round} + B \, t_{sequence}
+    .. math:: t = t_{serial} + \max(t_{verify}, t_{overlapped})
+        + t_{round} + B \, t_{sequence} + t_{tree}
 
     Parameters
     ----------
@@ -192,9 +202,11 @@ def round_time(
     drafting
         Before the verification, and while it runs.
     engine
-        What it adds to each round, and to each sequence in it.
+        What it adds to each round, to each sequence in it, and where drafts are a tree.
     batch_size
         B.
+    branches
+        Whether they are.
 
     Source
         Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8; Sadhukhan et al. 2024,
@@ -208,7 +220,7 @@ def round_time(
     12.0
     """
     felt_s = np.maximum(verify_s, drafting.overlapped_s)
-    return np.asarray(drafting.serial_s + felt_s + engine_round_s(engine, batch_size))
+    return np.asarray(drafting.serial_s + felt_s + engine_round_s(engine, batch_size, branches))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -256,7 +268,7 @@ def round_times(
     target_s = (verify_s[..., :1], verify_s)
     drafting = draft_time(served, drafter, proposed, grid, target_s, passes)
     speculates = draft_lens > 0
-    round_s = round_time(verify_s, drafting, served.setup.engine, batches)
+    round_s = round_time(verify_s, drafting, served.setup.engine, batches, proposed.branches)
     draft_s = drafting.serial_s + drafting.overlapped_s
     # No depth, no time.
     known = np.where(np.isfinite(proposed.tokens_per_round), 1.0, np.nan)

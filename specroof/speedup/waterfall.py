@@ -7,11 +7,12 @@ from typing import Final
 
 import numpy as np
 
+from specroof.acceptance import accepted_at
 from specroof.cost import ForwardPass
 from specroof.latency import PassLatency
-from specroof.speedup.curve import pass_latency
+from specroof.speedup.curve import acceptance_of, pass_latency
 from specroof.speedup.inverses import Point
-from specroof.speedup.round import engine_round_s
+from specroof.speedup.round import engine_round_s, proposals
 
 __all__ = ["DRAFTING", "ENGINE", "RoundParts", "group_seconds", "round_parts"]
 
@@ -144,7 +145,9 @@ def round_parts(point: Point, draft_len: int) -> tuple[RoundParts, PassLatency]:
         for query_len in (1, float(np.asarray(curve.verify_len)[draft_len]))
     ]
     plain, verified = (group_seconds(latency) for latency in passes)
-    engine_s = float(engine_round_s(point.setup.engine, batch))
+    tokens = accepted_at(acceptance_of(point.drafter), context)
+    branches = proposals(point.drafter, tokens, np.array([draft_len])).branches
+    engine_s = float(engine_round_s(point.setup.engine, batch, branches)[0])
     # What the target waits for: of drafting beside the verification, what outlasts it.
     drafting_s = float(curve.round_s[at] - curve.verify_s[at]) - engine_s
     added = {DRAFTING: drafting_s}

@@ -106,8 +106,8 @@ class Scored:
 
     @property
     def is_tree(self) -> bool:
-        """Whether its drafts branch: more positions are verified than a chain has."""
-        return (self.point.verify_len or 0) > (self.point.draft_len or 0) + 1
+        """Whether its drafts branch."""
+        return self.point.branches
 
 
 def scored(point: Measurement, predicted: float) -> Scored:
