@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +17,7 @@ from specroof.policies.adaptive import (
     fixed_rates,
     simulated_policies,
 )
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted, picked
 from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
 from specroof.questions.simulate import chain_acceptance
 from specroof.speedup.curve import SpeedupCurve, curve_in, longest_draft
@@ -84,7 +84,7 @@ class AdaptiveRequest(Served):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Adaptive(Answer):
+class Adaptive(Noted):
     """What adaptive draft lengths gain.
 
     Attributes
@@ -116,8 +116,6 @@ class Adaptive(Answer):
     draft_len: int
     load_draft_len: tuple[int, ...]
     outcomes: Mapping[str, tuple[Outcome, ...]]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
@@ -158,15 +156,14 @@ class Adaptive(Answer):
         """Return the answer as the object that ``--json`` prints."""
         names = ("model", "hardware", "engine", "drafter", "context_len", "confidence")
         return {
-            **{name: getattr(self, name) for name in names},
+            **picked(self, *names),
             "batch_size": list(self.loads),
             "weight": list(self.loads.values()),
             "plain_tokens_per_s": list(self.plain_tokens_per_s),
             "draft_len": self.draft_len,
             "load_draft_len": list(self.load_draft_len),
             "policies": [self._policy_json(name) for name in self.outcomes],
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
+            **self.said,
         }
 
     def _policy_json(self, name: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +25,7 @@ from specroof.questions.advise_request import (
 )
 from specroof.questions.advised import Advised, Row, Targets, Times
 from specroof.questions.advised_loads import advised_rows
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted, title_of
 from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN, absent_layers, limited_by
 from specroof.questions.prediction import Prediction, predicted
 from specroof.questions.request import (
@@ -129,7 +129,7 @@ class Served:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Advice(Answer):
+class Advice(Noted):
     """What to do.
 
     Attributes
@@ -149,17 +149,11 @@ class Advice(Answer):
     targets: Targets
     drafters: tuple[str, ...]
     chips: tuple[Served, ...]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        setup = self.chips[0].setup
-        return (
-            f"{self.model.name} on {setup.placement.devices} x {setup.hardware.name}, "
-            f"engine {setup.engine.name}"
-        )
+        return title_of(self.model, self.chips[0].setup)
 
     @property
     def decision(self) -> Decision:

@@ -1,10 +1,10 @@
 """Which engine profile fits my own benchmark?"""
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from specroof.hardware import HardwareProfile
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted
 from specroof.questions.benchmark import Benchmark, BenchmarkRequest
 from specroof.questions.request import question
 
@@ -31,7 +31,7 @@ class CalibrateRequest(BenchmarkRequest):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Calibrated(Answer):
+class Calibrated(Noted):
     """The engine profile that fits a benchmark.
 
     Attributes
@@ -49,8 +49,6 @@ class Calibrated(Answer):
     benchmark: Benchmark
     found: "Calibration"
     yaml: str
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
@@ -88,7 +86,7 @@ def calibrate(request: CalibrateRequest) -> Calibrated:
         name=request.engine_name,
         source=_described(found, measured),
     )
-    return Calibrated(measured, found, yaml, measured.notes)
+    return Calibrated(measured, found, yaml, notes=measured.notes)
 
 
 def _described(found: "Calibration", measured: Benchmark) -> str:

@@ -16,6 +16,7 @@ from specroof.arrays import number_within
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.latency import Setup
 from specroof.policies.change import Change, best_change
+from specroof.questions.answer import picked
 from specroof.questions.predict import limited_by
 from specroof.questions.prediction import Prediction, predicted
 from specroof.serving.observed import Observed, measured_acceptance
@@ -70,13 +71,7 @@ class Compared:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as JSON has it."""
-        return {
-            "quantity": self.quantity,
-            "unit": self.unit,
-            "measured": self.measured,
-            "predicted": self.predicted,
-            "off": self.off,
-        }
+        return picked(self, "quantity", "unit", "measured", "predicted", "off")
 
 
 def context_of(asked: float | None, seen: Observed) -> float:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property
 from html import escape
 from typing import Any, Final, TypeVar
@@ -16,7 +16,7 @@ from specroof.cost import Options
 from specroof.errors import OptionError, SpecroofError, expect
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import check_placement, engine_setup
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted
 from specroof.questions.grids import Axes, Cell, cell_of
 from specroof.questions.request import (
     HardwareLike,
@@ -111,7 +111,7 @@ class Section:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Exploration(Answer):
+class Exploration(Noted):
     """A page to play with: grids of seconds, and what is accepted of drafts.
 
     Attributes
@@ -130,8 +130,6 @@ class Exploration(Answer):
     devices: tuple[int, ...]
     axes: Axes
     options: Options
-    notes: tuple[str, ...] = field(default=())
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
@@ -205,8 +203,7 @@ class Exploration(Answer):
             "batch_size": list(self.axes.batch_size),
             "draft_len": list(range(self.axes.max_draft_len + 1)),
             "options": self.changed_options,
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
+            **self.said,
         }
 
     def _repr_html_(self) -> str:

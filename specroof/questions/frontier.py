@@ -1,7 +1,7 @@
 """What can each user and each device get, and what is the cheapest point fast enough?"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +12,7 @@ from specroof.economics import joules_per_million_tokens as joules_of
 from specroof.economics import usd_per_million_tokens as usd_of
 from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted, picked
 from specroof.questions.predict import limited_by
 from specroof.questions.prediction import Prediction, predicted
 from specroof.questions.request import (
@@ -122,7 +122,7 @@ class Series:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class FrontierAnswer(Answer):
+class FrontierAnswer(Noted):
     """What each user and each device can get.
 
     Attributes
@@ -143,8 +143,6 @@ class FrontierAnswer(Answer):
     context_len: float
     tpot_s: float | None
     series: tuple[Series, ...]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
@@ -162,7 +160,7 @@ class FrontierAnswer(Answer):
     def rows(self) -> list[dict[str, Any]]:
         """Return every point of every frontier, with the name of its series."""
         return [
-            {"series": one.name, **_as_dict(point), "is_cheapest": point == one.cheapest}
+            {"series": one.name, **asdict(point), "is_cheapest": point == one.cheapest}
             for one in self.series
             for point in one.points
         ]
@@ -171,15 +169,10 @@ class FrontierAnswer(Answer):
         """Return the answer as the object that ``--json`` prints."""
         best = self.cheapest
         return {
-            "model": self.model,
-            "hardware": self.hardware,
-            "engine": self.engine,
-            "context_len": self.context_len,
-            "tpot_s": self.tpot_s,
+            **picked(self, "model", "hardware", "engine", "context_len", "tpot_s"),
             "points": self.rows(),
-            "cheapest": None if best is None else {"series": best[0], **_as_dict(best[1])},
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
+            "cheapest": None if best is None else {"series": best[0], **asdict(best[1])},
+            **self.said,
         }
 
     def plot(self) -> Any:
@@ -187,10 +180,6 @@ class FrontierAnswer(Answer):
         from specroof.plot import frontier_figures  # noqa: PLC0415 - matplotlib is slow to import
 
         return frontier_figures(self)[""]
-
-
-def _as_dict(point: FrontierPoint) -> dict[str, Any]:
-    return {name: getattr(point, name) for name in FrontierPoint.__slots__}
 
 
 @question(FrontierRequest)

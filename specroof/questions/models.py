@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 from specroof.architecture import Architecture, Core, Linear, WeightFormat
 from specroof.catalog import load_model, model_names
 from specroof.cost import kv_bytes_per_token, state_bytes
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Answer, Noted
 from specroof.questions.request import ModelLike, model_of, question
 
 __all__ = [
@@ -101,7 +101,7 @@ class ModelFacts(Answer):
 
 
 @dataclass(frozen=True, repr=False)
-class ModelDiff(Answer):
+class ModelDiff(Noted):
     """In what two models differ.
 
     Attributes
@@ -116,8 +116,6 @@ class ModelDiff(Answer):
 
     models: tuple[Architecture, Architecture]
     differences: list[dict[str, Any]]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
@@ -157,7 +155,7 @@ def diff_models(request: DiffRequest) -> ModelDiff:
         for letter, model in zip("ab", (first, second), strict=True)
         for note in model.notes
     ]
-    return ModelDiff((first, second), model_diff(first, second), tuple(notes))
+    return ModelDiff((first, second), model_diff(first, second), notes=tuple(notes))
 
 
 def model_row(name: str, model: Architecture) -> dict[str, Any]:

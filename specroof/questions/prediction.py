@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ from specroof.architecture import Architecture
 from specroof.drafters import Drafter
 from specroof.errors import OptionError
 from specroof.latency import Setup
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted
 from specroof.serving.limits import Limits, limits_of
 from specroof.serving.queue import limited_curve
 from specroof.serving.requests import EndToEnd, Load, Workload
@@ -30,7 +30,7 @@ SURVEYED_BATCHES: Final = tuple(2.0**power for power in range(11))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Prediction(Answer):
+class Prediction(Noted):
     """What speculative decoding gains.
 
     Attributes
@@ -60,8 +60,6 @@ class Prediction(Answer):
     longest: int
     curves: tuple[SpeedupCurve, ...]
     counted: tuple[EndToEnd, ...]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
     limits: tuple[Limits, ...] = ()
     queues: bool = False
     draft_len: tuple[int, ...] = ()

@@ -1,7 +1,7 @@
 """How do times spread while a batch is decoded, and is speculative sampling exact?"""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from specroof.acceptance import Acceptance, constant_acceptance
 from specroof.drafters import Drafter
 from specroof.drafters.base import chain_proposals
 from specroof.errors import OptionError
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted, picked
 from specroof.questions.request import DrafterLike, Served, drafter_of, question
 from specroof.simulate import (
     BatchSimulation,
@@ -66,7 +66,7 @@ class TimesRequest(Served):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class BatchTimes(Answer):
+class BatchTimes(Noted):
     """How times spread while batches are decoded.
 
     Attributes
@@ -83,8 +83,6 @@ class BatchTimes(Answer):
     hardware: str
     drafter: str
     runs: dict[int, BatchSimulation]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
@@ -94,9 +92,7 @@ class BatchTimes(Answer):
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         return {
-            "model": self.model,
-            "hardware": self.hardware,
-            "drafter": self.drafter,
+            **picked(self, "model", "hardware", "drafter"),
             "notes": list(self.notes),
             "runs": [{"draft_len": drafts} | asdict(run) for drafts, run in self.runs.items()],
         }
@@ -137,7 +133,7 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
         )
         for drafts in dict.fromkeys((0, length))
     }
-    return BatchTimes(curve.model, curve.hardware, curve.drafter, runs, curve.notes)
+    return BatchTimes(curve.model, curve.hardware, curve.drafter, runs, notes=curve.notes)
 
 
 def chain_acceptance(drafter: Drafter) -> Acceptance:
@@ -190,7 +186,7 @@ class ExactRequest:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Exactness(Answer):
+class Exactness(Noted):
     """Whether the tokens of speculative sampling follow the target.
 
     Attributes
@@ -202,8 +198,6 @@ class Exactness(Answer):
     """
 
     result: ExactnessResult
-    notes: tuple[str, ...] = field(default=())
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:

@@ -1,11 +1,11 @@
 """How far off are predictions: over published measurements, or over my own results?"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from specroof.errors import OptionError
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted, title_of
 from specroof.questions.benchmark import (
     Benchmark,
     BenchmarkRequest,
@@ -116,7 +116,7 @@ class ValidateRequest:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class PublishedValidated(Answer):
+class PublishedValidated(Noted):
     """Predictions beside every bundled measurement.
 
     Attributes
@@ -128,8 +128,6 @@ class PublishedValidated(Answer):
     """
 
     found: "Validation"
-    notes: tuple[str, ...] = field(default=())
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
@@ -150,7 +148,7 @@ class PublishedValidated(Answer):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class OwnValidated(Answer):
+class OwnValidated(Noted):
     """Predictions beside one's own results.
 
     Attributes
@@ -165,17 +163,11 @@ class OwnValidated(Answer):
 
     benchmark: Benchmark
     found: "OwnValidation"
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        setup = self.benchmark.served.setup
-        return (
-            f"{self.benchmark.served.model.name} on {setup.placement.devices} x {setup.hardware.name}, "
-            f"engine {setup.engine.name}"
-        )
+        return title_of(self.benchmark.served.model, self.benchmark.served.setup)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -206,4 +198,4 @@ def validate(request: ValidateRequest) -> PublishedValidated | OwnValidated:
     setup = measured.served.setup
     found = own_validation(measured.points, measured.served, measured.drafter)
     seen = in_sample_notes(measured.labels, setup.hardware, setup.engine.name)
-    return OwnValidated(measured, found, (*measured.notes, *seen))
+    return OwnValidated(measured, found, notes=(*measured.notes, *seen))

@@ -1,7 +1,7 @@
 """Is a better drafter worth training: what does each further accepted token bring?"""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from specroof.drafters import Drafter
 from specroof.economics import usd_per_million_tokens
 from specroof.errors import OptionError, refuse
 from specroof.latency import Setup
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted, picked
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.predict import limited_by
 from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
@@ -100,7 +100,7 @@ class WorthRow:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Worth(Answer):
+class Worth(Noted):
     """What better drafters would bring.
 
     Attributes
@@ -124,8 +124,6 @@ class Worth(Answer):
     draft_len: int
     tpot_s: float
     rows: tuple[WorthRow, ...]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
@@ -139,10 +137,9 @@ class Worth(Answer):
         """Return the answer as the object that ``--json`` prints."""
         names = ("model", "hardware", "engine", "drafter", "batch_size", "context_len")
         return {
-            **{name: getattr(self, name) for name in (*names, "draft_len", "tpot_s")},
-            "rows": [{n: getattr(row, n) for n in WorthRow.__slots__} for row in self.rows],
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
+            **picked(self, *names, "draft_len", "tpot_s"),
+            "rows": [asdict(row) for row in self.rows],
+            **self.said,
         }
 
     def plot(self) -> Any:
