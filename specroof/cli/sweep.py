@@ -156,9 +156,8 @@ def _say_summary(study: Study, *, quiet: bool) -> None:
                 yield part
                 advance(curve.round_s.size)
 
-        for target in range(1, len(study.targets) + 1):
-            for drafter in range(1, len(study.drafters) + 1):
-                shown += overviews(study.loads, told(study_slices(study, target, drafter)))
+        for pair in study.pairs:
+            shown += overviews(study.loads, told(study_slices(study, *pair)))
     say(sweep_text(shown, [*notes], points=study.n_points, without_room=without_room))
 
 

@@ -36,6 +36,7 @@ from specroof.questions.request import (
     model_of,
     question,
     server_of,
+    usd_per_hour,
 )
 from specroof.questions.to_measure import ToMeasure, measured_next
 from specroof.serving.launch import Launch, Speculation, launch
@@ -238,7 +239,7 @@ def _advised(
 ) -> Served:
     """Return what to do on one chip."""
     prediction = _prediction(model, setup, drafters, asked)
-    price = _usd_per_hour(setup, request)
+    price = usd_per_hour(setup.hardware, request.price_per_hour)
     advised = advised_rows(
         prediction,
         asked.loads,
@@ -293,13 +294,6 @@ def _waiting(advised: Advised, load: float) -> Iterator[str]:
             f"the limit of running requests with drafts is a default of the server: "
             f"--server running={load:g} asks what more would give"
         )
-
-
-def _usd_per_hour(setup: Setup, request: AdviseRequest) -> float | None:
-    """Return the price of one device: the user's, else the hardware file's."""
-    if request.price_per_hour is not None or setup.hardware.price is None:
-        return request.price_per_hour
-    return setup.hardware.price.usd_per_hour
 
 
 def _missing(setup: Setup, request: AdviseRequest, *, priced: bool) -> Iterator[str]:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.acceptance import constant_acceptance
+from specroof.arrays import Array
 from specroof.economics import usd_per_million_tokens
 from specroof.policies.decision import Choice, best_choice
 from specroof.policies.limiting import (
@@ -20,12 +21,9 @@ from specroof.policies.traffic import Day, Traffic, advised_day
 from specroof.questions.advised import Advised, BreakEven, Row, Targets, Times
 from specroof.questions.prediction import Prediction, predicted
 from specroof.serving.requests import EndToEnd
-from specroof.speedup.curve import SpeedupCurve
 from specroof.units import MILLISECOND
 
-__all__ = ["advised_rows", "band_ends"]
-
-Array = npt.NDArray[np.float64]
+__all__ = ["advised_rows"]
 
 #: Ranges of a schedule, at most; a further one must gain this share of throughput.
 _MOST_RANGES: Final = 4
@@ -53,12 +51,6 @@ class _Grid:
     @property
     def tokens_per_s(self) -> Array:
         return np.asarray(self.whole.tokens_per_s[0])
-
-
-def band_ends(curve: SpeedupCurve) -> tuple[Array, Array]:
-    """Return the low and the high end of the speedups of a curve: themselves without a band."""
-    low, high = curve.speedup_low, curve.speedup_high
-    return (curve.speedup if low is None else low), (curve.speedup if high is None else high)
 
 
 def advised_rows(
@@ -122,7 +114,10 @@ def advised_rows(
 
 def _grid_of(whole: EndToEnd, lengths: Sequence[int] | None) -> _Grid:
     curve = whole.curve
-    low, high = band_ends(curve)
+    # Without a band, both ends are the speedups themselves.
+    low, high = (
+        curve.speedup if end is None else end for end in (curve.speedup_low, curve.speedup_high)
+    )
     allowed = np.isfinite(curve.tokens_per_round[0, 0])
     if lengths is not None:
         allowed &= np.isin(curve.draft_len, [0, *lengths])

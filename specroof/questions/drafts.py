@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from specroof.acceptance import Acceptance, acceptance_from_length
 from specroof.acceptance.published import load_profiles
+from specroof.arrays import Array
 from specroof.errors import OptionError
 from specroof.serving.launch import LAUNCHERS, Speculation, launch
 from specroof.speedup.bands import tokens_spread
@@ -19,8 +19,6 @@ __all__ = [
     "profile_tokens",
     "typical_acceptance",
 ]
-
-Array = npt.NDArray[np.float64]
 
 #: Depths at which an acceptance length may be stated.
 LENGTH_DEPTHS: Final = (1, 2, 3, 4, 5, 7, 15)

@@ -24,6 +24,7 @@ from specroof.questions.request import (
     listed,
     model_of,
     question,
+    usd_per_hour,
 )
 from specroof.serving.requests import Load
 from specroof.speedup.curve import SpeedupCurve
@@ -188,9 +189,7 @@ def frontier(request: FrontierRequest) -> FrontierAnswer:
     if request.tpot_s is not None:
         number_within("tpot_s", request.tpot_s, "tpot_s")
     chip = hardware_of(request.hardware)
-    usd = None if chip.price is None else chip.price.usd_per_hour
-    if request.price_per_hour is not None:
-        usd = number_within("price_per_hour", request.price_per_hour, "usd_per_hour")
+    usd = usd_per_hour(chip, request.price_per_hour)
     found, left_out = _predictions(replace(request, hardware=chip))
     watts = None if chip.power is None else chip.power.watts
     names = ["plain", *(curve.drafter for curve in found[0].curves)]

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from specroof.acceptance import Acceptance, constant_acceptance, survival_acceptance
 from specroof.architecture import Architecture
+from specroof.arrays import Array
 from specroof.catalog import load_drafter
 from specroof.drafters import Drafter
 from specroof.errors import SpecroofError
@@ -19,8 +19,6 @@ from specroof.speedup.curve import SpeedupCurve, curve_in
 from specroof.speedup.round import engine_round_s
 
 __all__ = ["KNOTS", "PRICED_KINDS", "Axes", "Cell", "Drafting", "cell_of", "hermite", "slopes"]
-
-Array = npt.NDArray[np.float64]
 
 #: Drafters that the library prices, as a SPEC calls them.
 PRICED_KINDS: Final = ("mtp", "eagle3", "dflash", "ngram")

@@ -10,6 +10,7 @@ from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 import numpy as np
 
 from specroof.architecture import Architecture
+from specroof.arrays import number_within
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import Options
 from specroof.drafters import Drafter
@@ -37,6 +38,7 @@ __all__ = [
     "options_of",
     "question",
     "server_of",
+    "usd_per_hour",
 ]
 
 ModelLike: TypeAlias = str | os.PathLike[str] | Architecture
@@ -186,6 +188,19 @@ def server_of(server: ServerLike | None) -> ServerSettings:
     if isinstance(server, ServerSettings):
         return server
     return parse_server(server) if isinstance(server, str) else server_settings(server or {})
+
+
+def usd_per_hour(hardware: HardwareProfile, given: float | None) -> float | None:
+    """Return the price of one device: the user's, else the hardware file's; None if unknown.
+
+    Raises
+    ------
+    OptionError
+        For a price that none can be.
+    """
+    if given is not None:
+        return number_within("price_per_hour", given, "usd_per_hour")
+    return None if hardware.price is None else hardware.price.usd_per_hour
 
 
 def borrowed_engine(

@@ -84,19 +84,12 @@ class ValidateRequest:
             missing = "hardware" if self.hardware is None else "model"
             message = f"{missing} is missing; needed to predict {first}: what served it, on what"
             raise OptionError(message)
-        return BenchmarkRequest(
-            self.results,  # type: ignore[arg-type]  # the caller looked
-            self.model,
-            self.hardware,
-            family=self.family,
-            tensor_parallel=self.tensor_parallel or 1,
-            expert_parallel=self.expert_parallel or 1,
-            engine=self.engine,
-            options=self.options,
-            drafter=self.drafter,
-            draft_len=self.draft_len,
-            server=self.server,
-        )
+        return BenchmarkRequest(**self._given())
+
+    def _given(self) -> dict[str, Any]:
+        """Return what was asked, by name."""
+        every = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in every.items() if value is not None}
 
     def refuse_without_results(self) -> None:
         """Refuse what says how to predict results, where there are none.
@@ -106,11 +99,12 @@ class ValidateRequest:
         OptionError
             With the first such parameter.
         """
-        given = {one.name: getattr(self, one.name) for one in fields(self)}
-        options = given.pop("options")
+        given = self._given()
+        options = given.pop("options", None)
         given |= options if isinstance(options, Mapping) else {"options": options}
+        given.pop("results", None)
         for name, value in given.items():
-            if name != "results" and value is not None:
+            if value is not None:
                 message = f"{name} is {value!r} without benchmark files; allowed: with results"
                 raise OptionError(message)
 

@@ -12,11 +12,18 @@ from specroof.arrays import number_within, real_number
 from specroof.drafters import Drafter
 from specroof.economics import usd_per_million_tokens
 from specroof.errors import OptionError, refuse
-from specroof.latency import Setup
 from specroof.questions.answer import Noted, picked
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.predict import limited_by
-from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
+from specroof.questions.request import (
+    DrafterLike,
+    Served,
+    Values,
+    drafter_of,
+    listed,
+    question,
+    usd_per_hour,
+)
 from specroof.serving.limits import limits_of
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve
 from specroof.speedup.inverses import Point
@@ -183,7 +190,7 @@ def worth(request: WorthRequest) -> Worth:
         _users(everybody, _acceptance(drafter, length, drafts), tpot_s, limited=limited)
         for length in lengths
     ]
-    usd = _usd_per_hour(setup, request.price_per_hour)
+    usd = usd_per_hour(setup.hardware, request.price_per_hour)
     unknown = f"price of {setup.hardware.name} unknown: --price-per-hour USD"
     return Worth(
         model=first.model,
@@ -211,13 +218,6 @@ def _point(request: WorthRequest, drafter: Drafter) -> Point:
 def _acceptance(drafter: Drafter, length: float, drafts: int) -> Any:
     kind = drafter.name.partition(",")[0]
     return acceptance_from_length(length, drafts, kind=kind)
-
-
-def _usd_per_hour(setup: Setup, given: float | None) -> float | None:
-    if given is not None:
-        return number_within("price_per_hour", given, "usd_per_hour")
-    price = setup.hardware.price
-    return None if price is None else price.usd_per_hour
 
 
 def _rows(
