@@ -4,14 +4,16 @@ import io
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import matplotlib.style
 import numpy as np
 import numpy.typing as npt
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from specroof.errors import OptionError
 from specroof.speedup.curve import SpeedupCurve
@@ -28,8 +30,10 @@ __all__ = [
     "context_name",
     "curve_names",
     "house_style",
+    "look",
     "marks_every",
     "new_chart",
+    "plain_line",
     "position",
     "require_curves",
     "short_number",
@@ -91,6 +95,11 @@ _TITLE_PITCH: Final = 12
 _LEGEND_PITCH: Final = 14
 
 
+def look(order: int) -> dict[str, Any]:
+    """Return color and marker of a line by its place among others."""
+    return {"color": COLORS[order % len(COLORS)], "marker": MARKERS[order % len(MARKERS)]}
+
+
 class Chart(Figure):
     """A figure that a notebook shows as a picture although pyplot was never imported."""
 
@@ -137,6 +146,12 @@ def add_legend(chart: Figure, handles: Sequence[Artist]) -> None:
     )
     chart.set_size_inches(width, height + 0.19 * lines)
     chart.legend(handles=list(handles), loc="outside lower center", ncols=columns)
+
+
+def plain_line(axes: Axes) -> Artist:
+    """Draw where drafting gains nothing, and return what a legend says of it."""
+    axes.axhline(1, color=GREY, lw=1.2, ls=":")
+    return Line2D([], [], color=GREY, lw=1.2, ls=":", label="plain decoding")
 
 
 # --- what text is called -----------------------------------------------------------------------

@@ -64,7 +64,7 @@ class ProfilesRequest:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FitRequest(ProfilesRequest):
     """Ask which law fits measured acceptance.
 
@@ -74,7 +74,6 @@ class FitRequest(ProfilesRequest):
         One of the laws that can be fitted, or "all".
     """
 
-    _: KW_ONLY
     law: str = "all"
 
 

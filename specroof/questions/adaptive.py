@@ -1,8 +1,8 @@
 """What do draft lengths gain that follow the load, or the drafter's confidence?"""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -42,7 +42,7 @@ _LATE: Final = (
 _SAME_PASS: Final = 0.1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AdaptiveRequest(Served):
     """Ask what adaptive draft lengths gain.
 
@@ -73,7 +73,6 @@ class AdaptiveRequest(Served):
     ['fixed', 'by load', 'stopping', 'batch confidence', 'sequence confidence', 'oracle']
     """
 
-    _: KW_ONLY
     drafter: DrafterLike
     batch_size: Values = USUAL_LOADS
     context_len: float = 4096
@@ -196,8 +195,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     longest = longest_draft(drafter, acceptance, request.max_draft_len)
     n_rounds = whole_within("n_rounds", request.n_rounds, "simulated_len")
     seed = whole_within("seed", request.seed, "seed")
-    for load in loads:
-        _refuse_many(load, longest, n_rounds)
+    _refuse_many(loads, longest, n_rounds)
     curve = curve_in(
         model,
         setup,
@@ -212,11 +210,11 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     rates = np.array([fixed_rates(one, survival) for one in costs])
     one_length = best_fixed(rates, np.array(list(loads.values())))
     best = rates.argmax(axis=1)
+    fixed = _closed(rates, np.full(len(rates), one_length))
     changing = [
         simulated_policies(one, survival, known=known, n_rounds=n_rounds, seed=seed)
         for one in costs
     ]
-    closed = {FIXED[0]: np.full(len(rates), one_length), FIXED[1]: best}
     return Adaptive(
         model=curve.model,
         hardware=f"{curve.placement.devices} x {curve.hardware}",
@@ -228,7 +226,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
         plain_tokens_per_s=tuple(rates[:, 0].tolist()),
         draft_len=one_length,
         load_draft_len=tuple(best.tolist()),
-        outcomes={name: _closed(rates, lengths) for name, lengths in closed.items()}
+        outcomes=dict(zip(FIXED, (fixed, _closed(rates, best)), strict=True))
         | {name: tuple(one[name] for one in changing) for name in changing[0]},
         notes=(*curve.notes, *([] if costs[0].is_block else [_LATE])),
     )
@@ -246,16 +244,14 @@ def _loads(request: AdaptiveRequest) -> dict[int, int]:
     return dict(sorted(Counter(map(int, given)).items()))
 
 
-def _refuse_many(batch_size: int, longest: int, n_rounds: int) -> None:
+def _refuse_many(loads: Iterable[int], longest: int, n_rounds: int) -> None:
     """Refuse more drafts than memory and patience allow, before anything is computed for them."""
-    drafts = max(n_rounds, LEAST_ROUNDS * batch_size) * longest
-    most = min(_MOST_DRAFTS, _MOST_DRAFTS_OF_ONE * batch_size)
-    if drafts > most:
-        refuse(
-            f"n_rounds (at least {LEAST_ROUNDS} of each sequence) x draft_len",
-            drafts,
-            f"at most {most} drafts at a batch size of {batch_size}",
-        )
+    counted = f"n_rounds (at least {LEAST_ROUNDS} of each sequence) x draft_len"
+    for load in loads:
+        drafts = max(n_rounds, LEAST_ROUNDS * load) * longest
+        most = min(_MOST_DRAFTS, _MOST_DRAFTS_OF_ONE * load)
+        if drafts > most:
+            refuse(counted, drafts, f"at most {most} drafts at a batch size of {load}")
 
 
 def _costs(curve: SpeedupCurve, batch_size: int) -> BatchCosts:

@@ -1,6 +1,6 @@
 """What does it take for speculation to pay: which acceptance, drafter cost, batch or context?"""
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
 
@@ -43,7 +43,7 @@ _EACH: Final = 4096
 _PER_OCTAVE: Final = 16
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BreakevenRequest(Served):
     """Ask what it takes for speculation to pay, or to reach a speedup.
 
@@ -78,7 +78,6 @@ class BreakevenRequest(Served):
     0.1
     """
 
-    _: KW_ONLY
     drafter: DrafterLike
     solve: str = "accept"
     speedup: float = 1.0

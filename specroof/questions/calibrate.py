@@ -1,6 +1,6 @@
 """Which engine profile fits my own benchmark?"""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from specroof.hardware import HardwareProfile
@@ -16,7 +16,7 @@ __all__ = ["DEFAULT_ENGINE_NAME", "CalibrateRequest", "Calibrated", "calibrate"]
 DEFAULT_ENGINE_NAME: Final = "calibrated"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CalibrateRequest(BenchmarkRequest):
     """Ask for the engine profile that fits a benchmark.
 
@@ -26,7 +26,6 @@ class CalibrateRequest(BenchmarkRequest):
         What the hardware file calls the fitted engine.
     """
 
-    _: KW_ONLY
     engine_name: str = DEFAULT_ENGINE_NAME
 
 

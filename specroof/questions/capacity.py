@@ -1,7 +1,7 @@
 """How many requests does a server run at once, with and without speculation?"""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -38,7 +38,7 @@ LARGEST_DRAFT_LEN: Final = 1024
 STAND_IN: Final = "vllm"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CapacityRequest(Served):
     """Ask how many requests a server runs at once.
 
@@ -60,7 +60,6 @@ class CapacityRequest(Served):
     [45, 43]
     """
 
-    _: KW_ONLY
     context_len: float = 4096
     drafters: DrafterLike | Sequence[DrafterLike] = ()
     draft_len: int | None = None

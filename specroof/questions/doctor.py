@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from specroof.architecture import Architecture
@@ -43,7 +43,7 @@ __all__ = ["Compared", "Diagnosis", "DoctorRequest", "Observed", "doctor"]
 _PREFILLS: Final = "measured rounds hold the prefills that delayed them; predicted rounds hold none"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DoctorRequest(Served):
     r"""Ask how a running server fares.
 
@@ -78,7 +78,6 @@ class DoctorRequest(Served):
     (8.0, False)
     """
 
-    _: KW_ONLY
     pages: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     drafter: DrafterLike | None = None
     wait_s: float | None = None

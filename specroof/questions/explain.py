@@ -1,6 +1,6 @@
 """Where does one pass spend its time, and why does a round of speculation pay or lose?"""
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from specroof.speedup.waterfall import RoundParts, round_parts
 __all__ = ["ExplainRequest", "Explanation", "RoundParts", "explain"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExplainRequest(Served):
     """Ask where one pass spends its time.
 
@@ -49,7 +49,6 @@ class ExplainRequest(Served):
     0.0
     """
 
-    _: KW_ONLY
     batch_size: float = 1
     context_len: float | None = None
     query_len: int | None = None

@@ -166,7 +166,7 @@ class Exploration(Noted):
     def _cells(self, model: Architecture, profile: HardwareProfile, devices: int) -> Iterator[Cell]:
         """Yield a grid for each engine in which at least one request runs."""
         seen: set[str] = set()
-        for engine in (one for one in self.engines if self._has(profile, one)):
+        for engine in self.engines:
             try:
                 setup = engine_setup(profile, engine, Placement(devices), self.options)
                 if setup.engine.name in seen:
@@ -174,18 +174,10 @@ class Exploration(Noted):
                 seen.add(setup.engine.name)
                 check_placement(model, setup.placement)
                 cell = cell_of(model, in_server(model, setup, server_of(None)), self.axes)
-            except SpecroofError:
+            except SpecroofError:  # the chip lacks the engine, or the model cannot be spread so
                 continue
             if cell.largest[0, 0] >= 1:
                 yield cell
-
-    @staticmethod
-    def _has(profile: HardwareProfile, engine: str | None) -> bool:
-        try:
-            profile.engine(engine)
-        except SpecroofError:
-            return False
-        return True
 
     @cached_property
     def page(self) -> str:

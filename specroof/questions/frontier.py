@@ -1,7 +1,7 @@
 """What can each user and each device get, and what is the cheapest point fast enough?"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -37,7 +37,7 @@ USUAL_BATCHES: Final = tuple(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FrontierRequest(Served):
     """Ask what each user and each device can get.
 
@@ -69,7 +69,6 @@ class FrontierRequest(Served):
     ['plain', 'eagle3,accept=0.7']
     """
 
-    _: KW_ONLY
     drafters: DrafterLike | Sequence[DrafterLike]
     batch_size: Values | None = None
     context_len: float = 4096

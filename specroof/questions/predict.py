@@ -1,7 +1,7 @@
 """How much faster does a drafter make decoding, at which draft length, at which load?"""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 
 from specroof.architecture import Architecture
 from specroof.arrays import whole_within
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PredictRequest(Served):
     """Ask what speculative decoding gains.
 
@@ -62,7 +62,6 @@ class PredictRequest(Served):
     (1, 2, 17)
     """
 
-    _: KW_ONLY
     drafters: DrafterLike | Sequence[DrafterLike]
     batch_size: Values | None = None
     concurrency: Values | None = None

@@ -159,7 +159,6 @@ def options_of(options: OptionsLike | None) -> Options:
     expect("options", options, Options | Mapping | None, "Options, or a mapping of their names")
     if isinstance(options, Options):
         return options
-    expect("options", options, Mapping | None, "Options, a mapping of their names, or None")
     given = options or {}
     known = [field.name for field in fields(Options)]
     unknown = [name for name in given if name not in known]

@@ -20,7 +20,7 @@ from specroof.simulate import (
     simulate_exactness,
 )
 from specroof.simulate import simulate_batch as simulated
-from specroof.speedup.curve import acceptance_of, curve_in, longest_draft
+from specroof.speedup.curve import curve_in, longest_draft
 
 __all__ = [
     "BatchTimes",
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TimesRequest(Served):
     """Ask how times spread while batches are decoded round by round.
 
@@ -55,7 +55,6 @@ class TimesRequest(Served):
         Of the dice.
     """
 
-    _: KW_ONLY
     drafter: DrafterLike
     batch_size: int = 8
     context_len: float = 4096
@@ -110,15 +109,14 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
         n_batches=request.n_batches,
     )
     model, setup = request.resolved()
-    tokens = acceptance_of(drafter)
     curve = curve_in(
         model,
         setup,
         drafter=drafter,
-        tokens=tokens,
+        tokens=acceptance,
         batch_size=np.arange(1, request.batch_size + 1),
         context_len=request.context_len,
-        longest=longest_draft(drafter, tokens, request.draft_len),
+        longest=longest_draft(drafter, acceptance, request.draft_len),
     )
     asked = request.draft_len
     length = int(curve.best_draft_len[0, -1]) if asked is None else asked

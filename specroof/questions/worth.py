@@ -1,7 +1,7 @@
 """Is a better drafter worth training: what does each further accepted token bring?"""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ USUAL_LENGTHS: Final = tuple(range(3, 10))
 _MOST_USERS: Final = 4096
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WorthRequest(Served):
     """Ask what better drafters would bring.
 
@@ -65,7 +65,6 @@ class WorthRequest(Served):
     [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
     """
 
-    _: KW_ONLY
     drafter: DrafterLike
     accept_length: Values | None = None
     draft_len: int | None = None

@@ -3,7 +3,7 @@
 from typing import Final
 
 from specroof.questions.adaptive import FIXED, Adaptive
-from specroof.report.layout import format_table, in_line, note_lines, rows_csv
+from specroof.report.layout import format_table, page, rows_csv
 
 __all__ = ["adaptive_csv", "adaptive_text"]
 
@@ -54,9 +54,7 @@ def adaptive_text(found: Adaptive) -> str:
         f"the variance of acceptance",
         *means,
     ]
-    notes = note_lines([*found.warnings, *found.notes])
-    parts = (in_line(found.title), format_table(header, rows), "\n".join(meaning), notes)
-    return "\n\n".join(part for part in parts if part)
+    return page(found, format_table(header, rows), "\n".join(meaning))
 
 
 def _row(found: Adaptive, policy: str) -> list[str]:

@@ -4,13 +4,14 @@ import math
 import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any, Final
 
 import numpy as np
 
 from specroof.questions.advise import INPUTS, Advice, Day, Launch, Row, Served, Times, ToMeasure
-from specroof.report.columns import Columns
+from specroof.questions.answer import picked
+from specroof.report.columns import Columns, sizes
 from specroof.report.layout import format_table, in_line, note_lines
 from specroof.units import format_seconds
 
@@ -19,6 +20,7 @@ __all__ = ["advice_columns", "advice_json", "advice_text"]
 _WIDTH: Final = 80
 #: What a server gives at a load, by the names of the fields.
 _TIMES: Final = tuple(one.name for one in fields(Times))
+_SPEEDUPS: Final = ("speedup", "speedup_low", "speedup_high")
 _ABSENT: Final = "-"
 #: Letters of a kind of drafter that it has room for.
 _LONGEST_NAME: Final = 8
@@ -37,11 +39,7 @@ def advice_json(found: Advice) -> dict[str, Any]:
     chips = [_chip_json(found, chip) for chip in found.chips]
     return {
         "model": found.model.name,
-        "workload": {
-            "input_len": found.workload.input_len,
-            "output_len": found.workload.output_len,
-            "prefix_hit_rate": found.workload.prefix_hit_rate,
-        },
+        "workload": picked(found.workload, "input_len", "output_len", "prefix_hit_rate"),
         **chips[0],
         "chips": chips,
         "notes": list(found.notes),
@@ -50,15 +48,11 @@ def advice_json(found: Advice) -> dict[str, Any]:
 
 
 def _chip_json(found: Advice, chip: Served) -> dict[str, Any]:
-    placement, advised = chip.setup.placement, chip.advised
+    advised = chip.advised
     return {
         "hardware": chip.setup.hardware.name,
         "engine": chip.setup.engine.name,
-        "placement": {
-            "tensor_parallel": placement.tensor_parallel,
-            "expert_parallel": placement.expert_parallel,
-            "attention_data_parallel": placement.attention_data_parallel,
-        },
+        "placement": asdict(chip.setup.placement),
         "decision": chip.decision,
         "on_up_to": chip.up_to,
         "drafter": chip.drafter.name,
@@ -79,11 +73,7 @@ def _day_json(day: Day | None) -> dict[str, Any] | None:
     if day is None:
         return None
     return {
-        "gain": day.gain,
-        "scheduled_gain": day.scheduled_gain,
-        "fixed": day.fixed,
-        "fixed_gain": day.fixed_gain,
-        "oracle_gain": day.oracle_gain,
+        **picked(day, "gain", "scheduled_gain", "fixed", "fixed_gain", "oracle_gain"),
         "running": list(day.running),
         "saturated_hours": list(day.saturated),
     }
@@ -92,14 +82,8 @@ def _day_json(day: Day | None) -> dict[str, Any] | None:
 def _to_measure_json(found: ToMeasure | None) -> dict[str, Any] | None:
     if found is None:
         return None
-    return {
-        "concurrency": found.concurrency,
-        "drafter": found.drafter,
-        "draft_len": found.draft_len,
-        "moved_by": found.moved_by,
-        "swings": found.swings,
-        "command": found.command,
-    }
+    names = ("concurrency", "drafter", "draft_len", "moved_by", "swings", "command")
+    return picked(found, *names)
 
 
 def _number(value: float | None) -> float | None:
@@ -110,24 +94,25 @@ def _times_json(times: Times) -> dict[str, float | None]:
     return {name: _number(getattr(times, name)) for name in _TIMES}
 
 
+def _speedups_json(*ends: float) -> dict[str, float | None]:
+    """Return a speedup and the ends of its band."""
+    return dict(zip(_SPEEDUPS, map(_number, ends), strict=True))
+
+
 def _row_json(row: Row, names: Sequence[str]) -> dict[str, Any]:
-    speedup, low, high = row.speedup
+    choice = row.choice
     return {
         "concurrency": row.concurrency,
         "drafter": None if row.drafter is None else names[row.drafter],
         "draft_len": row.draft_len,
-        "speedup": _number(speedup),
-        "speedup_low": _number(low),
-        "speedup_high": _number(high),
+        **_speedups_json(*row.speedup),
         "verdict": row.verdict,
         **_times_json(row.times),
         "plain": _times_json(row.plain),
         "tried": {
             "drafter": names[row.tried],
-            "draft_len": row.choice.tried,
-            "speedup": _number(row.choice.speedup),
-            "speedup_low": _number(row.choice.low),
-            "speedup_high": _number(row.choice.high),
+            "draft_len": choice.tried,
+            **_speedups_json(choice.speedup, choice.low, choice.high),
         },
         "own_lengths": [
             {"drafter": names[d], "draft_len": k, "speedup": _number(speedup)}
@@ -150,16 +135,12 @@ def advice_columns(found: Advice) -> Iterator[Columns]:
             "model": found.model.name,
             "hardware": setup.hardware.name,
             "engine": setup.engine.name,
-            "tensor_parallel": setup.placement.tensor_parallel,
-            "expert_parallel": setup.placement.expert_parallel,
-            "attention_data_parallel": setup.placement.attention_data_parallel,
-            "input_len": float(found.workload.input_len),
-            "output_len": float(found.workload.output_len),
-            "prefix_hit_rate": float(found.workload.prefix_hit_rate),
+            **asdict(setup.placement),
+            **sizes(found.workload),
             "concurrency": np.array([row.concurrency for row in rows], dtype=np.float64),
             "drafter": np.array([name or "" for name in advised]),
             "draft_len": np.array([row.draft_len for row in rows], dtype=np.float64),
-            **dict(zip(("speedup", "speedup_low", "speedup_high"), ends.T.copy(), strict=True)),
+            **dict(zip(_SPEEDUPS, ends.T.copy(), strict=True)),
             "verdict": np.array([row.verdict for row in rows]),
             **{
                 f"{prefix}{name}": np.array(

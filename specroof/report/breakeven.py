@@ -3,7 +3,7 @@
 from typing import Final
 
 from specroof.questions.breakeven import Breakeven, Row
-from specroof.report.layout import format_table, in_line, note_lines, rows_csv
+from specroof.report.layout import format_table, page, rows_csv
 
 __all__ = ["breakeven_csv", "breakeven_text"]
 
@@ -26,9 +26,7 @@ def breakeven_text(found: Breakeven) -> str:
     else:
         header = ["context", "batch", found.solve, "γ", "at best", "now", ""]
         table = format_table(header, [_cells(row) for row in found.rows], left=[6])
-    title = f"{in_line(found.title)}\n{found.sought}"
-    notes = note_lines([*found.warnings, *found.notes])
-    return "\n\n".join(part for part in (title, table, notes) if part)
+    return page(found, table, below_title=found.sought)
 
 
 def _cells(row: Row) -> list[str]:

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from specroof.questions.answer import picked
 from specroof.questions.calibrate import Calibrated
 from specroof.questions.records import Calibration, Fitted, Residual
 from specroof.report.layout import format_table
@@ -26,10 +27,7 @@ def calibration_json(found: Calibration) -> dict[str, Any]:
     """Return a calibration as the object that ``--json`` prints."""
     return {
         "base": found.base,
-        "fitted": [
-            {"name": one.name, "value": one.value, "error": one.error, "before": one.before}
-            for one in found.fitted
-        ],
+        "fitted": [picked(one, "name", "value", "error", "before") for one in found.fitted],
         "kept": [{"name": name, "reason": reason} for name, reason in found.kept],
         "mean_error": found.mean_error,
         "points": [residual_json(one) for one in found.residuals],
@@ -39,13 +37,9 @@ def calibration_json(found: Calibration) -> dict[str, Any]:
 def residual_json(one: Residual) -> dict[str, Any]:
     """Return a point beside its prediction as ``--json`` prints it; rates in tokens per second."""
     return {
-        "place": one.point.place,
-        "batch_size": one.point.batch_size,
-        "context_len": one.point.context_len,
-        "draft_len": one.point.draft_len,
+        **picked(one.point, "place", "batch_size", "context_len", "draft_len"),
         "measured": one.point.tokens_per_s,
-        "predicted": one.predicted,
-        "off": one.off,
+        **picked(one, "predicted", "off"),
     }
 
 

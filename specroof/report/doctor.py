@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator
 
 from specroof.questions.doctor import Compared, Diagnosis, Observed
-from specroof.report.layout import format_table, in_line, note_lines
+from specroof.report.layout import format_table, page
 from specroof.units import format_seconds
 
 __all__ = ["doctor_text"]
@@ -17,15 +17,13 @@ def doctor_text(found: Diagnosis) -> str:
     """Return what was counted, measured beside predicted, advice and flags."""
     seen = found.observed
     rows = [[name, value, how] for name, value, how in _counted(seen, found.context_len)]
-    parts = [
-        in_line(found.title),
+    return page(
+        found,
         format_table(["counted", "", "how"], rows, left=[0, 2]),
         _compared_table(found.compared),
         "\n".join(textwrap.fill(one, WIDTH) for one in found.advice),
         _flags(found),
-        note_lines([*found.warnings, *found.notes]),
-    ]
-    return "\n\n".join(part for part in parts if part)
+    )
 
 
 def _counted(seen: Observed, context_len: float) -> Iterator[list[str]]:

@@ -1,7 +1,7 @@
 """Frontiers as people read them and as rows."""
 
 from specroof.questions.frontier import FrontierAnswer, FrontierPoint
-from specroof.report.layout import format_table, in_line, note_lines, rows_csv
+from specroof.report.layout import format_table, in_line, page, rows_csv
 from specroof.units import MILLION, MILLISECOND
 
 __all__ = ["frontier_csv", "frontier_text"]
@@ -16,13 +16,12 @@ def frontier_csv(found: FrontierAnswer) -> str:
 def frontier_text(found: FrontierAnswer) -> str:
     """Return a frontier for each series, a mark at the cheapest point, and what that is."""
     header = ["per user", "per device", "devices", "batch", "γ", "$/Mtok", "MJ/Mtok", ""]
-    parts = [in_line(found.title)]
+    parts = []
     for one in found.series:
         rows = [[*_cells(point), "<" * (point == one.cheapest)] for point in one.points]
         table = format_table(header, rows, left=[7]) if rows else "no batch has room"
         parts.append(f"{in_line(one.name)} (tokens/s)\n{table}")
-    parts += [_cheapest(found), note_lines([*found.warnings, *found.notes])]
-    return "\n\n".join(part for part in parts if part)
+    return page(found, *parts, _cheapest(found))
 
 
 def _cells(point: FrontierPoint) -> list[str]:

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from specroof.errors import one_line, printable
+from specroof.questions.answer import Answer
 from specroof.report.fitting import brief, folded_table
 
-__all__ = ["columns_csv", "format_table", "in_line", "json_line", "note_lines", "rows_csv"]
+__all__ = ["columns_csv", "format_table", "in_line", "json_line", "note_lines", "page", "rows_csv"]
 
 #: What no reader of CSV gives back: a line end of old in a cell, and what is no UTF-8.
 _NO_CSV: Final = re.compile("[\r\ud800-\udfff]")
@@ -59,6 +60,16 @@ def format_table(
 def note_lines(notes: Iterable[str]) -> str:
     """Return a line for each note."""
     return "\n".join(f"note: {one_line(_with_hint(note))}" for note in notes)
+
+
+def page(found: Answer, *parts: str, below_title: str = "") -> str:
+    """Return an answer's title, some parts and its sentences, an empty line between two.
+
+    Parts without text are left out.
+    """
+    title = "\n".join(filter(None, [in_line(found.title), below_title]))
+    notes = note_lines([*found.warnings, *found.notes])
+    return "\n\n".join(filter(None, [title, *parts, notes]))
 
 
 def _with_hint(note: str) -> str:

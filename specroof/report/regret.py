@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from specroof.questions.answer import picked
 from specroof.questions.records import Regret, Scored, Validation, worst_regrets
 
 __all__ = ["regret_json", "regret_lines"]
@@ -43,11 +44,7 @@ def _regret_json(one: Regret) -> dict[str, Any]:
         "lost": one.lost,
         "source": point.source,
         "in_total": one.options[0].is_trusted,
-        "model": point.model,
-        "hardware": point.hardware,
-        "engine": point.engine,
-        "batch_size": point.batch_size,
-        "task": point.task,
+        **picked(point, "model", "hardware", "engine", "batch_size", "task"),
         "options": len(one.options),
         "taken": _option_json(one.taken),
         "best": _option_json(one.best),
@@ -60,7 +57,7 @@ def _option_json(one: Scored | None) -> dict[str, Any] | None:
     if one is None:
         return None
     drafts = {"drafter": one.point.method, "draft_len": one.point.draft_len}
-    return {**drafts, "predicted": one.predicted, "measured": one.measured}
+    return drafts | picked(one, "predicted", "measured")
 
 
 def regret_lines(found: Validation) -> Iterator[str]:

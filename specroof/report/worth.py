@@ -1,7 +1,7 @@
 """What better drafters would bring, as people read it and as rows."""
 
 from specroof.questions.worth import Worth
-from specroof.report.layout import format_table, in_line, note_lines, rows_csv
+from specroof.report.layout import format_table, page, rows_csv
 from specroof.units import format_seconds
 
 __all__ = ["worth_csv", "worth_text"]
@@ -42,6 +42,4 @@ def worth_text(found: Worth) -> str:
         f"further one;\nenough: drafts beyond these bring less than 1%; users: at most "
         f"{format_seconds(found.tpot_s)} per token"
     )
-    table = format_table(header, rows, left=[])
-    notes = note_lines([*found.warnings, *found.notes])
-    return "\n\n".join(part for part in (in_line(found.title), table, meaning, notes) if part)
+    return page(found, format_table(header, rows, left=[]), meaning)
