@@ -291,7 +291,7 @@ class SetupFlags(PlaceFlags):
 
 @dataclass(frozen=True)
 class FormatFlags(Group):
-    """Formats that replace those of a checkpoint: fields of `specroof.Options`."""
+    """Formats that replace the checkpoint's: fields of `specroof.Options`."""
 
     panel = "Formats and formulas"
 

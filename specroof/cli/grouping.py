@@ -19,7 +19,7 @@ from specroof.report.fitting import name_sources
 
 __all__ = ["command", "flags", "given"]
 
-#: A flag that no command sees: it changes what reports say.
+#: A flag that changes reports; no command sees it.
 _SOURCES: Final = Annotated[
     bool, typer.Option("--sources", help="Name the source of every figure, in full.")
 ]
@@ -142,7 +142,7 @@ def _parameter(name: str, hint: Any, default: Any = Parameter.empty) -> Paramete
 
 
 def _in_panel(hint: Any, title: str) -> Any:
-    """Return a flag that ``--help`` shows below those of the command, under a title."""
+    """Return a flag that ``--help`` shows below the command's own flags, under a title."""
     kind, info, *_ = get_args(hint)
     shown = copy(info)
     shown.rich_help_panel = title

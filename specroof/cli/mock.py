@@ -76,7 +76,7 @@ def mock(ask: Flags, formats: FormatFlags, as_json: AsJson = False) -> None:
 
 
 def _next_commands(given: Mapping[str, object]) -> str:
-    """Return what to do with the results, as comments of a shell script."""
+    """Return the commands for the results, as comments of a shell script."""
     words = [str(one) for pair in given.items() if pair[1] is not None for one in pair]
     bench, mine = shlex.join(["bench.jsonl", *words]), f"my-{Path(str(given['-H'])).stem}.yaml"
     return (

@@ -23,7 +23,7 @@ from specroof.units import format_binary_bytes
 
 __all__ = ["sweep"]
 
-#: What a shell expects of a command that an interrupt ended.
+#: The exit code that shells expect after an interrupt.
 _INTERRUPTED: Final = 130
 
 #: Mistakes that are shown at a terminal; into a file or a pipe go all.
@@ -54,7 +54,7 @@ class Flags(Group):
             "--format",
             metavar="parquet|csv|jsonl",
             help="Format of the files.",
-            show_default="that of the folder, else parquet where pyarrow is installed, else csv",
+            show_default="the folder's, else parquet where pyarrow is installed, else csv",
         ),
     ] = None
     workers: Annotated[int, typer.Option("--workers", metavar="N", help="Processes.")] = 1
@@ -125,7 +125,7 @@ def _say_mistakes(mistakes: Sequence[str]) -> None:
 
 
 def _expected(study: Study, form: str | None) -> str:
-    """Return what a study takes, in four lines."""
+    """Return the size and the expected time of a study, in four lines."""
     from specroof.sweeps.estimate import estimate  # noqa: PLC0415 - as above
 
     found = estimate(study, form)
@@ -192,7 +192,7 @@ def _write(study: Study, output: str, ask: Flags) -> None:
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Yield what tells whether an interrupt has come: the first lets the file in hand be done."""
+    """Yield a function that tells whether an interrupt came; the first lets a file be finished."""
     come = False
 
     def note(_signal: int, _frame: FrameType | None) -> None:
@@ -210,7 +210,7 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
 
 @contextlib.contextmanager
 def _progress(points: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Yield what is told of points that are done; a person at a terminal sees how far it is."""
+    """Yield a function that counts finished points; at a terminal, a bar shows them."""
     if quiet or not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -36,7 +36,7 @@ def packed_shares(shares: npt.NDArray[np.float64]) -> dict[str, Any]:
 
 
 def packed_ends(ends: npt.NDArray[np.float64]) -> dict[str, Any]:
-    """Return whole numbers of which some may be infinite, which -1 stands for.
+    """Return whole numbers, with -1 for infinity.
 
     Examples
     --------

@@ -157,7 +157,7 @@ def _by_batch(
 
 
 def _rows(curves: Sequence[SpeedupCurve], context_index: int) -> tuple[str, list[_Row]]:
-    """Return what all curves have in common, and the best of each at its context length."""
+    """Return the words that all curves share, and the best of each at its context length."""
     require_curves(curves)
     contexts = [position("context_index", context_index, curve.context_len) for curve in curves]
     points = [
@@ -216,7 +216,7 @@ def _draw_draft_len(axes: Axes, rows: Sequence[_Row]) -> Artist:
 
 
 def _turn(values: Floats, lines: Sequence[Floats]) -> tuple[int, int]:
-    """Return which points get a marker; lines that lie on one another share them out."""
+    """Return the points that get a marker; lines that lie on one another share them out."""
     twins = [id(line) for line in lines if np.array_equal(line, values, equal_nan=True)]
     return marks_every(len(values), rank=twins.index(id(values)), of=len(twins))
 

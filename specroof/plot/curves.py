@@ -106,7 +106,7 @@ def plot_speedup_by_draft_len(
 def _rows(
     curves: Sequence[SpeedupCurve], context_index: int, batch_index: int
 ) -> tuple[str, list[_Row]]:
-    """Return what all curves have in common, and each at its operating point."""
+    """Return the words that all curves share, and each curve at its operating point."""
     places = [
         (
             position("context_index", context_index, curve.context_len),
@@ -169,7 +169,7 @@ def _draw(axes: Axes, row: _Row, *, twins: list[_Row], order: int) -> None:
 
 
 def _free_lunch(curves: Sequence[SpeedupCurve]) -> str:
-    """Return what the dashed lines are."""
+    """Return the meaning of the dashed lines."""
     if any(curve.requests for curve in curves):
         return "free lunch: every round costs a plain step"
     return "free lunch: speedup = tokens per round"

@@ -184,7 +184,7 @@ def _arranged(labels: Sequence[_Places]) -> list[int]:
 
 
 def _taken(labels: Sequence[_Places], order: Sequence[int]) -> tuple[float, dict[int, int]]:
-    """Return what it costs to place labels in this order, and the place that each takes."""
+    """Return the cost of placing labels in this order, and the place of each."""
     total, picks = 0.0, dict[int, int]()
     boxes, leaders = np.empty((0, 4)), np.empty((0, 2))
     for label in order:

@@ -48,7 +48,7 @@ class _Page:
     overviews: Sequence[Overview]
 
     def panel(self, model: str, setup: str) -> list[Overview]:
-        """Return what a panel shows."""
+        """Return the curves of a panel."""
         return [one for one in self.overviews if (one.model, _setup(one)) == (model, setup)]
 
 
@@ -231,7 +231,7 @@ def _broken(name: str, width: int = 18) -> Iterator[str]:
 
 
 def _spread(values: Array) -> npt.NDArray[np.int_]:
-    """Return which values get a tick: a few, the ends among them."""
+    """Return the places of a few values that get a tick, the ends among them."""
     return np.unique(np.linspace(0, values.size - 1, _MOST_TICKS).round().astype(int))
 
 

@@ -250,12 +250,12 @@ def _draw_place(axes: Axes, place: Sequence[_Op], total_s: float) -> None:
 
 
 def _mark_area(ops: Iterable[_Op], total_s: float) -> float:
-    """Return the square points of a mark; what takes no time to speak of is still seen."""
+    """Return the square points of a mark; the smallest can still be seen."""
     return 12 + 800 * _seconds(ops) / total_s
 
 
 def _mark_handles(ops: Sequence[_Op]) -> list[Artist]:
-    """Return what the colours and the shapes of the marks mean."""
+    """Return a legend of the marks' colours and shapes."""
     kinds = dict.fromkeys(op.kind for op in ops)
     bounds = dict.fromkeys(op.bound for op in ops)
     return [

@@ -149,12 +149,12 @@ def add_legend(chart: Figure, handles: Sequence[Artist]) -> None:
 
 
 def plain_line(axes: Axes) -> Artist:
-    """Draw where drafting gains nothing, and return what a legend says of it."""
+    """Draw a line at a speedup of 1, and return its entry in the legend."""
     axes.axhline(1, color=GREY, lw=1.2, ls=":")
     return Line2D([], [], color=GREY, lw=1.2, ls=":", label="plain decoding")
 
 
-# --- what text is called -----------------------------------------------------------------------
+# --- names -------------------------------------------------------------------------------------
 
 
 def wrapped(text: str, *, width: int = 46) -> str:
@@ -223,7 +223,7 @@ def curve_names(
 
 
 def _numbered(names: Sequence[str]) -> list[str]:
-    """Return names of which equal ones are counted: "a (1)", "b", "a (2)".
+    """Return names with equal ones counted: "a (1)", "b", "a (2)".
 
     Things that differ may have one name, such as a chip and a calibrated copy of its profile.
     """
@@ -323,7 +323,7 @@ def require_curves(curves: Sequence[SpeedupCurve]) -> None:
 
 
 def marks_every(points: int, *, rank: int, of: int, most: int = 48) -> tuple[int, int]:
-    """Return which points of a line get a marker: the first, and the step to the next.
+    """Return the points of a line that get a marker: the first, and the step to the next.
 
     At most `most`; `of` lines that lie on one another take turns, each by its `rank`.
     """

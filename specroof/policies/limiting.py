@@ -42,7 +42,7 @@ class Point:
 
     @property
     def speedup(self) -> float:
-        """Throughput over that of plain decoding, prefills counted.
+        """Throughput over plain throughput, prefills counted.
 
         Source
             `specroof.serving.requests.end_to_end_tokens_per_s`.

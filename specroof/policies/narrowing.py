@@ -76,7 +76,7 @@ def _moved(point: Point, name: str, share: float) -> Point:
 
 
 def least_settled(bands: Sequence[tuple[float, float, float]]) -> int:
-    """Return which point to measure: the one whose verdict is least certain.
+    """Return the point to measure: its verdict is the least certain.
 
     Parameters
     ----------

@@ -26,8 +26,8 @@ __all__ = ["FIXED", "Adaptive", "AdaptiveRequest", "adaptive"]
 
 #: The policies in closed form: one length for all loads, and one for each.
 FIXED: Final = ("fixed", "by load")
-#: What confidence knows, where nobody says: the gains that Finn 2026 simulates with confidences of
-#: an MTP layer follow from this share (`tests/test_golden_adaptive.py`).
+#: The default share that confidence knows: it gives the gains that Finn 2026 simulates with the
+#: confidences of an MTP layer (`tests/test_golden_adaptive.py`).
 USUAL_CONFIDENCE: Final = 0.55
 USUAL_LOADS: Final = (1, 8, 32, 128)
 #: Drafts of all rounds of one load, and of each of its sequences, whose rounds have many options:
@@ -125,7 +125,7 @@ class Adaptive(Noted):
         )
 
     def gains(self, policy: str) -> tuple[Array, Array]:
-        """Return what a policy gains over the one length, load by load, and the standard errors.
+        """Return a policy's gain over the one length, load by load, and the standard errors.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ class Adaptive(Noted):
         return rates / fixed - 1.0, errors / fixed
 
     def total_gain(self, policy: str) -> tuple[float, float]:
-        """Return what a policy gains in tokens over all loads, and the standard error.
+        """Return a policy's gain in tokens over all loads, and its standard error.
 
         Parameters
         ----------
@@ -281,7 +281,7 @@ def _costs(curve: SpeedupCurve, batch_size: int) -> BatchCosts:
 
 
 def _closed(rates: Array, lengths: Array) -> tuple[Outcome, ...]:
-    """Return what lengths reach, load by load, in closed form."""
+    """Return the outcome of fixed lengths, load by load, in closed form."""
     return tuple(
         Outcome(float(row[length]), 0.0, float(length))
         for row, length in zip(rates, lengths.tolist(), strict=True)

@@ -237,7 +237,7 @@ def _advised(
     request: AdviseRequest,
     asked: Asked,
 ) -> Served:
-    """Return what to do on one chip."""
+    """Return the advice for one chip."""
     prediction = _prediction(model, setup, drafters, asked)
     price = usd_per_hour(setup.hardware, request.price_per_hour)
     advised = advised_rows(
@@ -275,7 +275,7 @@ def _advised(
 def _prediction(
     model: Architecture, setup: Setup, drafters: Sequence[Drafter], asked: Asked
 ) -> Prediction:
-    """Return what the drafters gain at the loads that were asked about, and others."""
+    """Return the drafters' gains at the loads that were asked about, and at others."""
     longest = None if asked.lengths is None else asked.lengths[-1]
     return predicted(
         model,
@@ -288,7 +288,7 @@ def _prediction(
 
 
 def _waiting(advised: Advised, load: float) -> Iterator[str]:
-    """Yield how to ask for more running requests, where a default holds them back."""
+    """Yield a way to ask for more running requests, where a default holds them back."""
     if advised.waits_by_default(load):
         yield (
             f"the limit of running requests with drafts is a default of the server: "
@@ -297,7 +297,7 @@ def _waiting(advised: Advised, load: float) -> Iterator[str]:
 
 
 def _missing(setup: Setup, request: AdviseRequest, *, priced: bool) -> Iterator[str]:
-    """Yield what is not known of a chip, and how to give it."""
+    """Yield the facts that a chip lacks, and how to give them."""
     chip, engine = setup.hardware.name, setup.engine.name
     if not priced:
         yield f"no price of {chip} is known: give yours with --price-per-hour"
@@ -356,9 +356,9 @@ def _launches(
 
 
 def _rank(chip: Served) -> tuple[bool, float, float]:
-    """Return what chips are compared by: price at the largest load, then tokens of each device.
+    """Return the key that chips are ranked by: price at the largest load, then tokens per device.
 
-    A chip without a measured engine comes last: its figures are a bound that none reaches.
+    A chip without a measured engine comes last: no server reaches its figures, which are a bound.
     """
     times = chip.rows[-1].times
     usd = math.inf if times.usd_per_million_tokens is None else times.usd_per_million_tokens

@@ -93,7 +93,7 @@ class AdviseRequest:
     options
         `Options`, or a mapping of their names.
     server
-        What the server is told, as of ``--server``.
+        Settings of the server, as for ``--server``.
     family
         Read the config as this model_type.
 
@@ -150,7 +150,7 @@ class Asked:
 
 
 def checked(request: AdviseRequest) -> Asked:
-    """Return what a request asks for.
+    """Return a request's parameters, checked.
 
     Raises
     ------
@@ -203,7 +203,7 @@ def engine_of(request: AdviseRequest) -> str | None:
 
 
 def joined_devices(profile: HardwareProfile) -> int:
-    """Return how many devices are tried at most: those that one link joins."""
+    """Return the largest number of devices to try: as many as one link joins."""
     link = profile.interconnect
     return 1 if link is None else min(link.max_devices, _MOST_DEVICES)
 

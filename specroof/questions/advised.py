@@ -135,7 +135,7 @@ class Row:
 
     @property
     def speedup(self) -> tuple[float, float, float]:
-        """The speedup of what is advised, with its band: 1 where it is off."""
+        """The speedup of the advised drafts, with its band; 1 where drafting is off."""
         if self.draft_len == 0:
             return 1.0, 1.0, 1.0
         return self.choice.speedup, self.choice.low, self.choice.high

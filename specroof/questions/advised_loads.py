@@ -62,7 +62,7 @@ def advised_rows(
     usd_per_hour: float | None,
     traffic: Traffic | None = None,
 ) -> Advised:
-    """Return what to do at each load.
+    """Return the advice for each load.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ def _capacity(prediction: Prediction, chosen: int, drafts: int) -> dict[str, Any
 
 
 def _warnings(rows: Sequence[Row], targets: Targets) -> list[str]:
-    """Return what targets cannot be met at any load, and the most that there is."""
+    """Return the targets that no load meets, each with the best that a load reaches."""
     found = []
     for name, what in (("ttft", "TTFT"), ("tpot", "TPOT")):
         target_ms = getattr(targets, f"{name}_ms")

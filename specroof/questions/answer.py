@@ -84,7 +84,7 @@ def picked(one: object, *names: str) -> dict[str, Any]:
 
 
 def title_of(model: Architecture, setup: Setup) -> str:
-    """Return what is served, and where, as titles begin."""
+    """Return the model, devices and engine, as titles begin with them."""
     devices, engine = setup.placement.devices, setup.engine.name
     return f"{model.name} on {devices} x {setup.hardware.name}, engine {engine}"
 

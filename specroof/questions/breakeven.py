@@ -97,7 +97,7 @@ class Row:
     context_len, batch_size
         The load; None for what is solved for.
     threshold
-        Where the speedup is reached, and what the most is.
+        Where the speedup is reached, and the largest speedup.
     speedup
         With the drafter as it is; None where it has no acceptance or where the load is solved for.
     runs
@@ -335,7 +335,7 @@ def _gains(point: Point, *, limited: bool) -> tuple[Array, IntArray]:
 
 
 def _places(most: int) -> IntArray:
-    """Return where to look: each of few numbers, ever fewer of many."""
+    """Return the numbers to look at: all of few, ever fewer of many."""
     if most <= _EACH:
         return np.arange(1, most + 1)
     octaves = np.log2(most)

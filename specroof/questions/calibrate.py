@@ -89,7 +89,7 @@ def calibrate(request: CalibrateRequest) -> Calibrated:
 
 
 def _described(found: "Calibration", measured: Benchmark) -> str:
-    """Return what the figures of a calibrated engine come from, for `sources` of the file."""
+    """Return the source of a calibrated engine's figures, for `sources` of the file."""
     names = ", ".join(one.name for one in found.fitted)
     return (
         f"specroof calibrate: {len(found.residuals)} points of {measured.served.model.name} on "

@@ -84,7 +84,7 @@ def context_of(asked: float | None, seen: Observed) -> float:
 
 
 def drafts_now(seen: Observed) -> int:
-    """Return how many drafts a round has: the mean, rounded."""
+    """Return the drafts of a round: the mean, rounded."""
     if not seen.speculates:
         return 0
     return round(seen.longest or 0 if seen.draft_len is None else seen.draft_len)
@@ -96,7 +96,7 @@ def running_of(seen: Observed, replicas: int) -> float:
 
 
 def kind_of(drafter: Drafter) -> str:
-    """Return what drafts, as a SPEC calls it."""
+    """Return the kind of a drafter, as a SPEC calls it."""
     return drafter.name.partition(",")[0]
 
 
@@ -129,7 +129,7 @@ def prediction_of(
     context: float,
     replicas: int,
 ) -> Prediction | None:
-    """Return what is predicted at this load and at others; None without any acceptance."""
+    """Return the prediction at this load and at others; None without any acceptance."""
     with_it = _with_measured(drafter, seen)
     if with_it.acceptance is None and not with_it.is_ideal:
         return None
@@ -145,7 +145,7 @@ def prediction_of(
 
 
 def change_of(found: Prediction, seen: Observed, replicas: int) -> Change | None:
-    """Return what another draft length would gain; None where the load does not fit."""
+    """Return the gain of another draft length; None where the load does not fit."""
     (curve,) = found.curves
     running = round(running_of(seen, replicas))
     rates = curve.tokens_per_s[0]
@@ -177,7 +177,7 @@ def compared(
     context: float,
     replicas: int,
 ) -> Iterator[Compared]:
-    """Yield what was measured beside what was predicted for the draft length that runs."""
+    """Yield measured quantities beside predicted ones, for the draft length that runs."""
     now = drafts_now(seen)
     length = round_s = rate = None
     if drafter is not None and drafter.acceptance is not None and now:

@@ -198,7 +198,7 @@ def doctor(request: DoctorRequest) -> Diagnosis:
 
 
 def _observed(request: DoctorRequest) -> tuple[Observed, list[str]]:
-    """Return what the server counted, and how it was read."""
+    """Return the server's counts, and notes on reading them."""
     pages = metrics_pages(listed(request.pages), wait_s=request.wait_s)
     for source, text in zip(pages.sources, pages.texts, strict=True):
         if text is None:
@@ -209,10 +209,12 @@ def _observed(request: DoctorRequest) -> tuple[Observed, list[str]]:
         for source, text in zip(pages.sources, pages.texts, strict=True)
     ]
     found = counted(samples, sources=pages.sources, model=request.served_name)
-    read = f"names of metrics are those of {found.server.release}"
+    read = f"metrics are named as in {found.server.release}"
     if len(samples) == 2:
         return observed(found, pages.seconds), [read]
-    once = "one page: counters are since the server began, running requests as of now"
+    once = (
+        "one page: counters cover the time since the server began; running requests are as of now"
+    )
     return observed(found, pages.seconds), [once, read]
 
 

@@ -73,7 +73,7 @@ def typical_acceptance(kind: str, max_draft_len: int) -> dict[int, dict[str, Arr
     Returns
     -------
     dict
-        For each of `LENGTH_DEPTHS`: `tokens`, and `below` and `above` as of `tokens_spread`, axes
+        For each of `LENGTH_DEPTHS`: `tokens`, and `below` and `above` from `tokens_spread`, axes
         (stated length, draft length); lengths go from 1 to depth + 1 in steps of 1 /
         `LENGTH_STEPS`.
     """

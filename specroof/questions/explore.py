@@ -187,7 +187,7 @@ class Exploration(Noted):
         return single_page(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what can be chosen."""
+        """Return the choices of the page."""
         return {
             "models": list(self.models),
             "hardware": list(self.hardware),
@@ -233,7 +233,7 @@ def explore(request: ExploreRequest) -> Exploration:
 
 
 def _named(given: Any, load: Callable[[Any], _Named]) -> dict[str, _Named]:
-    """Return what was given by the word that a command takes for it.
+    """Return the given objects by the words that a command takes for them.
 
     Raises
     ------

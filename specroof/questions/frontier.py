@@ -303,7 +303,7 @@ def _series(name: str, points: Sequence[FrontierPoint], tpot_s: float | None) ->
 
 
 def _money_notes(chip: HardwareProfile, usd: float | None) -> Iterator[str]:
-    """Yield what prices and energy are from, or what is missing."""
+    """Yield the sources of prices and energy, or say what is missing."""
     if usd is None:
         yield f"price of {chip.name} unknown: --price-per-hour USD, or price: in its hardware file"
     elif chip.price is not None and chip.price.usd_per_hour == usd:

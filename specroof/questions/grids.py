@@ -26,8 +26,8 @@ PRICED_KINDS: Final = ("mtp", "eagle3", "dflash", "ngram")
 #: Drafters that take nothing, or a share of the target's step.
 _SHARE_KINDS: Final = ("ideal", "autoregressive", "block")
 
-#: Tokens per round at which drafting is tabulated: its first pass reads those of the round before.
-#: In steps of a quarter up to 5, then of 1.
+#: Tokens per round at which drafting is tabulated, since its first pass reads the tokens of the
+#: round before: in steps of a quarter up to 5, then of 1.
 _STEP: Final = 0.25
 _N_FEW: Final = 16
 KNOTS: Final = (*np.arange(1.0, 5.0, _STEP).tolist(), *np.arange(5.0, 18.0).tolist())
@@ -192,7 +192,7 @@ def _drafting(model: Architecture, setup: Setup, kind: str, axes: Axes) -> Draft
 def _more_s(
     model: Architecture, setup: Setup, drafter: Drafter, none: SpeedupCurve, axes: Axes
 ) -> Array:
-    """Return what drafting takes more at each of `KNOTS`, as far as the drafter goes."""
+    """Return the added seconds of drafting at each of `KNOTS`, as far as the drafter goes."""
     depth = drafter.max_draft_len or axes.max_draft_len
     # Tokens per round are then 1.25, 1.5, … and 2, 3, …, one for each draft length.
     quarters = survival_acceptance([_STEP] * axes.max_draft_len)

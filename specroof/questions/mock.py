@@ -152,7 +152,7 @@ def mock(request: MockRequest) -> Mock:
 
 
 def _check(request: MockRequest) -> None:
-    """Refuse what no command could repeat."""
+    """Refuse values that no command could repeat."""
     whole_within("draft_len", request.draft_len, "draft_len")
     whole_within("concurrency", request.concurrency, "batch_size")
     expect("framework", request.framework, str, "sglang or vllm")

@@ -159,7 +159,7 @@ def diff_models(request: DiffRequest) -> ModelDiff:
 
 
 def model_row(name: str, model: Architecture) -> dict[str, Any]:
-    """Return what lists show of a model.
+    """Return a model's row in lists.
 
     Parameters
     ----------
@@ -196,12 +196,12 @@ def model_row(name: str, model: Architecture) -> dict[str, Any]:
 
 
 def weight_formats(model: Architecture) -> dict[str, int]:
-    """Return how many elements of matrices are stored in each format, the head's among them.
+    """Return the number of matrix elements in each format, the head's among them.
 
     A format whose arithmetic has another width is named with it, such as ``"int4 x bf16"``.
 
     Counts
-        every matrix, those of experts included; not the embedding, norms and biases.
+        every matrix, experts included; not the embedding, norms and biases.
     Source
         Counting.
 
@@ -221,7 +221,7 @@ def weight_formats(model: Architecture) -> dict[str, int]:
 
 
 def _parts(model: Architecture) -> Iterator[tuple[int, str, Linear | Core]]:
-    """Yield how often, under which label, and what: every matrix and core, the head last."""
+    """Yield every matrix and core with its count and label, the head last."""
     for layer in model.layers:
         for block in layer.blocks:
             for linear in block.linears:

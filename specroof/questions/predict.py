@@ -50,9 +50,9 @@ class PredictRequest(Served):
     draft_len
         Drafts per round whose speedups are shown side by side; None for none.
     capacity
-        Whether no more requests run than the server has room for: those of a concurrency or of
-        requests wait, larger batches have no figures. False prices them as if memory had no end,
-        as the ideal engine does if None.
+        Whether the server's room limits what runs: with a concurrency or with requests the rest
+        wait, and larger batches have no figures. False prices all as if memory had no end; if None,
+        only the ideal engine does.
 
     Examples
     --------

@@ -146,7 +146,7 @@ def predicted(
     max_draft_len: int | None = None,
     limited: bool | None = None,
 ) -> Prediction:
-    """Return what drafters gain in a setup that is built already.
+    """Return the gains of drafters in a setup that exists already.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def predicted_to(  # noqa: PLR0913 - a question's parts
     limited: bool | None = None,
     said: Sequence[str] = (),
 ) -> Prediction:
-    """Return what drafters gain up to a draft length that some drafter may not reach.
+    """Return the gains of drafters up to a draft length that some may not reach.
 
     Parameters
     ----------

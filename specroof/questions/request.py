@@ -91,7 +91,7 @@ _PARAMETERS: Final = "Parameters\n----------\n"
 
 
 def _about(request: Callable[..., object]) -> str:
-    """Return what a request's docstring says below its first line, inherited parameters first."""
+    """Return a request's docstring below its first line, inherited parameters first."""
     entries, rest = "", ""
     for kind in reversed(inspect.getmro(request)[:-1] if inspect.isclass(request) else ()):
         own, _, rest = (
@@ -172,7 +172,7 @@ def options_of(options: OptionsLike | None) -> Options:
 
 
 def server_of(server: ServerLike | None) -> ServerSettings:
-    """Return what a server is told, from text or a mapping; nothing if None.
+    """Return the settings of a server from text or a mapping; none if None.
 
     Raises
     ------
@@ -241,7 +241,7 @@ def borrowed_engine(
         message = f"engine_from is {shown(engine_from)}; engines fitted on {lender.name}: {fitted}"
         raise OptionError(message)
     fit = lender.engines[name]
-    # What it was off on its own chips says nothing here: strange chips have bands of their own.
+    # Its errors on its own chips say nothing here: a strange chip has the generic bands.
     strange = {} if hardware.generic is None else hardware.generic.engines[GENERIC].bands
     framework = fit.framework or (name if name in FRAMEWORKS else None)
     own = replace(fit, name=engine_from, framework=framework, bands=strange, expected_error=None)
@@ -312,7 +312,7 @@ class Served:
     options
         `Options`, or a mapping of their names.
     server
-        What the server is told: `ServerSettings`, a mapping or text as of ``--server``. The
+        Settings of the server: `ServerSettings`, a mapping, or text as for ``--server``. The
         framework's defaults if None.
     engine_from
         An engine that was fitted on another chip, as ``CHIP:ENGINE``, in the place of `engine`.

@@ -135,7 +135,7 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
 
 
 def chain_acceptance(drafter: Drafter) -> Acceptance:
-    """Return how far the drafts of a chain survive; other proposals have no such curve.
+    """Return the survival of a chain's drafts; other proposals have no such curve.
 
     Raises
     ------

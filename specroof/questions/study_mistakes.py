@@ -53,7 +53,7 @@ class Mistakes:
         self._found.setdefault(said, (kind, keys or "the file"))
 
     def refuse(self) -> NoReturn:
-        """Raise the one mistake as what it is, and several as a `StudyError`.
+        """Raise one mistake in its own class, and several as a `StudyError`.
 
         Raises
         ------

@@ -107,7 +107,7 @@ def traffic_of(traffic: str | os.PathLike[str] | TrafficFile) -> TrafficFile:
 
 
 def parse_traffic(text: str, *, source: str, is_yaml: bool) -> TrafficFile:
-    r"""Return what a traffic file says.
+    r"""Return the content of a traffic file.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def _cell(text: str) -> float:
 
 
 def _traffic(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> Traffic:
-    """Return the load of each hour, none of which may be missing."""
+    """Return the load of each hour; no hour may be missing."""
     loads: list[float] = []
     units: set[str] = set()
     first = None

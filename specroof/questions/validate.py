@@ -87,12 +87,12 @@ class ValidateRequest:
         return BenchmarkRequest(**self._given())
 
     def _given(self) -> dict[str, Any]:
-        """Return what was asked, by name."""
+        """Return the parameters that were given, by name."""
         every = {one.name: getattr(self, one.name) for one in fields(self)}
         return {name: value for name, value in every.items() if value is not None}
 
     def refuse_without_results(self) -> None:
-        """Refuse what says how to predict results, where there are none.
+        """Refuse parameters about your own results where none are given.
 
         Raises
         ------

@@ -33,7 +33,7 @@ __all__ = [
 #: The fields of `specroof.Options`.
 OPTIONS: Final = tuple(one.name for one in fields(Options))
 
-#: What can be solved for, and what its value is.
+#: Quantities that can be solved for, and their names in words.
 SOLVED: Final = {
     "accept": "least acceptance rate",
     "accept-length": "least acceptance length",

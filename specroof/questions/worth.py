@@ -225,7 +225,7 @@ def _rows(
     users: Sequence[int],
     usd: float | None,
 ) -> tuple[WorthRow, ...]:
-    """Return what each length brings, and each further token since the length before."""
+    """Return a row for each length, with the gain per token since the length before."""
     gains = [float(curve.best_speedup[0, 0]) for curve in curves]
     ends = list(zip(lengths, gains, strict=True))
     further: list[float | None] = [None]

@@ -14,7 +14,7 @@ _MEANING: Final = {
     "stopping": "a sequence drafts on while its drafts so far are sure enough",
     "batch confidence": "one length for all, chosen each round from how sure its drafts are",
     "sequence confidence": "the drafts that are sure enough, chosen each round",
-    "oracle": "drafts that will be accepted, as far as they pay: what nobody can beat",
+    "oracle": "drafts that will be accepted, as far as they pay: no policy can beat it",
 }
 
 
@@ -38,7 +38,7 @@ def adaptive_csv(found: Adaptive) -> str:
 
 
 def adaptive_text(found: Adaptive) -> str:
-    """Return the gain of each policy at each load, and what policies are."""
+    """Return the gain of each policy at each load, and the meaning of each policy."""
     header = ["policy", *(f"batch {load}" for load in found.loads), "all loads"]
     plain = [f"{rate:.0f}" for rate in found.plain_tokens_per_s]
     rows = [["tok/s without drafts", *plain, ""]]

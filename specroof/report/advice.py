@@ -212,7 +212,7 @@ def decision_line(chip: Served) -> str:
 
 
 def _day_line(day: Day) -> str:
-    """Return what the day gains, beside a fixed length and the best of each hour."""
+    """Return the gain of the day, beside a fixed length and the best of each hour."""
     said = (
         f"Over the day: {day.gain:+.1%} against off. The best fixed length, {day.fixed} drafts, "
         f"gives {day.fixed_gain:+.1%}, a schedule {day.scheduled_gain:+.1%}, the best length of "
@@ -225,7 +225,7 @@ def _day_line(day: Day) -> str:
 
 
 def _ends(chip: Served) -> Iterator[str]:
-    """Yield what it takes to pay at the largest load, and what to measure."""
+    """Yield the break-even at the largest load, and the point to measure."""
     row = chip.rows[-1]
     if row.point is not None:
         rate, length = row.break_even.rate, row.break_even.tokens_per_round
@@ -258,7 +258,7 @@ def _span(first: float, last: float) -> str:
 
 
 def _sureness(rows: Sequence[Row]) -> str:
-    """Return how sure the decision is, from the bands."""
+    """Return the certainty of the decision, from the bands."""
     if all(row.choice.low == row.choice.high for row in rows):
         return "How sure: unknown, this engine has no band."
     unclear = [f"{row.concurrency:g}" for row in rows if row.verdict == "unclear"]
@@ -301,7 +301,7 @@ def _figure(value: float | None, how: str) -> str:
 
 
 def _times_table(chip: Served) -> str:
-    """Return what the server gives, without drafts and with, at each load."""
+    """Return the server's figures at each load, without drafts and with."""
     columns = {"tok/s": "tokens_per_s", "TTFT": "ttft_s", "TPOT": "tpot_s", "$/M": ""}
     header = ["load", *(f"{name}{side}" for name in columns for side in (" off", " on"))]
     rows = [[f"{row.concurrency:g}", *_cells(row)] for row in chip.rows]

@@ -103,7 +103,7 @@ def unit_of(name: str) -> str | None:
 
 
 def n_rows(columns: Mapping[str, Any]) -> int:
-    """Return how many rows columns have."""
+    """Return the number of rows."""
     return next(len(values) for values in columns.values() if isinstance(values, np.ndarray))
 
 
@@ -191,7 +191,7 @@ def point_columns(
 
 
 def _names(curve: SpeedupCurve) -> Columns:
-    """Return what is the same at all points of a curve."""
+    """Return the names that all points of a curve share."""
     place = picked(curve, "model", "hardware", "engine")
     return place | asdict(curve.placement) | {"drafter": curve.drafter}
 
@@ -213,7 +213,7 @@ def sizes(workload: Workload) -> dict[str, float]:
 
 
 def _counted(whole: EndToEnd, rows: slice) -> Columns:
-    """Return what the points of some contexts say of their requests."""
+    """Return the figures of requests at the points of some contexts."""
     return {
         **sizes(whole.workload),
         "end_to_end_wait_s": float(whole.wait_s),

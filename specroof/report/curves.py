@@ -46,7 +46,7 @@ def _span(low: float, high: float) -> str:
 
 
 def curves_table(curves: Sequence[SpeedupCurve]) -> str:
-    """Return what people read of several drafters on one grid.
+    """Return tables of several drafters on one grid.
 
     Per drafter and operating point: the best draft length, its speedup, the drafts within 1% of
     it, tokens per round and throughput there.
@@ -86,7 +86,7 @@ def _one_drafter(curve: SpeedupCurve) -> str:
 
 
 def _columns(curve: SpeedupCurve) -> dict[str, list[str]]:
-    """Return what tables say of a curve by column: a row an operating point, contexts outermost."""
+    """Return a curve as columns of cells: a row an operating point, contexts outermost."""
     best = ~np.isnan(curve.best_speedup)
     contexts, batches = np.broadcast_arrays(curve.context_len[:, None], curve.batch_size)
     rates = (curve.tokens_per_round, curve.tokens_per_s, curve.tokens_per_s_per_user)
@@ -112,7 +112,7 @@ def _columns(curve: SpeedupCurve) -> dict[str, list[str]]:
 def _cells(
     spelt: Callable[..., str], first: Any, *others: Any, known: Any = None, absent: str = _ABSENT
 ) -> list[str]:
-    """Return a cell for each operating point: what stands there, where anything is known of it."""
+    """Return a cell for each operating point; `absent` where nothing is known."""
     there = ~np.isnan(first) if known is None else known
     points = zip(there.flat, first.flat, *(one.flat for one in others), strict=True)
     return [spelt(*values) if one else absent for one, *values in points]
@@ -123,7 +123,7 @@ def _gain(speedup: float, drafts: bool) -> str:
 
 
 def _runs(plain: float, drafting: float) -> str:
-    """Return how many requests run, plain and at the best draft."""
+    """Return the running requests, plain and at the best draft."""
     return _span(plain, drafting).replace("-", ", ")
 
 
@@ -173,7 +173,7 @@ def _losing_runs(curve: SpeedupCurve, i: int) -> list[tuple[float, float]]:
 
 
 def survey_json(curves: Sequence[SpeedupCurve]) -> dict[str, Any]:
-    """Return where drafting pays, over more batch sizes than were asked about.
+    """Return the batch sizes where drafting pays, over more than were asked about.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def _speedup_cell(curve: SpeedupCurve, i: int, b: int, k: int) -> str:
 
 
 def counted_table(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd]) -> str:
-    """Return what is left of each best speedup with prefills counted.
+    """Return the best speedups with prefills counted.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def _counted_cells(whole: EndToEnd, b: int) -> list[str]:
 
 
 def _prefill_line(whole: EndToEnd) -> str:
-    """Return how prompts are taken, in words."""
+    """Return the server's way with prompts, in words."""
     alone, rules = format_seconds(whole.wait_s), whole.rules
     chunk = f" of {rules.chunk:g} tokens" if rules.chunk else ""
     if rules.shares_passes:
@@ -286,5 +286,5 @@ def source_lines(curves: Sequence[SpeedupCurve]) -> str:
 
 
 def _brief(source: str) -> str:
-    """Return a source without what follows its colon, unless all of it is asked for."""
+    """Return a source up to its colon, unless all of it is asked for."""
     return brief(Note(source, short=source.partition(": ")[0]))

@@ -14,7 +14,7 @@ WIDTH = 80
 
 
 def doctor_text(found: Diagnosis) -> str:
-    """Return what was counted, measured beside predicted, advice and flags."""
+    """Return the counts, measured beside predicted figures, advice and flags."""
     seen = found.observed
     rows = [[name, value, how] for name, value, how in _counted(seen, found.context_len)]
     return page(

@@ -14,7 +14,7 @@ def frontier_csv(found: FrontierAnswer) -> str:
 
 
 def frontier_text(found: FrontierAnswer) -> str:
-    """Return a frontier for each series, a mark at the cheapest point, and what that is."""
+    """Return a frontier for each series with its cheapest point marked, and the cheapest of all."""
     header = ["per user", "per device", "devices", "batch", "γ", "$/Mtok", "MJ/Mtok", ""]
     parts = []
     for one in found.series:

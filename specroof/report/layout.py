@@ -46,7 +46,7 @@ def format_table(
     left
         Columns of text, aligned to the left; all others are numbers, aligned to the right.
     keys
-        How many of the first columns say what a row is of.
+        How many of the first columns name a row.
 
     Examples
     --------

@@ -105,7 +105,7 @@ def _drafter_json(curve: SpeedupCurve) -> dict[str, Any]:
 
 
 def _band_json(curve: SpeedupCurve) -> dict[str, Any]:
-    """Return the band of a curve; null where there is none, as of the ideal engine."""
+    """Return the band of a curve; null without one, as for the ideal engine."""
     within = curve.best_within_band()
     if curve.verdict is None or within is None:
         return dict.fromkeys(_BAND_KEYS)

@@ -17,7 +17,7 @@ _LARGE: Final = 0.1
 
 
 def regret_json(found: Validation) -> dict[str, Any]:
-    """Return what `advise` would have lost: means over trusted set-ups, and the worst of all.
+    """Return the losses of following `advise`: means over trusted set-ups, and the worst of all.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def _line(one: Regret) -> str:
 
 
 def _distrust(one: Regret) -> str:
-    """Return what is said of the measurements of a source that is not trusted."""
+    """Return the notes on a source that is not trusted."""
     notes = _notes(one)
     return f": {notes}" if notes else ""
 
@@ -119,9 +119,9 @@ def _drafts(one: Scored) -> str:
 
 
 def _cause(one: Regret) -> str:
-    """Return what is off: acceptance lengths are the measured ones, so it is the time of a round.
+    """Return the mispredicted time of a round: acceptance lengths are the measured ones.
 
-    Of what is taken and what is best, that whose prediction is further off is to blame.
+    Of the option taken and the best one, the worse predicted is to blame.
     """
     drafting = [option for option in (one.taken, one.best) if option is not None]
     blamed = max(drafting, key=lambda option: option.off)

@@ -23,7 +23,7 @@ __all__ = [
     "write_folder",
 ]
 
-#: What lists the files that the last run wrote into a folder.
+#: The list of the files that the last run wrote into a folder.
 MANIFEST: Final = "specroof-manifest.json"
 
 _ALLOWED: Final = "allowed: a file in a folder that can be written to"
@@ -31,7 +31,7 @@ _ALLOWED: Final = "allowed: a file in a folder that can be written to"
 #: Files without a name that are held open at once; systems allow some hundreds.
 _MOST_OPEN: Final = 64
 
-#: The name of a temporary says whose it is: of which machine, and of which process there.
+#: The name of a temporary holds its owner: a machine, and a process there.
 _TEMPORARY: Final = re.compile(r"\.specroof-(?P<host>.+)-(?P<process>\d{1,9})-[0-9a-f]{8}\.tmp")
 
 #: A file of a manifest: its name, and the SHA-256 of its content.
@@ -139,7 +139,7 @@ def write_files(files: Mapping[Path, bytes]) -> None:
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files of one run into a folder, in the place of those of the run before.
+    """Write the files of one run into a folder, in place of the files of the run before.
 
     What it promises beyond `write_files`: where the manifest says ``"complete": true``,
     every file that it lists is there with the size and SHA-256 it states, and all are of one run.
@@ -272,7 +272,7 @@ def _refused(path: Path) -> Iterator[None]:
 
 
 def _target(path: Path) -> Path | None:
-    """Return where a regular file goes, links followed; None for a device, pipe or socket.
+    """Return the place of a regular file, links followed; None for a device, pipe or socket.
 
     Raises
     ------

@@ -222,9 +222,9 @@ class _Tally:
 
 
 def _round(pair: _Pair, before: Tokens, draft_len: int, dice: "Generator") -> tuple[Tokens, Tokens]:
-    """Return what one round writes at each position, and how many drafts are accepted.
+    """Return the tokens of one round by position, and the number of accepted drafts.
 
-    Position `accepted` holds the replacement or the bonus token; what lies behind is void.
+    Position `accepted` holds the replacement or the bonus token; later positions are void.
     """
     tokens = np.empty((draft_len + 1, len(before)), dtype=np.int64)
     accepted = np.zeros(len(before), dtype=np.int64)
@@ -249,7 +249,7 @@ def _drawn(rows: Floats, dice: "Generator") -> Tokens:
 
 
 def _result(pair: _Pair, tally: _Tally, draft_len: int) -> ExactnessResult:
-    """Return what was found beside what the formulas say."""
+    """Return the counts beside the formulas' values."""
     accepted = np.concatenate(tally.accepted)
     n_tokens, n_rounds = int(tally.committed.sum()), len(accepted)
     tests = [
@@ -303,7 +303,7 @@ def _pair(target: ArrayLike, draft: ArrayLike) -> _Pair:
 
 
 def _residual(target: Floats, draft: Floats) -> Floats:
-    """Return what replaces a refused draft: the normalised positive part of p − q."""
+    """Return the distribution after a refused draft: the normalised positive part of p − q."""
     excess = np.maximum(target - draft, 0.0)
     total = excess.sum(axis=1, keepdims=True)
     # Where both agree nothing is refused, and any distribution will do.
