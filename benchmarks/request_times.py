@@ -102,7 +102,11 @@ def burst(found: Prediction, clients: int) -> tuple[float, float, float]:
         step = ForwardPass(max(float(decodes.sum()), 0.01), 1.0, workload.mean_context_len)
         prompts = int((taken > 0).sum())
         chunk = () if not prompts else (
-            Work(found.model, prefill_pass(taken.sum() / prompts, batch_size=prompts)),
+            Work(
+                found.model,
+                prefill_pass(taken.sum() / prompts, batch_size=prompts),
+                kind="prompts",
+            ),
         )  # fmt: skip
         now += float(passes(served, step, *chunk))
         through = (left == 0) & (before > 0)

@@ -363,7 +363,7 @@ def test_a_serial_head_pays_for_its_steps_and_their_sequences() -> None:
     for steps, figures in ((True, costs), (True, {}), (False, costs)):
         engine = real(**figures)
         setup = engine_setup(chip(engine), "real", None, None)
-        beside = (Work(head, batch, times=5.0, is_step=steps),)
+        beside = (Work(head, batch, times=5.0, kind="steps" if steps else "layers"),)
         times[steps, bool(figures)] = model_latency(model, setup, batch, beside=beside).total_s
     assert (times[True, True] - times[True, False]).tolist() == [5 * 110, 5 * 120]
     assert times[False, True].tolist() == times[True, False].tolist()

@@ -28,7 +28,7 @@ def seconds(config: Path, setup: Setup) -> tuple[float, float, float]:
     """Return the seconds of decoding, of a chunk, and of both in one pass."""
     model = load_model(config)
     decoding, chunk = (model_latency(model, setup, one).total_s for one in (DECODING, CHUNK))
-    mixed = model_latency(model, setup, DECODING, beside=[Work(model, CHUNK)])
+    mixed = model_latency(model, setup, DECODING, beside=[Work(model, CHUNK, kind="prompts")])
     return float(decoding), float(chunk), float(mixed.total_s)
 
 
@@ -62,6 +62,16 @@ def test_a_mixed_pass_does_the_work_of_both_and_reads_each_matrix_once(config: P
     assert sent[0] == pytest.approx(sent[1] + sent[2])
 
 
+def test_a_drafter_of_the_same_shape_is_no_second_batch() -> None:
+    model, setup = load_model("Qwen/Qwen3-8B"), setup_of("b200", "ideal")
+    drafting = model_latency(model, setup, DECODING, beside=[Work(model, DECODING)]).total_s
+    alone = model_latency(model, setup, DECODING).total_s
+    # Every operation twice, its matrix read both times: a model that drafts for itself.
+    assert drafting == pytest.approx(2 * alone)
+    mixed = model_latency(model, setup, DECODING, beside=[Work(model, DECODING, kind="prompts")])
+    assert alone < mixed.total_s < drafting
+
+
 def test_experts_of_a_mixed_pass_are_those_of_all_its_tokens() -> None:
     model = load_model("Qwen/Qwen3-30B-A3B")
     chunk = prefill_pass(7)
@@ -84,7 +94,7 @@ def test_what_an_engine_loses_is_lost_once_in_a_mixed_pass() -> None:
     )  # fmt: skip
     hardware = load_hardware("b200")
     setup = Setup(hardware, slow, Placement(2), setup_of("b200", "ideal").options)
-    found = model_latency(model, setup, DECODING, beside=[Work(model, CHUNK)])
+    found = model_latency(model, setup, DECODING, beside=[Work(model, CHUNK, kind="prompts")])
     # 36 layers, 17.5 sequences, 16 * 4 + 1.5 * 2048 tokens.
     assert found.overhead_s == pytest.approx(1 + 18 + 17.5 / 4 + 36 * 0.125 * (64 + 3072))
     apart = [model_latency(model, setup, one).communication_s for one in (DECODING, CHUNK)]
@@ -103,10 +113,10 @@ def test_a_mixed_pass_is_padded_by_all_its_tokens(
     graphs: CapturedGraphs, padded: float, eager: bool
 ) -> None:
     model, ideal = load_model("Qwen/Qwen3-8B"), setup_of("b200", "ideal")
-    bare = model_work(model, ideal, DECODING, beside=[Work(model, CHUNK)])
+    bare = model_work(model, ideal, DECODING, beside=[Work(model, CHUNK, kind="prompts")])
     engine = EngineProfile(name="padding", graphs=graphs)
     setup = Setup(ideal.hardware, engine, ideal.placement, ideal.options)
-    found = model_work(model, setup, DECODING, beside=[Work(model, CHUNK)])
+    found = model_work(model, setup, DECODING, beside=[Work(model, CHUNK, kind="prompts")])
     assert bool(found.shape.eager) == eager
 
     def dense_flops(work: PassWork) -> float:
@@ -117,7 +127,7 @@ def test_a_mixed_pass_is_padded_by_all_its_tokens(
 
 def test_prompts_run_the_kernels_of_prompts() -> None:
     model, ideal = load_model("Qwen/Qwen3-8B"), setup_of("b200", "ideal")
-    work = model_work(model, ideal, DECODING, beside=[Work(model, CHUNK)])
+    work = model_work(model, ideal, DECODING, beside=[Work(model, CHUNK, kind="prompts")])
     attention = [one for one in work.ops if one.op.kind == "attention"]
     assert [one.settled for one in attention] == [False, True]
     assert all(one.settled for one in work.ops if one.op.kind == "dense")

@@ -161,11 +161,29 @@ def test_what_was_measured_one_way_says_nothing_of_choices() -> None:
     assert list(regret_lines(made(option(0.5, 1.5, trust=5)))) == []
 
 
+def test_set_ups_of_one_engine_version_are_told_apart() -> None:
+    same = option(1.25, 0.9, engine_version="SGLang 0.5.9")
+    other: dict[str, Any] = {"source": "loose", "trust": 5, "engine_version": "one job"}
+    found = made(same, option(2.0, 0.5, task="silent"), option(0.5, 1.5, **other))
+    told = regret_json(found)
+    # 1 - 1 / 1.25 is lost by no drafts, 1 - 1 / 2.0 where the source is silent.
+    assert told["one_version"] == {"setups": 1, "most": pytest.approx(0.2)}
+    assert told["one_version_not_in_total"] == {"setups": 1, "most": pytest.approx(0.5)}
+    versions = {one["source"]: one["engine_version"] for one in told["worst"]}
+    assert versions["loose"] == "one job"
+    _, trusted, loose, *_ = regret_lines(found)
+    assert trusted.endswith(f"1 set-ups ({SPEEDUP.source}): at most 20.0% is lost")
+    assert loose.endswith("1 set-ups (loose, in no total): at most 50.0% is lost")
+    assert regret_json(made(option(2.0, 1.5, engine_version="")))["one_version"]["most"] is None
+
+
 def test_the_target_is_reached_on_what_was_measured(found: Validation) -> None:
     told = regret_json(found)
     assert told["mean"] <= 0.01
     assert told["mean_with_a_choice"] <= 0.01
     assert told["above_10_percent"] == 0
+    assert told["one_version"]["setups"] == 3  # of a pull request, at three loads
+    assert told["one_version"]["most"] <= 0.1
     assert told["mean"] == found.total.regret_mean
     # The two that lose more than 10 % drafted without what plain decoding had.
     large = [one for one in told["worst"] if one["lost"] > 0.1]

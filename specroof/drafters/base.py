@@ -12,6 +12,7 @@ from specroof.architecture import Architecture, DraftHead
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.hardware import HardwareProfile, Placement
+from specroof.latency import WorkKind
 
 __all__ = [
     "Array",
@@ -47,7 +48,7 @@ class TokensPerRound(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """Work of another model inside a pass: it adds no launch.
+    """Work inside a pass of a model: it adds no launch.
 
     Parameters
     ----------
@@ -55,14 +56,15 @@ class Work:
         What runs.
     times
         How often, one after another: a weight is read each time.
-    is_step
-        Whether each time is a step of its own, which waits for the token of the one before.
+    kind
+        ``"layers"`` of another model; ``"steps"``: each time waits for the token of the one before;
+        ``"prompts"``: a second batch of the pass's own model, its matrices read once for both.
     """
 
     architecture: Architecture
     forward_pass: ForwardPass
     times: float = 1.0
-    is_step: bool = False
+    kind: WorkKind = "layers"
 
 
 class PassTime(Protocol):

@@ -50,7 +50,7 @@ def block_s(steps: int) -> Seconds:
         serial: tuple[Work, ...] = ()
         if head.serial is not None:
             step = ForwardPass(batch, 1.0, context)
-            serial = (Work(head.serial, step, times=drafts, is_step=True),)
+            serial = (Work(head.serial, step, times=drafts, kind="steps"),)
         block = ForwardPass(batch, float(head.block or 0), context, head_len=drafts)
         first_s = pass_s(head.model, block, *accepted_work(head, round_), *serial)
         if steps == 1:

@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 
@@ -30,7 +31,8 @@ def parse_measurements(text: str, *, source: str, file: str) -> tuple[Measuremen
     Parameters
     ----------
     text
-        The whole file: lines of ``# key: value``, of which ``trust`` is one, then CSV.
+        The whole file: lines of ``# key: value``, among them ``trust`` and, where the source says
+        which engine version ran with drafts and without, ``version``; then CSV.
     source
         What the records call it.
     file
@@ -49,12 +51,17 @@ def parse_measurements(text: str, *, source: str, file: str) -> tuple[Measuremen
     first = next((n for n, line in enumerate(lines) if not line.startswith("#")), len(lines))
     rows = csv.DictReader(lines[first:])
     return tuple(
-        _measurement(row, source, int(head["trust"]), f"{file}:{first + rows.line_num}")
+        replace(
+            _measurement(row, f"{file}:{first + rows.line_num}"),
+            source=source,
+            trust=int(head["trust"]),
+            engine_version=head.get("version", ""),
+        )
         for row in rows
     )
 
 
-def _measurement(row: dict[str, str], source: str, trust: int, place: str) -> Measurement:
+def _measurement(row: dict[str, str], place: str) -> Measurement:
     if None in row or None in row.values():
         message = f"{place}: has another number of cells than the heading"
         raise MeasurementError(message)
@@ -75,7 +82,7 @@ def _measurement(row: dict[str, str], source: str, trust: int, place: str) -> Me
         "includes_prefill": row["includes_prefill"] == "yes",
     }
     del fields["acceptance_length"]
-    return Measurement(place=place, source=source, trust=trust, **fields)  # type: ignore[arg-type]  # by name
+    return Measurement(place=place, **fields)  # type: ignore[arg-type]  # by name
 
 
 def _number(row: dict[str, str], key: str, place: str) -> float | None:

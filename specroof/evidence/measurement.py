@@ -57,6 +57,8 @@ class Measurement:
         Over what it is a mean: ``"pooled"`` rounds, ``"per-request"``, or ``"unknown"``.
     model, hardware, engine
         By the names that `load_model`, `load_hardware` and an engine profile have.
+    engine_version
+        What a source says of the version that ran with drafts and without; empty if it does not.
     tensor_parallel, expert_parallel
         Devices that the model, and its experts, were split over.
     quantization, kv_cache
@@ -92,6 +94,7 @@ class Measurement:
     model: str | None = None
     hardware: str | None = None
     engine: str | None = None
+    engine_version: str = ""
     tensor_parallel: int | None = None
     expert_parallel: int | None = None
     quantization: str | None = None

@@ -3,6 +3,7 @@
 from specroof.latency.collectives import all_reduce_s, all_to_all_s, hierarchical_all_reduce_s
 from specroof.latency.communication import communication_s
 from specroof.latency.model import (
+    WorkKind,
     launched_kernels,
     layer_kinds,
     model_latency,
@@ -36,6 +37,7 @@ __all__ = [
     "PassShape",
     "PassWork",
     "Setup",
+    "WorkKind",
     "all_reduce_s",
     "all_to_all_s",
     "check_placement",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from specroof.latency.setup import Setup
 
 __all__ = [
     "Beside",
+    "WorkKind",
     "launched_kernels",
     "layer_kinds",
     "model_latency",
@@ -43,12 +44,14 @@ _KERNELS: Final = {
 _LAYER_KERNELS: Final = 20
 
 
-class Beside(Protocol):
-    """Work of another model in the same pass, which adds no launches; `Work` is one.
+#: What runs beside a pass: layers of another model; the same, each of its times a step that waits
+#: for the token of the one before; or prompts of the pass's own model, which read its matrices once
+#: with the rest.
+WorkKind = Literal["layers", "steps", "prompts"]
 
-    Of the model itself it is a second batch, such as chunks of prompts beside decoding: matrices
-    are read once for both.
-    """
+
+class Beside(Protocol):
+    """Work in the same pass, which adds no launches; `specroof.drafters.Work` is one."""
 
     @property
     def architecture(self) -> Architecture:
@@ -63,8 +66,8 @@ class Beside(Protocol):
         """How often it runs, one after another: a weight is read each time."""
 
     @property
-    def is_step(self) -> bool:
-        """Whether each time is a step of its own, which waits for the one before."""
+    def kind(self) -> WorkKind:
+        """What it is."""
 
 
 def model_latency(
@@ -154,7 +157,7 @@ def model_work(
     5
     """
     for one in beside:
-        if one.architecture is model:
+        if one.kind == "prompts":
             return _mixed_work(model, setup, (forward, one.forward_pass), by_sequence)
     padded, eager = padded_pass(forward, setup.engine.graphs)
     works = [(one.architecture, one.forward_pass, one.times) for one in beside]
@@ -170,7 +173,7 @@ def model_work(
         kinds,
         forward.query_len,
         eager,
-        sum(one.times for one in beside if one.is_step),
+        sum(one.times for one in beside if one.kind == "steps"),
         launched_kernels(ops, model.n_layers),
     )
     return pass_work(ops, setup, shape, settled=forward.settled)

@@ -6,7 +6,7 @@ Source
     tensors of the published checkpoints.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from specroof.architecture import (
@@ -17,28 +17,23 @@ from specroof.architecture import (
     Experts,
     GroupedQueryAttention,
     Linear,
+    Shard,
     by_kv_heads,
 )
 from specroof.parsers.formats.quantization import LayerWeights
-from specroof.reading.json_object import Reader
 
 __all__ = [
+    "USUAL_NAMES",
     "AttentionShape",
     "ExpertNames",
     "ExpertsShape",
     "attention_block",
     "experts_block",
     "feed_forward_block",
-    "head_counts",
-    "listed_windows",
-    "split_head_dim",
-    "top_k_experts",
+    "matrices",
+    "router",
+    "with_vectors",
 ]
-
-
-#: What transformers calls the number of experts in files that it saves again: the `attribute_map`
-#: of a configuration class takes these names for the family's own.
-_SAVED_EXPERTS_KEYS: Final = ("num_local_experts", "num_experts", "n_routed_experts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +81,7 @@ class AttentionShape:
 
 @dataclass(frozen=True, slots=True)
 class ExpertNames:
-    """What a family calls its experts' matrices inside a layer.
+    """What a family calls the matrices of its feed-forwards inside a layer.
 
     Parameters
     ----------
@@ -94,11 +89,17 @@ class ExpertNames:
         Any one matrix of any one expert, for all of them.
     shared_in, shared_out
         Of the shared expert: its first matrix (beside which others lie fused), and its last.
+    dense
+        The feed-forward of layers without experts.
     """
 
     routed: str = "mlp.experts.0.gate_proj"
     shared_in: str = "mlp.shared_experts.gate_proj"
     shared_out: str = "mlp.shared_experts.down_proj"
+    dense: str = "mlp"
+
+
+USUAL_NAMES: Final = ExpertNames()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,53 +132,34 @@ class ExpertsShape:
     biases: bool = False
 
 
-def head_counts(
-    keys: Reader, *, heads_default: int | None = None, kv_default: int | bool = False
-) -> tuple[int, int]:
-    """Return query heads and KV heads, which divide them.
+def matrices(
+    weights: LayerWeights,
+    prefix: str,
+    shard: Shard,
+    *rows: tuple[str, int, int],
+    bias: bool = False,
+) -> tuple[Linear, ...]:
+    """Return matrices that divide alike, from the name, width in and width out of each.
 
-    The defaults are those of the family's config class; a `kv_default` of True takes as many KV
-    heads as query heads where the key is missing.
+    `prefix` stands before their names in the checkpoint.
     """
-    n_heads = keys.positive_int("num_attention_heads", default=heads_default)
-    default = n_heads if kv_default is True else (kv_default or None)
-    n_kv_heads = keys.positive_int("num_key_value_heads", default=default)
-    if n_heads % n_kv_heads:
-        keys.refuse("num_key_value_heads", f"a divisor of num_attention_heads ({n_heads})")
-    return n_heads, n_kv_heads
-
-
-def split_head_dim(keys: Reader) -> int:
-    """Return `head_dim`, or where it is missing the heads' share of the hidden size."""
-    if keys.has("head_dim"):
-        return keys.positive_int("head_dim")
-    hidden_size = keys.positive_int("hidden_size")
-    n_heads = keys.positive_int("num_attention_heads")
-    if hidden_size % n_heads:
-        allowed = f"a divisor of hidden_size ({hidden_size}), or a head_dim beside it"
-        keys.refuse("num_attention_heads", allowed)
-    return hidden_size // n_heads
-
-
-def listed_windows(keys: Reader, n_layers: int, window: int | None) -> list[int | None] | None:
-    """Return each layer's window where `layer_types` says which layers have it, else None."""
-    if not keys.has("layer_types"):
-        return None
-    kinds = keys.texts(
-        "layer_types", allowed=("full_attention", "sliding_attention"), at_least=n_layers
+    return tuple(
+        Linear(name, in_features, out_features, weights(prefix + name), shard, bias=bias)
+        for name, in_features, out_features in rows
     )
-    return [window if kind == "sliding_attention" else None for kind in kinds[:n_layers]]
 
 
-def top_k_experts(keys: Reader, experts_key: str, *top_k_keys: str) -> tuple[int, int]:
-    """Return the number of experts, and how many of them a token visits.
+def router(
+    name: str, hidden_size: int, rows: int, weights: LayerWeights, *, bias: bool = False
+) -> Linear:
+    """Return a matrix that weighs experts; none is quantised: every published list ignores them."""
+    shard = FEED_FORWARD_REPLICATED
+    return Linear(name, hidden_size, rows, weights.plain, shard, kind="router", bias=bias)
 
-    A file without the family's `experts_key` may have one of the names that transformers saves.
-    """
-    if experts_key not in keys.values:
-        experts_key = next((key for key in _SAVED_EXPERTS_KEYS if keys.has(key)), experts_key)
-    n_experts = keys.positive_int(experts_key)
-    return n_experts, keys.positive_int(*top_k_keys, maximum=n_experts)
+
+def with_vectors(block: Block, n_params: int) -> Block:
+    """Return a block with more vectors, such as the norm that its output passes."""
+    return replace(block, vector_params=block.vector_params + n_params)
 
 
 def attention_block(shape: AttentionShape, window: int | None, weights: LayerWeights) -> Block:
@@ -185,27 +167,21 @@ def attention_block(shape: AttentionShape, window: int | None, weights: LayerWei
     n_heads, n_kv_heads, head_dim = shape.n_heads, shape.n_kv_heads, shape.head_dim
     value_dim = shape.value_dim or head_dim
     kv_shard = by_kv_heads(n_kv_heads)
+    # Phi-3 stores queries, keys and values as one matrix, and names that.
+    fused = f"{shape.module}.qkv_proj"
 
-    def projection(name: str, in_features: int, out_features: int, *, bias: bool) -> Linear:
-        # Phi-3 stores queries, keys and values as one matrix, and names that.
-        stored = "o_proj" if name == "o_proj" else "qkv_proj"
-        return Linear(
-            name,
-            in_features,
-            out_features,
-            weight=weights(f"{shape.module}.{name}", f"{shape.module}.{stored}"),
-            shard=kv_shard if name in {"k_proj", "v_proj"} else HEADS,
-            bias=bias,
-        )
+    def taken(name: str, out_features: int, shard: Shard) -> Linear:
+        form = weights(f"{shape.module}.{name}", fused)
+        return Linear(name, shape.hidden_size, out_features, form, shard, bias=shape.qkv_bias)
 
-    q_features = (2 if shape.gated else 1) * n_heads * head_dim
+    out = ("o_proj", n_heads * value_dim, shape.hidden_size)
     return Block(
         "attention",
         (
-            projection("q_proj", shape.hidden_size, q_features, bias=shape.qkv_bias),
-            projection("k_proj", shape.hidden_size, n_kv_heads * head_dim, bias=shape.qkv_bias),
-            projection("v_proj", shape.hidden_size, n_kv_heads * value_dim, bias=shape.qkv_bias),
-            projection("o_proj", n_heads * value_dim, shape.hidden_size, bias=shape.out_bias),
+            taken("q_proj", (2 if shape.gated else 1) * n_heads * head_dim, HEADS),
+            taken("k_proj", n_kv_heads * head_dim, kv_shard),
+            taken("v_proj", n_kv_heads * value_dim, kv_shard),
+            *matrices(weights, f"{shape.module}.", HEADS, out, bias=shape.out_bias),
         ),
         GroupedQueryAttention(n_heads, n_kv_heads, head_dim, value_dim, window),
         vector_params=shape.vector_params,
@@ -224,46 +200,17 @@ def feed_forward_block(
 
     `module` is what the checkpoint calls it inside a layer.
     """
-    return Block(
-        "feed_forward",
-        (
-            Linear(
-                "gate_up_proj",
-                hidden_size,
-                2 * width,
-                weight=weights(f"{module}.gate_proj", f"{module}.gate_up_proj"),
-                shard=TENSOR,
-                bias=bias,
-            ),
-            Linear(
-                "down_proj",
-                width,
-                hidden_size,
-                weight=weights(f"{module}.down_proj"),
-                shard=TENSOR,
-                bias=bias,
-            ),
-        ),
-        vector_params=hidden_size,
-    )
+    form = weights(f"{module}.gate_proj", f"{module}.gate_up_proj")
+    gate_up = Linear("gate_up_proj", hidden_size, 2 * width, form, TENSOR, bias=bias)
+    down = ("down_proj", width, hidden_size)
+    linears = (gate_up, *matrices(weights, f"{module}.", TENSOR, down, bias=bias))
+    return Block("feed_forward", linears, vector_params=hidden_size)
 
 
 def experts_block(
-    shape: ExpertsShape, weights: LayerWeights, names: ExpertNames = ExpertNames()
+    shape: ExpertsShape, weights: LayerWeights, names: ExpertNames = USUAL_NAMES
 ) -> Block:
-    """Return routed experts with their router, and the shared expert where there is one.
-
-    Routers stay unquantised: every published list ignores them.
-    """
-    router = Linear(
-        "router",
-        shape.hidden_size,
-        shape.n_experts,
-        weight=weights.plain,
-        shard=FEED_FORWARD_REPLICATED,
-        kind="router",
-        bias=shape.biases,
-    )
+    """Return routed experts with their router, and the shared expert where there is one."""
     experts = Experts(
         shape.n_experts,
         shape.top_k,
@@ -273,42 +220,20 @@ def experts_block(
         # gate, up and down have 2 f + h outputs
         bias_params=2 * shape.width + shape.hidden_size if shape.biases else 0,
     )
+    linears = [router("router", shape.hidden_size, shape.n_experts, weights, bias=shape.biases)]
+    if shape.shared_width:
+        linears += _shared_expert(shape, weights, names)
     correction = shape.n_experts if shape.correction_bias else 0
-    return Block(
-        "feed_forward",
-        (router, *_shared_expert(shape, weights, names)),
-        experts,
-        vector_params=shape.hidden_size + correction,
-    )
+    vectors = shape.hidden_size + correction
+    return Block("feed_forward", tuple(linears), experts, vector_params=vectors)
 
 
 def _shared_expert(
     shape: ExpertsShape, weights: LayerWeights, names: ExpertNames
 ) -> tuple[Linear, ...]:
-    if not shape.shared_width:
-        return ()
-    gate = Linear(
-        "shared_expert_gate",
-        shape.hidden_size,
-        1,
-        weight=weights.plain,
-        shard=FEED_FORWARD_REPLICATED,
-        kind="router",
+    size, width = shape.hidden_size, shape.shared_width
+    pair = (
+        Linear("shared_gate_up_proj", size, 2 * width, weights(names.shared_in), TENSOR),
+        Linear("shared_down_proj", width, size, weights(names.shared_out), TENSOR),
     )
-    matrices = (
-        Linear(
-            "shared_gate_up_proj",
-            shape.hidden_size,
-            2 * shape.shared_width,
-            weight=weights(names.shared_in),
-            shard=TENSOR,
-        ),
-        Linear(
-            "shared_down_proj",
-            shape.shared_width,
-            shape.hidden_size,
-            weight=weights(names.shared_out),
-            shard=TENSOR,
-        ),
-    )
-    return (*matrices, gate) if shape.shared_gate else matrices
+    return (*pair, router("shared_expert_gate", size, 1, weights)) if shape.shared_gate else pair

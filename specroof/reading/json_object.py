@@ -109,6 +109,13 @@ class Reader:
             return missing
         return self.positive_int(key, maximum=maximum) if self.has(key) else None
 
+    def divisor(self, *keys: str, of: int, called: str, default: int | None = None) -> int:
+        """Return a whole number that divides the number `of`, which messages know as `called`."""
+        number = self.positive_int(*keys, default=default)
+        if of % number:
+            self.refuse(self._first(keys), f"a divisor of {called} ({of})", number)
+        return number
+
     def flag(self, key: str, *, default: bool) -> bool:
         """Return true or false; `default` where `key` is absent or null."""
         value = self.values.get(key)

@@ -34,8 +34,14 @@ def regret_json(found: Validation) -> dict[str, Any]:
         "setups_not_in_total": len(found.regrets) - len(trusted),
         "above_10_percent": sum(one.lost > _LARGE for one in trusted),
         "above_10_percent_not_in_total": sum(one.lost > _LARGE for one in _others(found)),
+        "one_version": _most_json(_of_one_version(trusted)),
+        "one_version_not_in_total": _most_json(_of_one_version(_others(found))),
         "worst": [_regret_json(one) for one in worst_regrets(found.regrets, _WORST)],
     }
+
+
+def _most_json(found: list[Regret]) -> dict[str, Any]:
+    return {"setups": len(found), "most": max((one.lost for one in found), default=None)}
 
 
 def _regret_json(one: Regret) -> dict[str, Any]:
@@ -44,7 +50,7 @@ def _regret_json(one: Regret) -> dict[str, Any]:
         "lost": one.lost,
         "source": point.source,
         "in_total": one.options[0].is_trusted,
-        **picked(point, "model", "hardware", "engine", "batch_size", "task"),
+        **picked(point, "model", "hardware", "engine", "engine_version", "batch_size", "task"),
         "options": len(one.options),
         "taken": _option_json(one.taken),
         "best": _option_json(one.best),
@@ -82,7 +88,18 @@ def regret_lines(found: Validation) -> Iterator[str]:
         f"advise, choosing among what was measured (no drafts included, acceptance lengths known), "
         f"{told}"
     )
+    yield from _of_one_version_lines(trusted, _others(found))
     yield from map(_line, worst_regrets(found.regrets, _WORST))
+
+
+def _of_one_version_lines(trusted: list[Regret], others: list[Regret]) -> Iterator[str]:
+    for found, aside in ((trusted, ""), (others, ", in no total")):
+        if alike := _of_one_version(found):
+            sources = ", ".join(dict.fromkeys(one.options[0].source for one in alike))
+            yield (
+                f"of one engine version with drafts and without, as sources say, are {len(alike)} "
+                f"set-ups ({sources}{aside}): at most {max(one.lost for one in alike):.1%} is lost"
+            )
 
 
 def _line(one: Regret) -> str:
@@ -138,6 +155,10 @@ def _mean(found: list[Regret]) -> float | None:
 
 def _trusted(found: Validation) -> list[Regret]:
     return [one for one in found.regrets if one.options[0].is_trusted]
+
+
+def _of_one_version(found: list[Regret]) -> list[Regret]:
+    return [one for one in found if one.options[0].point.engine_version]
 
 
 def _others(found: Validation) -> list[Regret]:

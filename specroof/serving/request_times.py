@@ -239,12 +239,15 @@ class SharedPlan:
 
     def priced(self, served: Served, seconds: PassSeconds) -> SharedPrefills:
         """Return what prompts do to decoding, given the seconds of each pass."""
+        prompts, own_prompts = (
+            Work(served.model, one, kind="prompts") for one in (self.chunk, self.own_chunk)
+        )
         return SharedPrefills(
             load=self.load,
             passes=self.passes,
             decode_s=seconds(served, self.decode),
-            mixed_s=seconds(served, self.beside, Work(served.model, self.chunk)),
-            own_s=seconds(served, self.beside, Work(served.model, self.own_chunk)),
+            mixed_s=seconds(served, self.beside, prompts),
+            own_s=seconds(served, self.beside, own_prompts),
             drafts=self.rules.drafts_beside,
         )
 
