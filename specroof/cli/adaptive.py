@@ -63,5 +63,5 @@ adaptive = command(
     example="specroof adaptive Qwen/Qwen3-8B -H h100 --drafter eagle3,accept-length=2.8@3",
     text=adaptive_text,
     csv=adaptive_csv,
-    charts=("Draw the gain of each policy by load.", "adaptive_figures"),
+    charts=("Draw the gain of each policy by load.", "plot_adaptive"),
 )

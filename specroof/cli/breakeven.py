@@ -63,5 +63,5 @@ breakeven = command(
     "least acceptance; with --drafter eagle3,accept=0.7 --solve batch for the largest batch.",
     text=breakeven_text,
     csv=breakeven_csv,
-    charts=("Draw the answer against the load.", "breakeven_figures"),
+    charts=("Draw the answer against the load.", "plot_breakeven"),
 )

@@ -68,5 +68,5 @@ frontier = command(
     "--tpot 20 --plot frontier.png",
     text=frontier_text,
     csv=frontier_csv,
-    charts=("Draw tokens/s per device against per user.", "frontier_figures"),
+    charts=("Draw tokens/s per device against per user.", "plot_frontier"),
 )

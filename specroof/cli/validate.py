@@ -87,6 +87,6 @@ def validate(
     give(
         found.to_dict,
         lambda: validated_text(found),
-        figure_files(plot_file, lambda _: {"": found.plot()}),
+        figure_files(plot_file, lambda _: found.plot()),
         as_json=as_json,
     )

@@ -71,5 +71,5 @@ worth = command(
     "--batch 32",
     text=worth_text,
     csv=worth_csv,
-    charts=("Draw speedup and users against the length.", "worth_figures"),
+    charts=("Draw speedup and users against the length.", "plot_worth"),
 )

@@ -19,8 +19,8 @@ from specroof.policies.adaptive import (
 )
 from specroof.questions.answer import Noted, picked
 from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
-from specroof.questions.simulate import chain_acceptance
-from specroof.speedup.curve import SpeedupCurve, curve_in, longest_draft
+from specroof.questions.simulate import chain_acceptance, curve_up_to
+from specroof.speedup.curve import SpeedupCurve, longest_draft
 
 __all__ = ["FIXED", "Adaptive", "AdaptiveRequest", "adaptive"]
 
@@ -180,9 +180,9 @@ class Adaptive(Noted):
 
     def plot(self) -> Any:
         """Draw the gain of each policy against the load."""
-        from specroof.plot import adaptive_figures  # noqa: PLC0415 - matplotlib is slow to import
+        from specroof.plot import plot_adaptive  # noqa: PLC0415 - matplotlib is slow to import
 
-        return adaptive_figures(self)[""]
+        return plot_adaptive(self)
 
 
 @question(AdaptiveRequest)
@@ -191,19 +191,12 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     drafter = drafter_of(request.drafter)
     acceptance = chain_acceptance(drafter)
     loads, known = _loads(request), number_within("confidence", request.confidence, "share")
-    model, setup = request.resolved()
     longest = longest_draft(drafter, acceptance, request.max_draft_len)
     n_rounds = whole_within("n_rounds", request.n_rounds, "simulated_len")
     seed = whole_within("seed", request.seed, "seed")
     _refuse_many(loads, longest, n_rounds)
-    curve = curve_in(
-        model,
-        setup,
-        drafter=drafter,
-        tokens=acceptance,
-        batch_size=np.arange(1, max(loads) + 1),
-        context_len=request.context_len,
-        longest=longest,
+    curve = curve_up_to(
+        max(loads), request, drafter, acceptance, context_len=request.context_len, longest=longest
     )
     costs = [_costs(curve, load) for load in loads]
     survival = acceptance.survival(np.arange(1, costs[0].longest + 1))

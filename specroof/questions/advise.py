@@ -190,9 +190,9 @@ class Advice(Noted):
 
     def plot(self) -> Any:
         """Draw the speedup of what is advised against the load, a line for each chip."""
-        from specroof.plot import advice_figures  # noqa: PLC0415 - matplotlib is slow to import
+        from specroof.plot import plot_advice  # noqa: PLC0415 - matplotlib is slow to import
 
-        return advice_figures(self)[""]
+        return plot_advice(self)
 
 
 @question(AdviseRequest)

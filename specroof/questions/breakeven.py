@@ -186,9 +186,9 @@ class Breakeven(Noted):
 
     def plot(self) -> Any:
         """Draw the answer against the load."""
-        from specroof.plot import breakeven_figures  # noqa: PLC0415 - matplotlib is slow to import
+        from specroof.plot import plot_breakeven  # noqa: PLC0415 - matplotlib is slow to import
 
-        return breakeven_figures(self)[""]
+        return plot_breakeven(self)
 
 
 @question(BreakevenRequest)

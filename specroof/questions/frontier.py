@@ -177,9 +177,9 @@ class FrontierAnswer(Noted):
 
     def plot(self) -> Any:
         """Draw tokens per second of a device against tokens per second of a user."""
-        from specroof.plot import frontier_figures  # noqa: PLC0415 - matplotlib is slow to import
+        from specroof.plot import plot_frontier  # noqa: PLC0415 - matplotlib is slow to import
 
-        return frontier_figures(self)[""]
+        return plot_frontier(self)
 
 
 @question(FrontierRequest)

@@ -20,7 +20,7 @@ from specroof.simulate import (
     simulate_exactness,
 )
 from specroof.simulate import simulate_batch as simulated
-from specroof.speedup.curve import curve_in, longest_draft
+from specroof.speedup.curve import SpeedupCurve, curve_in, longest_draft
 
 __all__ = [
     "BatchTimes",
@@ -28,6 +28,7 @@ __all__ = [
     "Exactness",
     "TimesRequest",
     "chain_acceptance",
+    "curve_up_to",
     "sampling_is_exact",
     "times_of_batches",
 ]
@@ -108,13 +109,11 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
         output_len=request.output_len,
         n_batches=request.n_batches,
     )
-    model, setup = request.resolved()
-    curve = curve_in(
-        model,
-        setup,
-        drafter=drafter,
-        tokens=acceptance,
-        batch_size=np.arange(1, request.batch_size + 1),
+    curve = curve_up_to(
+        request.batch_size,
+        request,
+        drafter,
+        acceptance,
         context_len=request.context_len,
         longest=longest_draft(drafter, acceptance, request.draft_len),
     )
@@ -132,6 +131,28 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
         for drafts in dict.fromkeys((0, length))
     }
     return BatchTimes(curve.model, curve.hardware, curve.drafter, runs, notes=curve.notes)
+
+
+def curve_up_to(
+    batch_size: int,
+    served: Served,
+    drafter: Drafter,
+    acceptance: Acceptance,
+    *,
+    context_len: float,
+    longest: int,
+) -> SpeedupCurve:
+    """Return the curve over every batch size from 1: batches shrink while they are decoded."""
+    model, setup = served.resolved()
+    return curve_in(
+        model,
+        setup,
+        drafter=drafter,
+        tokens=acceptance,
+        batch_size=np.arange(1, batch_size + 1),
+        context_len=context_len,
+        longest=longest,
+    )
 
 
 def chain_acceptance(drafter: Drafter) -> Acceptance:

@@ -150,9 +150,9 @@ class Worth(Noted):
 
     def plot(self) -> Any:
         """Draw speedup and users against acceptance length."""
-        from specroof.plot import worth_figures  # noqa: PLC0415 - matplotlib is slow to import
+        from specroof.plot import plot_worth  # noqa: PLC0415 - matplotlib is slow to import
 
-        return worth_figures(self)[""]
+        return plot_worth(self)
 
 
 def _length(given: object, drafts: int) -> float:

@@ -3,7 +3,7 @@
 import math
 import shlex
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from specroof.questions.advise import (
 )
 from specroof.questions.answer import picked
 from specroof.report.columns import Columns, sizes
-from specroof.report.layout import format_table, in_line, note_lines
+from specroof.report.layout import ABSENT, figure, format_table, in_line, note_lines
 from specroof.units import format_seconds
 
 __all__ = ["advice_columns", "advice_json", "advice_text"]
@@ -31,7 +31,6 @@ _WIDTH: Final = 80
 #: What a server gives at a load, by the names of the fields.
 _TIMES: Final = tuple(one.name for one in fields(Times))
 _SPEEDUPS: Final = ("speedup", "speedup_low", "speedup_high")
-_ABSENT: Final = "-"
 #: Letters of a kind of drafter that it has room for.
 _LONGEST_NAME: Final = 8
 #: Lengths of the user's own that the table has room for.
@@ -290,38 +289,41 @@ def _choices_table(chip: Served, short: Sequence[str]) -> str:
     header.append("limited by")
     rows = []
     for row in chip.rows:
-        speedup = row.speedup[0]
         band = f"{row.choice.low:.2f}-{row.choice.high:.2f}"
         cells = [f"{row.concurrency:g}", short[row.tried] if row.drafter is not None else "off"]
-        cells += [str(row.draft_len), _figure(speedup, ".2f") + "x"]
-        cells += [_ABSENT if row.choice.low == row.choice.high else band, row.verdict]
-        cells += [_figure(row.own[one], ".2f") for one in own]
-        rows.append([*cells, row.limited_by or _ABSENT])
+        cells += [str(row.draft_len), figure(row.speedup[0], "{:.2f}".format) + "x"]
+        cells += [ABSENT if row.choice.low == row.choice.high else band, row.verdict]
+        cells += [figure(row.own[one], "{:.2f}".format) for one in own]
+        rows.append([*cells, row.limited_by or ABSENT])
     return format_table(header, rows, left=[1, 5, len(header) - 1])
 
 
-def _figure(value: float | None, how: str) -> str:
-    return _ABSENT if value is None or np.isnan(value) else format(value, how)
+#: Figures of a server by their titles: fields of `Times`, and how they are spelt.
+_RATE: Final = ("tokens_per_s", "{:.0f}".format)
+_PRICE: Final = ("usd_per_million_tokens", "{:.3g}".format)
+_SERVED: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
+    "tok/s": _RATE,
+    "TTFT": ("ttft_s", format_seconds),
+    "TPOT": ("tpot_s", format_seconds),
+    "$/M": _PRICE,
+}
 
 
 def _times_table(chip: Served) -> str:
     """Return the server's figures at each load, without drafts and with."""
-    columns = {"tok/s": "tokens_per_s", "TTFT": "ttft_s", "TPOT": "tpot_s", "$/M": ""}
-    header = ["load", *(f"{name}{side}" for name in columns for side in (" off", " on"))]
-    rows = [[f"{row.concurrency:g}", *_cells(row)] for row in chip.rows]
+    header = ["load", *(f"{title}{side}" for title in _SERVED for side in (" off", " on"))]
+    rows = [
+        [
+            f"{row.concurrency:g}",
+            *(_cell(one, *how) for how in _SERVED.values() for one in (row.plain, row.times)),
+        ]
+        for row in chip.rows
+    ]
     return format_table(header, rows, left=[])
 
 
-def _cells(row: Row) -> Iterator[str]:
-    pair = (row.plain, row.times)
-    yield from (_figure(one.tokens_per_s, ".0f") for one in pair)
-    yield from (_seconds(one.ttft_s) for one in pair)
-    yield from (_seconds(one.tpot_s) for one in pair)
-    yield from (_figure(one.usd_per_million_tokens, ".3g") for one in pair)
-
-
-def _seconds(value: float) -> str:
-    return _ABSENT if np.isnan(value) else format_seconds(value)
+def _cell(times: Times, name: str, spelt: Callable[[float], str]) -> str:
+    return figure(getattr(times, name), spelt)
 
 
 def _chips_table(found: Advice) -> str:
@@ -336,8 +338,8 @@ def _chips_table(found: Advice) -> str:
                 chip.setup.engine.name,
                 decision,
                 f"{row.speedup[0]:.2f}x",
-                _figure(row.times.tokens_per_s, ".0f"),
-                _figure(row.times.usd_per_million_tokens, ".3g"),
+                _cell(row.times, *_RATE),
+                _cell(row.times, *_PRICE),
             ]
         )
     load = found.chips[0].rows[-1].concurrency

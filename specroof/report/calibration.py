@@ -1,11 +1,12 @@
 """A calibration in words: what was fitted, what was not and why, and how far off each point is."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from specroof.questions.answer import picked
 from specroof.questions.calibrate import Calibrated
 from specroof.questions.records import Calibration, Fitted, Residual
-from specroof.report.layout import format_table
+from specroof.report.layout import figure, format_table
 from specroof.units import format_seconds
 
 __all__ = [
@@ -53,7 +54,10 @@ def calibration_text(found: Calibration) -> str:
     figures = format_table(
         ["fitted", "value", "+-", f"in {found.base}"],
         [
-            [one.name, *(_figure(one, value) for value in (one.value, one.error, one.before))]
+            [
+                one.name,
+                *(figure(value, _spelt(one)) for value in (one.value, one.error, one.before)),
+            ]
             for one in found.fitted
         ],
     )
@@ -76,7 +80,5 @@ def residual_cells(one: Residual) -> list[str]:
     ]
 
 
-def _figure(one: Fitted, value: float | None) -> str:
-    if value is None:
-        return "-"
-    return format_seconds(value) if one.name.endswith("_s") else f"{value:.3f}"
+def _spelt(one: Fitted) -> Callable[[float], str]:
+    return format_seconds if one.name.endswith("_s") else "{:.3f}".format

@@ -10,7 +10,7 @@ from specroof.questions.overview import drafts_run
 from specroof.questions.prediction import EndToEnd
 from specroof.report.columns import at_best
 from specroof.report.fitting import brief
-from specroof.report.layout import format_table, in_line
+from specroof.report.layout import ABSENT, figure, format_table, in_line
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import format_seconds
 
@@ -28,16 +28,15 @@ __all__ = [
 _OF_GRIDS: Final = {"context", "batch", "step", "per user", "runs"}
 #: What stands in a table where a batch is larger than a server runs.
 _NO_ROOM: Final = "no room"
-_ABSENT: Final = "-"
-#: What a table says of requests, and how.
-_COUNTED: Final[dict[str, tuple[Callable[[EndToEnd], Any], Callable[[float], str]]]] = {
-    "speedup": (lambda whole: whole.speedup, "{:.2f}x".format),
-    "tok/s": (lambda whole: whole.tokens_per_s, "{:.0f}".format),
-    "req/s": (lambda whole: whole.requests_per_s, "{:.3g}".format),
-    "TTFT": (lambda whole: whole.ttft_s, format_seconds),
-    "TPOT": (lambda whole: whole.tpot_s, format_seconds),
-    "decoding": (lambda whole: whole.effective_batch, "{:.1f}".format),
-    "prefill": (lambda whole: whole.prefill_frac, "{:.1%}".format),
+#: What a table says of requests: an array of `EndToEnd`, and how its numbers are spelt.
+_COUNTED: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
+    "speedup": ("speedup", "{:.2f}x".format),
+    "tok/s": ("tokens_per_s", "{:.0f}".format),
+    "req/s": ("requests_per_s", "{:.3g}".format),
+    "TTFT": ("ttft_s", format_seconds),
+    "TPOT": ("tpot_s", format_seconds),
+    "decoding": ("effective_batch", "{:.1f}".format),
+    "prefill": ("prefill_frac", "{:.1%}".format),
 }
 
 
@@ -110,7 +109,7 @@ def _columns(curve: SpeedupCurve) -> dict[str, list[str]]:
 
 
 def _cells(
-    spelt: Callable[..., str], first: Any, *others: Any, known: Any = None, absent: str = _ABSENT
+    spelt: Callable[..., str], first: Any, *others: Any, known: Any = None, absent: str = ABSENT
 ) -> list[str]:
     """Return a cell for each operating point; `absent` where nothing is known."""
     there = ~np.isnan(first) if known is None else known
@@ -228,9 +227,7 @@ def lengths_table(curves: Sequence[SpeedupCurve], lengths: Sequence[int]) -> str
 
 
 def _speedup_cell(curve: SpeedupCurve, i: int, b: int, k: int) -> str:
-    if k >= len(curve.draft_len) or np.isnan(curve.speedup[i, b, k]):
-        return _ABSENT
-    return f"{curve.speedup[i, b, k]:.2f}x"
+    return figure(curve.speedup[i, b, k] if k < len(curve.draft_len) else None, "{:.2f}x".format)
 
 
 def counted_table(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd]) -> str:
@@ -256,10 +253,10 @@ def counted_table(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd]) -
 def _counted_cells(whole: EndToEnd, b: int) -> list[str]:
     """Return the cells of a load: what its best draft length reaches."""
     if np.isnan(whole.curve.best_speedup[0, b]):
-        return [_ABSENT] * (1 + len(_COUNTED))
+        return [ABSENT] * (1 + len(_COUNTED))
     best = int(whole.curve.best_draft_len[0, b])
-    values = [(float(array(whole)[0, b, best]), spelt) for array, spelt in _COUNTED.values()]
-    return [str(best), *(_ABSENT if np.isnan(one) else spelt(one) for one, spelt in values)]
+    told = _COUNTED.values()
+    return [str(best), *(figure(getattr(whole, name)[0, b, best], how) for name, how in told)]
 
 
 def _prefill_line(whole: EndToEnd) -> str:

@@ -1,7 +1,7 @@
 """Frontiers as people read them and as rows."""
 
 from specroof.questions.frontier import FrontierAnswer, FrontierPoint
-from specroof.report.layout import format_table, in_line, page, rows_csv
+from specroof.report.layout import figure, format_table, in_line, page, rows_csv
 from specroof.units import MILLION, MILLISECOND
 
 __all__ = ["frontier_csv", "frontier_text"]
@@ -25,15 +25,14 @@ def frontier_text(found: FrontierAnswer) -> str:
 
 
 def _cells(point: FrontierPoint) -> list[str]:
-    usd, joules = point.usd_per_million_tokens, point.joules_per_million_tokens
     return [
         f"{point.tokens_per_s_per_user:.1f}",
         f"{point.tokens_per_s_per_device:.0f}",
         f"{point.devices}",
         f"{point.batch_size:g}",
         f"{point.draft_len}",
-        "-" if usd is None else f"{usd:.3g}",
-        "-" if joules is None else f"{joules / MILLION:.3g}",
+        figure(point.usd_per_million_tokens, "{:.3g}".format),
+        figure(point.joules_per_million_tokens, lambda joules: f"{joules / MILLION:.3g}"),
     ]
 
 

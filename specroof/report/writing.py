@@ -64,17 +64,21 @@ class _Staged:
 
     def write(self) -> None:
         """Put the content on the disk of its place, under no name where the system can do that."""
-        if self.target is None:
-            return
-        self.temporary = self.target.parent / _temporary_name()
-        descriptor = self.descriptor
-        if descriptor is None:
-            descriptor = os.open(self.temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-        with open(descriptor, "wb", closefd=self.descriptor is None) as file:
-            file.write(self.data)
-            _keep_mode(self.target, descriptor)
+        if self.target is not None:
+            with self.opened(self.target) as file:
+                file.write(self.data)
+                _keep_mode(self.target, file.fileno())
+
+    @contextlib.contextmanager
+    def opened(self, target: Path) -> Iterator[BinaryIO]:
+        """Yield the file for the content, which is on the disk where the block ends well."""
+        self.temporary = target.parent / _temporary_name()
+        is_named = self.descriptor is None
+        place = self.temporary if self.descriptor is None else self.descriptor
+        with open(place, "xb" if is_named else "wb", closefd=is_named) as file:
+            yield file
             file.flush()
-            os.fsync(descriptor)
+            os.fsync(file.fileno())
 
     def appear(self) -> None:
         """Move the content to its place in one step; pour it into a device, pipe or socket."""
@@ -192,15 +196,9 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     """
     one = _Staged(path, b"", path)
     try:
-        one.temporary = path.parent / _temporary_name()
         one.descriptor = _nameless(path.parent)
-        place = one.temporary if one.descriptor is None else one.descriptor
-        with open(
-            place, "xb" if one.descriptor is None else "wb", closefd=one.descriptor is None
-        ) as file:
+        with one.opened(path) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
         one.appear()
         _keep_names({path.parent})
     except OSError as failure:
