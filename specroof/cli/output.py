@@ -1,4 +1,4 @@
-"""What commands leave behind: lines on standard output, and files that appear whole."""
+"""The output of commands: lines on standard output, and files that appear whole."""
 
 import os
 import sys
@@ -62,7 +62,7 @@ def give(
     Parameters
     ----------
     value, text
-        Make what is printed, the one or the other.
+        Make the JSON and the text; one of them is printed.
     files
         Groups of files, see `write`.
     as_json

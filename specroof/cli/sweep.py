@@ -63,7 +63,7 @@ class Flags(Group):
         typer.Option(
             "--on",
             metavar="dask://HOST:PORT",
-            help="A cluster of dask, in the place of processes here.",
+            help="A cluster of dask, instead of processes here.",
         ),
     ] = None
     plot: Annotated[bool, typer.Option("--plot", help="Draw charts into the folder.")] = False

@@ -44,7 +44,7 @@ def plot_acceptance(
     Raises
     ------
     OptionError
-        Without curves, or for a curve without end that nothing bounds.
+        Without curves, or for an endless curve.
     """
     depths = [curve.max_draft_len for _, curve in curves]
     if not depths or None in depths:

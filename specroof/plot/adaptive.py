@@ -1,4 +1,4 @@
-"""What adaptive draft lengths gain, against the load."""
+"""The gains of adaptive draft lengths against the load."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What is advised, against the load: speedup with its band, a line for each chip."""
+"""The advised speedup against the load, with its band: a line for each chip."""
 
 from typing import TYPE_CHECKING
 

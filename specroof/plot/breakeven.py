@@ -1,4 +1,4 @@
-"""What it takes for speculation to pay, against the load."""
+"""Break-even points against the load."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final

@@ -1,4 +1,4 @@
-"""What all charts share: colours, markers, fonts, the frame of a figure, names of text."""
+"""The parts that all charts share: colours, markers, fonts, the frame of a figure, names."""
 
 import io
 import textwrap

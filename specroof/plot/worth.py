@@ -1,4 +1,4 @@
-"""What better drafters would bring, against acceptance length."""
+"""The gains of better drafters against acceptance length."""
 
 from typing import TYPE_CHECKING
 

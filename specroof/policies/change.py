@@ -1,4 +1,4 @@
-"""What another draft length would gain at the load that there is, and at others."""
+"""The gain of another draft length at the present load, and at others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Change:
     Parameters
     ----------
     running
-        At so many requests.
+        Requests that run.
     now, best
         Drafts per round; 0 is off.
     gain, low, high
@@ -74,7 +74,7 @@ class Change:
         return self.measured is not None and self.best > self.measured
 
 
-def best_change(  # noqa: PLR0913 - a load, what runs there, and what is known of it
+def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
     loads: Sequence[int],
     tokens_per_s: npt.ArrayLike,
     *,

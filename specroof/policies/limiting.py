@@ -1,4 +1,4 @@
-"""What holds a speedup back: the speedup without it, and the acceptance that it takes."""
+"""The limits of a speedup: the speedup without each, and the acceptance that pays."""
 
 from dataclasses import dataclass, replace
 

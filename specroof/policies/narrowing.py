@@ -1,4 +1,4 @@
-"""What to measure: the input that moves the decision most, the point that would settle most."""
+"""The next measurement: the input that moves the decision most, the least certain point."""
 
 import math
 from collections.abc import Sequence

@@ -59,7 +59,7 @@ def best_schedule(
 
     .. math:: \min \sum_b w_b \left(1 - \frac{r_b(K(b))}{\max_K r_b(K)}\right)
 
-    over schedules K with at most so many ranges.
+    over schedules K with at most `most_ranges` ranges.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Does it pay, with which drafter, how many drafts, up to which load, and what is there to type?"""
+"""Does it pay, with which drafter, how many drafts, up to which load, and what do I type?"""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What advice is asked for, checked: loads, sizes, targets, and on how many devices."""
+"""The request for advice, checked: loads, sizes, targets and devices."""
 
 import math
 import os
@@ -72,7 +72,7 @@ class AdviseRequest:
         Requests in flight, a number or a list; if None, the least, median and largest of
         `traffic`, else 1, 8, 32, 64 and 128.
     draft_len
-        The drafts per round that there are to choose from; any number if None.
+        The drafts per round to choose from; any number if None.
     framework
         The server software, whose engine predicts and whose flags are written; if None, the
         chip's default engine, and flags of vLLM and SGLang.
@@ -89,7 +89,7 @@ class AdviseRequest:
     expert_parallel, attention_data_parallel
         Devices that share the experts, and groups of devices that attend to separate sequences.
     engine
-        An engine of the hardware profile, in the place of the framework's.
+        An engine of the hardware profile, instead of the framework's.
     options
         `Options`, or a mapping of their names.
     server

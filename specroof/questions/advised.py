@@ -1,4 +1,4 @@
-"""What is advised at each load: values."""
+"""The advice at each load: values."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -168,7 +168,7 @@ class Advised:
     is_tree, nodes
         Whether the drafter branches, and the drafts of its tree.
     capacity
-        The most requests without drafts and with, and what limits them; None without end.
+        The most requests without drafts and with, and their limits; None for endless memory.
     warnings
         Sentences for the reader.
     day

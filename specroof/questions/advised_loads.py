@@ -1,4 +1,4 @@
-"""What to do at each load of one chip: drafter, drafts, speed, price, and what holds it back."""
+"""The advice for one chip, load by load: drafter, drafts, speed, price and limits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -125,7 +125,7 @@ def _grid_of(whole: EndToEnd, lengths: Sequence[int] | None) -> _Grid:
 
 
 def _choice(grid: _Grid, i: int, targets: Targets) -> Choice:
-    """Return the best drafts at a load: of those that meet the targets, if off or any does."""
+    """Return the best drafts at a load, among those that meet the targets if any do."""
     meets = targets.met(grid.ttft_s[i], grid.tpot_s[i]) & grid.allowed
     return best_choice(
         grid.speedup[i],
@@ -157,7 +157,7 @@ def _day(grid: _Grid, batches: Sequence[float], traffic: Traffic) -> Day:
 
 
 def _rates(grid: _Grid) -> Array:
-    """Return the throughput of the lengths that there are to choose from, NaN of the others."""
+    """Return the throughput of the allowed lengths; NaN for all others."""
     return np.where(grid.allowed[None, :], grid.tokens_per_s, np.nan)
 
 

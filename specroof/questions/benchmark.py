@@ -1,4 +1,4 @@
-"""Benchmark results that questions are asked about: their files, and what served them on what."""
+"""Benchmark results: their files, the model that was served, and the hardware."""
 
 import os
 from collections.abc import Mapping, Sequence

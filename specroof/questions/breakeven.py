@@ -38,7 +38,8 @@ USUAL_CONTEXT: Final = 4096.0
 #: Default ends of the search over batches and contexts.
 _MOST: Final = {"batch": 4096, "context": 1 << 20}
 _AXES: Final = {"batch": "batch_size", "context": "context_len"}
-#: Each of so many is priced; of more, some of each doubling, and the ends of runs are bisected.
+#: Up to this many are priced one by one; of more, some in each doubling, and the ends of runs are
+#: bisected.
 _EACH: Final = 4096
 _PER_OCTAVE: Final = 16
 

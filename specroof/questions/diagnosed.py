@@ -1,4 +1,4 @@
-"""A server's counts beside a prediction that goes by them, and what other drafts would gain."""
+"""A server's counts beside a prediction that uses them, and the gain of other draft lengths."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ __all__ = [
     "prediction_of",
 ]
 
-#: Loads at which a schedule may change its draft length, besides the one that there is.
+#: Loads at which a schedule may change its draft length, besides the present one.
 LOADS: Final = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 #: Cached tokens of a request where neither the user nor the server says.
 USUAL_CONTEXT_LEN: Final = 4096.0
@@ -75,7 +75,7 @@ class Compared:
 
 
 def context_of(asked: float | None, seen: Observed) -> float:
-    """Return the cached tokens of a request: as told, else the mean of those that ended."""
+    """Return the cached tokens of a request: as given, else the mean of finished requests."""
     if asked is not None:
         return number_within("context_len", asked, "context_len")
     if seen.input_len is None or seen.output_len is None:

@@ -1,4 +1,4 @@
-"""What a server should change, in sentences."""
+"""The advice for a running server, in sentences."""
 
 import math
 from collections.abc import Iterator

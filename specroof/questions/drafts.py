@@ -1,4 +1,4 @@
-"""What a page needs to know of drafts apart from seconds: acceptance in tables, flags to paste."""
+"""The facts of drafts that a page needs besides seconds: acceptance in tables, flags to paste."""
 
 from collections.abc import Mapping
 from typing import Any, Final

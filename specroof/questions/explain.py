@@ -39,8 +39,8 @@ class ExplainRequest(Served):
     prefill
         Whether the pass is a prefill: logits and recurrent state of the last position only.
     drafter, draft_len
-        A SPEC with its acceptance, or a `Drafter`: the pass is the verification of so many drafts
-        (the best number if None), and the round around it stands against a plain step.
+        A SPEC with its acceptance, or a `Drafter`, and its drafts (the best number if None): the
+        pass verifies them, and the round around it stands against a plain step.
 
     Examples
     --------

@@ -244,7 +244,7 @@ def _predictions(request: FrontierRequest) -> tuple[list[Prediction], list[str]]
                 max_draft_len=request.max_draft_len,
                 limited=limited_by(setup, request.capacity, queues=False),
             )
-        except OptionError as refusal:  # heads that so many devices do not divide
+        except OptionError as refusal:  # these devices do not divide the heads
             if len(placements) == 1:
                 raise
             refusals.append(f"{devices} devices left out: {refusal}")

@@ -1,4 +1,4 @@
-"""Seconds of one model on one chip over a grid, apart from acceptance: what a page recombines."""
+"""Seconds of one model on one chip over a grid, without acceptance, which a page adds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -157,7 +157,7 @@ def _curve(
 
 
 def _largest(model: Architecture, setup: Setup, drafter: Drafter, curve: SpeedupCurve) -> Array:
-    """Return the largest batch of a server; without end for the textbook, which has no server."""
+    """Return the largest batch of a server; infinity for the textbook, which has no server."""
     if setup.engine == IDEAL_ENGINE:
         return np.full((len(curve.context_len), len(curve.draft_len)), np.inf)
     return limits_of(model, setup, drafter, curve).largest

@@ -1,4 +1,4 @@
-"""What drafters gain in a setup that is built: curves, end to end, within a server's room."""
+"""The gains of drafters in a setup that exists: curves, end to end, within a server's room."""
 
 import math
 from collections.abc import Sequence

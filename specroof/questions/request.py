@@ -315,7 +315,7 @@ class Served:
         Settings of the server: `ServerSettings`, a mapping, or text as for ``--server``. The
         framework's defaults if None.
     engine_from
-        An engine that was fitted on another chip, as ``CHIP:ENGINE``, in the place of `engine`.
+        An engine that was fitted on another chip, as ``CHIP:ENGINE``, instead of `engine`.
     """
 
     model: ModelLike

@@ -1,4 +1,4 @@
-"""What is wrong with a study: all of it, told at once."""
+"""The mistakes of a study, told all at once."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What adaptive draft lengths gain, as people read it and as rows."""
+"""The gains of adaptive draft lengths, as a table and as CSV."""
 
 from typing import Final
 

@@ -61,7 +61,7 @@ def _arrow_array(pa: Any, values: Any, rows: int) -> Any:
 
 
 def _numbers(pa: Any, values: Any) -> Any:
-    """Return numbers without a copy, NaN as null: what is known, bit by bit."""
+    """Return numbers without a copy, NaN as null, by a bit for each number."""
     known = ~np.isnan(values)
     if known.all():
         return pa.array(values)

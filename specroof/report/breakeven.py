@@ -1,4 +1,4 @@
-"""What it takes for speculation to pay, as people read it and as rows."""
+"""Break-even points, as a table and as CSV."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""A server's counts beside a prediction, and what to change, in one page."""
+"""A server's counts beside a prediction, and the advice, on one page."""
 
 import textwrap
 from collections.abc import Callable, Iterator

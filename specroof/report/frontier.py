@@ -1,4 +1,4 @@
-"""Frontiers as people read them and as rows."""
+"""Frontiers, as tables and as CSV."""
 
 from specroof.questions.frontier import FrontierAnswer, FrontierPoint
 from specroof.report.layout import figure, format_table, in_line, page, rows_csv

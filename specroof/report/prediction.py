@@ -1,4 +1,4 @@
-"""A prediction, as people read it and as a table of points."""
+"""A prediction, as tables and as CSV of its points."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What following `advise` would have lost, as text and as JSON."""
+"""The losses of following `advise`, as text and as JSON."""
 
 from collections.abc import Iterator
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What a validation found, as a table for people and as JSON."""
+"""The errors of predictions, as tables and as JSON."""
 
 from collections import Counter
 from collections.abc import Sequence

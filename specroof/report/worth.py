@@ -1,4 +1,4 @@
-"""What better drafters would bring, as people read it and as rows."""
+"""The gains of better drafters, as a table and as CSV."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,4 +1,4 @@
-"""A batch of sequences round by round: how unevenly tokens come, which a mean cannot say."""
+"""A batch of sequences round by round: the spread of times, which a mean does not show."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final

@@ -1,4 +1,4 @@
-"""Speculative sampling with dice: what is committed follows the target, whatever was drafted."""
+"""Speculative sampling with dice: committed tokens follow the target, whatever was drafted."""
 
 import math
 from dataclasses import dataclass
