@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from specroof.arrays import Array
 from specroof.plot.style import (
     GREY,
     INK,
@@ -43,7 +44,6 @@ __all__ = [
     "plot_speedup_by_batch",
 ]
 
-Floats = npt.NDArray[np.float64]
 
 _NEAR: Final = 0.01
 _MOST_NUMBERS: Final = 150  # cells; the map of more is read by its colours
@@ -59,11 +59,11 @@ class _Row:
     name: str
     look: dict[str, Any]
     speedup_label: str
-    batch_size: Floats
-    speedup: Floats
-    draft_len: Floats
-    shortest: Floats
-    longest: Floats
+    batch_size: Array
+    speedup: Array
+    draft_len: Array
+    shortest: Array
+    longest: Array
 
 
 @house_style()
@@ -215,7 +215,7 @@ def _draw_draft_len(axes: Axes, rows: Sequence[_Row]) -> Artist:
     return Patch(color=GREY, alpha=0.25, lw=0, label=f"drafts within {_NEAR:.0%} of the best")
 
 
-def _turn(values: Floats, lines: Sequence[Floats]) -> tuple[int, int]:
+def _turn(values: Array, lines: Sequence[Array]) -> tuple[int, int]:
     """Return the points that get a marker; lines that lie on one another share them out."""
     twins = [id(line) for line in lines if np.array_equal(line, values, equal_nan=True)]
     return marks_every(len(values), rank=twins.index(id(values)), of=len(twins))

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from specroof.arrays import Array
 from specroof.plot.labels import Label, place_labels
 from specroof.plot.style import (
     GREY,
@@ -34,7 +34,6 @@ from specroof.units import plain_number
 
 __all__ = ["plot_speedup_by_draft_len"]
 
-Floats = npt.NDArray[np.float64]
 
 #: With more lines than this the optima stand in the legend, where there is room.
 _MOST_LABELS: Final = 8
@@ -46,9 +45,9 @@ class _Row:
 
     name: str
     look: dict[str, Any]
-    draft_len: Floats
-    speedup: Floats
-    free_lunch: Floats
+    draft_len: Array
+    speedup: Array
+    free_lunch: Array
     best_draft_len: int
     best_speedup: float
 

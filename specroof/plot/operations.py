@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -22,7 +21,6 @@ from specroof.units import format_seconds, format_si
 
 __all__ = ["plot_roofline", "plot_time_per_op"]
 
-Floats = npt.NDArray[np.float64]
 
 _BLUE, _VERMILLION, _GREEN, _PURPLE, _ORANGE, _SKY, _BLACK, _GREY = COLORS
 _YELLOW: Final = "#F0E442"  # of Okabe and Ito as well; a filled mark with an outline may be pale

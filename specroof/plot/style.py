@@ -15,6 +15,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from specroof.arrays import Array
 from specroof.errors import OptionError
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import plain_number
@@ -44,7 +45,6 @@ __all__ = [
     "wrapped",
 ]
 
-Floats = npt.NDArray[np.float64]
 
 #: Okabe and Ito 2008, "Color Universal Design", with its grey for its yellow, which is too pale
 #: for a line on white. Neighbours differ in lightness too.
@@ -268,7 +268,7 @@ def _phrase(facet: Mapping[str, str], keys: Set[str], *, joint: str) -> str:
     return joint.join(filter(None, [", ".join(filter(None, [where, *told.values()])), drafter]))
 
 
-def position(name: str, index: int, axis: Floats) -> int:
+def position(name: str, index: int, axis: Array) -> int:
     """Return an index into an axis of a curve, counted from its end where it is negative.
 
     Raises
@@ -285,7 +285,7 @@ def position(name: str, index: int, axis: Floats) -> int:
 # --- ticks -------------------------------------------------------------------------------------
 
 
-def thin_ticks(values: npt.ArrayLike, *, share: float) -> Floats:
+def thin_ticks(values: npt.ArrayLike, *, share: float) -> Array:
     """Return the values of a log2 axis to write down, none closer than `share` of its length.
 
     Powers of two go first.
@@ -331,7 +331,7 @@ def marks_every(points: int, *, rank: int, of: int, most: int = 48) -> tuple[int
     return rank * step % points, step * of
 
 
-def speedup_limits(speedups: Sequence[Floats]) -> tuple[float, float]:
+def speedup_limits(speedups: Sequence[Array]) -> tuple[float, float]:
     """Return an axis that the lines and 1.0 fill, with room for labels above."""
     values = np.concatenate([*(speedup.ravel() for speedup in speedups), [1.0]])
     low, high = float(np.nanmin(values)), float(np.nanmax(values))

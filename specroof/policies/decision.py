@@ -13,7 +13,6 @@ from specroof.speedup.bands import verdict
 
 __all__ = ["Choice", "Decision", "Verdict", "best_choice", "decided", "paying_up_to"]
 
-Array = npt.NDArray[np.float64]
 Verdict = Literal["pays", "loses", "unclear"]
 Decision = Literal["on", "off", "depends", "unclear"]
 

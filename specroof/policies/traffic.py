@@ -7,12 +7,12 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from specroof.arrays import Array
 from specroof.errors import OptionError
 from specroof.policies.schedule import Schedule, best_schedule
 
 __all__ = ["Day", "Traffic", "advised_day"]
 
-Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
 
 #: A schedule must beat the best fixed length by this share of plain throughput: it is more to run.
