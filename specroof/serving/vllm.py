@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from specroof.architecture import Architecture, CompressedAttention, Experts, LatentAttention
+from specroof.arrays import distinct
 from specroof.hardware import Server, ServerSettings
 from specroof.serving.footprint import has_core
 from specroof.serving.room import Array, Need, Place, Room
@@ -238,7 +239,7 @@ def _graph_bytes(server: Server, need: Need, tokens: int, verify_len: Array) -> 
         )
         return len(listed)
 
-    counts = {float(positions): sizes(positions) for positions in np.unique(verify_len)}
+    counts = {float(positions): sizes(positions) for positions in distinct(verify_len)}
     found = [counts[float(positions)] for positions in verify_len.ravel()]
     return _GRAPH_BYTES * np.array(found, dtype=np.float64).reshape(verify_len.shape)
 
