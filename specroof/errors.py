@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 #: How the libraries of extras call themselves.
-_LIBRARIES: Final = {"scipy": "SciPy"}
+_LIBRARIES: Final = {"scipy": "SciPy", "prometheus_client": "prometheus-client"}
 #: Characters of the longest line that is printed: lists of what is allowed have up to 1 400.
 _LONGEST_LINE: Final = 2_000
 

@@ -421,10 +421,10 @@ def test_a_library_that_is_missing_is_one_line(
     assert "pyarrow.parquet is not installed; allowed: pip install 'specroof[data]'" in refused(
         study, "-o", out, "--format", "parquet"
     )
-    assert "distributed is not installed; allowed: pip install 'specroof[cluster]'" in refused(
+    assert "needs distributed; install it with: pip install 'specroof[cluster]'" in refused(
         study, "-o", out, "--format", "csv", "--on", "dask://localhost:1"
     )
-    assert "fsspec is not installed; allowed: pip install 'specroof[cluster]'" in refused(
+    assert "needs fsspec; install it with: pip install 'specroof[cluster]'" in refused(
         study, "-o", "s3://bucket/folder"
     )
 
