@@ -97,14 +97,16 @@ def layer_shapes(config: DraftConfig, *, qk_norm: bool, causal: bool = True) -> 
     n_heads, n_kv_heads = head_counts(keys, kv_default=keys.positive_int("num_attention_heads"))
     head_dim = split_head_dim(keys)
     sinks = config.setting("attention_sink_bias")
+    bias = keys.flag("attention_bias", default=False)
     shape = DraftShape(
         keys.positive_int("hidden_size"),
         n_heads,
         n_kv_heads,
         head_dim,
-        keys.positive_int("intermediate_size"),
+        width=keys.positive_int("intermediate_size"),
         value_dim=keys.positive_int("v_head_dim", default=head_dim),
-        bias=keys.flag("attention_bias", default=False),
+        qkv_bias=bias,
+        out_bias=bias,
         qk_norm=qk_norm,
         sinks=sinks.flag("attention_sink_bias", default=False),
         causal=causal,

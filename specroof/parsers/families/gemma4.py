@@ -12,13 +12,13 @@ from typing import Final
 from specroof.architecture import (
     FEED_FORWARD_REPLICATED,
     Architecture,
+    AttentionShape,
     Block,
     GroupedQueryAttention,
     Linear,
     SharedCacheAttention,
 )
 from specroof.parsers.blocks import (
-    AttentionShape,
     ExpertNames,
     ExpertsShape,
     attention_block,
@@ -45,8 +45,8 @@ class _Attention:
 
     Parameters
     ----------
-    shape, window
-        Sizes, and tokens that a query may see.
+    shape
+        Sizes, and the window.
     keys_are_values
         Whether values are the projected keys: there is no v_proj. Keys are then rotated and
         values are not, so that both are cached all the same.
@@ -55,7 +55,6 @@ class _Attention:
     """
 
     shape: AttentionShape
-    window: int | None
     keys_are_values: bool
     shares_cache: bool
 
@@ -187,9 +186,9 @@ def _attentions(
     else:
         shapes = [_overridden(usual, layer) for layer in layers]
     return [
-        _Attention(shape, window, keys_are_values=False, shares_cache=shares)
+        _Attention(replace(shape, window=window), keys_are_values=False, shares_cache=shares)
         if is_sliding
-        else _Attention(shape, None, keys_are_values, shares)
+        else _Attention(shape, keys_are_values, shares)
         for shape, is_sliding, shares in zip(shapes, slides, shared, strict=True)
     ]
 
@@ -225,7 +224,7 @@ def _attention_block(attention: _Attention, weights: LayerWeights) -> Block:
     A second norm stands behind it.
     """
     shape = attention.shape
-    block = attention_block(shape, attention.window, weights)
+    block = attention_block(shape, weights)
     block = with_vectors(block, shape.hidden_size)
     if attention.shares_cache and isinstance(block.core, GroupedQueryAttention):
         return replace(
