@@ -62,7 +62,7 @@ def draft_layer(
 def with_first(layers: Sequence[Layer], linears: Sequence[Linear]) -> tuple[Layer, ...]:
     """Return `layers` with matrices before the first one, in its first block.
 
-    They belong to no block of their own, so that no collective follows them: engines repeat them
+    They make no separate block, so that no collective follows them: engines repeat them
     on every device.
     """
     first, *others = layers

@@ -36,7 +36,7 @@ class AttentionShape:
     sinks
         Whether each query head has a learned sink.
     value_dim
-        Width of a value; that of a key if None.
+        Width of a value; as of a key if None.
     window
         Tokens that a query may see; None sees all.
     causal
@@ -79,7 +79,7 @@ def grouped_query_block(
     weight_of
         The format of a projection by its name.
     in_features
-        Width of what queries, keys and values take, where it is not that of the residual stream.
+        Width of what queries, keys and values take, where it differs from the residual stream.
     opening_norm
         Whether a norm stands before it.
     """

@@ -98,7 +98,7 @@ def read_text(path: Path, error: type[SpecroofError]) -> str:
     ----------
     path
         A regular file, or a stream that the shell hands over; ``-`` is standard input. Anything
-        else, such as a named pipe that nobody may ever write to, is not waited for.
+        else, such as a named pipe without a writer, is not waited for.
     error
         The exception to raise.
 

@@ -52,7 +52,7 @@ def recurrent_state_bytes(core: RecurrentCore, state_dtype: str, conv_dtype: str
     with e elements of state and c channels of convolution.
 
     Counts
-        the state in its own dtype, the columns in that of the activations.
+        the state in its own dtype, the columns in the dtype of the activations.
     Ignores
         columns that engines add while they speculate, one per draft token: under 1% each.
     Source

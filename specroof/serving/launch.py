@@ -10,7 +10,7 @@ from specroof.errors import OptionError
 
 __all__ = ["LAUNCHERS", "YOUR_DRAFT_MODEL", "Launch", "Speculation", "launch"]
 
-#: Stands for the drafter's weights where nobody named them.
+#: Stands for the drafter's weights where no name is given.
 YOUR_DRAFT_MODEL: Final = "<YOUR-DRAFT-MODEL>"
 
 
@@ -171,7 +171,7 @@ _VLLM_METHODS: Final[Mapping[str, Mapping[str, object]]] = {
     "prompt_lookup": {"method": "ngram", "prompt_lookup_max": 5},
     "suffix": {"method": "suffix"},
 }
-#: Kinds without weights of their own.
+#: Kinds without separate weights.
 _NO_WEIGHTS: Final = frozenset({"mtp", "ngram", "prompt_lookup", "suffix"})
 
 

@@ -77,7 +77,7 @@ class Run:
         return list(dict.fromkeys(told))
 
     def write_charts(self, charts: Mapping[str, bytes]) -> None:
-        """Write charts into a folder of their own, by the names of their files."""
+        """Write charts into a separate folder, by the names of their files."""
         place = place_of(self.folder)
         place.prepare(CHARTS)
         for name, content in charts.items():
@@ -160,7 +160,7 @@ def _manifest(place: Place) -> dict[str, Any] | None:
 
 
 def _check_same(place: Place, plan: Plan, before: dict[str, Any] | None, form: str) -> None:
-    """Refuse a folder of another study, of another format, or of files that nobody vouches for."""
+    """Refuse a folder of another study, of another format, or of files without a manifest."""
     allowed = "allowed: the same study, or another folder"
     if before is None:
         if place.names(POINTS):

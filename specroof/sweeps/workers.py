@@ -128,7 +128,7 @@ def write_by_number(
     """
     plan = _plan(text, source)
     if plan.study_sha256 != study_sha256:
-        message = f"{source}: a file that it names differs from that of the sweep; {_GO_ON}"
+        message = f"{source}: a file that it names has changed since the sweep began; {_GO_ON}"
         raise OptionError(message)
     place = place_of(url)
     return write_partition(plan, plan.partitions[number - 1], place, form, lambda _: None)

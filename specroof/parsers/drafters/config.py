@@ -122,7 +122,7 @@ def _windows(config: DraftConfig) -> list[int | None]:
 
     Source
         `layer_types` says which layers have one (`use_sliding_window` false takes it from all);
-        else ``use_swa`` gives all layers that of ``swa_window_size`` (vLLM's DFlash).
+        else ``use_swa`` gives all layers the window ``swa_window_size`` (vLLM's DFlash).
     """
     keys, n_layers = config.keys, config.n_layers
     if not keys.flag("use_sliding_window", default=True):

@@ -159,7 +159,7 @@ def _shared_layers(keys: Reader, slides: Sequence[bool]) -> list[bool]:
     n_shared = keys.positive_int("num_kv_shared_layers", minimum=0, maximum=MAX_LAYERS, default=0)
     first_shared = len(slides) - n_shared
     if first_shared <= 0 or set(slides[:first_shared]) != set(slides):
-        allowed = "a number that leaves a layer of each kind with a cache of its own"
+        allowed = "a number that leaves a layer of each kind with a cache"
         keys.refuse("num_kv_shared_layers", allowed)
     return [index >= first_shared for index in range(len(slides))]
 
@@ -194,7 +194,7 @@ def _attentions(
 
 
 def _full_shape(keys: Reader, usual: AttentionShape, *, keys_are_values: bool) -> AttentionShape:
-    """Return the shape of full layers, whose heads have a width and number of their own.
+    """Return the shape of full layers, whose heads differ in width and number.
 
     Source
         `Gemma4TextConfig.__post_init__`: global_head_dim 512; num_global_key_value_heads counts

@@ -33,7 +33,7 @@ def parse_llama4(config: ModelConfig) -> Architecture:
     """Return a Llama 4.
 
     `intermediate_size` is the width of an expert and of the shared expert, `intermediate_size_mlp`
-    that of a dense layer.
+    the width of a dense layer.
     """
     keys = config.keys
     sparse = _sparse_layers(keys, config.n_layers)

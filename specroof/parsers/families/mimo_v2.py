@@ -1,4 +1,4 @@
-"""MiMo-V2: most layers in a short window with KV heads of their own, values narrower than keys.
+"""MiMo-V2: most layers in a short window with other KV heads, values narrower than keys.
 
 Source
     transformers 5, `models/mimo_v2_flash/modeling_mimo_v2_flash.py` and

@@ -65,7 +65,7 @@ class _BlockIndexer:
 
 
 def parse_minimax_m3(config: ModelConfig) -> Architecture:
-    """Return the language model of a MiniMax-M3; `intermediate_size` is that of one expert."""
+    """Return the language model of a MiniMax-M3; `intermediate_size` is the width of one expert."""
     keys = config.keys
     if keys.flag("attention_output_gate", default=False):
         keys.refuse("attention_output_gate", "false, as in the published checkpoint")
