@@ -2,13 +2,23 @@
 
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from specroof.errors import OptionError
+from specroof.errors import OptionError, expect_word
 
-__all__ = ["LAUNCHERS", "YOUR_DRAFT_MODEL", "Launch", "Speculation", "launch"]
+__all__ = [
+    "LAUNCHERS",
+    "SGLANG",
+    "SGLANG_ALGORITHMS",
+    "VLLM",
+    "YOUR_DRAFT_MODEL",
+    "Launch",
+    "Speculation",
+    "launch",
+    "shell_line",
+]
 
 #: Stands for the drafter's weights where no name is given.
 YOUR_DRAFT_MODEL: Final = "<YOUR-DRAFT-MODEL>"
@@ -135,9 +145,7 @@ def launch(plan: Speculation, framework: str) -> Launch:
     '--speculative-algorithm EAGLE3 --speculative-draft-model-path me/head \
 --speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4'
     """
-    if framework not in LAUNCHERS:
-        message = f"framework is {framework!r}; allowed: {', '.join(LAUNCHERS)}"
-        raise OptionError(message)
+    expect_word("framework", framework, LAUNCHERS)
     return LAUNCHERS[framework](plan)
 
 
@@ -155,7 +163,7 @@ def _to_fill_in(plan: Speculation, *, needs_weights: bool) -> tuple[str, ...]:
 
 # --- vLLM -----------------------------------------------------------------------------------------
 
-_VLLM: Final = "vLLM 0.33.0"
+VLLM: Final = "vLLM 0.33.0"
 
 #: The method of each kind, and what else it needs.
 _VLLM_METHODS: Final[Mapping[str, Mapping[str, object]]] = {
@@ -177,7 +185,7 @@ _NO_WEIGHTS: Final = frozenset({"mtp", "ngram", "prompt_lookup", "suffix"})
 
 def _vllm(plan: Speculation) -> Launch:
     if plan.is_tree or plan.kind not in _VLLM_METHODS:
-        _refuse(plan, _VLLM, list(_VLLM_METHODS))
+        _refuse(plan, VLLM, list(_VLLM_METHODS))
     needs_weights = plan.kind not in _NO_WEIGHTS
     config: dict[str, object] = dict(_VLLM_METHODS[plan.kind])
     if needs_weights:
@@ -185,7 +193,7 @@ def _vllm(plan: Speculation) -> Launch:
     config["num_speculative_tokens"] = plan.drafts
     notes = list(_to_fill_in(plan, needs_weights=needs_weights))
     if plan.differs and plan.data_parallel > 1:
-        notes.append(f"{_VLLM} drops a schedule with data parallelism: {plan.drafts} drafts always")
+        notes.append(f"{VLLM} drops a schedule with data parallelism: {plan.drafts} drafts always")
     elif plan.differs:
         config["num_speculative_tokens_per_batch_size"] = [list(row) for row in plan.schedule]
     words: list[object] = ["--speculative-config", json.dumps(config)]
@@ -193,13 +201,13 @@ def _vllm(plan: Speculation) -> Launch:
         words += ["--max-num-seqs", plan.running]
     if plan.memory is not None:
         words += ["--gpu-memory-utilization", f"{plan.memory:g}"]
-    return Launch("vllm", _VLLM, _joined(words), notes=tuple(notes))
+    return Launch("vllm", VLLM, shell_line(words), notes=tuple(notes))
 
 
 # --- SGLang ---------------------------------------------------------------------------------------
 
-_SGLANG: Final = "SGLang 0.5.23"
-_SGLANG_ALGORITHMS: Final[Mapping[str, str]] = {
+SGLANG: Final = "SGLang 0.5.23"
+SGLANG_ALGORITHMS: Final[Mapping[str, str]] = {
     "mtp": "NEXTN",
     "eagle": "EAGLE",
     "eagle3": "EAGLE3",
@@ -215,9 +223,9 @@ _ADAPTIVE_FILE: Final = "adaptive.json"
 
 
 def _sglang(plan: Speculation) -> Launch:
-    algorithm = _SGLANG_ALGORITHMS.get(plan.kind)
+    algorithm = SGLANG_ALGORITHMS.get(plan.kind)
     if algorithm is None or (plan.is_tree and algorithm not in _STEPPED):
-        _refuse(plan, _SGLANG, list(_SGLANG_ALGORITHMS))
+        _refuse(plan, SGLANG, list(SGLANG_ALGORITHMS))
     needs_weights = plan.kind not in _NO_WEIGHTS
     words: list[object] = ["--speculative-algorithm", algorithm]
     if needs_weights:
@@ -232,13 +240,13 @@ def _sglang(plan: Speculation) -> Launch:
         words += ["--speculative-adaptive", "--speculative-adaptive-config", _ADAPTIVE_FILE]
     elif plan.differs:
         notes.append(
-            f"{_SGLANG} has no schedule by batch for {algorithm}: {plan.drafts} drafts at any load"
+            f"{SGLANG} has no schedule by batch for {algorithm}: {plan.drafts} drafts at any load"
         )
     if plan.running is not None:
         words += ["--max-running-requests", plan.running]
     if plan.memory is not None:
         words += ["--mem-fraction-static", f"{plan.memory:g}"]
-    return Launch("sglang", _SGLANG, _joined(words), files, tuple(notes))
+    return Launch("sglang", SGLANG, shell_line(words), files, tuple(notes))
 
 
 def _sglang_drafts(plan: Speculation, algorithm: str) -> list[object]:
@@ -293,7 +301,8 @@ def _tensorrt(plan: Speculation) -> Launch:
     return Launch("tensorrt-llm", _TENSORRT, "\n".join(lines), notes=tuple(notes))
 
 
-def _joined(words: Sequence[object]) -> str:
+def shell_line(words: Iterable[object]) -> str:
+    """Return words as a shell takes them."""
     return " ".join(shlex.quote(str(word)) for word in words)
 
 

@@ -11,7 +11,6 @@ from specroof.errors import OptionError
 from specroof.reading.numbers_in_range import MOST_DRAFTS, entries, number, refuse, whole
 
 __all__ = [
-    "checked_survival",
     "counters_profiles",
     "histogram_profile",
     "sglang_profile",
