@@ -16,6 +16,7 @@ __all__ = [
     "Array",
     "IntArray",
     "array_within",
+    "distinct",
     "number_within",
     "real_array",
     "real_number",
@@ -139,6 +140,20 @@ def real_array(values: object) -> Array | None:
         return None
     with np.errstate(over="ignore"):  # wider floats
         return array.astype(np.float64)
+
+
+def distinct(values: Array) -> Array:
+    """Return the values that occur, of at least one, in order and each once.
+
+    As `numpy.unique`, which imports numpy's masked arrays first: a tenth of a cold start.
+
+    Examples
+    --------
+    >>> distinct(np.array([[3.0, 1.0], [1.0, 2.0]]))
+    array([1., 2., 3.])
+    """
+    ordered = np.sort(values, axis=None)
+    return np.asarray(ordered[np.append(True, ordered[1:] != ordered[:-1])])
 
 
 #: Lists in lists that may hold masked arrays; no quantity has more axes.

@@ -16,6 +16,8 @@ from specroof import advise, load_drafter, load_hardware, load_model, predict
 from specroof.cli import app
 from specroof.errors import OptionError
 from specroof.policies.decision import best_choice
+from specroof.questions.advise import _unreached
+from specroof.questions.advised import Advised
 from specroof.report.advice import decision_line
 
 EXAMPLE = (
@@ -154,6 +156,43 @@ def test_both_frameworks_are_written_for_whom_names_none() -> None:
     assert any("YOUR-DRAFT-MODEL" in one for one in found["warnings"])
     assert any("--server running=128" in one for one in found["warnings"])
     assert found["capacity"]["speculative"] == {"largest_batch": 48, "bound_by": "running"}
+
+
+@pytest.mark.parametrize(
+    ("most", "reached", "says"),
+    [
+        (48, 1, "runs at most 48 requests, and never comes to the 192 in flight from which no"),
+        (200, 2, None),
+        (0, 1, "runs at most 0 requests"),
+    ],
+)
+def test_flags_leave_out_loads_that_a_server_with_drafts_does_not_run(
+    most: int, reached: int, says: str | None
+) -> None:
+    schedule = ((1, 191, 7), (192, 256, 0))
+    room = {"speculative": {"largest_batch": most, "bound_by": "running"}}
+    advised = Advised((), 0, schedule, None, False, 0, room, ())
+    assert advised.reached == schedule[:reached]
+    told = " ".join(_unreached(advised))
+    assert (says or "") in told
+    assert bool(told) is (says is not None)
+
+
+def test_ranges_that_draft_as_well_need_no_server_without() -> None:
+    room = {"speculative": {"largest_batch": 48, "bound_by": "running"}}
+    advised = Advised((), 0, ((1, 60, 5), (61, 99, 3)), None, False, 0, room, ())
+    assert advised.reached == ((1, 60, 5),)
+    assert list(_unreached(advised)) == []
+    endless = replace(advised, capacity=None)
+    assert endless.reached == endless.schedule
+
+
+def test_the_command_spreads_the_model_as_it_was_asked() -> None:
+    printed = page(
+        "Qwen/Qwen3-30B-A3B -H h100 --tp 4 --ep 4 --dp-attention 2 --kv-cache fp8 --isl 500 "
+        "--osl 200 --concurrency 8 --drafter eagle3,accept=0.9 --framework sglang"
+    ).replace(" \\\n ", "")
+    assert "--tp-size 4 --attn-dp-size 2 --ep-size 4 --kv-cache-dtype fp8_e4m3 --spec" in printed
 
 
 def test_a_kind_without_a_flag_says_so() -> None:

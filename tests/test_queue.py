@@ -211,6 +211,10 @@ def test_tables_mark_what_has_no_room() -> None:
     nowhere = shell(f"{words} --server memory=0.3 --concurrency 4 --input-len 400 --output-len 50")
     assert "not one request fits: " in nowhere
     assert "more would be needed on each device" in nowhere
+    nowhere = shell(f"{words} --server memory=0.3 --batch 1,4")
+    survey = nowhere.partition("does not pay at batch")[2].splitlines()
+    assert survey[1].split()[:3] == ["no", "room", "4096"]
+    assert "at most 0 requests run plain (cache)" in nowhere
     assert "nan" not in nowhere
 
 

@@ -38,7 +38,7 @@ from specroof.questions.request import (
     server_of,
 )
 from specroof.questions.to_measure import ToMeasure, measured_next
-from specroof.serving.launch import Launch, Speculation, launch
+from specroof.serving.launch import Launch, Speculation, launch, server_command
 from specroof.serving.requests import Load, Workload
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "Times",
     "ToMeasure",
     "advise",
+    "server_command",
 ]
 
 #: Frameworks whose flags are written by default.
@@ -263,6 +264,7 @@ def _advised(
         *advised.warnings,
         *_missing(setup, request, priced=price is not None),
         *_waiting(advised, asked.loads[-1]),
+        *_unreached(advised),
     ]
     place = f"{setup.hardware.name}: " if len(listed(request.hardware)) > 1 else ""
     return Served(
@@ -298,6 +300,17 @@ def _waiting(advised: Advised, load: float) -> Iterator[str]:
         yield (
             f"the limit of running requests with drafts is a default of the server: "
             f"--server running={load:g} asks what more would give"
+        )
+
+
+def _unreached(advised: Advised) -> Iterator[str]:
+    """Yield that flags cannot turn drafts off at loads that a server with drafts does not run."""
+    off = [one for one in advised.schedule[len(advised.reached) :] if not one[2]]
+    if off and advised.reached and advised.capacity is not None:
+        most = advised.capacity["speculative"]["largest_batch"]
+        yield (
+            f"a server with drafts runs at most {most} requests, and never comes to the "
+            f"{off[0][0]} in flight from which no drafts are advised: those take a server without"
         )
 
 
@@ -339,12 +352,12 @@ def _launches(
     drafter: Drafter, advised: Advised, request: AdviseRequest, frameworks: Sequence[str]
 ) -> tuple[list[Launch], dict[str, str | None], list[str]]:
     """Return flags by framework, and why there are none; no drafts need no flags."""
-    if not any(drafts for _, _, drafts in advised.schedule):
+    if not any(drafts for _, _, drafts in advised.reached):
         return [], dict.fromkeys(frameworks, ""), []
     told = server_of(request.server)
     plan = Speculation(
         kind=drafter.name.partition(",")[0],
-        schedule=advised.schedule,
+        schedule=advised.reached,
         draft_model=request.draft_model,
         is_tree=advised.is_tree,
         top_k=int(dict(_spec_pairs(drafter)).get("top-k", 1)),

@@ -185,6 +185,14 @@ class Advised:
     warnings: tuple[str, ...]
     day: Day | None = None
 
+    @property
+    def reached(self) -> tuple[tuple[int, int, int], ...]:
+        """The ranges that a server with drafts comes to, which runs what it has room for."""
+        if self.capacity is None:
+            return self.schedule
+        most = max(self.capacity["speculative"]["largest_batch"], 1)
+        return tuple(one for one in self.schedule if one[0] <= most)
+
     def waits_by_default(self, load: float) -> bool:
         """Whether requests wait for the server's limit on running requests, not for memory."""
         if self.capacity is None:

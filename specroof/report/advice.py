@@ -9,7 +9,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from specroof.questions.advise import INPUTS, Advice, Day, Launch, Row, Served, Times, ToMeasure
+from specroof.questions.advise import (
+    INPUTS,
+    Advice,
+    Day,
+    Launch,
+    Row,
+    Served,
+    Times,
+    ToMeasure,
+    server_command,
+)
 from specroof.report.columns import Columns
 from specroof.report.layout import format_table, in_line, note_lines
 from specroof.units import format_seconds
@@ -24,12 +34,6 @@ _ABSENT: Final = "-"
 _LONGEST_NAME: Final = 8
 #: Lengths of the user's own that the table has room for.
 _MOST_OWN: Final = 3
-
-#: How servers are started, before the flags of speculation.
-_COMMANDS: Final = {
-    "vllm": "vllm serve {model} --tensor-parallel-size {devices}",
-    "sglang": "python -m sglang.launch_server --model-path {model} --tp-size {devices}",
-}
 
 
 def advice_json(found: Advice) -> dict[str, Any]:
@@ -364,11 +368,14 @@ def _command(one: Launch, chip: Served, model: str) -> str:
     """Return the command of a server in lines that a shell joins again."""
     head = f"# {one.release}"
     files = [f"cat > {name} <<'END'\n{text}END" for name, text in one.files.items()]
-    if one.framework not in _COMMANDS:
-        return "\n".join([head, *files, one.text])
-    start = _COMMANDS[one.framework].format(
-        model=shlex.quote(model), devices=chip.setup.placement.devices
+    setup, options = chip.setup, chip.setup.options
+    start = server_command(
+        *(one.framework, model, setup.placement),
+        weights=options.weight_dtype,
+        kv_cache=options.kv_dtype,
     )
+    if start is None:
+        return "\n".join([head, *files, one.text])
     return "\n".join([head, *files, _folded(f"{start} {one.text}")])
 
 

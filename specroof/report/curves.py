@@ -164,6 +164,8 @@ def pays_lines(curves: Sequence[SpeedupCurve]) -> str:
 
 
 def _loses(curve: SpeedupCurve, i: int) -> str:
+    if not drafts_run(curve)[i].any():
+        return _NO_ROOM
     return ", ".join(_span(*run) for run in _losing_runs(curve, i)) or "none"
 
 

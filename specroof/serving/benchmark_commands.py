@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from specroof.errors import OptionError, expect_word, refuse
-from specroof.serving.launch import SGLANG, SGLANG_ALGORITHMS, VLLM, shell_line
+from specroof.serving.launch import (
+    CACHES,
+    MADE_WEIGHTS,
+    SGLANG,
+    SGLANG_ALGORITHMS,
+    VLLM,
+    format_words,
+    shell_line,
+)
 
 __all__ = ["FORCED", "FRAMEWORKS", "MockPoint", "mock_commands"]
 
@@ -73,8 +81,8 @@ class MockPoint:
                 f"(--draft-model) is {self.drafter!r}; allowed: to leave it out"
             )
             raise OptionError(message)
-        _refuse_format("--weights", self.weights, _WEIGHTS)
-        _refuse_format("--kv-cache", self.kv_cache, tuple(_SGLANG_CACHES))
+        _refuse_format("--weights", self.weights, MADE_WEIGHTS)
+        _refuse_format("--kv-cache", self.kv_cache, tuple(CACHES["sglang"]))
         for name in ("draft_len", "batch_size", "input_len", "output_len", "tensor_parallel"):
             if getattr(self, name) < 1:
                 refuse(name, getattr(self, name), "a whole number of at least 1")
@@ -95,11 +103,6 @@ def _refuse_format(word: str, value: str | None, known: Sequence[str]) -> None:
 
 #: Kinds of drafters whose acceptance engines can be told.
 FORCED: Final = ("eagle", "eagle3", "mtp", "dflash")
-#: Formats of weights that both engines make of any checkpoint as they load it.
-_WEIGHTS: Final = ("fp8",)
-#: How the engines call the dtypes of a cache.
-_SGLANG_CACHES: Final = {"bf16": "bf16", "fp8": "fp8_e4m3"}
-_VLLM_CACHES: Final = {"bf16": "bfloat16", "fp8": "fp8"}
 #: Requests that SGLang runs at a time where it drafts, unless it is told: others would wait.
 _SGLANG_REQUESTS: Final = 48
 #: Rounds of requests through the server: the last ones leave it half empty.
@@ -111,21 +114,11 @@ def _line(*words: object, **environment: object) -> str:
     return " ".join([*variables, shell_line(words)])
 
 
-def _formats(point: MockPoint, caches: Mapping[str, str]) -> list[object]:
-    """Return the flags of the formats that are not the checkpoint's own."""
-    words: list[object] = []
-    if point.weights is not None:
-        words += ["--quantization", point.weights]
-    if point.kv_cache is not None:
-        words += ["--kv-cache-dtype", caches[point.kv_cache]]
-    return words
-
-
 def _sglang_server(point: MockPoint, *, drafts: bool) -> str:
     words: list[object] = ["python", "-m", "sglang.launch_server"]
     words += ["--model-path", point.model, "--load-format", "dummy"]
     words += ["--tp-size", point.tensor_parallel, "--disable-radix-cache"]
-    words += _formats(point, _SGLANG_CACHES)
+    words += format_words("sglang", point.weights, point.kv_cache)
     if not drafts:
         return _line(*words)
     words += ["--speculative-algorithm", SGLANG_ALGORITHMS[point.method]]
@@ -158,7 +151,7 @@ def _sglang_bench(point: MockPoint) -> str:
 def _vllm_server(point: MockPoint, *, drafts: bool) -> str:
     words: list[object] = ["vllm", "serve", point.model, "--load-format", "dummy"]
     words += ["--tensor-parallel-size", point.tensor_parallel, "--no-enable-prefix-caching"]
-    words += _formats(point, _VLLM_CACHES)
+    words += format_words("vllm", point.weights, point.kv_cache)
     if drafts:
         speculative: dict[str, object] = {"method": point.method}
         if point.drafter is not None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import Array
+from specroof.arrays import Array, distinct
 from specroof.speedup.curve import SpeedupCurve
 
 __all__ = ["latency_s", "limited_curve", "queue_s", "running_requests"]
@@ -116,7 +116,7 @@ def limited_curve(
     if np.all(running == asked):
         return priced(batch_size)
     runs = np.isfinite(running)
-    sizes = np.unique(running[runs]) if runs.any() else batch_size[:1]
+    sizes = distinct(running[runs]) if runs.any() else batch_size[:1]
     found = priced(sizes)
     place = np.searchsorted(sizes, np.where(runs, running, sizes[0]))
 
