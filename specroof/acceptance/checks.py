@@ -63,6 +63,20 @@ def number_from(name: str, value: object, low: float, high: float, allowed: str)
     return number + 0.0  # a zero without a sign
 
 
+def drafts_of(name: str, value: object, allowed: str) -> int:
+    """Return a number of drafts, from 1 to the longest."""
+    drafts = number_from(name, value, 1, LONGEST_DRAFT, allowed)
+    if not drafts.is_integer():
+        refuse(name, value, allowed)
+    return int(drafts)
+
+
+def length_of(name: str, value: object, drafts: int, called: str) -> float:
+    """Return an acceptance length that so many drafts, known as `called`, can have."""
+    allowed = f"a number from 1 to {drafts + 1} ({called} + 1: the bonus token counts)"
+    return number_from(name, value, 1.0, drafts + 1.0, allowed)
+
+
 def some(values: tuple[float, ...]) -> str:
     """Return the first few of `values`, for a line that people read."""
     if len(values) <= 4:

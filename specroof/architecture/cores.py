@@ -249,7 +249,7 @@ class BlockSparseAttention(SoftmaxAttention):
     n_heads, n_kv_heads, head_dim, value_dim
         As in `GroupedQueryAttention`.
     indexer
-        Its query heads, of which each picks for a group of KV heads, the width of the one key
+        Its query heads (each picks for a group of KV heads), the width of the one key
         that a token caches for it, and the blocks that a query sees, its own among them.
     block_len
         Tokens per block.

@@ -99,7 +99,7 @@ class GatedDeltaNet(RecurrentCore):
 
 @dataclass(frozen=True, slots=True)
 class KimiDeltaAttention(RecurrentCore):
-    """The delta rule with a decay of its own for every key channel (KDA, Kimi Linear).
+    """The delta rule with a decay for every key channel (KDA, Kimi Linear).
 
     Parameters
     ----------

@@ -185,7 +185,7 @@ class HardwareProfile:
         """Return the engine of this name; None means the profile's default.
 
         That is `default_engine`, else the generic engine, else the ideal one. A framework whose
-        engine nobody fitted to this chip is the generic engine with its rules.
+        engine was not fitted to this chip is the generic engine with its rules.
 
         Raises
         ------

@@ -70,7 +70,7 @@ class ModelConfig:
     notes
         Sentences for the reader.
     states_quantization
-        Whether the file has a `quantization_config` of its own, sidecar or not.
+        Whether the file itself has a `quantization_config`, sidecar or not.
     """
 
     name: str
@@ -168,7 +168,7 @@ def sidecar_notes(
 
 
 def config_name(root: Reader) -> str:
-    """Return a name for outputs from that of the file: ``ORG--NAME.json`` is ORG/NAME."""
+    """Return the name that outputs use: the file ``ORG--NAME.json`` is ORG/NAME."""
     return PurePath(root.source).stem.replace("--", "/")
 
 

@@ -30,7 +30,7 @@ _UNSET: Final = object()
 
 
 class AskedObject(dict[str, object]):
-    """A JSON object that remembers which of its keys were asked for.
+    """A JSON object that remembers the keys that were asked for.
 
     A key that no parser asked for was not understood, and may change what the model costs.
 

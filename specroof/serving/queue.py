@@ -62,7 +62,7 @@ def latency_s(
 
     Examples
     --------
-    >>> float(latency_s(64, 16, 2.0))  # 2 s of its own, and 48 * 2 / 16 of waiting
+    >>> float(latency_s(64, 16, 2.0))  # 2 s in which it runs, and 48 * 2 / 16 of waiting
     8.0
     """
     return np.asarray(np.asarray(service_s) + queue_s(concurrency, running, service_s))
@@ -104,7 +104,7 @@ def limited_curve(
     batch_size
         Requests in flight.
     largest
-        The largest batch that runs, axes (context_len, draft_len); [..., 0] that of plain decoding.
+        The largest batch that runs, axes (context_len, draft_len); [..., 0] of plain decoding.
     priced
         From batch sizes to a curve as if memory had no end; that curve is the answer where no limit
         binds.
