@@ -261,6 +261,18 @@ def test_a_model_that_fits_nowhere_is_refused_and_beside_others_said() -> None:
     assert found.warnings[0].startswith(unfit)
 
 
+def test_too_few_devices_are_refused_and_the_ideal_engine_counts_no_memory() -> None:
+    # 145 GB of weights on a chip of 80 GB.
+    words = "Qwen/Qwen2.5-72B-Instruct -H h100 --tp 1 --isl 100 --osl 10 --drafter eagle3,accept=.7"
+    run = shell(words)
+    assert (run.exit_code, run.stdout) == (2, "")
+    assert run.stderr == (
+        "specroof: --hardware: Qwen2.5-72B-Instruct does not fit on 1 x NVIDIA H100 SXM 80GB; "
+        "allowed: a chip that it fits on, or --tp\n"
+    )
+    assert answer(f"{words} --engine ideal")["capacity"] is None
+
+
 def test_a_head_count_that_does_not_divide_is_passed_over() -> None:
     # Qwen3-32B has 64 query heads; attention in groups of 2 leaves one device out.
     found = advise("Qwen/Qwen3-8B", "h100", attention_data_parallel=2, **SMALL)
