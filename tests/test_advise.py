@@ -261,6 +261,18 @@ def test_a_model_that_fits_nowhere_is_refused_and_beside_others_said() -> None:
     assert found.warnings[0].startswith(unfit)
 
 
+def test_too_few_devices_are_refused_and_the_ideal_engine_counts_no_memory() -> None:
+    # 145 GB of weights on a chip of 80 GB.
+    words = "Qwen/Qwen2.5-72B-Instruct -H h100 --tp 1 --isl 100 --osl 10 --drafter eagle3,accept=.7"
+    run = shell(words)
+    assert (run.exit_code, run.stdout) == (2, "")
+    assert run.stderr == (
+        "specroof: --hardware: Qwen2.5-72B-Instruct does not fit on 1 x NVIDIA H100 SXM 80GB; "
+        "allowed: a chip that it fits on, or --tp\n"
+    )
+    assert answer(f"{words} --engine ideal")["capacity"] is None
+
+
 def test_a_head_count_that_does_not_divide_is_passed_over() -> None:
     # Qwen3-32B has 64 query heads; attention in groups of 2 leaves one device out.
     found = advise("Qwen/Qwen3-8B", "h100", attention_data_parallel=2, **SMALL)
@@ -278,6 +290,34 @@ def test_targets_out_of_reach_give_the_ceiling() -> None:
     assert any(f"the most is {most:.2f}x, at 1 in flight" in one for one in found["warnings"])
     assert found["decision"] == "off"
     assert not any(row["meets_targets"] for row in found["rows"])
+    # What is advised against at every load is in no schedule, and has no flags.
+    assert found["schedule"] == [[1, 128, 0]]
+    assert set(found["engine_config"].values()) == {""}
+
+
+def test_a_wanted_speedup_holds_for_the_schedule_too() -> None:
+    rows = answer(f"{EXAMPLE} --framework vllm")["rows"]
+    # Between the speedups of the first and the last load: drafts for small loads alone.
+    wanted = (rows[0]["speedup"] + rows[-1]["speedup"]) / 2
+    found = answer(f"{EXAMPLE} --framework vllm --min-speedup {wanted}")
+    for first, last, drafts in found["schedule"]:
+        for row in found["rows"]:
+            if first <= row["concurrency"] <= last and drafts:
+                assert row["draft_len"] > 0
+    assert found["schedule"][0][2] > 0
+    assert found["schedule"][-1][2] == 0
+
+
+def test_the_page_says_at_which_loads_targets_are_met() -> None:
+    rows = answer(f"{EXAMPLE} --framework vllm --tpot 20 --ttft 1000")["rows"]
+    on = [f"{row['concurrency']:g}" for row in rows if row["meets_targets"]]
+    off = [f"{row['concurrency']:g}" for row in rows if row["plain"]["tpot_s"] <= 0.020]
+    assert 0 < len(off) < len(on) < len(rows)
+    printed = " ".join(page(f"{EXAMPLE} --framework vllm --tpot 20 --ttft 1000").split())
+    told = f"met at {', '.join(on)} in flight; without drafts at {', '.join(off)} in flight."
+    assert f"TTFT of 1000 ms and TPOT of 20 ms: {told}" in printed
+    assert "0.1 ms: met at no load; without drafts at no load." in page(f"{EXAMPLE} --tpot 0.1")
+    assert "met at" not in page(EXAMPLE)
 
 
 def test_targets_rule_out_what_misses_them() -> None:

@@ -11,20 +11,19 @@ from typing import Final
 
 from specroof.architecture import (
     FEED_FORWARD_REPLICATED,
-    HEADS,
-    TENSOR,
+    AttentionShape,
     Block,
     Experts,
-    GroupedQueryAttention,
     Linear,
     Shard,
-    by_kv_heads,
+    WeightFormat,
+    gated_pair,
+    grouped_query_block,
 )
 from specroof.parsers.formats.quantization import LayerWeights
 
 __all__ = [
     "USUAL_NAMES",
-    "AttentionShape",
     "ExpertNames",
     "ExpertsShape",
     "attention_block",
@@ -34,49 +33,6 @@ __all__ = [
     "router",
     "with_vectors",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionShape:
-    """Sizes of grouped-query attention that all layers share.
-
-    Parameters
-    ----------
-    hidden_size
-        Width of the residual stream.
-    n_heads, n_kv_heads, head_dim
-        Query heads, key and value heads, width of each.
-    qkv_bias, out_bias
-        Whether the projections have a bias.
-    qk_norm
-        Whether queries and keys pass a norm of one head's width.
-    gated
-        Whether the query projection also makes an output gate, and is twice as wide.
-    sinks
-        Whether each query head has a learned sink.
-    value_dim
-        Width of a value; that of a key if None.
-    module
-        What the checkpoint calls attention inside a layer.
-    """
-
-    hidden_size: int
-    n_heads: int
-    n_kv_heads: int
-    head_dim: int
-    qkv_bias: bool = False
-    out_bias: bool = False
-    qk_norm: bool = False
-    gated: bool = False
-    sinks: bool = False
-    value_dim: int | None = None
-    module: str = "self_attn"
-
-    @property
-    def vector_params(self) -> int:
-        """Elements of the norm before attention, of the head norms and of the sinks."""
-        head_norms = 2 * self.head_dim if self.qk_norm else 0
-        return self.hidden_size + head_norms + (self.n_heads if self.sinks else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,30 +118,17 @@ def with_vectors(block: Block, n_params: int) -> Block:
     return replace(block, vector_params=block.vector_params + n_params)
 
 
-def attention_block(shape: AttentionShape, window: int | None, weights: LayerWeights) -> Block:
-    """Return grouped-query attention with its projections; a `window` None sees everything."""
-    n_heads, n_kv_heads, head_dim = shape.n_heads, shape.n_kv_heads, shape.head_dim
-    value_dim = shape.value_dim or head_dim
-    kv_shard = by_kv_heads(n_kv_heads)
-    # Phi-3 stores queries, keys and values as one matrix, and names that.
-    fused = f"{shape.module}.qkv_proj"
+def attention_block(
+    shape: AttentionShape, weights: LayerWeights, *, module: str = "self_attn"
+) -> Block:
+    """Return grouped-query attention; `module` is what the checkpoint calls it inside a layer."""
 
-    def taken(name: str, out_features: int, shard: Shard) -> Linear:
-        form = weights(f"{shape.module}.{name}", fused)
-        return Linear(name, shape.hidden_size, out_features, form, shard, bias=shape.qkv_bias)
+    def weight_of(name: str) -> WeightFormat:
+        # Phi-3 stores queries, keys and values as one matrix, and names that.
+        stored = name if name == "o_proj" else "qkv_proj"
+        return weights(f"{module}.{name}", f"{module}.{stored}")
 
-    out = ("o_proj", n_heads * value_dim, shape.hidden_size)
-    return Block(
-        "attention",
-        (
-            taken("q_proj", (2 if shape.gated else 1) * n_heads * head_dim, HEADS),
-            taken("k_proj", n_kv_heads * head_dim, kv_shard),
-            taken("v_proj", n_kv_heads * value_dim, kv_shard),
-            *matrices(weights, f"{shape.module}.", HEADS, out, bias=shape.out_bias),
-        ),
-        GroupedQueryAttention(n_heads, n_kv_heads, head_dim, value_dim, window),
-        vector_params=shape.vector_params,
-    )
+    return grouped_query_block(shape, weight_of)
 
 
 def feed_forward_block(
@@ -196,15 +139,10 @@ def feed_forward_block(
     bias: bool = False,
     module: str = "mlp",
 ) -> Block:
-    """Return a gated feed-forward; gate and up are one matrix, as engines multiply them.
-
-    `module` is what the checkpoint calls it inside a layer.
-    """
-    form = weights(f"{module}.gate_proj", f"{module}.gate_up_proj")
-    gate_up = Linear("gate_up_proj", hidden_size, 2 * width, form, TENSOR, bias=bias)
-    down = ("down_proj", width, hidden_size)
-    linears = (gate_up, *matrices(weights, f"{module}.", TENSOR, down, bias=bias))
-    return Block("feed_forward", linears, vector_params=hidden_size)
+    """Return a gated feed-forward; `module` is what the checkpoint calls it inside a layer."""
+    into = weights(f"{module}.gate_proj", f"{module}.gate_up_proj")
+    pair = gated_pair(hidden_size, width, into, weights(f"{module}.down_proj"), bias=bias)
+    return Block("feed_forward", pair, vector_params=hidden_size)
 
 
 def experts_block(
@@ -232,8 +170,6 @@ def _shared_expert(
     shape: ExpertsShape, weights: LayerWeights, names: ExpertNames
 ) -> tuple[Linear, ...]:
     size, width = shape.hidden_size, shape.shared_width
-    pair = (
-        Linear("shared_gate_up_proj", size, 2 * width, weights(names.shared_in), TENSOR),
-        Linear("shared_down_proj", width, size, weights(names.shared_out), TENSOR),
-    )
+    into, out = weights(names.shared_in), weights(names.shared_out)
+    pair = gated_pair(size, width, into, out, prefix="shared_")
     return (*pair, router("shared_expert_gate", size, 1, weights)) if shape.shared_gate else pair

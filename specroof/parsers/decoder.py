@@ -1,13 +1,20 @@
 """A model from its parts: each layer's mixer and feed-forward, then head and embedding."""
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from specroof.architecture import TENSOR, Architecture, Block, Layer, Linear, stack_layers
+from specroof.architecture import (
+    TENSOR,
+    Architecture,
+    AttentionShape,
+    Block,
+    Layer,
+    Linear,
+    stack_layers,
+)
 from specroof.parsers.blocks import (
     USUAL_NAMES,
-    AttentionShape,
     ExpertNames,
     ExpertsShape,
     attention_block,
@@ -30,7 +37,7 @@ class Part(Generic[_Kind]):
     Parameters
     ----------
     kinds
-        Of each layer, in order: whatever tells its block from those of other layers.
+        Of each layer, in order: layers of one kind have equal blocks.
     build
         Makes the block of a kind with the formats of a layer; None where such layers lack it.
     """
@@ -46,12 +53,10 @@ def same_part(config: ModelConfig, build: Callable[[LayerWeights], Block]) -> Pa
 
 def attention_part(
     config: ModelConfig, shape: AttentionShape, windows: Sequence[int | None] | None = None
-) -> Part[int | None]:
+) -> Part[AttentionShape]:
     """Return grouped-query attention, alike but for each layer's window (None: none has one)."""
-    return Part(
-        windows or [None] * config.n_layers,
-        lambda window, weights: attention_block(shape, window, weights),
-    )
+    each = windows or [None] * config.n_layers
+    return Part([replace(shape, window=window) for window in each], attention_block)
 
 
 def feed_forward_part(

@@ -60,8 +60,8 @@ def experts_after_first(
 
     Source
         `DeepseekV3DecoderLayer.__init__` of the checkpoints' own `modeling_deepseek.py`, where
-        ``moe_layer_freq`` is 1 by default; the default of ``first_k_dense_replace`` is that of
-        the family's configuration class, where it has one.
+        ``moe_layer_freq`` is 1 by default; the family's configuration class may have a default
+        of ``first_k_dense_replace``.
     """
     n_dense = keys.positive_int(
         "first_k_dense_replace", minimum=0, maximum=MAX_LAYERS, default=n_dense_default

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from specroof.parsers.blocks import AttentionShape, ExpertsShape
+from specroof.architecture import AttentionShape
+from specroof.parsers.blocks import ExpertsShape
 from specroof.reading.json_object import Reader
 
 __all__ = ["head_counts", "read_attention", "read_experts", "split_head_dim"]

@@ -214,9 +214,8 @@ def advise(request: AdviseRequest) -> Advice:
     for profile in profiles:
         setup = setup_on(model, profile, drafters, request, asked)
         if setup is None:
-            unfit.append(
-                f"{model.name} does not fit on up to {joined_devices(profile)} x {profile.name}"
-            )
+            most = request.tensor_parallel or f"up to {joined_devices(profile)}"
+            unfit.append(f"{model.name} does not fit on {most} x {profile.name}")
         else:
             chips.append(_advised(model, setup, drafters, request, asked))
     if not chips:

@@ -12,7 +12,7 @@ from specroof.architecture import Architecture
 from specroof.arrays import array_within, number_within
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse
-from specroof.hardware import HardwareProfile, Placement
+from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Placement
 from specroof.latency import Setup, check_placement, engine_setup
 from specroof.policies.traffic import Traffic
 from specroof.questions.advised import Targets
@@ -215,7 +215,11 @@ def setup_on(
     request: AdviseRequest,
     asked: Asked,
 ) -> Setup | None:
-    """Return the setup with as many devices as asked for, or as few as hold the model."""
+    """Return the setup with as many devices as asked for, or as few as hold the model.
+
+    None is no room: for the model on those that were asked for, for it and any of its drafters on
+    as many as can be joined.
+    """
     engine, options = engine_of(request), options_of(request.options)
 
     def setup_of(devices: int) -> Setup:
@@ -225,7 +229,9 @@ def setup_on(
         return in_server(model, setup, server_of(request.server))
 
     if request.tensor_parallel is not None:
-        return setup_of(request.tensor_parallel)
+        setup = setup_of(request.tensor_parallel)
+        endless = setup.engine == IDEAL_ENGINE  # whose memory is not counted
+        return setup if endless or _has_room(model, setup, None, asked.workload) else None
     for power in range(joined_devices(profile).bit_length()):
         try:
             setup = setup_of(2**power)

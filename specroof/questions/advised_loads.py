@@ -104,7 +104,7 @@ def advised_rows(
         rows.append(replace(row, break_even=_break_even(prediction, row)))
     grid = grids[chosen]
     day = days[chosen] if days else None
-    ranges, lost = _ranges(grid, batches) if day is None else (day.schedule, None)
+    ranges, lost = _ranges(grid, batches, targets) if day is None else (day.schedule, None)
     drafts = max(k for _, _, k in ranges)
     verified = grid.whole.curve.verify_len
     return Advised(
@@ -130,15 +130,19 @@ def _grid_of(whole: EndToEnd, lengths: Sequence[int] | None) -> _Grid:
 
 
 def _choice(grid: _Grid, i: int, targets: Targets) -> Choice:
-    """Return the best drafts at a load: of those that meet the targets, if off or any does."""
-    meets = targets.met(grid.ttft_s[i], grid.tpot_s[i]) & grid.allowed
     return best_choice(
         grid.speedup[i],
         low=grid.low[i],
         high=grid.high[i],
-        allowed=meets if meets.any() else grid.allowed,
+        allowed=_allowed(grid, i, targets),
         least=targets.least_speedup,
     )
+
+
+def _allowed(grid: _Grid, i: int, targets: Targets) -> npt.NDArray[np.bool_]:
+    """Return the lengths to choose from at a load: those that meet the targets, if any does."""
+    meets = targets.met(grid.ttft_s[i], grid.tpot_s[i]) & grid.allowed
+    return np.asarray(meets if meets.any() else grid.allowed)
 
 
 def _best_drafter(choices: Sequence[Sequence[Choice]]) -> int:
@@ -167,11 +171,16 @@ def _rates(grid: _Grid) -> Array:
 
 
 def _ranges(
-    grid: _Grid, batches: Sequence[float]
+    grid: _Grid, batches: Sequence[float], targets: Targets
 ) -> tuple[tuple[tuple[int, int, int], ...], float]:
+    """Return the schedule of lengths that may be taken at each load, and what merging loses."""
+    taken = np.stack([_allowed(grid, i, targets) for i in range(len(batches))])
+    if targets.least_speedup > 1.0:
+        taken &= grid.speedup > targets.least_speedup
+    taken[:, 0] = True
     schedule = best_schedule(
         [round(batch) for batch in batches],
-        _rates(grid),
+        np.where(taken, _rates(grid), np.nan),
         most_ranges=_MOST_RANGES,
         least_gain=_LEAST_GAIN,
     )

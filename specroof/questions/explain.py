@@ -138,6 +138,8 @@ class Explanation(Answer):
             return ""
         parts = self.round
         says = "pays" if parts.speedup >= 1 else "loses"
+        if round(parts.speedup, 2) == 1.0:
+            says = "neither pays nor loses"
         largest = [f"{name} ({steps:.2f} of a step)" for name, steps in parts.largest()]
         terms = " and ".join(filter(None, [", ".join(largest[:-1]), *largest[-1:]]))
         sentence = (

@@ -196,6 +196,7 @@ def advice_text(found: Advice, model: str) -> str:
     parts = [
         _wrapped(title),
         _wrapped(decision_line(best)),
+        *map(_wrapped, _targets_lines(found, best)),
         *([_wrapped(_day_line(best.advised.day))] if best.advised.day else []),
         *([_chips_table(found)] if len(found.chips) > 1 else []),
         _choices_table(best, short),
@@ -232,6 +233,23 @@ def decision_line(chip: Served) -> str:
             said = f"ON at {paying} requests in flight, not at all loads: {gain}."
     schedule = ", ".join(f"{k} at {_span(one, end)}" for one, end, k in chip.advised.schedule)
     return f"{said} {sure} Drafts by running requests: {schedule}."
+
+
+def _targets_lines(found: Advice, chip: Served) -> Iterator[str]:
+    """Yield at which loads users wait no longer than they may, as advised and without drafts."""
+    targets = found.targets
+    limits = {"TTFT": targets.ttft_ms, "TPOT": targets.tpot_ms}
+    asked = [f"{name} of {ms:g} ms" for name, ms in limits.items() if ms is not None]
+    if asked:
+        on = [row.concurrency for row in chip.rows if row.meets]
+        off = [
+            row.concurrency for row in chip.rows if targets.met(row.plain.ttft_s, row.plain.tpot_s)
+        ]
+        told = [
+            f"{', '.join(f'{load:g}' for load in loads)} in flight" if loads else "no load"
+            for loads in (on, off)
+        ]
+        yield f"{' and '.join(asked)}: met at {told[0]}; without drafts at {told[1]}."
 
 
 def _day_line(day: Day) -> str:

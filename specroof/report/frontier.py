@@ -49,5 +49,5 @@ def _cheapest(found: FrontierAnswer) -> str:
     told = "" if price is None else f", ${price:.3g} per million tokens"
     return in_line(
         f"cheapest{wanted}: {name}, γ = {point.draft_len}, batch {point.batch_size:g} on "
-        f"{point.devices} devices: {point.tokens_per_s_per_device:.0f} tokens/s each{told}"
+        f"{point.devices} device{'s' * (point.devices > 1)}: {point.tokens_per_s_per_device:.0f} tokens/s each{told}"
     )

@@ -2,26 +2,30 @@
 
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from specroof.errors import OptionError
+from specroof.errors import OptionError, expect_word
 from specroof.hardware import Placement
 
 __all__ = [
     "CACHES",
     "LAUNCHERS",
     "MADE_WEIGHTS",
+    "SGLANG",
+    "SGLANG_ALGORITHMS",
+    "VLLM",
     "YOUR_DRAFT_MODEL",
     "Launch",
     "Speculation",
     "format_words",
     "launch",
     "server_command",
+    "shell_line",
 ]
 
-#: Stands for the drafter's weights where nobody named them.
+#: Stands for the drafter's weights where no name is given.
 YOUR_DRAFT_MODEL: Final = "<YOUR-DRAFT-MODEL>"
 
 
@@ -147,9 +151,7 @@ def launch(plan: Speculation, framework: str) -> Launch:
     '--speculative-algorithm EAGLE3 --speculative-draft-model-path me/head \
 --speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4'
     """
-    if framework not in LAUNCHERS:
-        message = f"framework is {framework!r}; allowed: {', '.join(LAUNCHERS)}"
-        raise OptionError(message)
+    expect_word("framework", framework, LAUNCHERS)
     return LAUNCHERS[framework](plan)
 
 
@@ -167,7 +169,7 @@ def _to_fill_in(plan: Speculation, *, needs_weights: bool) -> tuple[str, ...]:
 
 # --- vLLM -----------------------------------------------------------------------------------------
 
-_VLLM: Final = "vLLM 0.33.0"
+VLLM: Final = "vLLM 0.33.0"
 
 #: The method of each kind, and what else it needs.
 _VLLM_METHODS: Final[Mapping[str, Mapping[str, object]]] = {
@@ -183,13 +185,13 @@ _VLLM_METHODS: Final[Mapping[str, Mapping[str, object]]] = {
     "prompt_lookup": {"method": "ngram", "prompt_lookup_max": 5},
     "suffix": {"method": "suffix"},
 }
-#: Kinds without weights of their own.
+#: Kinds without separate weights.
 _NO_WEIGHTS: Final = frozenset({"mtp", "ngram", "prompt_lookup", "suffix"})
 
 
 def _vllm(plan: Speculation) -> Launch:
     if plan.is_tree or plan.kind not in _VLLM_METHODS:
-        _refuse(plan, _VLLM, list(_VLLM_METHODS))
+        _refuse(plan, VLLM, list(_VLLM_METHODS))
     needs_weights = plan.kind not in _NO_WEIGHTS
     config: dict[str, object] = dict(_VLLM_METHODS[plan.kind])
     if needs_weights:
@@ -197,9 +199,9 @@ def _vllm(plan: Speculation) -> Launch:
     config["num_speculative_tokens"] = plan.drafts
     notes = list(_to_fill_in(plan, needs_weights=needs_weights))
     if plan.differs and plan.data_parallel > 1:
-        notes.append(f"{_VLLM} drops a schedule with data parallelism: {plan.drafts} drafts always")
+        notes.append(f"{VLLM} drops a schedule with data parallelism: {plan.drafts} drafts always")
     elif plan.differs and plan.kind == "suffix":
-        notes.append(f"{_VLLM} drops a schedule of suffix: {plan.drafts} drafts always")
+        notes.append(f"{VLLM} drops a schedule of suffix: {plan.drafts} drafts always")
     elif plan.differs:
         config["num_speculative_tokens_per_batch_size"] = [list(row) for row in plan.schedule]
     words: list[object] = ["--speculative-config", json.dumps(config)]
@@ -207,13 +209,13 @@ def _vllm(plan: Speculation) -> Launch:
         words += ["--max-num-seqs", plan.running]
     if plan.memory is not None:
         words += ["--gpu-memory-utilization", f"{plan.memory:g}"]
-    return Launch("vllm", _VLLM, _joined(words), notes=tuple(notes))
+    return Launch("vllm", VLLM, shell_line(words), notes=tuple(notes))
 
 
 # --- SGLang ---------------------------------------------------------------------------------------
 
-_SGLANG: Final = "SGLang 0.5.23"
-_SGLANG_ALGORITHMS: Final[Mapping[str, str]] = {
+SGLANG: Final = "SGLang 0.5.23"
+SGLANG_ALGORITHMS: Final[Mapping[str, str]] = {
     "mtp": "NEXTN",
     "eagle": "EAGLE",
     "eagle3": "EAGLE3",
@@ -232,11 +234,11 @@ _ADAPTIVE_FILE: Final = "adaptive.json"
 
 
 def _sglang(plan: Speculation) -> Launch:
-    algorithm = _SGLANG_ALGORITHMS.get(plan.kind)
+    algorithm = SGLANG_ALGORITHMS.get(plan.kind)
     if algorithm is None or (plan.is_tree and algorithm not in _STEPPED):
-        _refuse(plan, _SGLANG, list(_SGLANG_ALGORITHMS))
+        _refuse(plan, SGLANG, list(SGLANG_ALGORITHMS))
     if plan.data_parallel > 1 and algorithm in _NOT_IN_GROUPS:
-        message = f"{_SGLANG} has no {algorithm} with data-parallel attention; allowed: without it"
+        message = f"{SGLANG} has no {algorithm} with data-parallel attention; allowed: without it"
         raise OptionError(message)
     needs_weights = plan.kind not in _NO_WEIGHTS
     words: list[object] = ["--speculative-algorithm", algorithm]
@@ -251,18 +253,18 @@ def _sglang(plan: Speculation) -> Launch:
         slots = {str(first): {"candidate_steps": [drafts]} for first, _, drafts in plan.schedule}
         files[_ADAPTIVE_FILE] = json.dumps(slots, indent=2) + "\n"
         words += ["--speculative-adaptive", "--speculative-adaptive-config", _ADAPTIVE_FILE]
-        notes.append(f"{_SGLANG} rounds a batch up to a captured size, then looks in the schedule")
+        notes.append(f"{SGLANG} rounds a batch up to a captured size, then looks in the schedule")
     elif plan.differs:
         where = " with data-parallel attention" if plan.data_parallel > 1 else ""
         notes.append(
-            f"{_SGLANG} has no schedule by batch for {algorithm}{where}: {plan.drafts} drafts at "
+            f"{SGLANG} has no schedule by batch for {algorithm}{where}: {plan.drafts} drafts at "
             f"any load"
         )
     if plan.running is not None:
         words += ["--max-running-requests", plan.running]
     if plan.memory is not None:
         words += ["--mem-fraction-static", f"{plan.memory:g}"]
-    return Launch("sglang", _SGLANG, _joined(words), files, tuple(notes))
+    return Launch("sglang", SGLANG, shell_line(words), files, tuple(notes))
 
 
 def _sglang_drafts(plan: Speculation, algorithm: str) -> list[object]:
@@ -354,7 +356,7 @@ def server_command(
     groups, experts = placement.attention_data_parallel, placement.expert_parallel
     words: list[object]
     if framework == "vllm":
-        # Each group of vLLM's data parallelism has devices of its own.
+        # Each group of vLLM's data parallelism has separate devices.
         words = ["vllm", "serve", model, "--tensor-parallel-size", placement.devices // groups]
         words += ["--data-parallel-size", groups] if groups > 1 else []
         words += ["--enable-expert-parallel"] if experts > 1 else []
@@ -365,7 +367,7 @@ def server_command(
         words += ["--ep-size", experts] if experts > 1 else []
     else:
         return None
-    return _joined([*words, *format_words(framework, weights, kv_cache)])
+    return shell_line([*words, *format_words(framework, weights, kv_cache)])
 
 
 #: Formats of weights that vLLM and SGLang make of any checkpoint as they load it.
@@ -378,7 +380,7 @@ CACHES: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def format_words(framework: str, weights: str | None, kv_cache: str | None) -> list[object]:
-    """Return the flags of formats that are not the checkpoint's own, as far as there are any.
+    """Return the flags of formats that replace the checkpoint's, where there are flags.
 
     Parameters
     ----------
@@ -400,7 +402,8 @@ def format_words(framework: str, weights: str | None, kv_cache: str | None) -> l
     return words
 
 
-def _joined(words: Sequence[object]) -> str:
+def shell_line(words: Iterable[object]) -> str:
+    """Return words as a shell takes them."""
     return " ".join(shlex.quote(str(word)) for word in words)
 
 

@@ -82,7 +82,7 @@ def limited_curve(
     batch_size
         Requests in flight.
     largest
-        The largest batch that runs, axes (context_len, draft_len); [..., 0] that of plain decoding.
+        The largest batch that runs, axes (context_len, draft_len); [..., 0] of plain decoding.
     priced
         From batch sizes to a curve as if memory had no end; that curve is the answer where no limit
         binds.

@@ -38,7 +38,7 @@ __all__ = [
     "prefill_plan",
 ]
 
-#: Sequences of a pass, at least: nobody else may be decoding.
+#: Sequences of a pass, at least: perhaps no other request decodes.
 _FEWEST: Final = 0.01
 
 

@@ -51,7 +51,7 @@ def parse_dflash2(config: DraftConfig) -> DraftHead:
 
     Counts
         before and behind each sublayer the matrix that makes a convolution's kernel from the
-        hidden state; the selector's projection; its two tables, of which some rows are read.
+        hidden state; the selector's projection; its two tables (stored; few rows are read).
     Ignores
         the convolutions themselves (two taps), and choosing among the candidates.
     """
@@ -141,7 +141,7 @@ def _block_head(
         kind,
         size,
         stack_layers(layers),
-        # A head of its own comes with a smaller vocabulary only.
+        # Only a smaller vocabulary comes with a separate head.
         head_rows=drafted if own else 0,
         weight=config.plain,
         dtype=config.dtype,

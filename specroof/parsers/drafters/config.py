@@ -97,14 +97,16 @@ def layer_shapes(config: DraftConfig, *, qk_norm: bool, causal: bool = True) -> 
     n_heads, n_kv_heads = head_counts(keys, kv_default=keys.positive_int("num_attention_heads"))
     head_dim = split_head_dim(keys)
     sinks = config.setting("attention_sink_bias")
+    bias = keys.flag("attention_bias", default=False)
     shape = DraftShape(
         keys.positive_int("hidden_size"),
         n_heads,
         n_kv_heads,
         head_dim,
-        keys.positive_int("intermediate_size"),
+        width=keys.positive_int("intermediate_size"),
         value_dim=keys.positive_int("v_head_dim", default=head_dim),
-        bias=keys.flag("attention_bias", default=False),
+        qkv_bias=bias,
+        out_bias=bias,
         qk_norm=qk_norm,
         sinks=sinks.flag("attention_sink_bias", default=False),
         causal=causal,
@@ -120,7 +122,7 @@ def _windows(config: DraftConfig) -> list[int | None]:
 
     Source
         `layer_types` says which layers have one (`use_sliding_window` false takes it from all);
-        else ``use_swa`` gives all layers that of ``swa_window_size`` (vLLM's DFlash).
+        else ``use_swa`` gives all layers the window ``swa_window_size`` (vLLM's DFlash).
     """
     keys, n_layers = config.keys, config.n_layers
     if not keys.flag("use_sliding_window", default=True):

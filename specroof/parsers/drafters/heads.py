@@ -10,7 +10,6 @@ from typing import Final
 
 from specroof.architecture import (
     HEADS,
-    TENSOR,
     Block,
     DraftHead,
     GroupedQueryAttention,
@@ -21,6 +20,7 @@ from specroof.architecture import (
     draft_model,
     eagle3_head,
     eagle_head,
+    gated_pair,
     replicated,
     stack_layers,
     with_first,
@@ -207,12 +207,5 @@ def _assistant_layer(core: GroupedQueryAttention, config: DraftConfig) -> Layer:
         # norms before and after, and of a query head
         vector_params=2 * size + core.head_dim,
     )
-    feed_forward = Block(
-        "feed_forward",
-        (
-            Linear("gate_up_proj", size, 2 * width, weight, TENSOR),
-            Linear("down_proj", width, size, weight, TENSOR),
-        ),
-        vector_params=2 * size + 1,
-    )
-    return Layer((attention, feed_forward))
+    pair = gated_pair(size, width, weight, weight)
+    return Layer((attention, Block("feed_forward", pair, vector_params=2 * size + 1)))

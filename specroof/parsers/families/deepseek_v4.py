@@ -63,7 +63,7 @@ class _Compression:
 
     @property
     def overlap(self) -> int:
-        """Entries that a token is part of."""
+        """Entries that hold a token."""
         return 2 if self.searches else 1
 
 
@@ -208,7 +208,7 @@ def _dtype_place(config: ModelConfig) -> Reader:
 
 
 def _quantization(config: ModelConfig, expert_dtype: str) -> Quantization:
-    """Return the formats of a V4 checkpoint, of which the config tells only a part.
+    """Return the formats of a V4 checkpoint; the config tells only a part of them.
 
     Experts are MXFP4 although `quant_method` says fp8; `expert_dtype` tells, and one published
     revision lacks even that. FP8 scales are one E8M0 byte per block. A list of modules with
@@ -282,7 +282,7 @@ def _projections(shape: _Shape, weights: LayerWeights) -> Iterator[Linear]:
         ("wq_a", shape.hidden_size, shape.query_rank, ATTENTION_REPLICATED, 1),
         ("wq_b", shape.query_rank, query_dim, HEADS, 1),
         ("wkv", shape.hidden_size, shape.entry_dim, ATTENTION_REPLICATED, 1),
-        # Each group of heads has an output projection of its own.
+        # Each group of heads has a separate output projection.
         ("wo_a", query_dim, out_dim, HEADS, shape.out_groups),
         ("wo_b", out_dim, shape.hidden_size, HEADS, 1),
     ):

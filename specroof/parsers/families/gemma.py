@@ -7,13 +7,8 @@ Source
 
 from dataclasses import replace
 
-from specroof.architecture import Architecture, Block
-from specroof.parsers.blocks import (
-    AttentionShape,
-    attention_block,
-    feed_forward_block,
-    with_vectors,
-)
+from specroof.architecture import Architecture, AttentionShape, Block
+from specroof.parsers.blocks import attention_block, feed_forward_block, with_vectors
 from specroof.parsers.decoder import Part, decoder, same_part
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.layer_lists import layer_windows
@@ -35,7 +30,7 @@ def parse_gemma3(config: ModelConfig) -> Architecture:
     """Return a Gemma 3: every sixth layer attends fully, and queries and keys pass a norm."""
     keys = config.keys
     if keys.flag("use_bidirectional_attention", default=False):
-        keys.refuse("use_bidirectional_attention", "false; others are no decoders")
+        keys.refuse("use_bidirectional_attention", "false; others are not decoders")
     # configuration_gemma3.py: attention_bias False, head_dim 256, sliding_window 4096,
     # vocab_size 262208. Published files of the multimodal sizes leave these keys out, and those of
     # the smallest its heads too.
@@ -62,7 +57,8 @@ def _gemma(
 
     # Each block has a second norm, which its output passes.
     def attention(window: int | None, weights: LayerWeights) -> Block:
-        return with_vectors(attention_block(shape, window, weights), hidden_size)
+        block = attention_block(replace(shape, window=window), weights)
+        return with_vectors(block, hidden_size)
 
     def feed_forward(weights: LayerWeights) -> Block:
         return with_vectors(feed_forward_block(hidden_size, width, weights), hidden_size)

@@ -12,13 +12,13 @@ from typing import Final
 from specroof.architecture import (
     FEED_FORWARD_REPLICATED,
     Architecture,
+    AttentionShape,
     Block,
     GroupedQueryAttention,
     Linear,
     SharedCacheAttention,
 )
 from specroof.parsers.blocks import (
-    AttentionShape,
     ExpertNames,
     ExpertsShape,
     attention_block,
@@ -45,8 +45,8 @@ class _Attention:
 
     Parameters
     ----------
-    shape, window
-        Sizes, and tokens that a query may see.
+    shape
+        Sizes, and the window.
     keys_are_values
         Whether values are the projected keys: there is no v_proj. Keys are then rotated and
         values are not, so that both are cached all the same.
@@ -55,7 +55,6 @@ class _Attention:
     """
 
     shape: AttentionShape
-    window: int | None
     keys_are_values: bool
     shares_cache: bool
 
@@ -143,7 +142,7 @@ def _sliding_layers(keys: Reader, n_layers: int) -> list[bool]:
 
     Source
         `Gemma4TextConfig`: ``layer_types`` is every sixth layer full by default, and the last
-        layer is full whatever it says.
+        layer is always full.
     """
     listed = sliding_layers(keys, n_layers)
     usual = [(index + 1) % 6 != 0 for index in range(n_layers)]
@@ -160,7 +159,7 @@ def _shared_layers(keys: Reader, slides: Sequence[bool]) -> list[bool]:
     n_shared = keys.positive_int("num_kv_shared_layers", minimum=0, maximum=MAX_LAYERS, default=0)
     first_shared = len(slides) - n_shared
     if first_shared <= 0 or set(slides[:first_shared]) != set(slides):
-        allowed = "a number that leaves a layer of each kind with a cache of its own"
+        allowed = "a number that leaves a layer of each kind with a cache"
         keys.refuse("num_kv_shared_layers", allowed)
     return [index >= first_shared for index in range(len(slides))]
 
@@ -187,15 +186,15 @@ def _attentions(
     else:
         shapes = [_overridden(usual, layer) for layer in layers]
     return [
-        _Attention(shape, window, keys_are_values=False, shares_cache=shares)
+        _Attention(replace(shape, window=window), keys_are_values=False, shares_cache=shares)
         if is_sliding
-        else _Attention(shape, None, keys_are_values, shares)
+        else _Attention(shape, keys_are_values, shares)
         for shape, is_sliding, shares in zip(shapes, slides, shared, strict=True)
     ]
 
 
 def _full_shape(keys: Reader, usual: AttentionShape, *, keys_are_values: bool) -> AttentionShape:
-    """Return the shape of full layers, whose heads have a width and number of their own.
+    """Return the shape of full layers, whose heads differ in width and number.
 
     Source
         `Gemma4TextConfig.__post_init__`: global_head_dim 512; num_global_key_value_heads counts
@@ -225,7 +224,7 @@ def _attention_block(attention: _Attention, weights: LayerWeights) -> Block:
     A second norm stands behind it.
     """
     shape = attention.shape
-    block = attention_block(shape, attention.window, weights)
+    block = attention_block(shape, weights)
     block = with_vectors(block, shape.hidden_size)
     if attention.shares_cache and isinstance(block.core, GroupedQueryAttention):
         return replace(

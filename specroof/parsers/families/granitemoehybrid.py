@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from specroof.architecture import TENSOR, Architecture, Block, Linear
+from specroof.architecture import Architecture, Block, gated_pair
 from specroof.parsers.blocks import ExpertNames, attention_block, experts_block
 from specroof.parsers.decoder import Part, decoder, same_part
 from specroof.parsers.formats.quantization import LayerWeights
@@ -72,7 +72,7 @@ def _mamba_builder(config: ModelConfig) -> _BlockBuilder:
 def _attention_builder(config: ModelConfig) -> _BlockBuilder:
     # configuration_granitemoehybrid.py: attention_bias False
     shape = read_attention(config.keys, biased=True)
-    return lambda weights: attention_block(shape, None, weights)
+    return lambda weights: attention_block(shape, weights)
 
 
 _BUILDERS: Final[dict[str, Callable[[ModelConfig], _BlockBuilder]]] = {
@@ -93,6 +93,5 @@ def _feed_forward(keys: Reader) -> _BlockBuilder:
 
 
 def _dense_block(hidden_size: int, width: int, weights: LayerWeights) -> Block:
-    gate_up = Linear("gate_up_proj", hidden_size, 2 * width, weights(_NAMES.shared_in), TENSOR)
-    down = Linear("down_proj", width, hidden_size, weights(_NAMES.shared_out), TENSOR)
-    return Block("feed_forward", (gate_up, down), vector_params=hidden_size)
+    pair = gated_pair(hidden_size, width, weights(_NAMES.shared_in), weights(_NAMES.shared_out))
+    return Block("feed_forward", pair, vector_params=hidden_size)

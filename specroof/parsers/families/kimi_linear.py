@@ -80,7 +80,7 @@ class _FeedForward:
     experts
         Of the others; None where there are none.
     latent
-        Width that routed experts work on, if it is not that of the residual stream (K3).
+        Width that routed experts work on, where it differs from the residual stream (K3).
     latent_norm
         Whether a norm of that width stands behind them.
     """

@@ -9,8 +9,8 @@ Source
 from collections.abc import Sequence
 from dataclasses import replace
 
-from specroof.architecture import Architecture
-from specroof.parsers.blocks import AttentionShape, feed_forward_block
+from specroof.architecture import Architecture, AttentionShape
+from specroof.parsers.blocks import feed_forward_block
 from specroof.parsers.decoder import attention_part, decoder, same_part
 from specroof.parsers.layer_lists import layer_windows, used_window
 from specroof.parsers.model_config import ModelConfig

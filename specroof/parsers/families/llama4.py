@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from specroof.architecture import Architecture, Block, ChunkedAttention
-from specroof.parsers.blocks import AttentionShape, ExpertNames, attention_block
+from specroof.parsers.blocks import ExpertNames, attention_block
 from specroof.parsers.decoder import Part, decoder, feed_forward_part
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.layer_lists import listed_kinds
@@ -33,7 +33,7 @@ def parse_llama4(config: ModelConfig) -> Architecture:
     """Return a Llama 4.
 
     `intermediate_size` is the width of an expert and of the shared expert, `intermediate_size_mlp`
-    that of a dense layer.
+    the width of a dense layer.
     """
     keys = config.keys
     sparse = _sparse_layers(keys, config.n_layers)
@@ -48,7 +48,11 @@ def parse_llama4(config: ModelConfig) -> Architecture:
     chunk = keys.optional_int("attention_chunk_size", missing=8192)
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
-        return _attention_block(attention, chunk if kind == _CHUNKED else None, weights)
+        block = attention_block(attention, weights)
+        if kind == _FULL or chunk is None:
+            return block
+        heads = attention.n_heads, attention.n_kv_heads, attention.head_dim
+        return replace(block, core=ChunkedAttention(*heads, attention.head_dim, chunk))
 
     mixers = _mixers(keys, config.n_layers)
     notes = []
@@ -94,13 +98,3 @@ def _mixers(keys: Reader, n_layers: int) -> Sequence[str]:
         return [_CHUNKED if uses_rope else _FULL for uses_rope in rotary[:n_layers]]
     interval = keys.positive_int("no_rope_layer_interval", default=4)
     return [_CHUNKED if (index + 1) % interval else _FULL for index in range(n_layers)]
-
-
-def _attention_block(shape: AttentionShape, chunk: int | None, weights: LayerWeights) -> Block:
-    block = attention_block(shape, None, weights)
-    if chunk is None:
-        return block
-    chunked = ChunkedAttention(
-        shape.n_heads, shape.n_kv_heads, shape.head_dim, shape.head_dim, chunk
-    )
-    return replace(block, core=chunked)

@@ -1,4 +1,4 @@
-"""MiMo-V2: most layers in a short window with KV heads of their own, values narrower than keys.
+"""MiMo-V2: most layers in a short window with other KV heads, values narrower than keys.
 
 Source
     transformers 5, `models/mimo_v2_flash/modeling_mimo_v2_flash.py` and
@@ -8,11 +8,11 @@ Source
 
 from dataclasses import replace
 
-from specroof.architecture import WEIGHT_FORMATS, Architecture, Block
-from specroof.parsers.blocks import AttentionShape, attention_block
+from specroof.architecture import WEIGHT_FORMATS, Architecture, AttentionShape
+from specroof.parsers.blocks import attention_block
 from specroof.parsers.decoder import Part, decoder, feed_forward_part
 from specroof.parsers.formats.module_names import ModuleNames
-from specroof.parsers.formats.quantization import LayerWeights, Quantization, Rule
+from specroof.parsers.formats.quantization import Quantization, Rule
 from specroof.parsers.layer_lists import flagged_layers, listed_experts, sliding_layers
 from specroof.parsers.model_config import MTP_NOTE, ModelConfig, quantization_section
 from specroof.parsers.sizes import head_counts, read_experts
@@ -26,9 +26,8 @@ def parse_mimo_v2(config: ModelConfig) -> Architecture:
     config = replace(config, quantization=_quantization(config))
     keys = config.keys
     sliding = _sliding_layers(keys, config.n_layers)
-    full_shape, sliding_shape, window = _full_shape(config), None, None
-    if any(sliding):
-        sliding_shape, window = _sliding_shape(keys, full_shape), _window(keys)
+    full = _full_shape(config)
+    other = _sliding_shape(keys, full) if any(sliding) else full
     sparse = _expert_layers(keys, config.n_layers)
     experts = None
     if any(sparse):
@@ -36,14 +35,9 @@ def parse_mimo_v2(config: ModelConfig) -> Architecture:
         keys.positive_int("n_shared_experts", minimum=0, maximum=0, default=0)
         experts = read_experts(keys, "n_routed_experts", correction_bias=True)
 
-    def mixer(slides: bool, weights: LayerWeights) -> Block:
-        if slides and sliding_shape is not None:
-            return attention_block(sliding_shape, window, weights)
-        return attention_block(full_shape, None, weights)
-
     return decoder(
         config,
-        Part(sliding, mixer),
+        Part([other if slides else full for slides in sliding], attention_block),
         feed_forward_part(config, experts, sparse),
         notes=() if keys.has("num_nextn_predict_layers") else (MTP_NOTE,),
     )
@@ -83,6 +77,7 @@ def _sliding_shape(keys: Reader, full: AttentionShape) -> AttentionShape:
         head_dim=keys.positive_int("swa_head_dim", default=full.head_dim),
         sinks=keys.flag("add_swa_attention_sink_bias", default=True),
         value_dim=keys.positive_int("swa_v_head_dim", default=full.value_dim),
+        window=_window(keys),
     )
 
 

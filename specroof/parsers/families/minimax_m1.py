@@ -46,7 +46,7 @@ def parse_minimax_m1(config: ModelConfig) -> Architecture:
 
     def mixer(kind: int, weights: LayerWeights) -> Block:
         if kind == _SOFTMAX:
-            return attention_block(attention, None, weights)
+            return attention_block(attention, weights)
         return _lightning_block(attention.hidden_size, lightning, weights)
 
     return decoder(

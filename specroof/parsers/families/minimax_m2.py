@@ -7,8 +7,8 @@ Source
 
 from typing import Final
 
-from specroof.architecture import Architecture, Block
-from specroof.parsers.blocks import AttentionShape, ExpertNames, attention_block, with_vectors
+from specroof.architecture import Architecture, AttentionShape, Block
+from specroof.parsers.blocks import ExpertNames, attention_block, with_vectors
 from specroof.parsers.decoder import decoder, feed_forward_part, same_part
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.layer_lists import flagged_layers
@@ -41,7 +41,7 @@ def parse_minimax_m2(config: ModelConfig) -> Architecture:
     )
 
     def mixer(weights: LayerWeights) -> Block:
-        return with_vectors(attention_block(attention, None, weights), norm_params)
+        return with_vectors(attention_block(attention, weights), norm_params)
 
     return decoder(
         config, same_part(config, mixer), feed_forward_part(config, experts, names=_NAMES)

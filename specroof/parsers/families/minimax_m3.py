@@ -13,13 +13,13 @@ from typing import Final
 from specroof.architecture import (
     ATTENTION_REPLICATED,
     Architecture,
+    AttentionShape,
     Block,
     BlockSparseAttention,
     Indexer,
     by_kv_heads,
 )
 from specroof.parsers.blocks import (
-    AttentionShape,
     ExpertNames,
     ExpertsShape,
     attention_block,
@@ -65,7 +65,7 @@ class _BlockIndexer:
 
 
 def parse_minimax_m3(config: ModelConfig) -> Architecture:
-    """Return the language model of a MiniMax-M3; `intermediate_size` is that of one expert."""
+    """Return the language model of a MiniMax-M3; `intermediate_size` is the width of one expert."""
     keys = config.keys
     if keys.flag("attention_output_gate", default=False):
         keys.refuse("attention_output_gate", "false, as in the published checkpoint")
@@ -77,7 +77,7 @@ def parse_minimax_m3(config: ModelConfig) -> Architecture:
     experts = _experts_shape(keys) if any(sparse) else None
 
     def mixer(searches: bool, weights: LayerWeights) -> Block:
-        block = attention_block(attention, None, weights)
+        block = attention_block(attention, weights)
         if searches and indexer is not None:
             return _searching(block, attention, indexer, weights)
         return block

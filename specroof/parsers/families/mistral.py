@@ -16,7 +16,7 @@ __all__ = ["parse_ministral", "parse_ministral3", "parse_mistral"]
 
 
 def parse_mistral(config: ModelConfig) -> Architecture:
-    """Return a Mistral: a window, where there is one, is that of every layer."""
+    """Return a Mistral: all layers have the window, where there is one."""
     keys = config.keys
     # configuration_mistral.py: sliding_window 4096 where the key is missing, none where it is
     # null; head_dim a share of hidden_size.

@@ -92,8 +92,8 @@ def _attention_builder(config: ModelConfig) -> _BlockBuilder:
     # configuration_nemotron_h.py: attention_bias False, head_dim 128; the first models call it
     # attention_head_dim.
     head_dim = keys.positive_int("head_dim", "attention_head_dim", default=128)
-    shape = replace(read_attention(keys, head_dim, biased=True), module="mixer")
-    return lambda weights: attention_block(shape, None, weights)
+    shape = read_attention(keys, head_dim, biased=True)
+    return lambda weights: attention_block(shape, weights, module="mixer")
 
 
 def _mlp_builder(config: ModelConfig) -> _BlockBuilder:

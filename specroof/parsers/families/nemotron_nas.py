@@ -35,7 +35,7 @@ def parse_nemotron_nas(config: ModelConfig) -> Architecture:
     mlp_bias = keys.flag("mlp_bias", default=False)
 
     def attention(n_kv_heads: int, weights: LayerWeights) -> Block:
-        return attention_block(replace(shape, n_kv_heads=n_kv_heads), None, weights)
+        return attention_block(replace(shape, n_kv_heads=n_kv_heads), weights)
 
     def feed_forward(width: int, weights: LayerWeights) -> Block:
         return feed_forward_block(hidden_size, width, weights, bias=mlp_bias)

@@ -10,13 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from specroof.architecture import HEADS, Architecture, Block, GatedDeltaNet, Linear
-from specroof.parsers.blocks import (
-    AttentionShape,
-    attention_block,
-    feed_forward_block,
-    matrices,
-)
+from specroof.architecture import HEADS, Architecture, AttentionShape, Block, GatedDeltaNet, Linear
+from specroof.parsers.blocks import attention_block, feed_forward_block, matrices
 from specroof.parsers.decoder import Part, decoder, feed_forward_part, same_part
 from specroof.parsers.families.qwen2_moe import SHARED_EXPERT_NAMES, gated_experts
 from specroof.parsers.families.qwen3_moe import sparse_layers
@@ -79,7 +74,7 @@ def _hybrid(
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
         if kind == _FULL:
-            return attention_block(attention, None, weights)
+            return attention_block(attention, weights)
         return _delta_net_block(config.hidden_size, delta_net, names, weights)
 
     return decoder(

@@ -5,17 +5,11 @@ Source
     `models/step3p5.py`; the names of matrices are those of the published checkpoints.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from specroof.architecture import HEADS, Architecture, Block
-from specroof.parsers.blocks import (
-    AttentionShape,
-    ExpertNames,
-    ExpertsShape,
-    attention_block,
-    matrices,
-)
+from specroof.architecture import HEADS, Architecture, AttentionShape, Block
+from specroof.parsers.blocks import ExpertNames, ExpertsShape, attention_block, matrices
 from specroof.parsers.decoder import Part, decoder, feed_forward_part
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.layer_lists import layer_overrides, listed_experts, sliding_layers
@@ -32,14 +26,6 @@ _NAMES: Final = ExpertNames(
 _N_DENSE: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class _Attention:
-    """The attention of one layer: its sizes, and the tokens that a query may see."""
-
-    shape: AttentionShape
-    window: int | None
-
-
 def parse_step3p5(config: ModelConfig) -> Architecture:
     """Return the language model of a Step 3.5 or 3.7."""
     keys = config.keys
@@ -48,12 +34,12 @@ def parse_step3p5(config: ModelConfig) -> Architecture:
     sparse = _expert_layers(keys, config.n_layers)
     experts = _experts_shape(config) if any(sparse) else None
 
-    def mixer(attention: _Attention, weights: LayerWeights) -> Block:
-        block = attention_block(attention.shape, attention.window, weights)
+    def mixer(attention: AttentionShape, weights: LayerWeights) -> Block:
+        block = attention_block(attention, weights)
         if not gated:
             return block
         # one gate per head
-        gate = ("g_proj", attention.shape.hidden_size, attention.shape.n_heads)
+        gate = ("g_proj", attention.hidden_size, attention.n_heads)
         return replace(
             block, linears=(*block.linears, *matrices(weights, "self_attn.", HEADS, gate))
         )
@@ -65,7 +51,7 @@ def parse_step3p5(config: ModelConfig) -> Architecture:
     )
 
 
-def _attentions(config: ModelConfig) -> list[_Attention]:
+def _attentions(config: ModelConfig) -> list[AttentionShape]:
     """Return each layer's attention; ``per_layer_config`` of a file saved again goes first."""
     keys = config.keys
     full = _full_shape(config)
@@ -82,7 +68,7 @@ def _attentions(config: ModelConfig) -> list[_Attention]:
         other = _sliding_shape(keys, full) if any(sliding) else full
         shapes = [other if slides else full for slides in sliding]
     return [
-        _Attention(shape, window if slides else None)
+        replace(shape, window=window if slides else None)
         for shape, slides in zip(shapes, sliding, strict=True)
     ]
 
