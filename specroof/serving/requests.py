@@ -154,7 +154,7 @@ class EndToEnd:
         """Seconds from sending a request to its first token, waiting for room included.
 
         Ignores
-            the way of text, as far as it is not in the engine's `request_latency_s`.
+            the transfer of text, unless the engine's `request_latency_s` holds it.
         Source
             `specroof.serving.queue.queue_s`.
         """
@@ -198,7 +198,7 @@ def end_to_end(
     r"""Return a curve's throughput and speedup with prefills counted.
 
     Prompts stop the batch or share passes with decoding as the server of the setup has it, in a
-    closed loop: whoever has an answer asks again.
+    closed loop: each client with an answer asks again.
 
     Parameters
     ----------
