@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 import typer
 
+from specroof.arrays import number_within
 from specroof.questions.words import (
     ACCEPTANCE_KEYS,
     CHOICES,
@@ -16,6 +17,7 @@ from specroof.questions.words import (
     hardware_names,
     model_names,
 )
+from specroof.units import MILLISECOND
 
 __all__ = [
     "AsJson",
@@ -42,7 +44,26 @@ __all__ = [
     "Waves",
     "choice",
     "completion",
+    "tpot_seconds",
 ]
+
+
+def tpot_seconds(milliseconds: float | None) -> float | None:
+    """Return what ``--tpot`` says in seconds, None if it is left out.
+
+    Raises
+    ------
+    OptionError
+        For no time, and for one that is not a number.
+
+    Examples
+    --------
+    >>> tpot_seconds(20)
+    0.02
+    """
+    if milliseconds is None:
+        return None
+    return number_within("--tpot", milliseconds, "target") * MILLISECOND
 
 
 def completion(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:

@@ -16,6 +16,7 @@ from specroof.cli.flags import (
     PricePerHour,
     SetupFlags,
     completion,
+    tpot_seconds,
 )
 from specroof.cli.grouping import flags
 from specroof.cli.lists import numbers
@@ -23,7 +24,6 @@ from specroof.cli.output import figure_files, give, text_file
 from specroof.questions.frontier import frontier as asked
 from specroof.questions.words import KINDS
 from specroof.report.frontier import frontier_csv, frontier_text
-from specroof.units import MILLISECOND
 
 __all__ = ["frontier"]
 
@@ -90,7 +90,7 @@ def frontier(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
         context_len=context_len,
         devices=numbers("--devices", devices),
         max_draft_len=max_draft_len,
-        tpot_s=None if tpot is None else tpot * MILLISECOND,
+        tpot_s=tpot_seconds(tpot),
         price_per_hour=price_per_hour,
         capacity=False if no_capacity else None,
     )

@@ -16,6 +16,7 @@ from specroof.cli.flags import (
     PricePerHour,
     SetupFlags,
     completion,
+    tpot_seconds,
 )
 from specroof.cli.grouping import flags
 from specroof.cli.lists import numbers
@@ -23,7 +24,6 @@ from specroof.cli.output import figure_files, give, text_file
 from specroof.questions.words import KINDS
 from specroof.questions.worth import worth as asked
 from specroof.report.worth import worth_csv, worth_text
-from specroof.units import MILLISECOND
 
 __all__ = ["worth"]
 
@@ -101,7 +101,7 @@ def worth(  # noqa: PLR0913, PLR0917 - one parameter per flag
         draft_len=draft_len,
         batch_size=batch_size,
         context_len=context_len,
-        tpot_s=None if tpot is None else tpot * MILLISECOND,
+        tpot_s=tpot_seconds(tpot),
         price_per_hour=price_per_hour,
         capacity=False if no_capacity else None,
     )

@@ -83,6 +83,7 @@ def _day_json(day: Day | None) -> dict[str, Any] | None:
     if day is None:
         return None
     return {
+        "gain_of": day.gain_of,
         "gain": day.gain,
         "scheduled_gain": day.scheduled_gain,
         "fixed": day.fixed,
@@ -255,7 +256,7 @@ def _targets_lines(found: Advice, chip: Served) -> Iterator[str]:
 def _day_line(day: Day) -> str:
     """Return what the day gains, beside a fixed length and the best of each hour."""
     said = (
-        f"Over the day: {day.gain:+.1%} against off. The best fixed length, {day.fixed} drafts, "
+        f"Over the day: {day.gain:+.1%} {day.gain_of} against off. The best fixed length, {day.fixed} drafts, "
         f"gives {day.fixed_gain:+.1%}, a schedule {day.scheduled_gain:+.1%}, the best length of "
         f"each hour {day.oracle_gain:+.1%}."
     )
