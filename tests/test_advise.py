@@ -519,14 +519,17 @@ def test_a_day_gets_one_schedule_and_its_gain(tmp_path: Path) -> None:
     # By hand: tokens of the hours over those without drafts, from the rows that are shown.
     ends = [found["rows"][0], found["rows"][2]]
     assert all(row["speedup"] > 1 for row in ends)
-    assert "Over the day: +" in page(words)
+    assert day["gain_of"] == "tokens"
+    assert f"Over the day: {day['gain']:+.1%} tokens against off" in page(words)
     assert found["schedule_lost"] is None
 
 
 def test_arrivals_beyond_the_server_are_said(tmp_path: Path) -> None:
     path = day_file(tmp_path, [0.1, 1000], "requests_per_s")
     printed = page(f"{EXAMPLE} --traffic {path}")
-    assert "More requests arrive than it answers in hours 1." in " ".join(printed.split())
+    printed = " ".join(printed.split())
+    assert "More requests arrive than it answers in hours 1." in printed
+    assert "% speed against off." in printed
 
 
 def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:

@@ -305,7 +305,7 @@ def test_values_that_are_no_counts_are_left_out(value: str) -> None:
     found = seen(page + f"vllm:another{labels} NaN\n")
     assert (found.running, found.ranks) == (40.0, 1)
     assert found.notes == (
-        "left out, since their value is no number from 0 on: vllm:num_requests_running",
+        "left out, since their values are not numbers from 0 on: vllm:num_requests_running",
     )
 
 

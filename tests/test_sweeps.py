@@ -308,7 +308,7 @@ def test_a_folder_of_unknown_files_is_left_alone(tmp_path: Path, study: str) -> 
     assert refused(study, "-o", str(tmp_path / "out")).startswith(message)
     for text in ("[]", "text", "{}"):
         (tmp_path / "out" / "manifest.json").write_text(text)
-        message = "manifest.json is no manifest of a sweep; allowed: another folder"
+        message = "manifest.json is not the manifest of a sweep; allowed: another folder"
         assert message in refused(study, "-o", str(tmp_path / "out"))
         with pytest.raises(CatalogError, match="holds no results of a sweep"):
             read_results(tmp_path / "out")

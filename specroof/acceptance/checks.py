@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from specroof.arrays import real_array, real_number
 from specroof.errors import OptionError, refuse
 
-# What its functions do is checked where formulas call them; they are no formulas themselves.
+# What its functions do is checked where formulas call them; they are not formulas themselves.
 __all__ = ["LONGEST_DRAFT", "PROBABILITY"]
 
 #: A curve is tabled up to the longest draft asked for, so that question needs a bound.

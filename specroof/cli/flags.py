@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 import typer
 
+from specroof.arrays import number_within
 from specroof.cli.lists import numbers
 from specroof.questions.words import (
     ACCEPTANCE_KEYS,
@@ -45,6 +46,7 @@ __all__ = [
     "SetupFlags",
     "SeveralChips",
     "TensorParallel",
+    "Waves",
     "choice",
     "completion",
     "in_seconds",
@@ -112,9 +114,20 @@ def plot_option(help_text: str) -> Any:
     return typer.Option("--plot", metavar="FILE", help=help_text)
 
 
-def in_seconds(_word: str, milliseconds: float) -> float:
-    """Return the seconds of milliseconds that were typed."""
-    return milliseconds * MILLISECOND
+def in_seconds(word: str, milliseconds: float) -> float:
+    """Return the seconds of a target in milliseconds.
+
+    Raises
+    ------
+    OptionError
+        With the option's `word`, for no time, and for one that is not a number.
+
+    Examples
+    --------
+    >>> in_seconds("--tpot", 20)
+    0.02
+    """
+    return number_within(word, milliseconds, "target") * MILLISECOND
 
 
 ModelWord = Annotated[
@@ -222,6 +235,14 @@ PrefixHitRate = Annotated[
         metavar="SHARE",
         help="Share of a prompt's tokens that the server has cached, 0 to 1. With --input-len.",
         show_default="0",
+    ),
+]
+Waves = Annotated[
+    bool,
+    typer.Option(
+        "--waves",
+        help="Requests come together: all at once, the next when all are answered. "
+        "With --input-len.",
     ),
 ]
 PricePerHour = Annotated[

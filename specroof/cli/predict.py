@@ -23,6 +23,7 @@ from specroof.cli.flags import (
     Read,
     SetupFlags,
     SeveralChips,
+    Waves,
     plot_option,
 )
 from specroof.cli.grouping import flags, given
@@ -58,6 +59,7 @@ class Flags(Group):
         typer.Option("--output-len", "--osl", help="Tokens of an answer, with --input-len."),
     ] = None
     prefix_hit_rate: PrefixHitRate = None
+    waves: Waves = False
     concurrency: Annotated[
         str | None,
         typer.Option(help="Requests in flight, comma-separated. Replaces --batch."),

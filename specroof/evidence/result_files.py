@@ -146,7 +146,7 @@ def _sglang(fields: Fields) -> tuple[bool, Measurement]:
     if (top_k or 1) > 1:
         drafts = server.count("speculative_num_steps")
     algorithm = server.text_or_none("speculative_algorithm")
-    # A server that drafts and a client that did not ask how much was accepted are no plain run.
+    # A server that drafts makes no plain run, although the client did not ask for acceptance.
     speculative = tokens is not None or algorithm is not None
     prompt, answer, rate = _totals(fields)
     most = _most_requests(fields, server)
@@ -227,7 +227,7 @@ def _refuse_groups(server: Fields) -> None:
 
 
 def _most_requests(fields: Fields, server: Fields) -> float:
-    """Return how many requests can have been in flight, whatever was asked for.
+    """Return the most requests that can have been in flight.
 
     No more than there were; and no more than the server runs at a time, the others wait. What
     SGLang (0.5.23) was told, 48 where it drafts and was told nothing, stands in its arguments;

@@ -37,7 +37,7 @@ class Part(Generic[_Kind]):
     Parameters
     ----------
     kinds
-        Of each layer, in order: whatever tells its block from those of other layers.
+        Of each layer, in order: layers of one kind have equal blocks.
     build
         Makes the block of a kind with the formats of a layer; None where such layers lack it.
     """

@@ -10,7 +10,7 @@ from specroof.architecture import Architecture, VisionTower
 from specroof.errors import ConfigError
 from specroof.parsers.formats.quantization import Quantization, read_quantization
 from specroof.parsers.formats.weight_formats import PLAIN_FORMATS
-from specroof.reading.json_object import MAX_LAYERS, Reader
+from specroof.reading.json_object import MAX_LAYERS, Reader, read_json
 from specroof.units import format_binary_bytes
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "config_name",
     "open_config",
     "quantization_section",
+    "read_files",
     "sidecar_notes",
     "typed_section",
     "vision_tower",
@@ -91,6 +92,16 @@ class ModelConfig:
     def n_layers(self) -> int:
         """Layers of the model, those of a draft head apart."""
         return self.keys.positive_int("num_hidden_layers", maximum=MAX_LAYERS)
+
+
+def read_files(
+    text: str, quantization_text: str | None, *, source: str
+) -> tuple[Reader, Reader | None]:
+    """Return a config and the `hf_quant_config.json` beside it, if there is one."""
+    sidecar = None
+    if quantization_text is not None:
+        sidecar = read_json(quantization_text, source=f"hf_quant_config.json of {source}")
+    return read_json(text, source=source), sidecar
 
 
 def typed_section(root: Reader) -> Reader:

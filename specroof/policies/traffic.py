@@ -69,6 +69,8 @@ class Day:
         Requests in flight each hour, as it is advised.
     saturated
         Hours whose arrivals are more than the server can answer.
+    gain_of
+        What gains are of: ``"tokens"`` or ``"speed"``.
     """
 
     schedule: tuple[tuple[int, int, int], ...]
@@ -79,6 +81,7 @@ class Day:
     fixed: int
     running: tuple[float, ...]
     saturated: tuple[int, ...]
+    gain_of: str
 
 
 def advised_day(
@@ -145,6 +148,7 @@ def advised_day(
         fixed=fixed,
         running=tuple(running[np.arange(len(hours)), drafts].tolist()),
         saturated=_saturated(traffic, hours, rates, drafts, output_len),
+        gain_of="tokens" if traffic.unit == "concurrency" else "speed",
     )
 
 

@@ -162,7 +162,7 @@ def _traffic(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> Traf
         _known(row, ("hour", *_UNITS), place)
         given = [name for name in _UNITS if row.get(name) is not None]
         if len(given) != 1:
-            message = f"{place}: has {', '.join(given) or 'no load'}; must have one of concurrency, requests_per_s"
+            message = f"{place}: has {', '.join(given) or 'no load'}; allowed: one of concurrency, requests_per_s"
             raise MeasurementError(message)
         units.add(_UNITS[given[0]])
         hour, load = real_number(row.get("hour")), real_number(row[given[0]])
@@ -175,7 +175,7 @@ def _traffic(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> Traf
             _refuse(f"{place}: {given[0]}", row[given[0]], "a number from 0 to 10000000")
         loads.append(load)
     if len(units) != 1:
-        message = f"{source}: has {' and '.join(sorted(units)) or 'no hours'}; must have one unit of load in all hours"
+        message = f"{source}: has {' and '.join(sorted(units)) or 'no hours'}; allowed: one unit of load in all hours"
         raise MeasurementError(message)
     try:
         return Traffic(tuple(loads), units.pop())  # type: ignore[arg-type]  # of _UNITS
@@ -203,8 +203,13 @@ _refuse: Final = partial(refuse, error=MeasurementError, show=shown)
 
 def _known(row: object, allowed: Sequence[str], place: str) -> None:
     """Refuse anything but a mapping of known keys."""
-    if not isinstance(row, Mapping) or not {*row} <= {*allowed}:
-        _refuse(place, row, f"a mapping with the keys {', '.join(allowed)}")
+    keys = f"a mapping with the keys {', '.join(allowed)}"
+    if not isinstance(row, Mapping):
+        _refuse(place, row, keys)
+    unknown = [key for key in row if key not in allowed]
+    if unknown:
+        message = f"{place} has the key {shown(unknown[0])}; allowed: {keys}"
+        raise MeasurementError(message)
 
 
 def _list(value: object, place: str) -> list[Any]:

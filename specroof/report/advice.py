@@ -76,7 +76,7 @@ def _day_json(day: Day | None) -> dict[str, Any] | None:
     if day is None:
         return None
     return {
-        **picked(day, "gain", "scheduled_gain", "fixed", "fixed_gain", "oracle_gain"),
+        **picked(day, "gain_of", "gain", "scheduled_gain", "fixed", "fixed_gain", "oracle_gain"),
         "running": list(day.running),
         "saturated_hours": list(day.saturated),
     }
@@ -235,7 +235,7 @@ def _targets_lines(found: Advice, chip: Served) -> Iterator[str]:
 def _day_line(day: Day) -> str:
     """Return the gain of the day, beside a fixed length and the best of each hour."""
     said = (
-        f"Over the day: {day.gain:+.1%} against off. The best fixed length, {day.fixed} drafts, "
+        f"Over the day: {day.gain:+.1%} {day.gain_of} against off. The best fixed length, {day.fixed} drafts, "
         f"gives {day.fixed_gain:+.1%}, a schedule {day.scheduled_gain:+.1%}, the best length of "
         f"each hour {day.oracle_gain:+.1%}."
     )

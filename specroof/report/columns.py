@@ -216,6 +216,7 @@ def _counted(whole: EndToEnd, rows: slice) -> Columns:
     """Return the figures of requests at the points of some contexts."""
     return {
         **sizes(whole.workload),
+        **({"waves": True} if whole.workload.waves else {}),
         "end_to_end_wait_s": float(whole.wait_s),
         "end_to_end_latency_s": float(whole.latency_s),
         **{f"end_to_end_{name}": getattr(whole, name)[rows].ravel() for name in _COUNTED_ARRAYS},

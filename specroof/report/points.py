@@ -46,9 +46,9 @@ def _plain(values: Any) -> list[int | float]:
 
 
 def _lengths(workload: Workload) -> dict[str, int | float]:
-    """Return the numbers of a request, whole ones without a point."""
+    """Return the numbers of a request, whole ones without a point, and how requests come."""
     known = sizes(workload)
-    return dict(zip(known, _plain(known.values()), strict=True))
+    return dict(zip(known, _plain(known.values()), strict=True)) | {"waves": workload.waves}
 
 
 def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()) -> dict[str, Any]:

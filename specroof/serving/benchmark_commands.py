@@ -184,7 +184,7 @@ class _Framework:
     bench: Callable[[MockPoint], str]
 
 
-#: Engines that accept as many drafts as they are told, with the release that the flags are of.
+#: Engines that accept as many drafts as they are told, with the release of the flags.
 FRAMEWORKS: Final[Mapping[str, _Framework]] = {
     "sglang": _Framework(SGLANG, _sglang_server, _sglang_bench),
     "vllm": _Framework(VLLM, _vllm_server, _vllm_bench),

@@ -380,7 +380,7 @@ CACHES: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def format_words(framework: str, weights: str | None, kv_cache: str | None) -> list[object]:
-    """Return the flags of formats that are not the checkpoint's own, as far as there are any.
+    """Return the flags of formats that replace the checkpoint's, where there are flags.
 
     Parameters
     ----------

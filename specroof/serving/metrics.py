@@ -133,7 +133,7 @@ class Counted:
     restarted
         Whether a counter began anew between the pages: then it counts from there on.
     left_out
-        Names whose value is no number.
+        Names without a number as value.
     """
 
     server: Server
@@ -149,7 +149,7 @@ class Counted:
 
 
 def served_by(samples: Iterable[Sample], *, source: str) -> Server:
-    """Return the kind of server that a page is of.
+    """Return the kind of server that wrote a page.
 
     Parameters
     ----------

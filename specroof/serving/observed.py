@@ -262,7 +262,7 @@ def _notes(found: Counted, drafting: _Drafting) -> Iterator[str]:
     if found.ranks > 1:
         yield f"{found.ranks} ranks with separate requests, added up"
     if found.left_out:
-        yield f"left out, since their value is no number from 0 on: {', '.join(found.left_out)}"
+        yield f"left out, since their values are not numbers from 0 on: {', '.join(found.left_out)}"
     if drafting.longest is not None:
         yield from _notes_of_drafts(found, drafting)
 

@@ -154,7 +154,7 @@ def _manifest(place: Place) -> dict[str, Any] | None:
     except (ValueError, AttributeError):
         keys = set()
     if len(keys) < 3:
-        message = f"{place.url}/{MANIFEST} is no manifest of a sweep; allowed: another folder"
+        message = f"{place.url}/{MANIFEST} is not the manifest of a sweep; allowed: another folder"
         raise OutputError(message)
     return found
 

@@ -126,7 +126,7 @@ def histogram_profile(histograms: Iterable[Any], source: str) -> AcceptanceProfi
     Raises
     ------
     OptionError
-        For counts that are no whole numbers, or add up to nothing.
+        For counts that are not whole numbers, or add up to nothing.
 
     Examples
     --------

@@ -63,7 +63,7 @@ class _Compression:
 
     @property
     def overlap(self) -> int:
-        """Entries that a token is part of."""
+        """Entries that hold a token."""
         return 2 if self.searches else 1
 
 

@@ -30,7 +30,7 @@ def parse_gemma3(config: ModelConfig) -> Architecture:
     """Return a Gemma 3: every sixth layer attends fully, and queries and keys pass a norm."""
     keys = config.keys
     if keys.flag("use_bidirectional_attention", default=False):
-        keys.refuse("use_bidirectional_attention", "false; others are no decoders")
+        keys.refuse("use_bidirectional_attention", "false; others are not decoders")
     # configuration_gemma3.py: attention_bias False, head_dim 256, sliding_window 4096,
     # vocab_size 262208. Published files of the multimodal sizes leave these keys out, and those of
     # the smallest its heads too.

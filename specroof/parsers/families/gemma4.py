@@ -142,7 +142,7 @@ def _sliding_layers(keys: Reader, n_layers: int) -> list[bool]:
 
     Source
         `Gemma4TextConfig`: ``layer_types`` is every sixth layer full by default, and the last
-        layer is full whatever it says.
+        layer is always full.
     """
     listed = sliding_layers(keys, n_layers)
     usual = [(index + 1) % 6 != 0 for index in range(n_layers)]
