@@ -41,6 +41,7 @@ __all__ = [
     "SetupFlags",
     "SeveralChips",
     "TensorParallel",
+    "Waves",
     "choice",
     "completion",
     "tpot_seconds",
@@ -198,6 +199,14 @@ PrefixHitRate = Annotated[
         metavar="SHARE",
         help="Share of a prompt's tokens that the server has cached, 0 to 1. With --input-len.",
         show_default="0",
+    ),
+]
+Waves = Annotated[
+    bool,
+    typer.Option(
+        "--waves",
+        help="Requests come together: all at once, the next when all are answered. "
+        "With --input-len.",
     ),
 ]
 PricePerHour = Annotated[

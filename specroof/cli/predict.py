@@ -19,6 +19,7 @@ from specroof.cli.flags import (
     PrefixHitRate,
     SetupFlags,
     SeveralChips,
+    Waves,
     choice,
 )
 from specroof.cli.grouping import flags
@@ -78,6 +79,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     input_len: InputLen = None,
     output_len: OutputLen = None,
     prefix_hit_rate: PrefixHitRate = None,
+    waves: Waves = False,
     concurrency: Concurrency = None,
     max_draft_len: MaxDraftLen = None,
     draft_len: DraftLen = None,
@@ -107,6 +109,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
             input_len=input_len,
             output_len=output_len,
             prefix_hit_rate=prefix_hit_rate,
+            waves=waves,
             max_draft_len=max_draft_len,
             draft_len=whole_numbers("--draft-len", draft_len),
             capacity=False if no_capacity else None,

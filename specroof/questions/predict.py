@@ -44,6 +44,8 @@ class PredictRequest(Served):
         Tokens of a prompt and of an answer. They replace `context_len`, and prefills count.
     prefix_hit_rate
         Share of a prompt's tokens that the server has cached already; 0 if None.
+    waves
+        Whether requests come together: all at once, and the next when all of these are answered.
     max_draft_len
         The longest draft tried; 16 if None. Of several drafters, one that drafts less is shown
         as far as it goes.
@@ -70,6 +72,7 @@ class PredictRequest(Served):
     input_len: float | None = None
     output_len: float | None = None
     prefix_hit_rate: float | None = None
+    waves: bool = False
     max_draft_len: int | None = None
     draft_len: int | Sequence[int] | None = None
     capacity: bool | None = None
@@ -166,6 +169,8 @@ def load_of(request: PredictRequest) -> Load:
     if prompt is None and answer is None:
         if cached is not None:
             refuse("prefix_hit_rate", cached, "with the lengths of a request")
+        if request.waves:
+            refuse("waves", request.waves, "with the lengths of a request")
         return Load(batches, listed(4096.0 if context is None else context))
     if context is not None:
         message = "context_len is given with input_len or output_len; allowed: one of them"
@@ -174,5 +179,5 @@ def load_of(request: PredictRequest) -> Load:
         missing = "input_len" if prompt is None else "output_len"
         message = f"{missing} is missing; allowed: both lengths of a request, or neither"
         raise OptionError(message)
-    workload = Workload(prompt, answer, cached or 0.0)
+    workload = Workload(prompt, answer, cached or 0.0, request.waves)
     return Load(batches, [workload.mean_context_len], workload)

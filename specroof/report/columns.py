@@ -226,6 +226,7 @@ def _counted(whole: EndToEnd, rows: slice) -> Columns:
         "input_len": float(workload.input_len),
         "output_len": float(workload.output_len),
         "prefix_hit_rate": float(workload.prefix_hit_rate),
+        **({"waves": True} if workload.waves else {}),
         "end_to_end_wait_s": float(whole.wait_s),
         "end_to_end_latency_s": float(whole.latency_s),
         **{f"end_to_end_{name}": getattr(whole, name)[rows].ravel() for name in _COUNTED_ARRAYS},

@@ -53,9 +53,10 @@ def _plain(values: Any) -> list[int | float]:
 
 
 def _lengths(workload: Workload) -> dict[str, int | float]:
-    """Return the numbers of a request, whole ones without a point."""
+    """Return the numbers of a request, whole ones without a point, and how requests come."""
     names = ("input_len", "output_len", "prefix_hit_rate")
-    return dict(zip(names, _plain([getattr(workload, name) for name in names]), strict=True))
+    numbers = dict(zip(names, _plain([getattr(workload, name) for name in names]), strict=True))
+    return numbers | {"waves": workload.waves}
 
 
 def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()) -> dict[str, Any]:

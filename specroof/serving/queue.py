@@ -9,7 +9,7 @@ import numpy.typing as npt
 from specroof.arrays import Array, distinct
 from specroof.speedup.curve import SpeedupCurve
 
-__all__ = ["latency_s", "limited_curve", "queue_s", "running_requests"]
+__all__ = ["limited_curve", "queue_s", "running_requests"]
 
 
 def running_requests(asked: npt.ArrayLike, largest: npt.ArrayLike, *, queues: bool) -> Array:
@@ -40,46 +40,24 @@ def running_requests(asked: npt.ArrayLike, largest: npt.ArrayLike, *, queues: bo
     return np.where(wanted <= most, wanted, np.nan)
 
 
-def latency_s(
-    concurrency: npt.ArrayLike, running: npt.ArrayLike, service_s: npt.ArrayLike
-) -> Array:
-    r"""Return the seconds from sending a request to its last token, waiting included.
+def queue_s(concurrency: npt.ArrayLike, running: npt.ArrayLike, service_s: npt.ArrayLike) -> Array:
+    r"""Return the seconds that a request waits for room.
 
     A server that always runs R requests of :math:`t` seconds each ends one every :math:`t / R`; a
     new one waits until the :math:`C - R` before it have begun.
-
-    .. math:: L = t + (C - R) \, t / R
-
-    Parameters
-    ----------
-    concurrency, running
-        C and R.
-    service_s
-        t: seconds of a request that runs.
-
-    Source
-        Little 1961, Oper. Res. 9(3): throughput :math:`R / t` times L is C.
-
-    Examples
-    --------
-    >>> float(latency_s(64, 16, 2.0))  # 2 s in which it runs, and 48 * 2 / 16 of waiting
-    8.0
-    """
-    return np.asarray(np.asarray(service_s) + queue_s(concurrency, running, service_s))
-
-
-def queue_s(concurrency: npt.ArrayLike, running: npt.ArrayLike, service_s: npt.ArrayLike) -> Array:
-    r"""Return the seconds that a request waits for room.
 
     .. math:: (C - R) \, t / R
 
     Parameters
     ----------
-    concurrency, running, service_s
-        As for `latency_s`.
+    concurrency, running
+        Requests in flight, C, and those that run, R.
+    service_s
+        t: seconds of a request that runs.
 
     Source
-        Little 1961, Oper. Res. 9(3): C - R wait, and :math:`R / t` begin in a second.
+        Little 1961, Oper. Res. 9(3): throughput :math:`R / t` times what a request takes, its wait
+        and t, is C.
 
     Examples
     --------
