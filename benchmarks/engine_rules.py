@@ -12,6 +12,7 @@ import json
 import logging
 import math
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -41,6 +42,7 @@ def taken(path: Path, names: set[str], around: dict[str, Any], owner: str = "") 
     module = ast.Module(body=[*found], type_ignores=[])
     quiet = logging.getLogger("quiet")
     quiet.disabled = True
+    quiet.warning_once = quiet.warning  # type: ignore[attr-defined]
     names_around = {"math": math, "logger": quiet, "Any": Any, **around}
     exec(compile(module, str(path), "exec"), names_around)  # noqa: S102 - that is the purpose
     return names_around
@@ -248,6 +250,9 @@ def vllm_batches(root: Path) -> Iterator[Row]:
     usage = SimpleNamespace(LLM_CLASS="library", OPENAI_API_SERVER="server")
     module_of("vllm.usage.usage_lib", UsageContext=usage)
     chips = (
+        ("V6E", 32, (0, 0)),
+        ("V5E", 16, (0, 0)),
+        ("V5P", 95, (0, 0)),
         ("NVIDIA B200", 180, (10, 0)),
         ("NVIDIA H200", 140, (9, 0)),
         ("NVIDIA A100-SXM4-80GB", 80, (8, 0)),
@@ -259,7 +264,7 @@ def vllm_batches(root: Path) -> Iterator[Row]:
             get_device_total_memory=lambda gib=gib: gib * GIB,
             get_device_name=lambda name=name: name,
             is_device_capability=lambda asked, own=capability: asked == own,
-            is_tpu=lambda: False,
+            is_tpu=lambda name=name: name.startswith("V"),
             is_cpu=lambda: False,
         )
         around = {"current_platform": platform, "GiB_bytes": GIB, "UsageContext": usage}
@@ -297,6 +302,188 @@ def vllm_graphs(root: Path) -> Iterator[Row]:
         yield {**row, "blackwell": blackwell, "sizes": compilation.cudagraph_capture_sizes}
 
 
+def sglang_cells(srt: Path) -> Iterator[Row]:
+    """Yield the bytes of a token over all pools, alone and with a layer of EAGLE."""
+    pools = _sglang_pools(srt)
+    configs = Path(__file__).parents[1] / "model_configs"
+    for (name, window_pool), tp, drafting in product(
+        (
+            ("Qwen/Qwen3-8B", False),
+            ("google/gemma-3-27b-it", False),
+            ("openai/gpt-oss-120b", True),
+            ("google/gemma-4-31B-it", True),
+            ("Qwen/Qwen3.5-27B", False),
+            ("deepseek-ai/DeepSeek-V3", False),
+        ),
+        (1, 4),
+        (False, True),
+    ):
+        config = json.loads((configs / f"{name.replace('/', '--')}.json").read_text())
+        pools["tp"] = tp
+        pool = pools["windows" if window_pool else "whole"](_sglang_kv(config, drafting=drafting))
+        yield {"model": name, "tp": tp, "drafting": drafting, "cell": vars(pool)["_cell_size"]}
+
+
+def _sglang_pools(srt: Path) -> Row:
+    """Return the two classes that size pools, by whether windows have one of their own."""
+    found: Row = {}
+    module_of(
+        "sglang.srt.layers.cp.utils",
+        get_glm_dsa_layer_split_effective_num_layers=lambda _, layers: layers,
+    )
+    module_of(
+        "sglang.srt.mem_cache.kv_cache_configurator",
+        calculate_mla_kv_cache_dim=lambda model_config, **_: (
+            model_config.kv_lora_rank + model_config.qk_rope_head_dim
+        ),
+    )
+    around = {
+        "torch": SimpleNamespace(
+            _utils=SimpleNamespace(_element_size=lambda size: size),
+            iinfo=lambda _: SimpleNamespace(max=2**63 - 1),
+            int64=None,
+        ),
+        "envs": SimpleNamespace(
+            SGLANG_NPU_ENABLE_SPARSE_KV_OFFLOAD=SimpleNamespace(get=lambda: False)
+        ),
+        "get_parallel": lambda: SimpleNamespace(attn_dcp_size=1, attn_tp_size=found["tp"]),
+        "get_schedule": lambda: SimpleNamespace(swa_full_tokens_ratio=0.8, max_total_tokens=None),
+        "get_memory": lambda: SimpleNamespace(enable_unified_memory=False, enable_hisparse=False),
+        "mambaish_config": lambda config: config.mambaish,
+        "compute_page_shard_scratch_bytes": lambda *_, **__: 0,
+        "is_deepseek_dsa": lambda _: False,
+        "is_minimax_sparse": lambda _: False,
+        "is_float4_e2m1fn_x2": lambda _: False,
+        "AttentionArch": SimpleNamespace(MLA="latent"),
+        "_dflash_draft_cell_size": lambda _: 0,
+    }
+    parts = {
+        "DefaultPoolConfigurator": {"__init__", "_compute_cell_size"},
+        "HybridSWAPoolConfigurator": {
+            "__init__",
+            "_recompute_cell_size",
+            "_full_cell_bytes",
+            "_swa_cell_bytes",
+        },
+    }
+    path = srt / "model_executor" / "pool_configurator.py"
+    for kind, (owner, names) in zip(("whole", "windows"), parts.items(), strict=True):
+        own = taken(path, names, dict(around), owner)
+        more = {"_compute_qsa_cell_size": staticmethod(lambda **_: 0)}
+        found[kind] = type(owner, (), {**{n: own[n] for n in names}, **more})
+    return found
+
+
+def _sglang_kv(config: Row, *, drafting: bool) -> SimpleNamespace:
+    """Return what a pool asks of a model, read from its config."""
+    layers = config["num_hidden_layers"]
+    heads, width = config.get("num_key_value_heads", 1), config.get("head_dim", 0)
+    # Gemma 4 has other heads in full attention; every sixth of Gemma's layers is one, every
+    # second of gpt-oss.
+    whole_heads = config.get("num_global_key_value_heads", heads)
+    whole_width = config.get("global_head_dim", width)
+    every = 2 if config["model_type"] == "gpt_oss" else 6
+    whole = [layer for layer in range(layers) if (layer + 1) % every == 0]
+    interval = config.get("full_attention_interval")
+    hybrid = interval and SimpleNamespace(
+        full_attention_layer_ids=[layer for layer in range(layers) if (layer + 1) % interval == 0]
+    )
+    model = SimpleNamespace(
+        head_dim=whole_width,
+        v_head_dim=whole_width,
+        swa_head_dim=width,
+        swa_v_head_dim=width,
+        get_num_kv_heads=lambda size, _=1: max(1, whole_heads // size),
+        get_swa_num_kv_heads=lambda size: max(1, heads // size),
+        kv_lora_rank=config.get("kv_lora_rank"),
+        qk_rope_head_dim=config.get("qk_rope_head_dim"),
+        attention_arch="heads",
+        mambaish=hybrid or None,
+        context_len=2**17,
+        hf_config=None,
+    )
+    return SimpleNamespace(
+        model_config=model,
+        kv_cache_dtype=2,
+        kv_cache_dtype_str="auto",
+        layer_info=SimpleNamespace(
+            start_layer=0,
+            end_layer=layers,
+            num_effective_layers=layers,
+            full_attention_layer_ids=whole,
+            swa_attention_layer_ids=[layer for layer in range(layers) if layer not in whole],
+        ),
+        spec_algorithm=SimpleNamespace(
+            is_eagle=lambda: drafting, is_standalone=lambda: False, is_dflash_family=lambda: False
+        ),
+        spec_aux_config=SimpleNamespace(eagle_draft_num_layers=1, eagle_draft_swa_num_layers=None),
+        is_draft_worker=False,
+        fused_entry_bytes=lambda _: None,
+        use_mla_backend=model.kv_lora_rank is not None,
+        server_args=SimpleNamespace(enable_hisparse=False),
+        pp_size=1,
+        sliding_window_size=config.get("sliding_window"),
+        page_size=1,
+    )
+
+
+def vllm_groups(root: Path) -> Iterator[Row]:
+    """Yield the layers of each kind that blocks are held for."""
+
+    class Spec(str):
+        __slots__ = ()
+
+        @staticmethod
+        def merge(specs: list[str]) -> str:
+            if len(set(specs)) > 1:
+                raise ValueError
+            return specs[0]
+
+    around = {
+        "defaultdict": defaultdict,
+        "cdiv": lambda a, b: -(-a // b),
+        "create_kv_cache_group_specs": lambda _, grouped: grouped,
+    }
+    path = root / "v1" / "core" / "kv_cache_planning.py"
+    name = "_get_kv_cache_groups_uniform_page_size"
+    own = taken(path, {name}, around)[name]
+    for layers in ((10, 52), (18, 18), (19, 18), (13, 12), (16, 48), (17, 48), (6, 23), (7, 20)):
+        kinds = dict(zip(("whole", "other"), layers, strict=True))
+        specs = {f"{kind}.{i}": Spec(kind) for kind, n in kinds.items() for i in range(n)}
+        groups = own(specs)
+        size = max(len(group) for group in groups)
+        held = [size * sum(group[0].startswith(kind) for group in groups) for kind in kinds]
+        yield {"layers": layers, "held": held}
+
+
+def vllm_drafted(root: Path) -> Iterator[Row]:
+    """Yield the requests that a block drafter leaves of those that would run."""
+    path = root / "config" / "vllm.py"
+    names = {"num_lookahead_tokens", "_set_max_num_scheduled_tokens"}
+    own = taken(path, names, {}, owner="VllmConfig")
+    for method, drafts, tokens in product(("dflash", "dspark"), (3, 7, 15), (2048, 8192)):
+        spec = SimpleNamespace(
+            use_dspark=lambda own=method: own == "dspark",
+            use_dflash=lambda own=method: own == "dflash",
+            draft_model_config=SimpleNamespace(hf_config=SimpleNamespace()),
+            use_eagle=lambda: True,
+            method=method,
+        )
+        scheduler = SimpleNamespace(
+            max_num_batched_tokens=tokens,
+            max_num_scheduled_tokens=None,
+            max_num_seqs=1024,
+            max_num_active_seqs=None,
+        )
+        config = SimpleNamespace(
+            speculative_config=spec, scheduler_config=scheduler, num_speculative_tokens=drafts
+        )
+        config.num_lookahead_tokens = own["num_lookahead_tokens"](config)
+        own["_set_max_num_scheduled_tokens"](config)
+        running = scheduler.max_num_active_seqs or scheduler.max_num_seqs
+        yield {"kind": method, "drafts": drafts, "tokens": tokens, "running": running}
+
+
 def vllm_states(root: Path) -> Iterator[Row]:
     """Yield the copies of recurrent state that a request holds."""
     path = root / "v1" / "kv_cache_interface.py"
@@ -320,6 +507,9 @@ def main(folder: Path) -> None:
         "vllm_batches": vllm_batches(vllm),
         "vllm_graphs": vllm_graphs(vllm),
         "vllm_states": vllm_states(vllm),
+        "sglang_cells": sglang_cells(srt),
+        "vllm_groups": vllm_groups(vllm),
+        "vllm_drafted": vllm_drafted(vllm),
     }
     lines = [
         f'"{name}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]"

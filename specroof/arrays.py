@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.errors import refuse
-from specroof.units import BOUNDS, MOST_POINTS
+from specroof.units import BOUNDS, MOST_POINTS, Bounds
 
 __all__ = [
     "Array",
     "IntArray",
     "array_within",
+    "distinct",
     "number_within",
     "real_array",
     "real_number",
@@ -63,8 +64,8 @@ def array_within(name: str, values: object, quantity: str) -> Array:
     return array
 
 
-def number_within(name: str, value: object, quantity: str) -> float:
-    """Return one number within the bounds of its quantity.
+def number_within(name: str, value: object, quantity: str | Bounds) -> float:
+    """Return one number within the bounds of its quantity, or within other bounds.
 
     Raises
     ------
@@ -76,15 +77,15 @@ def number_within(name: str, value: object, quantity: str) -> float:
     >>> number_within("overlap", 0.5, "share")
     0.5
     """
-    bounds = BOUNDS[quantity]
+    bounds = quantity if isinstance(quantity, Bounds) else BOUNDS[quantity]
     number = real_number(value)
     if not bounds.least <= number <= bounds.most or (bounds.whole and not number.is_integer()):
         refuse(name, value, bounds.allowed)
     return number
 
 
-def whole_within(name: str, value: object, quantity: str) -> int:
-    """Return one whole number, spelt as such, within the bounds of its quantity.
+def whole_within(name: str, value: object, quantity: str | Bounds) -> int:
+    """Return one whole number, spelt as such, within the bounds of its quantity, or others.
 
     Raises
     ------
@@ -96,9 +97,10 @@ def whole_within(name: str, value: object, quantity: str) -> int:
     >>> whole_within("max_draft_len", 16, "draft_len")
     16
     """
+    bounds = quantity if isinstance(quantity, Bounds) else BOUNDS[quantity]
     if not isinstance(value, numbers.Integral):
-        refuse(name, value, BOUNDS[quantity].allowed)
-    return int(number_within(name, value, quantity))
+        refuse(name, value, bounds.allowed)
+    return int(number_within(name, value, bounds))
 
 
 def real_number(value: object) -> float:
@@ -138,6 +140,20 @@ def real_array(values: object) -> Array | None:
         return None
     with np.errstate(over="ignore"):  # wider floats
         return array.astype(np.float64)
+
+
+def distinct(values: Array) -> Array:
+    """Return the values that occur, of at least one, in order and each once.
+
+    As `numpy.unique`, which imports numpy's masked arrays first: a tenth of a cold start.
+
+    Examples
+    --------
+    >>> distinct(np.array([[3.0, 1.0], [1.0, 2.0]]))
+    array([1., 2., 3.])
+    """
+    ordered = np.sort(values, axis=None)
+    return np.asarray(ordered[np.append(True, ordered[1:] != ordered[:-1])])
 
 
 #: Lists in lists that may hold masked arrays; no quantity has more axes.

@@ -1,7 +1,7 @@
 """What specroof says: refusals, each a `SpecroofError` of one line, and notes in two lengths."""
 
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import import_module
 from types import UnionType
 from typing import Any, Final, NoReturn, Self
@@ -17,6 +17,7 @@ __all__ = [
     "SpecroofError",
     "StudyError",
     "expect",
+    "expect_word",
     "one_line",
     "optional_library",
     "printable",
@@ -24,7 +25,7 @@ __all__ = [
 ]
 
 #: How the libraries of extras call themselves.
-_LIBRARIES: Final = {"scipy": "SciPy"}
+_LIBRARIES: Final = {"scipy": "SciPy", "prometheus_client": "prometheus-client"}
 #: Characters of the longest line that is printed: lists of what is allowed have up to 1 400.
 _LONGEST_LINE: Final = 2_000
 
@@ -209,6 +210,25 @@ def expect(name: str, value: object, kind: type | UnionType, allowed: str) -> No
     """
     if not isinstance(value, kind):
         refuse(name, value, allowed)
+
+
+def expect_word(name: str, value: object, words: Collection[str]) -> None:
+    """Refuse an argument that is none of some words.
+
+    Raises
+    ------
+    OptionError
+        If it is another one, or no text.
+
+    Examples
+    --------
+    >>> expect_word("law", "square", ("constant", "beta"))
+    Traceback (most recent call last):
+    specroof.errors.OptionError: law is 'square'; allowed: constant, beta
+    """
+    # An array equals a word in each entry, so that `in` alone would not do.
+    if not isinstance(value, str) or value not in words:
+        refuse(name, value, ", ".join(words))
 
 
 def optional_library(

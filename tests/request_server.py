@@ -112,6 +112,41 @@ def run(toy: Toy, *, seed: int, requests: int = 3000) -> Measured:
     )
 
 
+def run_wave(toy: Toy, *, seed: int) -> Measured:
+    """Serve requests of one length that all come at once, until the last is answered."""
+    dice = np.random.default_rng(seed)
+    now = 0.0
+    running: list[Client] = []
+    waiting = [Client(toy.prompt, toy.answer, 0.0) for _ in range(toy.clients)]
+    seen: list[tuple[float, float, int]] = []
+    while waiting or running:
+        mixed = bool(waiting)
+        decode = running if toy.shares or not mixed else []
+        drafts = not mixed or toy.drafts_beside
+        width = toy.positions if drafts else 1
+        taken = _taken(waiting, toy.chunk - (width * len(decode) if mixed else 0))
+        drafted = drafts and (decode or toy.shares)
+        now += pass_s(width * len(decode) + sum(taken)) + (toy.draft_s if drafted else 0.0)
+        for one in decode:
+            one.tokens += _committed(toy, dice) if drafts else 1
+        for one, tokens in zip(waiting, taken, strict=False):
+            one.prompt -= tokens
+        through = [one for one in waiting if one.prompt == 0]
+        waiting = [one for one in waiting if one.prompt > 0]
+        for one in through:
+            one.first_s, one.tokens = now, 1
+        done = [one for one in (*running, *through) if one.tokens >= one.answer]
+        running = [one for one in (*running, *through) if one.tokens < one.answer]
+        seen += [(one.first_s, now - one.first_s, one.answer) for one in done]
+    first, rest, lengths = (np.array(column, dtype=float) for column in zip(*seen, strict=True))
+    return Measured(
+        requests_per_s=toy.clients / now,
+        ttft_s=float(first.mean()),
+        tpot_s=float(rest.sum() / (lengths - 1).sum()),
+        times=seen,
+    )
+
+
 def _length(toy: Toy, dice: Generator, *, cut: bool = False) -> int:
     """Return the tokens of an answer; of the first ones only a part is left."""
     tokens = int(dice.integers(toy.answer // 2, toy.answer + toy.answer // 2 + 1))

@@ -16,6 +16,8 @@ from specroof import advise, load_drafter, load_hardware, load_model, predict
 from specroof.cli import app
 from specroof.errors import OptionError
 from specroof.policies.decision import best_choice
+from specroof.questions.advise import _unreached
+from specroof.questions.advised import Advised
 from specroof.report.advice import decision_line
 
 EXAMPLE = (
@@ -156,6 +158,43 @@ def test_both_frameworks_are_written_for_whom_names_none() -> None:
     assert found["capacity"]["speculative"] == {"largest_batch": 48, "bound_by": "running"}
 
 
+@pytest.mark.parametrize(
+    ("most", "reached", "says"),
+    [
+        (48, 1, "runs at most 48 requests, and never comes to the 192 in flight from which no"),
+        (200, 2, None),
+        (0, 1, "runs at most 0 requests"),
+    ],
+)
+def test_flags_leave_out_loads_that_a_server_with_drafts_does_not_run(
+    most: int, reached: int, says: str | None
+) -> None:
+    schedule = ((1, 191, 7), (192, 256, 0))
+    room = {"speculative": {"largest_batch": most, "bound_by": "running"}}
+    advised = Advised((), 0, schedule, None, False, 0, room, ())
+    assert advised.reached == schedule[:reached]
+    told = " ".join(_unreached(advised))
+    assert (says or "") in told
+    assert bool(told) is (says is not None)
+
+
+def test_ranges_that_draft_as_well_need_no_server_without() -> None:
+    room = {"speculative": {"largest_batch": 48, "bound_by": "running"}}
+    advised = Advised((), 0, ((1, 60, 5), (61, 99, 3)), None, False, 0, room, ())
+    assert advised.reached == ((1, 60, 5),)
+    assert list(_unreached(advised)) == []
+    endless = replace(advised, capacity=None)
+    assert endless.reached == endless.schedule
+
+
+def test_the_command_spreads_the_model_as_it_was_asked() -> None:
+    printed = page(
+        "Qwen/Qwen3-30B-A3B -H h100 --tp 4 --ep 4 --dp-attention 2 --kv-cache fp8 --isl 500 "
+        "--osl 200 --concurrency 8 --drafter eagle3,accept=0.9 --framework sglang"
+    ).replace(" \\\n ", "")
+    assert "--tp-size 4 --attn-dp-size 2 --ep-size 4 --kv-cache-dtype fp8_e4m3 --spec" in printed
+
+
 def test_a_kind_without_a_flag_says_so() -> None:
     found = answer(EXAMPLE.replace("eagle3", "medusa").replace("ngram", "medusa"))
     assert found["engine_config"] == {"vllm": None, "sglang": None}
@@ -222,6 +261,18 @@ def test_a_model_that_fits_nowhere_is_refused_and_beside_others_said() -> None:
     assert found.warnings[0].startswith(unfit)
 
 
+def test_too_few_devices_are_refused_and_the_ideal_engine_counts_no_memory() -> None:
+    # 145 GB of weights on a chip of 80 GB.
+    words = "Qwen/Qwen2.5-72B-Instruct -H h100 --tp 1 --isl 100 --osl 10 --drafter eagle3,accept=.7"
+    run = shell(words)
+    assert (run.exit_code, run.stdout) == (2, "")
+    assert run.stderr == (
+        "specroof: --hardware: Qwen2.5-72B-Instruct does not fit on 1 x NVIDIA H100 SXM 80GB; "
+        "allowed: a chip that it fits on, or --tp\n"
+    )
+    assert answer(f"{words} --engine ideal")["capacity"] is None
+
+
 def test_a_head_count_that_does_not_divide_is_passed_over() -> None:
     # Qwen3-32B has 64 query heads; attention in groups of 2 leaves one device out.
     found = advise("Qwen/Qwen3-8B", "h100", attention_data_parallel=2, **SMALL)
@@ -239,6 +290,34 @@ def test_targets_out_of_reach_give_the_ceiling() -> None:
     assert any(f"the most is {most:.2f}x, at 1 in flight" in one for one in found["warnings"])
     assert found["decision"] == "off"
     assert not any(row["meets_targets"] for row in found["rows"])
+    # What is advised against at every load is in no schedule, and has no flags.
+    assert found["schedule"] == [[1, 128, 0]]
+    assert set(found["engine_config"].values()) == {""}
+
+
+def test_a_wanted_speedup_holds_for_the_schedule_too() -> None:
+    rows = answer(f"{EXAMPLE} --framework vllm")["rows"]
+    # Between the speedups of the first and the last load: drafts for small loads alone.
+    wanted = (rows[0]["speedup"] + rows[-1]["speedup"]) / 2
+    found = answer(f"{EXAMPLE} --framework vllm --min-speedup {wanted}")
+    for first, last, drafts in found["schedule"]:
+        for row in found["rows"]:
+            if first <= row["concurrency"] <= last and drafts:
+                assert row["draft_len"] > 0
+    assert found["schedule"][0][2] > 0
+    assert found["schedule"][-1][2] == 0
+
+
+def test_the_page_says_at_which_loads_targets_are_met() -> None:
+    rows = answer(f"{EXAMPLE} --framework vllm --tpot 20 --ttft 1000")["rows"]
+    on = [f"{row['concurrency']:g}" for row in rows if row["meets_targets"]]
+    off = [f"{row['concurrency']:g}" for row in rows if row["plain"]["tpot_s"] <= 0.020]
+    assert 0 < len(off) < len(on) < len(rows)
+    printed = " ".join(page(f"{EXAMPLE} --framework vllm --tpot 20 --ttft 1000").split())
+    told = f"met at {', '.join(on)} in flight; without drafts at {', '.join(off)} in flight."
+    assert f"TTFT of 1000 ms and TPOT of 20 ms: {told}" in printed
+    assert "0.1 ms: met at no load; without drafts at no load." in page(f"{EXAMPLE} --tpot 0.1")
+    assert "met at" not in page(EXAMPLE)
 
 
 def test_targets_rule_out_what_misses_them() -> None:
@@ -440,14 +519,17 @@ def test_a_day_gets_one_schedule_and_its_gain(tmp_path: Path) -> None:
     # By hand: tokens of the hours over those without drafts, from the rows that are shown.
     ends = [found["rows"][0], found["rows"][2]]
     assert all(row["speedup"] > 1 for row in ends)
-    assert "Over the day: +" in page(words)
+    assert day["gain_of"] == "tokens"
+    assert f"Over the day: {day['gain']:+.1%} tokens against off" in page(words)
     assert found["schedule_lost"] is None
 
 
 def test_arrivals_beyond_the_server_are_said(tmp_path: Path) -> None:
     path = day_file(tmp_path, [0.1, 1000], "requests_per_s")
     printed = page(f"{EXAMPLE} --traffic {path}")
-    assert "More requests arrive than it answers in hours 1." in " ".join(printed.split())
+    printed = " ".join(printed.split())
+    assert "More requests arrive than it answers in hours 1." in printed
+    assert "% speed against off." in printed
 
 
 def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:

@@ -113,6 +113,22 @@ def test_each_context_has_the_spread_of_its_acceptance() -> None:
     assert width[1] == pytest.approx(made.band)
 
 
+def test_what_was_measured_at_some_contexts_is_said_of_those_alone() -> None:
+    curves = {1000.0: acceptance_from_length(2.5, 3), 8000.0: acceptance_from_length(2.2, 5)}
+    made = speedup_curve(
+        MODEL,
+        CHIP,
+        drafter=EAGLE3,
+        acceptance=context_acceptance(curves),
+        context_len=[500, 1000, 8000, 9000],
+        max_draft_len=6,
+        engine="sglang",
+    )
+    # Nothing is known at 500 and 9000; of the others the shorter measurement counts.
+    assert made.measured_draft_len == 3
+    assert np.isnan(made.speedup[[0, -1], :, 1:]).all()
+
+
 def test_verdicts_follow_the_side_of_the_band() -> None:
     speedup = np.array([[1.0, 1.3, 1.2], [1.0, 1.05, 0.9], [1.0, 0.7, 0.6], [1.0, *[np.nan] * 2]])
     low, high = band_ends(speedup, 0.1, (0.0, 0.0))

@@ -251,12 +251,21 @@ WHOLE = "batch_size,context_len,draft_len,tokens_per_s,input_len,output_len\n"
             json.dumps({**SGLANG, "server_info": {"model_path": 3}}),
             "model_path is 3; allowed: text",
         ),
-        (json.dumps({**SGLANG, "server_info": {"dp_size": 2}}), "server_info: dp_size is 2; only"),
-        (json.dumps({**SGLANG, "server_info": {"attn_dp_size": 2}}), "attn_dp_size is 2; only"),
-        (json.dumps({**SGLANG, "server_info": {"pp_size": 2}}), "server_info: pp_size is 2; only"),
+        (
+            json.dumps({**SGLANG, "server_info": {"dp_size": 2}}),
+            "server_info: dp_size is 2; allowed: tensor",
+        ),
+        (
+            json.dumps({**SGLANG, "server_info": {"attn_dp_size": 2}}),
+            "attn_dp_size is 2; allowed: tensor",
+        ),
+        (
+            json.dumps({**SGLANG, "server_info": {"pp_size": 2}}),
+            "server_info: pp_size is 2; allowed: tensor",
+        ),
         (
             json.dumps({**SGLANG, "server_info": {"enable_dp_attention": True}}),
-            "b.json, line 1, server_info: enable_dp_attention is true; only tensor parallelism",
+            "b.json, line 1, server_info: enable_dp_attention is true; allowed: tensor",
         ),
         (
             json.dumps({**SGLANG, "server_info": {"enable_dp_attention": "no"}}),
@@ -300,7 +309,10 @@ WHOLE = "batch_size,context_len,draft_len,tokens_per_s,input_len,output_len\n"
         ("[] []", "b.json, line 1: stands behind a list"),
         (json.dumps({**VLLM, "max_concurrency": None}), "max_concurrency is empty"),
         (json.dumps({**VLLM, "duration": True}), "duration is true; allowed: a finite number"),
-        (json.dumps({**INFERENCEX, "dp_attention": "true"}), "dp_attention is true"),
+        (
+            json.dumps({**INFERENCEX, "dp_attention": "true"}),
+            "dp_attention is 'true'; allowed: tensor",
+        ),
         (HEADER, "b.json: is empty; allowed: a line of column names and one a point"),
         (HEADER + "1,4096,0,70\n1,4096,0,70\n", "b.json, line 3: repeats line 2"),
         (HEADER + "1,4096,0,70\n1,4096,0,70.0\n", "b.json, line 3: repeats b.json, line 2"),

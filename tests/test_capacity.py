@@ -305,6 +305,79 @@ def test_windows_without_a_pool_of_their_own_take_all_tokens() -> None:
     assert slow.limits["cache"] > off.limits["cache"]
 
 
+def test_layers_of_vllm_are_held_in_groups_of_one_size() -> None:
+    # Gemma 3: 5 of 34 layers see all, 29 a window of 1024 in groups of 5, so 30 are held.
+    found = room("google/gemma-3-4b-it", "vllm")
+    target = found.need.target
+    assert (target.n_cached, target.n_windowed) == (5, 29)
+    one = target.token_bytes * 257 + target.window_token_bytes / 29 * 30 * 65
+    assert found.room.cache_bytes == pytest.approx(16 * one, rel=1e-12)
+    # Qwen3.5-4B: 8 layers with a cache, one of MTP alike: groups of 9, and 24 states become 27.
+    plain, spec = (
+        room("Qwen/Qwen3.5-4B", "vllm", drafter, verify=verify).room.state_bytes
+        for drafter, verify in ((None, 1), ("mtp,accept=0.8", 2))
+    )
+    assert spec == pytest.approx(plain * 3 / 2 * 27 / 24)
+
+
+def test_the_keys_of_an_indexer_are_fp8_in_a_cache_of_any_dtype() -> None:
+    # DeepSeek-V3.2: 61 latents of 576 in bf16, or 656 bytes in fp8; keys of 128 and a scale.
+    eight = Placement(tensor_parallel=8)
+    for framework in ("sglang", "vllm"):
+        found = room("deepseek-ai/DeepSeek-V3.2", framework, "mtp,accept=0.8", placement=eight)
+        assert found.need.target.token_bytes == 61 * (1152 + 132)
+        assert found.need.draft is not None
+        assert found.need.draft.token_bytes == 1152 + 132
+        both = 62 * 4096 * (1152 + 132)
+        assert found.room.cache_bytes == pytest.approx(both, rel=5e-3)
+    narrow = Options(kv_dtype="fp8")
+    found = room("deepseek-ai/DeepSeek-V3.2", "vllm", placement=eight, options=narrow)
+    assert found.need.target.token_bytes == 61 * (656 + 132)
+    textbook = room("deepseek-ai/DeepSeek-V3.2", "ideal", placement=eight)
+    assert textbook.need.target.token_bytes == 61 * (1152 + 256)
+
+
+def test_a_cache_that_a_server_narrows_by_default_is_said() -> None:
+    # SGLang: any model with an indexer on compute capability 10; vLLM: GLM-5's alone.
+    said = "--kv-cache fp8"
+    both, b200 = ("deepseek-ai/DeepSeek-V3.2", "zai-org/GLM-5"), load_hardware("b200")
+    eight = Placement(tensor_parallel=8)
+    for model, framework, expected in (
+        (both[0], "sglang", True), (both[1], "sglang", True), ("deepseek-ai/DeepSeek-V3", "sglang", False),
+        (both[0], "vllm", False), (both[1], "vllm", True),
+    ):  # fmt: skip
+        found = room(model, framework, chip=b200, placement=eight)
+        assert any(said in note for note in found.notes) == expected
+    narrow = Options(kv_dtype="fp8")
+    for told in ({"options": narrow, "chip": b200}, {"chip": load_hardware("h200")}):
+        found = room(both[1], "sglang", None, placement=eight, **told)
+        assert not any(said in note for note in found.notes)
+
+
+def test_the_attention_of_amd_keeps_a_share_of_sglangs_memory() -> None:
+    # attention_hook.py: aiter leaves 0.85, also of what the user gave.
+    amd = replace(CHIP, name="AMD Instinct")
+    words: tuple[tuple[str, int, float], ...] = (
+        ("Qwen/Qwen3-8B", 1, 0.85),
+        ("deepseek-ai/DeepSeek-V3", 8, 0.85),  # 16 heads on each device
+        ("deepseek-ai/DeepSeek-V3", 4, 1.0),  # 32: another kernel
+        ("deepseek-ai/DeepSeek-V3.2", 8, 1.0),
+        ("deepseek-ai/DeepSeek-V4-Flash", 8, 1.0),
+        ("google/gemma-4-31B-it", 1, 1.0),
+    )
+    for model, devices, share in words:
+        for chip, left in ((CHIP, 1.0), (amd, share)):
+            found = room(model, "sglang", chip=chip, placement=Placement(devices), memory_frac=0.9)
+            assert found.server.memory_frac == 0.9 * left
+
+
+def test_no_more_requests_than_tokens_of_a_pass_run_by_default() -> None:
+    # vLLM, engine/arg_utils.py: max_num_seqs is at most max_num_batched_tokens, unless it is given.
+    assert room("Qwen/Qwen3-8B", "vllm", chunk=512).server.running == 512
+    assert room("Qwen/Qwen3-8B", "vllm", chunk=512, running=600).server.running == 600
+    assert room("Qwen/Qwen3-8B", "vllm", chip=load_hardware("tpu-v5p")).server.running == 256
+
+
 def test_groups_of_devices_run_requests_of_their_own() -> None:
     split: dict[str, int] = {"tensor_parallel": 8, "attention_data_parallel": 8}
     one = room("Qwen/Qwen3-8B", "vllm", placement=Placement(tensor_parallel=8))
@@ -328,6 +401,15 @@ def test_a_batch_that_fits_nowhere_says_by_how_much() -> None:
     assert largest("Qwen/Qwen3.5-27B", "sglang", chip=enough, memory_frac=0.9) >= 1
     assert largest("Qwen/Qwen3-8B", "vllm") > 0
     assert float(room("Qwen/Qwen3-8B", "vllm").room.short_bytes) == 0
+
+
+def test_memory_limits_a_server_that_has_none_left() -> None:
+    # SGLang runs half as many requests as its pool has tokens: of none it is the cache that lacks.
+    found = room("Qwen/Qwen3-32B", "sglang", chip=chip_of(48))
+    assert (int(found.largest_batch), str(found.room.bound_by)) == (0, "cache")
+    many = room("Qwen/Qwen3-8B", "sglang", context=0, running=10**6)
+    pool = float(many.room.cache_pool_bytes) // (36 * 8 * 128 * 2 * 2)
+    assert (int(many.largest_batch), str(many.room.bound_by)) == (pool // 2, "cache")
 
 
 def test_a_drafter_of_unknown_size_is_said() -> None:

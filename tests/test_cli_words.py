@@ -120,3 +120,11 @@ def test_a_failure_of_the_program_is_no_refusal() -> None:
     run = CliRunner().invoke(failing_app(failure), ["fails"])
     assert run.exception is failure
     assert "specroof:" not in run.output
+
+
+@pytest.mark.parametrize("words", ["frontier {} --drafter ideal", "worth {} --drafter eagle3"])
+@pytest.mark.parametrize("tpot", ["0", "-3", "nan"])
+def test_a_time_per_token_is_refused_by_its_flag(words: str, tpot: str) -> None:
+    run = CliRunner().invoke(app, [*words.format("Qwen/Qwen3-8B -H h100").split(), "--tpot", tpot])
+    assert (run.exit_code, run.stdout) == (2, "")
+    assert f"--tpot is {float(tpot)}; allowed: a number from 1e-06" in run.stderr

@@ -11,8 +11,8 @@ from specroof.architecture import HEADS, GatedDeltaNet
 from specroof.cost.base import CHOICES, OpCost, Options
 from specroof.cost.recurrent import (
     delta_net_costs,
-    delta_net_state_bytes,
     delta_rule_flops,
+    recurrent_state_bytes,
     replay_token_bytes,
     state_passes,
 )
@@ -59,10 +59,10 @@ def test_the_published_sizes_by_hand() -> None:
     # 32 heads * 128 * 128 elements * 4 bytes = 2 097 152; the convolution is over
     # 2 * 16 * 128 + 32 * 128 = 8192 channels, of which 3 columns in bf16 are 49 152 bytes.
     assert QWEN.conv_dim == 8192
-    assert delta_net_state_bytes(QWEN, "fp32", "bf16") == 2_097_152 + 49_152
+    assert recurrent_state_bytes(QWEN, "fp32", "bf16") == 2_097_152 + 49_152
     # With bf16 states and 4 columns, 30 layers hold 33.42 MB, as published.
     finn = replace(QWEN, conv_columns=4)
-    assert 30 * delta_net_state_bytes(finn, "bf16", "bf16") == 33_423_360
+    assert 30 * recurrent_state_bytes(finn, "bf16", "bf16") == 33_423_360
     # A replayed token: keys and values of 128 * (16 + 32) in bf16, two float32 for 32 heads.
     assert replay_token_bytes(QWEN) == 2 * 128 * 48 + 8 * 32 == 12_544
 
@@ -88,7 +88,7 @@ def test_key_heads_change_the_convolution_never_the_state(core: GatedDeltaNet) -
     # Queries and keys, of each twice as many heads.
     assert wider.conv_dim - core.conv_dim == 2 * core.n_key_heads * core.key_dim
     matrix = replace(core, conv_columns=0)
-    assert delta_net_state_bytes(matrix, "fp32", "bf16") == (
+    assert recurrent_state_bytes(matrix, "fp32", "bf16") == (
         core.n_value_heads * core.key_dim * core.value_dim * 4
     )
 
@@ -99,7 +99,7 @@ def test_matrix_and_convolution_have_formats_of_their_own(
 ) -> None:
     elements = core.n_value_heads * core.key_dim * core.value_dim
     channels = core.n_key_heads * core.key_dim * 2 + core.n_value_heads * core.value_dim
-    assert delta_net_state_bytes(core, state_dtype, conv_dtype) == pytest.approx(
+    assert recurrent_state_bytes(core, state_dtype, conv_dtype) == pytest.approx(
         elements * dtype_bytes(state_dtype) + core.conv_columns * channels * dtype_bytes(conv_dtype)
     )
 

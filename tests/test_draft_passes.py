@@ -435,7 +435,7 @@ def test_a_vocabulary_larger_than_the_targets_is_refused() -> None:
 
 def test_a_shared_head_must_have_the_drafters_width() -> None:
     odd = replace(TARGET, head=replace(TARGET.head, in_features=32))
-    message = "^e has width 64 and no head of its own; allowed: 32, the width of the head of target"
+    message = "^e has width 64 and no separate head; allowed: 32, the width of the head of target"
     with pytest.raises(OptionError, match=message):
         head_drafter("eagle", eagle_head(SHAPE, name="e")).describe(odd)
 

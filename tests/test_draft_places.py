@@ -236,10 +236,10 @@ def test_places_are_told() -> None:
     def told(where: Where) -> str:
         return head_drafter("model", SMALL, where=where).describe(TARGET)
 
-    assert told(Where()).endswith("and a head of its own")
+    assert told(Where()).endswith("and a separate head")
     assert told(Where(tensor_parallel=2)).endswith(", on 2 of the target's devices")
     own = Where(SLOW, link_bytes_per_s=64e9, link_latency_s=5e-6, hit_rate=0.8)
     assert told(own).endswith(
-        ", on 1 x slow device of its own, over a link of 64.0 GB/s and 5.00 µs, "
+        ", on 1 separate slow device, over a link of 64.0 GB/s and 5.00 µs, "
         "while the target verifies in 80% of rounds, at full speed both"
     )

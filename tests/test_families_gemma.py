@@ -127,7 +127,7 @@ def test_a_gemma_3_file_may_leave_out_what_its_class_says() -> None:
     [
         (
             GEMMA3 | {"use_bidirectional_attention": True},
-            "use_bidirectional_attention is true; allowed: false; others are no decoders",
+            "use_bidirectional_attention is true; allowed: false; others are not decoders",
         ),
         (GEMMA3 | {"layer_types": [FULL]}, "layer_types is a list of 1; allowed: a list of at "),
         (GEMMA3 | {"layer_types": ["chunked_attention"] * 8}, 'layer_types[0] is "chunked_att'),

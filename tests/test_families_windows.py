@@ -50,6 +50,12 @@ def test_mimo_keys_are_wider_than_values() -> None:
     assert sliding.blocks[0].vector_params == 64 + 8
 
 
+def test_mimo_without_sliding_layers_needs_no_sizes_of_them() -> None:
+    config = without(MIMO, "sliding_window", "sliding_window_size")
+    config["hybrid_layer_pattern"] = [0] * config["num_hidden_layers"]
+    assert set(cores(parse(config))) == {GroupedQueryAttention(4, 2, 24, 16)}
+
+
 def test_mimo_caches_keys_and_values_of_their_own_widths() -> None:
     # Full: 2 heads of 24 + 16; sliding: 4 heads, of the last 128 tokens only; 2 such layers.
     full, sliding = 2 * 40 * 2, 4 * 40 * 2

@@ -164,8 +164,8 @@ def test_a_type_unknown_in_a_file_that_is_nested_deeply_is_refused_in_one_line()
 
 def test_keys_that_fit_no_family_get_no_advice() -> None:
     assert refused({"model_type": "bert", "hidden_size": 64}) == (
-        f'config.json: model_type is "bert"; allowed: one of {len(PARSERS)} known types, none of '
-        "which fits its keys"
+        f'config.json: model_type is "bert"; allowed: one of {len(PARSERS)} known types, and none '
+        "fits its keys"
     )
 
 

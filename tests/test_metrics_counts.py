@@ -89,7 +89,7 @@ def test_ranks_are_added_up_and_copies_are_not() -> None:
     assert found.ranks == 2
     assert found.running == pytest.approx(80.0)
     assert found.round_s == pytest.approx(0.024)
-    assert found.notes == ("2 ranks with requests of their own, added up",)
+    assert found.notes == ("2 ranks with separate requests, added up",)
     copies = [
         sglang_page(life) + sglang_page(life, tp_rank=1) + sglang_page(life, pp_rank=1)
         for life in (LIFE, LATER)
@@ -259,7 +259,7 @@ def test_sglang_counts_positions_in_several_ways(
 def test_a_draft_length_that_changes_is_that_of_the_second_read() -> None:
     found = seen(sglang_page(LIFE, steps=3, verified=4), sglang_page(LATER), seconds=30.0)
     assert found.longest == 5
-    assert found.notes == ("the draft length changed between the reads: it is that of the second",)
+    assert found.notes == ("the draft length changed between the reads: the second counts",)
 
 
 def test_lengths_that_drafts_cannot_give_are_cut() -> None:
@@ -305,7 +305,7 @@ def test_values_that_are_no_counts_are_left_out(value: str) -> None:
     found = seen(page + f"vllm:another{labels} NaN\n")
     assert (found.running, found.ranks) == (40.0, 1)
     assert found.notes == (
-        "left out, since their value is no number from 0 on: vllm:num_requests_running",
+        "left out, since their values are not numbers from 0 on: vllm:num_requests_running",
     )
 
 

@@ -1,5 +1,6 @@
 """Metrics pages from a server on localhost, and from files: bounded, GET alone, no other host."""
 
+import sys
 import time
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -9,7 +10,6 @@ import pytest
 from server_pages import give, replay
 from specroof.catalog.pages import is_url, metrics_pages
 from specroof.errors import CatalogError, MeasurementError, OptionError
-from specroof.reading import metrics_text
 from specroof.reading.metrics_text import parse_metrics
 
 
@@ -181,9 +181,6 @@ def test_an_empty_page_is_refused(text: str) -> None:
 
 
 def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(_name: str) -> None:
-        raise ImportError
-
-    monkeypatch.setattr(metrics_text, "import_module", absent)
+    monkeypatch.setitem(sys.modules, "prometheus_client.parser", None)
     with pytest.raises(MeasurementError, match=r"pip install 'specroof\[metrics\]'"):
         parse_metrics("up 1\n", source="page")

@@ -110,7 +110,7 @@ def test_files_say_hours_and_sizes() -> None:
         ("hour,concurrency\n0,x\n", "allowed: a number"),
         ("hour,concurrency\n0,0\n", "has no load in any hour"),
         ("hour,concurrency,requests/s\n0,1,\n1,,2\n", "one unit of load"),
-        ("hour,concurrency,requests/s\n0,1,1\n", "must have one of"),
+        ("hour,concurrency,requests/s\n0,1,1\n", "allowed: one of concurrency"),
         ("hour,load\n0,1\n", "'load' is unknown"),
         ("hour,concurrency\n", "is empty"),
     ],

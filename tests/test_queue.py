@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from specroof import predict
 from specroof.cli import app
 from specroof.questions.prediction import Prediction
-from specroof.serving.queue import latency_s, limited_curve, running_requests
+from specroof.serving.queue import limited_curve, queue_s, running_requests
 from specroof.speedup.curve import SpeedupCurve
 
 Array = npt.NDArray[np.float64]
@@ -48,14 +48,16 @@ def closed_loop(clients: int, running: int, service_s: float, ended: int) -> tup
 def test_latency_is_that_of_a_queue_run_event_by_event(clients: int, running: int) -> None:
     rate, latency = closed_loop(clients, running, 2.5, 400 * clients)
     assert rate == pytest.approx(running / 2.5, rel=1e-6)
-    assert float(latency_s(clients, running, 2.5)) == pytest.approx(latency, rel=1e-6)
+    assert 2.5 + float(queue_s(clients, running, 2.5)) == pytest.approx(latency, rel=1e-6)
 
 
 @given(st.floats(1, 1e4), st.floats(1, 1e4), st.floats(1e-3, 1e3))
 def test_throughput_times_latency_is_concurrency(clients: float, most: float, own_s: float) -> None:
     runs = float(running_requests(clients, most, queues=True))
     assert runs <= clients
-    assert runs / own_s * float(latency_s(clients, runs, own_s)) == pytest.approx(clients, rel=1e-9)
+    assert runs / own_s * (own_s + float(queue_s(clients, runs, own_s))) == pytest.approx(
+        clients, rel=1e-9
+    )
 
 
 def test_what_cannot_run_has_no_figures() -> None:
@@ -211,6 +213,10 @@ def test_tables_mark_what_has_no_room() -> None:
     nowhere = shell(f"{words} --server memory=0.3 --concurrency 4 --input-len 400 --output-len 50")
     assert "not one request fits: " in nowhere
     assert "more would be needed on each device" in nowhere
+    nowhere = shell(f"{words} --server memory=0.3 --batch 1,4")
+    survey = nowhere.partition("does not pay at batch")[2].splitlines()
+    assert survey[1].split()[:3] == ["no", "room", "4096"]
+    assert "at most 0 requests run plain (cache)" in nowhere
     assert "nan" not in nowhere
 
 

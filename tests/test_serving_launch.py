@@ -1,11 +1,15 @@
 """The flags that start a server, beside the definitions of the released packages."""
 
 import ast
+import bisect
 import json
+import math
 import os
 import shlex
+from functools import cached_property
 from importlib import metadata, util
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +17,15 @@ from hypothesis import strategies as st
 
 from specroof import OptionError
 from specroof.drafters import KINDS
-from specroof.serving.launch import LAUNCHERS, YOUR_DRAFT_MODEL, Launch, Speculation, launch
+from specroof.hardware import Placement
+from specroof.serving.launch import (
+    LAUNCHERS,
+    YOUR_DRAFT_MODEL,
+    Launch,
+    Speculation,
+    launch,
+    server_command,
+)
 
 # The fields of vllm 0.33.0's SpeculativeConfig that plans may use, and its methods.
 VLLM_FIELDS = {
@@ -29,6 +41,16 @@ SGLANG_FLAGS = {
     *("--speculative-eagle-topk", "--speculative-num-draft-tokens", "--speculative-adaptive"),
     *("--speculative-dflash-block-size", "--speculative-dspark-block-size"),
     *("--speculative-adaptive-config", "--max-running-requests", "--mem-fraction-static"),
+    *("--speculative-ngram-max-bfs-breadth", "--enable-dp-lm-head"),
+}
+# What the commands of servers use besides.
+VLLM_SERVER = {
+    *("--tensor-parallel-size", "--data-parallel-size", "--enable-expert-parallel"),
+    *("--quantization", "--kv-cache-dtype"),
+}
+SGLANG_SERVER = {
+    *("--model-path", "--tp-size", "--attn-dp-size", "--ep-size"),
+    *("--quantization", "--kv-cache-dtype"),
 }
 
 
@@ -165,6 +187,40 @@ def test_running_requests_and_memory_are_told() -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["ngram", "prompt_lookup"])
+def test_ngrams_are_a_chain_in_sglang(kind: str) -> None:
+    # Left alone, SGLang spreads its draft tokens over up to ten branches.
+    assert sglang_flags(planned(kind))["--speculative-ngram-max-bfs-breadth"] == "1"
+
+
+def test_sglang_refuses_what_does_not_run_in_groups() -> None:
+    for kind in ("ngram", "model"):
+        with pytest.raises(OptionError, match="with data-parallel attention; allowed: without it"):
+            launch(planned(kind, data_parallel=2), "sglang")
+    assert launch(planned("eagle3", data_parallel=2), "sglang").notes == ()
+    for kind, needs in {"dflash": True, "dspark": True, "eagle3": False}.items():
+        assert ("--enable-dp-lm-head" in sglang_flags(planned(kind, data_parallel=2))) is needs
+        assert "--enable-dp-lm-head" not in sglang_flags(planned(kind))
+
+
+def test_commands_carry_placement_and_formats() -> None:
+    spread = Placement(8, 8, 4)
+    sglang = server_command("sglang", "me/model", spread, weights="fp8", kv_cache="fp8")
+    assert sglang is not None
+    assert sglang.endswith(
+        "--attn-dp-size 4 --ep-size 8 --quantization fp8 --kv-cache-dtype fp8_e4m3"
+    )
+    # 8 devices in 4 groups of 2.
+    assert server_command("vllm", "me/model", spread, kv_cache="bf16") == (
+        "vllm serve me/model --tensor-parallel-size 2 --data-parallel-size 4 "
+        "--enable-expert-parallel --kv-cache-dtype bfloat16"
+    )
+    plain = server_command("sglang", "my model", Placement(2), weights="int4", kv_cache="int8")
+    assert plain == "python -m sglang.launch_server --model-path 'my model' --tp-size 2"
+    assert server_command("vllm", "m", Placement(2)) == "vllm serve m --tensor-parallel-size 2"
+    assert server_command("tensorrt-llm", "m", Placement(2)) is None
+
+
 # --- schedules ------------------------------------------------------------------------------------
 
 SCHEDULE = ((1, 16, 5), (17, 64, 2), (65, 256, 0))
@@ -201,6 +257,14 @@ def test_schedules_give_every_batch_its_drafts(steps: list[tuple[int, int]]) -> 
             assert sglang_steps(slots, batch) == drafts
 
 
+def test_layers_of_the_model_follow_a_schedule_in_sglang_too() -> None:
+    found = launch(planned("mtp", schedule=SCHEDULE), "sglang")
+    assert list(found.files) == ["adaptive.json"]
+    assert found.notes == (
+        "SGLang 0.5.23 rounds a batch up to a captured size, then looks in the schedule",
+    )
+
+
 def test_one_draft_length_needs_no_schedule() -> None:
     plan = planned("eagle3", schedule=((1, 8, 3), (9, 64, 3)))
     assert not plan.differs
@@ -218,6 +282,16 @@ def test_what_cannot_follow_a_schedule_says_so() -> None:
         "vLLM 0.33.0 drops a schedule with data parallelism: 5 drafts always",
     )
     assert "num_speculative_tokens_per_batch_size" not in vllm_config(groups)
+    assert launch(groups, "sglang").notes == (
+        "SGLang 0.5.23 has no schedule by batch for EAGLE3 with data-parallel attention: 5 drafts "
+        "at any load",
+    )
+    suffix = planned("suffix", schedule=SCHEDULE)
+    assert launch(suffix, "vllm").notes == (
+        "vLLM 0.33.0 needs the package arctic-inference for suffix decoding",
+        "vLLM 0.33.0 drops a schedule of suffix: 5 drafts always",
+    )
+    assert "num_speculative_tokens_per_batch_size" not in vllm_config(suffix)
     yaml = launch(planned("eagle3", schedule=SCHEDULE), "tensorrt-llm")
     assert yaml.text.endswith("max_concurrency: 64")
     assert "5 drafts up to 64 requests here" in yaml.notes[0]
@@ -257,6 +331,7 @@ def every_launch(framework: str) -> list[Launch]:
         for kind in priced_kinds(framework)
         for schedule in (((1, 256, 3),), SCHEDULE)
     ]
+    plans.append(planned("dflash", data_parallel=2))
     return [launch(plan, framework) for plan in plans]
 
 
@@ -270,11 +345,18 @@ def used_by_sglang() -> set[str]:
     return {word for words in texts for word in words if word.startswith("--")}
 
 
+def used_by_server(framework: str) -> set[str]:
+    command = server_command(framework, "m", Placement(8, 8, 4), weights="fp8", kv_cache="fp8")
+    return {word for word in shlex.split(command or "") if word.startswith("--")}
+
+
 def test_flags_are_those_of_the_stored_lists() -> None:
     fields, methods = used_by_vllm()
     assert fields == VLLM_FIELDS
     assert methods == VLLM_METHODS
     assert used_by_sglang() == SGLANG_FLAGS
+    assert used_by_server("vllm") == VLLM_SERVER
+    assert used_by_server("sglang") == SGLANG_SERVER
 
 
 def test_vllm_defines_every_key_and_method() -> None:
@@ -282,14 +364,57 @@ def test_vllm_defines_every_key_and_method() -> None:
     assert annotated(tree, "SpeculativeConfig") >= VLLM_FIELDS
     words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     assert words >= VLLM_METHODS
+    arguments = source("vllm", "0.33.0", "engine/arg_utils.py")
+    words = {node.value for node in ast.walk(arguments) if isinstance(node, ast.Constant)}
+    assert words >= VLLM_SERVER
 
 
 def test_sglang_defines_every_flag_and_algorithm() -> None:
     fields = annotated(source("sglang", "0.5.23", "srt/arg_groups/fields/spec.py"), "Spec")
     fields |= annotated(source("sglang", "0.5.23", "srt/arg_groups/fields/schedule.py"), "Schedule")
+    fields |= annotated(source("sglang", "0.5.23", "srt/arg_groups/fields/parallel.py"), "Parallel")
     assert {flag[2:].replace("-", "_") for flag in SGLANG_FLAGS} <= fields
+    fields |= annotated(source("sglang", "0.5.23", "srt/arg_groups/fields/model.py"), "Model")
+    assert {flag[2:].replace("-", "_") for flag in SGLANG_SERVER} <= fields
     tree = source("sglang", "0.5.23", "srt/speculative/spec_info.py")
     names: set[object] = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     names |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     asked = {shlex.split(one.text)[1] for one in every_launch("sglang")} - {"NEXTN"}
     assert asked <= names
+
+
+def test_vllm_reads_a_schedule_as_it_is_meant() -> None:
+    rules: dict[str, Any] = {}
+    tree = source("vllm", "0.33.0", "v1/spec_decode/dynamic/utils.py")
+    exec(compile(tree, "vllm", "exec"), rules)  # noqa: S102 - the released package's own rule
+    table = vllm_config(planned("eagle3", schedule=SCHEDULE))
+    found = rules["build_dynamic_sd_schedule_lookup"](
+        table["num_speculative_tokens_per_batch_size"], 300, table["num_speculative_tokens"]
+    )
+    for first, last, drafts in SCHEDULE:
+        assert {*found[first : last + 1]} == {drafts}
+
+
+def test_sglang_reads_a_schedule_as_it_is_meant(tmp_path: Path) -> None:
+    tree = source("sglang", "0.5.23", "srt/speculative/adaptive_spec_params.py")
+    named = {"_load_adaptive_config", "AdaptiveStepSlot", "AdaptiveSpeculativeParams"}
+    tree.body = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in named
+    ]
+    rules: dict[str, Any] = {
+        "bisect": bisect,
+        "json": json,
+        "math": math,
+        "cached_property": cached_property,
+        "logger": None,
+        "log_info_on_rank0": lambda *_: None,
+    }
+    exec(compile(tree, "sglang", "exec"), rules)  # noqa: S102 - the released package's own rule
+    found = launch(planned("mtp", schedule=SCHEDULE), "sglang")
+    path = tmp_path / "adaptive.json"
+    path.write_text(found.files["adaptive.json"], encoding="utf-8")
+    steps = rules["AdaptiveSpeculativeParams"](5, str(path))
+    for first, last, drafts in SCHEDULE:
+        assert {steps.get_steps_for_batch(batch) for batch in (first, last)} == {drafts}

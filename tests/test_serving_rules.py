@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof import load_hardware
+from specroof import Placement, load_drafter, load_hardware, load_model
 from specroof.architecture import VisionTower
-from specroof.hardware import Server
-from specroof.serving import sglang, sglang_memory, vllm
+from specroof.hardware import Server, ServerSettings
+from specroof.latency import engine_setup
+from specroof.serving import sglang, sglang_memory, vllm, vllm_sizes
+from specroof.serving.capacity import ServedRoom, in_server, served_room
 
 TESTS = Path(__file__).parent
 STORED = TESTS / "golden" / "serving-rules.json"
@@ -96,8 +99,9 @@ def test_sglang_has_this_room_for_recurrent_state(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize("row", RULES["vllm_batches"])
 def test_vllm_runs_so_many_requests(row: dict[str, Any]) -> None:
     names = {"NVIDIA A100-SXM4-80GB": "a100", "NVIDIA GB10": "dgx-spark"}
+    names |= {name: f"tpu-{name.lower()}" for name in ("V5E", "V5P", "V6E")}
     chip = load_hardware(names.get(row["name"], row["name"].split()[-1].lower()))
-    assert vllm.batch_defaults(chip) == (row["running"], row["tokens"])
+    assert vllm_sizes.batch_defaults(chip) == (row["running"], row["tokens"])
 
 
 @pytest.mark.golden
@@ -105,8 +109,8 @@ def test_vllm_runs_so_many_requests(row: dict[str, Any]) -> None:
 def test_vllm_captures_these_passes(row: dict[str, Any]) -> None:
     chip = load_hardware("b200" if row["blackwell"] else "h100")
     asked = {key: row[key] for key in ("running", "tokens", "verify_len")}
-    most = row["stated"] or vllm.largest_captured(chip, **asked)
-    sizes = vllm.captured_sizes(
+    most = row["stated"] or vllm_sizes.largest_captured(chip, **asked)
+    sizes = vllm_sizes.captured_sizes(
         chip, most, tokens=row["tokens"], verify_len=row["verify_len"],
         running=None if row["stated"] else row["running"],
     )  # fmt: skip
@@ -118,6 +122,46 @@ def test_vllm_captures_these_passes(row: dict[str, Any]) -> None:
 def test_vllm_holds_these_copies_of_a_state(row: dict[str, Any]) -> None:
     copies = vllm.state_blocks(np.array(float(row["drafts"])), prefix_cache=row["prefix_cache"])
     assert copies == row["copies"]
+
+
+def room_of(model: str, engine: str, drafter: str | None, tp: int = 1, **asked: Any) -> ServedRoom:
+    """Return the room on chips of 2 TB at 4096 tokens, 3 drafts or as many as asked for."""
+    chip, served = load_hardware("h200"), load_model(model)
+    chip = replace(chip, peak=replace(chip.peak, memory_bytes=2e12))
+    setup = engine_setup(chip, engine, Placement(tensor_parallel=tp), None)
+    positions = 1 + asked.pop("drafts", 3 if drafter else 0)
+    return served_room(
+        served,
+        in_server(served, setup, ServerSettings(**asked)),
+        context_len=4096,
+        drafter=None if drafter is None else load_drafter(drafter),
+        verify_len=positions,
+    )
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("row", RULES["sglang_cells"])
+def test_sglang_takes_these_bytes_for_a_token(row: dict[str, Any]) -> None:
+    drafter = "eagle3,accept=0.8" if row["drafting"] else None
+    found = room_of(row["model"], "sglang", drafter, row["tp"])
+    # Tokens of the pool: what is left over a token's bytes, windows with 0.8 of the tokens.
+    held = 4096 + (8 if row["drafting"] else 1)
+    tokens = found.room.cache_pool_bytes // row["cell"]
+    assert found.room.limits["cache"] == pytest.approx(tokens / held, rel=1e-9)
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("row", RULES["vllm_groups"])
+def test_vllm_holds_blocks_for_whole_groups_of_layers(row: dict[str, Any]) -> None:
+    assert list(vllm.padded_layers(*row["layers"])) == row["held"]
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("row", RULES["vllm_drafted"])
+def test_vllm_runs_as_many_as_a_block_drafter_has_tokens_for(row: dict[str, Any]) -> None:
+    told = {"drafts": row["drafts"], "chunk": row["tokens"], "running": 1024}
+    limits = room_of("Qwen/Qwen3-8B", "vllm", f"{row['kind']},accept=0.8", **told).room.limits
+    assert min(limits["drafted tokens"], limits["running"]) == row["running"]
 
 
 @given(st.integers(0, 1100), st.booleans())

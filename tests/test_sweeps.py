@@ -308,7 +308,7 @@ def test_a_folder_of_unknown_files_is_left_alone(tmp_path: Path, study: str) -> 
     assert refused(study, "-o", str(tmp_path / "out")).startswith(message)
     for text in ("[]", "text", "{}"):
         (tmp_path / "out" / "manifest.json").write_text(text)
-        message = "manifest.json is no manifest of a sweep; allowed: another folder"
+        message = "manifest.json is not the manifest of a sweep; allowed: another folder"
         assert message in refused(study, "-o", str(tmp_path / "out"))
         with pytest.raises(CatalogError, match="holds no results of a sweep"):
             read_results(tmp_path / "out")
@@ -421,10 +421,10 @@ def test_a_library_that_is_missing_is_one_line(
     assert "pyarrow.parquet is not installed; allowed: pip install 'specroof[data]'" in refused(
         study, "-o", out, "--format", "parquet"
     )
-    assert "distributed is not installed; allowed: pip install 'specroof[cluster]'" in refused(
+    assert "needs distributed; install it with: pip install 'specroof[cluster]'" in refused(
         study, "-o", out, "--format", "csv", "--on", "dask://localhost:1"
     )
-    assert "fsspec is not installed; allowed: pip install 'specroof[cluster]'" in refused(
+    assert "needs fsspec; install it with: pip install 'specroof[cluster]'" in refused(
         study, "-o", "s3://bucket/folder"
     )
 
@@ -527,7 +527,7 @@ def test_workers_need_a_text_that_they_can_read(tmp_path: Path) -> None:
 def test_a_worker_refuses_a_study_that_is_another_there(tmp_path: Path, study: str) -> None:
     plan = plan_of(load_study(study))
     words = (plan.study.text, plan.study.source)
-    with pytest.raises(OptionError, match="a file that it names differs from that of the sweep"):
+    with pytest.raises(OptionError, match="a file that it names has changed since the sweep began"):
         workers.write_by_number(*words, "another", 1, str(tmp_path), "csv")
     places.place_of(str(tmp_path)).prepare(partition.POINTS, partition.UNFINISHED)
     record = workers.write_by_number(*words, plan.study_sha256, 2, str(tmp_path), "csv")

@@ -98,6 +98,7 @@ def test_the_sentence_names_what_adds_most() -> None:
     assert even.round is not None
     assert even.round.speedup == pytest.approx(1.0, rel=1e-9)
     assert f"an acceptance of {loses.break_even.value:.2f}." in loses.why
+    assert even.why.startswith("It neither pays nor loses here (1.00x)")
 
 
 def test_a_drafter_that_can_never_pay_is_told() -> None:

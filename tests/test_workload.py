@@ -293,6 +293,37 @@ def test_prompts_in_one_piece_share_no_pass() -> None:
     assert chunks.rules.shares_passes
 
 
+@pytest.mark.parametrize("name", SERVERS)
+def test_requests_in_waves_wait_for_one_another(name: str) -> None:
+    steady, waves = (whole_of(name, concurrency=[1, 8, 40], waves=one) for one in (False, True))
+    # Alone, a request is a wave.
+    for key in ("requests_per_s", "ttft_s", "tpot_s", "answer_s"):
+        one, other = (getattr(found, key)[0, 0] for found in (steady, waves))
+        assert other == pytest.approx(one, rel=0.01), key
+    if name in {"sglang", "vllm"}:  # passes have room, and all run
+        assert np.all(waves.ttft_s[0, 1:] > steady.ttft_s[0, 1:])
+    running = np.broadcast_to(waves.curve.running_batch, waves.speedup.shape)
+    np.testing.assert_allclose(waves.requests_per_s * waves.service_s, running, rtol=1e-9)
+    later = waves.workload.output_len - 1
+    np.testing.assert_allclose(waves.ttft_s + later * waves.tpot_s, waves.answer_s, rtol=1e-9)
+    assert np.all(waves.effective_batch < waves.curve.running_batch)
+
+
+def test_of_more_waves_than_one_the_middle_one_is_the_mean() -> None:
+    more = whole_of("vllm", waves=True, concurrency=[12], server="running=4")
+    one = whole_of("vllm", waves=True, concurrency=[4], server="running=4")
+    np.testing.assert_allclose(more.requests_per_s, one.requests_per_s, rtol=1e-9)
+    # Three waves: the first does not wait, the last waits for two.
+    np.testing.assert_allclose(more.ttft_s - one.ttft_s, one.service_s, rtol=1e-9)
+
+
+def test_waves_are_of_requests() -> None:
+    with pytest.raises(OptionError, match="waves is True; allowed: with the lengths of a request"):
+        predict("Qwen/Qwen3-8B", "h100", drafters="ideal", waves=True)
+    with pytest.raises(OptionError, match="waves is 'yes'; allowed: True or False"):
+        whole_of("vllm", waves="yes")
+
+
 def test_a_server_without_a_cache_has_no_hits() -> None:
     with pytest.raises(
         OptionError, match=r"prefix_hit_rate is 0\.5; allowed: 0 with prefix-cache=off"

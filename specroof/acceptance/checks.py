@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from specroof.arrays import real_array, real_number
 from specroof.errors import OptionError, refuse
 
-# What its functions do is checked where formulas call them; they are no formulas themselves.
+# What its functions do is checked where formulas call them; they are not formulas themselves.
 __all__ = ["LONGEST_DRAFT", "PROBABILITY"]
 
 #: A curve is tabled up to the longest draft asked for, so that question needs a bound.
@@ -61,6 +61,20 @@ def number_from(name: str, value: object, low: float, high: float, allowed: str)
     if not (math.isfinite(number) and low <= number <= high):
         refuse(name, value, allowed)
     return number + 0.0  # a zero without a sign
+
+
+def drafts_of(name: str, value: object, allowed: str) -> int:
+    """Return a number of drafts, from 1 to the longest."""
+    drafts = number_from(name, value, 1, LONGEST_DRAFT, allowed)
+    if not drafts.is_integer():
+        refuse(name, value, allowed)
+    return int(drafts)
+
+
+def length_of(name: str, value: object, drafts: int, called: str) -> float:
+    """Return an acceptance length that so many drafts, known as `called`, can have."""
+    allowed = f"a number from 1 to {drafts + 1} ({called} + 1: the bonus token counts)"
+    return number_from(name, value, 1.0, drafts + 1.0, allowed)
 
 
 def some(values: tuple[float, ...]) -> str:

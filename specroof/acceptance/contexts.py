@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -51,8 +51,7 @@ class ContextAcceptance:
     @property
     def max_draft_len(self) -> int | None:
         """The longest draft that every curve knows about; None without end."""
-        known = [one.max_draft_len for one in self.curves if one.max_draft_len is not None]
-        return min(known, default=None)
+        return _shortest(one.max_draft_len for one in self.curves)
 
     @property
     def description(self) -> str:
@@ -101,9 +100,9 @@ class ContextAcceptance:
         return replace(
             below,
             description=f"between contexts {low:g} and {high:g}: {below.description}",
-            max_draft_len=_shorter(below.max_draft_len, above.max_draft_len),
+            max_draft_len=_shortest((below.max_draft_len, above.max_draft_len)),
             law=_Mixture(below, above, share),
-            measured_depth=_shorter(below.measured_depth, above.measured_depth),
+            measured_depth=_shortest((below.measured_depth, above.measured_depth)),
             caveats=tuple(dict.fromkeys((*below.caveats, *above.caveats))),
         )
 
@@ -174,6 +173,5 @@ def accepted_at(acceptance: Known | ContextAcceptance, context_len: float) -> Kn
     return acceptance
 
 
-def _shorter(one: int | None, other: int | None) -> int | None:
-    known = [depth for depth in (one, other) if depth is not None]
-    return min(known, default=None)
+def _shortest(depths: Iterable[int | None]) -> int | None:
+    return min((depth for depth in depths if depth is not None), default=None)

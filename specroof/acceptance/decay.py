@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from specroof.acceptance.checks import LONGEST_DRAFT, PROBABILITY, number_from
+from specroof.acceptance.checks import LONGEST_DRAFT, PROBABILITY, drafts_of, length_of, number_from
 from specroof.acceptance.curve import Acceptance
 from specroof.acceptance.laws import listed_law, survival_of_rates
-from specroof.errors import OptionError, refuse
+from specroof.errors import OptionError
 
 __all__ = [
     "decay_acceptance",
@@ -124,17 +124,13 @@ def _checked_lengths(tokens_per_round: Mapping[int, float]) -> dict[int, float]:
     checked: dict[int, float] = {}
     for drafts, length in tokens_per_round.items():
         allowed = f"a whole number of drafts from 1 to {LONGEST_DRAFT}"
-        count = number_from("a key of tokens_per_round", drafts, 1, LONGEST_DRAFT, allowed)
-        if not count.is_integer():
-            refuse("a key of tokens_per_round", drafts, allowed)
-        allowed = f"a number from 1 to {count + 1:.0f} (drafts + 1: the bonus token counts)"
-        name = f"tokens_per_round[{count:.0f}]"
-        checked[int(count)] = number_from(name, length, 1.0, count + 1.0, allowed)
+        count = drafts_of("a key of tokens_per_round", drafts, allowed)
+        checked[count] = length_of(f"tokens_per_round[{count}]", length, count, "drafts")
     return dict(sorted(checked.items()))
 
 
 def _pooled(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the closest values (weighted least squares) of which none is above the one before."""
+    """Return the closest values (weighted least squares) that never rise."""
     blocks: list[tuple[float, float, int]] = []
     for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
         mean, heavy, n = value, weight, 1

@@ -57,7 +57,7 @@ def extrapolated_acceptance(acceptance: Acceptance, how: str) -> Acceptance:
     >>> extrapolated_acceptance(measured, "zero").survival([2, 3])
     array([0.4, 0. ])
     """
-    expect("acceptance", acceptance, Acceptance, "an Acceptance, as of survival_acceptance")
+    expect("acceptance", acceptance, Acceptance, "an Acceptance, from survival_acceptance")
     depth = acceptance.max_draft_len
     from_length = depth is None and acceptance.measured_depth is not None
     expect("extrapolate", how, str, ", ".join(EXTRAPOLATIONS))

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from specroof.acceptance.curve import Acceptance
 from specroof.acceptance.decay import decay_acceptance
 from specroof.acceptance.laws import beta_acceptance, constant_acceptance, survival_acceptance
-from specroof.errors import OptionError, expect, refuse
+from specroof.errors import OptionError, expect_word
 
 __all__ = ["FITTED_LAWS", "AcceptanceFit", "fit_acceptance"]
 
@@ -94,9 +94,7 @@ def fit_acceptance(survival: ArrayLike, law: str) -> AcceptanceFit:
     (0.5, 0.0)
     """
     measured = survival_acceptance(survival)
-    expect("law", law, str, ", ".join(FITTED_LAWS))
-    if law not in FITTED_LAWS:
-        refuse("law", law, ", ".join(FITTED_LAWS))
+    expect_word("law", law, FITTED_LAWS)
     family = FITTED_LAWS[law]
     depth = measured.max_draft_len or 0
     if depth < len(family.bounds):

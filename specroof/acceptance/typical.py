@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from specroof.acceptance.checks import LONGEST_DRAFT, PROBABILITY, number_from
+from specroof.acceptance.checks import LONGEST_DRAFT, PROBABILITY, drafts_of, length_of, number_from
 from specroof.acceptance.curve import Acceptance
 from specroof.acceptance.laws import constant_acceptance, survival_of_rates
 from specroof.arrays import Array
-from specroof.errors import expect, refuse
+from specroof.errors import expect, expect_word
 
 __all__ = [
     "FAMILIES",
@@ -154,21 +154,15 @@ def acceptance_from_length(
     >>> eagle.tokens_per_round(3).round(9), eagle.measured_depth
     (np.float64(2.8), 3)
     """
-    allowed = f"a whole number from 1 to {LONGEST_DRAFT}"
-    drafts = number_from("draft_len", draft_len, 1, LONGEST_DRAFT, allowed)
-    if not drafts.is_integer():
-        refuse("draft_len", draft_len, allowed)
-    allowed = f"a number from 1 to {drafts + 1:.0f} (draft_len + 1: the bonus token counts)"
-    length = number_from("tokens_per_round", tokens_per_round, 1.0, drafts + 1.0, allowed)
-    expect("law", law, str, ", ".join(LENGTH_LAWS))
+    drafts = drafts_of("draft_len", draft_len, f"a whole number from 1 to {LONGEST_DRAFT}")
+    length = length_of("tokens_per_round", tokens_per_round, drafts, "draft_len")
+    expect_word("law", law, LENGTH_LAWS)
     expect("kind", kind, str, "the kind of a drafter, or nothing")
-    if law not in LENGTH_LAWS:
-        refuse("law", law, ", ".join(LENGTH_LAWS))
     family = FAMILIES.get(kind, "")
     shape = SHAPES[family]
     power = shape.power if law == "typical" else 0.0
-    rate = first_rate_of_length(length - 1.0, int(drafts), power)
-    measured = f"{length:g} tokens per round (bonus included) at {drafts:.0f} drafts"
+    rate = first_rate_of_length(length - 1.0, drafts, power)
+    measured = f"{length:g} tokens per round (bonus included) at {drafts} drafts"
     if law == "typical":
         curve = falling_odds_acceptance(rate, power)
         like = f"the typical shape of {family}" if family else "the typical shape"
@@ -179,14 +173,12 @@ def acceptance_from_length(
     return replace(
         curve,
         description=description,
-        measured_depth=int(drafts),
+        measured_depth=drafts,
         spread=(shape.spread_within, shape.spread_beyond),
-        caveats=_certain(measured) if length == drafts + 1.0 else (),
+        caveats=(f"{measured} says that every draft is accepted: acceptance is 1 at every depth",)
+        if length == drafts + 1.0
+        else (),
     )
-
-
-def _certain(measured: str) -> tuple[str, ...]:
-    return (f"{measured} says that every draft is accepted: acceptance is 1 at every depth",)
 
 
 def falling_odds_rates(first_rate: Array | float, power: Array | float, depth: int) -> Array:

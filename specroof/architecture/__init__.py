@@ -60,6 +60,7 @@ from specroof.architecture.recurrent import (
     Mamba2,
     RecurrentCore,
 )
+from specroof.architecture.usual_blocks import AttentionShape, gated_pair, grouped_query_block
 
 __all__ = [
     "ATTENTION_REPLICATED",
@@ -70,6 +71,7 @@ __all__ = [
     "TENSOR",
     "WEIGHT_FORMATS",
     "Architecture",
+    "AttentionShape",
     "Block",
     "BlockSparseAttention",
     "ChunkedAttention",
@@ -103,6 +105,8 @@ __all__ = [
     "draft_model",
     "eagle3_head",
     "eagle_head",
+    "gated_pair",
+    "grouped_query_block",
     "markov_step",
     "medusa_head",
     "replicated",

@@ -139,10 +139,7 @@ class ChunkedAttention(SoftmaxAttention):
     value_dim: int
     chunk: int
 
-    @property
-    def label(self) -> str:
-        """What operations of its block are called after."""
-        return "chunked_attention"
+    label = "chunked_attention"
 
     @property
     def window_len(self) -> int:
@@ -249,7 +246,7 @@ class BlockSparseAttention(SoftmaxAttention):
     n_heads, n_kv_heads, head_dim, value_dim
         As in `GroupedQueryAttention`.
     indexer
-        Its query heads, of which each picks for a group of KV heads, the width of the one key
+        Its query heads (each picks for a group of KV heads), the width of the one key
         that a token caches for it, and the blocks that a query sees, its own among them.
     block_len
         Tokens per block.
@@ -262,15 +259,8 @@ class BlockSparseAttention(SoftmaxAttention):
     indexer: Indexer
     block_len: int
 
-    @property
-    def label(self) -> str:
-        """What operations of its block are called after."""
-        return "block_sparse_attention"
-
-    @property
-    def overhead_kinds(self) -> tuple[str, ...]:
-        """The kinds of layer that it makes of its layer."""
-        return ("sparse_index",)
+    label = "block_sparse_attention"
+    overhead_kinds = ("sparse_index",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,15 +346,8 @@ class Experts(Core):
     bias_params: int = 0
     n_shared: int = 0
 
-    @property
-    def label(self) -> str:
-        """What operations of its block are called after."""
-        return "moe"
-
-    @property
-    def overhead_kinds(self) -> tuple[str, ...]:
-        """The kinds of layer that it makes of its layer."""
-        return ("experts",)
+    label = "moe"
+    overhead_kinds = ("experts",)
 
     @property
     def matrix_params(self) -> int:

@@ -82,9 +82,9 @@ class DraftHead:
     anchor_drafts
         Whether the position of the last accepted token makes a draft too.
     modules
-        Copies of the layers, each with a cache of its own, that make the first drafts.
+        Copies of the layers, each with a separate cache, that make the first drafts.
     rereads
-        Whether accepted tokens pass the layers again; False without a cache of its own.
+        Whether accepted tokens pass the layers again; False without a separate cache.
     """
 
     kind: str
@@ -119,7 +119,7 @@ class DraftHead:
 
     @property
     def n_params(self) -> int:
-        """Stored elements of its own: layers, fusion, head, tables."""
+        """Its stored elements: layers, fusion, head, tables."""
         layers = sum(
             layer.count * block.n_params for layer in self.model.layers for block in layer.blocks
         )
@@ -171,7 +171,7 @@ def eagle3_head(  # noqa: PLR0913 - what the kinds of EAGLE-3 differ in
     taps: int = 3,
     target_size: int | None = None,
 ) -> DraftHead:
-    """Return an EAGLE-3 head: features merged once per accepted token, a head of its own.
+    """Return an EAGLE-3 head: features merged once per accepted token, a separate head.
 
     Counts
         ``fc`` over all taps; a first layer whose queries, keys and values take embedding and

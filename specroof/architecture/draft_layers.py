@@ -1,46 +1,33 @@
 """Layers of drafters and what stands around them: their shape, a pass, matrices before it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from specroof.architecture.cores import GroupedQueryAttention
 from specroof.architecture.matrices import (
     ATTENTION_REPLICATED,
     BF16,
-    HEADS,
     TENSOR,
     Linear,
-    Shard,
     WeightFormat,
-    by_kv_heads,
 )
 from specroof.architecture.model import Architecture, Block, Layer
+from specroof.architecture.usual_blocks import AttentionShape, gated_pair, grouped_query_block
 
 __all__ = ["DraftShape", "draft_layer", "draft_model", "replicated", "with_first"]
 
 
 @dataclass(frozen=True, slots=True)
-class DraftShape:
+class DraftShape(AttentionShape):
     """Sizes of one layer of a draft head: grouped-query attention and a gated feed-forward.
 
     Parameters
     ----------
-    hidden_size
-        Width of the residual stream.
-    n_heads, n_kv_heads, head_dim
-        Of attention.
+    hidden_size, n_heads, n_kv_heads, head_dim, qkv_bias, out_bias, qk_norm, gated, sinks, value_dim
+        Of attention, as in `AttentionShape`.
+    window, causal
+        Likewise; False for `causal` where a block sees itself both ways.
     width
         Inner width of the feed-forward.
-    value_dim
-        Width of a value; that of a key if None.
-    window
-        Tokens a query may see; None sees all.
-    bias
-        Whether the projections of attention have one.
-    qk_norm, sinks
-        Whether queries and keys pass a norm per head, and whether each head has a sink.
-    causal
-        False where a block sees itself both ways.
     weight, plain
         Storage format and arithmetic of the layer's matrices, and of those around the layers,
         which quantised drafters leave alone.
@@ -48,26 +35,10 @@ class DraftShape:
         Of activations and of the cache.
     """
 
-    hidden_size: int
-    n_heads: int
-    n_kv_heads: int
-    head_dim: int
-    width: int
-    value_dim: int | None = None
-    window: int | None = None
-    bias: bool = False
-    qk_norm: bool = False
-    sinks: bool = False
-    causal: bool = True
+    width: int = field(kw_only=True)
     weight: WeightFormat = BF16
     plain: WeightFormat = BF16
     dtype: str = "bf16"
-
-    @property
-    def head_vectors(self) -> int:
-        """Elements of the norms of one head, and of the sinks."""
-        norms = 2 * self.head_dim if self.qk_norm else 0
-        return norms + (self.n_heads if self.sinks else 0)
 
 
 def draft_layer(
@@ -81,42 +52,17 @@ def draft_layer(
     >>> [linear.matrix_params for linear in draft_layer(llama).blocks[0].linears]
     [16777216, 4194304, 4194304, 16777216]
     """
-    hidden_size, taken = shape.hidden_size, in_features or shape.hidden_size
-    value_dim = shape.value_dim or shape.head_dim
-    queries, keys = shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim
-    kv_shard = by_kv_heads(shape.n_kv_heads)
-
-    def linear(name: str, in_: int, out: int, shard: Shard = HEADS) -> Linear:
-        return Linear(name, in_, out, shape.weight, shard, bias=shape.bias)
-
-    attention = Block(
-        "attention",
-        (
-            linear("q_proj", taken, queries),
-            linear("k_proj", taken, keys, kv_shard),
-            linear("v_proj", taken, shape.n_kv_heads * value_dim, kv_shard),
-            linear("o_proj", shape.n_heads * value_dim, hidden_size),
-        ),
-        GroupedQueryAttention(
-            shape.n_heads, shape.n_kv_heads, shape.head_dim, value_dim, shape.window, shape.causal
-        ),
-        vector_params=(taken if opening_norm else 0) + shape.head_vectors,
+    attention = grouped_query_block(
+        shape, lambda _: shape.weight, in_features=in_features, opening_norm=opening_norm
     )
-    feed_forward = Block(
-        "feed_forward",
-        (
-            Linear("gate_up_proj", hidden_size, 2 * shape.width, shape.weight, TENSOR),
-            Linear("down_proj", shape.width, hidden_size, shape.weight, TENSOR),
-        ),
-        vector_params=hidden_size,
-    )
-    return Layer((attention, feed_forward))
+    pair = gated_pair(shape.hidden_size, shape.width, shape.weight, shape.weight)
+    return Layer((attention, Block("feed_forward", pair, vector_params=shape.hidden_size)))
 
 
 def with_first(layers: Sequence[Layer], linears: Sequence[Linear]) -> tuple[Layer, ...]:
     """Return `layers` with matrices before the first one, in its first block.
 
-    They belong to no block of their own, so that no collective follows them: engines repeat them
+    They make no separate block, so that no collective follows them: engines repeat them
     on every device.
     """
     first, *others = layers

@@ -24,7 +24,7 @@ class Block:
     Parameters
     ----------
     name
-        ``"attention"`` or ``"feed_forward"``: which of a layer's two collectives follows it.
+        ``"attention"`` or ``"feed_forward"``: the collective of the layer that follows it.
     linears
         Its matrices, in order.
     core

@@ -27,10 +27,7 @@ class RecurrentCore(Core):
     conv_kernel: int
     conv_columns: int
 
-    @property
-    def overhead_kinds(self) -> tuple[str, ...]:
-        """The kinds of layer that it makes of its layer."""
-        return ("linear_attention",)
+    overhead_kinds = ("linear_attention",)
 
     @property
     def state_elements(self) -> int:
@@ -81,10 +78,7 @@ class GatedDeltaNet(RecurrentCore):
     conv_kernel: int
     conv_columns: int
 
-    @property
-    def label(self) -> str:
-        """What operations of its block are called after."""
-        return "linear_attention"
+    label = "linear_attention"
 
     @property
     def state_elements(self) -> int:
@@ -99,7 +93,7 @@ class GatedDeltaNet(RecurrentCore):
 
 @dataclass(frozen=True, slots=True)
 class KimiDeltaAttention(RecurrentCore):
-    """The delta rule with a decay of its own for every key channel (KDA, Kimi Linear).
+    """The delta rule with a decay for every key channel (KDA, Kimi Linear).
 
     Parameters
     ----------
@@ -116,10 +110,7 @@ class KimiDeltaAttention(RecurrentCore):
     conv_kernel: int
     conv_columns: int
 
-    @property
-    def label(self) -> str:
-        """What operations of its block are called after."""
-        return "delta_attention"
+    label = "delta_attention"
 
     @property
     def state_elements(self) -> int:
@@ -158,10 +149,7 @@ class Mamba2(RecurrentCore):
     conv_columns: int
     conv_bias: bool = True
 
-    @property
-    def label(self) -> str:
-        """What operations of its block are called after."""
-        return "mamba2"
+    label = "mamba2"
 
     @property
     def inner_dim(self) -> int:
@@ -202,10 +190,7 @@ class LightningAttention(RecurrentCore):
     conv_kernel: int = 0
     conv_columns: int = 0
 
-    @property
-    def label(self) -> str:
-        """What operations of its block are called after."""
-        return "lightning_attention"
+    label = "lightning_attention"
 
     @property
     def state_elements(self) -> int:

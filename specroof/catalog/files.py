@@ -13,6 +13,7 @@ __all__ = [
     "bundled",
     "bundled_names",
     "data_folder",
+    "decoded",
     "is_file",
     "is_folder",
     "name_text",
@@ -97,7 +98,7 @@ def read_text(path: Path, error: type[SpecroofError]) -> str:
     ----------
     path
         A regular file, or a stream that the shell hands over; ``-`` is standard input. Anything
-        else, such as a named pipe that nobody may ever write to, is not waited for.
+        else, such as a named pipe without a writer, is not waited for.
     error
         The exception to raise.
 
@@ -118,10 +119,15 @@ def read_text(path: Path, error: type[SpecroofError]) -> str:
     if len(data) > MAX_FILE_BYTES:
         message = f"{path}: larger than {MAX_FILE_BYTES} bytes; allowed: a config of that size"
         raise error(message)
+    return decoded(data, str(path), error)
+
+
+def decoded(data: bytes, source: str, error: type[SpecroofError]) -> str:
+    """Return the text of bytes, which must be UTF-8; `source` is their place in messages."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as failure:
-        message = f"{path}: byte {failure.start} is not UTF-8; allowed: UTF-8 text"
+        message = f"{source}: byte {failure.start} is not UTF-8; allowed: UTF-8 text"
         raise error(message) from None
 
 

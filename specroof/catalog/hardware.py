@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache, lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import Final
 
@@ -104,7 +103,7 @@ def _parse_hardware(path: Path, *, trusted: bool) -> HardwareProfile:
 
 @cache
 def _generic() -> Generic:
-    text = resources.files("specroof.catalog").joinpath(_GENERIC).read_text(encoding="utf-8")
+    text = Path(__file__).with_name(_GENERIC).read_text(encoding="utf-8")
     return parse_generic(json.loads(text))
 
 

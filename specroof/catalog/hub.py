@@ -1,5 +1,6 @@
 """The Hugging Face Hub: two small files of a repository, every failure in one line."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -29,12 +30,7 @@ def fetch_from_hub(repository: str, file_name: str) -> Path | None:
         If the file cannot be had. A repository that has no such file gives None.
     """
     # Imported here: it costs more than all the rest, and few calls need it.
-    import logging  # noqa: PLC0415
-
-    from huggingface_hub import (  # noqa: PLC0415
-        _CACHED_NO_EXIST,
-        try_to_load_from_cache,
-    )
+    from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache  # noqa: PLC0415
     from huggingface_hub.errors import (  # noqa: PLC0415
         EntryNotFoundError,
         HFValidationError,
@@ -61,11 +57,7 @@ def fetch_from_hub(repository: str, file_name: str) -> Path | None:
 
 def _download(repository: str, file_name: str) -> Path:
     """Return the path of a file in the cache, where it is put first unless it is too large."""
-    from huggingface_hub import (  # noqa: PLC0415
-        get_hf_file_metadata,
-        hf_hub_download,
-        hf_hub_url,
-    )
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url  # noqa: PLC0415
 
     try:
         size = get_hf_file_metadata(hf_hub_url(repository, file_name)).size or 0

@@ -45,7 +45,7 @@ def load_model(
     ----------
     name
         A ``config.json`` or a folder that holds one; a bundled ``ORG/NAME`` (or ``NAME``, where
-        only one organisation has it); else a repository of the Hub, of which only
+        only one organisation has it); else a repository of the Hub: only
         ``config.json`` and ``hf_quant_config.json`` are fetched and nothing is executed.
     family
         Read a config of unknown `model_type` as this one.
@@ -158,7 +158,7 @@ def load_draft_config(
     >>> load_draft_config("Qwen/Qwen3.6-27B", "mtp").n_params
     424699392
     """
-    # Imported here, like families: few predictions draft with a checkpoint of their own.
+    # Imported here, like families: few predictions draft with a checkpoint.
     from specroof.parsers.drafters import parse_drafter_config  # noqa: PLC0415
 
     groups = {

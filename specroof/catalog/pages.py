@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from specroof.arrays import number_within
-from specroof.catalog.files import MAX_FILE_BYTES, name_text, read_text
+from specroof.catalog.files import MAX_FILE_BYTES, decoded, name_text, read_text
 from specroof.catalog.waiting import within
 from specroof.errors import CatalogError, OptionError
 
@@ -112,17 +112,17 @@ def _address(text: str) -> SplitResult:
     OptionError
         For another scheme, or what should not be sent or printed.
     """
+    wrong = ""
     try:
         parts = urlsplit(text)
-        port_is_fine = parts.port != 0
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
+            wrong = f"{text!r} is not a valid address"
+        if parts.username is not None:  # a password is not repeated in a message
+            wrong = "the address holds a user's name"
     except ValueError as problem:
-        message = f"{text!r}: {problem}; allowed: http://HOST[:PORT][/PATH], or https"
-        raise OptionError(message) from None
-    if parts.username is not None:  # a password is not repeated in a message
-        message = "the address holds a user's name; allowed: http://HOST[:PORT][/PATH], or https"
-        raise OptionError(message)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or not port_is_fine:
-        message = f"{text!r} is not a valid address; allowed: http://HOST[:PORT][/PATH], or https"
+        wrong = f"{text!r}: {problem}"
+    if wrong:
+        message = f"{wrong}; allowed: http://HOST[:PORT][/PATH], or https"
         raise OptionError(message)
     path = _USUAL_PATH if parts.path in {"", "/"} else parts.path
     return parts._replace(path=path, fragment="")
@@ -137,13 +137,7 @@ def _page(address: SplitResult) -> str | None:
         reason = getattr(failure, "strerror", None) or str(failure) or type(failure).__name__
         message = f"{source}: {reason}; allowed: a server that answers"
         raise CatalogError(message) from None
-    if data is None:
-        return None
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as failure:
-        message = f"{source}: byte {failure.start} is not UTF-8; allowed: UTF-8 text"
-        raise CatalogError(message) from None
+    return None if data is None else decoded(data, source, CatalogError)
 
 
 def _got(address: SplitResult) -> bytes | None:

@@ -25,7 +25,7 @@ from specroof.catalog.hub import Fetch
 from specroof.catalog.models import load_draft_config, load_model
 from specroof.catalog.profiles import load_profile
 from specroof.drafters import KINDS, Drafter
-from specroof.errors import OptionError, expect
+from specroof.errors import OptionError, expect, refuse
 
 __all__ = ["ACCEPTANCE_KEYS", "load_drafter"]
 
@@ -55,8 +55,7 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
     kind_name, *pairs = (part.strip() for part in text.split(","))
     where = f"drafter {text!r}"
     if kind_name not in KINDS:
-        message = f"{where}: kind is {kind_name!r}; allowed: {', '.join(KINDS)}"
-        raise OptionError(message)
+        refuse(f"{where}: kind", kind_name, ", ".join(KINDS))
     values = _kind_values(where, kind_name, pairs)
     given = [key for key in ACCEPTANCE_KEYS if key in values]
     extrapolate = values.pop(_EXTRAPOLATE, None)
@@ -64,9 +63,11 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
         message = f"{where}: gives {' and '.join(given)}; allowed: one acceptance"
         raise OptionError(message)
     if extrapolate is not None and not given:
-        message = f"{where}: {_EXTRAPOLATE} is given without an acceptance that could go on"
-        msg = f"{message}; allowed: beside {', '.join(ACCEPTANCE_KEYS)}"
-        raise OptionError(msg)
+        message = (
+            f"{where}: {_EXTRAPOLATE} is given without an acceptance that could go on; allowed: "
+            f"beside {', '.join(ACCEPTANCE_KEYS)}"
+        )
+        raise OptionError(message)
     try:
         own = {
             key: _own_value(kind_name, key, value, fetch)
@@ -162,8 +163,7 @@ def _number(key: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        message = f"{key} is {text!r}; allowed: a number"
-        raise OptionError(message)
+        refuse(key, text, "a number")
     return value
 
 
@@ -200,29 +200,25 @@ def _profile(text: str, _kind: str) -> Acceptance | ContextAcceptance:
 def _accept_length(text: str, kind: str) -> Acceptance:
     length, at, drafts = text.partition("@")
     if not at:
-        message = f"accept-length is {text!r}; allowed: TOKENS@DRAFTS, such as 3.4@7: tokens per"
-        msg = f"{message} round, bonus included, and the drafts it was measured with"
-        raise OptionError(msg)
+        allowed = "TOKENS@DRAFTS, such as 3.4@7: tokens per round, bonus included, and the drafts"
+        refuse("accept-length", text, f"{allowed} it was measured with")
     measured_with = _number("accept-length", drafts)
     if not measured_with.is_integer():
-        message = f"accept-length is {text!r}; allowed: a whole number of drafts after @"
-        raise OptionError(message)
+        refuse("accept-length", text, "a whole number of drafts after @")
     return acceptance_from_length(_number("accept-length", length), int(measured_with), kind=kind)
 
 
 def _beta(text: str, _kind: str) -> Acceptance:
     parameters = _numbers("beta", text)
     if len(parameters) != 2:
-        message = f"beta is {text!r}; allowed: A/B, two numbers above 0"
-        raise OptionError(message)
-    return beta_acceptance(parameters[0], parameters[1])
+        refuse("beta", text, "A/B, two numbers above 0")
+    return beta_acceptance(*parameters)
 
 
 def _decay(text: str, _kind: str) -> Acceptance:
     parameters = _numbers("decay", text)
     if len(parameters) != 3:
-        message = f"decay is {text!r}; allowed: FIRST/LAST/RATIO, three numbers from 0 to 1"
-        raise OptionError(message)
+        refuse("decay", text, "FIRST/LAST/RATIO, three numbers from 0 to 1")
     return decay_acceptance(*parameters)
 
 

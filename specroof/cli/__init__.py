@@ -1,5 +1,6 @@
 """The command line: flags, a question, a report. One place catches refusals."""
 
+import gc
 from importlib import import_module
 from typing import Annotated, Any, Final
 
@@ -69,4 +70,6 @@ def _specroof(
 
 def main() -> None:
     """Run the command line."""
+    # What is imported stays to the end, and need not be searched for what could be freed.
+    gc.freeze()
     app()

@@ -11,7 +11,7 @@ from specroof.architecture import (
     cache_only,
 )
 from specroof.cost.base import Array, ForwardPass, OpCost, Options, Setting, matmul_flops
-from specroof.cost.layout import cache_element_bytes, index_key_bytes
+from specroof.cost.layout import HeadsCached, index_key_bytes, kv_token_bytes
 from specroof.cost.two_way import two_way_tokens
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "counted_pairs",
     "grouped_query_cache_bytes",
     "grouped_query_costs",
+    "heads_op",
     "indexer_op",
 ]
 
@@ -194,8 +195,45 @@ def attention_op(
     )
 
 
-def _token_bytes(core: GroupedQueryAttention, kv_dtype: str) -> float:
-    return core.n_kv_heads * (core.head_dim + core.value_dim) * cache_element_bytes(kv_dtype)
+def heads_op(core: HeadsCached, setting: Setting, *, pairs: Array, read: Array) -> OpCost:
+    r"""Return the operation that attends a cache of keys and values per KV head.
+
+    .. math:: F = 2 \, B \, n_h (d_k + d_v) \, A \qquad
+        M = B \, n_{kv} (d_k + d_v) \, b \, (S_{read} + T)
+
+    Parameters
+    ----------
+    core, setting
+        Sizes of the heads, and the pass.
+    pairs, read
+        Per sequence: (query, key) pairs, A, and cached tokens that are read, S_read.
+
+    Source
+        Ainslie et al. 2023, arXiv:2305.13245, section 2.2.
+
+    Examples
+    --------
+    >>> core = GroupedQueryAttention(n_heads=2, n_kv_heads=1, head_dim=4, value_dim=4)
+    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=9)
+    >>> setting = Setting(decode, Options(), "bf16", "fp32", "bf16")
+    >>> op = heads_op(core, setting, pairs=np.array(10.0), read=np.array(9.0))
+    >>> float(op.flops), float(op.cache_bytes)  # 2 * 2 * 8 * 10 pairs, 8 elements * 2 * 10 tokens
+    (320.0, 160.0)
+    """
+    token_bytes = kv_token_bytes(core, setting.kv_dtype)
+    flops = attention_flops(
+        n_heads=core.n_heads,
+        pair_dims=core.head_dim + core.value_dim,
+        batch_size=setting.forward.batch_size,
+        pairs=pairs,
+    )
+    return attention_op(
+        setting,
+        flops=flops,
+        read_bytes=np.asarray(token_bytes * read),
+        new_bytes=token_bytes * setting.forward.query_len,
+        shard=cache_only(core.n_kv_heads),
+    )
 
 
 def grouped_query_costs(core: GroupedQueryAttention, setting: Setting) -> list[OpCost]:
@@ -222,22 +260,9 @@ def grouped_query_costs(core: GroupedQueryAttention, setting: Setting) -> list[O
     8224768.0
     """
     forward, options = setting.forward, setting.options
-    token_bytes = _token_bytes(core, setting.kv_dtype)
-    flops = attention_flops(
-        n_heads=core.n_heads,
-        pair_dims=core.head_dim + core.value_dim,
-        batch_size=forward.batch_size,
-        pairs=counted_pairs(forward, options, core.window, causal=core.causal),
-    )
-    return [
-        attention_op(
-            setting,
-            flops=flops,
-            read_bytes=token_bytes * cached_tokens_read(forward, options, core.window),
-            new_bytes=token_bytes * forward.query_len,
-            shard=cache_only(core.n_kv_heads),
-        )
-    ]
+    pairs = counted_pairs(forward, options, core.window, causal=core.causal)
+    read = cached_tokens_read(forward, options, core.window)
+    return [heads_op(core, setting, pairs=pairs, read=read)]
 
 
 def grouped_query_cache_bytes(core: GroupedQueryAttention, context_len: Array, dtype: str) -> Array:
@@ -253,11 +278,18 @@ def grouped_query_cache_bytes(core: GroupedQueryAttention, context_len: Array, d
     4096.0
     """
     kept = context_len if core.window is None else np.minimum(context_len, core.window)
-    return np.asarray(kept * _token_bytes(core, dtype))
+    return np.asarray(kept * kv_token_bytes(core, dtype))
 
 
-def indexer_op(
-    indexer: Indexer, setting: Setting, *, pairs: Array, read: Array, new: Array
+def indexer_op(  # noqa: PLR0913 - what indexers differ in, by name
+    indexer: Indexer,
+    setting: Setting,
+    *,
+    pairs: Array,
+    read: Array,
+    new: Array,
+    key_bytes: float | None = None,
+    shard: Shard = ATTENTION_REPLICATED,
 ) -> OpCost:
     r"""Return the cost of scoring index keys: every query against every key.
 
@@ -271,6 +303,10 @@ def indexer_op(
         The pass; keys are scored in the dtype that they are cached in.
     pairs, read, new
         Per sequence: (query, key) pairs, cached keys read, keys added.
+    key_bytes
+        Of one key; those of DeepSeek's indexer if None.
+    shard
+        How the scan divides over devices.
 
     Counts
         the weighted sum over heads within the multiply-add of the score.
@@ -293,7 +329,8 @@ def indexer_op(
     >>> float(op.flops), float(op.cache_bytes)  # 2 * 64 * 128 * 101 pairs, 132 bytes * 101 keys
     (1654784.0, 13332.0)
     """
-    key_bytes = index_key_bytes(indexer, setting.kv_dtype)
+    if key_bytes is None:
+        key_bytes = index_key_bytes(indexer, setting.kv_dtype)
     written = new if setting.options.counts_all else np.zeros(())
     narrow = setting.kv_dtype in {"fp8", "fp4"}
     return OpCost(
@@ -305,5 +342,5 @@ def indexer_op(
         cache_bytes=np.asarray(setting.forward.batch_size * key_bytes * (read + written)),
         activation_bytes=np.zeros(()),
         compute_dtype=setting.kv_dtype if narrow else setting.activation_dtype,
-        shard=ATTENTION_REPLICATED,
+        shard=shard,
     )

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from specroof.architecture import TENSOR, WEIGHT_FORMATS, Shard
 from specroof.arrays import Array, array_within
-from specroof.errors import expect, refuse
+from specroof.errors import expect, expect_word, refuse
 from specroof.units import DTYPE_BYTES
 
 __all__ = [
@@ -96,9 +96,7 @@ class Options:
             value = getattr(self, name)
             if value is None and name in _MAY_BE_NONE:
                 continue
-            # An array equals a word in each entry, so that `in` alone would not do.
-            if not isinstance(value, str) or value not in allowed:
-                refuse(name, value, ", ".join(allowed))
+            expect_word(name, value, allowed)
         expect("strict_dtype", self.strict_dtype, bool, "True or False")
 
     @property

@@ -7,10 +7,10 @@ Source
 
 import numpy as np
 
-from specroof.architecture import BlockSparseAttention, Shard, cache_only
-from specroof.cost.attention import attention_flops, attention_op, counted_pairs
-from specroof.cost.base import Array, OpCost, Setting, matmul_flops
-from specroof.cost.layout import cache_element_bytes
+from specroof.architecture import BlockSparseAttention, Shard
+from specroof.cost.attention import counted_pairs, heads_op, indexer_op
+from specroof.cost.base import Array, OpCost, Setting
+from specroof.cost.layout import cache_element_bytes, kv_token_bytes
 
 __all__ = [
     "block_index_bytes",
@@ -101,44 +101,18 @@ def block_sparse_costs(core: BlockSparseAttention, setting: Setting) -> list[OpC
     else:
         read = np.minimum(forward.context_len, blocks * block_len)
         pairs = np.asarray(forward.query_len * read)
-    token_bytes = _token_bytes(core, setting.kv_dtype)
-    attention = attention_op(
+    indexer = core.indexer
+    scan = indexer_op(
+        indexer,
         setting,
-        flops=attention_flops(
-            n_heads=core.n_heads,
-            pair_dims=core.head_dim + core.value_dim,
-            batch_size=forward.batch_size,
-            pairs=pairs,
-        ),
-        read_bytes=token_bytes * read,
-        new_bytes=token_bytes * forward.query_len,
-        shard=cache_only(core.n_kv_heads),
-    )
-    return [_scan_op(core, setting), attention]
-
-
-def _scan_op(core: BlockSparseAttention, setting: Setting) -> OpCost:
-    """Return the scoring of all index keys; heads divide over devices, their one key does not."""
-    forward, indexer = setting.forward, core.indexer
-    written = forward.query_len if setting.options.counts_all else np.zeros(())
-    key_bytes = _index_key_bytes(core, setting.kv_dtype)
-    multiply_adds = indexer.n_heads * indexer.head_dim * forward.batch_size
-    narrow = setting.kv_dtype in {"fp8", "fp4"}
-    return OpCost(
-        name="indexer",
-        kind="indexer",
-        count=1,
-        flops=matmul_flops(multiply_adds * counted_pairs(forward, setting.options)),
-        weight_bytes=np.zeros(()),
-        cache_bytes=np.asarray(forward.batch_size * key_bytes * (forward.context_len + written)),
-        activation_bytes=np.zeros(()),
-        compute_dtype=setting.kv_dtype if narrow else setting.activation_dtype,
+        pairs=counted_pairs(forward, options),
+        read=forward.context_len,
+        new=forward.query_len,
+        key_bytes=_index_key_bytes(core, setting.kv_dtype),
+        # Heads divide over devices, their one key does not.
         shard=Shard("attention", indexer.n_heads, indexer.n_heads, 1),
     )
-
-
-def _token_bytes(core: BlockSparseAttention, dtype: str) -> float:
-    return core.n_kv_heads * (core.head_dim + core.value_dim) * cache_element_bytes(dtype)
+    return [scan, heads_op(core, setting, pairs=pairs, read=read)]
 
 
 def _index_key_bytes(core: BlockSparseAttention, dtype: str) -> float:
@@ -175,5 +149,5 @@ def block_sparse_cache_bytes(core: BlockSparseAttention, context_len: Array, dty
     >>> float(block_sparse_cache_bytes(core, np.array(1.0), "bf16"))  # (4 * 256 + 128) * 2
     2304.0
     """
-    stored = context_len * _token_bytes(core, dtype)
+    stored = context_len * kv_token_bytes(core, dtype)
     return np.asarray(stored + block_index_bytes(core, context_len, dtype))

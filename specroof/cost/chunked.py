@@ -3,10 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import ChunkedAttention, cache_only
-from specroof.cost.attention import attention_flops, attention_op
+from specroof.architecture import ChunkedAttention
+from specroof.cost.attention import heads_op
 from specroof.cost.base import Array, OpCost, Setting
-from specroof.cost.layout import cache_element_bytes
+from specroof.cost.layout import kv_token_bytes
 
 __all__ = ["chunked_cache_bytes", "chunked_costs", "chunked_pairs"]
 
@@ -44,10 +44,6 @@ def _pairs_below(positions: Array, chunk: int) -> Array:
     return np.asarray(whole_chunks * (chunk * (chunk + 1) / 2) + rest * (rest + 1) / 2)
 
 
-def _token_bytes(core: ChunkedAttention, kv_dtype: str) -> float:
-    return core.n_kv_heads * (core.head_dim + core.value_dim) * cache_element_bytes(kv_dtype)
-
-
 def chunked_costs(core: ChunkedAttention, setting: Setting) -> list[OpCost]:
     r"""Return the cost of chunked attention in one layer.
 
@@ -83,22 +79,7 @@ def chunked_costs(core: ChunkedAttention, setting: Setting) -> list[OpCost]:
         pairs = chunked_pairs(forward.query_len, forward.context_len, core.chunk)
     else:
         pairs = np.asarray(read * np.minimum(forward.query_len, core.chunk - read))
-    token_bytes = _token_bytes(core, setting.kv_dtype)
-    flops = attention_flops(
-        n_heads=core.n_heads,
-        pair_dims=core.head_dim + core.value_dim,
-        batch_size=forward.batch_size,
-        pairs=pairs,
-    )
-    return [
-        attention_op(
-            setting,
-            flops=flops,
-            read_bytes=np.asarray(token_bytes * read),
-            new_bytes=token_bytes * forward.query_len,
-            shard=cache_only(core.n_kv_heads),
-        )
-    ]
+    return [heads_op(core, setting, pairs=pairs, read=read)]
 
 
 def chunked_cache_bytes(core: ChunkedAttention, context_len: Array, dtype: str) -> Array:
@@ -116,4 +97,4 @@ def chunked_cache_bytes(core: ChunkedAttention, context_len: Array, dtype: str) 
     >>> chunked_cache_bytes(core, np.array([1.0, 10_000.0]), "bf16")  # 4096 bytes a token
     array([4.0960000e+03, 3.3554432e+07])
     """
-    return np.asarray(np.minimum(context_len, core.chunk) * _token_bytes(core, dtype))
+    return np.asarray(np.minimum(context_len, core.chunk) * kv_token_bytes(core, dtype))

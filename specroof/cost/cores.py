@@ -36,7 +36,7 @@ from specroof.cost.compressed import (
 )
 from specroof.cost.experts import expert_costs
 from specroof.cost.latent import latent_cache_bytes, latent_costs
-from specroof.cost.recurrent import delta_net_costs, delta_net_state_bytes, recurrent_state_bytes
+from specroof.cost.recurrent import delta_net_costs, recurrent_state_bytes
 from specroof.cost.shared_cache import shared_cache_costs
 from specroof.cost.state_space import kimi_delta_costs, lightning_costs, mamba2_costs
 
@@ -118,7 +118,7 @@ CORES: Final[dict[type[Core], CoreFormulas]] = {
         lambda core, _state, _conv: compressed_state_bytes(core),
         by_sequence=True,
     ),
-    GatedDeltaNet: CoreFormulas(delta_net_costs, _by_heads, state_bytes=delta_net_state_bytes),
+    GatedDeltaNet: CoreFormulas(delta_net_costs, _by_heads, state_bytes=recurrent_state_bytes),
     KimiDeltaAttention: CoreFormulas(
         kimi_delta_costs, _by_heads, state_bytes=recurrent_state_bytes
     ),

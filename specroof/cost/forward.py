@@ -122,7 +122,7 @@ def _core_costs(block: Block, setting: Setting, alone: Setting | None, count: in
 
 
 def _joined(ops: list[OpCost], block: Block, message_bytes: Array) -> list[OpCost]:
-    """Return the operations of a block, of which the last one of a branch has its collective."""
+    """Return the operations of a block; the last one of a branch has its collective."""
     if not ops or block.joins_next:
         return ops
     routed = isinstance(block.core, Experts)

@@ -1,11 +1,29 @@
 """How a cached value lies in memory: bytes per element, latent, index key and V4 entry."""
 
 import math
+from typing import TypeAlias
 
-from specroof.architecture import CompressedAttention, Indexer, LatentAttention
+from specroof.architecture import (
+    BlockSparseAttention,
+    ChunkedAttention,
+    CompressedAttention,
+    GroupedQueryAttention,
+    Indexer,
+    LatentAttention,
+)
 from specroof.units import dtype_bytes
 
-__all__ = ["cache_element_bytes", "entry_bytes", "index_key_bytes", "latent_bytes"]
+__all__ = [
+    "HeadsCached",
+    "cache_element_bytes",
+    "entry_bytes",
+    "index_key_bytes",
+    "kv_token_bytes",
+    "latent_bytes",
+]
+
+#: Attention that caches a key and a value of each token for every KV head.
+HeadsCached: TypeAlias = GroupedQueryAttention | ChunkedAttention | BlockSparseAttention
 
 # One scale per block of cached elements, where a layout has scales.
 _FP4_BLOCK = 16
@@ -29,6 +47,20 @@ def cache_element_bytes(dtype: str) -> float:
     (2.0, 1.0, 0.5625)
     """
     return dtype_bytes(dtype) + (1 / _FP4_BLOCK if dtype == "fp4" else 0.0)
+
+
+def kv_token_bytes(core: HeadsCached, dtype: str) -> float:
+    r"""Return the bytes of one cached token in one layer, :math:`n_{kv} (d_k + d_v) \, b`.
+
+    Source
+        Ainslie et al. 2023, arXiv:2305.13245, section 2.2.
+
+    Examples
+    --------
+    >>> kv_token_bytes(GroupedQueryAttention(32, 8, head_dim=128, value_dim=128), "bf16")
+    4096.0
+    """
+    return core.n_kv_heads * (core.head_dim + core.value_dim) * cache_element_bytes(dtype)
 
 
 def latent_bytes(core: LatentAttention, dtype: str) -> float:

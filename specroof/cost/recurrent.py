@@ -12,7 +12,6 @@ from specroof.units import dtype_bytes
 
 __all__ = [
     "delta_net_costs",
-    "delta_net_state_bytes",
     "delta_rule_flops",
     "recurrent_costs",
     "recurrent_state_bytes",
@@ -53,18 +52,21 @@ def recurrent_state_bytes(core: RecurrentCore, state_dtype: str, conv_dtype: str
     with e elements of state and c channels of convolution.
 
     Counts
-        the state in its own dtype, the columns in that of the activations.
+        the state in its own dtype, the columns in the dtype of the activations.
     Ignores
         columns that engines add while they speculate, one per draft token: under 1% each.
     Source
         vLLM ``MambaStateShapeCalculator`` (shapes of Mamba2, Gated DeltaNet, KDA and linear
-        attention); Finn 2026, ``inference-lab`` (both sizes below, four columns).
+        attention); Finn 2026, ``inference-lab`` (the sizes below, four columns).
 
     Examples
     --------
-    Nemotron 3 Super, all in float32, and Kimi K3, all in bfloat16:
+    A layer of Qwen3.6-35B-A3B in bfloat16, Nemotron 3 Super in float32, Kimi K3 in bfloat16:
 
     >>> from specroof.architecture import KimiDeltaAttention, Mamba2
+    >>> qwen = GatedDeltaNet(16, 32, key_dim=128, value_dim=128, conv_kernel=4, conv_columns=4)
+    >>> recurrent_state_bytes(qwen, "bf16", "bf16")  # 32*128*128*2 + 8192 channels * 4 * 2
+    1114112.0
     >>> mamba = Mamba2(128, 64, state_dim=128, n_groups=8, conv_kernel=4, conv_columns=4)
     >>> recurrent_state_bytes(mamba, "fp32", "fp32")  # 8192*128*4 + 10240 channels * 4 * 4
     4358144.0
@@ -74,21 +76,6 @@ def recurrent_state_bytes(core: RecurrentCore, state_dtype: str, conv_dtype: str
     """
     matrix = core.state_elements * dtype_bytes(state_dtype)
     return matrix + core.conv_dim * core.conv_columns * dtype_bytes(conv_dtype)
-
-
-def delta_net_state_bytes(core: GatedDeltaNet, state_dtype: str, conv_dtype: str) -> float:
-    """Return `recurrent_state_bytes` of a Gated DeltaNet.
-
-    Source
-        Qwen3-Next in vLLM, ``MambaStateShapeCalculator.gated_delta_net_state_shape``.
-
-    Examples
-    --------
-    >>> core = GatedDeltaNet(16, 32, key_dim=128, value_dim=128, conv_kernel=4, conv_columns=4)
-    >>> delta_net_state_bytes(core, "bf16", "bf16")  # 32*128*128*2 + 8192 channels * 4 * 2
-    1114112.0
-    """
-    return recurrent_state_bytes(core, state_dtype, conv_dtype)
 
 
 def replay_token_bytes(core: GatedDeltaNet) -> float:

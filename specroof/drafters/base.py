@@ -160,7 +160,7 @@ class Round:
 
     @property
     def share_base_s(self) -> Array:
-        """Seconds that a fixed share is a share of."""
+        """Seconds of the pass that a fixed share refers to."""
         return self.verify_s if self.cost_of == "verify" else self.decode_s
 
     @property
@@ -173,7 +173,7 @@ class Round:
     def read_len(self) -> Array:
         """Committed tokens that the drafter has not read yet and whose context it has."""
         if np.max(self.committed) <= np.min(self.context_len) + 1:
-            # The same at all contexts: whatever follows from it has no axis of contexts then.
+            # The same at all contexts: what follows from it has no axis of contexts.
             return self.committed
         return np.minimum(self.committed, self.context_len + 1)
 

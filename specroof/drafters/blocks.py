@@ -1,22 +1,19 @@
 """Drafters that draft a whole block at once: DFlash and DSpark."""
 
-import numbers
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from specroof.architecture import Architecture, DraftHead
+from specroof.arrays import whole_within
 from specroof.cost import ForwardPass
 from specroof.drafters.base import Array, Drafter, PassTime, Round, Work
-from specroof.drafters.geometry import (
-    USUAL_BLOCKS,
-    usual_dflash,
-    usual_dspark,
-)
+from specroof.drafters.geometry import USUAL_BLOCKS, usual_dflash, usual_dspark
 from specroof.drafters.heads import accepted_work, usual_origin
 from specroof.drafters.placed import Geometry, Seconds, Where, timed_drafter
 from specroof.errors import OptionError
+from specroof.units import Bounds
 
 __all__ = ["BLOCK_KINDS", "BlockKind", "block_s", "head_block_drafter"]
 
@@ -132,7 +129,7 @@ def head_block_drafter(  # noqa: PLR0913 - the keys of a SPEC
     (15, 7)
     """
     row = BLOCK_KINDS[kind]
-    _whole("steps", steps, row.most_steps)
+    whole_within("steps", steps, Bounds(1, row.most_steps, whole=True))
     configured = row.block if head is None else head.block
     anchor_drafts = row.anchor_drafts if head is None else head.anchor_drafts
     positions = _block_len(configured, (block, drafts), anchors=0 if anchor_drafts else 1)
@@ -157,20 +154,10 @@ def _block_len(
     asked, drafts = sizes
     most = configured or _LONGEST_BLOCK
     if asked is not None:
-        least = anchors + 1
-        _whole("block", asked, most, least)
-        return asked
+        return whole_within("block", asked, Bounds(anchors + 1, most, whole=True))
     if drafts is not None:
-        _whole("drafts", drafts, most - anchors)
-        return drafts + anchors
+        return whole_within("drafts", drafts, Bounds(1, most - anchors, whole=True)) + anchors
     if configured is None:
         message = "block is missing and the config has no block size; allowed: block= or drafts="
         raise OptionError(message)
     return configured
-
-
-def _whole(key: str, value: object, most: int, least: int = 1) -> None:
-    good = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not good or not least <= value <= most:  # type: ignore[operator]
-        message = f"{key} is {value!r}; allowed: a whole number from {least} to {most}"
-        raise OptionError(message)

@@ -18,7 +18,6 @@ from specroof.architecture import (
     Experts,
     GroupedQueryAttention,
     Layer,
-    Linear,
     MedusaHeads,
     block_head,
     draft_layer,
@@ -95,9 +94,7 @@ def _last_layer(target: Architecture) -> tuple[Block, ...]:
 
 def _feed_forwards(target: Architecture) -> list[Block]:
     """Return the last feed-forward of a model whose layers are single blocks."""
-    return [
-        block for layer in target.layers for block in layer.blocks if block.name == "feed_forward"
-    ][-1:]
+    return [block for block in _blocks(target) if block.name == "feed_forward"][-1:]
 
 
 def _windowed(block: Block) -> Block:
@@ -188,31 +185,28 @@ def _head_shape(target: Architecture) -> DraftShape:
     """
     size = target.hidden_size
     heads = (max(size // _HEAD_DIM, 1), min(_KV_HEADS, max(size // _HEAD_DIM, 1)), _HEAD_DIM)
-    for layer in target.layers:
-        for block in layer.blocks:
-            core = block.core
-            if isinstance(core, GroupedQueryAttention) and core.window is None:
-                heads = (core.n_heads, core.n_kv_heads, core.head_dim)
+    for block in _blocks(target):
+        core = block.core
+        if isinstance(core, GroupedQueryAttention) and core.window is None:
+            heads = (core.n_heads, core.n_kv_heads, core.head_dim)
     return DraftShape(size, *heads, width=_dense_width(target) or _EAGLE_WIDTH * size)
 
 
 def _dense_width(target: Architecture) -> int | None:
     """Return the inner width of the target's feed-forward; None for a model with experts."""
-    if any(isinstance(block.core, Experts) for block in _blocks(target)):
+    blocks = [block for block in _blocks(target) if block.name == "feed_forward"]
+    if any(isinstance(block.core, Experts) for block in blocks):
         return None
-    widths = [linear.in_features for linear in _feed_forward_linears(target)]
+    # Of the matrices back to the residual stream.
+    widths = (
+        linear.in_features
+        for block in blocks
+        for linear in block.linears
+        if linear.out_features == target.hidden_size
+    )
     return max(widths, default=None)
 
 
 def _blocks(target: Architecture) -> Iterator[Block]:
     for layer in target.layers:
         yield from layer.blocks
-
-
-def _feed_forward_linears(target: Architecture) -> Iterator[Linear]:
-    """Yield the matrices back to the residual stream."""
-    for block in _blocks(target):
-        if block.name == "feed_forward":
-            yield from (
-                linear for linear in block.linears if linear.out_features == target.hidden_size
-            )

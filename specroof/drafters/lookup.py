@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from specroof.architecture import Architecture
+from specroof.arrays import number_within
 from specroof.drafters.base import (
     Counts,
     Drafter,
@@ -15,15 +16,12 @@ from specroof.drafters.base import (
     chain_proposals,
     nothing_held,
 )
-from specroof.errors import OptionError
 from specroof.units import format_seconds
 
 __all__ = ["MEASURED_LOOKUP_SHARE", "lookup_drafter", "matched_proposals"]
 
 #: Share of the verification that n-gram lookup took in vLLM on one H100 (Llama-3.1-8B).
 MEASURED_LOOKUP_SHARE = 0.005875
-
-_LONGEST_S = 1.0
 
 
 def matched_proposals(tokens: TokensPerRound, draft_len: Counts, match_rate: float) -> Proposals:
@@ -99,9 +97,8 @@ def lookup_drafter(
     >>> lookup_drafter(match_rate=0.4).name
     'ngram'
     """
-    _check("match", match_rate)
-    _check("round-s", 0.0 if round_s is None else round_s)
-    _check("token-s", token_s)
+    for key, value in (("match", match_rate), ("round-s", round_s or 0.0), ("token-s", token_s)):
+        number_within(key, value, "share")  # seconds are up to 1 too
 
     def draft(round_: Round) -> DraftTime:
         base_s = MEASURED_LOOKUP_SHARE * round_.verify_s if round_s is None else round_s
@@ -123,9 +120,3 @@ def lookup_drafter(
         propose=lambda tokens, draft_len: matched_proposals(tokens, draft_len, match_rate),
         held=nothing_held,
     )
-
-
-def _check(key: str, value: float) -> None:
-    if not 0 <= value <= _LONGEST_S:
-        message = f"{key} is {value!r}; allowed: a number from 0 to {_LONGEST_S:g}"
-        raise OptionError(message)

@@ -84,7 +84,7 @@ class Where:
         """What people read of it, behind the cost; nothing where it runs in line."""
         parts = []
         if self.hardware is not None:
-            parts.append(f"on {self.tensor_parallel or 1} x {self.hardware.name} of its own")
+            parts.append(f"on {self.tensor_parallel or 1} separate {self.hardware.name}")
             rate = format_si(self.link_bytes_per_s or 0.0, "B/s")
             parts.append(f"over a link of {rate} and {format_seconds(self.link_latency_s)}")
         elif self.tensor_parallel is not None:
@@ -139,9 +139,11 @@ def fitted(head: DraftHead, target: Architecture) -> DraftHead:
     """
     size = head.target_size
     if size is not None and size != target.hidden_size:
-        message = f"{head.name} takes features of width {size}; allowed: {target.hidden_size}"
-        msg = f"{message}, the width of {target.name}"
-        raise OptionError(msg)
+        message = (
+            f"{head.name} takes features of width {size}; allowed: {target.hidden_size}, the "
+            f"width of {target.name}"
+        )
+        raise OptionError(message)
     if head.vocab_size is not None and head.vocab_size > target.vocab_size:
         message = f"{head.name} has a vocabulary of {head.vocab_size}; allowed: at most the"
         msg = f"{message} {target.vocab_size} of {target.name}"
@@ -149,7 +151,7 @@ def fitted(head: DraftHead, target: Architecture) -> DraftHead:
     if not head.shares_head:
         return head
     if head.model.hidden_size != target.head.in_features:
-        message = f"{head.name} has width {head.model.hidden_size} and no head of its own; allowed:"
+        message = f"{head.name} has width {head.model.hidden_size} and no separate head; allowed:"
         msg = f"{message} {target.head.in_features}, the width of the head of {target.name}"
         raise OptionError(msg)
     return replace(head, model=replace(head.model, head=target.head))
@@ -207,5 +209,5 @@ def timed_drafter(
 def _sizes(head: DraftHead) -> str:
     """Return how large a drafter is, in a few words."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in head.model.layer_kinds.items())
-    owner = "the target's head" if head.shares_head else "a head of its own"
+    owner = "the target's head" if head.shares_head else "a separate head"
     return f"{format_count(head.n_params)} parameters ({kinds}) and {owner}"

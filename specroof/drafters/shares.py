@@ -1,18 +1,19 @@
 """Drafters whose cost is given: nothing, or a fixed share of the target's step."""
 
-import numbers
 from functools import partial
+from typing import Final
 
 import numpy as np
 
+from specroof.arrays import number_within, whole_within
 from specroof.drafters.base import Drafter, DraftTime, Round, nothing_held
-from specroof.errors import OptionError
+from specroof.units import Bounds
 
 __all__ = ["autoregressive_drafter", "block_drafter", "ideal_drafter"]
 
 #: A draft token that costs a hundred plain steps is a typing error, such as 10 for 10%.
-_MOST_EXPENSIVE = 100.0
-_LONGEST_BLOCK = 4096
+_COSTS: Final = Bounds(0, 100)
+_DRAFTS: Final = Bounds(1, 4096, whole=True)
 
 
 def ideal_drafter() -> Drafter:
@@ -67,7 +68,7 @@ def autoregressive_drafter(cost: float, *, name: str | None = None) -> Drafter:
     >>> autoregressive_drafter(0.1).name
     'autoregressive,cost=0.1'
     """
-    share = _share(cost)
+    share = number_within("cost", cost, _COSTS)
     return Drafter(
         name or f"autoregressive,cost={share:g}",
         lambda round_: DraftTime(round_.draft_len * share * round_.share_base_s),
@@ -104,8 +105,8 @@ def block_drafter(cost: float, *, drafts: int, name: str | None = None) -> Draft
     >>> block_drafter(0.1, drafts=15).name
     'block,cost=0.1,drafts=15'
     """
-    share = _share(cost)
-    per_block = _drafts(drafts)
+    share = number_within("cost", cost, _COSTS)
+    per_block = whole_within("drafts", drafts, _DRAFTS)
 
     def draft(round_: Round) -> DraftTime:
         return DraftTime(np.ceil(round_.draft_len / per_block) * share * round_.share_base_s)
@@ -116,21 +117,3 @@ def block_drafter(cost: float, *, drafts: int, name: str | None = None) -> Draft
         describe=lambda _: f"given: {share:g} of the target's step per block of {per_block} drafts",
         at_share=partial(block_drafter, drafts=per_block),
     )
-
-
-def _share(cost: object) -> float:
-    real = isinstance(cost, numbers.Real) and not isinstance(cost, bool)
-    # Compared before it is converted: an integer with hundreds of digits has no float.
-    if real and 0 <= cost <= _MOST_EXPENSIVE:  # type: ignore[operator]  # a number, just checked
-        return float(cost)  # type: ignore[arg-type]  # likewise
-    msg = f"cost is {cost!r}; allowed: a number from 0 to {_MOST_EXPENSIVE:g}"
-    raise OptionError(msg)
-
-
-def _drafts(drafts: object) -> int:
-    if not isinstance(drafts, bool) and isinstance(drafts, numbers.Integral):
-        per_block = int(drafts)
-        if 1 <= per_block <= _LONGEST_BLOCK:
-            return per_block
-    msg = f"drafts is {drafts!r}; allowed: a whole number from 1 to {_LONGEST_BLOCK}"
-    raise OptionError(msg)

@@ -21,10 +21,9 @@ from specroof.latency import PassWork, drafting_engine, model_work, pass_time, s
 from specroof.serving.capacity import prefill_rules
 from specroof.serving.prompts import Prompt
 from specroof.serving.request_times import (
+    PrefillPlan,
     Prefills,
     RequestLoad,
-    SharedPlan,
-    StoppedPlan,
     prefill_plan,
 )
 from specroof.serving.requests import end_to_end_tokens_per_s
@@ -186,7 +185,7 @@ class _Group:
         prompts = None if self._drafted is None else self._drafted.priced(served, passes)
         return _Seconds(decode_s, plain, verify_s, drafting, prompts)
 
-    def _plan(self, prompt: Prompt, drafter: Drafter | None) -> StoppedPlan | SharedPlan:
+    def _plan(self, prompt: Prompt, drafter: Drafter | None) -> PrefillPlan:
         """Return which passes take the prompts, with a drafter or without."""
         proposed, ones = self._proposed, np.ones(len(self.rows))
         load = RequestLoad(

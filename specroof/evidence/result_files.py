@@ -11,7 +11,6 @@ from specroof.hardware import ServerSettings
 from specroof.reading.json_fields import Fields
 from specroof.reading.json_text import json_values
 from specroof.reading.table import amount, count, parse_table
-from specroof.reading.yaml_text import shown
 
 __all__ = ["read_benchmark"]
 
@@ -37,6 +36,10 @@ _COLUMNS: Final = {
     "output_len": amount,
 }
 _NEEDED: Final = ("batch_size", "draft_len", "tokens_per_s")
+
+
+#: How devices may share the work of a result.
+_ONE_GROUP: Final = "tensor parallelism alone, which is all that can be read"
 
 
 def read_benchmark(
@@ -143,23 +146,18 @@ def _sglang(fields: Fields) -> tuple[bool, Measurement]:
     if (top_k or 1) > 1:
         drafts = server.count("speculative_num_steps")
     algorithm = server.text_or_none("speculative_algorithm")
-    # A server that drafts and a client that did not ask how much was accepted are no plain run.
+    # A server that drafts makes no plain run, although the client did not ask for acceptance.
     speculative = tokens is not None or algorithm is not None
     prompt, answer, rate = _totals(fields)
     most = _most_requests(fields, server)
     asked = fields.amount_or_none("max_concurrency")
     busy = _busy(fields, asked)
-    point = Measurement(
-        place=fields.place,
+    point = replace(
+        _answered(fields.place, prompt, answer, rate),
         batch_size=min(busy if busy is not None else fields.amount("max_concurrency"), most),
         concurrency=None if asked is None else min(asked, most),
-        context_len=prompt + answer / 2,
-        tokens_per_s=rate,
         draft_len=drafts if speculative else 0,
         tokens_per_round=tokens,
-        input_len=prompt,
-        output_len=answer,
-        includes_prefill=True,
         engine=_SERVERS.get(fields.text_or_none("backend") or "sglang"),
         model=server.text_or_none("model_path"),
         tensor_parallel=server.count_or_none("tp_size"),
@@ -173,14 +171,23 @@ def _sglang(fields: Fields) -> tuple[bool, Measurement]:
     return speculative, point
 
 
+def _answered(place: str, prompt: float, answer: float, tokens_per_s: float) -> Measurement:
+    """Return a point of requests, whose mean context is the prompt and half of the answer."""
+    return Measurement(
+        place=place,
+        context_len=prompt + answer / 2,
+        tokens_per_s=tokens_per_s,
+        input_len=prompt,
+        output_len=answer,
+        includes_prefill=True,
+    )
+
+
 def _busy(fields: Fields, asked: float | None) -> float | None:
     """Return the mean requests in flight that a client measured, at most those that it sent."""
     busy = fields.amount_or_none("concurrency")
     if busy is not None and asked is not None and busy > asked:
-        message = (
-            f"{fields.place}: concurrency is {busy:g}; allowed: at most max_concurrency, {asked:g}"
-        )
-        raise MeasurementError(message)
+        fields.refuse("concurrency", f"at most max_concurrency, {asked:g}")
     return busy
 
 
@@ -213,19 +220,14 @@ def _told(server: Fields) -> ServerSettings | None:
 def _refuse_groups(server: Fields) -> None:
     """Refuse servers whose devices do not all work on the same sequences and layers."""
     for key in ("dp_size", "attn_dp_size", "pp_size"):
-        groups = server.count_or_none(key) or 1
-        if groups > 1:
-            message = f"{server.place}: {key} is {groups}; only tensor parallelism can be read"
-            raise MeasurementError(message)
+        if (server.count_or_none(key) or 1) > 1:
+            server.refuse(key, _ONE_GROUP)
     if server.flag_or_none("enable_dp_attention"):
-        message = (
-            f"{server.place}: enable_dp_attention is true; only tensor parallelism can be read"
-        )
-        raise MeasurementError(message)
+        server.refuse("enable_dp_attention", _ONE_GROUP)
 
 
 def _most_requests(fields: Fields, server: Fields) -> float:
-    """Return how many requests can have been in flight, whatever was asked for.
+    """Return the most requests that can have been in flight.
 
     No more than there were; and no more than the server runs at a time, the others wait. What
     SGLang (0.5.23) was told, 48 where it drafts and was told nothing, stands in its arguments;
@@ -245,12 +247,11 @@ def _refuse_arrivals(fields: Fields) -> None:
     """Refuse requests that come by the clock: what they keep in flight is not what was asked."""
     for key, allowed in (("request_rate", (None, "inf", math.inf)), ("ramp_up_strategy", (None,))):
         if fields.value(key) not in allowed:
-            message = (
-                f"{fields.place}: {key} is {shown(fields.value(key))}; allowed: "
-                f"{'inf' if len(allowed) > 1 else 'left out'}: of requests that come by the clock, "
-                f"how many are in flight is unknown"
+            only = "inf" if len(allowed) > 1 else "left out"
+            fields.refuse(
+                key,
+                f"{only}: of requests that come by the clock, how many are in flight is unknown",
             )
-            raise MeasurementError(message)
 
 
 def _vllm(fields: Fields) -> tuple[bool, Measurement]:
@@ -260,16 +261,11 @@ def _vllm(fields: Fields) -> tuple[bool, Measurement]:
     drafted = fields.count_or_none("spec_decode_draft_tokens")
     prompt, answer, rate = _totals(fields)
     most = _most_requests(fields, Fields({}, fields.place))
-    point = Measurement(
-        place=fields.place,
+    point = replace(
+        _answered(fields.place, prompt, answer, rate),
         batch_size=min(fields.amount("max_concurrency"), most),
-        context_len=prompt + answer / 2,
-        tokens_per_s=rate,
         draft_len=round(drafted / rounds) if drafted and rounds else 0,
         tokens_per_round=tokens,
-        input_len=prompt,
-        output_len=answer,
-        includes_prefill=True,
         engine="vllm",
         model=fields.text_or_none("model_id"),
     )
@@ -281,18 +277,12 @@ def _inferencex(fields: Fields) -> tuple[bool, Measurement]:
     devices = fields.count("tp")
     prompt, answer = fields.amount("isl"), fields.amount("osl")
     if str(fields.value("dp_attention")).casefold() == "true":
-        message = f"{fields.place}: dp_attention is true; only tensor parallelism can be read"
-        raise MeasurementError(message)
+        fields.refuse("dp_attention", _ONE_GROUP)
     algorithm = fields.text_or_none("spec_decoding")
     drafting = algorithm not in {None, "none", ""}
-    point = Measurement(
-        place=fields.place,
+    point = replace(
+        _answered(fields.place, prompt, answer, fields.amount("output_tput_per_gpu") * devices),
         batch_size=fields.amount("conc"),
-        context_len=prompt + answer / 2,
-        tokens_per_s=fields.amount("output_tput_per_gpu") * devices,
-        input_len=prompt,
-        output_len=answer,
-        includes_prefill=True,
         engine=_SERVERS.get(fields.text_or_none("framework") or ""),
         model=fields.text_or_none("model"),
         tensor_parallel=devices,

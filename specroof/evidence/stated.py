@@ -18,7 +18,7 @@ __all__ = [
     "server_told",
 ]
 
-#: Kinds of a SPEC whose costs are shares, or none: they stand for whatever drafted.
+#: Kinds of a SPEC whose costs are shares, or none: they stand for any drafter.
 _STAND_FOR_ANY: Final = frozenset({"ideal", "autoregressive", "block"})
 _LOOKUPS: Final = frozenset({"ngram", "prompt_lookup", "suffix"})
 #: The kinds that an algorithm may be priced as: SGLang 0.5.23 (`srt/speculative/spec_info.py`,

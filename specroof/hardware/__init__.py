@@ -120,7 +120,7 @@ def _profile(content: dict[str, Any]) -> HardwareProfile:
     )
 
 
-#: Blocks of an engine that are values of their own.
+#: Blocks of an engine that are values themselves.
 _PARTS: Final[dict[str, Callable[..., Any]]] = {
     "collective": Collective,
     "expert_tile": ExpertTile,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Annotated, Final, TypeAlias
 
 from specroof.arrays import number_within, whole_within
-from specroof.errors import OptionError, ProfileError, expect
+from specroof.errors import OptionError, ProfileError, expect, expect_word
 from specroof.hardware.engine import FRAMEWORKS, IDEAL_ENGINE, EngineProfile
 from specroof.hardware.generic import GENERIC, GenericEngines
 from specroof.reading.yaml_text import shown
@@ -185,7 +185,7 @@ class HardwareProfile:
         """Return the engine of this name; None means the profile's default.
 
         That is `default_engine`, else the generic engine, else the ideal one. A framework whose
-        engine nobody fitted to this chip is the generic engine with its rules.
+        engine was not fitted to this chip is the generic engine with its rules.
 
         Raises
         ------
@@ -238,7 +238,7 @@ class HardwareProfile:
         Raises
         ------
         OptionError
-            If there is no such dtype.
+            If the dtype is unknown.
         ProfileError
             If the device has neither the dtype nor one to fall back on.
 
@@ -250,10 +250,7 @@ class HardwareProfile:
         Traceback (most recent call last):
         specroof.errors.ProfileError: Example GPU has no flops_per_s for 'fp4'; it has bf16, fp8
         """
-        expect("dtype", dtype, str, ", ".join(DTYPE_BYTES))
-        if dtype not in DTYPE_BYTES:
-            message = f"dtype is {shown(dtype)}; allowed: {', '.join(DTYPE_BYTES)}"
-            raise OptionError(message)
+        expect_word("dtype", dtype, DTYPE_BYTES)
         flops_per_s = self.peak.flops_per_s
         for candidate in (dtype,) if strict else (dtype, *WIDER_DTYPES[dtype]):
             if candidate in flops_per_s:

@@ -1,57 +1,77 @@
 """What a server was told, and what it runs with: values only, no rule of any framework."""
 
-import math
 import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from specroof.errors import OptionError
+from specroof.arrays import real_number
+from specroof.errors import refuse
 
-__all__ = ["SERVER_KEYS", "Server", "ServerSettings"]
-
-#: The fields of `ServerSettings`, as `--server` and studies spell them.
-SERVER_KEYS: Final[Mapping[str, str]] = {
-    "memory": "memory_frac",
-    "running": "running",
-    "capture": "capture",
-    "overlap": "overlap",
-    "chunk": "chunk",
-    "mixed": "mixed",
-    "state-dtype": "state_dtype",
-    "prefix-cache": "prefix_cache",
-}
+__all__ = ["SERVER_KEYS", "SETTINGS", "Server", "ServerSettings", "Setting"]
 
 #: Dtypes that frameworks keep recurrent state in.
 _STATE_DTYPES: Final = ("fp32", "bf16", "fp16", "fp8")
-_SHARE: Final = "a share above 0, up to 1"
-_SWITCH: Final = "on or off"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of a server.
+
+    Parameters
+    ----------
+    field
+        Of `ServerSettings`.
+    read
+        From its text to a value.
+    fits, allowed
+        What it may be, as a check and in words.
+    """
+
+    field: str
+    read: Callable[[str], Any]
+    fits: Callable[[Any], bool]
+    allowed: str
 
 
 def _is_share(value: Any) -> bool:
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return real and math.isfinite(value) and 0 < value <= 1
+    return 0 < real_number(value) <= 1
 
 
 def _is_whole(low: int) -> Callable[[Any], bool]:
     def check(value: Any) -> bool:
-        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        return whole and low <= value <= 10_000_000
+        return isinstance(value, numbers.Integral) and low <= real_number(value) <= 10_000_000
 
     return check
 
 
-#: What each field may be, as a check and in words.
-_ALLOWED: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
-    "memory_frac": (_is_share, _SHARE),
-    "running": (_is_whole(1), "a whole number of requests, at least 1"),
-    "capture": (_is_whole(0), "a whole number, 0 for no graphs"),
-    "overlap": (lambda value: isinstance(value, bool), _SWITCH),
-    "chunk": (_is_whole(0), "a whole number of tokens, 0 for prompts in one piece"),
-    "mixed": (lambda value: isinstance(value, bool), _SWITCH),
-    "state_dtype": (lambda value: value in _STATE_DTYPES, ", ".join(_STATE_DTYPES)),
-    "prefix_cache": (lambda value: isinstance(value, bool), _SWITCH),
+def _switch(field: str) -> Setting:
+    words = {"on": True, "off": False, "true": True, "false": False}  # YAML has read its word
+    return Setting(
+        field,
+        lambda text: words[text.lower()],
+        lambda value: isinstance(value, bool),
+        "on or off",
+    )
+
+
+#: Every setting, as `--server` and studies spell it.
+SETTINGS: Final[Mapping[str, Setting]] = {
+    "memory": Setting("memory_frac", float, _is_share, "a share above 0, up to 1"),
+    "running": Setting("running", int, _is_whole(1), "a whole number of requests, at least 1"),
+    "capture": Setting("capture", int, _is_whole(0), "a whole number, 0 for no graphs"),
+    "overlap": _switch("overlap"),
+    "chunk": Setting(
+        "chunk", int, _is_whole(0), "a whole number of tokens, 0 for prompts in one piece"
+    ),
+    "mixed": _switch("mixed"),
+    "state-dtype": Setting(
+        "state_dtype", str, _STATE_DTYPES.__contains__, ", ".join(_STATE_DTYPES)
+    ),
+    "prefix-cache": _switch("prefix_cache"),
 }
+#: The fields of `ServerSettings` by the same keys.
+SERVER_KEYS: Final[Mapping[str, str]] = {key: one.field for key, one in SETTINGS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +120,10 @@ class ServerSettings:
     prefix_cache: bool | None = None
 
     def __post_init__(self) -> None:
-        for key, name in SERVER_KEYS.items():
-            value = getattr(self, name)
-            fits, allowed = _ALLOWED[name]
-            if value is not None and not fits(value):
-                message = f"server: {key} is {value!r}; allowed: {allowed}"
-                raise OptionError(message)
+        for key, setting in SETTINGS.items():
+            value = getattr(self, setting.field)
+            if value is not None and not setting.fits(value):
+                refuse(f"server: {key}", value, setting.allowed)
 
     @property
     def stated(self) -> dict[str, Any]:

@@ -9,11 +9,10 @@ from importlib import import_module
 from typing import Final
 
 from specroof.architecture import Architecture
-from specroof.errors import OptionError
+from specroof.errors import expect_word
 from specroof.parsers.known_keys import unread_keys, unread_notes
-from specroof.parsers.model_config import ModelConfig, open_config, sidecar_notes
+from specroof.parsers.model_config import ModelConfig, open_config, read_files, sidecar_notes
 from specroof.parsers.unknown_types import require_known_type
-from specroof.reading.json_object import read_json
 
 __all__ = ["PARSERS", "parse_config"]
 
@@ -154,13 +153,9 @@ def parse_config(
     >>> model.name, model.n_layers, model.layers[0].count
     ('tiny', 2, 2)
     """
-    if family is not None and family not in PARSERS:
-        message = f"family is {family!r}; allowed: {', '.join(sorted(PARSERS))}"
-        raise OptionError(message)
-    sidecar = None
-    if quantization_text is not None:
-        sidecar = read_json(quantization_text, source=f"hf_quant_config.json of {source}")
-    root = read_json(text, source=source)
+    if family is not None:
+        expect_word("family", family, sorted(PARSERS))
+    root, sidecar = read_files(text, quantization_text, source=source)
     if family is None:
         require_known_type(root, PARSERS)
     config = open_config(root, known=PARSERS, name=name, family=family, sidecar=sidecar)

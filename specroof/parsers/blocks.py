@@ -6,87 +6,38 @@ Source
     tensors of the published checkpoints.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from specroof.architecture import (
     FEED_FORWARD_REPLICATED,
-    HEADS,
-    TENSOR,
+    AttentionShape,
     Block,
     Experts,
-    GroupedQueryAttention,
     Linear,
-    by_kv_heads,
+    Shard,
+    WeightFormat,
+    gated_pair,
+    grouped_query_block,
 )
 from specroof.parsers.formats.quantization import LayerWeights
-from specroof.reading.json_object import Reader
 
 __all__ = [
-    "AttentionShape",
+    "USUAL_NAMES",
     "ExpertNames",
     "ExpertsShape",
     "attention_block",
     "experts_block",
     "feed_forward_block",
-    "head_counts",
-    "listed_windows",
-    "split_head_dim",
-    "top_k_experts",
+    "matrices",
+    "router",
+    "with_vectors",
 ]
-
-
-#: What transformers calls the number of experts in files that it saves again: the `attribute_map`
-#: of a configuration class takes these names for the family's own.
-_SAVED_EXPERTS_KEYS: Final = ("num_local_experts", "num_experts", "n_routed_experts")
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionShape:
-    """Sizes of grouped-query attention that all layers share.
-
-    Parameters
-    ----------
-    hidden_size
-        Width of the residual stream.
-    n_heads, n_kv_heads, head_dim
-        Query heads, key and value heads, width of each.
-    qkv_bias, out_bias
-        Whether the projections have a bias.
-    qk_norm
-        Whether queries and keys pass a norm of one head's width.
-    gated
-        Whether the query projection also makes an output gate, and is twice as wide.
-    sinks
-        Whether each query head has a learned sink.
-    value_dim
-        Width of a value; that of a key if None.
-    module
-        What the checkpoint calls attention inside a layer.
-    """
-
-    hidden_size: int
-    n_heads: int
-    n_kv_heads: int
-    head_dim: int
-    qkv_bias: bool = False
-    out_bias: bool = False
-    qk_norm: bool = False
-    gated: bool = False
-    sinks: bool = False
-    value_dim: int | None = None
-    module: str = "self_attn"
-
-    @property
-    def vector_params(self) -> int:
-        """Elements of the norm before attention, of the head norms and of the sinks."""
-        head_norms = 2 * self.head_dim if self.qk_norm else 0
-        return self.hidden_size + head_norms + (self.n_heads if self.sinks else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ExpertNames:
-    """What a family calls its experts' matrices inside a layer.
+    """What a family calls the matrices of its feed-forwards inside a layer.
 
     Parameters
     ----------
@@ -94,11 +45,17 @@ class ExpertNames:
         Any one matrix of any one expert, for all of them.
     shared_in, shared_out
         Of the shared expert: its first matrix (beside which others lie fused), and its last.
+    dense
+        The feed-forward of layers without experts.
     """
 
     routed: str = "mlp.experts.0.gate_proj"
     shared_in: str = "mlp.shared_experts.gate_proj"
     shared_out: str = "mlp.shared_experts.down_proj"
+    dense: str = "mlp"
+
+
+USUAL_NAMES: Final = ExpertNames()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,85 +88,47 @@ class ExpertsShape:
     biases: bool = False
 
 
-def head_counts(
-    keys: Reader, *, heads_default: int | None = None, kv_default: int | bool = False
-) -> tuple[int, int]:
-    """Return query heads and KV heads, which divide them.
+def matrices(
+    weights: LayerWeights,
+    prefix: str,
+    shard: Shard,
+    *rows: tuple[str, int, int],
+    bias: bool = False,
+) -> tuple[Linear, ...]:
+    """Return matrices that divide alike, from the name, width in and width out of each.
 
-    The defaults are those of the family's config class; a `kv_default` of True takes as many KV
-    heads as query heads where the key is missing.
+    `prefix` stands before their names in the checkpoint.
     """
-    n_heads = keys.positive_int("num_attention_heads", default=heads_default)
-    default = n_heads if kv_default is True else (kv_default or None)
-    n_kv_heads = keys.positive_int("num_key_value_heads", default=default)
-    if n_heads % n_kv_heads:
-        keys.refuse("num_key_value_heads", f"a divisor of num_attention_heads ({n_heads})")
-    return n_heads, n_kv_heads
-
-
-def split_head_dim(keys: Reader) -> int:
-    """Return `head_dim`, or where it is missing the heads' share of the hidden size."""
-    if keys.has("head_dim"):
-        return keys.positive_int("head_dim")
-    hidden_size = keys.positive_int("hidden_size")
-    n_heads = keys.positive_int("num_attention_heads")
-    if hidden_size % n_heads:
-        allowed = f"a divisor of hidden_size ({hidden_size}), or a head_dim beside it"
-        keys.refuse("num_attention_heads", allowed)
-    return hidden_size // n_heads
-
-
-def listed_windows(keys: Reader, n_layers: int, window: int | None) -> list[int | None] | None:
-    """Return each layer's window where `layer_types` says which layers have it, else None."""
-    if not keys.has("layer_types"):
-        return None
-    kinds = keys.texts(
-        "layer_types", allowed=("full_attention", "sliding_attention"), at_least=n_layers
+    return tuple(
+        Linear(name, in_features, out_features, weights(prefix + name), shard, bias=bias)
+        for name, in_features, out_features in rows
     )
-    return [window if kind == "sliding_attention" else None for kind in kinds[:n_layers]]
 
 
-def top_k_experts(keys: Reader, experts_key: str, *top_k_keys: str) -> tuple[int, int]:
-    """Return the number of experts, and how many of them a token visits.
-
-    A file without the family's `experts_key` may have one of the names that transformers saves.
-    """
-    if experts_key not in keys.values:
-        experts_key = next((key for key in _SAVED_EXPERTS_KEYS if keys.has(key)), experts_key)
-    n_experts = keys.positive_int(experts_key)
-    return n_experts, keys.positive_int(*top_k_keys, maximum=n_experts)
+def router(
+    name: str, hidden_size: int, rows: int, weights: LayerWeights, *, bias: bool = False
+) -> Linear:
+    """Return a matrix that weighs experts; none is quantised: every published list ignores them."""
+    shard = FEED_FORWARD_REPLICATED
+    return Linear(name, hidden_size, rows, weights.plain, shard, kind="router", bias=bias)
 
 
-def attention_block(shape: AttentionShape, window: int | None, weights: LayerWeights) -> Block:
-    """Return grouped-query attention with its projections; a `window` None sees everything."""
-    n_heads, n_kv_heads, head_dim = shape.n_heads, shape.n_kv_heads, shape.head_dim
-    value_dim = shape.value_dim or head_dim
-    kv_shard = by_kv_heads(n_kv_heads)
+def with_vectors(block: Block, n_params: int) -> Block:
+    """Return a block with more vectors, such as the norm that its output passes."""
+    return replace(block, vector_params=block.vector_params + n_params)
 
-    def projection(name: str, in_features: int, out_features: int, *, bias: bool) -> Linear:
+
+def attention_block(
+    shape: AttentionShape, weights: LayerWeights, *, module: str = "self_attn"
+) -> Block:
+    """Return grouped-query attention; `module` is what the checkpoint calls it inside a layer."""
+
+    def weight_of(name: str) -> WeightFormat:
         # Phi-3 stores queries, keys and values as one matrix, and names that.
-        stored = "o_proj" if name == "o_proj" else "qkv_proj"
-        return Linear(
-            name,
-            in_features,
-            out_features,
-            weight=weights(f"{shape.module}.{name}", f"{shape.module}.{stored}"),
-            shard=kv_shard if name in {"k_proj", "v_proj"} else HEADS,
-            bias=bias,
-        )
+        stored = name if name == "o_proj" else "qkv_proj"
+        return weights(f"{module}.{name}", f"{module}.{stored}")
 
-    q_features = (2 if shape.gated else 1) * n_heads * head_dim
-    return Block(
-        "attention",
-        (
-            projection("q_proj", shape.hidden_size, q_features, bias=shape.qkv_bias),
-            projection("k_proj", shape.hidden_size, n_kv_heads * head_dim, bias=shape.qkv_bias),
-            projection("v_proj", shape.hidden_size, n_kv_heads * value_dim, bias=shape.qkv_bias),
-            projection("o_proj", n_heads * value_dim, shape.hidden_size, bias=shape.out_bias),
-        ),
-        GroupedQueryAttention(n_heads, n_kv_heads, head_dim, value_dim, window),
-        vector_params=shape.vector_params,
-    )
+    return grouped_query_block(shape, weight_of)
 
 
 def feed_forward_block(
@@ -220,50 +139,16 @@ def feed_forward_block(
     bias: bool = False,
     module: str = "mlp",
 ) -> Block:
-    """Return a gated feed-forward; gate and up are one matrix, as engines multiply them.
-
-    `module` is what the checkpoint calls it inside a layer.
-    """
-    return Block(
-        "feed_forward",
-        (
-            Linear(
-                "gate_up_proj",
-                hidden_size,
-                2 * width,
-                weight=weights(f"{module}.gate_proj", f"{module}.gate_up_proj"),
-                shard=TENSOR,
-                bias=bias,
-            ),
-            Linear(
-                "down_proj",
-                width,
-                hidden_size,
-                weight=weights(f"{module}.down_proj"),
-                shard=TENSOR,
-                bias=bias,
-            ),
-        ),
-        vector_params=hidden_size,
-    )
+    """Return a gated feed-forward; `module` is what the checkpoint calls it inside a layer."""
+    into = weights(f"{module}.gate_proj", f"{module}.gate_up_proj")
+    pair = gated_pair(hidden_size, width, into, weights(f"{module}.down_proj"), bias=bias)
+    return Block("feed_forward", pair, vector_params=hidden_size)
 
 
 def experts_block(
-    shape: ExpertsShape, weights: LayerWeights, names: ExpertNames = ExpertNames()
+    shape: ExpertsShape, weights: LayerWeights, names: ExpertNames = USUAL_NAMES
 ) -> Block:
-    """Return routed experts with their router, and the shared expert where there is one.
-
-    Routers stay unquantised: every published list ignores them.
-    """
-    router = Linear(
-        "router",
-        shape.hidden_size,
-        shape.n_experts,
-        weight=weights.plain,
-        shard=FEED_FORWARD_REPLICATED,
-        kind="router",
-        bias=shape.biases,
-    )
+    """Return routed experts with their router, and the shared expert where there is one."""
     experts = Experts(
         shape.n_experts,
         shape.top_k,
@@ -273,42 +158,18 @@ def experts_block(
         # gate, up and down have 2 f + h outputs
         bias_params=2 * shape.width + shape.hidden_size if shape.biases else 0,
     )
+    linears = [router("router", shape.hidden_size, shape.n_experts, weights, bias=shape.biases)]
+    if shape.shared_width:
+        linears += _shared_expert(shape, weights, names)
     correction = shape.n_experts if shape.correction_bias else 0
-    return Block(
-        "feed_forward",
-        (router, *_shared_expert(shape, weights, names)),
-        experts,
-        vector_params=shape.hidden_size + correction,
-    )
+    vectors = shape.hidden_size + correction
+    return Block("feed_forward", tuple(linears), experts, vector_params=vectors)
 
 
 def _shared_expert(
     shape: ExpertsShape, weights: LayerWeights, names: ExpertNames
 ) -> tuple[Linear, ...]:
-    if not shape.shared_width:
-        return ()
-    gate = Linear(
-        "shared_expert_gate",
-        shape.hidden_size,
-        1,
-        weight=weights.plain,
-        shard=FEED_FORWARD_REPLICATED,
-        kind="router",
-    )
-    matrices = (
-        Linear(
-            "shared_gate_up_proj",
-            shape.hidden_size,
-            2 * shape.shared_width,
-            weight=weights(names.shared_in),
-            shard=TENSOR,
-        ),
-        Linear(
-            "shared_down_proj",
-            shape.shared_width,
-            shape.hidden_size,
-            weight=weights(names.shared_out),
-            shard=TENSOR,
-        ),
-    )
-    return (*matrices, gate) if shape.shared_gate else matrices
+    size, width = shape.hidden_size, shape.shared_width
+    into, out = weights(names.shared_in), weights(names.shared_out)
+    pair = gated_pair(size, width, into, out, prefix="shared_")
+    return (*pair, router("shared_expert_gate", size, 1, weights)) if shape.shared_gate else pair

@@ -76,7 +76,7 @@ _MINIMAX_M3: Final = """
     index_local_blocks
 """
 
-#: Keys that a family knows and does not need: parts that draft, numerics of its own, and what
+#: Keys that a family knows and does not need: parts that draft, its numerics, and what
 #: another key of the same file says already. By `model_type` without ``_text``.
 _KNOWN: Final[Mapping[str, frozenset[str]]] = {
     family: frozenset(keys.split())

@@ -7,12 +7,14 @@ Source
 """
 
 from dataclasses import dataclass
+from typing import Final
 
-from specroof.architecture import HEADS, Block, Linear, Mamba2
+from specroof.architecture import HEADS, Block, Mamba2
+from specroof.parsers.blocks import matrices
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.reading.json_object import Reader
 
-__all__ = ["MambaShape", "group_count", "mamba_block", "read_mamba"]
+__all__ = ["MambaKeys", "MambaShape", "mamba_block", "read_mamba", "read_mamba_core"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,39 +53,63 @@ class MambaShape:
         return before + 3 * self.core.n_heads + behind
 
 
-def read_mamba(keys: Reader, hidden_size: int) -> Mamba2:
-    """Return the sizes under the keys of Falcon-H1 and Granite 4, with their classes' defaults.
+@dataclass(frozen=True, slots=True)
+class MambaKeys:
+    """Where a config says the sizes of the mixer; kernel 4 and a bias where it does not.
 
-    `configuration_falcon_h1.py` and `configuration_granitemoehybrid.py` agree on mamba_d_head
-    "auto", mamba_expand 2, mamba_n_groups 1, mamba_d_conv 4 and mamba_conv_bias True.
+    `groups` of heads share B and C; their number is `groups_default` where it is missing.
     """
-    n_heads = keys.positive_int("mamba_n_heads")
-    conv_kernel = keys.positive_int("mamba_d_conv", default=4)
+
+    heads: str
+    state: str
+    groups: str
+    kernel: tuple[str, ...]
+    conv_bias: str
+    groups_default: int | None = None
+
+
+#: `configuration_falcon_h1.py` and `configuration_granitemoehybrid.py` agree on these, and on
+#: mamba_d_head "auto", mamba_expand 2, mamba_n_groups 1, mamba_d_conv 4, mamba_conv_bias True.
+_KEYS: Final = MambaKeys(
+    heads="mamba_n_heads",
+    state="mamba_d_state",
+    groups="mamba_n_groups",
+    kernel=("mamba_d_conv",),
+    conv_bias="mamba_conv_bias",
+    groups_default=1,
+)
+
+
+def read_mamba(keys: Reader, hidden_size: int) -> Mamba2:
+    """Return the sizes under the keys of Falcon-H1 and Granite 4, with their classes' defaults."""
+    return read_mamba_core(keys, _KEYS, _head_dim(keys, hidden_size))
+
+
+def read_mamba_core(keys: Reader, names: MambaKeys, head_dim: int) -> Mamba2:
+    """Return the sizes of a mixer whose heads have a known width."""
+    n_heads = keys.positive_int(names.heads)
+    n_groups = keys.positive_int(names.groups, default=names.groups_default)
+    if n_heads % n_groups:
+        keys.refuse(names.groups, f"a divisor of the {n_heads} Mamba heads")
+    conv_kernel = keys.positive_int(*names.kernel, default=4)
     return Mamba2(
         n_heads,
-        _head_dim(keys, hidden_size, n_heads),
-        keys.positive_int("mamba_d_state"),
-        group_count(keys, "mamba_n_groups", n_heads, default=1),
+        head_dim,
+        keys.positive_int(names.state),
+        n_groups,
         conv_kernel,
         conv_columns=conv_kernel - 1,
-        conv_bias=keys.flag("mamba_conv_bias", default=True),
+        conv_bias=keys.flag(names.conv_bias, default=True),
     )
 
 
-def group_count(keys: Reader, key: str, n_heads: int, *, default: int | None = None) -> int:
-    """Return the groups of heads that share B and C, which divide the heads."""
-    n_groups = keys.positive_int(key, default=default)
-    if n_heads % n_groups:
-        keys.refuse(key, f"a divisor of the {n_heads} Mamba heads")
-    return n_groups
-
-
-def _head_dim(keys: Reader, hidden_size: int, n_heads: int) -> int:
+def _head_dim(keys: Reader, hidden_size: int) -> int:
     """Return the width of a head, stated or the heads' share of all channels.
 
     The channels are `mamba_d_ssm` where it is given (Falcon-H1), not `mamba_expand` times the
     hidden size.
     """
+    n_heads = keys.positive_int("mamba_n_heads")
     stated = keys.values.get("mamba_d_head") not in (None, "auto")
     if stated:
         head_dim = keys.positive_int("mamba_d_head")
@@ -100,25 +126,15 @@ def _head_dim(keys: Reader, hidden_size: int, n_heads: int) -> int:
 def mamba_block(shape: MambaShape, weights: LayerWeights, *, joins_next: bool = False) -> Block:
     """Return a Mamba2 mixer; one matrix makes gate, x, B, C and the step sizes."""
     core = shape.core
-    in_proj = Linear(
-        "in_proj",
-        shape.hidden_size,
-        core.inner_dim + core.conv_dim + core.n_heads,
-        weight=weights(f"{shape.module}.in_proj"),
-        shard=HEADS,
-        bias=shape.in_bias,
-    )
-    out_proj = Linear(
-        "out_proj",
-        core.inner_dim,
-        shape.hidden_size,
-        weight=weights(f"{shape.module}.out_proj"),
-        shard=HEADS,
-        bias=shape.out_bias,
-    )
+    in_features = core.inner_dim + core.conv_dim + core.n_heads
+    into = ("in_proj", shape.hidden_size, in_features)
+    out = ("out_proj", core.inner_dim, shape.hidden_size)
     return Block(
         "attention",
-        (in_proj, out_proj),
+        (
+            *matrices(weights, f"{shape.module}.", HEADS, into, bias=shape.in_bias),
+            *matrices(weights, f"{shape.module}.", HEADS, out, bias=shape.out_bias),
+        ),
         core,
         vector_params=shape.vector_params,
         joins_next=joins_next,

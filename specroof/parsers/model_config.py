@@ -1,37 +1,31 @@
-"""One config, opened: what every family parser is handed, and what every family ends with."""
+"""One config, opened: what every family parser is handed."""
 
 import re
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Final, TypeVar
+from typing import Final
 
-from specroof.architecture import (
-    TENSOR,
-    Architecture,
-    Block,
-    Layer,
-    Linear,
-    VisionTower,
-    stack_layers,
-)
+from specroof.architecture import Architecture, VisionTower
 from specroof.errors import ConfigError
-from specroof.parsers.formats.quantization import LayerWeights, Quantization, read_quantization
+from specroof.parsers.formats.quantization import Quantization, read_quantization
 from specroof.parsers.formats.weight_formats import PLAIN_FORMATS
-from specroof.parsers.tied_heads import tied_embeddings
-from specroof.reading.json_object import MAX_LAYERS, Reader
+from specroof.reading.json_object import MAX_LAYERS, Reader, read_json
 from specroof.units import format_binary_bytes
 
 __all__ = [
     "DSPARK_NOTE",
     "DTYPES",
     "MTP_NOTE",
-    "Decoder",
     "ModelConfig",
-    "build_layers",
+    "activation_dtype",
+    "config_name",
     "open_config",
+    "quantization_section",
+    "read_files",
     "sidecar_notes",
     "typed_section",
+    "vision_tower",
 ]
 
 #: Torch's names of dtypes, with and without its prefix.
@@ -57,8 +51,6 @@ _STORAGE_IN_NAME: Final = re.compile(
     r"(?<![a-z0-9])(?:fp8|fp4|nvfp4|mxfp4|int8|int4|awq|gptq)(?![a-z0-9])", re.IGNORECASE
 )
 
-_Kind = TypeVar("_Kind", bound=Hashable)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelConfig:
@@ -79,7 +71,7 @@ class ModelConfig:
     notes
         Sentences for the reader.
     states_quantization
-        Whether the file has a `quantization_config` of its own, sidecar or not.
+        Whether the file itself has a `quantization_config`, sidecar or not.
     """
 
     name: str
@@ -102,68 +94,14 @@ class ModelConfig:
         return self.keys.positive_int("num_hidden_layers", maximum=MAX_LAYERS)
 
 
-@dataclass(frozen=True, slots=True)
-class Decoder:
-    """What a family parser has found out, to be put together.
-
-    Parameters
-    ----------
-    layers
-        Distinct layers with their counts.
-    tied_default
-        Whether head and embedding are one table where no key says so.
-    head_name
-        The head's name in the checkpoint.
-    vocab_default
-        Rows of the embedding where no key says so; None refuses such a config.
-    vector_params
-        Elements outside of layers; None is one norm.
-    lookup_params
-        Elements of tables besides the embedding.
-    state_dtype
-        Of recurrent state.
-    notes
-        Sentences to add.
-    """
-
-    layers: tuple[Layer, ...]
-    tied_default: bool = False
-    head_name: str = "lm_head"
-    vocab_default: int | None = None
-    vector_params: int | None = None
-    lookup_params: int = 0
-    state_dtype: str = "fp32"
-    notes: tuple[str, ...] = ()
-
-    def architecture(self, config: ModelConfig) -> Architecture:
-        """Return the model."""
-        hidden_size = config.hidden_size
-        vocab_size = config.keys.positive_int("vocab_size", default=self.vocab_default)
-        return Architecture(
-            name=config.name,
-            family=config.family,
-            hidden_size=hidden_size,
-            vocab_size=vocab_size,
-            layers=self.layers,
-            head=Linear(
-                "lm_head",
-                hidden_size,
-                vocab_size,
-                weight=config.quantization.weight_format(None, self.head_name),
-                shard=TENSOR,
-                kind="head",
-            ),
-            tied_embeddings=tied_embeddings(
-                config.root, config.keys, config.family, default=self.tied_default
-            ),
-            vector_params=hidden_size if self.vector_params is None else self.vector_params,
-            lookup_params=self.lookup_params,
-            activation_dtype=config.activation_dtype,
-            kv_dtype=config.quantization.kv_dtype or config.activation_dtype,
-            state_dtype=self.state_dtype,
-            notes=(*config.notes, *self.notes),
-            vision=_vision_tower(config.root),
-        )
+def read_files(
+    text: str, quantization_text: str | None, *, source: str
+) -> tuple[Reader, Reader | None]:
+    """Return a config and the `hf_quant_config.json` beside it, if there is one."""
+    sidecar = None
+    if quantization_text is not None:
+        sidecar = read_json(quantization_text, source=f"hf_quant_config.json of {source}")
+    return read_json(text, source=source), sidecar
 
 
 def typed_section(root: Reader) -> Reader:
@@ -187,9 +125,9 @@ def open_config(
     """
     keys = root.section("text_config") or root
     typed = typed_section(root)
-    section = keys.section("quantization_config") or root.section("quantization_config")
-    dtype = _activation_dtype(keys, root)
-    name = name or PurePath(root.source).stem.replace("--", "/")
+    section = quantization_section(keys, root)
+    dtype = activation_dtype(keys, root)
+    name = name or config_name(root)
     stated = section is not None or sidecar is not None
     stand_in = _family_notes(typed, family)
     return ModelConfig(
@@ -240,26 +178,18 @@ def sidecar_notes(
     return notes
 
 
-def build_layers(
-    config: ModelConfig,
-    kinds: Sequence[_Kind],
-    build: Callable[[_Kind, LayerWeights], tuple[Block, ...]],
-) -> tuple[Layer, ...]:
-    """Return the layers of `kinds`, in order, equal ones merged.
-
-    Each layer is built with the formats that its own module names have; layers of one kind that
-    the checkpoint quantises alike are built once.
-    """
-    alike: dict[tuple[_Kind, Hashable], list[int]] = {}
-    for index, kind in enumerate(kinds):
-        alike.setdefault((kind, config.quantization.layer_key(index)), []).append(index)
-    return stack_layers(
-        Layer(build(kind, LayerWeights(config.quantization, indices[0])), len(indices))
-        for (kind, _), indices in alike.items()
-    )
+def config_name(root: Reader) -> str:
+    """Return the name that outputs use: the file ``ORG--NAME.json`` is ORG/NAME."""
+    return PurePath(root.source).stem.replace("--", "/")
 
 
-def _activation_dtype(keys: Reader, root: Reader) -> str:
+def quantization_section(keys: Reader, root: Reader) -> Reader | None:
+    """Return what a file says about the storage of its matrices, at either level."""
+    return keys.section("quantization_config") or root.section("quantization_config")
+
+
+def activation_dtype(keys: Reader, root: Reader) -> str:
+    """Return the dtype between matrices, as the keys of the layers or the root say."""
     stated = keys if keys.has("dtype") or keys.has("torch_dtype") else root
     # Published files without the key (gpt-oss) are bfloat16.
     return DTYPES[stated.text("dtype", "torch_dtype", allowed=DTYPES, default="bfloat16")]
@@ -283,7 +213,7 @@ def _storage_notes(name: str, dtype: str) -> list[str]:
     return [f"the name says {found[0]}, but {missing}: weights read as {dtype}"]
 
 
-def _vision_tower(root: Reader) -> VisionTower | None:
+def vision_tower(root: Reader) -> VisionTower | None:
     """Return what reads images, in the two sizes by which servers reserve memory for it."""
     tower = root.section("vision_config")
     if tower is None:

@@ -6,11 +6,11 @@ Which level counts, by family, and how that is known:
   beside the language model and asks the configuration of the whole (`lm_head` of
   `Qwen3VLMoeForConditionalGeneration`). The class of the text has another default, which a file
   saved again states: Qwen3-VL-MoE says true inside and false at the top, and its published
-  checkpoints have heads of their own.
+  checkpoints have separate heads.
 - **either** for GLM-4.5V and MiniMax-M3: their configuration classes tie where one of both says
   so (`Glm4vMoeConfig`, `MiniMaxM3VLConfig`, ``__post_init__``).
 - **the text** for all others. Mistral 3 and Kimi K2.5: the default at the top is true, so that a
-  file saved again states it, but the checkpoints have heads of their own: 24.0 billion elements
+  file saved again states it, but the checkpoints have separate heads: 24.0 billion elements
   of Mistral Small 3.1 are 23.57 of its text with a head and 0.44 of its vision tower, and K2.5 is
   of the size of K2. Llama 4: the head is part of the language model
   (`Llama4ForConditionalGeneration`). In published files of Gemma 3 and 4 and of Kimi both levels

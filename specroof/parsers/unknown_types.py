@@ -35,7 +35,7 @@ def require_known_type(root: Reader, parsers: _Parsers) -> None:
     if stated in parsers:
         return
     family = fitting_family(root, parsers, stated)
-    advice = "none of which fits its keys"
+    advice = "and none fits its keys"
     if family is not None:
         advice = f"or --family: its keys fit {family}, try --family {family}"
     typed.refuse("model_type", f"one of {len(parsers)} known types, {advice}")

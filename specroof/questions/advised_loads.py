@@ -1,4 +1,4 @@
-"""What to do at each load of one chip: drafter, drafts, speed, price, and what holds it back."""
+"""The advice for one chip, load by load: drafter, drafts, speed, price and limits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.acceptance import constant_acceptance
+from specroof.arrays import Array
 from specroof.economics import usd_per_million_tokens
 from specroof.policies.decision import Choice, best_choice
 from specroof.policies.limiting import (
@@ -20,12 +21,9 @@ from specroof.policies.traffic import Day, Traffic, advised_day
 from specroof.questions.advised import Advised, BreakEven, Row, Targets, Times
 from specroof.questions.prediction import Prediction, predicted
 from specroof.serving.requests import EndToEnd
-from specroof.speedup.curve import SpeedupCurve
 from specroof.units import MILLISECOND
 
-__all__ = ["advised_rows", "band_ends"]
-
-Array = npt.NDArray[np.float64]
+__all__ = ["advised_rows"]
 
 #: Ranges of a schedule, at most; a further one must gain this share of throughput.
 _MOST_RANGES: Final = 4
@@ -55,12 +53,6 @@ class _Grid:
         return np.asarray(self.whole.tokens_per_s[0])
 
 
-def band_ends(curve: SpeedupCurve) -> tuple[Array, Array]:
-    """Return the low and the high end of the speedups of a curve: themselves without a band."""
-    low, high = curve.speedup_low, curve.speedup_high
-    return (curve.speedup if low is None else low), (curve.speedup if high is None else high)
-
-
 def advised_rows(
     prediction: Prediction,
     loads: Sequence[float],
@@ -70,7 +62,7 @@ def advised_rows(
     usd_per_hour: float | None,
     traffic: Traffic | None = None,
 ) -> Advised:
-    """Return what to do at each load.
+    """Return the advice for each load.
 
     Parameters
     ----------
@@ -104,7 +96,7 @@ def advised_rows(
         rows.append(replace(row, break_even=_break_even(prediction, row)))
     grid = grids[chosen]
     day = days[chosen] if days else None
-    ranges, lost = _ranges(grid, batches) if day is None else (day.schedule, None)
+    ranges, lost = _ranges(grid, batches, targets) if day is None else (day.schedule, None)
     drafts = max(k for _, _, k in ranges)
     verified = grid.whole.curve.verify_len
     return Advised(
@@ -122,7 +114,10 @@ def advised_rows(
 
 def _grid_of(whole: EndToEnd, lengths: Sequence[int] | None) -> _Grid:
     curve = whole.curve
-    low, high = band_ends(curve)
+    # Without a band, both ends are the speedups themselves.
+    low, high = (
+        curve.speedup if end is None else end for end in (curve.speedup_low, curve.speedup_high)
+    )
     allowed = np.isfinite(curve.tokens_per_round[0, 0])
     if lengths is not None:
         allowed &= np.isin(curve.draft_len, [0, *lengths])
@@ -130,15 +125,19 @@ def _grid_of(whole: EndToEnd, lengths: Sequence[int] | None) -> _Grid:
 
 
 def _choice(grid: _Grid, i: int, targets: Targets) -> Choice:
-    """Return the best drafts at a load: of those that meet the targets, if off or any does."""
-    meets = targets.met(grid.ttft_s[i], grid.tpot_s[i]) & grid.allowed
     return best_choice(
         grid.speedup[i],
         low=grid.low[i],
         high=grid.high[i],
-        allowed=meets if meets.any() else grid.allowed,
+        allowed=_allowed(grid, i, targets),
         least=targets.least_speedup,
     )
+
+
+def _allowed(grid: _Grid, i: int, targets: Targets) -> npt.NDArray[np.bool_]:
+    """Return the lengths to choose from at a load: those that meet the targets, if any does."""
+    meets = targets.met(grid.ttft_s[i], grid.tpot_s[i]) & grid.allowed
+    return np.asarray(meets if meets.any() else grid.allowed)
 
 
 def _best_drafter(choices: Sequence[Sequence[Choice]]) -> int:
@@ -162,16 +161,21 @@ def _day(grid: _Grid, batches: Sequence[float], traffic: Traffic) -> Day:
 
 
 def _rates(grid: _Grid) -> Array:
-    """Return the throughput of the lengths that there are to choose from, NaN of the others."""
+    """Return the throughput of the allowed lengths; NaN for all others."""
     return np.where(grid.allowed[None, :], grid.tokens_per_s, np.nan)
 
 
 def _ranges(
-    grid: _Grid, batches: Sequence[float]
+    grid: _Grid, batches: Sequence[float], targets: Targets
 ) -> tuple[tuple[tuple[int, int, int], ...], float]:
+    """Return the schedule of lengths that may be taken at each load, and what merging loses."""
+    taken = np.stack([_allowed(grid, i, targets) for i in range(len(batches))])
+    if targets.least_speedup > 1.0:
+        taken &= grid.speedup > targets.least_speedup
+    taken[:, 0] = True
     schedule = best_schedule(
         [round(batch) for batch in batches],
-        _rates(grid),
+        np.where(taken, _rates(grid), np.nan),
         most_ranges=_MOST_RANGES,
         least_gain=_LEAST_GAIN,
     )
@@ -277,7 +281,7 @@ def _capacity(prediction: Prediction, chosen: int, drafts: int) -> dict[str, Any
 
 
 def _warnings(rows: Sequence[Row], targets: Targets) -> list[str]:
-    """Return what targets cannot be met at any load, and the most that there is."""
+    """Return the targets that no load meets, each with the best that a load reaches."""
     found = []
     for name, what in (("ttft", "TTFT"), ("tpot", "TPOT")):
         target_ms = getattr(targets, f"{name}_ms")

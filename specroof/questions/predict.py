@@ -1,7 +1,7 @@
 """How much faster does a drafter make decoding, at which draft length, at which load?"""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 
 from specroof.architecture import Architecture
 from specroof.arrays import whole_within
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PredictRequest(Served):
     """Ask what speculative decoding gains.
 
@@ -44,15 +44,17 @@ class PredictRequest(Served):
         Tokens of a prompt and of an answer. They replace `context_len`, and prefills count.
     prefix_hit_rate
         Share of a prompt's tokens that the server has cached already; 0 if None.
+    waves
+        Whether requests come together: all at once, and the next when all of these are answered.
     max_draft_len
         The longest draft tried; 16 if None. Of several drafters, one that drafts less is shown
         as far as it goes.
     draft_len
         Drafts per round whose speedups are shown side by side; None for none.
     capacity
-        Whether no more requests run than the server has room for: those of a concurrency or of
-        requests wait, larger batches have no figures. False prices them as if memory had no end,
-        as the ideal engine does if None.
+        Whether the server's room limits what runs: with a concurrency or with requests the rest
+        wait, and larger batches have no figures. False prices all as if memory had no end; if None,
+        only the ideal engine does.
 
     Examples
     --------
@@ -62,7 +64,6 @@ class PredictRequest(Served):
     (1, 2, 17)
     """
 
-    _: KW_ONLY
     drafters: DrafterLike | Sequence[DrafterLike]
     batch_size: Values | None = None
     concurrency: Values | None = None
@@ -70,6 +71,7 @@ class PredictRequest(Served):
     input_len: float | None = None
     output_len: float | None = None
     prefix_hit_rate: float | None = None
+    waves: bool = False
     max_draft_len: int | None = None
     draft_len: int | Sequence[int] | None = None
     capacity: bool | None = None
@@ -166,6 +168,8 @@ def load_of(request: PredictRequest) -> Load:
     if prompt is None and answer is None:
         if cached is not None:
             refuse("prefix_hit_rate", cached, "with the lengths of a request")
+        if request.waves:
+            refuse("waves", request.waves, "with the lengths of a request")
         return Load(batches, listed(4096.0 if context is None else context))
     if context is not None:
         message = "context_len is given with input_len or output_len; allowed: one of them"
@@ -174,5 +178,5 @@ def load_of(request: PredictRequest) -> Load:
         missing = "input_len" if prompt is None else "output_len"
         message = f"{missing} is missing; allowed: both lengths of a request, or neither"
         raise OptionError(message)
-    workload = Workload(prompt, answer, cached or 0.0)
+    workload = Workload(prompt, answer, cached or 0.0, request.waves)
     return Load(batches, [workload.mean_context_len], workload)

@@ -1,7 +1,7 @@
 """Files from outside against pydantic classes, every refusal in one line.
 
 The line names the source, the dotted key, the value and what is allowed. pydantic is slow to
-import, so whoever needs this room only for some files imports it there.
+import, so rooms that need it only for some files import it late.
 """
 
 import sys
@@ -70,7 +70,7 @@ def accept(allowed: str, fits: Callable[[Any], bool], *kinds: type) -> BeforeVal
     """Return a pydantic validator that lets values of `kinds` which fit through unchanged.
 
     Its messages go on where `parse_model` has written the key: "is 0; allowed: …", with `allowed`
-    at the end. Bools are no numbers here, and a number that YAML reads as text is spelt out.
+    at the end. Bools are not numbers here, and a number that YAML reads as text is spelt out.
 
     Examples
     --------

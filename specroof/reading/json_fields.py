@@ -1,13 +1,15 @@
 """The keys of one JSON result, every value checked where it is read."""
 
 import math
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 from specroof.arrays import real_number
-from specroof.errors import MeasurementError
+from specroof.errors import MeasurementError, refuse
 from specroof.reading.yaml_text import shown
 
 __all__ = ["Fields"]
+
+_Kind = TypeVar("_Kind")
 
 
 class Fields:
@@ -63,16 +65,13 @@ class Fields:
 
     def flag_or_none(self, key: str) -> bool | None:
         """Return true or false; None where there is neither."""
-        value = self.value(key)
-        if value is not None and not isinstance(value, bool):
-            raise self._refusal(key, "true or false")
-        return value
+        return self._of_kind(key, bool, "true or false")
 
     def amount(self, key: str) -> float:
         """Return a finite number above 0."""
         value = real_number(self.value(key))
         if not 0 < value < math.inf:
-            raise self._refusal(key, "a finite number above 0")
+            self.refuse(key, "a finite number above 0")
         return value
 
     def amount_or_none(self, key: str) -> float | None:
@@ -83,7 +82,7 @@ class Fields:
         """Return a whole number of at least 1."""
         value = self.amount(key)
         if not value.is_integer():
-            raise self._refusal(key, "a whole number of at least 1")
+            self.refuse(key, "a whole number of at least 1")
         return int(value)
 
     def count_or_none(self, key: str) -> int | None:
@@ -92,11 +91,15 @@ class Fields:
 
     def text_or_none(self, key: str) -> str | None:
         """Return a text; None where there is none."""
+        return self._of_kind(key, str, "text")
+
+    def _of_kind(self, key: str, kind: type[_Kind], allowed: str) -> _Kind | None:
         value = self.value(key)
-        if value is not None and not isinstance(value, str):
-            raise self._refusal(key, "text")
+        if value is not None and not isinstance(value, kind):
+            self.refuse(key, allowed)
         return value
 
-    def _refusal(self, key: str, allowed: str) -> MeasurementError:
-        value = self.value(key)
-        return MeasurementError(f"{self.place}: {key} is {shown(value)}; allowed: {allowed}")
+    def refuse(self, key: str, allowed: str) -> NoReturn:
+        """Refuse the value of a key."""
+        name = f"{self.place}: {key}"
+        refuse(name, self.value(key), allowed, error=MeasurementError, show=shown)

@@ -30,7 +30,7 @@ _UNSET: Final = object()
 
 
 class AskedObject(dict[str, object]):
-    """A JSON object that remembers which of its keys were asked for.
+    """A JSON object that remembers the keys that were asked for.
 
     A key that no parser asked for was not understood, and may change what the model costs.
 
@@ -101,13 +101,18 @@ class Reader:
             return default
         return self._int(key, self.values[key], minimum, maximum)
 
-    def optional_int(
-        self, key: str, *, maximum: int = MAX_SIZE, missing: int | None = None
-    ) -> int | None:
+    def optional_int(self, key: str, *, missing: int | None = None) -> int | None:
         """Return a whole number from 1, None where `key` is null, `missing` where it is absent."""
         if key not in self.values:
             return missing
-        return self.positive_int(key, maximum=maximum) if self.has(key) else None
+        return self.positive_int(key) if self.has(key) else None
+
+    def divisor(self, *keys: str, of: int, called: str, default: int | None = None) -> int:
+        """Return a whole number that divides the number `of`, which messages know as `called`."""
+        number = self.positive_int(*keys, default=default)
+        if of % number:
+            self.refuse(self._first(keys), f"a divisor of {called} ({of})", number)
+        return number
 
     def flag(self, key: str, *, default: bool) -> bool:
         """Return true or false; `default` where `key` is absent or null."""

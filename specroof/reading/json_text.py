@@ -27,7 +27,7 @@ def parse_json(
     """Return the one value that a text holds.
 
     A key that stands twice in an object is refused, since the value that counts would be
-    anybody's guess; so are nesting without end and whole numbers of thousands of digits.
+    a guess; so are nesting without end and whole numbers of thousands of digits.
 
     Parameters
     ----------

@@ -5,9 +5,8 @@ Needs prometheus-client, an optional extra: ``pip install 'specroof[metrics]'``.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 
-from specroof.errors import MeasurementError
+from specroof.errors import MeasurementError, optional_library
 
 __all__ = ["Sample", "parse_metrics"]
 
@@ -52,14 +51,9 @@ def parse_metrics(text: str, *, source: str) -> list[Sample]:
     >>> parse_metrics(page, source="page")
     [Sample(name='up', labels={'job': 'a'}, value=1.0)]
     """
-    try:
-        parser = import_module("prometheus_client.parser")
-    except ImportError:
-        message = (
-            f"{source}: metrics are read by prometheus-client; install it with: "
-            f"pip install 'specroof[metrics]'"
-        )
-        raise MeasurementError(message) from None
+    parser = optional_library(
+        "prometheus_client.parser", f"{source}: a page", "metrics", refusal=MeasurementError
+    )
     try:
         found = [
             Sample(one.name, dict(one.labels), float(one.value))

@@ -10,7 +10,7 @@ from specroof.reading.yaml_text import shown
 
 __all__ = ["MOST_DRAFTS", "entries", "number", "refuse", "whole"]
 
-#: A longest draft that a file may speak of; published ones stop at some dozens.
+#: The longest draft that a file may hold; published ones stop at some dozens.
 MOST_DRAFTS: Final = 10_000
 
 #: The refusal of a value in a file, spelt as a file spells it.

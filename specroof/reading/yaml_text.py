@@ -145,8 +145,8 @@ def number_spelling(text: str) -> str | None:
     """Return how YAML wants the number written that `text` shows; None if it shows none.
 
     YAML 1.1 reads a number in scientific notation as text unless it has a point and a signed
-    exponent, and whatever stands in quotes as text. Whoever finds text where a number should be
-    tells the reader what to write.
+    exponent, and all that stands in quotes as text. A refusal of text in the place of a number
+    says what to write.
 
     Source
         YAML 1.1, float type, https://yaml.org/type/float.html (the regular expression).
@@ -193,7 +193,7 @@ def _document(text: str) -> object:
 
 
 def _check_event(event: yaml.Event) -> None:
-    """Refuse anchors, aliases and tags, whatever they are for."""
+    """Refuse anchors, aliases and tags."""
     anchor = getattr(event, "anchor", None)
     tag = getattr(event, "tag", None)
     if anchor is not None:

@@ -11,7 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from specroof.errors import OptionError
+from specroof.errors import OptionError, expect_word, refuse
+from specroof.serving.launch import (
+    CACHES,
+    MADE_WEIGHTS,
+    SGLANG,
+    SGLANG_ALGORITHMS,
+    VLLM,
+    format_words,
+    shell_line,
+)
 
 __all__ = ["FORCED", "FRAMEWORKS", "MockPoint", "mock_commands"]
 
@@ -59,8 +68,8 @@ class MockPoint:
     kv_cache: str | None = None
 
     def __post_init__(self) -> None:
-        if self.method not in _SGLANG_ALGORITHMS:
-            known = ", ".join(_SGLANG_ALGORITHMS)
+        if self.method not in FORCED:
+            known = ", ".join(FORCED)
             message = f"method is {self.method!r}; engines can force acceptance of {known}"
             raise OptionError(message)
         if (self.drafter is None) != (self.method == "mtp"):
@@ -72,12 +81,11 @@ class MockPoint:
                 f"(--draft-model) is {self.drafter!r}; allowed: to leave it out"
             )
             raise OptionError(message)
-        _refuse_format("--weights", self.weights, _WEIGHTS)
-        _refuse_format("--kv-cache", self.kv_cache, tuple(_SGLANG_CACHES))
+        _refuse_format("--weights", self.weights, MADE_WEIGHTS)
+        _refuse_format("--kv-cache", self.kv_cache, tuple(CACHES["sglang"]))
         for name in ("draft_len", "batch_size", "input_len", "output_len", "tensor_parallel"):
             if getattr(self, name) < 1:
-                message = f"{name} is {getattr(self, name)}; allowed: a whole number of at least 1"
-                raise OptionError(message)
+                refuse(name, getattr(self, name), "a whole number of at least 1")
         if not 1 <= self.tokens_per_round <= self.draft_len + 1:
             message = (
                 f"tokens_per_round is {self.tokens_per_round:g}; allowed: from 1 to "
@@ -93,20 +101,8 @@ def _refuse_format(word: str, value: str | None, known: Sequence[str]) -> None:
         raise OptionError(message)
 
 
-#: How SGLang calls what drafts.
-_SGLANG_ALGORITHMS: Final = {
-    "eagle": "EAGLE",
-    "eagle3": "EAGLE3",
-    "mtp": "NEXTN",
-    "dflash": "DFLASH",
-}
 #: Kinds of drafters whose acceptance engines can be told.
-FORCED: Final = tuple(_SGLANG_ALGORITHMS)
-#: Formats of weights that both engines make of any checkpoint as they load it.
-_WEIGHTS: Final = ("fp8",)
-#: How the engines call the dtypes of a cache.
-_SGLANG_CACHES: Final = {"bf16": "bf16", "fp8": "fp8_e4m3"}
-_VLLM_CACHES: Final = {"bf16": "bfloat16", "fp8": "fp8"}
+FORCED: Final = ("eagle", "eagle3", "mtp", "dflash")
 #: Requests that SGLang runs at a time where it drafts, unless it is told: others would wait.
 _SGLANG_REQUESTS: Final = 48
 #: Rounds of requests through the server: the last ones leave it half empty.
@@ -115,27 +111,17 @@ _WAVES: Final = 4
 
 def _line(*words: object, **environment: object) -> str:
     variables = [f"{name}={shlex.quote(str(value))}" for name, value in environment.items()]
-    return " ".join([*variables, *(shlex.quote(str(word)) for word in words)])
-
-
-def _formats(point: MockPoint, caches: Mapping[str, str]) -> list[object]:
-    """Return the flags of the formats that are not the checkpoint's own."""
-    words: list[object] = []
-    if point.weights is not None:
-        words += ["--quantization", point.weights]
-    if point.kv_cache is not None:
-        words += ["--kv-cache-dtype", caches[point.kv_cache]]
-    return words
+    return " ".join([*variables, shell_line(words)])
 
 
 def _sglang_server(point: MockPoint, *, drafts: bool) -> str:
     words: list[object] = ["python", "-m", "sglang.launch_server"]
     words += ["--model-path", point.model, "--load-format", "dummy"]
     words += ["--tp-size", point.tensor_parallel, "--disable-radix-cache"]
-    words += _formats(point, _SGLANG_CACHES)
+    words += format_words("sglang", point.weights, point.kv_cache)
     if not drafts:
         return _line(*words)
-    words += ["--speculative-algorithm", _SGLANG_ALGORITHMS[point.method]]
+    words += ["--speculative-algorithm", SGLANG_ALGORITHMS[point.method]]
     if point.drafter is not None:
         words += ["--speculative-draft-model-path", point.drafter]
         words += ["--speculative-draft-load-format", "dummy"]
@@ -165,7 +151,7 @@ def _sglang_bench(point: MockPoint) -> str:
 def _vllm_server(point: MockPoint, *, drafts: bool) -> str:
     words: list[object] = ["vllm", "serve", point.model, "--load-format", "dummy"]
     words += ["--tensor-parallel-size", point.tensor_parallel, "--no-enable-prefix-caching"]
-    words += _formats(point, _VLLM_CACHES)
+    words += format_words("vllm", point.weights, point.kv_cache)
     if drafts:
         speculative: dict[str, object] = {"method": point.method}
         if point.drafter is not None:
@@ -198,10 +184,10 @@ class _Framework:
     bench: Callable[[MockPoint], str]
 
 
-#: Engines that accept as many drafts as they are told, with the release that the flags are of.
+#: Engines that accept as many drafts as they are told, with the release of the flags.
 FRAMEWORKS: Final[Mapping[str, _Framework]] = {
-    "sglang": _Framework("SGLang 0.5.23", _sglang_server, _sglang_bench),
-    "vllm": _Framework("vLLM 0.33.0", _vllm_server, _vllm_bench),
+    "sglang": _Framework(SGLANG, _sglang_server, _sglang_bench),
+    "vllm": _Framework(VLLM, _vllm_server, _vllm_bench),
 }
 
 
@@ -244,9 +230,7 @@ def mock_commands(point: MockPoint, framework: str = "sglang") -> Sequence[tuple
     >>> command[:30]
     'SGLANG_SIMULATE_ACC_LEN=2.5 SG'
     """
-    if framework not in FRAMEWORKS:
-        message = f"framework is {framework!r}; allowed: {', '.join(FRAMEWORKS)}"
-        raise OptionError(message)
+    expect_word("framework", framework, FRAMEWORKS)
     engine = FRAMEWORKS[framework]
     bench = ("once it serves, in another shell", engine.bench(point))
     plain = (f"{engine.release} without drafts", engine.server(point, drafts=False))

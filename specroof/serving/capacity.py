@@ -7,13 +7,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import Architecture
+from specroof.architecture import Architecture, LatentAttention
 from specroof.drafters import Drafter
 from specroof.errors import OptionError
 from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
 from specroof.latency import Setup
-from specroof.serving import sglang, sglang_memory, unmanaged, vllm
-from specroof.serving.footprint import draft_footprint, target_footprint
+from specroof.serving import sglang, sglang_memory, unmanaged, vllm, vllm_sizes
+from specroof.serving.footprint import cores, draft_footprint, target_footprint
 from specroof.serving.request_times import PrefillRules
 from specroof.serving.room import Array, Need, Place, Room
 
@@ -40,18 +40,21 @@ class Framework:
         From contexts and positions of a verification to the room for requests.
     drafts_beside
         Whether requests draft in a pass that they share with prompts.
+    fp8_keys
+        Whether an indexer's keys are fp8 in a cache of any dtype.
     """
 
     resolve: Callable[[ServerSettings, Place, int], Server]
     room: Callable[[Server, Need, Array, Array], Room]
     drafts_beside: bool = True
+    fp8_keys: bool = False
 
 
 #: Rules by the name that engines have in hardware files; `ideal` is the textbook.
 FRAMEWORKS: Final[Mapping[str, Framework]] = {
     # managers/scheduler.py, mix_with_running: one token of each request that decodes.
-    "sglang": Framework(sglang.resolve, sglang.room, drafts_beside=False),
-    "vllm": Framework(vllm.resolve, vllm.room),
+    "sglang": Framework(sglang.resolve, sglang.room, drafts_beside=False, fp8_keys=True),
+    "vllm": Framework(vllm.resolve, vllm.room, fp8_keys=True),
     "tensorrt-llm": Framework(unmanaged.resolve_tensorrt_llm, unmanaged.room_tensorrt_llm),
     "ideal": Framework(unmanaged.resolve_ideal, unmanaged.room_ideal),
 }
@@ -191,8 +194,8 @@ def _captured_sequences(
 
 
 def _captured_tokens(setup: Setup, asked: ServerSettings, graphs: CapturedGraphs) -> CapturedGraphs:
-    tokens = asked.chunk or vllm.batch_defaults(setup.hardware)[1]
-    sizes = vllm.captured_sizes(setup.hardware, asked.capture or 0, tokens=tokens)
+    tokens = asked.chunk or vllm_sizes.batch_defaults(setup.hardware)[1]
+    sizes = vllm_sizes.captured_sizes(setup.hardware, asked.capture or 0, tokens=tokens)
     return replace(graphs, sizes=tuple(sizes), counts="tokens")
 
 
@@ -224,25 +227,41 @@ def served_room(
     Source
         `specroof.serving.sglang`, `specroof.serving.vllm`, `specroof.serving.unmanaged`.
     """
+    name = framework_of(setup.engine.framework or setup.engine.name)
     held = None if drafter is None else drafter.held(model)
+    where, keys = (setup.placement, setup.options), FRAMEWORKS[name].fp8_keys
     asked = ServerSettings() if setup.server is None else setup.server.stated
     need = Need(
         model=model,
         hardware=setup.hardware,
         placement=setup.placement,
         kind=None if drafter is None else drafter.name.partition(",")[0],
-        target=target_footprint(model, setup.placement, setup.options),
-        draft=None if held is None else draft_footprint(held, setup.placement, setup.options),
+        target=target_footprint(model, *where, fp8_keys=keys),
+        draft=None if held is None else draft_footprint(held, *where, fp8_keys=keys),
     )
     contexts = np.asarray(context_len, dtype=np.float64)
     positions = np.asarray(verify_len, dtype=np.float64)
-    name = framework_of(setup.engine.framework or setup.engine.name)
     server = FRAMEWORKS[name].resolve(asked, need, int(np.ceil(positions.max())))
     notes = _notes(setup.engine.framework or setup.engine.name, server)
+    if _caches_in_fp8(model, setup, name):
+        notes.append(f"server: {name} caches in fp8 on this chip by default: --kv-cache fp8")
     if held is not None and drafter is not None and not held.is_known:
         notes.append(f"{drafter.name}: its size is unknown, its memory counted as 0")
     room = FRAMEWORKS[name].room(server, need, contexts, positions)
     return ServedRoom(server, need, room, tuple(notes))
+
+
+def _caches_in_fp8(model: Architecture, setup: Setup, framework: str) -> bool:
+    """Tell whether a server's cache is narrower by default than the one that is counted.
+
+    Source
+        SGLang 0.5.23 ``arg_groups/overrides.py``, ``_dsa_kv_cache_dtype_default``; vLLM 0.33.0
+        ``model_executor/models/config.py``, ``GlmMoeDsaForCausalLM``.
+    """
+    sparse = any(isinstance(core, LatentAttention) and core.indexer for core in cores(model))
+    does = framework == "sglang" or (framework == "vllm" and model.family == "glm_moe_dsa")
+    counted = setup.options.kv_dtype or model.kv_dtype
+    return sparse and does and counted == "bf16" and vllm_sizes.is_large_blackwell(setup.hardware)
 
 
 def _notes(engine: str, server: Server) -> list[str]:

@@ -182,7 +182,7 @@ def shared_passes(
         fits = asked < arrays[0]
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     found = _at(low, *arrays)
-    # Where passes are full, whatever runs beyond them waits.
+    # Where passes are full, other requests wait.
     return replace(found, waited=np.asarray(arrays[0] / low - found.decoded))
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -10,15 +9,17 @@ import numpy.typing as npt
 from specroof.architecture import (
     Architecture,
     Core,
+    LatentAttention,
     RecurrentCore,
 )
 from specroof.arrays import Array
 from specroof.cost import Options, storage
+from specroof.cost.layout import index_key_bytes
 from specroof.drafters import Held
 from specroof.hardware import Placement
 from specroof.latency.operations import device_bytes
 
-__all__ = ["Footprint", "draft_footprint", "has_core", "target_footprint"]
+__all__ = ["Footprint", "cores", "draft_footprint", "has_core", "target_footprint"]
 
 
 #: A context beyond every window and chunk: what grows there has no end.
@@ -41,8 +42,8 @@ class Footprint:
         The longest window; 0 where there is none.
     state_bytes
         Recurrent state of one sequence, one copy.
-    n_cached, n_recurrent
-        Layers that cache tokens of the whole context, and layers with recurrent state.
+    n_cached, n_windowed, n_recurrent
+        Layers that cache tokens of the whole context, of a window, and with recurrent state.
     sequence_bytes
         From cached tokens to the bytes of one sequence, state included.
     """
@@ -53,12 +54,17 @@ class Footprint:
     window: int
     state_bytes: float
     n_cached: int
+    n_windowed: int
     n_recurrent: int
     sequence_bytes: Callable[[npt.ArrayLike], Array]
 
 
 def target_footprint(
-    model: Architecture, placement: Placement, options: Options | None = None
+    model: Architecture,
+    placement: Placement,
+    options: Options | None = None,
+    *,
+    fp8_keys: bool = False,
 ) -> Footprint:
     """Return what a model keeps on each of its devices.
 
@@ -70,6 +76,8 @@ def target_footprint(
         How weights and caches divide.
     options
         Formats in the place of the checkpoint's own.
+    fp8_keys
+        Whether an indexer's keys are fp8, as engines keep them, in a cache of any dtype.
 
     Counts
         what `specroof.cost.storage` does, divided as a pass divides its work.
@@ -85,25 +93,35 @@ def target_footprint(
     >>> eight.token_bytes  # 36 layers * 2 * 8 heads * 128 * 2 bytes, over 2 devices
     73728.0
     """
-    everything = partial(_sequence_bytes, model, placement, options)
+
+    def everything(context: npt.ArrayLike) -> Array:
+        whole = _sequence_bytes(model, placement, options, context)
+        return whole - saved * np.asarray(context)
+
+    saved = _saved_by_fp8_keys(model, options) if fp8_keys else 0.0
     whole = _layers_with(model, lambda core: not core.window_len)
     part = _layers_with(model, lambda core: bool(core.window_len))
     ends = _sequence_bytes(whole, placement, options, np.array([_LONG, 2 * _LONG]))
     one = _sequence_bytes(part, placement, options, np.array([0.0, 1.0]))
     return Footprint(
         weight_bytes=float(device_bytes(storage(model, 0, options), placement, 0)),
-        token_bytes=float(ends[1] - ends[0]) / _LONG,
+        token_bytes=float(ends[1] - ends[0]) / _LONG - saved,
         window_token_bytes=float(one[1] - one[0]),
-        window=max((core.window_len for core in _cores(part)), default=0),
+        window=max((core.window_len for core in cores(part)), default=0),
         state_bytes=float(everything(0.0)),
         n_cached=_count(whole, lambda core: core.caches_tokens),
+        n_windowed=_count(part, lambda core: core.caches_tokens),
         n_recurrent=_count(model, lambda core: isinstance(core, RecurrentCore)),
         sequence_bytes=everything,
     )
 
 
 def draft_footprint(
-    held: Held, placement: Placement, options: Options | None = None
+    held: Held,
+    placement: Placement,
+    options: Options | None = None,
+    *,
+    fp8_keys: bool = False,
 ) -> Footprint | None:
     """Return what a drafter keeps on each device; None where it keeps nothing there.
 
@@ -113,7 +131,7 @@ def draft_footprint(
         What it keeps, as `specroof.drafters.Drafter.held` says.
     placement
         That of the target; a drafter on fewer devices divides over those.
-    options
+    options, fp8_keys
         As the target's.
 
     Counts
@@ -128,12 +146,28 @@ def draft_footprint(
     over = placement if held.tensor_parallel is None else Placement(held.tensor_parallel)
     layers = tuple(replace(layer, count=layer.count * head.modules) for layer in head.model.layers)
     model = replace(head.model, layers=layers)
-    own = target_footprint(model, over, options)
+    own = target_footprint(model, over, options, fp8_keys=fp8_keys)
     serial = 0.0
     if head.serial is not None:
         serial = float(device_bytes(storage(head.serial, 0, options), over, 0))
     fusion = sum(linear.stored_bytes for linear in head.fusion)
     return replace(own, weight_bytes=own.weight_bytes + serial + fusion)
+
+
+def _saved_by_fp8_keys(model: Architecture, options: Options | None) -> float:
+    """Return the bytes of a token that fp8 keys of indexers save.
+
+    Source
+        SGLang 0.5.23 ``model_executor/pool_configurator.py``, ``_compute_dsa_indexer_cell_size``;
+        vLLM 0.33.0 ``models/deepseek_v32/attention.py``: 128 bytes and a scale of 4.
+    """
+    dtype = (options or Options()).kv_dtype or model.kv_dtype
+    return sum(
+        layer.count * (index_key_bytes(core.indexer, dtype) - index_key_bytes(core.indexer, "fp8"))
+        for layer in model.layers
+        for block in layer.blocks
+        if isinstance(core := block.core, LatentAttention) and core.indexer
+    )
 
 
 def _sequence_bytes(
@@ -145,7 +179,8 @@ def _sequence_bytes(
     return np.broadcast_to(held, np.shape(context))
 
 
-def _cores(model: Architecture) -> list[Core]:
+def cores(model: Architecture) -> list[Core]:
+    """Return what mixes tokens, or chooses weights, in each kind of layer of a model."""
     return [
         block.core for layer in model.layers for block in layer.blocks if block.core is not None
     ]
@@ -153,7 +188,7 @@ def _cores(model: Architecture) -> list[Core]:
 
 def has_core(model: Architecture, *kinds: type[Core]) -> bool:
     """Tell whether a layer of the model has a core of one of these kinds."""
-    return any(isinstance(core, kinds) for core in _cores(model))
+    return any(isinstance(core, kinds) for core in cores(model))
 
 
 def _layers_with(model: Architecture, wanted: Callable[[Core], bool]) -> Architecture:

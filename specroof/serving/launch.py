@@ -2,15 +2,30 @@
 
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from specroof.errors import OptionError
+from specroof.errors import OptionError, expect_word
+from specroof.hardware import Placement
 
-__all__ = ["LAUNCHERS", "YOUR_DRAFT_MODEL", "Launch", "Speculation", "launch"]
+__all__ = [
+    "CACHES",
+    "LAUNCHERS",
+    "MADE_WEIGHTS",
+    "SGLANG",
+    "SGLANG_ALGORITHMS",
+    "VLLM",
+    "YOUR_DRAFT_MODEL",
+    "Launch",
+    "Speculation",
+    "format_words",
+    "launch",
+    "server_command",
+    "shell_line",
+]
 
-#: Stands for the drafter's weights where nobody named them.
+#: Stands for the drafter's weights where no name is given.
 YOUR_DRAFT_MODEL: Final = "<YOUR-DRAFT-MODEL>"
 
 
@@ -36,7 +51,7 @@ class Speculation:
     memory
         Share of the memory that the server takes; None for its default.
     data_parallel
-        Groups of devices with their own sequences.
+        Groups of devices whose attention has sequences of its own.
 
     Raises
     ------
@@ -124,7 +139,8 @@ def launch(plan: Speculation, framework: str) -> Launch:
 
     Source
         vllm 0.33.0, ``config/speculative.py`` and ``v1/spec_decode/dynamic/utils.py``; sglang
-        0.5.23, ``srt/arg_groups/fields/spec.py``, ``srt/arg_groups/speculative_hook.py`` and
+        0.5.23, ``srt/arg_groups/fields/spec.py``, ``srt/arg_groups/speculative_hook.py`` (what
+        becomes of NEXTN and of n-grams, and what needs attention in one group) and
         ``srt/speculative/adaptive_spec_params.py``. Of TensorRT-LLM the definitions were not at
         hand.
 
@@ -135,9 +151,7 @@ def launch(plan: Speculation, framework: str) -> Launch:
     '--speculative-algorithm EAGLE3 --speculative-draft-model-path me/head \
 --speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4'
     """
-    if framework not in LAUNCHERS:
-        message = f"framework is {framework!r}; allowed: {', '.join(LAUNCHERS)}"
-        raise OptionError(message)
+    expect_word("framework", framework, LAUNCHERS)
     return LAUNCHERS[framework](plan)
 
 
@@ -155,7 +169,7 @@ def _to_fill_in(plan: Speculation, *, needs_weights: bool) -> tuple[str, ...]:
 
 # --- vLLM -----------------------------------------------------------------------------------------
 
-_VLLM: Final = "vLLM 0.33.0"
+VLLM: Final = "vLLM 0.33.0"
 
 #: The method of each kind, and what else it needs.
 _VLLM_METHODS: Final[Mapping[str, Mapping[str, object]]] = {
@@ -171,35 +185,46 @@ _VLLM_METHODS: Final[Mapping[str, Mapping[str, object]]] = {
     "prompt_lookup": {"method": "ngram", "prompt_lookup_max": 5},
     "suffix": {"method": "suffix"},
 }
-#: Kinds without weights of their own.
+#: Kinds without separate weights.
 _NO_WEIGHTS: Final = frozenset({"mtp", "ngram", "prompt_lookup", "suffix"})
 
 
 def _vllm(plan: Speculation) -> Launch:
     if plan.is_tree or plan.kind not in _VLLM_METHODS:
-        _refuse(plan, _VLLM, list(_VLLM_METHODS))
+        _refuse(plan, VLLM, list(_VLLM_METHODS))
     needs_weights = plan.kind not in _NO_WEIGHTS
     config: dict[str, object] = dict(_VLLM_METHODS[plan.kind])
     if needs_weights:
         config["model"] = plan.weights
     config["num_speculative_tokens"] = plan.drafts
     notes = list(_to_fill_in(plan, needs_weights=needs_weights))
-    if plan.differs and plan.data_parallel > 1:
-        notes.append(f"{_VLLM} drops a schedule with data parallelism: {plan.drafts} drafts always")
+    suffix = plan.kind == "suffix"
+    if suffix:
+        notes.append(f"{VLLM} needs the package arctic-inference for suffix decoding")
+    if plan.differs and (suffix or plan.data_parallel > 1):
+        what = "of suffix" if suffix else "with data parallelism"
+        notes.append(f"{VLLM} drops a schedule {what}: {plan.drafts} drafts always")
     elif plan.differs:
         config["num_speculative_tokens_per_batch_size"] = [list(row) for row in plan.schedule]
     words: list[object] = ["--speculative-config", json.dumps(config)]
+    words += _told(plan, running="--max-num-seqs", memory="--gpu-memory-utilization")
+    return Launch("vllm", VLLM, shell_line(words), notes=tuple(notes))
+
+
+def _told(plan: Speculation, *, running: str, memory: str) -> list[object]:
+    """Return what else the server is told, by its own flags."""
+    words: list[object] = []
     if plan.running is not None:
-        words += ["--max-num-seqs", plan.running]
+        words += [running, plan.running]
     if plan.memory is not None:
-        words += ["--gpu-memory-utilization", f"{plan.memory:g}"]
-    return Launch("vllm", _VLLM, _joined(words), notes=tuple(notes))
+        words += [memory, f"{plan.memory:g}"]
+    return words
 
 
 # --- SGLang ---------------------------------------------------------------------------------------
 
-_SGLANG: Final = "SGLang 0.5.23"
-_SGLANG_ALGORITHMS: Final[Mapping[str, str]] = {
+SGLANG: Final = "SGLang 0.5.23"
+SGLANG_ALGORITHMS: Final[Mapping[str, str]] = {
     "mtp": "NEXTN",
     "eagle": "EAGLE",
     "eagle3": "EAGLE3",
@@ -209,15 +234,21 @@ _SGLANG_ALGORITHMS: Final[Mapping[str, str]] = {
     "dflash": "DFLASH",
     "dspark": "DSPARK",
 }
-_ADAPTIVE: Final = frozenset({"EAGLE", "EAGLE3"})
+#: NEXTN becomes EAGLE before anything asks for it.
+_ADAPTIVE: Final = frozenset({"NEXTN", "EAGLE", "EAGLE3"})
 _STEPPED: Final = frozenset({"NEXTN", "EAGLE", "EAGLE3", "STANDALONE"})
+#: What refuses to start with data-parallel attention.
+_NOT_IN_GROUPS: Final = frozenset({"STANDALONE", "NGRAM"})
 _ADAPTIVE_FILE: Final = "adaptive.json"
 
 
 def _sglang(plan: Speculation) -> Launch:
-    algorithm = _SGLANG_ALGORITHMS.get(plan.kind)
+    algorithm = SGLANG_ALGORITHMS.get(plan.kind)
     if algorithm is None or (plan.is_tree and algorithm not in _STEPPED):
-        _refuse(plan, _SGLANG, list(_SGLANG_ALGORITHMS))
+        _refuse(plan, SGLANG, list(SGLANG_ALGORITHMS))
+    if plan.data_parallel > 1 and algorithm in _NOT_IN_GROUPS:
+        message = f"{SGLANG} has no {algorithm} with data-parallel attention; allowed: without it"
+        raise OptionError(message)
     needs_weights = plan.kind not in _NO_WEIGHTS
     words: list[object] = ["--speculative-algorithm", algorithm]
     if needs_weights:
@@ -225,31 +256,36 @@ def _sglang(plan: Speculation) -> Launch:
     words += _sglang_drafts(plan, str(algorithm))
     notes = list(_to_fill_in(plan, needs_weights=needs_weights))
     files = {}
-    if plan.differs and algorithm in _ADAPTIVE and not plan.is_tree:
+    follows = algorithm in _ADAPTIVE and not plan.is_tree and plan.data_parallel == 1
+    if plan.differs and follows:
         # The slot of a batch is the largest key that is not above it.
         slots = {str(first): {"candidate_steps": [drafts]} for first, _, drafts in plan.schedule}
         files[_ADAPTIVE_FILE] = json.dumps(slots, indent=2) + "\n"
         words += ["--speculative-adaptive", "--speculative-adaptive-config", _ADAPTIVE_FILE]
+        notes.append(f"{SGLANG} rounds a batch up to a captured size, then looks in the schedule")
     elif plan.differs:
+        where = " with data-parallel attention" if plan.data_parallel > 1 else ""
         notes.append(
-            f"{_SGLANG} has no schedule by batch for {algorithm}: {plan.drafts} drafts at any load"
+            f"{SGLANG} has no schedule by batch for {algorithm}{where}: {plan.drafts} drafts at "
+            f"any load"
         )
-    if plan.running is not None:
-        words += ["--max-running-requests", plan.running]
-    if plan.memory is not None:
-        words += ["--mem-fraction-static", f"{plan.memory:g}"]
-    return Launch("sglang", _SGLANG, _joined(words), files, tuple(notes))
+    words += _told(plan, running="--max-running-requests", memory="--mem-fraction-static")
+    return Launch("sglang", SGLANG, shell_line(words), files, tuple(notes))
 
 
 def _sglang_drafts(plan: Speculation, algorithm: str) -> list[object]:
     """Return how SGLang counts drafts: with the root but for DSPARK's blocks."""
+    # Blocks are drafted with the head of the target, which each group then has to hold.
+    head = ["--enable-dp-lm-head"] if plan.data_parallel > 1 else []
     if algorithm == "DFLASH":
-        return ["--speculative-dflash-block-size", plan.drafts + 1]
+        return ["--speculative-dflash-block-size", plan.drafts + 1, *head]
     if algorithm == "DSPARK":
-        return ["--speculative-dspark-block-size", plan.drafts]
+        return ["--speculative-dspark-block-size", plan.drafts, *head]
     verified = (plan.nodes if plan.is_tree else plan.drafts) + 1
     if algorithm == "NGRAM":
-        return ["--speculative-num-draft-tokens", verified]
+        # A chain, as it is priced: by default up to ten branches share the drafts.
+        breadth: list[object] = ["--speculative-ngram-max-bfs-breadth", 1]
+        return ["--speculative-num-draft-tokens", verified, *breadth]
     top_k = plan.top_k if plan.is_tree else 1
     return [
         *("--speculative-num-steps", plan.drafts, "--speculative-eagle-topk", top_k),
@@ -293,7 +329,89 @@ def _tensorrt(plan: Speculation) -> Launch:
     return Launch("tensorrt-llm", _TENSORRT, "\n".join(lines), notes=tuple(notes))
 
 
-def _joined(words: Sequence[object]) -> str:
+# --- the server itself ----------------------------------------------------------------------------
+
+
+def server_command(
+    framework: str,
+    model: str,
+    placement: Placement,
+    *,
+    weights: str | None = None,
+    kv_cache: str | None = None,
+) -> str | None:
+    """Return the command that serves a model without drafts, or None where it is a file.
+
+    Parameters
+    ----------
+    framework
+        ``"vllm"``, ``"sglang"`` or ``"tensorrt-llm"``.
+    model
+        A Hub name or a folder.
+    placement
+        How it is spread over devices.
+    weights, kv_cache
+        Dtypes in the place of the checkpoint's.
+
+    Source
+        vllm 0.33.0, ``engine/arg_utils.py``; sglang 0.5.23, ``srt/arg_groups/fields/parallel.py``.
+
+    Examples
+    --------
+    >>> server_command("sglang", "me/model", Placement(8, 8, attention_data_parallel=4))
+    'python -m sglang.launch_server --model-path me/model --tp-size 8 --attn-dp-size 4 --ep-size 8'
+    """
+    groups, experts = placement.attention_data_parallel, placement.expert_parallel
+    words: list[object]
+    if framework == "vllm":
+        # Each group of vLLM's data parallelism has separate devices.
+        words = ["vllm", "serve", model, "--tensor-parallel-size", placement.devices // groups]
+        words += ["--data-parallel-size", groups] if groups > 1 else []
+        words += ["--enable-expert-parallel"] if experts > 1 else []
+    elif framework == "sglang":
+        words = ["python", "-m", "sglang.launch_server", "--model-path", model]
+        words += ["--tp-size", placement.devices]
+        words += ["--attn-dp-size", groups] if groups > 1 else []
+        words += ["--ep-size", experts] if experts > 1 else []
+    else:
+        return None
+    return shell_line([*words, *format_words(framework, weights, kv_cache)])
+
+
+#: Formats of weights that vLLM and SGLang make of any checkpoint as they load it.
+MADE_WEIGHTS: Final = ("fp8",)
+#: How they call the dtypes of a cache.
+CACHES: Final[Mapping[str, Mapping[str, str]]] = {
+    "vllm": {"bf16": "bfloat16", "fp8": "fp8"},
+    "sglang": {"bf16": "bf16", "fp8": "fp8_e4m3"},
+}
+
+
+def format_words(framework: str, weights: str | None, kv_cache: str | None) -> list[object]:
+    """Return the flags of formats that replace the checkpoint's, where there are flags.
+
+    Parameters
+    ----------
+    framework
+        A key of `CACHES`.
+    weights, kv_cache
+        Dtypes in the place of the checkpoint's; None leaves it alone.
+
+    Examples
+    --------
+    >>> format_words("sglang", None, "fp8")
+    ['--kv-cache-dtype', 'fp8_e4m3']
+    """
+    words: list[object] = []
+    if weights in MADE_WEIGHTS:
+        words += ["--quantization", weights]
+    if kv_cache in CACHES[framework]:
+        words += ["--kv-cache-dtype", CACHES[framework][str(kv_cache)]]
+    return words
+
+
+def shell_line(words: Iterable[object]) -> str:
+    """Return words as a shell takes them."""
     return " ".join(shlex.quote(str(word)) for word in words)
 
 

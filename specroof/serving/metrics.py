@@ -100,7 +100,7 @@ SERVERS: Final[tuple[Server, ...]] = (
 
 #: Labels of ranks that see the same requests: the first one speaks for all.
 _COPIES: Final = ("pp_rank", "tp_rank", "moe_ep_rank")
-#: Labels of ranks that have requests of their own.
+#: Labels of ranks that have separate requests.
 _RANKS: Final = ("dp_rank", "engine")
 _POSITION: Final = "position"
 _MODEL: Final = "model_name"
@@ -119,7 +119,7 @@ class Counted:
     model
         The name under which it serves a model.
     ranks
-        Ranks with requests of their own.
+        Ranks with separate requests.
     counts
         What was counted: between two pages, or since the server began.
     accepted_at
@@ -133,7 +133,7 @@ class Counted:
     restarted
         Whether a counter began anew between the pages: then it counts from there on.
     left_out
-        Names whose value is no number.
+        Names without a number as value.
     """
 
     server: Server
@@ -149,7 +149,7 @@ class Counted:
 
 
 def served_by(samples: Iterable[Sample], *, source: str) -> Server:
-    """Return the kind of server that a page is of.
+    """Return the kind of server that wrote a page.
 
     Parameters
     ----------
@@ -304,7 +304,7 @@ class _View:
         return {key: sum(values) / len(values) for key, values in told.items() if values}
 
     def ranks(self) -> int:
-        """Return how many ranks have requests of their own."""
+        """Return how many ranks have separate requests."""
         shown = self._shown(self._server.gauges["running"])
         return max(1, len({tuple(one.labels.get(label) for label in _RANKS) for one in shown}))
 

@@ -24,9 +24,9 @@ class Observed:
     Parameters
     ----------
     framework, model, ranks
-        What it is, the name under which it serves, and ranks with requests of their own.
+        What it is, the name under which it serves, and ranks with separate requests.
     seconds
-        Between the pages; None where nobody knows.
+        Between the pages; None where that is not known.
     running, waiting
         Requests that are decoded at a time, and that wait, over all ranks; None if not shown.
     running_from
@@ -80,7 +80,7 @@ class Observed:
 def observed(found: Counted, seconds: float | None) -> Observed:
     r"""Return load, acceptance and the time of a round from what a server counted.
 
-    With g the summed seconds between outputs of a request, of which one comes every round,
+    With g the summed seconds between outputs of a request, one of them every round,
 
     .. math:: t_{round} = \frac{g}{\text{outputs}}, \quad R = \frac{g}{\Delta t}
 
@@ -102,7 +102,7 @@ def observed(found: Counted, seconds: float | None) -> Observed:
         the seconds that each stays. vLLM observes a gap for each output of a request, SGLang its
         share for each token.
     """
-    # After a restart, the counters are of a part of the time that nobody knows.
+    # After a restart, the counters are of an unknown part of the time.
     known = None if found.restarted or not seconds else seconds
     counts = found.counts
     drafting = _drafting(found)
@@ -167,7 +167,7 @@ def measured_acceptance(seen: Observed, kind: str) -> Acceptance | None:
         return None
     if seen.survival and not _varies(seen.draft_len, seen.longest):
         return survival_acceptance(seen.survival)
-    # A length between two is that of the nearest: what it says of others is a law anyway.
+    # A length between two counts as the nearest: what it says of others is a law anyway.
     drafts = max(round(seen.draft_len or 1.0), 1)
     length = min(seen.tokens_per_round, drafts + 1.0)
     return acceptance_from_length(length, drafts, kind=kind)
@@ -257,12 +257,12 @@ def _notes(found: Counted, drafting: _Drafting) -> Iterator[str]:
     if found.restarted:
         yield (
             "counters began anew between the reads (a restart): they are counted from there on, "
-            "over a time that nobody knows"
+            "over an unknown time"
         )
     if found.ranks > 1:
-        yield f"{found.ranks} ranks with requests of their own, added up"
+        yield f"{found.ranks} ranks with separate requests, added up"
     if found.left_out:
-        yield f"left out, since their value is no number from 0 on: {', '.join(found.left_out)}"
+        yield f"left out, since their values are not numbers from 0 on: {', '.join(found.left_out)}"
     if drafting.longest is not None:
         yield from _notes_of_drafts(found, drafting)
 
@@ -276,10 +276,10 @@ def _notes_of_drafts(found: Counted, drafting: _Drafting) -> Iterator[str]:
     if found.accepted_at and _varies(drafting.mean, drafting.longest):
         yield (
             f"drafts vary (mean {drafting.mean:.2f} of {drafting.longest}): shares by position are "
-            f"too low beyond the shortest, so acceptance is that of the mean length"
+            f"too low beyond the shortest, so acceptance is taken at the mean length"
         )
     if {"steps", "verified"} & {*found.changed}:
-        yield "the draft length changed between the reads: it is that of the second"
+        yield "the draft length changed between the reads: the second counts"
     steps, verified = (found.settings.get(key, 0.0) for key in ("steps", "verified"))
     if 1 < steps < verified - 1:
         yield f"a tree: {steps:g} steps, {verified:g} positions verified"

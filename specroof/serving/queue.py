@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import Array
+from specroof.arrays import Array, distinct
 from specroof.speedup.curve import SpeedupCurve
 
-__all__ = ["latency_s", "limited_curve", "queue_s", "running_requests"]
+__all__ = ["limited_curve", "queue_s", "running_requests"]
 
 
 def running_requests(asked: npt.ArrayLike, largest: npt.ArrayLike, *, queues: bool) -> Array:
@@ -40,46 +40,24 @@ def running_requests(asked: npt.ArrayLike, largest: npt.ArrayLike, *, queues: bo
     return np.where(wanted <= most, wanted, np.nan)
 
 
-def latency_s(
-    concurrency: npt.ArrayLike, running: npt.ArrayLike, service_s: npt.ArrayLike
-) -> Array:
-    r"""Return the seconds from sending a request to its last token, waiting included.
+def queue_s(concurrency: npt.ArrayLike, running: npt.ArrayLike, service_s: npt.ArrayLike) -> Array:
+    r"""Return the seconds that a request waits for room.
 
     A server that always runs R requests of :math:`t` seconds each ends one every :math:`t / R`; a
     new one waits until the :math:`C - R` before it have begun.
-
-    .. math:: L = t + (C - R) \, t / R
-
-    Parameters
-    ----------
-    concurrency, running
-        C and R.
-    service_s
-        t: seconds of a request that runs.
-
-    Source
-        Little 1961, Oper. Res. 9(3): throughput :math:`R / t` times L is C.
-
-    Examples
-    --------
-    >>> float(latency_s(64, 16, 2.0))  # 2 s of its own, and 48 * 2 / 16 of waiting
-    8.0
-    """
-    return np.asarray(np.asarray(service_s) + queue_s(concurrency, running, service_s))
-
-
-def queue_s(concurrency: npt.ArrayLike, running: npt.ArrayLike, service_s: npt.ArrayLike) -> Array:
-    r"""Return the seconds that a request waits for room.
 
     .. math:: (C - R) \, t / R
 
     Parameters
     ----------
-    concurrency, running, service_s
-        As for `latency_s`.
+    concurrency, running
+        Requests in flight, C, and those that run, R.
+    service_s
+        t: seconds of a request that runs.
 
     Source
-        Little 1961, Oper. Res. 9(3): C - R wait, and :math:`R / t` begin in a second.
+        Little 1961, Oper. Res. 9(3): throughput :math:`R / t` times what a request takes, its wait
+        and t, is C.
 
     Examples
     --------
@@ -104,7 +82,7 @@ def limited_curve(
     batch_size
         Requests in flight.
     largest
-        The largest batch that runs, axes (context_len, draft_len); [..., 0] that of plain decoding.
+        The largest batch that runs, axes (context_len, draft_len); [..., 0] of plain decoding.
     priced
         From batch sizes to a curve as if memory had no end; that curve is the answer where no limit
         binds.
@@ -116,7 +94,7 @@ def limited_curve(
     if np.all(running == asked):
         return priced(batch_size)
     runs = np.isfinite(running)
-    sizes = np.unique(running[runs]) if runs.any() else batch_size[:1]
+    sizes = distinct(running[runs]) if runs.any() else batch_size[:1]
     found = priced(sizes)
     place = np.searchsorted(sizes, np.where(runs, running, sizes[0]))
 

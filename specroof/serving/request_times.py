@@ -22,6 +22,7 @@ from specroof.serving.prompts import (
     prompt_groups,
     time_to_first_token_s,
 )
+from specroof.serving.waves import Wave, shared_wave
 from specroof.speedup.round import PassSeconds
 from specroof.speedup.served import Served
 
@@ -37,7 +38,7 @@ __all__ = [
     "prefill_plan",
 ]
 
-#: Sequences of a pass, at least: nobody else may be decoding.
+#: Sequences of a pass, at least: perhaps no other request decodes.
 _FEWEST: Final = 0.01
 
 
@@ -75,6 +76,8 @@ class RequestLoad:
         Cached tokens of each while it is decoded.
     verify_len, tokens_per_round
         Positions of a round, and the tokens that it commits; 1 and 1 of plain decoding.
+    waves
+        Whether all start together, and the next when all of these are answered.
     """
 
     prompt: Prompt
@@ -83,6 +86,7 @@ class RequestLoad:
     context_len: npt.ArrayLike
     verify_len: npt.ArrayLike
     tokens_per_round: Array
+    waves: bool = False
 
     @property
     def rounds(self) -> Array:
@@ -102,11 +106,14 @@ class RequestTimes:
         That each request keeps all others waiting.
     first_s
         From its start to its first token, its own `latency_s` not counted.
+    idle_s
+        From its last token to the end of its wave.
     """
 
     token_s: Array
     wait_s: Array
     first_s: Array
+    idle_s: Array | float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,7 +189,49 @@ class SharedPrefills:
         )
 
 
-Prefills: TypeAlias = StoppedPrefills | SharedPrefills
+@dataclass(frozen=True, slots=True, eq=False)
+class WavePrefills:
+    """Prompts of a wave, whose chunks share passes with decoding.
+
+    Parameters
+    ----------
+    load, drafts
+        As of `SharedPrefills`.
+    wave
+        The passes of a wave.
+    decode_s, ending_s
+        Seconds of a pass without prompts: of all requests, and of the mean one while they end.
+    mixed_s
+        Of one with prompts.
+    """
+
+    load: RequestLoad
+    wave: Wave
+    decode_s: Array
+    ending_s: Array
+    mixed_s: Array
+    drafts: bool
+
+    def times(self, round_s: Array, engine: EngineProfile) -> RequestTimes:
+        """Return the seconds of a request, given those of a round of all that run."""
+        beside_s = round_s - self.decode_s
+        filling_s = self.mixed_s + (beside_s if self.drafts else 0.0)
+        ending_s = self.ending_s + beside_s
+        wave_s = self.wave.wave_s(
+            self.load.rounds, filling_s=filling_s, round_s=round_s, ending_s=ending_s
+        )
+        wait_s = np.full_like(wave_s, engine.request_overhead_s)
+        # A request waits for half of what the others take.
+        first_s = self.wave.first_s(filling_s) + (self.load.running + 1) / 2 * wait_s
+        return RequestTimes(
+            token_s=wave_s / np.asarray(self.load.output_len),
+            wait_s=wait_s,
+            first_s=first_s,
+            idle_s=self.wave.idle_s(filling_s=filling_s, ending_s=ending_s),
+        )
+
+
+Prefills: TypeAlias = StoppedPrefills | SharedPrefills | WavePrefills
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -252,7 +301,45 @@ class SharedPlan:
         )
 
 
-def prefill_plan(load: RequestLoad, rules: PrefillRules) -> StoppedPlan | SharedPlan:
+@dataclass(frozen=True, slots=True, eq=False)
+class WavePlan:
+    """Which passes take the prompts of a wave beside decoding.
+
+    Parameters
+    ----------
+    load, rules
+        What prompts, and how they are taken.
+    wave
+        The passes of a wave.
+    """
+
+    load: RequestLoad
+    rules: PrefillRules
+    wave: Wave
+
+    def priced(self, served: Served, seconds: PassSeconds) -> WavePrefills:
+        """Return what prompts do to decoding, given the seconds of each pass."""
+        load, wave, drafts = self.load, self.wave, self.rules.drafts_beside
+
+        def decoding(requests: Array, positions: npt.ArrayLike) -> ForwardPass:
+            return ForwardPass(np.maximum(requests, _FEWEST), positions, load.context_len)
+
+        chunk = load.prompt.piece_pass(wave.pieces, wave.prompts)
+        beside = decoding(wave.beside, load.verify_len if drafts else 1.0)
+        return WavePrefills(
+            load=load,
+            wave=wave,
+            decode_s=seconds(served, decoding(load.running, load.verify_len)),
+            ending_s=seconds(served, decoding(wave.ending, load.verify_len)),
+            mixed_s=seconds(served, beside, Work(served.model, chunk, kind="prompts")),
+            drafts=drafts,
+        )
+
+
+PrefillPlan: TypeAlias = StoppedPlan | SharedPlan | WavePlan
+
+
+def prefill_plan(load: RequestLoad, rules: PrefillRules) -> PrefillPlan:
     """Return which passes a server takes prompts in; no engine matters.
 
     Parameters
@@ -266,8 +353,9 @@ def prefill_plan(load: RequestLoad, rules: PrefillRules) -> StoppedPlan | Shared
         a drafter's own passes over prompts: a layer or a few, beside those of the model.
     """
     if rules.shares_passes:
-        return _shared(load, rules)
-    mean, found = prompts_together(load.running, load.rounds)
+        return _in_waves(load, rules) if load.waves else _shared(load, rules)
+    together = prompts_together(load.running, load.rounds)
+    mean, found = (load.running, load.running) if load.waves else together
     return StoppedPlan(
         load,
         mean=prompt_groups(load.prompt, mean, rules.chunk),
@@ -275,17 +363,23 @@ def prefill_plan(load: RequestLoad, rules: PrefillRules) -> StoppedPlan | Shared
     )
 
 
-def _shared(load: RequestLoad, rules: PrefillRules) -> SharedPlan:
+def _in_waves(load: RequestLoad, rules: PrefillRules) -> WavePlan:
+    return WavePlan(load, rules, shared_wave(load.running, load.rounds, **_terms(load, rules)))
+
+
+def _terms(load: RequestLoad, rules: PrefillRules) -> dict[str, npt.ArrayLike]:
     drafts = rules.drafts_beside
-    positions = load.verify_len if drafts else 1.0
-    passes = shared_passes(
-        load.running,
-        load.rounds,
-        new_len=load.prompt.new_len,
-        budget=rules.chunk,
-        positions=positions,
-        slowed=1.0 if drafts else load.tokens_per_round,
-    )
+    return {
+        "new_len": load.prompt.new_len,
+        "budget": rules.chunk,
+        "positions": load.verify_len if drafts else 1.0,
+        "slowed": 1.0 if drafts else load.tokens_per_round,
+    }
+
+
+def _shared(load: RequestLoad, rules: PrefillRules) -> SharedPlan:
+    terms = _terms(load, rules)
+    passes = shared_passes(load.running, load.rounds, **terms)
     # In a pass without prompts all decode; what is left of the mean decode in those with one.
     mixed = passes.mixed_frac
     decoding = passes.started * passes.decoded
@@ -295,7 +389,7 @@ def _shared(load: RequestLoad, rules: PrefillRules) -> SharedPlan:
         rules,
         passes,
         decode=ForwardPass(load.running, load.verify_len, load.context_len),
-        beside=ForwardPass(others, positions, load.context_len),
+        beside=ForwardPass(others, terms["positions"], load.context_len),
         chunk=load.prompt.piece_pass(passes.pieces, passes.prompts),
         own_chunk=load.prompt.piece_pass(passes.pieces, passes.own_prompts),
     )

@@ -12,7 +12,7 @@ from specroof.errors import refuse
 from specroof.latency import Setup, model_latency
 from specroof.serving.capacity import prefill_rules
 from specroof.serving.prompts import Prompt, prefill_pass, time_to_first_token_s
-from specroof.serving.queue import latency_s, queue_s
+from specroof.serving.queue import queue_s
 from specroof.serving.request_times import PrefillRules, RequestLoad, RequestTimes, prefill_plan
 from specroof.serving.workload import Workload
 from specroof.speedup.curve import SpeedupCurve
@@ -106,6 +106,8 @@ class EndToEnd:
         Seconds from a request's start to its first token, waiting for room not counted.
     rules
         How the server takes prompts where requests draft.
+    idle_s
+        Seconds from a request's last token to the end of its wave; 0 out of step.
     """
 
     workload: Workload
@@ -115,6 +117,7 @@ class EndToEnd:
     delay_s: Array
     first_s: Array
     rules: PrefillRules
+    idle_s: Array | float = 0.0
 
     def __repr__(self) -> str:
         """Return one line: arrays are looked at by name."""
@@ -136,29 +139,31 @@ class EndToEnd:
         return np.asarray(self.workload.output_len / self.curve.tokens_per_s_per_user)
 
     @property
-    def _queue(self) -> tuple[Array, Array, Array]:
+    def _queued_s(self) -> Array:
+        """Seconds that a request waits for room; in waves, of the first and the last on average."""
         asked = self.curve.batch_size[None, :, None]
-        return asked, self.curve.running_batch, self.service_s
+        waits_s = queue_s(asked, self.curve.running_batch, self.service_s)
+        return waits_s / 2 if self.workload.waves else waits_s
 
     @property
     def answer_s(self) -> Array:
         """Seconds from sending a request to its last token, waiting for the others included.
 
         Source
-            `specroof.serving.queue.latency_s`.
+            Little 1961, Oper. Res. 9(3): `specroof.serving.queue.queue_s`, unless in waves.
         """
-        return latency_s(*self._queue)
+        return np.asarray(self._queued_s + self.service_s - self.idle_s)
 
     @property
     def ttft_s(self) -> Array:
         """Seconds from sending a request to its first token, waiting for room included.
 
         Ignores
-            the way of text, as far as it is not in the engine's `request_latency_s`.
+            the transfer of text, unless the engine's `request_latency_s` holds it.
         Source
             `specroof.serving.queue.queue_s`.
         """
-        return np.asarray(queue_s(*self._queue) + self.first_s)
+        return np.asarray(self._queued_s + self.first_s)
 
     @property
     def tpot_s(self) -> Array:
@@ -168,7 +173,8 @@ class EndToEnd:
             Counting: the first token and the others of these make an answer.
         """
         later = self.workload.output_len - 1
-        return np.asarray((self.service_s - self.first_s) / (later if later > 0 else np.nan))
+        decoding_s = self.service_s - self.first_s - self.idle_s
+        return np.asarray(decoding_s / (later if later > 0 else np.nan))
 
     @property
     def prefill_frac(self) -> Array:
@@ -184,7 +190,8 @@ class EndToEnd:
         Source
             Little 1961, Oper. Res. 9(3).
         """
-        return np.asarray(self.curve.running_batch * (1 - self.first_s / self.service_s))
+        others_s = self.first_s + self.idle_s
+        return np.asarray(self.curve.running_batch * (1 - others_s / self.service_s))
 
     @property
     def speedup(self) -> Array:
@@ -198,7 +205,7 @@ def end_to_end(
     r"""Return a curve's throughput and speedup with prefills counted.
 
     Prompts stop the batch or share passes with decoding as the server of the setup has it, in a
-    closed loop: whoever has an answer asks again.
+    closed loop: each client with an answer asks again, or all do together where they come in waves.
 
     Parameters
     ----------
@@ -244,6 +251,7 @@ def end_to_end(
         delay_s=np.asarray((service_s - decoded - lost_s) / batch),
         first_s=np.asarray(np.where(np.isfinite(rate), times.first_s + lost_s, np.nan)),
         rules=rules,
+        idle_s=times.idle_s,
     )
 
 
@@ -257,6 +265,7 @@ def _load(curve: SpeedupCurve, workload: Workload) -> RequestLoad:
         context_len=curve.context_len[:, None, None],
         verify_len=np.asarray(curve.verify_len, dtype=np.float64),
         tokens_per_round=np.nan_to_num(curve.tokens_per_round, nan=1.0),
+        waves=workload.waves,
     )
 
 
@@ -280,6 +289,7 @@ def _times(
         token_s=np.where(drafts, other.token_s, times.token_s),
         wait_s=np.where(drafts, other.wait_s, times.wait_s),
         first_s=np.where(drafts, other.first_s, times.first_s),
+        idle_s=np.where(drafts, other.idle_s, times.idle_s),
     )
 
 

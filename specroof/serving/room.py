@@ -33,7 +33,7 @@ class Place:
 
     @property
     def ranks(self) -> int:
-        """Groups of devices with sequences of their own."""
+        """Groups of devices with separate sequences."""
         return self.placement.attention_data_parallel
 
 

@@ -1,31 +1,14 @@
 """Settings of a server as text: `--server KEY=VALUE[,…]`, and a mapping in studies."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
-from specroof.errors import OptionError
-from specroof.hardware import SERVER_KEYS, ServerSettings
+from specroof.errors import OptionError, refuse
+from specroof.hardware import ServerSettings
+from specroof.hardware.server import SETTINGS
 from specroof.reading.yaml_text import shown
 
 __all__ = ["parse_server", "server_settings"]
-
-
-def _switch(text: str) -> bool:
-    """Return whether a switch is on; YAML has read its word already."""
-    return {"on": True, "off": False, "true": True, "false": False}[text.lower()]
-
-
-#: How the text of each key is read, and what is allowed where it cannot be.
-_READ: Final[Mapping[str, tuple[Callable[[str], Any], str]]] = {
-    "memory": (float, "a share above 0, up to 1"),
-    "running": (int, "a whole number of requests"),
-    "capture": (int, "a whole number"),
-    "overlap": (_switch, "on or off"),
-    "chunk": (int, "a whole number of tokens"),
-    "mixed": (_switch, "on or off"),
-    "state-dtype": (str, ""),
-    "prefix-cache": (_switch, "on or off"),
-}
 
 
 def parse_server(text: str) -> ServerSettings:
@@ -81,13 +64,12 @@ def server_settings(values: Mapping[str, Any], *, where: str = "server") -> Serv
     """
     read: dict[str, Any] = {}
     for key, value in values.items():
-        if key not in _READ:
-            message = f"{where}: unknown key {shown(key)}; allowed: {', '.join(_READ)}"
+        if key not in SETTINGS:
+            message = f"{where}: unknown key {shown(key)}; allowed: {', '.join(SETTINGS)}"
             raise OptionError(message)
-        convert, allowed = _READ[key]
+        setting = SETTINGS[key]
         try:
-            read[SERVER_KEYS[key]] = convert(value) if isinstance(value, str) else value
+            read[setting.field] = setting.read(value) if isinstance(value, str) else value
         except (KeyError, ValueError):
-            message = f"{where}: {key} is {value!r}; allowed: {allowed}"
-            raise OptionError(message) from None
+            refuse(f"{where}: {key}", value, setting.allowed)
     return ServerSettings(**read)

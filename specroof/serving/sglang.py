@@ -15,7 +15,7 @@ from specroof.architecture import (
     LatentAttention,
 )
 from specroof.hardware import Server, ServerSettings
-from specroof.serving.footprint import has_core
+from specroof.serving.footprint import cores, has_core
 from specroof.serving.room import Array, Need, Place, Room
 from specroof.serving.sglang_memory import (
     memory_defaults,
@@ -46,6 +46,11 @@ _WINDOW_SHARE: Final = 0.8
 #: SGLANG_VLM_CACHE_SIZE_MB and SGLANG_SWA_EVICTION_INTERVAL (environ.py).
 _IMAGE_CACHE_BYTES: Final = 100 * MEBIBYTE
 _EVICTION_TOKENS: Final = 128
+#: What aiter, the attention of AMD's chips, leaves of the static memory where a model takes more
+#: than 8192 tokens; heads for which it runs latent attention (arg_groups/attention_hook.py,
+#: model_override_base.py).
+_AITER_SHARE: Final = 0.85
+_AITER_LATENT_HEADS: Final = frozenset({16, 128})
 #: Requests that SGLang runs at least, where nobody says how many and the memory allows it.
 _FEWEST_DEFAULT: Final = 2048
 _PAGE: Final = 1
@@ -84,6 +89,24 @@ def _prefill_graphs_mib(model: Architecture, chunk: int) -> float:
     return 1536.0 if has_core(model, LatentAttention) else 8.0 * len(prefill_sizes(chunk))
 
 
+def _attention_share(place: Place) -> float:
+    """Return what attention leaves of the static memory, also of one that the user gave.
+
+    Ignores
+        models of at most 8192 tokens, which keep all of it.
+    Source
+        ``arg_groups/attention_hook.py``, ``handle_attention_backend_compatibility``;
+        ``arg_groups/model_override_base.py``, for the backend of ROCm.
+    """
+    model, devices = place.model, place.placement.tensor_parallel
+    other = has_core(model, CompressedAttention) or model.family.startswith("gemma4")
+    if not place.hardware.name.startswith("AMD") or other:
+        return 1.0
+    latent = [core for core in cores(model) if isinstance(core, LatentAttention)]
+    heads = {core.n_heads / devices if core.top_k is None else 0.0 for core in latent}
+    return _AITER_SHARE if heads <= _AITER_LATENT_HEADS else 1.0
+
+
 def default_requests(kind: str | None, model: Architecture) -> int | None:
     """Return the requests that run where nobody says how many; None where memory says.
 
@@ -100,7 +123,7 @@ def resolve(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server
     """Return what a server runs with that was told `asked`.
 
     Source
-        ``arg_groups/memory_hook.py``, ``handle_gpu_memory_settings``.
+        ``arg_groups/memory_hook.py``, ``handle_gpu_memory_settings``; ``attention_hook.py``.
     """
     memory_mib = place.hardware.peak.memory_bytes / MEBIBYTE
     chunk, capture = memory_defaults(memory_mib, place.placement.tensor_parallel)
@@ -120,6 +143,7 @@ def resolve(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server
         share = max(round((memory_mib - reserve) / memory_mib, 3), 0.0)
         if place.model.vision is not None and _reads_images(place.model):
             share *= vision_factor(place.model.vision)
+    share *= _attention_share(place)
     may_mix = place.kind not in _NEVER_MIXED
     return Server(
         framework="sglang",
@@ -226,12 +250,12 @@ def _cells(need: Need) -> tuple[float, float]:
         ``HybridSWAPoolConfigurator``.
     """
     whole, part = need.target.token_bytes, need.target.window_token_bytes
+    layers = need.target.n_cached
     if not need.model.family.startswith(_WINDOW_POOLS):
-        whole, part = whole + part, 0.0
+        whole, part, layers = whole + part, 0.0, layers + need.target.n_windowed
     draft = need.draft
     if draft is None:
         return whole, part
-    layers = need.target.n_cached
     if need.kind in _TARGET_CELLS and layers:
         return whole * (1 + draft.n_cached / layers), part
     return whole + draft.token_bytes + draft.window_token_bytes, part
@@ -356,6 +380,6 @@ def _cached(
         limits["windows"] = np.floor(_WINDOW_SHARE * tokens) / kept
     else:
         tokens = np.floor(pool_bytes / (whole + part))
-    limits = {"cache": tokens / held, **limits}
-    limits["running"] = np.minimum(_most(server, need), np.floor(tokens / 2))
+    limits = {"cache": np.minimum(tokens / held, np.floor(tokens / 2)), **limits}
+    limits["running"] = np.full(held.shape, _most(server, need))
     return np.asarray(whole * held + part * kept), limits

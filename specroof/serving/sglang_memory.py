@@ -98,7 +98,7 @@ def reserve_mib(
     prefill_graphs_mib
         8 for each captured prefill; 1536 with latent attention; 0 where none is captured.
     ranks
-        Groups of devices with sequences of their own.
+        Groups of devices with separate sequences.
 
     Source
         ``arg_groups/memory_hook.py``, ``handle_gpu_memory_settings``, ``reserve_for_graph_mb``.

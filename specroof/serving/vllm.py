@@ -8,16 +8,16 @@ from typing import Final
 import numpy as np
 
 from specroof.architecture import Architecture, CompressedAttention, Experts, LatentAttention
-from specroof.hardware import HardwareProfile, Server, ServerSettings
+from specroof.arrays import distinct
+from specroof.hardware import Server, ServerSettings
 from specroof.serving.footprint import has_core
 from specroof.serving.room import Array, Need, Place, Room
-from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
+from specroof.serving.vllm_sizes import batch_defaults, captured_sizes, largest_captured
+from specroof.units import MEBIBYTE, dtype_bytes
 
 __all__ = [
     "activation_bytes",
-    "batch_defaults",
-    "captured_sizes",
-    "largest_captured",
+    "padded_layers",
     "resolve",
     "room",
     "state_blocks",
@@ -31,10 +31,9 @@ _BLOCK: Final = 16
 #: A hybrid model with latent attention has blocks of a multiple of so many tokens
 #: (platforms/interface.py, _align_hybrid_block_size).
 _LATENT_BLOCK: Final = 128
-#: Tokens of the largest graph, and on data-centre Blackwell (config/vllm.py,
-#: _set_cudagraph_sizes).
-_CAPTURED: Final = 512
-_CAPTURED_BLACKWELL: Final = 1024
+#: Layers of two kinds that differ by less are padded to the larger number
+#: (v1/core/kv_cache_planning.py).
+_ALIKE: Final = 1.5
 #: What a captured size takes besides memory that the sizes share: an assumption, that of SGLang
 #: for its captured prefills.
 _GRAPH_BYTES: Final = 8 * MEBIBYTE
@@ -47,94 +46,6 @@ _BLOCK_KINDS: Final = ("dflash", "dspark")
 _NO_LOOKAHEAD: Final = ("ngram", "prompt_lookup", "suffix")
 
 
-def batch_defaults(hardware: HardwareProfile) -> tuple[int, int]:
-    """Return requests that run, and tokens of a pass, of a server with no settings.
-
-    Source
-        ``engine/arg_utils.py``, ``EngineArgs.get_batch_defaults``, for a server.
-
-    Examples
-    --------
-    >>> from specroof import load_hardware
-    >>> [batch_defaults(load_hardware(name)) for name in ("b200", "h100", "a100", "l40s")]
-    [(1024, 16384), (1024, 8192), (256, 2048), (256, 2048)]
-    """
-    gib, name = hardware.peak.memory_bytes / GIBIBYTE, hardware.name.casefold()
-    if gib >= 160:
-        return 1024, 16384
-    if gib >= 70 and "a100" not in name and "gb10" not in name:
-        return 1024, 8192
-    return 256, 2048
-
-
-def _largest_graph(hardware: HardwareProfile) -> int:
-    # Compute capability 10.x: B200, B300 and the boards that carry them.
-    blackwell = any(word in hardware.name for word in ("B200", "B300"))
-    return _CAPTURED_BLACKWELL if blackwell else _CAPTURED
-
-
-def largest_captured(
-    hardware: HardwareProfile, *, running: int, tokens: int, verify_len: int = 1
-) -> int:
-    """Return the tokens of the largest graph: an upper end, where sizes start from.
-
-    Source
-        ``config/vllm.py``, ``_set_cudagraph_sizes``.
-
-    Examples
-    --------
-    >>> from specroof import load_hardware
-    >>> largest_captured(load_hardware("h100"), running=16, tokens=8192, verify_len=4)
-    128
-    """
-    return min(2 * running * verify_len, _largest_graph(hardware), tokens)
-
-
-def captured_sizes(
-    hardware: HardwareProfile,
-    most: int,
-    *,
-    tokens: int,
-    running: int | None = None,
-    verify_len: int = 1,
-) -> list[int]:
-    """Return the sizes in tokens for which passes are captured.
-
-    Parameters
-    ----------
-    hardware
-        The chip, which says how many requests are listed.
-    most
-        From `largest_captured`, or the user's.
-    tokens
-        Of a pass.
-    running
-        Requests that run, whose uniform passes are listed; None where the user gave `most`.
-    verify_len
-        Positions of each request in a pass.
-
-    Source
-        ``config/vllm.py``, ``_set_cudagraph_sizes``.
-
-    Examples
-    --------
-    >>> from specroof import load_hardware
-    >>> captured_sizes(load_hardware("h100"), 24, running=6, tokens=8192, verify_len=2)
-    [1, 2, 4, 8, 12, 16, 24]
-    """
-
-    def counts(most_counted: int) -> list[int]:
-        grid = [*range(8, min(most_counted + 1, 256), 8), *range(256, most_counted + 1, 16)]
-        return [size for size in (1, 2, 4) if size <= most_counted] + grid
-
-    sizes = {*counts(most), tokens}
-    if running is not None:
-        requests = min(running, _largest_graph(hardware)) if verify_len > 1 else running
-        uniform = (*counts(requests), requests) if verify_len > 1 else (requests,)
-        sizes |= {n * verify_len for n in uniform}
-    return sorted(size for size in sizes if size <= min(most, tokens))
-
-
 def resolve(asked: ServerSettings, place: Place, verify_len: int = 1) -> Server:
     """Return what a server runs with that was told `asked`.
 
@@ -142,8 +53,8 @@ def resolve(asked: ServerSettings, place: Place, verify_len: int = 1) -> Server:
         ``engine/arg_utils.py``, ``config/cache.py``, ``config/vllm.py`` (asynchronous scheduling).
     """
     running, tokens = batch_defaults(place.hardware)
-    running = asked.running or running
     chunk = tokens if asked.chunk is None else asked.chunk
+    running = asked.running or min(running, chunk or tokens)
     capture = asked.capture
     if capture is None:
         most = chunk or tokens
@@ -248,6 +159,43 @@ def _block_tokens(need: Need, state_bytes: float) -> tuple[float, float]:
     return float(block), float(block * token)
 
 
+def padded_layers(*kinds: int) -> tuple[int, ...]:
+    """Return the layers of each kind that blocks are held for: whole groups of one size.
+
+    Parameters
+    ----------
+    kinds
+        How many layers cache all tokens, a window, a state: each at least 1.
+
+    Source
+        ``v1/core/kv_cache_planning.py``, ``_get_kv_cache_groups_uniform_page_size``.
+
+    Examples
+    --------
+    >>> padded_layers(10, 52), padded_layers(13, 12)  # groups of 10, and of 13
+    ((10, 60), (13, 13))
+    """
+    least, most = min(kinds), max(kinds)
+    size = most if most < _ALIKE * least else least
+    return tuple(-(-layers // size) * size for layers in kinds)
+
+
+def _padding(need: Need) -> tuple[float, ...]:
+    """Return how many layers are held for one that there is: of all tokens, a window, a state.
+
+    Layers of a drafter whose tokens take as much join those of the target.
+    """
+    target, draft = need.target, need.draft
+    whole = target.n_cached
+    if draft is not None and draft.n_cached and whole:
+        alike = draft.token_bytes / draft.n_cached == target.token_bytes / whole
+        whole += draft.n_cached if alike else 0
+    kinds = {"whole": whole, "part": target.n_windowed, "state": target.n_recurrent}
+    there = {kind: layers for kind, layers in kinds.items() if layers}
+    held = dict(zip(there, padded_layers(*there.values()), strict=True)) if there else {}
+    return tuple(held[kind] / there[kind] if kind in there else 1.0 for kind in kinds)
+
+
 def _cached_bytes(need: Need, tokens: Array, block: float) -> Array:
     """Return the bytes of a request's cached tokens, in whole blocks.
 
@@ -255,13 +203,16 @@ def _cached_bytes(need: Need, tokens: Array, block: float) -> Array:
         ``v1/kv_cache_interface.py``, ``SlidingWindowSpec``: a window starts anywhere in a block.
     """
     target, blocks = need.target, np.ceil(tokens / block)
+    whole, part, _ = _padding(need)
     if has_core(need.model, CompressedAttention):
         # Entries of its layers stand for several tokens: counted as stored, without blocks.
         held = need.target.sequence_bytes(tokens) - target.state_bytes
     else:
         window = np.ceil((target.window - 1) / block) + 1
         kept = np.minimum(blocks, window) if target.window else 0.0
-        held = block * (target.token_bytes * blocks + target.window_token_bytes * kept)
+        held = block * (
+            whole * target.token_bytes * blocks + part * target.window_token_bytes * kept
+        )
     if need.draft is not None:
         held = held + need.draft.sequence_bytes(block * blocks)
     return np.asarray(held)
@@ -288,7 +239,7 @@ def _graph_bytes(server: Server, need: Need, tokens: int, verify_len: Array) -> 
         )
         return len(listed)
 
-    counts = {float(positions): sizes(positions) for positions in np.unique(verify_len)}
+    counts = {float(positions): sizes(positions) for positions in distinct(verify_len)}
     found = [counts[float(positions)] for positions in verify_len.ravel()]
     return _GRAPH_BYTES * np.array(found, dtype=np.float64).reshape(verify_len.shape)
 
@@ -300,7 +251,7 @@ def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> R
         one pool for cache and state; blocks; slots for drafts ahead; an estimate of the profiled
         peak and of captured graphs.
     Ignores
-        groups of layers that do not divide evenly (padding layers), and the CUDA context.
+        layouts that pack blocks of several sizes, and the CUDA context.
     Source
         ``v1/worker/gpu_worker.py``, ``determine_available_memory``; ``v1/core/kv_cache_utils.py``.
     """
@@ -320,7 +271,8 @@ def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> R
     block, padded = _block_tokens(need, per_layer if recurrent else 0.0)
     copies = state_blocks(drafts, prefix_cache=server.prefix_cache)
     shape = np.broadcast_shapes(context_len.shape, drafts.shape)
-    states = np.broadcast_to(need.target.n_recurrent * padded * copies, shape)
+    layers = need.target.n_recurrent * _padding(need)[2]
+    states = np.broadcast_to(layers * padded * copies, shape)
     if not recurrent:
         states = np.full(shape, need.target.state_bytes)
     held = context_len + 1.0 + _lookahead(need.kind, drafts)
@@ -330,7 +282,8 @@ def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> R
         "running": np.full(shape, max(1.0, float(running))),
     }
     if need.kind in _BLOCK_KINDS:
-        limits["drafted tokens"] = np.floor(tokens / np.maximum(drafts + 1.0, 1.0)) + 0 * cache
+        ahead = np.maximum(_lookahead(need.kind, drafts), 1.0)
+        limits["drafted tokens"] = np.floor(tokens / ahead) + 0 * cache
     return Room(
         reserved_bytes=reserved,
         state_pool_bytes=np.zeros(shape),

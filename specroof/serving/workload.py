@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from specroof.arrays import number_within
+from specroof.errors import expect
 from specroof.units import plain_number
 
 __all__ = ["Workload"]
@@ -19,6 +20,9 @@ class Workload:
     prefix_hit_rate
         Share of a prompt's tokens that the server has cached already; the last token of a prompt
         is computed whatever is cached.
+    waves
+        Whether requests come together: all at once, and the next when all of these are answered.
+        If not, they are out of step: whoever has an answer asks again.
 
     Raises
     ------
@@ -36,6 +40,7 @@ class Workload:
     input_len: float
     output_len: float
     prefix_hit_rate: float = 0.0
+    waves: bool = False
 
     def __post_init__(self) -> None:
         for name in ("input_len", "output_len"):
@@ -43,6 +48,7 @@ class Workload:
             object.__setattr__(self, name, length)  # a fraction has become a float
         share = number_within("prefix_hit_rate", self.prefix_hit_rate, "share")
         object.__setattr__(self, "prefix_hit_rate", share)
+        expect("waves", self.waves, bool, "True or False")
 
     @property
     def mean_context_len(self) -> float:
@@ -64,4 +70,4 @@ class Workload:
         """What a request is, in words: "8192 tokens in, 1024 out"."""
         lengths = f"{plain_number(self.input_len)} tokens in, {plain_number(self.output_len)} out"
         cached = f", {self.prefix_hit_rate:.0%} of a prompt cached" if self.prefix_hit_rate else ""
-        return lengths + cached
+        return lengths + cached + (", in waves" if self.waves else "")

@@ -30,6 +30,8 @@ def joined_contexts(
     """
     curves = [curve_at(one, acceptance.at_context(one)) for one in contexts.tolist()]
     notes = dict.fromkeys(note for one in curves for note in one.notes)
+    # Outside the contexts of the measurement nothing is known of any draft: 0.
+    measured = [one.measured_draft_len for one in curves if one.measured_draft_len]
     below, above = (np.stack([one.spread[end] for one in curves])[:, None] for end in (0, 1))
     return replace(
         curves[0],
@@ -39,6 +41,7 @@ def joined_contexts(
         verify_s=np.concatenate([one.verify_s for one in curves]),
         round_s=np.concatenate([one.round_s for one in curves]),
         notes=tuple(notes),
+        measured_draft_len=min(measured, default=None),
         spread=(below, above),
         acceptance_from=acceptance.description,
     )

@@ -114,7 +114,7 @@ def drafting_gain(
     curve
         What drafting gains.
     draft_len
-        Drafts per round; None for the best but 0, which is no speculation.
+        Drafts per round; None for the best from 1 on.
     largest_batch
         What a server has room for, axes (context, draft length); None without end.
 
@@ -233,7 +233,7 @@ def least_length(point: Point, wanted: float) -> Threshold:
         As `least_rate`; `specroof.acceptance.acceptance_from_length`.
     """
     if point.draft_len is None:
-        message = "draft_len is None; allowed: the drafts that an acceptance length is of"
+        message = "draft_len is None; allowed: the drafts of the acceptance length"
         raise OptionError(message)
     drafts, kind = point.draft_len, point.drafter.name.partition(",")[0]
 

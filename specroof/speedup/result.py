@@ -14,7 +14,7 @@ from specroof.speedup.bands import band_ends, verdicts
 
 __all__ = ["SpeedupCurve"]
 
-#: Batch sizes, and contexts, of which a notebook shows the best: more are for `to_frame`.
+#: Batch sizes, and contexts, whose best a notebook shows: more are for `to_frame`.
 _SHOWN_POINTS: Final = 8
 
 _AnyArray = TypeVar("_AnyArray", bound=npt.NDArray[Any])
@@ -62,7 +62,7 @@ class SpeedupCurve:
         where it cannot run them. None where all run.
     band
         Half-width of the engine's band for this kind of drafter, in natural logarithms; None where
-        there is no band, as of the ideal engine.
+        there is no band, as on the ideal engine.
     spread
         What the acceptance adds to it below and above, axis (draft_len): see
         `specroof.speedup.bands.tokens_spread`.
@@ -93,7 +93,7 @@ class SpeedupCurve:
 
     @property
     def extends_measurement(self) -> npt.NDArray[np.bool_]:
-        """Where the best draft is longer than any that was measured; axes as of the best one."""
+        """Where the best draft is longer than all measured ones; axes as in `best_draft_len`."""
         if self.measured_draft_len is None:
             return np.zeros(self.best_draft_len.shape, dtype=bool)
         return np.asarray(self.best_draft_len > self.measured_draft_len)
@@ -287,6 +287,6 @@ class SpeedupCurve:
 
 
 def _read_only(array: _AnyArray) -> _AnyArray:
-    """Return an array that is kept, so that nobody can change it for whoever asks next."""
+    """Return an array that is kept and must not change between two readers."""
     array.setflags(write=False)
     return array

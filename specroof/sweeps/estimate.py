@@ -15,8 +15,8 @@ from specroof.sweeps.plan import Partition, Plan, plan_of
 
 __all__ = ["Estimate", "estimate", "extrapolated"]
 
-#: Partitions that are tried, and points of each, few and many: what a file takes whatever it holds
-#: is told apart from what its points take.
+#: Partitions that are tried, and points of each, few and many: the cost of a file is told apart
+#: from the cost of its points.
 _TRIED: Final = 6
 _TRIED_POINTS: Final = (1 << 12, 1 << 15)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any, BinaryIO, Final
 
-from specroof.errors import OptionError
+from specroof.errors import expect_word
 from specroof.report.arrow import arrow_batch, data_library
 from specroof.report.columns import Columns, listed_columns
 from specroof.report.layout import columns_csv
@@ -90,9 +90,7 @@ def best_format(asked: str | None) -> str:
     """
     if asked is None:
         return "csv" if find_spec("pyarrow") is None else "parquet"
-    if asked not in FORMATS:
-        message = f"format is {asked!r}; allowed: {', '.join(FORMATS)}"
-        raise OptionError(message)
+    expect_word("format", asked, FORMATS)
     if asked == "parquet":
         data_library("pyarrow.parquet")
     return asked

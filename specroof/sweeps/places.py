@@ -4,15 +4,17 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, TypeVar
 
-from specroof.errors import OutputError
+from specroof.errors import OutputError, optional_library
 from specroof.report.writing import clear_stale, whole_file
 
 __all__ = ["Place", "place_of"]
+
+_Answer = TypeVar("_Answer")
 
 
 class Place(Protocol):
@@ -92,27 +94,23 @@ class _Folder:
         return (self._path / name).open("rb")
 
     def read(self, name: str) -> bytes | None:
-        path = self._path / name
-        with _refused(path), contextlib.suppress(FileNotFoundError):
-            return path.read_bytes()
-        return None
+        return self._found(name, Path.read_bytes)
 
     def size(self, name: str) -> int | None:
-        path = self._path / name
-        with _refused(path), contextlib.suppress(FileNotFoundError):
-            return path.stat().st_size
-        return None
+        return self._found(name, lambda path: path.stat().st_size)
 
     def names(self, folder: str) -> list[str]:
-        path = self._path / folder
-        with _refused(path), contextlib.suppress(FileNotFoundError):
-            return sorted(file.name for file in path.iterdir())
-        return []
+        return sorted(file.name for file in self._found(folder, os.scandir) or ())
 
     def remove(self, folder: str) -> None:
-        path = self._path / folder
+        self._found(folder, shutil.rmtree)
+
+    def _found(self, name: str, ask: Callable[[Path], _Answer]) -> _Answer | None:
+        """Return what there is to know of a file or folder; None where there is none."""
+        path = self._path / name
         with _refused(path), contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(path)
+            return ask(path)
+        return None
 
 
 @contextlib.contextmanager
@@ -130,11 +128,7 @@ class _Remote:
     """A place that fsspec reaches."""
 
     def __init__(self, url: str) -> None:
-        try:
-            import fsspec  # noqa: PLC0415 - of an extra
-        except ImportError:
-            message = f"{url}: fsspec is not installed; allowed: pip install 'specroof[cluster]'"
-            raise OutputError(message) from None
+        fsspec = optional_library("fsspec", url, "cluster", refusal=OutputError)
         self.url = url
         try:
             self._files, self._root = fsspec.url_to_fs(url)
@@ -173,26 +167,26 @@ class _Remote:
         return found
 
     def read(self, name: str) -> bytes | None:
-        with self._refused(), contextlib.suppress(FileNotFoundError):
-            found: bytes = self._files.cat_file(self._at(name))
-            return found
-        return None
+        found: bytes | None = self._found(name, self._files.cat_file)
+        return found
 
     def size(self, name: str) -> int | None:
-        with self._refused(), contextlib.suppress(FileNotFoundError):
-            self._files.invalidate_cache()
-            return int(self._files.info(self._at(name))["size"])
-        return None
+        self._files.invalidate_cache()
+        found = self._found(name, self._files.info)
+        return None if found is None else int(found["size"])
 
     def names(self, folder: str) -> list[str]:
-        with self._refused(), contextlib.suppress(FileNotFoundError):
-            found: list[Any] = self._files.ls(self._at(folder), detail=False)
-            return sorted(path.rsplit("/", 1)[-1] for path in found)
-        return []
+        found = self._found(folder, self._files.ls, detail=False)
+        return sorted(path.rsplit("/", 1)[-1] for path in found or ())
 
     def remove(self, folder: str) -> None:
+        self._found(folder, self._files.rm, recursive=True)
+
+    def _found(self, name: str, ask: Callable[..., Any], **how: bool) -> Any:
+        """Return what there is to know of a file or folder; None where there is none."""
         with self._refused(), contextlib.suppress(FileNotFoundError):
-            self._files.rm(self._at(folder), recursive=True)
+            return ask(self._at(name), **how)
+        return None
 
     @contextlib.contextmanager
     def _refused(self) -> Iterator[None]:

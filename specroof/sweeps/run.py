@@ -77,16 +77,12 @@ class Run:
         return list(dict.fromkeys(told))
 
     def write_charts(self, charts: Mapping[str, bytes]) -> None:
-        """Write charts into a folder of their own, by the names of their files."""
+        """Write charts into a separate folder, by the names of their files."""
         place = place_of(self.folder)
         place.prepare(CHARTS)
         for name, content in charts.items():
             with place.open(f"{CHARTS}/{name}") as file:
                 file.write(content)
-
-
-def _on(_points: int) -> None:
-    """Tell nobody."""
 
 
 def write_sweep(  # noqa: PLR0913 - how, besides what and where
@@ -96,7 +92,7 @@ def write_sweep(  # noqa: PLR0913 - how, besides what and where
     form: str | None = None,
     workers: int = 1,
     on: str | None = None,
-    advance: Advance = _on,
+    advance: Advance = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Run:
     """Write a study into a folder, or go on with it where the folder holds a part of it.
@@ -140,8 +136,8 @@ def write_sweep(  # noqa: PLR0913 - how, besides what and where
             return Run(place.url, chosen, plan, records)
         _write_manifest(place, plan, chosen, {})
         place.prepare(POINTS, UNFINISHED)
-        records = _computed(plan, place, chosen, workers, on, advance, stop)
-        run = Run(place.url, chosen, plan, records)
+        run = Run(place.url, chosen, plan, {})
+        _compute(run, place, workers, on, advance, stop)
         if run.done:
             _finish(place, run)
         return run
@@ -158,13 +154,13 @@ def _manifest(place: Place) -> dict[str, Any] | None:
     except (ValueError, AttributeError):
         keys = set()
     if len(keys) < 3:
-        message = f"{place.url}/{MANIFEST} is no manifest of a sweep; allowed: another folder"
+        message = f"{place.url}/{MANIFEST} is not the manifest of a sweep; allowed: another folder"
         raise OutputError(message)
     return found
 
 
 def _check_same(place: Place, plan: Plan, before: dict[str, Any] | None, form: str) -> None:
-    """Refuse a folder of another study, of another format, or of files that nobody vouches for."""
+    """Refuse a folder of another study, of another format, or of files without a manifest."""
     allowed = "allowed: the same study, or another folder"
     if before is None:
         if place.names(POINTS):
@@ -189,55 +185,47 @@ def _is_whole(place: Place, manifest: dict[str, Any]) -> bool:
     )
 
 
-def _computed(  # noqa: PLR0913, PLR0917 - all of a run
-    plan: Plan,
+def _compute(
+    run: Run,
     place: Place,
-    form: str,
     workers: int,
     on: str | None,
     advance: Advance,
     stop: Callable[[], bool],
-) -> _Records:
-    """Compute what is left, and return the records of all that is done."""
-    records: _Records = {}
+) -> None:
+    """Compute what is left, and keep the records of all that is done."""
     left: list[Partition] = []
-    for partition in plan.partitions:
-        record = finished(place, partition, form)
+    for partition in run.plan.partitions:
+        record = finished(place, partition, run.form)
         if record is None:
             left.append(partition)
         else:
-            records[partition.number] = record
+            run.records[partition.number] = record
             advance(partition.points)
-    for record in _written(plan, left, place, form, workers, on, advance):
-        records[int(record["name"])] = record
+    written = (
+        (write_partition(run.plan, one, place, run.form, advance) for one in left)
+        if on is None and workers == 1
+        else _written_away(run, left, workers, on, advance)
+    )
+    for record in written:
+        run.records[int(record["name"])] = record
         if stop():
             break
-    return records
 
 
-def _written(  # noqa: PLR0913, PLR0917 - all of a run
-    plan: Plan,
-    left: list[Partition],
-    place: Place,
-    form: str,
-    workers: int,
-    on: str | None,
-    advance: Advance,
+def _written_away(
+    run: Run, left: list[Partition], workers: int, on: str | None, advance: Advance
 ) -> Iterator[dict[str, Any]]:
-    """Yield the record of each partition as it gets ready."""
-    if on is None and workers == 1:
-        for partition in left:
-            yield write_partition(plan, partition, place, form, advance)
-        return
-    if not plan.study.text:
+    """Yield the record of each partition as other processes get it ready."""
+    if not run.plan.study.text:
         message = "workers take a study file or a mapping; allowed for a Study: workers=1"
         raise OptionError(message)
     from specroof.sweeps.workers import on_cluster, on_processes  # noqa: PLC0415 - slow to import
 
     away = (
-        on_processes(plan, left, place.url, form, workers)
+        on_processes(run.plan, left, run.folder, run.form, workers)
         if on is None
-        else on_cluster(plan, left, place.url, form, on)
+        else on_cluster(run.plan, left, run.folder, run.form, on)
     )
     for record in away:
         advance(record["points"])

@@ -11,7 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from typing import Any, Final
 
-from specroof.errors import OptionError, OutputError
+from specroof.errors import OptionError, OutputError, optional_library
 from specroof.sweeps.partition import write_partition
 from specroof.sweeps.places import place_of
 from specroof.sweeps.plan import Partition, Plan, plan_of
@@ -57,9 +57,13 @@ def on_processes(
 def _sent(
     pool: ProcessPoolExecutor, plan: Plan, partition: Partition, url: str, form: str
 ) -> "Future[dict[str, Any]]":
+    return pool.submit(write_by_number, *_words(plan, partition, url, form))
+
+
+def _words(plan: Plan, partition: Partition, url: str, form: str) -> tuple[Any, ...]:
+    """Return what another process needs to know to write a partition."""
     study = plan.study
-    words = (study.text, study.source, plan.study_sha256, partition.number, url, form)
-    return pool.submit(write_by_number, *words)
+    return study.text, study.source, plan.study_sha256, partition.number, url, form
 
 
 def _follow_parent() -> None:
@@ -90,12 +94,7 @@ def on_cluster(
     if not address.startswith(_DASK):
         message = f"on is {address!r}; allowed: {_DASK}HOST:PORT"
         raise OptionError(message)
-    try:
-        import distributed  # noqa: PLC0415 - of an extra
-    except ImportError:
-        message = "distributed is not installed; allowed: pip install 'specroof[cluster]'"
-        raise OutputError(message) from None
-    study = plan.study
+    distributed = optional_library("distributed", f"on {address!r}", "cluster", refusal=OutputError)
     try:
         with distributed.Client(
             f"tcp://{address.removeprefix(_DASK)}", timeout=_CONNECT_S
@@ -103,7 +102,7 @@ def on_cluster(
             tasks = [
                 client.submit(
                     write_by_number,
-                    *(study.text, study.source, plan.study_sha256, one.number, url, form),
+                    *_words(plan, one, url, form),
                     key=f"specroof-{plan.study_sha256}-{one.name}",
                     retries=2,
                 )
@@ -129,7 +128,7 @@ def write_by_number(
     """
     plan = _plan(text, source)
     if plan.study_sha256 != study_sha256:
-        message = f"{source}: a file that it names differs from that of the sweep; {_GO_ON}"
+        message = f"{source}: a file that it names has changed since the sweep began; {_GO_ON}"
         raise OptionError(message)
     place = place_of(url)
     return write_partition(plan, plan.partitions[number - 1], place, form, lambda _: None)

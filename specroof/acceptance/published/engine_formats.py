@@ -10,7 +10,12 @@ from specroof.acceptance.published.profile import AcceptanceProfile
 from specroof.errors import OptionError
 from specroof.reading.numbers_in_range import MOST_DRAFTS, entries, number, refuse, whole
 
-__all__ = ["counters_profiles", "histogram_profile", "sglang_profile", "vllm_log_profile"]
+__all__ = [
+    "counters_profiles",
+    "histogram_profile",
+    "sglang_profile",
+    "vllm_log_profile",
+]
 
 #: A sample of the Prometheus text format: name, labels, value.
 _SAMPLE: Final = re.compile(
@@ -91,7 +96,7 @@ def _counted(model: str, counts: dict[str | int, float], source: str) -> Accepta
         name=source,
         model=model,
         engine="vLLM",
-        survival=_survival(where, [count / rounds for count in accepted]),
+        survival=checked_survival(where, [count / rounds for count in accepted]),
         counted="counters by position; the bonus token is in none",
         n_rounds=int(rounds),
         source=source,
@@ -121,7 +126,7 @@ def histogram_profile(histograms: Iterable[Any], source: str) -> AcceptanceProfi
     Raises
     ------
     OptionError
-        For counts that are no whole numbers, or add up to nothing.
+        For counts that are not whole numbers, or add up to nothing.
 
     Examples
     --------
@@ -203,7 +208,7 @@ def vllm_log_profile(text: str, source: str) -> AcceptanceProfile:
     return AcceptanceProfile(
         name=source,
         engine="vLLM",
-        survival=_survival(source, [value / rounds for value in weighted]),
+        survival=checked_survival(source, [value / rounds for value in weighted]),
         counted="rate by position; its mean acceptance length has the bonus token in",
         n_rounds=round(rounds),
         source=source,
@@ -265,7 +270,7 @@ def _float(where: str, text: str, *, high: float = math.inf) -> float:
     return number(where, value, high=high)
 
 
-def _survival(where: str, survival: list[float]) -> tuple[float, ...]:
+def checked_survival(where: str, survival: list[float]) -> tuple[float, ...]:
     """Return survival that no value contradicts, every refusal with the place."""
     try:
         survival_acceptance(survival)

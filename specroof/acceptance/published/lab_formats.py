@@ -9,8 +9,7 @@ from itertools import accumulate
 from operator import mul
 from typing import Any, Final
 
-from specroof.acceptance import survival_acceptance
-from specroof.acceptance.published.engine_formats import histogram_profile
+from specroof.acceptance.published.engine_formats import checked_survival, histogram_profile
 from specroof.acceptance.published.profile import AcceptanceProfile
 from specroof.errors import OptionError
 from specroof.reading.numbers_in_range import MOST_DRAFTS, entries, number, refuse, whole
@@ -99,12 +98,7 @@ def _agreeing(curves: dict[str, list[float]], source: str) -> tuple[float, ...]:
         worst = max(abs(a - b) for a, b in zip(other, survival, strict=True))
         if worst > _ROUNDING:
             refuse(f"{source}: marginal_accept_rates", survival, f"the products {other}")
-    try:
-        survival_acceptance(survival)
-    except OptionError as refusal:
-        message = f"{source}: marginal_accept_rates: {refusal}"
-        raise OptionError(message) from None
-    return tuple(survival)
+    return checked_survival(f"{source}: marginal_accept_rates", survival)
 
 
 def _counted(mean: object, accepted: float, source: str) -> str:

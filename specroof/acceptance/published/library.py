@@ -94,17 +94,12 @@ def _profile(row: dict[str, str], source: dict[str, str]) -> AcceptanceProfile:
 _Known = tuple[tuple[float, ...], tuple[tuple[int, float], ...]]
 
 
-def _read_survival(values: list[str]) -> _Known:
-    return tuple(float(value) for value in values), ()
-
-
-def _read_conditional(values: list[str]) -> _Known:
-    return tuple(accumulate((float(value) for value in values), mul)), ()
+def _numbers(values: list[str]) -> list[float]:
+    return [float(value) for value in values]
 
 
 def _read_histogram(values: list[str]) -> _Known:
-    counts = [float(value) for value in values]
-    at_least = list(accumulate(reversed(counts)))[::-1]
+    at_least = list(accumulate(reversed(_numbers(values))))[::-1]
     return tuple(count / at_least[0] for count in at_least[1:]), ()
 
 
@@ -114,8 +109,8 @@ def _read_lengths(values: list[str]) -> _Known:
 
 
 _READ: Final[dict[str, Callable[[list[str]], _Known]]] = {
-    "survival": _read_survival,
-    "conditional": _read_conditional,
+    "survival": lambda values: (tuple(_numbers(values)), ()),
+    "conditional": lambda values: (tuple(accumulate(_numbers(values), mul)), ()),
     "histogram": _read_histogram,
     "lengths": _read_lengths,
 }

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from specroof.architecture import DraftHead, MedusaHeads
-from specroof.errors import OptionError
+from specroof.errors import expect_word
 from specroof.parsers.drafters.blocks import (
     parse_dflash,
     parse_dflash2,
@@ -27,7 +27,7 @@ from specroof.parsers.drafters.heads import (
     parse_pard,
 )
 from specroof.parsers.drafters.mtp import parse_mtp
-from specroof.reading.json_object import read_json
+from specroof.parsers.model_config import read_files
 
 __all__ = ["DRAFTER_KINDS", "parse_drafter_config"]
 
@@ -123,13 +123,8 @@ def parse_drafter_config(
     >>> head.name, head.vocab_size, head.taps
     ('tiny', 100, 3)
     """
-    if kind not in DRAFTER_KINDS:
-        message = f"kind is {kind!r}; allowed: {', '.join(DRAFTER_KINDS)}"
-        raise OptionError(message)
-    root = read_json(text, source=source)
-    sidecar = None
-    if quantization_text is not None:
-        sidecar = read_json(quantization_text, source=f"hf_quant_config.json of {source}")
+    expect_word("kind", kind, DRAFTER_KINDS)
+    root, sidecar = read_files(text, quantization_text, source=source)
     config = open_draft_config(root, kind=kind, name=name, sidecar=sidecar)
     parsers = DRAFTER_KINDS[kind]
     found = _form(config)

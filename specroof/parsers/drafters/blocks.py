@@ -27,7 +27,7 @@ from specroof.parsers import PARSERS
 from specroof.parsers.blocks import feed_forward_block
 from specroof.parsers.drafters.config import DraftConfig, layer_shapes
 from specroof.parsers.drafters.mtp import draft_layers, open_target
-from specroof.parsers.families.deepseek_v3 import LatentShape, latent_block
+from specroof.parsers.families.deepseek_v3 import latent_block, latent_shape
 from specroof.parsers.formats.quantization import LayerWeights
 
 __all__ = ["parse_dflash", "parse_dflash2", "parse_dspark", "parse_v4_dspark"]
@@ -51,16 +51,14 @@ def parse_dflash2(config: DraftConfig) -> DraftHead:
 
     Counts
         before and behind each sublayer the matrix that makes a convolution's kernel from the
-        hidden state; the selector's projection; its two tables, of which some rows are read.
+        hidden state; the selector's projection; its two tables (stored; few rows are read).
     Ignores
         the convolutions themselves (two taps), and choosing among the candidates.
     """
     settings = config.settings
     size = config.keys.positive_int("hidden_size")
     kernel = settings.positive_int("conv_kernel_size")
-    group = settings.positive_int("conv_group_size", maximum=size)
-    if size % group:
-        settings.refuse("conv_group_size", f"a divisor of hidden_size ({size})")
+    group = settings.divisor("conv_group_size", of=size, called="hidden_size")
     rows = 2 * kernel * (size // group)
     base = 2 * kernel * size
     layers = [_convolved(layer, size, rows, base, config.plain) for layer in _layers(config)]
@@ -77,10 +75,7 @@ def _convolved(layer: Layer, size: int, rows: int, base: int, plain: WeightForma
     blocks = tuple(
         replace(
             block,
-            linears=(
-                *block.linears,
-                replicated(f"{name}_kernel", size, rows, plain),
-            ),
+            linears=(*block.linears, replicated(f"{name}_kernel", size, rows, plain)),
             vector_params=block.vector_params + base,
         )
         for block, name in zip(layer.blocks, ("attention_conv", "mlp_conv"), strict=True)
@@ -146,7 +141,7 @@ def _block_head(
         kind,
         size,
         stack_layers(layers),
-        # A head of its own comes with a smaller vocabulary only.
+        # Only a smaller vocabulary comes with a separate head.
         head_rows=drafted if own else 0,
         weight=config.plain,
         dtype=config.dtype,
@@ -191,29 +186,16 @@ def _layers(config: DraftConfig) -> list[Layer]:
     mode = settings.text("attention_mode", allowed=("gqa", "mla"), default="gqa")
     if mode == "mla":
         return _latent_layers(config)
-    causal = _flag(config, ("is_causal", "causal"))
-    shapes = layer_shapes(config, qk_norm=True, causal=causal)
-    return [draft_layer(shape) for shape in shapes]
-
-
-def _flag(config: DraftConfig, keys: Sequence[str]) -> bool:
-    return any(config.setting(key).flag(key, default=False) for key in keys)
+    causal = any(config.setting(key).flag(key, default=False) for key in ("is_causal", "causal"))
+    return [draft_layer(shape) for shape in layer_shapes(config, qk_norm=True, causal=causal)]
 
 
 def _latent_layers(config: DraftConfig) -> list[Layer]:
     """Return layers of latent attention (kimi-k3-dflash2), counted as causal and without window."""
     keys, weights = config.keys, LayerWeights(config.quantization, 0)
     size, width = keys.positive_int("hidden_size"), keys.positive_int("intermediate_size")
-    shape = LatentShape(
-        size,
-        keys.positive_int("num_attention_heads"),
-        keys.positive_int("q_lora_rank"),
-        keys.positive_int("kv_lora_rank"),
-        keys.positive_int("qk_nope_head_dim"),
-        keys.positive_int("qk_rope_head_dim"),
-        keys.positive_int("v_head_dim"),
-    )
-    layer = Layer((latent_block(shape, weights), feed_forward_block(size, width, weights)))
+    attention = latent_block(latent_shape(keys), weights)
+    layer = Layer((attention, feed_forward_block(size, width, weights)))
     return [layer] * config.n_layers
 
 
@@ -224,7 +206,7 @@ def _gemma_layers(config: DraftConfig) -> list[Layer]:
         deepseek-ai/DeepSpec, ``Gemma4DSparkModel``: layers of the Gemma 4 family.
     """
     model = open_target(config)
-    parsed: Architecture = PARSERS[model.family](model)
+    parsed = PARSERS[model.family](model)
     return [
         Layer(tuple(_both_ways(block) for block in layer.blocks), layer.count)
         for layer in parsed.layers

@@ -1,20 +1,16 @@
 """A drafter's config, opened: what every parser of drafters is handed."""
 
-from dataclasses import dataclass
-from pathlib import PurePath
-from typing import Final
+from dataclasses import dataclass, replace
 
 from specroof.architecture import DraftShape, WeightFormat
-from specroof.parsers.blocks import head_counts, split_head_dim
 from specroof.parsers.formats.quantization import Quantization, read_quantization
 from specroof.parsers.formats.weight_formats import PLAIN_FORMATS
-from specroof.parsers.model_config import DTYPES
+from specroof.parsers.layer_lists import sliding_layers
+from specroof.parsers.model_config import activation_dtype, config_name, quantization_section
+from specroof.parsers.sizes import head_counts, split_head_dim
 from specroof.reading.json_object import MAX_LAYERS, Reader
 
 __all__ = ["DraftConfig", "layer_shapes", "open_draft_config"]
-
-_FULL: Final = "full_attention"
-_SLIDING: Final = "sliding_attention"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,12 +71,10 @@ def open_draft_config(
     """Return the opened config, with what is common to all kinds read."""
     keys = root.section("transformer_layer_config") or root.section("text_config") or root
     settings = root.section("dflash_config") or root.section("eagle_config") or root
-    stated = keys if keys.has("dtype") or keys.has("torch_dtype") else root
-    # Published drafters without the key are bfloat16.
-    dtype = DTYPES[stated.text("dtype", "torch_dtype", allowed=DTYPES, default="bfloat16")]
-    section = keys.section("quantization_config") or root.section("quantization_config")
+    dtype = activation_dtype(keys, root)
+    section = quantization_section(keys, root)
     return DraftConfig(
-        name=name or PurePath(root.source).stem.replace("--", "/"),
+        name=name or config_name(root),
         kind=kind,
         keys=keys,
         root=root,
@@ -100,31 +94,27 @@ def layer_shapes(config: DraftConfig, *, qk_norm: bool, causal: bool = True) -> 
         (`configuration_llama.py`).
     """
     keys = config.keys
-    heads = head_counts(keys, kv_default=True)
+    n_heads, n_kv_heads = head_counts(keys, kv_default=keys.positive_int("num_attention_heads"))
     head_dim = split_head_dim(keys)
     sinks = config.setting("attention_sink_bias")
-    sizes = {
-        "hidden_size": keys.positive_int("hidden_size"),
-        "n_heads": heads[0],
-        "n_kv_heads": heads[1],
-        "head_dim": head_dim,
-        "width": keys.positive_int("intermediate_size"),
-        "value_dim": keys.positive_int("v_head_dim", default=head_dim),
-    }
-    return [
-        DraftShape(
-            **sizes,
-            window=window,
-            bias=keys.flag("attention_bias", default=False),
-            qk_norm=qk_norm,
-            sinks=sinks.flag("attention_sink_bias", default=False),
-            causal=causal,
-            weight=config.weight,
-            plain=config.plain,
-            dtype=config.dtype,
-        )
-        for window in _windows(config)
-    ]
+    bias = keys.flag("attention_bias", default=False)
+    shape = DraftShape(
+        keys.positive_int("hidden_size"),
+        n_heads,
+        n_kv_heads,
+        head_dim,
+        width=keys.positive_int("intermediate_size"),
+        value_dim=keys.positive_int("v_head_dim", default=head_dim),
+        qkv_bias=bias,
+        out_bias=bias,
+        qk_norm=qk_norm,
+        sinks=sinks.flag("attention_sink_bias", default=False),
+        causal=causal,
+        weight=config.weight,
+        plain=config.plain,
+        dtype=config.dtype,
+    )
+    return [replace(shape, window=window) for window in _windows(config)]
 
 
 def _windows(config: DraftConfig) -> list[int | None]:
@@ -132,17 +122,15 @@ def _windows(config: DraftConfig) -> list[int | None]:
 
     Source
         `layer_types` says which layers have one (`use_sliding_window` false takes it from all);
-        else ``use_swa`` gives all layers that of ``swa_window_size`` (vLLM's DFlash).
+        else ``use_swa`` gives all layers the window ``swa_window_size`` (vLLM's DFlash).
     """
     keys, n_layers = config.keys, config.n_layers
     if not keys.flag("use_sliding_window", default=True):
         return [None] * n_layers
-    if keys.has("layer_types"):
-        kinds = keys.texts("layer_types", allowed=(_FULL, _SLIDING), at_least=n_layers)
-        if _SLIDING not in kinds[:n_layers]:
-            return [None] * n_layers
-        window = keys.positive_int("sliding_window")
-        return [window if kind == _SLIDING else None for kind in kinds[:n_layers]]
+    slides = sliding_layers(keys, n_layers)
+    if slides is not None:
+        window = keys.positive_int("sliding_window") if any(slides) else None
+        return [window if is_sliding else None for is_sliding in slides]
     settings = config.setting("use_swa")
     if settings.flag("use_swa", default=False):
         return [settings.positive_int("swa_window_size")] * n_layers

@@ -10,7 +10,6 @@ from typing import Final
 
 from specroof.architecture import (
     HEADS,
-    TENSOR,
     Block,
     DraftHead,
     GroupedQueryAttention,
@@ -21,14 +20,16 @@ from specroof.architecture import (
     draft_model,
     eagle3_head,
     eagle_head,
+    gated_pair,
     replicated,
     stack_layers,
     with_first,
 )
 from specroof.parsers import PARSERS
-from specroof.parsers.blocks import head_counts
 from specroof.parsers.drafters.config import DraftConfig, layer_shapes
-from specroof.parsers.model_config import open_config
+from specroof.parsers.drafters.mtp import open_target
+from specroof.parsers.layer_lists import sliding_layers
+from specroof.parsers.sizes import head_counts
 from specroof.reading.json_object import Reader
 
 __all__ = [
@@ -41,7 +42,6 @@ __all__ = [
 ]
 
 _MOST_HEADS: Final = 64
-_SLIDING: Final = "sliding_attention"
 
 
 def parse_eagle(config: DraftConfig) -> DraftHead:
@@ -117,7 +117,7 @@ def parse_medusa(config: DraftConfig) -> MedusaHeads:
 def parse_pard(config: DraftConfig) -> DraftHead:
     """Return a PARD drafter: a small model, in PARD-2 with a projection of target features."""
     root = config.root
-    model = open_config(root, known=PARSERS, name=config.name, family=None, sidecar=config.sidecar)
+    model = open_target(config)
     architecture = PARSERS[model.family](model)
     if not root.has("pard2_target_dim"):
         return DraftHead("pard", architecture, vocab_size=architecture.vocab_size)
@@ -174,61 +174,38 @@ def _assistant_rows(root: Reader, vocab_size: int) -> tuple[int, int]:
     """Return the rows of the head: centroids, and tokens that are scored."""
     if not root.flag("use_ordered_embeddings", default=False):
         return 0, vocab_size
-    centroids = root.positive_int("num_centroids", maximum=vocab_size)
-    if vocab_size % centroids:
-        root.refuse("num_centroids", f"a divisor of vocab_size ({vocab_size})")
+    centroids = root.divisor("num_centroids", of=vocab_size, called="vocab_size")
     best = root.positive_int("centroid_intermediate_top_k", maximum=centroids)
     return centroids, best * (vocab_size // centroids)
 
 
 def _assistant_layers(config: DraftConfig) -> list[Layer]:
     keys = config.keys
-    kinds = keys.texts(
-        "layer_types", allowed=("full_attention", _SLIDING), at_least=config.n_layers
-    )
-    if not kinds:
+    slides = sliding_layers(keys, config.n_layers)
+    if not slides:
         keys.refuse("layer_types", "a list of full_attention and sliding_attention")
     heads = head_counts(keys)
     head_dim = keys.positive_int("head_dim", default=256)  # configuration_gemma4.py
-    sizes = {
-        _SLIDING: head_dim,
-        "full_attention": keys.positive_int("global_head_dim", default=512),
-    }
+    full_dim = keys.positive_int("global_head_dim", default=512)
     window = keys.positive_int("sliding_window", default=512)
+    sliding = GroupedQueryAttention(*heads, head_dim, head_dim, window)
+    full = GroupedQueryAttention(*heads, full_dim, full_dim)
+    return [_assistant_layer(sliding if is_sliding else full, config) for is_sliding in slides]
+
+
+def _assistant_layer(core: GroupedQueryAttention, config: DraftConfig) -> Layer:
+    keys, weight = config.keys, config.weight
     size, width = keys.positive_int("hidden_size"), keys.positive_int("intermediate_size")
-    return [
-        _assistant_layer(
-            GroupedQueryAttention(
-                *heads, sizes[kind], sizes[kind], window if kind == _SLIDING else None
-            ),
-            size,
-            width,
-            config,
-        )
-        for kind in kinds[: config.n_layers]
-    ]
-
-
-def _assistant_layer(
-    core: GroupedQueryAttention, size: int, width: int, config: DraftConfig
-) -> Layer:
     queries = core.n_heads * core.head_dim
     attention = Block(
         "attention",
         (
-            Linear("q_proj", size, queries, config.weight, HEADS),
-            Linear("o_proj", queries, size, config.weight, HEADS),
+            Linear("q_proj", size, queries, weight, HEADS),
+            Linear("o_proj", queries, size, weight, HEADS),
         ),
         SharedCacheAttention(core),
         # norms before and after, and of a query head
         vector_params=2 * size + core.head_dim,
     )
-    feed_forward = Block(
-        "feed_forward",
-        (
-            Linear("gate_up_proj", size, 2 * width, config.weight, TENSOR),
-            Linear("down_proj", width, size, config.weight, TENSOR),
-        ),
-        vector_params=2 * size + 1,
-    )
-    return Layer((attention, feed_forward))
+    pair = gated_pair(size, width, weight, weight)
+    return Layer((attention, Block("feed_forward", pair, vector_params=2 * size + 1)))

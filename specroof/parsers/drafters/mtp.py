@@ -1,7 +1,7 @@
 """Draft layers that a target's own checkpoint holds: multi-token prediction.
 
 A draft layer is one of the model's own kind, so its family's parser reads it: from the same
-config, in which the list of layers is replaced by that of the draft layer.
+config, with the draft layer in the place of the model's layers.
 
 Source
     DeepSeek-V3 report, arXiv:2412.19437, section 2.2; vLLM ``deepseek_mtp.py``,
@@ -62,7 +62,7 @@ def parse_mtp(config: DraftConfig) -> DraftHead:
 
     Counts
         a merge of embedding and hidden state, unquantised, before one layer of the model's kind.
-        Several modules have layers of their own and make one draft each.
+        Several modules have separate layers and make one draft each.
     """
     model = open_target(config)
     if model.family not in _CHANGES:

@@ -7,12 +7,8 @@ Source
 """
 
 from specroof.architecture import Architecture
-from specroof.parsers.families.deepseek_v3 import (
-    expert_layers,
-    latent_decoder,
-    latent_experts,
-    latent_shape,
-)
+from specroof.parsers.families.deepseek_v3 import latent_decoder
+from specroof.parsers.layer_lists import experts_after_first
 from specroof.parsers.model_config import ModelConfig
 
 __all__ = ["parse_deepseek_v2", "parse_mistral_latent"]
@@ -32,8 +28,5 @@ def parse_mistral_latent(config: ModelConfig) -> Architecture:
 
 def _softmax_routed(config: ModelConfig, *, n_shared_default: int) -> Architecture:
     """Return the decoder; experts are picked by softmax, without V3's correction bias."""
-    sparse = expert_layers(config.keys, config.n_layers, n_dense_default=0)
-    experts = latent_experts(
-        config, sparse, n_shared_default=n_shared_default, correction_bias=False
-    )
-    return latent_decoder(config, [latent_shape(config)] * config.n_layers, experts, sparse)
+    sparse = experts_after_first(config.keys, config.n_layers, n_dense_default=0)
+    return latent_decoder(config, sparse, n_shared_default=n_shared_default, correction_bias=False)

@@ -7,7 +7,7 @@ Source
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specroof.architecture import (
     ATTENTION_REPLICATED,
@@ -18,29 +18,27 @@ from specroof.architecture import (
     LatentAttention,
     Linear,
     Shard,
+    replicated,
 )
-from specroof.parsers.blocks import (
-    ExpertsShape,
-    experts_block,
-    feed_forward_block,
-    top_k_experts,
-)
+from specroof.parsers.blocks import matrices
+from specroof.parsers.decoder import Part, decoder, feed_forward_part
 from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import listed_experts
-from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
-from specroof.reading.json_object import MAX_LAYERS, Reader
+from specroof.parsers.layer_lists import experts_after_first, listed_experts
+from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.sizes import read_experts
+from specroof.reading.json_object import Reader
 
 __all__ = [
     "LatentShape",
-    "check_indexed",
-    "expert_layers",
+    "index_weights",
     "latent_block",
     "latent_decoder",
-    "latent_experts",
     "latent_shape",
     "parse_deepseek_v3",
     "parse_deepseek_v32",
     "read_indexer",
+    "searching_shape",
+    "sparse_layers",
 ]
 
 
@@ -80,32 +78,51 @@ class LatentShape:
 
 def parse_deepseek_v3(config: ModelConfig) -> Architecture:
     """Return a DeepSeek-V3; `num_key_value_heads` says nothing about its cache."""
-    return _deepseek(config, latent_shape(config))
+    # configuration_deepseek_v3.py: first_k_dense_replace 3
+    return latent_decoder(config, sparse_layers(config, n_dense_default=3))
 
 
 def parse_deepseek_v32(config: ModelConfig) -> Architecture:
     """Return a DeepSeek-V3.2: every layer attends to the tokens that its indexer picks."""
-    if not config.keys.has("q_lora_rank"):
-        # The indexer's queries come from the compressed query.
-        config.keys.refuse("q_lora_rank", "a whole number from 1")
-    check_indexed(config.keys)
-    return _deepseek(config, latent_shape(config, read_indexer(config.keys)))
+    attentions = [searching_shape(config.keys)] * config.n_layers
+    return latent_decoder(config, sparse_layers(config, n_dense_default=3), attentions)
 
 
-def check_indexed(keys: Reader) -> None:
-    """Refuse layers without an indexer: transformers names all layers, and they are alike."""
+def sparse_layers(config: ModelConfig, *, n_dense_default: int) -> list[bool]:
+    """Return whether each layer has experts: by a list in files that transformers has saved."""
+    listed = listed_experts(config.keys, config.n_layers)
+    if listed is not None:
+        return listed
+    return experts_after_first(config.keys, config.n_layers, n_dense_default=n_dense_default)
+
+
+def latent_shape(keys: Reader) -> LatentShape:
+    """Return the sizes of latent attention; a null `q_lora_rank` projects queries at once."""
+    if "q_lora_rank" not in keys.values:
+        # Null means something (no compression), so leaving the key out does not.
+        keys.refuse("q_lora_rank", "a whole number from 1, or null")
+    return LatentShape(
+        keys.positive_int("hidden_size"),
+        keys.positive_int("num_attention_heads"),
+        keys.optional_int("q_lora_rank"),
+        keys.positive_int("kv_lora_rank"),
+        keys.positive_int("qk_nope_head_dim"),
+        keys.positive_int("qk_rope_head_dim"),
+        keys.positive_int("v_head_dim"),
+        # configuration_deepseek_v3.py: attention_bias False
+        bias=keys.flag("attention_bias", default=False),
+    )
+
+
+def searching_shape(keys: Reader) -> LatentShape:
+    """Return the sizes of latent attention with an indexer, which every layer has.
+
+    transformers names the kind of each layer; the indexer's queries come from the compressed one.
+    """
+    if not keys.has("q_lora_rank"):
+        keys.refuse("q_lora_rank", "a whole number from 1")
     keys.texts("layer_types", allowed=("deepseek_sparse_attention", "indexed_attention"))
-
-
-def _deepseek(config: ModelConfig, attention: LatentShape) -> Architecture:
-    # Files of V3.2 that transformers saved list the layers, and have no first_k_dense_replace.
-    sparse = listed_experts(config.keys, config.n_layers)
-    if sparse is None:
-        # configuration_deepseek_v3.py: first_k_dense_replace 3, n_shared_experts 1
-        sparse = expert_layers(config.keys, config.n_layers, n_dense_default=3)
-    # e_score_correction_bias of the "noaux_tc" selection, the only one of this family
-    experts = latent_experts(config, sparse, n_shared_default=1, correction_bias=True)
-    return latent_decoder(config, [attention] * config.n_layers, experts, sparse)
+    return replace(latent_shape(keys), indexer=read_indexer(keys))
 
 
 def read_indexer(keys: Reader) -> Indexer:
@@ -117,82 +134,39 @@ def read_indexer(keys: Reader) -> Indexer:
     )
 
 
-def latent_shape(config: ModelConfig, indexer: Indexer | None = None) -> LatentShape:
-    """Return the sizes of latent attention; a null `q_lora_rank` projects queries at once."""
-    keys = config.keys
-    if "q_lora_rank" not in keys.values:
-        # Null means something (no compression), so leaving the key out does not.
-        keys.refuse("q_lora_rank", "a whole number from 1, or null")
-    return LatentShape(
-        config.hidden_size,
-        keys.positive_int("num_attention_heads"),
-        keys.optional_int("q_lora_rank"),
-        keys.positive_int("kv_lora_rank"),
-        keys.positive_int("qk_nope_head_dim"),
-        keys.positive_int("qk_rope_head_dim"),
-        keys.positive_int("v_head_dim"),
-        # configuration_deepseek_v3.py: attention_bias False
-        bias=keys.flag("attention_bias", default=False),
-        indexer=indexer,
-    )
-
-
 def latent_decoder(
     config: ModelConfig,
-    attentions: Sequence[LatentShape],
-    experts: ExpertsShape | None,
     sparse: Sequence[bool],
+    attentions: Sequence[LatentShape] | None = None,
+    *,
+    n_shared_default: int = 1,
+    correction_bias: bool = True,
 ) -> Architecture:
-    """Return a model of latent attention, given each layer's attention and if it has experts."""
-    dense_width = 0 if all(sparse) else config.keys.positive_int("intermediate_size")
+    """Return a model of latent attention.
 
-    def layer(kind: tuple[LatentShape, bool], weights: LayerWeights) -> tuple[Block, ...]:
-        attention, is_sparse = kind
-        feed_forward = (
-            experts_block(experts, weights)
-            if is_sparse and experts is not None
-            else feed_forward_block(config.hidden_size, dense_width, weights)
+    Parameters
+    ----------
+    config
+        The opened config.
+    sparse
+        Whether each layer has experts.
+    attentions
+        Each layer's attention; None for one that is alike and attends to all tokens.
+    n_shared_default
+        Shared experts where no key says how many: 1 in the configuration classes of V3 and GLM.
+    correction_bias
+        Whether experts are picked with V3's ``e_score_correction_bias`` ("noaux_tc").
+    """
+    keys, experts = config.keys, None
+    mixers = Part(attentions or [latent_shape(keys)] * config.n_layers, latent_block)
+    if any(sparse):
+        experts = read_experts(
+            keys,
+            "n_routed_experts",
+            n_shared=keys.positive_int("n_shared_experts", minimum=0, default=n_shared_default),
+            correction_bias=correction_bias,
         )
-        return latent_block(attention, weights), feed_forward
-
-    kinds = list(zip(attentions, sparse, strict=True))
-    return Decoder(build_layers(config, kinds, layer)).architecture(config)
-
-
-def expert_layers(keys: Reader, n_layers: int, *, n_dense_default: int) -> list[bool]:
-    """Return whether each layer has experts: all but the first few, or every few of them.
-
-    Source
-        `DeepseekV3DecoderLayer.__init__` of the checkpoints' own `modeling_deepseek.py`, where
-        ``moe_layer_freq`` is 1 by default; the default of ``first_k_dense_replace`` is that of
-        the family's configuration class.
-    """
-    n_dense = keys.positive_int(
-        "first_k_dense_replace", minimum=0, maximum=MAX_LAYERS, default=n_dense_default
-    )
-    stride = keys.positive_int("moe_layer_freq", default=1)
-    return [index >= n_dense and index % stride == 0 for index in range(n_layers)]
-
-
-def latent_experts(
-    config: ModelConfig, sparse: Sequence[bool], *, n_shared_default: int, correction_bias: bool
-) -> ExpertsShape | None:
-    """Return the sizes of the experts, None where no layer has any.
-
-    All shared experts of a layer are one wide expert.
-    """
-    if not any(sparse):
-        return None
-    keys = config.keys
-    width = keys.positive_int("moe_intermediate_size")
-    n_shared = keys.positive_int("n_shared_experts", minimum=0, default=n_shared_default)
-    return ExpertsShape(
-        config.hidden_size,
-        *top_k_experts(keys, "n_routed_experts", "num_experts_per_tok"),
-        width,
-        shared_width=n_shared * width,
-        correction_bias=correction_bias,
-    )
+    return decoder(config, mixers, feed_forward_part(config, experts, sparse))
 
 
 def latent_block(shape: LatentShape, weights: LayerWeights) -> Block:
@@ -241,26 +215,17 @@ def _indexer_linears(shape: LatentShape, weights: LayerWeights) -> tuple[Linear,
     indexer = shape.indexer
     if indexer is None or shape.query_rank is None:
         return ()
-    sizes = (
+    quantised = matrices(
+        weights,
+        "self_attn.indexer.",
+        ATTENTION_REPLICATED,
         ("wq_b", shape.query_rank, indexer.n_heads * indexer.head_dim),
         ("wk", shape.hidden_size, indexer.head_dim),
     )
-    quantised = tuple(
-        Linear(
-            f"indexer_{name}",
-            in_features,
-            out_features,
-            weight=weights(f"self_attn.indexer.{name}"),
-            shard=ATTENTION_REPLICATED,
-        )
-        for name, in_features, out_features in sizes
-    )
-    # The heads' weights stay unquantised in FP8 checkpoints.
-    head_weights = Linear(
-        "indexer_weights_proj",
-        shape.hidden_size,
-        indexer.n_heads,
-        weight=weights.plain,
-        shard=ATTENTION_REPLICATED,
-    )
-    return (*quantised, head_weights)
+    named = (replace(linear, name=f"indexer_{linear.name}") for linear in quantised)
+    return (*named, index_weights(shape.hidden_size, indexer, weights))
+
+
+def index_weights(hidden_size: int, indexer: Indexer, weights: LayerWeights) -> Linear:
+    """Return the matrix of the heads' weights, which stays unquantised in FP8 checkpoints."""
+    return replicated("indexer_weights_proj", hidden_size, indexer.n_heads, weights.plain)

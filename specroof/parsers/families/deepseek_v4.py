@@ -24,12 +24,16 @@ from specroof.architecture import (
     Linear,
     Shard,
     WeightFormat,
+    replicated,
 )
-from specroof.parsers.blocks import ExpertNames, ExpertsShape, experts_block, top_k_experts
-from specroof.parsers.families.deepseek_v3 import read_indexer
+from specroof.parsers.blocks import ExpertNames, ExpertsShape, experts_block
+from specroof.parsers.decoder import Part, decoder
+from specroof.parsers.families.deepseek_v3 import index_weights, read_indexer
 from specroof.parsers.formats.module_names import ModuleNames
 from specroof.parsers.formats.quantization import LayerWeights, Quantization, Rule
-from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
+from specroof.parsers.layer_lists import listed_kinds
+from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.sizes import read_experts
 from specroof.reading.json_object import MAX_LAYERS, Reader
 
 __all__ = ["parse_deepseek_v4", "parse_deepseek_v4_converted"]
@@ -59,7 +63,7 @@ class _Compression:
 
     @property
     def overlap(self) -> int:
-        """Entries that a token is part of."""
+        """Entries that hold a token."""
         return 2 if self.searches else 1
 
 
@@ -106,29 +110,29 @@ def parse_deepseek_v4(config: ModelConfig) -> Architecture:
 def _deepseek_v4(config: ModelConfig, *, expert_dtype: str) -> Architecture:
     """Return the model; experts have `expert_dtype` where no key says theirs."""
     config = replace(config, quantization=_quantization(config, expert_dtype))
-    keys = config.keys
+    keys, n_layers = config.keys, config.n_layers
     shape = _shape(config)
-    experts = _experts_shape(config)
-    n_layers = config.n_layers
-    compressions = _compressions(keys, n_layers)
+    # configuration_deepseek_v4.py: n_shared_experts 1
+    n_shared = keys.positive_int("n_shared_experts", minimum=0, default=1)
+    experts = read_experts(keys, "n_routed_experts", n_shared=n_shared)
     hashed = _hashed_layers(keys, n_layers)
 
-    def layer(kind: tuple[_Compression, bool], weights: LayerWeights) -> tuple[Block, ...]:
-        compression, is_hashed = kind
-        return (
-            _attention_block(shape, compression, weights),
-            _feed_forward_block(shape, replace(experts, correction_bias=not is_hashed), weights),
-        )
+    def attention(compression: _Compression, weights: LayerWeights) -> Block:
+        return _attention_block(shape, compression, weights)
 
-    kinds = list(zip(compressions, hashed, strict=True))
+    def feed_forward(is_hashed: bool, weights: LayerWeights) -> Block:
+        return _feed_forward_block(shape, replace(experts, correction_bias=not is_hashed), weights)
+
     head_mixing = shape.n_streams * (shape.n_streams * shape.hidden_size + 1) + 1
-    return Decoder(
-        build_layers(config, kinds, layer),
+    return decoder(
+        config,
+        Part(_compressions(keys, n_layers), attention),
+        Part(hashed, feed_forward),
         head_name="head",
         vector_params=shape.hidden_size + head_mixing,
         # tid2eid of DeepseekV4HashRouter: the experts of each token id
         lookup_params=sum(hashed) * keys.positive_int("vocab_size") * experts.top_k,
-    ).architecture(config)
+    )
 
 
 def _compressions(keys: Reader, n_layers: int) -> list[_Compression]:
@@ -157,9 +161,9 @@ def _compressions(keys: Reader, n_layers: int) -> list[_Compression]:
 
 def _hashed_layers(keys: Reader, n_layers: int) -> list[bool]:
     """Return which layers pick experts by token id: those listed, or the first few."""
-    if keys.has("mlp_layer_types"):
-        kinds = keys.texts("mlp_layer_types", allowed=("hash_moe", "moe"), at_least=n_layers)
-        return [kind == "hash_moe" for kind in kinds[:n_layers]]
+    kinds = listed_kinds(keys, "mlp_layer_types", ("hash_moe", "moe"), n_layers)
+    if kinds is not None:
+        return [kind == "hash_moe" for kind in kinds]
     # configuration_deepseek_v4.py: default_num_hash_layers 3
     n_hashed = keys.positive_int("num_hash_layers", minimum=0, maximum=MAX_LAYERS, default=3)
     return [index < n_hashed for index in range(n_layers)]
@@ -182,9 +186,7 @@ def _shape(config: ModelConfig) -> _Shape:
     # One key-value vector for all heads is what makes this attention cheap; nothing else exists.
     keys.positive_int("num_key_value_heads", maximum=1, default=1)
     entry_dim = keys.positive_int("head_dim")
-    out_groups = keys.positive_int("o_groups")
-    if n_heads % out_groups:
-        keys.refuse("o_groups", f"a divisor of num_attention_heads ({n_heads})")
+    out_groups = keys.divisor("o_groups", of=n_heads, called="num_attention_heads")
     return _Shape(
         config.hidden_size,
         n_heads,
@@ -199,19 +201,6 @@ def _shape(config: ModelConfig) -> _Shape:
     )
 
 
-def _experts_shape(config: ModelConfig) -> ExpertsShape:
-    keys = config.keys
-    width = keys.positive_int("moe_intermediate_size")
-    # configuration_deepseek_v4.py: n_shared_experts 1
-    n_shared = keys.positive_int("n_shared_experts", minimum=0, default=1)
-    return ExpertsShape(
-        config.hidden_size,
-        *top_k_experts(keys, "n_routed_experts", "num_experts_per_tok"),
-        width,
-        shared_width=n_shared * width,
-    )
-
-
 def _dtype_place(config: ModelConfig) -> Reader:
     """Return where `expert_dtype` stands: DeepSeek-V4.1 has it inside quantization_config."""
     section = config.keys.section("quantization_config")
@@ -219,7 +208,7 @@ def _dtype_place(config: ModelConfig) -> Reader:
 
 
 def _quantization(config: ModelConfig, expert_dtype: str) -> Quantization:
-    """Return the formats of a V4 checkpoint, of which the config tells only a part.
+    """Return the formats of a V4 checkpoint; the config tells only a part of them.
 
     Experts are MXFP4 although `quant_method` says fp8; `expert_dtype` tells, and one published
     revision lacks even that. FP8 scales are one E8M0 byte per block. A list of modules with
@@ -293,7 +282,7 @@ def _projections(shape: _Shape, weights: LayerWeights) -> Iterator[Linear]:
         ("wq_a", shape.hidden_size, shape.query_rank, ATTENTION_REPLICATED, 1),
         ("wq_b", shape.query_rank, query_dim, HEADS, 1),
         ("wkv", shape.hidden_size, shape.entry_dim, ATTENTION_REPLICATED, 1),
-        # Each group of heads has an output projection of its own.
+        # Each group of heads has a separate output projection.
         ("wo_a", query_dim, out_dim, HEADS, shape.out_groups),
         ("wo_b", out_dim, shape.hidden_size, HEADS, 1),
     ):
@@ -316,30 +305,14 @@ def _compressors(
 ) -> Iterator[Linear]:
     """Yield the matrices that make keys and gates of compressed entries, never quantised."""
     for name, dim in dims.items():
-        yield Linear(
-            f"{name}_wkv_wgate",
-            shape.hidden_size,
-            2 * overlap * dim,
-            weight=weights.plain,
-            shard=ATTENTION_REPLICATED,
-            kind="compressor",
+        linear = replicated(
+            f"{name}_wkv_wgate", shape.hidden_size, 2 * overlap * dim, weights.plain
         )
+        yield replace(linear, kind="compressor")
 
 
 def _indexer_linears(shape: _Shape, weights: LayerWeights) -> Iterator[Linear]:
     indexer = shape.indexer
-    yield Linear(
-        "indexer_wq_b",
-        shape.query_rank,
-        indexer.n_heads * indexer.head_dim,
-        weight=weights("attn.indexer.wq_b"),
-        shard=ATTENTION_REPLICATED,
-    )
-    # The heads' weights stay unquantised in FP8 checkpoints.
-    yield Linear(
-        "indexer_weights_proj",
-        shape.hidden_size,
-        indexer.n_heads,
-        weight=weights.plain,
-        shard=ATTENTION_REPLICATED,
-    )
+    width, form = indexer.n_heads * indexer.head_dim, weights("attn.indexer.wq_b")
+    yield replicated("indexer_wq_b", shape.query_rank, width, form)
+    yield index_weights(shape.hidden_size, indexer, weights)

@@ -5,17 +5,12 @@ Source
     the same family in mlx-lm.
 """
 
-from specroof.architecture import Architecture, Block
-from specroof.parsers.blocks import (
-    AttentionShape,
-    attention_block,
-    feed_forward_block,
-    head_counts,
-    split_head_dim,
-)
-from specroof.parsers.formats.quantization import LayerWeights
+from specroof.architecture import Architecture
+from specroof.parsers.blocks import feed_forward_block
+from specroof.parsers.decoder import attention_part, decoder, same_part
 from specroof.parsers.mamba2 import MambaShape, mamba_block, read_mamba
-from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
+from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.sizes import read_attention
 
 __all__ = ["parse_falcon_h1"]
 
@@ -25,15 +20,7 @@ def parse_falcon_h1(config: ModelConfig) -> Architecture:
     keys, hidden_size = config.keys, config.hidden_size
     # configuration_falcon_h1.py: attention_bias, mlp_bias, mamba_proj_bias, projectors_bias and
     # mamba_rms_norm False
-    attention_bias = keys.flag("attention_bias", default=False)
     mlp_bias = keys.flag("mlp_bias", default=False)
-    attention = AttentionShape(
-        hidden_size,
-        *head_counts(keys),
-        split_head_dim(keys),
-        qkv_bias=attention_bias,
-        out_bias=attention_bias,
-    )
     mamba = MambaShape(
         hidden_size,
         read_mamba(keys, hidden_size),
@@ -43,12 +30,14 @@ def parse_falcon_h1(config: ModelConfig) -> Architecture:
         shares_norm=True,
     )
     width = keys.positive_int("intermediate_size")
-
-    def layer(_kind: None, weights: LayerWeights) -> tuple[Block, ...]:
-        return (
-            mamba_block(mamba, weights, joins_next=True),
-            attention_block(attention, None, weights),
-            feed_forward_block(hidden_size, width, weights, bias=mlp_bias, module="feed_forward"),
-        )
-
-    return Decoder(build_layers(config, [None] * config.n_layers, layer)).architecture(config)
+    return decoder(
+        config,
+        same_part(config, lambda weights: mamba_block(mamba, weights, joins_next=True)),
+        attention_part(config, read_attention(keys, biased=True)),
+        same_part(
+            config,
+            lambda weights: feed_forward_block(
+                hidden_size, width, weights, bias=mlp_bias, module="feed_forward"
+            ),
+        ),
+    )

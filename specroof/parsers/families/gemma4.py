@@ -12,31 +12,30 @@ from typing import Final
 from specroof.architecture import (
     FEED_FORWARD_REPLICATED,
     Architecture,
+    AttentionShape,
     Block,
     GroupedQueryAttention,
     Linear,
     SharedCacheAttention,
 )
 from specroof.parsers.blocks import (
-    AttentionShape,
     ExpertNames,
     ExpertsShape,
     attention_block,
     experts_block,
     feed_forward_block,
-    head_counts,
-    top_k_experts,
+    matrices,
+    with_vectors,
 )
-from specroof.parsers.families.gemma import with_closing_norm
+from specroof.parsers.decoder import Part, decoder
 from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import layer_overrides
-from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
+from specroof.parsers.layer_lists import layer_overrides, sliding_layers
+from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.sizes import read_attention, read_experts
 from specroof.reading.json_object import MAX_LAYERS, Reader
 
 __all__ = ["parse_gemma4", "parse_gemma4_unified"]
 
-_SLIDING: Final = "sliding_attention"
-_FULL: Final = "full_attention"
 _NAMES: Final = ExpertNames(routed="experts.0.gate_proj")
 
 
@@ -46,16 +45,18 @@ class _Attention:
 
     Parameters
     ----------
-    shape, window
-        Sizes, and tokens that a query may see.
+    shape
+        Sizes, and the window.
     keys_are_values
         Whether values are the projected keys: there is no v_proj. Keys are then rotated and
         values are not, so that both are cached all the same.
+    shares_cache
+        Whether the layer reads another layer's cache.
     """
 
     shape: AttentionShape
-    window: int | None
     keys_are_values: bool
+    shares_cache: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +89,7 @@ def parse_gemma4(config: ModelConfig) -> Architecture:
     per_layer_vocab = keys.positive_int("vocab_size_per_layer_input", default=262_144)
     experts = None
     if keys.flag("enable_moe_block", default=False):
-        experts = ExpertsShape(
-            config.hidden_size,
-            *top_k_experts(keys, "num_experts", "top_k_experts"),
-            keys.positive_int("moe_intermediate_size"),
-        )
+        experts = read_experts(keys, "num_experts", "top_k_experts")
     return _gemma4(
         config,
         _feed_forward_shape(config, experts, per_layer_dim),
@@ -124,51 +121,52 @@ def _gemma4(
     keys = config.keys
     if keys.has("use_bidirectional_attention"):
         keys.text("use_bidirectional_attention", allowed=("vision",))  # "all" is not a decoder
-    kinds = _layer_kinds(keys, config.n_layers)
-    attentions = _attentions(config, [name for name, _ in kinds], window_default)
-
-    def layer(kind: tuple[_Attention, bool], weights: LayerWeights) -> tuple[Block, ...]:
-        attention, shares_cache = kind
-        return (
-            _attention_block(attention, weights, shares_cache=shares_cache),
-            _feed_forward_block(feed_forward, weights, shares_cache=shares_cache),
-        )
-
-    return Decoder(
-        build_layers(
-            config,
-            [(attention, kind[1]) for attention, kind in zip(attentions, kinds, strict=True)],
-            layer,
+    slides = _sliding_layers(keys, config.n_layers)
+    shared = _shared_layers(keys, slides)
+    return decoder(
+        config,
+        Part(_attentions(config, slides, shared, window_default), _attention_block),
+        Part(
+            shared,
+            lambda shares, weights: _feed_forward_block(feed_forward, weights, shares_cache=shares),
         ),
         tied_default=True,
         # the last norm, and the one of all embeddings per layer
         vector_params=config.hidden_size + feed_forward.per_layer_dim,
         lookup_params=lookup_params,
-    ).architecture(config)
+    )
 
 
-def _layer_kinds(keys: Reader, n_layers: int) -> list[tuple[str, bool]]:
-    """Return the kind of attention of each layer, and whether it reads another layer's cache.
+def _sliding_layers(keys: Reader, n_layers: int) -> list[bool]:
+    """Return whether each layer slides.
 
     Source
         `Gemma4TextConfig`: ``layer_types`` is every sixth layer full by default, and the last
-        layer is full whatever it says; ``kv_sharing_modes``: the last ``num_kv_shared_layers``
-        (0) read the cache of the last layer of their kind before them, which must be there.
+        layer is always full.
     """
-    kinds = [_SLIDING if (index + 1) % 6 else _FULL for index in range(n_layers)]
-    if keys.has("layer_types"):
-        stated = keys.texts("layer_types", allowed=(_FULL, _SLIDING), at_least=n_layers)
-        kinds = list(stated[:n_layers])
-    kinds[-1] = _FULL
+    listed = sliding_layers(keys, n_layers)
+    usual = [(index + 1) % 6 != 0 for index in range(n_layers)]
+    return [*(listed or usual)[:-1], False]
+
+
+def _shared_layers(keys: Reader, slides: Sequence[bool]) -> list[bool]:
+    """Return whether each layer reads another layer's cache.
+
+    Source
+        `Gemma4TextConfig`, ``kv_sharing_modes``: the last ``num_kv_shared_layers`` (0) read the
+        cache of the last layer of their kind before them, which must be there.
+    """
     n_shared = keys.positive_int("num_kv_shared_layers", minimum=0, maximum=MAX_LAYERS, default=0)
-    first_shared = n_layers - n_shared
-    if first_shared <= 0 or set(kinds[:first_shared]) != set(kinds):
-        allowed = "a number that leaves a layer of each kind with a cache of its own"
+    first_shared = len(slides) - n_shared
+    if first_shared <= 0 or set(slides[:first_shared]) != set(slides):
+        allowed = "a number that leaves a layer of each kind with a cache"
         keys.refuse("num_kv_shared_layers", allowed)
-    return [(kind, index >= first_shared) for index, kind in enumerate(kinds)]
+    return [index >= first_shared for index in range(len(slides))]
 
 
-def _attentions(config: ModelConfig, names: Sequence[str], window_default: int) -> list[_Attention]:
+def _attentions(
+    config: ModelConfig, slides: Sequence[bool], shared: Sequence[bool], window_default: int
+) -> list[_Attention]:
     """Return the attention of each layer, given its kind.
 
     Source
@@ -177,35 +175,26 @@ def _attentions(config: ModelConfig, names: Sequence[str], window_default: int) 
         width or number, and the keys that say so of full layers are then without meaning.
     """
     keys = config.keys
-    n_heads, n_kv_heads = head_counts(keys)
-    bias = keys.flag("attention_bias", default=False)
-    usual = AttentionShape(
-        config.hidden_size,
-        n_heads,
-        n_kv_heads,
-        keys.positive_int("head_dim", default=256),
-        qkv_bias=bias,
-        out_bias=bias,
-        qk_norm=True,
-    )
+    head_dim = keys.positive_int("head_dim", default=256)
+    usual = replace(read_attention(keys, head_dim, biased=True), qk_norm=True)
     window = keys.positive_int("sliding_window", default=window_default)
     keys_are_values = keys.flag("attention_k_eq_v", default=False)
-    layers = layer_overrides(keys, len(names), ("head_dim", "num_key_value_heads"))
+    layers = layer_overrides(keys, len(slides), ("head_dim", "num_key_value_heads"))
     if layers is None:
         full = _full_shape(keys, usual, keys_are_values=keys_are_values)
-        shapes = [full if name == _FULL else usual for name in names]
+        shapes = [usual if is_sliding else full for is_sliding in slides]
     else:
         shapes = [_overridden(usual, layer) for layer in layers]
     return [
-        _Attention(shape, None, keys_are_values)
-        if name == _FULL
-        else _Attention(shape, window, keys_are_values=False)
-        for name, shape in zip(names, shapes, strict=True)
+        _Attention(replace(shape, window=window), keys_are_values=False, shares_cache=shares)
+        if is_sliding
+        else _Attention(shape, keys_are_values, shares)
+        for shape, is_sliding, shares in zip(shapes, slides, shared, strict=True)
     ]
 
 
 def _full_shape(keys: Reader, usual: AttentionShape, *, keys_are_values: bool) -> AttentionShape:
-    """Return the shape of full layers, whose heads have a width and number of their own.
+    """Return the shape of full layers, whose heads differ in width and number.
 
     Source
         `Gemma4TextConfig.__post_init__`: global_head_dim 512; num_global_key_value_heads counts
@@ -213,29 +202,31 @@ def _full_shape(keys: Reader, usual: AttentionShape, *, keys_are_values: bool) -
     """
     n_kv_heads = usual.n_kv_heads
     if keys_are_values:
-        n_kv_heads = keys.positive_int("num_global_key_value_heads", default=n_kv_heads)
-    if usual.n_heads % n_kv_heads:
-        allowed = f"a divisor of num_attention_heads ({usual.n_heads})"
-        keys.refuse("num_global_key_value_heads", allowed)
+        n_kv_heads = _kv_heads(keys, "num_global_key_value_heads", usual)
     head_dim = keys.optional_int("global_head_dim", missing=512) or usual.head_dim
     return replace(usual, n_kv_heads=n_kv_heads, head_dim=head_dim)
 
 
 def _overridden(usual: AttentionShape, layer: Reader) -> AttentionShape:
-    n_kv_heads = layer.positive_int("num_key_value_heads", default=usual.n_kv_heads)
-    if usual.n_heads % n_kv_heads:
-        allowed = f"a divisor of num_attention_heads ({usual.n_heads})"
-        layer.refuse("num_key_value_heads", allowed)
+    n_kv_heads = _kv_heads(layer, "num_key_value_heads", usual)
     head_dim = layer.positive_int("head_dim", default=usual.head_dim)
     return replace(usual, n_kv_heads=n_kv_heads, head_dim=head_dim)
 
 
-def _attention_block(attention: _Attention, weights: LayerWeights, *, shares_cache: bool) -> Block:
-    """Return attention, without the projections (and the norm of keys) that a layer lacks."""
+def _kv_heads(keys: Reader, key: str, usual: AttentionShape) -> int:
+    called, default = "num_attention_heads", usual.n_kv_heads
+    return keys.divisor(key, of=usual.n_heads, called=called, default=default)
+
+
+def _attention_block(attention: _Attention, weights: LayerWeights) -> Block:
+    """Return attention, without the projections (and the norm of keys) that a layer lacks.
+
+    A second norm stands behind it.
+    """
     shape = attention.shape
-    block = attention_block(shape, attention.window, weights)
-    block = with_closing_norm(block, shape.hidden_size)
-    if shares_cache and isinstance(block.core, GroupedQueryAttention):
+    block = attention_block(shape, weights)
+    block = with_vectors(block, shape.hidden_size)
+    if attention.shares_cache and isinstance(block.core, GroupedQueryAttention):
         return replace(
             block,
             linears=_without(block, "k_proj", "v_proj"),
@@ -261,7 +252,7 @@ def _feed_forward_block(
     """
     hidden_size = feed_forward.hidden_size
     width = feed_forward.shared_width if shares_cache else feed_forward.width
-    dense = with_closing_norm(feed_forward_block(hidden_size, width, weights), hidden_size)
+    dense = with_vectors(feed_forward_block(hidden_size, width, weights), hidden_size)
     linears, core, vectors = dense.linears, None, dense.vector_params + 1
     if feed_forward.experts is not None:
         routed = experts_block(feed_forward.experts, weights, _NAMES)
@@ -281,12 +272,11 @@ def _per_layer_linears(feed_forward: _FeedForward, weights: LayerWeights) -> tup
     the same weights and the same arithmetic.
     """
     hidden_size, dim = feed_forward.hidden_size, feed_forward.per_layer_dim
-    sizes = (
+    return matrices(
+        weights,
+        "",
+        FEED_FORWARD_REPLICATED,
         ("per_layer_model_projection", hidden_size, dim),
         ("per_layer_input_gate", hidden_size, dim),
         ("per_layer_projection", dim, hidden_size),
-    )
-    return tuple(
-        Linear(name, in_features, out_features, weight=weights(name), shard=FEED_FORWARD_REPLICATED)
-        for name, in_features, out_features in sizes
     )

@@ -5,19 +5,12 @@ Source
     `configuration_*.py`); the tensors of the published checkpoints.
 """
 
-from specroof.architecture import Architecture, Block
-from specroof.parsers.blocks import (
-    AttentionShape,
-    ExpertsShape,
-    attention_block,
-    experts_block,
-    feed_forward_block,
-    head_counts,
-    split_head_dim,
-    top_k_experts,
-)
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
+from dataclasses import replace
+
+from specroof.architecture import Architecture
+from specroof.parsers.decoder import attention_part, decoder, feed_forward_part
+from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.sizes import read_attention, read_experts
 from specroof.reading.json_object import MAX_LAYERS
 
 __all__ = ["parse_glm4_moe", "parse_glm4v_moe"]
@@ -37,38 +30,17 @@ def parse_glm4v_moe(config: ModelConfig) -> Architecture:
 
 def _glm4_moe(config: ModelConfig, *, bias_default: bool) -> Architecture:
     keys = config.keys
-    hidden_size = config.hidden_size
-    attention = AttentionShape(
-        hidden_size,
-        *head_counts(keys),
-        split_head_dim(keys),
+    attention = replace(
+        read_attention(keys),
         qkv_bias=keys.flag("attention_bias", default=bias_default),
         qk_norm=keys.flag("use_qk_norm", default=False),
     )
     # configuration_glm4_moe.py: first_k_dense_replace 1, n_shared_experts 1
     n_dense = keys.positive_int("first_k_dense_replace", minimum=0, maximum=MAX_LAYERS, default=1)
     sparse = [index >= n_dense for index in range(config.n_layers)]
-    dense_width = keys.positive_int("intermediate_size") if n_dense else 0
-    experts = _experts_shape(config) if any(sparse) else None
-
-    def layer(is_sparse: bool, weights: LayerWeights) -> tuple[Block, ...]:
-        feed_forward = (
-            experts_block(experts, weights)
-            if is_sparse and experts is not None
-            else feed_forward_block(hidden_size, dense_width, weights)
-        )
-        return attention_block(attention, None, weights), feed_forward
-
-    return Decoder(build_layers(config, sparse, layer)).architecture(config)
-
-
-def _experts_shape(config: ModelConfig) -> ExpertsShape:
-    keys = config.keys
-    width = keys.positive_int("moe_intermediate_size")
-    return ExpertsShape(
-        config.hidden_size,
-        *top_k_experts(keys, "n_routed_experts", "num_experts_per_tok"),
-        width,
-        shared_width=keys.positive_int("n_shared_experts", minimum=0, default=1) * width,
-        correction_bias=True,
-    )
+    experts = None
+    if any(sparse):
+        n_shared = keys.positive_int("n_shared_experts", minimum=0, default=1)
+        experts = read_experts(keys, "n_routed_experts", n_shared=n_shared, correction_bias=True)
+    feed_forward = feed_forward_part(config, experts, sparse)
+    return decoder(config, attention_part(config, attention), feed_forward)

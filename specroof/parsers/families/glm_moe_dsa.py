@@ -11,16 +11,8 @@ from dataclasses import replace
 from typing import Final
 
 from specroof.architecture import Architecture
-from specroof.parsers.families.deepseek_v3 import (
-    LatentShape,
-    check_indexed,
-    expert_layers,
-    latent_decoder,
-    latent_experts,
-    latent_shape,
-    read_indexer,
-)
-from specroof.parsers.layer_lists import listed_experts
+from specroof.parsers.families.deepseek_v3 import latent_decoder, searching_shape, sparse_layers
+from specroof.parsers.layer_lists import listed_kinds
 from specroof.parsers.model_config import ModelConfig
 from specroof.reading.json_object import MAX_LAYERS, Reader
 
@@ -35,33 +27,18 @@ _LETTERS: Final = {"F": _FULL, "S": _SHARED}
 def parse_glm_moe_dsa(config: ModelConfig) -> Architecture:
     """Return a GLM-5: in GLM-5.2 three layers of four share the selection of the one before."""
     keys = config.keys
-    if not keys.has("q_lora_rank"):
-        # The indexer's queries come from the compressed query.
-        keys.refuse("q_lora_rank", "a whole number from 1")
-    check_indexed(keys)
-    full = latent_shape(config, read_indexer(keys))
+    full = searching_shape(keys)
     shared = replace(full, indexer=None, shared_top_k=keys.positive_int("index_topk"))
     kinds = _indexer_kinds(keys, config.n_layers)
     attentions = [full if kind == _FULL else shared for kind in kinds]
     # configuration_glm_moe_dsa.py: first_k_dense_replace 3
-    return _glm_latent(config, attentions, n_dense_default=3)
+    return latent_decoder(config, sparse_layers(config, n_dense_default=3), attentions)
 
 
 def parse_glm4_moe_lite(config: ModelConfig) -> Architecture:
     """Return a GLM-4.7-Flash: latent attention to all tokens."""
     # configuration_glm4_moe_lite.py: all layers but the first have experts.
-    return _glm_latent(config, [latent_shape(config)] * config.n_layers, n_dense_default=1)
-
-
-def _glm_latent(
-    config: ModelConfig, attentions: Sequence[LatentShape], *, n_dense_default: int
-) -> Architecture:
-    sparse = listed_experts(config.keys, config.n_layers)
-    if sparse is None:
-        sparse = expert_layers(config.keys, config.n_layers, n_dense_default=n_dense_default)
-    # both configuration classes: n_shared_experts 1
-    experts = latent_experts(config, sparse, n_shared_default=1, correction_bias=True)
-    return latent_decoder(config, attentions, experts, sparse)
+    return latent_decoder(config, sparse_layers(config, n_dense_default=1))
 
 
 def _indexer_kinds(keys: Reader, n_layers: int) -> Sequence[str]:
@@ -71,8 +48,8 @@ def _indexer_kinds(keys: Reader, n_layers: int) -> Sequence[str]:
         `GlmMoeDsaConfig.__post_init__`: the list, else the pattern, else a stride that begins
         after some layers (``index_topk_freq`` 1 and ``index_skip_topk_offset`` 2 by default).
     """
-    if keys.has("indexer_types"):
-        kinds = keys.texts("indexer_types", allowed=(_FULL, _SHARED), at_least=n_layers)[:n_layers]
+    kinds = listed_kinds(keys, "indexer_types", (_FULL, _SHARED), n_layers)
+    if kinds is not None:
         if kinds[0] == _SHARED:
             keys.refuse("indexer_types", "full first, before which nothing is selected")
         return kinds

@@ -5,22 +5,15 @@ Source
     tensors of the published checkpoints.
 """
 
+from dataclasses import replace
 from typing import Final
 
-from specroof.architecture import Architecture, Block
-from specroof.parsers.blocks import (
-    AttentionShape,
-    ExpertNames,
-    ExpertsShape,
-    attention_block,
-    experts_block,
-    head_counts,
-    listed_windows,
-    top_k_experts,
-)
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
-from specroof.reading.json_object import Reader
+from specroof.architecture import Architecture
+from specroof.parsers.blocks import ExpertNames
+from specroof.parsers.decoder import attention_part, decoder, feed_forward_part
+from specroof.parsers.layer_lists import layer_windows
+from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.sizes import read_attention, read_experts
 
 __all__ = ["parse_gpt_oss"]
 
@@ -32,35 +25,20 @@ def parse_gpt_oss(config: ModelConfig) -> Architecture:
     keys = config.keys
     # configuration_gpt_oss.py: attention_bias True, head_dim 64.
     bias = keys.flag("attention_bias", default=True)
-    attention = AttentionShape(
-        config.hidden_size,
-        *head_counts(keys),
-        keys.positive_int("head_dim", default=64),
-        qkv_bias=bias,
-        out_bias=bias,
-        sinks=True,
+    attention = read_attention(keys, keys.positive_int("head_dim", default=64))
+    attention = replace(attention, qkv_bias=bias, out_bias=bias, sinks=True)
+    experts = read_experts(
+        keys,
+        "num_local_experts",
+        "num_experts_per_tok",
+        "experts_per_token",
+        width_key="intermediate_size",
     )
-    experts = ExpertsShape(
-        config.hidden_size,
-        *top_k_experts(keys, "num_local_experts", "num_experts_per_tok", "experts_per_token"),
-        keys.positive_int("intermediate_size"),
-        biases=True,
-    )
-
-    def layer(window: int | None, weights: LayerWeights) -> tuple[Block, ...]:
-        return (
-            attention_block(attention, window, weights),
-            experts_block(experts, weights, _NAMES),
-        )
-
-    windows = _windows(keys, config.n_layers)
-    return Decoder(build_layers(config, windows, layer)).architecture(config)
-
-
-def _windows(keys: Reader, n_layers: int) -> list[int | None]:
     # configuration_gpt_oss.py: sliding_window 128; layer_types alternates, sliding first.
     window = keys.optional_int("sliding_window", missing=128)
-    listed = listed_windows(keys, n_layers, window)
-    if listed is not None:
-        return listed
-    return [None if index % 2 else window for index in range(n_layers)]
+    windows = layer_windows(keys, config.n_layers, window, lambda index: index % 2 == 0)
+    return decoder(
+        config,
+        attention_part(config, attention, windows),
+        feed_forward_part(config, replace(experts, biases=True), names=_NAMES),
+    )

@@ -6,25 +6,21 @@ Source
 """
 
 from collections.abc import Callable
-from typing import Final
+from dataclasses import replace
+from typing import Final, TypeAlias
 
-from specroof.architecture import TENSOR, Architecture, Block, Linear
-from specroof.parsers.blocks import (
-    AttentionShape,
-    ExpertNames,
-    ExpertsShape,
-    attention_block,
-    experts_block,
-    head_counts,
-    split_head_dim,
-    top_k_experts,
-)
+from specroof.architecture import Architecture, Block, gated_pair
+from specroof.parsers.blocks import ExpertNames, attention_block, experts_block
+from specroof.parsers.decoder import Part, decoder, same_part
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.mamba2 import MambaShape, mamba_block, read_mamba
-from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
+from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.sizes import read_attention, read_experts
 from specroof.reading.json_object import Reader
 
 __all__ = ["parse_granitemoehybrid"]
+
+_BlockBuilder: TypeAlias = Callable[[LayerWeights], Block]
 
 #: Mixers by the spellings of `layer_types`, before and after transformers 5.13 renamed them.
 _MIXERS: Final = {
@@ -44,12 +40,11 @@ def parse_granitemoehybrid(config: ModelConfig) -> Architecture:
     """Return a Granite 4; `intermediate_size` is the width of an expert."""
     mixers = _mixers(config.keys, config.n_layers)
     builders = {kind: _BUILDERS[kind](config) for kind in dict.fromkeys(mixers)}
-    feed_forward = _feed_forward(config)
-
-    def layer(kind: str, weights: LayerWeights) -> tuple[Block, ...]:
-        return builders[kind](weights), feed_forward(weights)
-
-    return Decoder(build_layers(config, mixers, layer)).architecture(config)
+    return decoder(
+        config,
+        Part(mixers, lambda kind, weights: builders[kind](weights)),
+        same_part(config, _feed_forward(config.keys)),
+    )
 
 
 def _mixers(keys: Reader, n_layers: int) -> tuple[str, ...]:
@@ -61,7 +56,7 @@ def _mixers(keys: Reader, n_layers: int) -> tuple[str, ...]:
     return tuple(_MIXERS[spelling] for spelling in spelled[:n_layers])
 
 
-def _mamba_builder(config: ModelConfig) -> Callable[[LayerWeights], Block]:
+def _mamba_builder(config: ModelConfig) -> _BlockBuilder:
     keys, hidden_size = config.keys, config.hidden_size
     core = read_mamba(keys, hidden_size)
     if keys.has("mamba_expand"):
@@ -74,44 +69,29 @@ def _mamba_builder(config: ModelConfig) -> Callable[[LayerWeights], Block]:
     return lambda weights: mamba_block(shape, weights)
 
 
-def _attention_builder(config: ModelConfig) -> Callable[[LayerWeights], Block]:
-    keys = config.keys
+def _attention_builder(config: ModelConfig) -> _BlockBuilder:
     # configuration_granitemoehybrid.py: attention_bias False
-    bias = keys.flag("attention_bias", default=False)
-    shape = AttentionShape(
-        config.hidden_size,
-        *head_counts(keys),
-        split_head_dim(keys),
-        qkv_bias=bias,
-        out_bias=bias,
-    )
-    return lambda weights: attention_block(shape, None, weights)
+    shape = read_attention(config.keys, biased=True)
+    return lambda weights: attention_block(shape, weights)
 
 
-_BUILDERS: Final[dict[str, Callable[[ModelConfig], Callable[[LayerWeights], Block]]]] = {
+_BUILDERS: Final[dict[str, Callable[[ModelConfig], _BlockBuilder]]] = {
     "mamba": _mamba_builder,
     "attention": _attention_builder,
 }
 
 
-def _feed_forward(config: ModelConfig) -> Callable[[LayerWeights], Block]:
+def _feed_forward(keys: Reader) -> _BlockBuilder:
     """Return the builder of experts with a shared one, or of the shared one where no others are."""
-    keys, hidden_size = config.keys, config.hidden_size
     shared_width = keys.positive_int("shared_intermediate_size")
     if not keys.positive_int("num_local_experts", minimum=0):
+        hidden_size = keys.positive_int("hidden_size")
         return lambda weights: _dense_block(hidden_size, shared_width, weights)
-    shape = ExpertsShape(
-        hidden_size,
-        *top_k_experts(keys, "num_local_experts", "num_experts_per_tok"),
-        keys.positive_int("intermediate_size"),
-        shared_width=shared_width,
-    )
+    experts = read_experts(keys, "num_local_experts", width_key="intermediate_size")
+    shape = replace(experts, shared_width=shared_width)
     return lambda weights: experts_block(shape, weights, _NAMES)
 
 
 def _dense_block(hidden_size: int, width: int, weights: LayerWeights) -> Block:
-    gate_up = Linear(
-        "gate_up_proj", hidden_size, 2 * width, weight=weights(_NAMES.shared_in), shard=TENSOR
-    )
-    down = Linear("down_proj", width, hidden_size, weight=weights(_NAMES.shared_out), shard=TENSOR)
-    return Block("feed_forward", (gate_up, down), vector_params=hidden_size)
+    pair = gated_pair(hidden_size, width, weights(_NAMES.shared_in), weights(_NAMES.shared_out))
+    return Block("feed_forward", pair, vector_params=hidden_size)

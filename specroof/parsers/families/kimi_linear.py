@@ -5,7 +5,7 @@ Source
     `models/kimi_linear.py` and `models/kimi_k3.py`, with the names of the published tensors.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -25,12 +25,16 @@ from specroof.parsers.blocks import (
     ExpertsShape,
     experts_block,
     feed_forward_block,
-    top_k_experts,
+    matrices,
+    with_vectors,
 )
+from specroof.parsers.decoder import Part, decoder
 from specroof.parsers.families.deepseek_v3 import LatentShape, latent_block, latent_shape
 from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
-from specroof.reading.json_object import MAX_LAYERS, Reader
+from specroof.parsers.layer_lists import experts_after_first, listed_experts, listed_kinds
+from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.sizes import read_experts
+from specroof.reading.json_object import Reader
 
 __all__ = ["parse_kimi_linear"]
 
@@ -76,7 +80,7 @@ class _FeedForward:
     experts
         Of the others; None where there are none.
     latent
-        Width that routed experts work on, if it is not that of the residual stream (K3).
+        Width that routed experts work on, where it differs from the residual stream (K3).
     latent_norm
         Whether a norm of that width stands behind them.
     """
@@ -96,24 +100,27 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
         blocks, 0.3 MFLOP of a sublayer's 900; their weights are counted.
     """
     keys, hidden_size = config.keys, config.hidden_size
-    mixers, feed_forward = _mixers(config), _feed_forward(config)
+    sparse = listed_experts(keys, config.n_layers)
+    if sparse is None:
+        # Without a default of dense layers: 0 in mlx-lm, 1 in transformers.
+        sparse = experts_after_first(keys, config.n_layers)
+    mixers, feed_forward = _mixers(config), _feed_forward(config, sparse)
     # Per sublayer, and once behind the last: a projection to one number, and a norm.
     residual_params = 2 * hidden_size if keys.has("attn_res_block_size") else 0
 
-    def layer(kind: tuple[str, bool], weights: LayerWeights) -> tuple[Block, ...]:
-        mixer, is_sparse = kind
-        attention = (
-            _latent_block(mixers, weights) if mixer == _FULL else _delta_block(mixers, weights)
-        )
-        blocks = attention, _feed_forward_block(feed_forward, is_sparse, weights)
-        return tuple(
-            replace(block, vector_params=block.vector_params + residual_params) for block in blocks
-        )
+    def mixer(kind: str, weights: LayerWeights) -> Block:
+        build = _latent_block if kind == _FULL else _delta_block
+        return with_vectors(build(mixers, weights), residual_params)
 
-    kinds = list(zip(_layer_kinds(config), _sparse_layers(config), strict=True))
-    return Decoder(
-        build_layers(config, kinds, layer), vector_params=hidden_size + residual_params
-    ).architecture(config)
+    def behind(is_sparse: bool, weights: LayerWeights) -> Block:
+        return with_vectors(_feed_forward_block(feed_forward, is_sparse, weights), residual_params)
+
+    return decoder(
+        config,
+        Part(_layer_kinds(config), mixer),
+        Part(sparse, behind),
+        vector_params=hidden_size + residual_params,
+    )
 
 
 def _mixers(config: ModelConfig) -> _Mixers:
@@ -121,7 +128,7 @@ def _mixers(config: ModelConfig) -> _Mixers:
     section = keys.section("linear_attn_config")
     # modeling_kimi_linear.py and kimi_k3.py: neither gate is of full rank unless a key says so.
     return _Mixers(
-        latent_shape(config),
+        latent_shape(keys),
         _delta(keys, section),
         latent_gate=keys.flag("mla_use_output_gate", default=False),
         full_rank_gate=section is not None and section.flag("use_full_rank_gate", default=False),
@@ -147,8 +154,9 @@ def _delta(keys: Reader, section: Reader | None) -> KimiDeltaAttention:
 def _layer_kinds(config: ModelConfig) -> tuple[str, ...]:
     """Return each layer's kind of attention; the published lists count layers from 1."""
     keys, n_layers = config.keys, config.n_layers
-    if keys.has("layer_types"):
-        return keys.texts("layer_types", allowed=(_DELTA, _FULL), at_least=n_layers)[:n_layers]
+    kinds = listed_kinds(keys, "layer_types", (_DELTA, _FULL), n_layers)
+    if kinds is not None:
+        return kinds
     section = keys.section("linear_attn_config")
     if section is None:
         keys.refuse("linear_attn_config", "an object with kda_layers and full_attn_layers")
@@ -164,44 +172,25 @@ def _layer_kinds(config: ModelConfig) -> tuple[str, ...]:
     )
 
 
-def _sparse_layers(config: ModelConfig) -> tuple[bool, ...]:
-    """Return whether each layer has experts.
-
-    Without a list the first ones have none; their number has no default that the published
-    codes agree on (0 in mlx-lm, 1 in transformers).
-    """
-    keys, n_layers = config.keys, config.n_layers
-    if keys.has("mlp_layer_types"):
-        types = keys.texts("mlp_layer_types", allowed=("dense", "sparse"), at_least=n_layers)
-        return tuple(kind == "sparse" for kind in types[:n_layers])
-    n_dense = keys.positive_int("first_k_dense_replace", minimum=0, maximum=MAX_LAYERS)
-    stride = keys.positive_int("moe_layer_freq", default=1)  # kimi_linear.py of mlx-lm
-    return tuple(index >= n_dense and index % stride == 0 for index in range(n_layers))
-
-
-def _feed_forward(config: ModelConfig) -> _FeedForward:
+def _feed_forward(config: ModelConfig, sparse: Sequence[bool]) -> _FeedForward:
     keys = config.keys
-    sparse = _sparse_layers(config)
-    latent = keys.optional_int("routed_expert_hidden_size")
     return _FeedForward(
         config.hidden_size,
         dense_width=0 if all(sparse) else keys.positive_int("intermediate_size"),
-        experts=_experts(keys, config.hidden_size) if any(sparse) else None,
-        latent=latent,
+        experts=_experts(keys) if any(sparse) else None,
+        latent=keys.optional_int("routed_expert_hidden_size"),
         latent_norm=keys.flag("latent_moe_use_norm", default=False),  # kimi_k3.py of mlx-lm
     )
 
 
-def _experts(keys: Reader, hidden_size: int) -> ExpertsShape:
-    width = keys.positive_int("moe_intermediate_size")
-    experts_key = "num_experts" if keys.has("num_experts") else "num_local_experts"
-    # Without a default: 0 in mlx-lm, 1 in transformers.
-    n_shared = keys.positive_int("num_shared_experts", "n_shared_experts", minimum=0)
-    return ExpertsShape(
-        hidden_size,
-        *top_k_experts(keys, experts_key, "num_experts_per_token", "num_experts_per_tok"),
-        width,
-        shared_width=n_shared * width,
+def _experts(keys: Reader) -> ExpertsShape:
+    return read_experts(
+        keys,
+        "num_experts" if keys.has("num_experts") else "num_local_experts",
+        "num_experts_per_token",
+        "num_experts_per_tok",
+        # Without a default: 0 in mlx-lm, 1 in transformers.
+        n_shared=keys.positive_int("num_shared_experts", "n_shared_experts", minimum=0),
         correction_bias=True,
     )
 
@@ -214,13 +203,9 @@ def _feed_forward_block(shape: _FeedForward, is_sparse: bool, weights: LayerWeig
         return block
     hidden_size, latent = shape.hidden_size, shape.latent
     # The lists of K3 do not name these, and its checkpoint holds them in bfloat16.
-    down, up = (
-        Linear(name, in_features, out_features, weights.plain, FEED_FORWARD_REPLICATED)
-        for name, in_features, out_features in (
-            ("routed_expert_down_proj", hidden_size, latent),
-            ("routed_expert_up_proj", latent, hidden_size),
-        )
-    )
+    form, shard = weights.plain, FEED_FORWARD_REPLICATED
+    down = Linear("routed_expert_down_proj", hidden_size, latent, form, shard)
+    up = Linear("routed_expert_up_proj", latent, hidden_size, form, shard)
     return replace(
         block,
         linears=(*block.linears, down, up),
@@ -235,14 +220,8 @@ def _latent_block(mixers: _Mixers, weights: LayerWeights) -> Block:
     if not mixers.latent_gate:
         return block
     latent = mixers.latent
-    gate = Linear(
-        "g_proj",
-        latent.hidden_size,
-        latent.n_heads * latent.value_dim,
-        weight=weights("self_attn.g_proj"),
-        shard=HEADS,
-    )
-    return replace(block, linears=(*block.linears, gate))
+    gate = ("g_proj", latent.hidden_size, latent.n_heads * latent.value_dim)
+    return replace(block, linears=(*block.linears, *matrices(weights, "self_attn.", HEADS, gate)))
 
 
 def _delta_block(mixers: _Mixers, weights: LayerWeights) -> Block:

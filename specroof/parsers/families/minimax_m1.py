@@ -5,21 +5,16 @@ Source
     `models/minimax/modeling_minimax.py`, which is MiniMax-Text-01. M1 continues its training.
 """
 
+from dataclasses import replace
 from typing import Final
 
-from specroof.architecture import HEADS, Architecture, Block, LightningAttention, Linear
-from specroof.parsers.blocks import (
-    AttentionShape,
-    ExpertNames,
-    ExpertsShape,
-    attention_block,
-    experts_block,
-    head_counts,
-    split_head_dim,
-    top_k_experts,
-)
+from specroof.architecture import HEADS, Architecture, Block, LightningAttention
+from specroof.parsers.blocks import ExpertNames, attention_block, matrices
+from specroof.parsers.decoder import Part, decoder, feed_forward_part
 from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
+from specroof.parsers.layer_lists import listed_kinds
+from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.sizes import read_attention, read_experts
 from specroof.reading.json_object import Reader
 
 __all__ = ["parse_minimax_m1"]
@@ -39,37 +34,34 @@ _NOTE: Final = (
 
 def parse_minimax_m1(config: ModelConfig) -> Architecture:
     """Return a MiniMax-M1; `intermediate_size` is the width of an expert."""
-    keys, hidden_size = config.keys, config.hidden_size
-    attention = AttentionShape(hidden_size, *head_counts(keys), split_head_dim(keys))
+    keys = config.keys
+    attention = read_attention(keys)
     lightning = LightningAttention(attention.n_heads, attention.head_dim)
-    # modeling_minimax.py has no shared expert, and M1 gives it a width of 0.
-    shared_width = keys.positive_int("shared_intermediate_size", minimum=0, default=0)
-    experts = ExpertsShape(
-        hidden_size,
-        *top_k_experts(keys, "num_local_experts", "num_experts_per_tok"),
-        keys.positive_int("intermediate_size"),
-        shared_width=shared_width,
+    experts = replace(
+        read_experts(keys, "num_local_experts", width_key="intermediate_size"),
+        # modeling_minimax.py has no shared expert, and M1 gives it a width of 0.
+        shared_width=keys.positive_int("shared_intermediate_size", minimum=0, default=0),
         shared_gate=True,
     )
 
-    def layer(kind: int, weights: LayerWeights) -> tuple[Block, ...]:
-        mixer = (
-            attention_block(attention, None, weights)
-            if kind == _SOFTMAX
-            else _lightning_block(hidden_size, lightning, weights)
-        )
-        return mixer, experts_block(experts, weights, _NAMES)
+    def mixer(kind: int, weights: LayerWeights) -> Block:
+        if kind == _SOFTMAX:
+            return attention_block(attention, weights)
+        return _lightning_block(attention.hidden_size, lightning, weights)
 
-    layers = build_layers(config, _mixers(keys, config.n_layers), layer)
-    notes = (_NOTE,) if config.family == "minimax_m1" else ()
-    return Decoder(layers, notes=notes).architecture(config)
+    return decoder(
+        config,
+        Part(_mixers(keys, config.n_layers), mixer),
+        feed_forward_part(config, experts, names=_NAMES),
+        notes=(_NOTE,) if config.family == "minimax_m1" else (),
+    )
 
 
 def _mixers(keys: Reader, n_layers: int) -> tuple[int, ...]:
     """Return each layer's mixer, 1 for softmax attention, from either spelling of the list."""
-    if keys.has("layer_types"):
-        types = keys.texts("layer_types", allowed=_TYPES, at_least=n_layers)
-        return tuple(_TYPES[kind] for kind in types[:n_layers])
+    types = listed_kinds(keys, "layer_types", _TYPES, n_layers)
+    if types is not None:
+        return tuple(_TYPES[kind] for kind in types)
     mixers = keys.ints("attn_type_list", allowed=(_LIGHTNING, _SOFTMAX), at_least=n_layers)
     if not mixers:
         keys.refuse("attn_type_list", "a list of 0 (lightning) and 1 (softmax), one a layer")
@@ -81,12 +73,12 @@ def _lightning_block(
 ) -> Block:
     """Return lightning attention with its projections; its norm spans all heads."""
     inner_dim = lightning.n_heads * lightning.head_dim
-    linears = tuple(
-        Linear(name, in_features, out_features, weights(f"self_attn.{name}"), HEADS)
-        for name, in_features, out_features in (
-            ("qkv_proj", hidden_size, 3 * inner_dim),
-            ("output_gate", hidden_size, inner_dim),
-            ("out_proj", inner_dim, hidden_size),
-        )
+    linears = matrices(
+        weights,
+        "self_attn.",
+        HEADS,
+        ("qkv_proj", hidden_size, 3 * inner_dim),
+        ("output_gate", hidden_size, inner_dim),
+        ("out_proj", inner_dim, hidden_size),
     )
     return Block("attention", linears, lightning, vector_params=hidden_size + inner_dim)

@@ -5,23 +5,16 @@ Source
     SGLang `models/minimax_m2.py`; the tensors of the published checkpoints.
 """
 
-from dataclasses import replace
 from typing import Final
 
-from specroof.architecture import Architecture, Block
-from specroof.parsers.blocks import (
-    AttentionShape,
-    ExpertNames,
-    ExpertsShape,
-    attention_block,
-    experts_block,
-    head_counts,
-    split_head_dim,
-    top_k_experts,
-)
+from specroof.architecture import Architecture, AttentionShape, Block
+from specroof.parsers.blocks import ExpertNames, attention_block, with_vectors
+from specroof.parsers.decoder import decoder, feed_forward_part, same_part
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.layer_lists import flagged_layers
-from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
+from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.sizes import read_attention, read_experts
+from specroof.reading.json_object import Reader
 
 __all__ = ["parse_minimax_m2"]
 
@@ -37,30 +30,28 @@ def parse_minimax_m2(config: ModelConfig) -> Architecture:
         keys.refuse("attn_type_list", "1 for every layer")
     # Its checkpoints have no shared expert, and transformers no code for one.
     keys.positive_int("shared_intermediate_size", minimum=0, maximum=0, default=0)
-    attention = AttentionShape(config.hidden_size, *head_counts(keys), split_head_dim(keys))
+    attention = read_attention(keys)
     # transformers: head norms and correction bias always; the checkpoints have switches for both.
-    norm_params = _norm_params(config, attention) if keys.flag("use_qk_norm", default=True) else 0
-    experts = ExpertsShape(
-        config.hidden_size,
-        *top_k_experts(keys, "num_local_experts", "num_experts_per_tok"),
-        keys.positive_int("intermediate_size"),
+    norm_params = _norm_params(keys, attention) if keys.flag("use_qk_norm", default=True) else 0
+    experts = read_experts(
+        keys,
+        "num_local_experts",
+        width_key="intermediate_size",
         correction_bias=keys.flag("use_routing_bias", default=True),
     )
 
-    def layer(_kind: None, weights: LayerWeights) -> tuple[Block, ...]:
-        block = attention_block(attention, None, weights)
-        return (
-            replace(block, vector_params=block.vector_params + norm_params),
-            experts_block(experts, weights, _NAMES),
-        )
+    def mixer(weights: LayerWeights) -> Block:
+        return with_vectors(attention_block(attention, weights), norm_params)
 
-    return Decoder(build_layers(config, [None] * config.n_layers, layer)).architecture(config)
+    return decoder(
+        config, same_part(config, mixer), feed_forward_part(config, experts, names=_NAMES)
+    )
 
 
-def _norm_params(config: ModelConfig, attention: AttentionShape) -> int:
+def _norm_params(keys: Reader, attention: AttentionShape) -> int:
     """Return the elements of q_norm and k_norm, which span all heads of a layer."""
     # MiniMaxM2Attention: q_norm and k_norm are "per_layer", as wide as the projections.
-    kind = config.keys.text("qk_norm_type", allowed=("per_head", "per_layer"), default="per_layer")
+    kind = keys.text("qk_norm_type", allowed=("per_head", "per_layer"), default="per_layer")
     if kind == "per_head":
         return 2 * attention.head_dim
     return (attention.n_heads + attention.n_kv_heads) * attention.head_dim

@@ -6,32 +6,30 @@ Source
     those of the published checkpoints (transformers `conversion_mapping.py`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from specroof.architecture import (
     ATTENTION_REPLICATED,
     Architecture,
+    AttentionShape,
     Block,
     BlockSparseAttention,
     Indexer,
-    Linear,
     by_kv_heads,
 )
 from specroof.parsers.blocks import (
-    AttentionShape,
     ExpertNames,
     ExpertsShape,
     attention_block,
-    experts_block,
-    feed_forward_block,
-    head_counts,
-    split_head_dim,
-    top_k_experts,
+    matrices,
 )
+from specroof.parsers.decoder import Part, decoder, feed_forward_part
 from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import flagged_layers, listed_experts
-from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
+from specroof.parsers.layer_lists import flagged_layers, listed_experts, listed_kinds
+from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.sizes import read_attention, read_experts
 from specroof.reading.json_object import Reader
 
 __all__ = ["parse_minimax_m3"]
@@ -43,6 +41,19 @@ _NAMES: Final = ExpertNames(
 )
 _FULL: Final = "full_attention"
 _SPARSE: Final = "minimax_m3_sparse"
+#: Keys of the indexer's heads, their width, top blocks, and the length of one.
+_PUBLISHED_INDEXER: Final = (
+    "sparse_num_index_heads",
+    "sparse_index_dim",
+    "sparse_topk_blocks",
+    "sparse_block_size",
+)
+_SAVED_INDEXER: Final = (
+    "index_n_heads",
+    "index_head_dim",
+    "index_topk_blocks",
+    "index_block_size",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,58 +65,46 @@ class _BlockIndexer:
 
 
 def parse_minimax_m3(config: ModelConfig) -> Architecture:
-    """Return the language model of a MiniMax-M3; `intermediate_size` is that of one expert."""
+    """Return the language model of a MiniMax-M3; `intermediate_size` is the width of one expert."""
     keys = config.keys
     if keys.flag("attention_output_gate", default=False):
         keys.refuse("attention_output_gate", "false, as in the published checkpoint")
-    attention = AttentionShape(
-        config.hidden_size,
-        *head_counts(keys),
-        split_head_dim(keys),
-        # MiniMaxM3VLAttention has a norm of one head's width for queries and for keys.
-        qk_norm=keys.flag("use_qk_norm", default=True),
-    )
+    # MiniMaxM3VLAttention has a norm of one head's width for queries and for keys.
+    attention = replace(read_attention(keys), qk_norm=keys.flag("use_qk_norm", default=True))
     searching = _sparse_attention(keys, config.n_layers)
     indexer = _indexer(keys) if any(searching) else None
     sparse = _expert_layers(keys, config.n_layers)
-    experts = _experts_shape(config) if any(sparse) else None
-    dense_width = 0 if all(sparse) else keys.positive_int("dense_intermediate_size")
+    experts = _experts_shape(keys) if any(sparse) else None
 
-    def layer(kind: tuple[bool, bool], weights: LayerWeights) -> tuple[Block, ...]:
-        searches, is_sparse = kind
-        mixer = attention_block(attention, None, weights)
+    def mixer(searches: bool, weights: LayerWeights) -> Block:
+        block = attention_block(attention, weights)
         if searches and indexer is not None:
-            mixer = _searching(mixer, attention, indexer, weights)
-        if is_sparse and experts is not None:
-            return mixer, experts_block(experts, weights, _NAMES)
-        return mixer, feed_forward_block(config.hidden_size, dense_width, weights)
+            return _searching(block, attention, indexer, weights)
+        return block
 
-    kinds = list(zip(searching, sparse, strict=True))
-    return Decoder(build_layers(config, kinds, layer)).architecture(config)
+    return decoder(
+        config,
+        Part(searching, mixer),
+        feed_forward_part(
+            config, experts, sparse, names=_NAMES, width_key="dense_intermediate_size"
+        ),
+    )
 
 
 def _searching(
     block: Block, attention: AttentionShape, found: _BlockIndexer, weights: LayerWeights
 ) -> Block:
     """Return an attention block that scores keys first, with the indexer's two projections."""
-    indexer = found.indexer
-    index_q = Linear(
-        "index_q_proj",
-        attention.hidden_size,
-        indexer.n_heads * indexer.head_dim,
-        weight=weights("self_attn.index_q_proj"),
-        shard=by_kv_heads(indexer.n_heads),
-    )
-    index_k = Linear(
-        "index_k_proj",
-        attention.hidden_size,
-        indexer.head_dim,
-        weight=weights("self_attn.index_k_proj"),
-        shard=ATTENTION_REPLICATED,
-    )
+    indexer, size = found.indexer, attention.hidden_size
+    queries = ("index_q_proj", size, indexer.n_heads * indexer.head_dim)
+    keys = ("index_k_proj", size, indexer.head_dim)
     return replace(
         block,
-        linears=(*block.linears, index_q, index_k),
+        linears=(
+            *block.linears,
+            *matrices(weights, "self_attn.", by_kv_heads(indexer.n_heads), queries),
+            *matrices(weights, "self_attn.", ATTENTION_REPLICATED, keys),
+        ),
         core=BlockSparseAttention(
             attention.n_heads,
             attention.n_kv_heads,
@@ -121,9 +120,9 @@ def _searching(
 
 def _sparse_attention(keys: Reader, n_layers: int) -> list[bool]:
     """Return which layers have an indexer: `layer_types`, else the section of the checkpoint."""
-    if keys.has("layer_types"):
-        kinds = keys.texts("layer_types", allowed=(_FULL, _SPARSE), at_least=n_layers)
-        return [kind == _SPARSE for kind in kinds[:n_layers]]
+    kinds = listed_kinds(keys, "layer_types", (_FULL, _SPARSE), n_layers)
+    if kinds is not None:
+        return [kind == _SPARSE for kind in kinds]
     section = keys.section("sparse_attention_config")
     # configuration_minimax_m3_vl.py: without the section, all layers attend fully.
     if section is None or not section.flag("use_sparse_attention", default=True):
@@ -142,19 +141,13 @@ def _indexer(keys: Reader) -> _BlockIndexer:
     """Return the indexer by the keys of the checkpoint, or by those that transformers writes."""
     section = keys.section("sparse_attention_config")
     if section is None:
-        indexer = Indexer(
-            keys.positive_int("index_n_heads"),
-            keys.positive_int("index_head_dim"),
-            keys.positive_int("index_topk_blocks"),
-        )
-        return _BlockIndexer(indexer, keys.positive_int("index_block_size"))
-    indexer = Indexer(
-        section.positive_int("sparse_num_index_heads"),
-        section.positive_int("sparse_index_dim"),
-        # `sparse_local_block` and `sparse_init_block` are among these: they only score highest.
-        section.positive_int("sparse_topk_blocks"),
-    )
-    return _BlockIndexer(indexer, section.positive_int("sparse_block_size"))
+        names: Sequence[str] = _SAVED_INDEXER
+    else:
+        # `sparse_local_block` and `sparse_init_block` are among the top blocks: they only score
+        # highest.
+        keys, names = section, _PUBLISHED_INDEXER
+    n_heads, head_dim, top_k, block_len = (keys.positive_int(name) for name in names)
+    return _BlockIndexer(Indexer(n_heads, head_dim, top_k), block_len)
 
 
 def _expert_layers(keys: Reader, n_layers: int) -> list[bool]:
@@ -165,15 +158,14 @@ def _expert_layers(keys: Reader, n_layers: int) -> list[bool]:
     return [True] * n_layers if sparse is None else sparse
 
 
-def _experts_shape(config: ModelConfig) -> ExpertsShape:
-    keys = config.keys
+def _experts_shape(keys: Reader) -> ExpertsShape:
     # MiniMaxM3VLSparseMoeBlock has one shared expert; SGLang reads how many.
     n_shared = keys.positive_int("n_shared_experts", minimum=0, default=1)
     shared_width = keys.positive_int("shared_intermediate_size") if n_shared else 0
-    return ExpertsShape(
-        config.hidden_size,
-        *top_k_experts(keys, "num_local_experts", "num_experts_per_tok"),
-        keys.positive_int("intermediate_size"),
-        shared_width=n_shared * shared_width,
+    experts = read_experts(
+        keys,
+        "num_local_experts",
+        width_key="intermediate_size",
         correction_bias=keys.flag("use_routing_bias", default=True),
     )
+    return replace(experts, shared_width=n_shared * shared_width)

@@ -6,19 +6,11 @@ Source
 
 from typing import Final
 
-from specroof.architecture import Architecture, Block
-from specroof.parsers.blocks import (
-    AttentionShape,
-    ExpertNames,
-    ExpertsShape,
-    attention_block,
-    experts_block,
-    head_counts,
-    split_head_dim,
-    top_k_experts,
-)
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
+from specroof.architecture import Architecture
+from specroof.parsers.blocks import ExpertNames
+from specroof.parsers.decoder import attention_part, decoder, feed_forward_part
+from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.sizes import read_attention, read_experts
 
 __all__ = ["parse_mixtral"]
 
@@ -28,19 +20,8 @@ _NAMES: Final = ExpertNames(routed="block_sparse_moe.experts.0.w1")
 def parse_mixtral(config: ModelConfig) -> Architecture:
     """Return a Mixtral: `intermediate_size` is the width of one expert."""
     keys = config.keys
-    attention = AttentionShape(config.hidden_size, *head_counts(keys), split_head_dim(keys))
-    experts = ExpertsShape(
-        config.hidden_size,
-        *top_k_experts(keys, "num_local_experts", "num_experts_per_tok"),
-        keys.positive_int("intermediate_size"),
-    )
+    experts = read_experts(keys, "num_local_experts", width_key="intermediate_size")
     # configuration_mixtral.py: sliding_window None; where it is a number, all layers have it.
-    window = keys.optional_int("sliding_window")
-
-    def layer(window: int | None, weights: LayerWeights) -> tuple[Block, ...]:
-        return (
-            attention_block(attention, window, weights),
-            experts_block(experts, weights, _NAMES),
-        )
-
-    return Decoder(build_layers(config, [window] * config.n_layers, layer)).architecture(config)
+    windows = [keys.optional_int("sliding_window")] * config.n_layers
+    attention = attention_part(config, read_attention(keys), windows)
+    return decoder(config, attention, feed_forward_part(config, experts, names=_NAMES))

@@ -6,21 +6,16 @@ Source
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, TypeAlias
 
-from specroof.architecture import (
-    FEED_FORWARD_REPLICATED,
-    TENSOR,
-    Architecture,
-    Block,
-    Experts,
-    Linear,
-    Mamba2,
-)
-from specroof.parsers.blocks import AttentionShape, attention_block, head_counts, top_k_experts
+from specroof.architecture import FEED_FORWARD_REPLICATED, TENSOR, Architecture, Block, Experts
+from specroof.parsers.blocks import attention_block, matrices, router
+from specroof.parsers.decoder import Part, decoder
 from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.mamba2 import MambaShape, group_count, mamba_block
-from specroof.parsers.model_config import DTYPES, Decoder, ModelConfig, build_layers
+from specroof.parsers.mamba2 import MambaKeys, MambaShape, mamba_block, read_mamba_core
+from specroof.parsers.model_config import DTYPES, ModelConfig
+from specroof.parsers.sizes import read_attention, read_experts
 from specroof.reading.json_object import MAX_LAYERS, Reader
 
 __all__ = ["parse_nemotron_h"]
@@ -37,6 +32,14 @@ _KINDS: Final = {
 }
 _CHARACTERS: Final = tuple(spelling for spelling in _KINDS if len(spelling) == 1)
 _TYPES: Final = tuple(spelling for spelling in _KINDS if len(spelling) > 1)
+#: configuration_nemotron_h.py: conv_kernel 4, use_conv_bias True
+_MAMBA_KEYS: Final = MambaKeys(
+    heads="mamba_num_heads",
+    state="ssm_state_size",
+    groups="n_groups",
+    kernel=("conv_kernel", "mamba_d_conv"),
+    conv_bias="use_conv_bias",
+)
 
 
 def parse_nemotron_h(config: ModelConfig) -> Architecture:
@@ -44,14 +47,13 @@ def parse_nemotron_h(config: ModelConfig) -> Architecture:
     keys = config.keys
     kinds = _layer_kinds(keys)
     builders = {kind: _BUILDERS[kind](config) for kind in dict.fromkeys(kinds)}
-
-    def layer(kind: str, weights: LayerWeights) -> tuple[Block, ...]:
-        return (builders[kind](weights),)
-
     # configuration_nemotron_h.py: mamba_ssm_cache_dtype float32
     state = keys.text("mamba_ssm_cache_dtype", allowed=DTYPES, default="float32")
-    decoder = Decoder(build_layers(config, kinds, layer), state_dtype=DTYPES[state])
-    return decoder.architecture(config)
+    return decoder(
+        config,
+        Part(kinds, lambda kind, weights: builders[kind](weights)),
+        state_dtype=DTYPES[state],
+    )
 
 
 def _layer_kinds(keys: Reader) -> tuple[str, ...]:
@@ -78,19 +80,9 @@ def _layer_kinds(keys: Reader) -> tuple[str, ...]:
 
 def _mamba_builder(config: ModelConfig) -> _BlockBuilder:
     keys = config.keys
-    n_heads = keys.positive_int("mamba_num_heads")
-    # configuration_nemotron_h.py: conv_kernel 4, use_conv_bias True, use_bias False
-    conv_kernel = keys.positive_int("conv_kernel", "mamba_d_conv", default=4)
+    core = read_mamba_core(keys, _MAMBA_KEYS, keys.positive_int("mamba_head_dim"))
+    # configuration_nemotron_h.py: use_bias False
     bias = keys.flag("use_bias", default=False)
-    core = Mamba2(
-        n_heads,
-        keys.positive_int("mamba_head_dim"),
-        keys.positive_int("ssm_state_size"),
-        group_count(keys, "n_groups", n_heads),
-        conv_kernel,
-        conv_columns=conv_kernel - 1,
-        conv_bias=keys.flag("use_conv_bias", default=True),
-    )
     shape = MambaShape(config.hidden_size, core, in_bias=bias, out_bias=bias, module="mixer")
     return lambda weights: mamba_block(shape, weights)
 
@@ -99,24 +91,18 @@ def _attention_builder(config: ModelConfig) -> _BlockBuilder:
     keys = config.keys
     # configuration_nemotron_h.py: attention_bias False, head_dim 128; the first models call it
     # attention_head_dim.
-    bias = keys.flag("attention_bias", default=False)
-    shape = AttentionShape(
-        config.hidden_size,
-        *head_counts(keys),
-        keys.positive_int("head_dim", "attention_head_dim", default=128),
-        qkv_bias=bias,
-        out_bias=bias,
-        module="mixer",
-    )
-    return lambda weights: attention_block(shape, None, weights)
+    head_dim = keys.positive_int("head_dim", "attention_head_dim", default=128)
+    shape = read_attention(keys, head_dim, biased=True)
+    return lambda weights: attention_block(shape, weights, module="mixer")
 
 
 def _mlp_builder(config: ModelConfig) -> _BlockBuilder:
     hidden_size, bias = config.hidden_size, _mlp_bias(config.keys)
     width = config.keys.positive_int("intermediate_size")
+    rows = _plain_mlp(hidden_size, width)
     return lambda weights: Block(
         "feed_forward",
-        _plain_mlp("", "mixer", (hidden_size, width), weights, bias=bias),
+        matrices(weights, "mixer.", TENSOR, *rows, bias=bias),
         vector_params=hidden_size,
     )
 
@@ -125,30 +111,34 @@ def _experts_builder(config: ModelConfig) -> _BlockBuilder:
     """Return the builder of expert layers; experts may work on a latent of the hidden state."""
     keys, hidden_size = config.keys, config.hidden_size
     latent = keys.optional_int("moe_latent_size")
-    n_experts, top_k = top_k_experts(keys, "n_routed_experts", "num_experts_per_tok")
-    width = keys.positive_int("moe_intermediate_size")
+    shape = read_experts(keys, "n_routed_experts")
     # configuration_nemotron_h.py: n_shared_experts 1, as in every published config.
     n_shared = keys.positive_int("n_shared_experts", minimum=0, maximum=1, default=1)
     shared_width = keys.positive_int("moe_shared_expert_intermediate_size") if n_shared else 0
     bias = _mlp_bias(keys)
 
     def build(weights: LayerWeights) -> Block:
-        matrices = [_router(hidden_size, n_experts, weights)]
+        linears = [router("router", hidden_size, shape.n_experts, weights)]
         if shared_width:
-            sizes = hidden_size, shared_width
-            matrices += _plain_mlp("shared_", "mixer.shared_experts", sizes, weights, bias=bias)
+            rows = _plain_mlp(hidden_size, shared_width)
+            shared = matrices(weights, "mixer.shared_experts.", TENSOR, *rows, bias=bias)
+            linears += (replace(linear, name=f"shared_{linear.name}") for linear in shared)
         if latent:
-            matrices += _latent_projections(hidden_size, latent, weights, bias=bias)
+            # Every device runs the matrices to the experts' latent and back in full.
+            down = ("fc1_latent_proj", hidden_size, latent)
+            up = ("fc2_latent_proj", latent, hidden_size)
+            shard = FEED_FORWARD_REPLICATED
+            linears += matrices(weights, "mixer.", shard, down, up, bias=bias)
         experts = Experts(
-            n_experts,
-            top_k,
+            shape.n_experts,
+            shape.top_k,
             latent or hidden_size,
-            width,
+            shape.width,
             weight=weights("mixer.experts.0.up_proj"),
             n_matrices=2,
         )
         # The norm, and e_score_correction_bias.
-        return Block("feed_forward", tuple(matrices), experts, hidden_size + n_experts)
+        return Block("feed_forward", tuple(linears), experts, hidden_size + shape.n_experts)
 
     return build
 
@@ -157,56 +147,9 @@ def _mlp_bias(keys: Reader) -> bool:
     return keys.flag("mlp_bias", default=False)  # configuration_nemotron_h.py
 
 
-def _router(hidden_size: int, n_experts: int, weights: LayerWeights) -> Linear:
-    return Linear(
-        "router",
-        hidden_size,
-        n_experts,
-        weight=weights.plain,
-        shard=FEED_FORWARD_REPLICATED,
-        kind="router",
-    )
-
-
-def _plain_mlp(
-    prefix: str, module: str, sizes: tuple[int, int], weights: LayerWeights, *, bias: bool
-) -> tuple[Linear, ...]:
+def _plain_mlp(hidden_size: int, width: int) -> tuple[tuple[str, int, int], ...]:
     """Return the two matrices of a feed-forward without a gate (squared ReLU)."""
-    hidden_size, width = sizes
-    return tuple(
-        Linear(
-            f"{prefix}{name}",
-            in_features,
-            out_features,
-            weight=weights(f"{module}.{name}"),
-            shard=TENSOR,
-            bias=bias,
-        )
-        for name, in_features, out_features in (
-            ("up_proj", hidden_size, width),
-            ("down_proj", width, hidden_size),
-        )
-    )
-
-
-def _latent_projections(
-    hidden_size: int, latent: int, weights: LayerWeights, *, bias: bool
-) -> tuple[Linear, ...]:
-    """Return the matrices to the experts' latent and back, which every device runs in full."""
-    return tuple(
-        Linear(
-            name,
-            in_features,
-            out_features,
-            weight=weights(f"mixer.{name}"),
-            shard=FEED_FORWARD_REPLICATED,
-            bias=bias,
-        )
-        for name, in_features, out_features in (
-            ("fc1_latent_proj", hidden_size, latent),
-            ("fc2_latent_proj", latent, hidden_size),
-        )
-    )
+    return ("up_proj", hidden_size, width), ("down_proj", width, hidden_size)
 
 
 _BUILDERS: Final[dict[str, Callable[[ModelConfig], _BlockBuilder]]] = {

@@ -5,18 +5,16 @@ Source
     checkpoints' own `modeling_decilm.py`.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from specroof.architecture import HEADS, TENSOR, Architecture, Block, Linear
-from specroof.parsers.blocks import (
-    AttentionShape,
-    attention_block,
-    feed_forward_block,
-    split_head_dim,
-)
+from specroof.architecture import HEADS, TENSOR, Architecture, Block, Linear, Shard
+from specroof.parsers.blocks import attention_block, feed_forward_block
+from specroof.parsers.decoder import Part, decoder
 from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
+from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.sizes import read_attention
 from specroof.reading.json_object import MAX_SIZE, Reader
 
 __all__ = ["parse_nemotron_nas"]
@@ -30,47 +28,57 @@ _WIDTH_MULTIPLE: Final = 256
 
 def parse_nemotron_nas(config: ModelConfig) -> Architecture:
     """Return a Llama-Nemotron; `num_key_value_heads` and `intermediate_size` are null in it."""
-    keys = config.keys
-    hidden_size = config.hidden_size
+    keys, hidden_size, n_layers = config.keys, config.hidden_size, config.n_layers
     n_heads = keys.positive_int("num_attention_heads")
     # The checkpoints' configuration_decilm.py, after configuration_llama.py: both biases False.
-    bias = keys.flag("attention_bias", default=False)
+    shape = read_attention(keys, heads=(n_heads, n_heads), biased=True)
     mlp_bias = keys.flag("mlp_bias", default=False)
-    shape = AttentionShape(
-        hidden_size, n_heads, n_heads, split_head_dim(keys), qkv_bias=bias, out_bias=bias
-    )
 
-    def layer(kind: tuple[_Size, _Size], weights: LayerWeights) -> tuple[Block, ...]:
-        n_kv_heads, width = kind
-        blocks = []
-        if isinstance(n_kv_heads, int):
-            blocks.append(attention_block(replace(shape, n_kv_heads=n_kv_heads), None, weights))
-        elif n_kv_heads is not None:
-            blocks.append(_linear_block("attention", "self_attn", hidden_size, weights, bias=bias))
-        if isinstance(width, int):
-            blocks.append(feed_forward_block(hidden_size, width, weights, bias=mlp_bias))
-        elif width is not None:
-            blocks.append(_linear_block("feed_forward", "mlp", hidden_size, weights, bias=mlp_bias))
-        return tuple(blocks)
+    def attention(n_kv_heads: int, weights: LayerWeights) -> Block:
+        return attention_block(replace(shape, n_kv_heads=n_kv_heads), weights)
 
-    configs = keys.objects("block_configs", at_least=config.n_layers)
-    kinds = [
-        (_kv_heads(block, n_heads), _width(block, hidden_size))
-        for block in configs[: config.n_layers]
-    ]
-    if not kinds:
+    def feed_forward(width: int, weights: LayerWeights) -> Block:
+        return feed_forward_block(hidden_size, width, weights, bias=mlp_bias)
+
+    def square(module: str, shard: Shard, *, bias: bool) -> Callable[[LayerWeights], Linear]:
+        return lambda weights: Linear(
+            "linear", hidden_size, hidden_size, weights(module), shard, bias=bias
+        )
+
+    blocks = keys.objects("block_configs", at_least=n_layers)[:n_layers]
+    if not blocks:
         keys.refuse("block_configs", "a list of objects, one a layer")
-    return Decoder(build_layers(config, kinds, layer)).architecture(config)
-
-
-def _linear_block(
-    name: str, module: str, hidden_size: int, weights: LayerWeights, *, bias: bool
-) -> Block:
-    shard = HEADS if name == "attention" else TENSOR
-    linear = Linear(
-        "linear", hidden_size, hidden_size, weight=weights(module), shard=shard, bias=bias
+    square_attention = square("self_attn", HEADS, bias=shape.out_bias)
+    square_mlp = square("mlp", TENSOR, bias=mlp_bias)
+    return decoder(
+        config,
+        Part(
+            [_kv_heads(block, n_heads) for block in blocks],
+            _replaceable("attention", attention, square_attention),
+        ),
+        Part(
+            [_width(block, hidden_size) for block in blocks],
+            _replaceable("feed_forward", feed_forward, square_mlp),
+        ),
     )
-    return Block(name, (linear,), vector_params=hidden_size)
+
+
+def _replaceable(
+    name: str,
+    usual: Callable[[int, LayerWeights], Block],
+    square: Callable[[LayerWeights], Linear],
+) -> Callable[[_Size, LayerWeights], Block | None]:
+    """Return the builder of a block of some size, or of what stands in its place."""
+
+    def build(size: _Size, weights: LayerWeights) -> Block | None:
+        if isinstance(size, int):
+            return usual(size, weights)
+        if size is None:
+            return None
+        linear = square(weights)
+        return Block(name, (linear,), vector_params=linear.in_features)
+
+    return build
 
 
 def _part(block: Reader, key: str) -> Reader:
@@ -96,10 +104,9 @@ def _kv_heads(block: Reader, n_heads: int) -> _Size:
     for key in ("window_length", "num_sink_tokens", "sparsify"):
         if attention.has(key):
             attention.refuse(key, "null")
-    group = attention.positive_int("n_heads_in_group", maximum=n_heads)
-    if n_heads % group:
-        attention.refuse("n_heads_in_group", f"a divisor of num_attention_heads ({n_heads})")
-    return n_heads // group
+    return n_heads // attention.divisor(
+        "n_heads_in_group", of=n_heads, called="num_attention_heads"
+    )
 
 
 def _width(block: Reader, hidden_size: int) -> _Size:

@@ -5,12 +5,14 @@ Source
     `configuration_opt.py`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from specroof.architecture import HEADS, TENSOR, Architecture, Block, GroupedQueryAttention, Linear
+from specroof.architecture import HEADS, TENSOR, Architecture, Block, GroupedQueryAttention
+from specroof.parsers.blocks import matrices
+from specroof.parsers.decoder import decoder, same_part
 from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
+from specroof.parsers.model_config import ModelConfig
 
 __all__ = ["parse_opt"]
 
@@ -36,9 +38,7 @@ def parse_opt(config: ModelConfig) -> Architecture:
     # configuration_opt.py: word_embed_proj_dim as hidden_size, max_position_embeddings 2048,
     # enable_bias, layer_norm_elementwise_affine, do_layer_norm_before and tie_word_embeddings
     # True, _remove_final_layer_norm False.
-    n_heads = keys.positive_int("num_attention_heads")
-    if hidden_size % n_heads:
-        keys.refuse("num_attention_heads", f"a divisor of hidden_size ({hidden_size})")
+    n_heads = keys.divisor("num_attention_heads", of=hidden_size, called="hidden_size")
     if keys.positive_int("word_embed_proj_dim", default=hidden_size) != hidden_size:
         keys.refuse("word_embed_proj_dim", f"hidden_size ({hidden_size})")
     affine = keys.flag("layer_norm_elementwise_affine", default=True)
@@ -53,48 +53,30 @@ def parse_opt(config: ModelConfig) -> Architecture:
     final_norm = keys.flag("do_layer_norm_before", default=True) and not keys.flag(
         "_remove_final_layer_norm", default=False
     )
-
-    def layer(_kind: None, weights: LayerWeights) -> tuple[Block, ...]:
-        return _attention(shape, weights), _feed_forward(shape, weights)
-
     positions = keys.positive_int("max_position_embeddings", default=2048) + _POSITION_OFFSET
-    return Decoder(
-        build_layers(config, [None] * config.n_layers, layer),
+    return decoder(
+        config,
+        same_part(config, lambda weights: _attention(shape, weights)),
+        same_part(config, lambda weights: _feed_forward(shape, weights)),
         tied_default=True,
         vector_params=norm_params if final_norm else 0,
         lookup_params=positions * hidden_size,
-    ).architecture(config)
+    )
 
 
 def _attention(shape: _Shape, weights: LayerWeights) -> Block:
-    def projection(name: str) -> Linear:
-        return Linear(
-            name,
-            shape.hidden_size,
-            shape.hidden_size,
-            weight=weights(f"self_attn.{name}"),
-            shard=HEADS,
-            bias=shape.bias,
-        )
-
-    head_dim = shape.hidden_size // shape.n_heads
+    size, head_dim = shape.hidden_size, shape.hidden_size // shape.n_heads
+    rows = ((name, size, size) for name in ("q_proj", "k_proj", "v_proj", "out_proj"))
     return Block(
         "attention",
-        tuple(projection(name) for name in ("q_proj", "k_proj", "v_proj", "out_proj")),
+        matrices(weights, "self_attn.", HEADS, *rows, bias=shape.bias),
         GroupedQueryAttention(shape.n_heads, shape.n_heads, head_dim, head_dim),
         vector_params=shape.norm_params,
     )
 
 
 def _feed_forward(shape: _Shape, weights: LayerWeights) -> Block:
-    first = Linear(
-        "fc1", shape.hidden_size, shape.width, weight=weights("fc1"), shard=TENSOR, bias=shape.bias
-    )
-    second = replace(
-        first,
-        name="fc2",
-        in_features=shape.width,
-        out_features=shape.hidden_size,
-        weight=weights("fc2"),
-    )
-    return Block("feed_forward", (first, second), vector_params=shape.norm_params)
+    size, width = shape.hidden_size, shape.width
+    rows = ("fc1", size, width), ("fc2", width, size)
+    linears = matrices(weights, "", TENSOR, *rows, bias=shape.bias)
+    return Block("feed_forward", linears, vector_params=shape.norm_params)

@@ -5,9 +5,9 @@ Source
 """
 
 from specroof.architecture import Architecture
-from specroof.parsers.blocks import AttentionShape, head_counts, split_head_dim
 from specroof.parsers.families.llama import dense_decoder
 from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.sizes import head_counts, read_attention
 
 __all__ = ["parse_phi3"]
 
@@ -17,7 +17,6 @@ def parse_phi3(config: ModelConfig) -> Architecture:
     keys = config.keys
     # configuration_phi3.py: num_key_value_heads None (as many as query heads), sliding_window
     # None; where it is a number, all layers have it.
-    shape = AttentionShape(
-        config.hidden_size, *head_counts(keys, kv_default=True), split_head_dim(keys)
-    )
-    return dense_decoder(config, shape, [keys.optional_int("sliding_window")] * config.n_layers)
+    heads = head_counts(keys, kv_default=keys.positive_int("num_attention_heads"))
+    windows = [keys.optional_int("sliding_window")] * config.n_layers
+    return dense_decoder(config, read_attention(keys, heads=heads), windows)

@@ -4,29 +4,22 @@ Source
     transformers 5, `models/qwen2_moe/modeling_qwen2_moe.py` and `configuration_qwen2_moe.py`.
 """
 
+from dataclasses import replace
 from typing import Final
 
-from specroof.architecture import Architecture, Block
-from specroof.parsers.blocks import (
-    AttentionShape,
-    ExpertNames,
-    ExpertsShape,
-    attention_block,
-    experts_block,
-    feed_forward_block,
-    head_counts,
-    listed_windows,
-    split_head_dim,
-    top_k_experts,
-)
+from specroof.architecture import Architecture
+from specroof.parsers.blocks import ExpertNames, ExpertsShape
+from specroof.parsers.decoder import attention_part, decoder, feed_forward_part
 from specroof.parsers.families.qwen3_moe import sparse_layers
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
+from specroof.parsers.layer_lists import layer_windows, used_window
+from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.sizes import read_attention, read_experts
 from specroof.reading.json_object import Reader
 
-__all__ = ["parse_qwen2_moe"]
+__all__ = ["SHARED_EXPERT_NAMES", "gated_experts", "parse_qwen2_moe"]
 
-_NAMES: Final = ExpertNames(
+#: What Qwen calls the matrices of its one shared expert.
+SHARED_EXPERT_NAMES: Final = ExpertNames(
     shared_in="mlp.shared_expert.gate_proj", shared_out="mlp.shared_expert.down_proj"
 )
 
@@ -34,47 +27,31 @@ _NAMES: Final = ExpertNames(
 def parse_qwen2_moe(config: ModelConfig) -> Architecture:
     """Return a Qwen2 MoE; `intermediate_size` is read only where a layer is dense."""
     keys = config.keys
-    attention = AttentionShape(
-        config.hidden_size,
-        *head_counts(keys),
-        split_head_dim(keys),
-        # configuration_qwen2_moe.py: qkv_bias True
-        qkv_bias=keys.flag("qkv_bias", default=True),
+    # configuration_qwen2_moe.py: qkv_bias True
+    attention = replace(read_attention(keys), qkv_bias=keys.flag("qkv_bias", default=True))
+    return decoder(
+        config,
+        attention_part(config, attention, _windows(keys, config.n_layers)),
+        feed_forward_part(
+            config, gated_experts(keys), sparse_layers(config), names=SHARED_EXPERT_NAMES
+        ),
     )
-    experts = ExpertsShape(
-        config.hidden_size,
-        *top_k_experts(keys, "num_experts", "num_experts_per_tok"),
-        keys.positive_int("moe_intermediate_size"),
+
+
+def gated_experts(keys: Reader) -> ExpertsShape:
+    """Return experts with a shared one, which a gate of one row weighs."""
+    return replace(
+        read_experts(keys, "num_experts"),
         shared_width=keys.positive_int("shared_expert_intermediate_size"),
         shared_gate=True,
     )
-    sparse = sparse_layers(keys, config.n_layers)
-    dense_width = 0 if all(sparse) else keys.positive_int("intermediate_size")
-
-    def layer(kind: tuple[bool, int | None], weights: LayerWeights) -> tuple[Block, ...]:
-        is_sparse, window = kind
-        feed_forward = (
-            experts_block(experts, weights, _NAMES)
-            if is_sparse
-            else feed_forward_block(config.hidden_size, dense_width, weights)
-        )
-        return attention_block(attention, window, weights), feed_forward
-
-    kinds = list(zip(sparse, _windows(keys, config.n_layers), strict=True))
-    return Decoder(build_layers(config, kinds, layer)).architecture(config)
 
 
 def _windows(keys: Reader, n_layers: int) -> list[int | None]:
     """Return each layer's window: where it is used, every other layer up to one has it."""
-    # configuration_qwen2_moe.py: use_sliding_window False, sliding_window 4096, max_window_layers
-    # 28.
-    if not keys.flag("use_sliding_window", default=False):
+    window = used_window(keys)
+    if window is None:
         return [None] * n_layers
-    window = keys.optional_int("sliding_window", missing=4096)
-    listed = listed_windows(keys, n_layers, window)
-    if listed is not None:
-        return listed
-    n_window_layers = keys.positive_int("max_window_layers", minimum=0, default=28)
-    return [
-        window if index % 2 == 0 and index < n_window_layers else None for index in range(n_layers)
-    ]
+    # configuration_qwen2_moe.py: max_window_layers 28
+    n_windows = keys.positive_int("max_window_layers", minimum=0, default=28)
+    return layer_windows(keys, n_layers, window, lambda index: index % 2 == 0 and index < n_windows)

@@ -6,35 +6,25 @@ Source
     tensors of the published checkpoints.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from specroof.architecture import HEADS, Architecture, Block, GatedDeltaNet, Linear
-from specroof.parsers.blocks import (
-    AttentionShape,
-    ExpertNames,
-    ExpertsShape,
-    attention_block,
-    experts_block,
-    feed_forward_block,
-    head_counts,
-    top_k_experts,
-)
+from specroof.architecture import HEADS, Architecture, AttentionShape, Block, GatedDeltaNet, Linear
+from specroof.parsers.blocks import attention_block, feed_forward_block, matrices
+from specroof.parsers.decoder import Part, decoder, feed_forward_part, same_part
+from specroof.parsers.families.qwen2_moe import SHARED_EXPERT_NAMES, gated_experts
 from specroof.parsers.families.qwen3_moe import sparse_layers
 from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.model_config import DTYPES, Decoder, ModelConfig, build_layers
+from specroof.parsers.layer_lists import listed_kinds
+from specroof.parsers.model_config import DTYPES, MTP_NOTE, ModelConfig
+from specroof.parsers.sizes import read_attention
 from specroof.reading.json_object import Reader
 
 __all__ = ["parse_qwen3_5", "parse_qwen3_5_moe", "parse_qwen3_next"]
 
 _LINEAR: Final = "linear_attention"
 _FULL: Final = "full_attention"
-_NAMES: Final = ExpertNames(
-    shared_in="mlp.shared_expert.gate_proj", shared_out="mlp.shared_expert.down_proj"
-)
-
-_FeedForward: TypeAlias = Callable[[bool, LayerWeights], Block]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,99 +44,63 @@ _QWEN3_5_NAMES: Final = _DeltaNetNames(
 
 def parse_qwen3_next(config: ModelConfig) -> Architecture:
     """Return a Qwen3-Next; its checkpoints hold a draft layer that no key mentions."""
-    notes = ("multi-token-prediction layer not counted among the model's weights",)
-    return _hybrid(config, _sparse_feed_forward(config), _NEXT_NAMES, notes)
+    return _hybrid(config, _sparse_part(config), _NEXT_NAMES, (MTP_NOTE,))
 
 
 def parse_qwen3_5(config: ModelConfig) -> Architecture:
     """Return a dense Qwen3.5 or Qwen3.6."""
-    hidden_size = config.hidden_size
-    width = config.keys.positive_int("intermediate_size")
-
-    def feed_forward(_is_sparse: bool, weights: LayerWeights) -> Block:
-        return feed_forward_block(hidden_size, width, weights)
-
+    hidden_size, width = config.hidden_size, config.keys.positive_int("intermediate_size")
+    feed_forward = same_part(
+        config, lambda weights: feed_forward_block(hidden_size, width, weights)
+    )
     return _hybrid(config, feed_forward, _QWEN3_5_NAMES)
 
 
 def parse_qwen3_5_moe(config: ModelConfig) -> Architecture:
     """Return a Qwen3.5 or Qwen3.6 with experts."""
-    return _hybrid(config, _sparse_feed_forward(config), _QWEN3_5_NAMES)
+    return _hybrid(config, _sparse_part(config), _QWEN3_5_NAMES)
 
 
-def _sparse_feed_forward(config: ModelConfig) -> _FeedForward:
-    """Return the builder of expert layers, and of dense ones where the config has any."""
-    keys = config.keys
-    hidden_size = config.hidden_size
-    experts = ExpertsShape(
-        hidden_size,
-        *top_k_experts(keys, "num_experts", "num_experts_per_tok"),
-        keys.positive_int("moe_intermediate_size"),
-        shared_width=keys.positive_int("shared_expert_intermediate_size"),
-        shared_gate=True,
-    )
-    all_sparse = all(sparse_layers(keys, config.n_layers))
-    dense_width = 0 if all_sparse else keys.positive_int("intermediate_size")
-
-    def feed_forward(is_sparse: bool, weights: LayerWeights) -> Block:
-        if is_sparse:
-            return experts_block(experts, weights, _NAMES)
-        return feed_forward_block(hidden_size, dense_width, weights)
-
-    return feed_forward
+def _sparse_part(config: ModelConfig) -> Part[bool]:
+    experts, sparse = gated_experts(config.keys), sparse_layers(config)
+    return feed_forward_part(config, experts, sparse, names=SHARED_EXPERT_NAMES)
 
 
 def _hybrid(
-    config: ModelConfig,
-    feed_forward: _FeedForward,
-    names: _DeltaNetNames,
-    notes: tuple[str, ...] = (),
+    config: ModelConfig, feed_forward: Part[Any], names: _DeltaNetNames, notes: Sequence[str] = ()
 ) -> Architecture:
     keys = config.keys
-    attention = _attention_shape(config)
-    delta_net = _delta_net(keys)
+    attention, delta_net = _attention_shape(keys), _delta_net(keys)
 
-    def layer(kind: tuple[str, bool], weights: LayerWeights) -> tuple[Block, ...]:
-        mixer = (
-            attention_block(attention, None, weights)
-            if kind[0] == _FULL
-            else _delta_net_block(config.hidden_size, delta_net, names, weights)
-        )
-        return mixer, feed_forward(kind[1], weights)
+    def mixer(kind: str, weights: LayerWeights) -> Block:
+        if kind == _FULL:
+            return attention_block(attention, weights)
+        return _delta_net_block(config.hidden_size, delta_net, names, weights)
 
-    kinds = list(
-        zip(_mixers(keys, config.n_layers), sparse_layers(keys, config.n_layers), strict=True)
-    )
-    return Decoder(
-        build_layers(config, kinds, layer),
+    return decoder(
+        config,
+        Part(_mixers(keys, config.n_layers), mixer),
+        feed_forward,
         # Qwen3-Next has no such key; SGLang and mlx-lm then keep the state in float32.
         state_dtype=DTYPES[keys.text("mamba_ssm_dtype", allowed=DTYPES, default="float32")],
         notes=notes,
-    ).architecture(config)
-
-
-def _attention_shape(config: ModelConfig) -> AttentionShape:
-    keys = config.keys
-    # configuration_qwen3_5.py: attention_bias False, head_dim 256; vLLM: attn_output_gate True.
-    bias = keys.flag("attention_bias", default=False)
-    return AttentionShape(
-        config.hidden_size,
-        *head_counts(keys),
-        keys.positive_int("head_dim", default=256),
-        qkv_bias=bias,
-        out_bias=bias,
-        qk_norm=True,
-        gated=keys.flag("attn_output_gate", default=True),
     )
 
 
-def _mixers(keys: Reader, n_layers: int) -> tuple[str, ...]:
+def _attention_shape(keys: Reader) -> AttentionShape:
+    # configuration_qwen3_5.py: attention_bias False, head_dim 256; vLLM: attn_output_gate True.
+    shape = read_attention(keys, keys.positive_int("head_dim", default=256), biased=True)
+    return replace(shape, qk_norm=True, gated=keys.flag("attn_output_gate", default=True))
+
+
+def _mixers(keys: Reader, n_layers: int) -> Sequence[str]:
     """Return each layer's mixer, from the list or from the stride that stands for it."""
-    if keys.has("layer_types"):
-        return keys.texts("layer_types", allowed=(_FULL, _LINEAR), at_least=n_layers)[:n_layers]
+    listed = listed_kinds(keys, "layer_types", (_FULL, _LINEAR), n_layers)
+    if listed is not None:
+        return listed
     # configuration_qwen3_next.py: full_attention_interval 4
     interval = keys.positive_int("full_attention_interval", default=4)
-    return tuple(_LINEAR if (index + 1) % interval else _FULL for index in range(n_layers))
+    return [_LINEAR if (index + 1) % interval else _FULL for index in range(n_layers)]
 
 
 def _delta_net(keys: Reader) -> GatedDeltaNet:
@@ -173,24 +127,14 @@ def _delta_net_block(
 
     Vectors: the norm before it, A_log and dt_bias per value head, the gated norm of one head.
     """
-    value_dim = delta_net.n_value_heads * delta_net.value_dim
+    n_heads = delta_net.n_value_heads
+    value_dim = n_heads * delta_net.value_dim
     # z gates the output, b and a make the write strength and decay of each value head.
-    qkvz = Linear(
-        "in_proj_qkvz",
-        hidden_size,
-        delta_net.conv_dim + value_dim,
-        weight=weights(*names.qkvz),
-        shard=HEADS,
+    qkvz_dim = delta_net.conv_dim + value_dim
+    linears = (
+        Linear("in_proj_qkvz", hidden_size, qkvz_dim, weights(*names.qkvz), HEADS),
+        Linear("in_proj_ba", hidden_size, 2 * n_heads, weights(*names.ba), HEADS),
+        *matrices(weights, "linear_attn.", HEADS, ("out_proj", value_dim, hidden_size)),
     )
-    ba = Linear(
-        "in_proj_ba",
-        hidden_size,
-        2 * delta_net.n_value_heads,
-        weight=weights(*names.ba),
-        shard=HEADS,
-    )
-    out = Linear(
-        "out_proj", value_dim, hidden_size, weight=weights("linear_attn.out_proj"), shard=HEADS
-    )
-    vectors = hidden_size + 2 * delta_net.n_value_heads + delta_net.value_dim
-    return Block("attention", (qkvz, ba, out), delta_net, vector_params=vectors)
+    vectors = hidden_size + 2 * n_heads + delta_net.value_dim
+    return Block("attention", linears, delta_net, vector_params=vectors)

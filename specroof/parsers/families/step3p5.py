@@ -5,23 +5,16 @@ Source
     `models/step3p5.py`; the names of matrices are those of the published checkpoints.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from specroof.architecture import HEADS, Architecture, Block, Linear
-from specroof.parsers.blocks import (
-    AttentionShape,
-    ExpertNames,
-    ExpertsShape,
-    attention_block,
-    experts_block,
-    feed_forward_block,
-    split_head_dim,
-)
+from specroof.architecture import HEADS, Architecture, AttentionShape, Block
+from specroof.parsers.blocks import ExpertNames, ExpertsShape, attention_block, matrices
+from specroof.parsers.decoder import Part, decoder, feed_forward_part
 from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import layer_overrides, listed_experts
-from specroof.parsers.model_config import Decoder, ModelConfig, build_layers
+from specroof.parsers.layer_lists import layer_overrides, listed_experts, sliding_layers
+from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.sizes import split_head_dim
 from specroof.reading.json_object import Reader
 
 __all__ = ["parse_step3p5"]
@@ -29,73 +22,55 @@ __all__ = ["parse_step3p5"]
 _NAMES: Final = ExpertNames(
     routed="moe.gate_proj", shared_in="share_expert.gate_proj", shared_out="share_expert.down_proj"
 )
-_FULL: Final = "full_attention"
-_SLIDING: Final = "sliding_attention"
 #: Layers before the first with experts, where no key says which have them.
 _N_DENSE: Final = 3
-
-
-@dataclass(frozen=True, slots=True)
-class _Attention:
-    """The attention of one layer: its sizes, and the tokens that a query may see."""
-
-    shape: AttentionShape
-    window: int | None
 
 
 def parse_step3p5(config: ModelConfig) -> Architecture:
     """Return the language model of a Step 3.5 or 3.7."""
     keys = config.keys
-    attentions = _attentions(config)
     # Step3p7Attention gates every head; SGLang where this key says so.
     gated = keys.flag("use_head_wise_attn_gate", default=True)
     sparse = _expert_layers(keys, config.n_layers)
     experts = _experts_shape(config) if any(sparse) else None
-    dense_width = 0 if all(sparse) else keys.positive_int("intermediate_size")
 
-    def layer(kind: tuple[_Attention, bool], weights: LayerWeights) -> tuple[Block, ...]:
-        mixer, is_sparse = kind
-        attention = attention_block(mixer.shape, mixer.window, weights)
-        feed_forward = (
-            experts_block(experts, weights, _NAMES)
-            if is_sparse and experts is not None
-            else feed_forward_block(config.hidden_size, dense_width, weights)
+    def mixer(attention: AttentionShape, weights: LayerWeights) -> Block:
+        block = attention_block(attention, weights)
+        if not gated:
+            return block
+        # one gate per head
+        gate = ("g_proj", attention.hidden_size, attention.n_heads)
+        return replace(
+            block, linears=(*block.linears, *matrices(weights, "self_attn.", HEADS, gate))
         )
-        return (_gated(attention, mixer.shape, weights) if gated else attention), feed_forward
 
-    layers = build_layers(config, list(zip(attentions, sparse, strict=True)), layer)
-    return Decoder(layers).architecture(config)
+    return decoder(
+        config,
+        Part(_attentions(config), mixer),
+        feed_forward_part(config, experts, sparse, names=_NAMES),
+    )
 
 
-def _attentions(config: ModelConfig) -> list[_Attention]:
+def _attentions(config: ModelConfig) -> list[AttentionShape]:
     """Return each layer's attention; ``per_layer_config`` of a file saved again goes first."""
     keys = config.keys
     full = _full_shape(config)
-    kinds = _mixers(keys, config.n_layers)
-    window = keys.positive_int("sliding_window") if _SLIDING in kinds else None
-    windows = [window if kind == _SLIDING else None for kind in kinds]
-    layers = layer_overrides(keys, len(kinds), ("num_attention_heads",))
+    # configuration_step3p7.py: without the list, which goes on with draft layers, all attend fully
+    sliding = sliding_layers(keys, config.n_layers) or [False] * config.n_layers
+    window = keys.positive_int("sliding_window") if any(sliding) else None
+    layers = layer_overrides(keys, len(sliding), ("num_attention_heads",))
     if layers is not None:
         heads = [
             layer.positive_int("num_attention_heads", default=full.n_heads) for layer in layers
         ]
         shapes = [_checked(keys, replace(full, n_heads=n_heads)) for n_heads in heads]
     else:
-        sliding = _sliding_shape(keys, full) if _SLIDING in kinds else full
-        shapes = [sliding if kind == _SLIDING else full for kind in kinds]
-    return [_Attention(shape, window) for shape, window in zip(shapes, windows, strict=True)]
-
-
-def _gated(block: Block, shape: AttentionShape, weights: LayerWeights) -> Block:
-    """Return attention with the projection that makes one gate per head."""
-    gate = Linear(
-        "g_proj",
-        shape.hidden_size,
-        shape.n_heads,
-        weight=weights("self_attn.g_proj"),
-        shard=HEADS,
-    )
-    return replace(block, linears=(*block.linears, gate))
+        other = _sliding_shape(keys, full) if any(sliding) else full
+        shapes = [other if slides else full for slides in sliding]
+    return [
+        replace(shape, window=window if slides else None)
+        for shape, slides in zip(shapes, sliding, strict=True)
+    ]
 
 
 def _full_shape(config: ModelConfig) -> AttentionShape:
@@ -141,13 +116,6 @@ def _checked(keys: Reader, shape: AttentionShape) -> AttentionShape:
         allowed = f"a multiple of the {shape.n_kv_heads} heads of keys and values"
         keys.refuse("num_attention_heads", allowed, shape.n_heads)
     return shape
-
-
-def _mixers(keys: Reader, n_layers: int) -> Sequence[str]:
-    """Return each layer's attention; the list goes on with the draft layers."""
-    if not keys.has("layer_types"):
-        return [_FULL] * n_layers  # configuration_step3p7.py
-    return keys.texts("layer_types", allowed=(_FULL, _SLIDING), at_least=n_layers)[:n_layers]
 
 
 def _expert_layers(keys: Reader, n_layers: int) -> list[bool]:
