@@ -1,11 +1,12 @@
-"""What fused expert kernels and latent attention reach, from published timings.
+"""What matmuls, fused expert kernels and latent attention reach, from published timings.
 
 Reads the timings of aiconfigurator (``pip download --no-deps aiconfigurator-core==0.12.0``, unzip
 it) and fits, for each chip and engine, the seconds of a kernel that `specroof` prices:
 
     t = hypot(bytes / (m W), FLOP / (s(r) C)) + floor,  1/s(r) = phi/few + (1 - phi)/many
 
-with phi = r0 / (r0 + r) and r rows per expert that is hit. The medians are the constants in
+with phi = r0 / (r0 + r) and r rows per expert that is hit; of plain matmuls s is one share, and the
+2 of the hypotenuse is fitted once for bf16. The medians are the constants in
 `specroof/engines/shared_parameters.py`. Needs SciPy and pyarrow:
 ``python benchmarks/timed_kernels.py FOLDER``.
 """
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet
+from packaging.version import Version
 from scipy.optimize import least_squares
 
 from specroof import load_hardware
@@ -26,7 +28,7 @@ from specroof.cost.experts import distinct_experts
 from specroof.engines.published import fitted_parameters
 from specroof.engines.shared_parameters import chip_family
 from specroof.hardware import ExpertTile, HardwareProfile
-from specroof.latency.pass_seconds import tiled_share
+from specroof.latency.pass_seconds import overlapped_s, tiled_share
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,6 +49,18 @@ BATCH_EXPONENT = 0.9
 #: Heads of latent attention that a kernel has to have before arithmetic is the limit.
 HEADS = 128
 LATENT_DIM, ROPE_DIM = 512, 64
+#: Matmuls as verifications have them: rows, and elements of the matrix.
+ROWS = 2048
+ELEMENTS = (2048 * 2048, 8192 * 30_000)
+#: By their names in the data: dtypes, and bytes of an element with its scales.
+MATMULS = {
+    "bfloat16": ("bf16", 2.0),
+    "fp8": ("fp8", 1.0),
+    "fp8_block": ("fp8", 1.0),
+    "nvfp4": ("fp4", 0.5625),
+}
+#: A kernel whose floor is as long is another one that stands in (Triton, for block scales in vLLM).
+STANDS_IN_S = 40e-6
 
 
 def timings(folder: Path, name: str) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
@@ -61,6 +75,80 @@ def timings(folder: Path, name: str) -> Iterator[tuple[str, str, list[dict[str, 
 def dense_share(hardware: HardwareProfile) -> float:
     """Return the share of the bf16 peak that large matmuls are fitted to reach."""
     return fitted_parameters()[f"compute_frac.{chip_family(hardware)}"]
+
+
+def matmul_fit(
+    rows: list[dict[str, Any]], name: str, hardware: HardwareProfile, *, norm: float | None
+) -> Floats | None:
+    """Return share of memory, share of the peak, floor and norm; None without timings.
+
+    Parameters
+    ----------
+    rows, name
+        Timings of all dtypes, and which.
+    hardware
+        Where.
+    norm
+        p of `specroof.latency.pass_seconds.overlapped_s`; None to fit it too.
+    """
+    dtype, element_bytes = MATMULS[name]
+    peak = hardware.peak.flops_per_s.get(dtype)
+    asked = [
+        (row["m"], row["n"], row["k"], row["latency"] * 1e-3)
+        for row in rows
+        if row["gemm_dtype"] == name
+        and row["m"] <= ROWS
+        and ELEMENTS[0] <= row["n"] * row["k"] <= ELEMENTS[1]
+    ]
+    if peak is None or not asked:
+        return None
+    m, n, k, seconds = np.array(asked, dtype=np.float64).T
+    compute_s = 2 * m * n * k / peak
+    moved_s = (element_bytes * n * k + 2 * m * (n + k)) / hardware.peak.memory_bytes_per_s
+
+    def off(logs: Floats) -> Floats:
+        memory, compute, floor_s, power = np.exp(logs)
+        worked_s = overlapped_s(compute_s / compute, moved_s / memory, norm or power)
+        return np.asarray(np.log((worked_s + floor_s) / seconds))
+
+    start = np.log([0.85, 0.6, 4e-6, 2.0])
+    return np.exp(least_squares(off, start, loss="soft_l1", f_scale=0.1).x)
+
+
+def print_matmuls(folder: Path) -> None:
+    """Print what matmuls reach with up to `ROWS` rows, and medians over each engine's newest."""
+    print("matmuls: share of the memory and of the peak, floor; norm of bf16 if fitted too")
+    dense, narrow = defaultdict(list), defaultdict(list)
+    newest = {
+        (chip, engine.split()[0]): (chip, engine, rows)
+        for chip, engine, rows in sorted(
+            timings(folder, "gemm_perf.parquet"), key=lambda one: Version(one[1].split()[1])
+        )
+    }
+    for chip, engine, rows in newest.values():
+        hardware = load_hardware(chip)
+        free = matmul_fit(rows, "bfloat16", hardware, norm=None)
+        wide = matmul_fit(rows, "bfloat16", hardware, norm=2.0)
+        if free is None or wide is None:
+            continue
+        dense[chip_family(hardware)].append(wide[1])
+        for name, (dtype, _) in MATMULS.items():
+            found = matmul_fit(rows, name, hardware, norm=2.0)
+            if found is None:
+                continue
+            memory, share, floor_s, _ = found
+            own = f"norm {free[3]:.2f}" if dtype == "bf16" else f"{share / wide[1]:.2f} of bf16"
+            print(
+                f"{chip:10s} {engine:20s} {name:10s} {memory:.2f} {share:.2f} "
+                f"{floor_s * 1e6:3.0f} us  {own}"
+            )
+            if dtype != "bf16" and floor_s < STANDS_IN_S:
+                narrow[dtype].append(share / wide[1])
+    for family, shares in dense.items():
+        print(f"median of {family}: {np.median(shares):.2f} of the bf16 peak")
+    for dtype, shares in narrow.items():
+        low, high = min(shares), max(shares)
+        print(f"median of {dtype}: {np.median(shares):.2f} of bf16 ({low:.2f} to {high:.2f})")
 
 
 def expert_amounts(rows: list[dict[str, Any]], hardware: HardwareProfile) -> Floats:
@@ -131,6 +219,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="where the package was unzipped")
     folder = parser.parse_args().folder
+    print_matmuls(folder)
     print("experts, bf16: memory, few and many (shares of the peak), r0, floor, mean error")
     halves, manys, fews = [], [], []
     for chip, engine, rows in timings(folder, "moe_perf.parquet"):

@@ -1,6 +1,7 @@
 """What engine profiles add to the roofline: every parameter by hand, and what they must not do."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,15 @@ from specroof.architecture import (
 )
 from specroof.cost import CHOICES, Collective, ForwardPass, OpCost, Options, forward_cost
 from specroof.cost.experts import distinct_experts, independent_tokens
-from specroof.drafters import Drafter, DraftTime, Round, Work, ideal_drafter
+from specroof.drafters import (
+    Drafter,
+    DraftTime,
+    Round,
+    Work,
+    expansion_tree,
+    ideal_drafter,
+    with_tree,
+)
 from specroof.engines.published import fitted_parameters
 from specroof.errors import ProfileError
 from specroof.hardware import (
@@ -191,6 +200,22 @@ def test_a_round_costs_each_sequence() -> None:
         max_draft_len=2,
     )  # fmt: skip
     assert (curve.round_s - curve.verify_s).tolist() == [[[0, 5 + 6, 5 + 6]]]
+
+
+def test_a_tree_costs_each_round_more_than_a_chain() -> None:
+    hardware = chip(real(round_overhead_s=5.0, tree_round_overhead_s=3.0))
+    free = ideal_drafter()
+    tokens = constant_acceptance(0.5)
+    # Two children of one node, no deeper; then a draft behind the first of them.
+    grown = with_tree(free, partial(expansion_tree, (2, 1)), [0.5])
+    added = []
+    for drafter in (free, grown):
+        curve = speedup_curve(
+            toy(ATTENTION), hardware, drafter=replace(drafter, is_ideal=False), acceptance=tokens,
+            engine="real", batch_size=3, max_draft_len=2,
+        )  # fmt: skip
+        added.append((curve.round_s - curve.verify_s)[0, 0].tolist())
+    assert added == [[0, 5, 5], [0, 5 + 3, 5 + 3]]
 
 
 def test_passes_of_a_drafter_have_an_overhead_of_their_own() -> None:

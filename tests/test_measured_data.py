@@ -142,6 +142,15 @@ def test_counts_of_drafts_are_ours() -> None:
             assert 1 <= point.tokens_per_round <= point.draft_len + 1
 
 
+def test_trees_are_told_from_chains_of_as_many_drafts() -> None:
+    bundle = [one for one in load_measurements() if one.source == "specbundle" and one.drafts]
+    shapes = Counter((one.draft_len, one.top_k, one.verify_len, one.branches) for one in bundle)
+    # (steps, top-k, num_draft_tokens) of the dashboard, 37 each
+    assert shapes == dict.fromkeys(
+        [(3, 1, 4, False), (5, 1, 6, False), (5, 3, 6, True), (7, 1, 8, False), (7, 4, 8, True)], 37
+    )
+
+
 def test_a_printed_ratio_agrees_with_the_printed_throughputs() -> None:
     for point in load_measurements():
         if point.speedup and point.tokens_per_s and point.baseline_tokens_per_s:

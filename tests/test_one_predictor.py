@@ -134,6 +134,7 @@ def functions_that(reads: set[str]) -> set[str]:
         ({"kind_compute_frac", "expert_tile", "rows"}, "latency/pass_seconds.py:_op_latency"),
         ({"round_overhead_s"}, "speedup/round.py:engine_round_s"),
         ({"round_sequence_overhead_s"}, "speedup/round.py:engine_round_s"),
+        ({"tree_round_overhead_s"}, "speedup/round.py:engine_round_s"),
     ],
 )
 def test_each_formula_is_written_once(terms: set[str], where: str) -> None:
@@ -176,6 +177,9 @@ def test_a_measured_tree_is_drafted_level_by_level() -> None:
     assert "top-k=2" in drafter_of(six).name
     assert "top-k=4" in drafter_of(replace(six, top_k=4)).name
     assert drafter_of(replace(tree, verify_len=4)).name == "eagle3"
+    # As many drafts as it is deep are a tree too, where each of them has several children.
+    assert "top-k=3" in drafter_of(replace(tree, verify_len=4, top_k=3)).name
+    assert drafter_of(replace(tree, verify_len=4, top_k=1)).name == "eagle3"
 
 
 def test_siblings_add_nothing_to_what_was_measured() -> None:

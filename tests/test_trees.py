@@ -263,6 +263,22 @@ def test_a_tree_of_width_one_equals_the_chain(acceptance: Any, longest: int) -> 
     ((_, of_chain),) = chain.expansions
     assert np.array_equal(np.broadcast_to(passes, known.shape)[known], of_chain[known])
     assert {width for width, _ in tree.expansions} <= {1.0}
+    assert not tree.branches.any()
+    assert not chain.branches.any()
+
+
+def test_a_tree_branches_in_what_is_verified_or_on_the_way_there() -> None:
+    def branches(grow: Any, siblings: list[float], longest: int) -> list[bool]:
+        found = tree_proposals(grow, siblings, constant_acceptance(0.5), np.arange(longest + 1))
+        return found.branches.tolist()
+
+    # Two children of the root; one behind each.
+    assert branches(partial(expansion_tree, (2, 1)), [0.5], 2) == [False, True, True]
+    # Two drafts are verified of three that a level of two nodes makes: a pass of two positions.
+    wide = partial(dynamic_tree, top_k=2, n_nodes=2)
+    assert branches(wide, [0.2], 2) == [False, True, True]
+    # One node each time is a chain, however it is grown.
+    assert branches(partial(dynamic_tree, top_k=1, n_nodes=9), [], 2) == [False] * 3
 
 
 def test_the_first_children_are_accepted_like_a_chain() -> None:

@@ -49,6 +49,8 @@ def test_parts_add_up_to_the_round_of_the_curve(case: str, draft_len: int) -> No
     engine = found.setup.engine
     batch = curve.batch_size[0]
     engine_s = engine.round_overhead_s + engine.round_sequence_overhead_s * batch
+    if case == "tree":
+        engine_s += engine.tree_round_overhead_s
     assert parts.added_s.get(ENGINE, 0.0) == pytest.approx(engine_s)
     assert float(found.latency.total_s) == pytest.approx(float(curve.verify_s[at]), rel=1e-9)
     if case != "overlap":

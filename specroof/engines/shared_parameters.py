@@ -45,17 +45,17 @@ ENGINES: Final = {"sglang": "snapshot-copy", "vllm": "snapshot"}
 #: What each of them has a parameter of its own for.
 OWN: Final = ("round_s", "draft_pass_s")
 
-#: Share of the peak of a narrow dtype relative to bf16: medians of large matmuls on B200,
-#: 0.55/0.70 and 0.40/0.70 (aiconfigurator, measured kernels, commit 095f58a). int8 reaches as much
-#: as bf16 on A100 there; fp6 runs at the rate of fp8.
+#: Share of the peak of a narrow dtype relative to bf16 with up to 2048 rows: medians over 20 (fp8)
+#: and 6 (fp4) sets of timed kernels, 0.47 to 0.87 and 0.32 to 0.63 (benchmarks/timed_kernels.py).
+#: int8 reaches as much as bf16 on A100; fp6 runs at the rate of fp8.
 DTYPE_SHARES: Final = {
     "fp32": 1.0,
     "bf16": 1.0,
     "fp16": 1.0,
     "int8": 1.0,
-    "fp8": 0.79,
-    "fp6": 0.79,
-    "fp4": 0.57,
+    "fp8": 0.64,
+    "fp6": 0.64,
+    "fp4": 0.48,
 }
 
 #: Share of the bf16 peak, relative to large matmuls, of attention in passes over a prompt:
@@ -117,9 +117,9 @@ _ROWS: Final = {
     "memory_frac.experts": (0.85, 0.08, "the same of experts"),
     "memory_frac.attention": (0.85, 0.15, "the same of cached keys and values"),
     "memory_frac.state": (0.85, 0.15, "the same of recurrent state"),
-    "compute_frac.ampere": (0.84, 0.08, "share of the bf16 peak, dense matmuls"),
-    "compute_frac.hopper": (0.78, 0.08, "share of the bf16 peak, dense matmuls"),
-    "compute_frac.blackwell": (0.66, 0.12, "share of the bf16 peak, dense matmuls"),
+    "compute_frac.ampere": (0.78, 0.08, "share of the bf16 peak, dense matmuls"),
+    "compute_frac.hopper": (0.83, 0.08, "share of the bf16 peak, dense matmuls"),
+    "compute_frac.blackwell": (0.75, 0.08, "share of the bf16 peak, dense matmuls"),
     "compute_share.experts": (0.09, 0.6, "the same of experts with few rows, relative to dense"),
     "compute_share.attention": (0.6, 0.3, "the same of attention, relative to dense matmuls"),
     "layer_s": (50e-6, 1.0, "seconds per layer"),
@@ -128,7 +128,10 @@ _ROWS: Final = {
     "layer_s.linear_attention": (10e-6, 1.0, "seconds per layer of linear attention, on top"),
     "layer_s.latent_attention": (10e-6, 1.0, "seconds per layer of latent attention, on top"),
     "layer_s.sparse_index": (10e-6, 1.0, "seconds per layer with an indexer, on top"),
-    "layer_token_s": (50e-9, 1.0, "seconds per layer and token"),
+    # As the bytes/s of their memories are: 1.6, 1 and 0.4 to the second.
+    "layer_token_s": (100e-9, 1.0, "seconds per layer and token"),
+    "layer_token_share.ampere": (1.6, 0.3, "the same on Ampere, relative to Hopper"),
+    "layer_token_share.blackwell": (0.5, 0.3, "the same on Blackwell, relative to Hopper"),
     "state_token_s": (3e-6, 1.0, "seconds per layer of linear attention and further token"),
     "pass_s": (0.2e-3, 1.0, "seconds per pass"),
     "sequence_s": (10e-6, 1.0, "seconds per sequence and pass"),
@@ -146,6 +149,7 @@ _ROWS: Final = {
     "request_s": (2e-3, 1.0, "seconds per request that all others wait, its prefill apart"),
     "request_latency_s": (10e-3, 1.0, "seconds per request that it loses alone"),
     "collective_s": (10e-6, 0.5, "seconds per all-reduce"),
+    # Above 1 where the switch adds, which halves what crosses a link.
     "link_frac": (0.5, 0.5, "share of the link's bytes/s"),
     # 16.7 ms a token of 32 layers of 41 kernels, launched one by one (CAST, Llama-3.1-8B, H100);
     # the same model takes 14.7 to 24.7 ms on two hosts (Qwen3-8B).
@@ -260,7 +264,8 @@ def fitted_engine(name: str, family: str, parameters: Mapping[str, float]) -> En
             for key, value in parameters.items()
             if key.startswith("layer_s.")
         },
-        layer_token_overhead_s=parameters["layer_token_s"],
+        layer_token_overhead_s=parameters["layer_token_s"]
+        * parameters.get(f"layer_token_share.{family}", 1.0),
         sequence_overhead_s=parameters["sequence_s"],
         state_token_overhead_s=parameters["state_token_s"],
         draft_pass_overhead_s=own("draft_pass_s", name, parameters),
