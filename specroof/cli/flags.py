@@ -58,8 +58,8 @@ def tpot_seconds(milliseconds: float | None) -> float | None:
 
     Examples
     --------
-    >>> tpot_seconds(20)
-    0.02
+    >>> tpot_seconds(20), tpot_seconds(None)
+    (0.02, None)
     """
     if milliseconds is None:
         return None
