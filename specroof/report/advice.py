@@ -328,14 +328,16 @@ def _choices_table(chip: Served, short: Sequence[str]) -> str:
     header.append("limited by")
     rows = []
     for row in chip.rows:
-        speedup = row.speedup[0]
         band = f"{row.choice.low:.2f}-{row.choice.high:.2f}"
         cells = [f"{row.concurrency:g}", short[row.tried] if row.drafter is not None else "off"]
-        cells += [str(row.draft_len), _figure(speedup, ".2f") + "x"]
+        cells += [str(row.draft_len), f"{row.choice.speedup:.2f}x"]
         cells += [_ABSENT if row.choice.low == row.choice.high else band, row.verdict]
         cells += [_figure(row.own[one], ".2f") for one in own]
         rows.append([*cells, row.limited_by or _ABSENT])
-    return format_table(header, rows, left=[1, 5, len(header) - 1])
+    table = format_table(header, rows, left=[1, 5, len(header) - 1])
+    if all(row.drafter is not None for row in chip.rows):
+        return table
+    return f"{table}\noff: speedup and band are those of the best draft there"
 
 
 def _figure(value: float | None, how: str) -> str:
