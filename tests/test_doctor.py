@@ -361,7 +361,7 @@ def test_one_page_and_a_plain_server_have_a_text_too(saved: Any) -> None:
     (path,) = saved(vllm_page(replace(LIFE, survival=()), off=True))
     code, out, _ = shell(str(path), *words, "--drafter", "eagle3,accept=0.7")
     assert code == 0
-    assert "one page: counters are since the server began" in out
+    assert "one page: counters cover the time since the server began" in out
     assert ["drafts", "per", "round", "off"] in [one.split() for one in out.splitlines()]
     (path,) = saved("vllm:spec_decode_num_drafts_total 0\n")
     code, out, _ = shell(str(path), *words)

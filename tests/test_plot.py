@@ -565,6 +565,16 @@ def test_curves_may_have_batch_sizes_of_their_own_in_any_order() -> None:
     assert axes.get_xticklabels()[-1].get_text() == "16k"
 
 
+def test_batches_without_room_leave_a_gap_in_their_line() -> None:
+    roomy = grid(1, 3)
+    running = np.broadcast_to(np.array([1.0, 2.0, np.nan])[:, None], roomy.round_s.shape)
+    full = replace(roomy, running=running)
+    upper, _ = plot_by_batch([full, full]).axes
+    first, second = lines(upper)[:2]
+    assert np.isfinite(ys(first)).tolist() == [True, True, False]
+    assert (first.get_markevery(), second.get_markevery()) == ((0, 2), (1, 2))
+
+
 def test_lines_that_lie_on_one_another_share_out_the_marks() -> None:
     never = curve(np.broadcast_to([1.0, 0.5], (1, 9, 2)))
     for axes in plot_by_batch([never, never]).axes:

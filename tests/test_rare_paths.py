@@ -20,7 +20,7 @@ from specroof.evidence import Measurement
 from specroof.evidence.bundled import load_measurements
 from specroof.latency import engine_setup
 from specroof.plot import study_figures
-from specroof.questions.explore import Exploration
+from specroof.questions.explore import explore
 from specroof.questions.overview import Overview, _fill
 from specroof.report import advice
 from specroof.report.sweep import _stop
@@ -94,8 +94,15 @@ def test_pages_without_a_curve_and_lines_beyond_the_most_are_left_out() -> None:
 
 
 def test_an_engine_that_a_chip_lacks_is_left_out_of_the_page() -> None:
-    assert not Exploration._has(load_hardware("b200"), "nonsense")
-    assert Exploration._has(load_hardware("b200"), "ideal")
+    found = explore(
+        "Qwen/Qwen3-8B",
+        "b200",
+        engines=["nonsense", "ideal"],
+        tensor_parallel=1,
+        context_len=1024,
+        batch_size=1,
+    )
+    assert list(found.section("Qwen/Qwen3-8B", "b200").cells) == [("ideal", 1)]
 
 
 def test_a_curve_of_other_loads_fills_no_overview() -> None:

@@ -1,11 +1,15 @@
 """The flags that start a server, beside the definitions of the released packages."""
 
 import ast
+import bisect
 import json
+import math
 import os
 import shlex
+from functools import cached_property
 from importlib import metadata, util
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -37,7 +41,7 @@ SGLANG_FLAGS = {
     *("--speculative-eagle-topk", "--speculative-num-draft-tokens", "--speculative-adaptive"),
     *("--speculative-dflash-block-size", "--speculative-dspark-block-size"),
     *("--speculative-adaptive-config", "--max-running-requests", "--mem-fraction-static"),
-    "--speculative-ngram-max-bfs-breadth",
+    *("--speculative-ngram-max-bfs-breadth", "--enable-dp-lm-head"),
 }
 # What the commands of servers use besides.
 VLLM_SERVER = {
@@ -194,6 +198,9 @@ def test_sglang_refuses_what_does_not_run_in_groups() -> None:
         with pytest.raises(OptionError, match="with data-parallel attention; allowed: without it"):
             launch(planned(kind, data_parallel=2), "sglang")
     assert launch(planned("eagle3", data_parallel=2), "sglang").notes == ()
+    for kind, needs in {"dflash": True, "dspark": True, "eagle3": False}.items():
+        assert ("--enable-dp-lm-head" in sglang_flags(planned(kind, data_parallel=2))) is needs
+        assert "--enable-dp-lm-head" not in sglang_flags(planned(kind))
 
 
 def test_commands_carry_placement_and_formats() -> None:
@@ -281,6 +288,7 @@ def test_what_cannot_follow_a_schedule_says_so() -> None:
     )
     suffix = planned("suffix", schedule=SCHEDULE)
     assert launch(suffix, "vllm").notes == (
+        "vLLM 0.33.0 needs the package arctic-inference for suffix decoding",
         "vLLM 0.33.0 drops a schedule of suffix: 5 drafts always",
     )
     assert "num_speculative_tokens_per_batch_size" not in vllm_config(suffix)
@@ -323,6 +331,7 @@ def every_launch(framework: str) -> list[Launch]:
         for kind in priced_kinds(framework)
         for schedule in (((1, 256, 3),), SCHEDULE)
     ]
+    plans.append(planned("dflash", data_parallel=2))
     return [launch(plan, framework) for plan in plans]
 
 
@@ -363,12 +372,49 @@ def test_vllm_defines_every_key_and_method() -> None:
 def test_sglang_defines_every_flag_and_algorithm() -> None:
     fields = annotated(source("sglang", "0.5.23", "srt/arg_groups/fields/spec.py"), "Spec")
     fields |= annotated(source("sglang", "0.5.23", "srt/arg_groups/fields/schedule.py"), "Schedule")
+    fields |= annotated(source("sglang", "0.5.23", "srt/arg_groups/fields/parallel.py"), "Parallel")
     assert {flag[2:].replace("-", "_") for flag in SGLANG_FLAGS} <= fields
-    for file, record in {"parallel": "Parallel", "model": "Model"}.items():
-        fields |= annotated(source("sglang", "0.5.23", f"srt/arg_groups/fields/{file}.py"), record)
+    fields |= annotated(source("sglang", "0.5.23", "srt/arg_groups/fields/model.py"), "Model")
     assert {flag[2:].replace("-", "_") for flag in SGLANG_SERVER} <= fields
     tree = source("sglang", "0.5.23", "srt/speculative/spec_info.py")
     names: set[object] = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     names |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     asked = {shlex.split(one.text)[1] for one in every_launch("sglang")} - {"NEXTN"}
     assert asked <= names
+
+
+def test_vllm_reads_a_schedule_as_it_is_meant() -> None:
+    rules: dict[str, Any] = {}
+    tree = source("vllm", "0.33.0", "v1/spec_decode/dynamic/utils.py")
+    exec(compile(tree, "vllm", "exec"), rules)  # noqa: S102 - the released package's own rule
+    table = vllm_config(planned("eagle3", schedule=SCHEDULE))
+    found = rules["build_dynamic_sd_schedule_lookup"](
+        table["num_speculative_tokens_per_batch_size"], 300, table["num_speculative_tokens"]
+    )
+    for first, last, drafts in SCHEDULE:
+        assert {*found[first : last + 1]} == {drafts}
+
+
+def test_sglang_reads_a_schedule_as_it_is_meant(tmp_path: Path) -> None:
+    tree = source("sglang", "0.5.23", "srt/speculative/adaptive_spec_params.py")
+    named = {"_load_adaptive_config", "AdaptiveStepSlot", "AdaptiveSpeculativeParams"}
+    tree.body = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in named
+    ]
+    rules: dict[str, Any] = {
+        "bisect": bisect,
+        "json": json,
+        "math": math,
+        "cached_property": cached_property,
+        "logger": None,
+        "log_info_on_rank0": lambda *_: None,
+    }
+    exec(compile(tree, "sglang", "exec"), rules)  # noqa: S102 - the released package's own rule
+    found = launch(planned("mtp", schedule=SCHEDULE), "sglang")
+    path = tmp_path / "adaptive.json"
+    path.write_text(found.files["adaptive.json"], encoding="utf-8")
+    steps = rules["AdaptiveSpeculativeParams"](5, str(path))
+    for first, last, drafts in SCHEDULE:
+        assert {steps.get_steps_for_batch(batch) for batch in (first, last)} == {drafts}

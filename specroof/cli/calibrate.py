@@ -1,5 +1,6 @@
 """`specroof calibrate`: your own benchmark results to an engine profile of your own machine."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -10,11 +11,12 @@ from specroof.cli.flags import (
     AsJson,
     ExpertParallel,
     FormatFlags,
+    Group,
     HardwareWord,
     ResultFlags,
     TensorParallel,
 )
-from specroof.cli.grouping import flags
+from specroof.cli.grouping import flags, given
 from specroof.cli.output import give, text_file
 from specroof.errors import OptionError
 from specroof.questions.calibrate import DEFAULT_ENGINE_NAME
@@ -22,37 +24,44 @@ from specroof.questions.calibrate import calibrate as asked
 
 __all__ = ["calibrate"]
 
-BenchFiles = Annotated[list[Path], typer.Argument(metavar="BENCH…", help=BENCH_HELP)]
-ServedModel = Annotated[
-    str,
-    typer.Option("--model", help="The served model: a config.json, a bundled model or a Hub name."),
-]
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write the hardware YAML here."),
 ]
-EngineName = Annotated[
-    str | None,
-    typer.Option(
-        "--engine-name",
-        metavar="NAME",
-        help="Name of the engine in the written file.",
-        show_default=DEFAULT_ENGINE_NAME,
-    ),
-]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flags(Group):
+    """Fields of `specroof.questions.calibrate.CalibrateRequest`."""
+
+    results: Annotated[list[Path], typer.Argument(metavar="BENCH…", help=BENCH_HELP)]
+    hardware: HardwareWord
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model", help="The served model: a config.json, a bundled model or a Hub name."
+        ),
+    ]
+    tensor_parallel: TensorParallel = 1
+    expert_parallel: ExpertParallel = 1
+    engine_name: Annotated[
+        str | None,
+        typer.Option(
+            "--engine-name",
+            metavar="NAME",
+            help="Name of the engine in the written file.",
+            show_default=DEFAULT_ENGINE_NAME,
+        ),
+    ] = None
 
 
 @flags
-def calibrate(  # noqa: PLR0913, PLR0917 - one parameter per flag
-    results: BenchFiles,
-    hardware: HardwareWord,
-    model: ServedModel,
-    given: ResultFlags,
+def calibrate(
+    results: ResultFlags,
     formats: FormatFlags,
     output: Output = None,
-    tensor_parallel: TensorParallel = 1,
-    expert_parallel: ExpertParallel = 1,
-    engine_name: EngineName = None,
+    *,
+    ask: Flags,
     as_json: AsJson = False,
 ) -> None:
     """Fit an engine profile to your own benchmark, and write a hardware file with it.
@@ -63,19 +72,12 @@ def calibrate(  # noqa: PLR0913, PLR0917 - one parameter per flag
 
     Example: specroof calibrate bench.jsonl -H b200 --model Qwen/Qwen3-8B -o my-b200.yaml
     """
-    if engine_name is not None and output is None:
-        message = f"engine_name is {engine_name!r} without --output; allowed: with --output FILE"
+    if ask.engine_name is not None and output is None:
+        message = (
+            f"engine_name is {ask.engine_name!r} without --output; allowed: with --output FILE"
+        )
         raise OptionError(message)
-    found = asked(
-        results,
-        model,
-        hardware,
-        **vars(given),
-        options=vars(formats),
-        tensor_parallel=tensor_parallel,
-        expert_parallel=expert_parallel,
-        engine_name=engine_name or DEFAULT_ENGINE_NAME,
-    )
+    found = asked(**given(ask, results, formats))
     from specroof.report.calibration import calibrated_text  # noqa: PLC0415 - needs fits
 
     give(

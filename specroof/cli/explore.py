@@ -1,14 +1,14 @@
 """`specroof explore`: a page on which models, chips, loads and drafters can be tried."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from specroof.cli.flags import Batch, Context, OptionFlags, choice, completion
-from specroof.cli.grouping import flags
-from specroof.cli.lists import numbers
+from specroof.cli.flags import Batch, Context, CostOf, Group, OptionFlags, Read, completion
+from specroof.cli.grouping import flags, given
 from specroof.cli.output import check_folder, write, write_folder
 from specroof.cli.streams import STANDARD_OUTPUT
 from specroof.errors import OptionError
@@ -18,26 +18,6 @@ from specroof.questions.words import hardware_names, model_names
 
 __all__ = ["explore"]
 
-Models = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[MODEL]…",
-        help="Config files, bundled models or Hub names.",
-        autocompletion=completion(model_names),
-        show_default="all bundled models",
-    ),
-]
-Chips = Annotated[
-    str | None,
-    typer.Option(
-        "--hardware",
-        "-H",
-        metavar="NAME[,NAME]…",
-        help="YAML files, names or aliases, comma-separated.",
-        autocompletion=completion(hardware_names),
-        show_default="twelve bundled chips",
-    ),
-]
 Output = Annotated[
     Path,
     typer.Option(
@@ -47,36 +27,74 @@ Output = Annotated[
         help="One file that holds everything, or a folder whose page loads grids as it needs them.",
     ),
 ]
-Engines = Annotated[
-    str | None,
-    typer.Option(
-        "--engine",
-        metavar="NAME[,NAME]…",
-        help="Engines to choose from.",
-        show_default="each chip's default, and ideal",
-    ),
-]
-Devices = Annotated[
-    str | None,
-    typer.Option("--tp", help="Numbers of devices to choose from.", show_default="1,2,4,8"),
-]
-CostOf = Annotated[
-    str, choice("cost_of", "--cost-of", help_text="A drafter's cost is a share of this.")
-]
+
+
+def _split(_word: str, text: str) -> list[str]:
+    return text.split(",")
+
+
+def _whole(word: str, text: str) -> list[int]:
+    """Return the whole numbers of a comma-separated text.
+
+    Raises
+    ------
+    OptionError
+        With the option's `word`, if a part is not a whole number.
+    """
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        message = f"{word} is {text!r}; allowed: whole numbers separated by commas, such as 1,8"
+        raise OptionError(message) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flags(Group):
+    """Fields of `specroof.questions.explore.ExploreRequest`."""
+
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODEL]…",
+            help="Config files, bundled models or Hub names.",
+            autocompletion=completion(model_names),
+            show_default="all bundled models",
+        ),
+    ] = None
+    hardware: Annotated[
+        str | None,
+        typer.Option(
+            "--hardware",
+            "-H",
+            metavar="NAME[,NAME]…",
+            help="YAML files, names or aliases, comma-separated.",
+            autocompletion=completion(hardware_names),
+            show_default="twelve bundled chips",
+        ),
+        Read(_split),
+    ] = None
+    engines: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            metavar="NAME[,NAME]…",
+            help="Engines to choose from.",
+            show_default="each chip's default, and ideal",
+        ),
+        Read(_split),
+    ] = None
+    devices: Annotated[
+        str | None,
+        typer.Option("--tp", help="Numbers of devices to choose from.", show_default="1,2,4,8"),
+        Read(_whole, into="tensor_parallel"),
+    ] = None
+    batch_size: Batch = None
+    context_len: Context = None
+    cost_of: CostOf = "decode"
 
 
 @flags
-def explore(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
-    output: Output,
-    options: OptionFlags,
-    models: Models = None,
-    hardware: Chips = None,
-    engines: Engines = None,
-    devices: Devices = None,
-    batch_size: Batch = None,
-    context_len: Context = None,
-    cost_of: CostOf = "decode",
-) -> None:
+def explore(output: Output, options: OptionFlags, ask: Flags) -> None:
     """Make a page for trying models, chips, loads and drafters in a browser.
 
     It needs no server and no network: open it from disk, send it, or put it on any web server.
@@ -84,15 +102,7 @@ def explore(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
 
     Example: specroof explore Qwen/Qwen3-8B deepseek-ai/DeepSeek-V4-Pro -H b200,h100 -o page.html
     """
-    found = asked(
-        models or None,
-        _listed(hardware),
-        engines=_listed(engines),
-        tensor_parallel=_whole("--tp", devices),
-        batch_size=numbers("--batch", batch_size),
-        context_len=numbers("--context", context_len),
-        options={**vars(options), "cost_of": cost_of},
-    )
+    found = asked(**given(ask, options))
     if output == STANDARD_OUTPUT or output.suffix.casefold() in {".html", ".htm"}:
         write({output: found.page.encode()}, as_json=False)
         return
@@ -109,24 +119,3 @@ def _site(found: Exploration) -> dict[str, bytes]:
     pairs = len(found.models) * len(found.hardware)
     with typer.progressbar(length=pairs, label="grids", file=sys.stderr) as bar:
         return dict(site_files(found, lambda: bar.update(1)))
-
-
-def _listed(text: str | None) -> list[str] | None:
-    return None if text is None else text.split(",")
-
-
-def _whole(word: str, text: str | None) -> list[int] | None:
-    """Return the whole numbers of a comma-separated text, None of None.
-
-    Raises
-    ------
-    OptionError
-        With the option's `word`, if a part is not a whole number.
-    """
-    if text is None:
-        return None
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        message = f"{word} is {text!r}; allowed: whole numbers separated by commas, such as 1,8"
-        raise OptionError(message) from None

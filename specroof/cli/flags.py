@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Final
 import typer
 
 from specroof.arrays import number_within
+from specroof.cli.lists import numbers
 from specroof.questions.words import (
     ACCEPTANCE_KEYS,
     CHOICES,
@@ -23,20 +24,24 @@ __all__ = [
     "AsJson",
     "Batch",
     "Context",
+    "CostOf",
     "CsvFile",
     "Drafters",
     "Engine",
     "ExpertParallel",
     "Family",
     "FormatFlags",
+    "Group",
     "HardwareWord",
     "ModelWord",
     "NoCapacity",
+    "OneChip",
     "OneContext",
     "OptionFlags",
     "PlaceFlags",
     "PrefixHitRate",
     "PricePerHour",
+    "Read",
     "Seed",
     "SetupFlags",
     "SeveralChips",
@@ -44,26 +49,26 @@ __all__ = [
     "Waves",
     "choice",
     "completion",
-    "tpot_seconds",
+    "in_seconds",
+    "plot_option",
+    "spec_option",
 ]
 
 
-def tpot_seconds(milliseconds: float | None) -> float | None:
-    """Return what ``--tpot`` says in seconds, None if it is left out.
+@dataclass(frozen=True)
+class Read:
+    """How a flag becomes a parameter of a question.
 
-    Raises
-    ------
-    OptionError
-        For no time, and for one that is not a number.
-
-    Examples
-    --------
-    >>> tpot_seconds(20)
-    0.02
+    Parameters
+    ----------
+    value
+        From the flag's word in the shell and what was typed there; not asked where nothing was.
+    into
+        The parameter, where the flag has another name.
     """
-    if milliseconds is None:
-        return None
-    return number_within("--tpot", milliseconds, "target") * MILLISECOND
+
+    value: Callable[[str, Any], Any]
+    into: str = ""
 
 
 def completion(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
@@ -92,6 +97,37 @@ def choice(name: str, *words: str, help_text: str, **settings: Any) -> Any:
         autocompletion=completion(lambda: CHOICES[name]),
         **settings,
     )
+
+
+def spec_option(help_text: str) -> Any:
+    """Return an option that takes a drafter's SPEC."""
+    return typer.Option(
+        "--drafter",
+        metavar="SPEC",
+        help=help_text,
+        autocompletion=completion(lambda: KINDS),
+    )
+
+
+def plot_option(help_text: str) -> Any:
+    """Return an option that takes the file of a chart."""
+    return typer.Option("--plot", metavar="FILE", help=help_text)
+
+
+def in_seconds(word: str, milliseconds: float) -> float:
+    """Return the seconds of a target in milliseconds.
+
+    Raises
+    ------
+    OptionError
+        With the option's `word`, for no time, and for one that is not a number.
+
+    Examples
+    --------
+    >>> in_seconds("--tpot", 20)
+    0.02
+    """
+    return number_within(word, milliseconds, "target") * MILLISECOND
 
 
 ModelWord = Annotated[
@@ -123,12 +159,9 @@ SeveralChips = Annotated[
 ]
 Drafters = Annotated[
     list[str],
-    typer.Option(
-        "--drafter",
-        metavar="SPEC",
-        help=f"KIND[,key=value…], repeatable. Kinds: {', '.join(KINDS)}. Acceptance: "
-        f"{', '.join(f'{key}=' for key in ACCEPTANCE_KEYS)}.",
-        autocompletion=completion(lambda: KINDS),
+    spec_option(
+        f"KIND[,key=value…], repeatable. Kinds: {', '.join(KINDS)}. Acceptance: "
+        f"{', '.join(f'{key}=' for key in ACCEPTANCE_KEYS)}."
     ),
 ]
 Family = Annotated[
@@ -171,12 +204,14 @@ ServerWords = Annotated[
 Batch = Annotated[
     str | None,
     typer.Option("--batch", help="Sequences in flight, comma-separated.", show_default="1"),
+    Read(numbers),
 ]
 Context = Annotated[
     str | None,
     typer.Option(
         "--context", help="Cached tokens of each sequence, comma-separated.", show_default="4096"
     ),
+    Read(numbers),
 ]
 OneContext = Annotated[float, typer.Option("--context", help="Cached tokens of each sequence.")]
 Seed = Annotated[int, typer.Option(help="Seed of the dice.")]
@@ -191,6 +226,7 @@ NoCapacity = Annotated[
     typer.Option(
         "--no-capacity", help="Ignore the limits of memory, as the ideal engine does anyway."
     ),
+    Read(lambda _, given: False if given else None, into="capacity"),
 ]
 PrefixHitRate = Annotated[
     float | None,
@@ -218,6 +254,9 @@ PricePerHour = Annotated[
         show_default="the hardware file's",
     ),
 ]
+CostOf = Annotated[
+    str, choice("cost_of", "--cost-of", help_text="A drafter's cost is a share of this.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on one line.")]
 CsvFile = Annotated[
     Path | None,
@@ -228,11 +267,26 @@ CsvFile = Annotated[
 # --- groups of flags ---------------------------------------------------------------------------
 
 
+class Group:
+    """Flags of one command."""
+
+    #: The title below which help shows them; with the command's own if None.
+    panel: ClassVar[str | None] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneChip(Group):
+    """What is served, on which chip: the first fields of most questions."""
+
+    model: ModelWord
+    hardware: HardwareWord
+
+
 @dataclass(frozen=True)
-class PlaceFlags:
+class PlaceFlags(Group):
     """Where a model runs, but for the number of devices."""
 
-    panel: ClassVar = "Placement and server"
+    panel = "Placement and server"
 
     family: Family = None
     expert_parallel: ExpertParallel = 1
@@ -257,10 +311,10 @@ class SetupFlags(PlaceFlags):
 
 
 @dataclass(frozen=True)
-class FormatFlags:
-    """Formats that replace those of a checkpoint: fields of `specroof.Options`."""
+class FormatFlags(Group):
+    """Formats that replace the checkpoint's: fields of `specroof.Options`."""
 
-    panel: ClassVar = "Formats and formulas"
+    panel = "Formats and formulas"
 
     kv_dtype: KvDtype = None
     weight_dtype: WeightDtype = None
@@ -316,10 +370,10 @@ BENCH_HELP: Final = (
 
 
 @dataclass(frozen=True)
-class ResultFlags:
+class ResultFlags(Group):
     """How results came about: fields of `specroof.questions.benchmark.BenchmarkRequest`."""
 
-    panel: ClassVar = "How the results came about"
+    panel = "How the results came about"
 
     family: Family = None
     engine: Annotated[
@@ -331,10 +385,7 @@ class ResultFlags:
             show_default="named like the tool that wrote BENCH",
         ),
     ] = None
-    drafter: Annotated[
-        str | None,
-        typer.Option("--drafter", metavar="SPEC", help="Drafter of results with drafts."),
-    ] = None
+    drafter: Annotated[str | None, spec_option("Drafter of results with drafts.")] = None
     draft_len: Annotated[
         int | None,
         typer.Option("--draft-len", min=1, help="Drafts per round, where a result does not say."),

@@ -32,7 +32,7 @@ def numbers(word: str, text: str | None) -> list[float] | None:
 
 
 def _doubled(text: str) -> list[float]:
-    """Return the number that a part of a list spells, or those of a range that doubles.
+    """Return the number that a part of a list spells, or the numbers of a range that doubles.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What commands leave behind: lines on standard output, and files that appear whole."""
+"""The output of commands: lines on standard output, and files that appear whole."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ __all__ = [
     "write_folder",
 ]
 
-Draw: TypeAlias = Callable[[ModuleType], Mapping[str, Any]]
+Draw: TypeAlias = Callable[[ModuleType], Any]
 
 
 def say(text: str, *, to_paste: bool = False) -> None:
@@ -62,7 +62,7 @@ def give(
     Parameters
     ----------
     value, text
-        Make what is printed, the one or the other.
+        Make the JSON and the text; one of them is printed.
     files
         Groups of files, see `write`.
     as_json
@@ -95,7 +95,7 @@ def figure_files(path: Path | None, draw: Draw) -> dict[Path, bytes]:
     path
         Where the first goes; None draws nothing.
     draw
-        From `specroof.plot` to figures by what their names end in.
+        From `specroof.plot` to a figure, or figures by what their names end in.
 
     Raises
     ------
@@ -109,7 +109,8 @@ def figure_files(path: Path | None, draw: Draw) -> dict[Path, bytes]:
         raise OutputError(message)
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
-    figures = draw(plot)
+    drawn = draw(plot)
+    figures = drawn if isinstance(drawn, Mapping) else {"": drawn}
     if path == STANDARD_OUTPUT:
         if len(figures) > 1:
             message = f"-: {len(figures)} charts, and standard output takes one; allowed: a file"

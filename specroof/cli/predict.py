@@ -1,6 +1,7 @@
 """`specroof predict`: speedup curves of several drafters on one grid."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,18 +12,21 @@ from specroof.cli.flags import (
     AsJson,
     Batch,
     Context,
+    CostOf,
     CsvFile,
     Drafters,
+    Group,
     ModelWord,
     NoCapacity,
     OptionFlags,
     PrefixHitRate,
+    Read,
     SetupFlags,
     SeveralChips,
     Waves,
-    choice,
+    plot_option,
 )
-from specroof.cli.grouping import flags
+from specroof.cli.grouping import flags, given
 from specroof.cli.lists import numbers, whole_numbers, words
 from specroof.cli.output import figure_files, give, text_file
 from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN
@@ -32,59 +36,65 @@ from specroof.report.prediction import prediction_csv, prediction_text, predicti
 
 __all__ = ["predict"]
 
-InputLen = Annotated[
-    float | None,
-    typer.Option(
-        "--input-len", "--isl", help="Tokens of a prompt. Replaces --context, and counts prefills."
-    ),
-]
-OutputLen = Annotated[
-    float | None,
-    typer.Option("--output-len", "--osl", help="Tokens of an answer, with --input-len."),
-]
-Concurrency = Annotated[
-    str | None, typer.Option(help="Requests in flight, comma-separated. Replaces --batch.")
-]
-MaxDraftLen = Annotated[
-    int | None, typer.Option(help="Longest draft tried.", show_default=str(DEFAULT_MAX_DRAFT_LEN))
-]
-DraftLen = Annotated[
-    str | None,
-    typer.Option(help="Drafts per round to show side by side, as in 1,2,3.", show_default="none"),
-]
-CostOf = Annotated[
-    str, choice("cost_of", "--cost-of", help_text="A drafter's cost is a share of this.")
-]
+
+@dataclass(frozen=True, kw_only=True)
+class Flags(Group):
+    """Fields of `specroof.questions.predict.PredictRequest`."""
+
+    model: ModelWord
+    hardware: SeveralChips
+    drafters: Drafters
+    batch_size: Batch = None
+    context_len: Context = None
+    input_len: Annotated[
+        float | None,
+        typer.Option(
+            "--input-len",
+            "--isl",
+            help="Tokens of a prompt. Replaces --context, and counts prefills.",
+        ),
+    ] = None
+    output_len: Annotated[
+        float | None,
+        typer.Option("--output-len", "--osl", help="Tokens of an answer, with --input-len."),
+    ] = None
+    prefix_hit_rate: PrefixHitRate = None
+    waves: Waves = False
+    concurrency: Annotated[
+        str | None,
+        typer.Option(help="Requests in flight, comma-separated. Replaces --batch."),
+        Read(numbers),
+    ] = None
+    max_draft_len: Annotated[
+        int | None,
+        typer.Option(help="Longest draft tried.", show_default=str(DEFAULT_MAX_DRAFT_LEN)),
+    ] = None
+    draft_len: Annotated[
+        str | None,
+        typer.Option(
+            help="Drafts per round to show side by side, as in 1,2,3.", show_default="none"
+        ),
+        Read(whole_numbers),
+    ] = None
+    cost_of: CostOf = "decode"
+    no_capacity: NoCapacity = False
+
+
 PlotFile = Annotated[
     Path | None,
-    typer.Option(
-        "--plot",
-        metavar="FILE",
-        help="Draw speedup against draft length. Several batch sizes add best speedup against "
-        "batch size (NAME-by-batch), several contexts a map (NAME-map). With --input-len, "
-        "speedups count prefills.",
+    plot_option(
+        "Draw speedup against draft length. Several batch sizes add best speedup against batch "
+        "size (NAME-by-batch), several contexts a map (NAME-map). With --input-len, speedups count "
+        "prefills."
     ),
 ]
 
 
 @flags
-def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
-    model: ModelWord,
-    hardware: SeveralChips,
-    drafters: Drafters,
+def predict(
+    ask: Flags,
     setup: SetupFlags,
     options: OptionFlags,
-    batch_size: Batch = None,
-    context_len: Context = None,
-    input_len: InputLen = None,
-    output_len: OutputLen = None,
-    prefix_hit_rate: PrefixHitRate = None,
-    waves: Waves = False,
-    concurrency: Concurrency = None,
-    max_draft_len: MaxDraftLen = None,
-    draft_len: DraftLen = None,
-    cost_of: CostOf = "decode",
-    no_capacity: NoCapacity = False,
     as_json: AsJson = False,
     csv_file: CsvFile = None,
     plot_file: PlotFile = None,
@@ -95,27 +105,8 @@ def predict(  # noqa: PLR0913, PLR0917 - one parameter per flag of the contract
     --drafter ideal --drafter autoregressive,accept=0.75,cost=0.10
     --drafter block,accept=0.89,cost=0.10,drafts=16
     """
-    chips = words("--hardware", hardware)
-    found = [
-        asked(
-            model,
-            chip,
-            **vars(setup),
-            options={**vars(options), "cost_of": cost_of},
-            drafters=drafters,
-            batch_size=numbers("--batch", batch_size),
-            concurrency=numbers("--concurrency", concurrency),
-            context_len=numbers("--context", context_len),
-            input_len=input_len,
-            output_len=output_len,
-            prefix_hit_rate=prefix_hit_rate,
-            waves=waves,
-            max_draft_len=max_draft_len,
-            draft_len=whole_numbers("--draft-len", draft_len),
-            capacity=False if no_capacity else None,
-        )
-        for chip in chips
-    ]
+    chips = words("--hardware", ask.hardware)
+    found = [asked(**given(ask, setup, options) | {"hardware": chip}) for chip in chips]
     give(
         lambda: predictions_json(found),
         lambda: "\n\n".join(map(prediction_text, found)),

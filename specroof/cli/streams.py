@@ -33,7 +33,7 @@ _NAME: Final = "specroof.spelt"
 
 
 def _spelt(error: Any) -> tuple[str, int]:
-    """Return what an encoding can take in the place of what it lacks, as codecs ask for it."""
+    """Return a spelling for letters that an encoding lacks, as codecs ask for it."""
     text = error.object[error.start : error.end].translate(_SPELT)
     bare = (unicodedata.normalize("NFKD", letter)[0] for letter in text)
     return "".join(letter if letter.isascii() else "?" for letter in bare), error.end

@@ -4,12 +4,14 @@ import contextlib
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Final
 
 import typer
 
+from specroof.cli.flags import Group
 from specroof.cli.grouping import flags
 from specroof.cli.output import check_folder, folder_of_figures, say, say_json
 from specroof.cli.streams import say_aside
@@ -21,64 +23,61 @@ from specroof.units import format_binary_bytes
 
 __all__ = ["sweep"]
 
-#: What a shell expects of a command that an interrupt ended.
+#: The exit code that shells expect after an interrupt.
 _INTERRUPTED: Final = 130
 
 #: Mistakes that are shown at a terminal; into a file or a pipe go all.
 _SCREEN: Final = 30
 
-StudyFile = Annotated[
-    str | None,
-    typer.Argument(metavar="STUDY.yaml", help="A study file, or the bundled study `demo`."),
-]
-Output = Annotated[
-    str | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="DIR",
-        help="Write files here, or go on where a run of the same study ended. A folder, or a URL "
-        "such as s3://bucket/folder.",
-    ),
-]
-Format = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        metavar="parquet|csv|jsonl",
-        help="Format of the files.",
-        show_default="that of the folder, else parquet where pyarrow is installed, else csv",
-    ),
-]
-Workers = Annotated[int, typer.Option("--workers", metavar="N", help="Processes.")]
-Cluster = Annotated[
-    str | None,
-    typer.Option(
-        "--on",
-        metavar="dask://HOST:PORT",
-        help="A cluster of dask, in the place of processes here.",
-    ),
-]
-Plot = Annotated[bool, typer.Option("--plot", help="Draw charts into the folder.")]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Say what the study takes, and write nothing.")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress and no summary.")]
-Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of a study file.")]
+
+@dataclass(frozen=True, kw_only=True)
+class Flags(Group):
+    """What is run, and where its files go."""
+
+    study: Annotated[
+        str | None,
+        typer.Argument(metavar="STUDY.yaml", help="A study file, or the bundled study `demo`."),
+    ] = None
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Write files here, or go on where a run of the same study ended. A folder, or a "
+            "URL such as s3://bucket/folder.",
+        ),
+    ] = None
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="parquet|csv|jsonl",
+            help="Format of the files.",
+            show_default="the folder's, else parquet where pyarrow is installed, else csv",
+        ),
+    ] = None
+    workers: Annotated[int, typer.Option("--workers", metavar="N", help="Processes.")] = 1
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            metavar="dask://HOST:PORT",
+            help="A cluster of dask, instead of processes here.",
+        ),
+    ] = None
+    plot: Annotated[bool, typer.Option("--plot", help="Draw charts into the folder.")] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what the study takes, and write nothing.")
+    ] = False
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress and no summary.")] = False
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of a study file.")
+    ] = False
 
 
 @flags
-def sweep(  # noqa: PLR0913, PLR0917 - flags
-    study: StudyFile = None,
-    output: Output = None,
-    form: Format = None,
-    workers: Workers = 1,
-    on: Cluster = None,
-    plot: Plot = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
-    schema: Schema = False,
-) -> None:
+def sweep(ask: Flags) -> None:
     """Run a study: several models x hardware x drafters.
 
     The file is checked whole before anything is computed, and every mistake told. Its keys:
@@ -92,29 +91,29 @@ def sweep(  # noqa: PLR0913, PLR0917 - flags
     """
     from specroof.questions.study import load_study, study_schema  # noqa: PLC0415 - pydantic
 
-    if schema:
+    if ask.schema:
         say_json(study_schema())
         return
-    if study is None:
+    if ask.study is None:
         message = "STUDY.yaml is missing; allowed: a study file, or --schema"
         raise OptionError(message)
-    if workers < 1:
-        message = f"--workers is {workers}; allowed: a whole number of at least 1"
+    if ask.workers < 1:
+        message = f"--workers is {ask.workers}; allowed: a whole number of at least 1"
         raise OptionError(message)
     try:
-        loaded = load_study(study)
+        loaded = load_study(ask.study)
     except StudyError as refusal:
         _say_mistakes(refusal.mistakes)
         raise
-    if dry_run:
-        say(_expected(loaded, form))
+    if ask.dry_run:
+        say(_expected(loaded, ask.form))
         return
-    if output is None:
-        _say_summary(loaded, quiet=quiet)
+    if ask.output is None:
+        _say_summary(loaded, quiet=ask.quiet)
         return
-    if "://" not in output:
-        check_folder(Path(output))
-    _write(loaded, output, form, workers, on, plot=plot, quiet=quiet)
+    if "://" not in ask.output:
+        check_folder(Path(ask.output))
+    _write(loaded, ask.output, ask)
 
 
 def _say_mistakes(mistakes: Sequence[str]) -> None:
@@ -133,7 +132,7 @@ def _span(seconds: float, off: float) -> str:
 
 
 def _expected(study: Study, form: str | None) -> str:
-    """Return what a study takes, in four lines."""
+    """Return the size and the expected time of a study, in four lines."""
     from specroof.sweeps.estimate import estimate  # noqa: PLC0415 - as above
 
     found = estimate(study, form)
@@ -163,36 +162,33 @@ def _say_summary(study: Study, *, quiet: bool) -> None:
                 yield part
                 advance(curve.round_s.size)
 
-        for target in range(1, len(study.targets) + 1):
-            for drafter in range(1, len(study.drafters) + 1):
-                shown += overviews(study.loads, told(study_slices(study, target, drafter)))
+        for pair in study.pairs:
+            shown += overviews(study.loads, told(study_slices(study, *pair)))
     say(sweep_text(shown, [*notes], points=study.n_points, without_room=without_room))
 
 
-def _write(  # noqa: PLR0913 - flags
-    study: Study,
-    output: str,
-    form: str | None,
-    workers: int,
-    on: str | None,
-    *,
-    plot: bool,
-    quiet: bool,
-) -> None:
+def _write(study: Study, output: str, ask: Flags) -> None:
+    """Run a study into a folder, and say what it found."""
     from specroof.sweeps.run import CHARTS, write_sweep  # noqa: PLC0415 - as above
 
-    with _progress(study.n_points, quiet=quiet) as advance, _interrupts() as stop:
+    with _progress(study.n_points, quiet=ask.quiet) as advance, _interrupts() as stop:
         run = write_sweep(
-            study, output, form=form, workers=workers, on=on, advance=advance, stop=stop
+            study,
+            output,
+            form=ask.form,
+            workers=ask.workers,
+            on=ask.on,
+            advance=advance,
+            stop=stop,
         )
     if not run.done:
         done, of = len(run.records), len(run.plan.partitions)
         say_aside(f"stopped: {done} of {of} files are done; the same command goes on")
         raise typer.Exit(_INTERRUPTED)
-    if plot:
+    if ask.plot:
         charts = folder_of_figures(Path(CHARTS), lambda plot: plot.study_figures(run.overviews))
         run.write_charts({path.name: data for path, data in charts.items()})
-    if not quiet:
+    if not ask.quiet:
         say(
             sweep_text(
                 run.overviews, run.notes, points=run.plan.points, without_room=run.without_room
@@ -203,7 +199,7 @@ def _write(  # noqa: PLR0913 - flags
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Yield what tells whether an interrupt has come: the first lets the file in hand be done."""
+    """Yield a function that tells whether an interrupt came; the first lets a file be finished."""
     come = False
 
     def note(_signal: int, _frame: FrameType | None) -> None:
@@ -221,7 +217,7 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
 
 @contextlib.contextmanager
 def _progress(points: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Yield what is told of points that are done; a person at a terminal sees how far it is."""
+    """Yield a function that counts finished points; at a terminal, a bar shows them."""
     if quiet or not sys.stderr.isatty():
         yield lambda _: None
         return

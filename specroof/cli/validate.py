@@ -1,62 +1,72 @@
 """`specroof validate`: predictions against published measurements, or against your own."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from specroof.cli.flags import BENCH_HELP, AsJson, FormatFlags, ResultFlags, completion
-from specroof.cli.grouping import flags
+from specroof.cli.flags import (
+    BENCH_HELP,
+    AsJson,
+    FormatFlags,
+    Group,
+    ResultFlags,
+    completion,
+    plot_option,
+)
+from specroof.cli.grouping import flags, given
 from specroof.cli.output import figure_files, give
 from specroof.questions.validate import validate as asked
 from specroof.questions.words import hardware_names
 
 __all__ = ["validate"]
 
-BenchFiles = Annotated[
-    list[Path] | None, typer.Argument(metavar="[BENCH…]", help=BENCH_HELP, show_default=False)
-]
-ServingHardware = Annotated[
-    str | None,
-    typer.Option(
-        "--hardware",
-        "-H",
-        help="Hardware that BENCH ran on: a YAML file, or a name or alias that `specroof "
-        "hardware` lists.",
-        autocompletion=completion(hardware_names),
-    ),
-]
-ServedModel = Annotated[
-    str | None,
-    typer.Option(
-        "--model", help="Model that BENCH served: a config.json, a bundled model or a Hub name."
-    ),
-]
-Devices = Annotated[
-    int | None, typer.Option("--tp", help="Devices (tensor parallelism).", show_default="1")
-]
-ExpertDevices = Annotated[
-    int | None, typer.Option("--ep", help="Devices that share the experts.", show_default="1")
-]
+
+@dataclass(frozen=True, kw_only=True)
+class Flags(Group):
+    """Fields of `specroof.questions.validate.ValidateRequest`."""
+
+    results: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[BENCH…]", help=BENCH_HELP, show_default=False),
+    ] = None
+    hardware: Annotated[
+        str | None,
+        typer.Option(
+            "--hardware",
+            "-H",
+            help="Hardware that BENCH ran on: a YAML file, or a name or alias that `specroof "
+            "hardware` lists.",
+            autocompletion=completion(hardware_names),
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            help="Model that BENCH served: a config.json, a bundled model or a Hub name.",
+        ),
+    ] = None
+    tensor_parallel: Annotated[
+        int | None, typer.Option("--tp", help="Devices (tensor parallelism).", show_default="1")
+    ] = None
+    expert_parallel: Annotated[
+        int | None, typer.Option("--ep", help="Devices that share the experts.", show_default="1")
+    ] = None
+
+
 PlotFile = Annotated[
     Path | None,
-    typer.Option(
-        "--plot",
-        metavar="FILE",
-        help="Draw predicted against measured: speedup by source, or throughput of BENCH.",
-    ),
+    plot_option("Draw predicted against measured: speedup by source, or throughput of BENCH."),
 ]
 
 
 @flags
-def validate(  # noqa: PLR0913, PLR0917 - one parameter per flag
-    given: ResultFlags,
+def validate(
+    results: ResultFlags,
     formats: FormatFlags,
-    results: BenchFiles = None,
-    hardware: ServingHardware = None,
-    model: ServedModel = None,
-    tensor_parallel: Devices = None,
-    expert_parallel: ExpertDevices = None,
+    ask: Flags,
     as_json: AsJson = False,
     plot_file: PlotFile = None,
 ) -> None:
@@ -71,20 +81,12 @@ def validate(  # noqa: PLR0913, PLR0917 - one parameter per flag
 
     Example: specroof validate bench.jsonl -H b200 --model Qwen/Qwen3-8B --drafter eagle3
     """
-    found = asked(
-        results,
-        model,
-        hardware,
-        **vars(given),
-        options=vars(formats),
-        tensor_parallel=tensor_parallel,
-        expert_parallel=expert_parallel,
-    )
+    found = asked(**given(ask, results, formats))
     from specroof.report.validation import validated_text  # noqa: PLC0415 - reads fits
 
     give(
         found.to_dict,
         lambda: validated_text(found),
-        figure_files(plot_file, lambda _: {"": found.plot()}),
+        figure_files(plot_file, lambda _: found.plot()),
         as_json=as_json,
     )

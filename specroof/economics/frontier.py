@@ -69,8 +69,8 @@ def frontier_of(
     device = np.asarray(tokens_per_s_per_device, dtype=np.float64)
     if user.shape != device.shape:
         message = (
-            f"tokens_per_s_per_device has shape {device.shape}; allowed: {user.shape}, as of "
-            f"tokens_per_s_per_user"
+            f"tokens_per_s_per_device has shape {device.shape}; allowed: {user.shape}, the "
+            f"shape of tokens_per_s_per_user"
         )
         raise OptionError(message)
     user, device = user.ravel(), device.ravel()

@@ -36,7 +36,7 @@ def packed_shares(shares: npt.NDArray[np.float64]) -> dict[str, Any]:
 
 
 def packed_ends(ends: npt.NDArray[np.float64]) -> dict[str, Any]:
-    """Return whole numbers of which some may be infinite, which -1 stands for.
+    """Return whole numbers, with -1 for infinity.
 
     Examples
     --------
@@ -49,9 +49,9 @@ def packed_ends(ends: npt.NDArray[np.float64]) -> dict[str, Any]:
 def packed(numbers: npt.NDArray[np.int64]) -> dict[str, Any]:
     """Return whole numbers as text with their shape.
 
-    What is kept are differences of differences along the last axis, which are small wherever
-    seconds grow evenly with the draft length, and of those the differences along the first: seconds
-    of drafting change little with the context. Signs go into the lowest bit.
+    It holds differences of differences along the last axis, which are small wherever seconds grow
+    evenly with the draft length, and then differences along the first, since seconds of drafting
+    change little with the context. Signs go into the lowest bit.
 
     Parameters
     ----------

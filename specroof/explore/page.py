@@ -157,7 +157,7 @@ def _cell(cell: Cell) -> dict[str, Any]:
 
 
 def _scale_s(cell: Cell) -> np.ndarray:
-    """Return what seconds are packed as shares of: for each batch size the shortest plain step."""
+    """Return the unit of packed seconds: for each batch size the shortest plain step."""
     shortest = cell.verify_s[..., 0].min(axis=0).tolist()
     return np.array([float(f"{one:.4g}") for one in shortest])[:, None]  # any unit near it will do
 
@@ -189,7 +189,7 @@ def _asset(name: str) -> str:
 
 
 def _sum(text: str) -> str:
-    """Return what a content security policy calls a text."""
+    """Return a text's name in a content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

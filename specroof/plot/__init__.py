@@ -14,13 +14,8 @@ from specroof.plot.breakeven import plot_breakeven
 from specroof.plot.curves import plot_speedup_by_draft_len
 from specroof.plot.figures import (
     acceptance_figures,
-    adaptive_figures,
-    advice_figures,
-    breakeven_figures,
-    frontier_figures,
     pass_figures,
     speedup_figures,
-    worth_figures,
 )
 from specroof.plot.files import figure_bytes
 from specroof.plot.frontier import plot_frontier
@@ -31,11 +26,7 @@ from specroof.plot.worth import plot_worth
 
 __all__ = [
     "acceptance_figures",
-    "adaptive_figures",
-    "advice_figures",
-    "breakeven_figures",
     "figure_bytes",
-    "frontier_figures",
     "pass_figures",
     "plot_acceptance",
     "plot_accuracy",
@@ -55,5 +46,4 @@ __all__ = [
     "plot_worth",
     "speedup_figures",
     "study_figures",
-    "worth_figures",
 ]

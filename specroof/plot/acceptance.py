@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from specroof.errors import OptionError
-from specroof.plot.style import COLORS, MARKERS, add_legend, house_style, new_chart
+from specroof.plot.style import add_legend, house_style, look, new_chart
 from specroof.questions.acceptance import Acceptance
 
 __all__ = ["plot_acceptance"]
@@ -44,7 +44,7 @@ def plot_acceptance(
     Raises
     ------
     OptionError
-        Without curves, or for a curve without end that nothing bounds.
+        Without curves, or for an endless curve.
     """
     depths = [curve.max_draft_len for _, curve in curves]
     if not depths or None in depths:
@@ -57,11 +57,10 @@ def plot_acceptance(
     for i, (name, curve) in enumerate((*curves, *fits)):
         depth = curve.max_draft_len or int(np.ceil(_BEYOND * deepest))
         drafts = np.arange(depth + 1)
-        color, is_fit = COLORS[i % len(COLORS)], i >= len(curves)
-        marker, dashes = ("", "--") if is_fit else (MARKERS[i % len(MARKERS)], "-")
+        drawn = look(i) | ({"marker": "", "ls": "--"} if i >= len(curves) else {})
         for one, values in zip(axes, (curve.survival, curve.tokens_per_round), strict=True):
-            one.plot(drafts, values(drafts), color=color, marker=marker, ls=dashes)
-        handles.append(Line2D([], [], label=name, color=color, marker=marker, ls=dashes))
+            one.plot(drafts, values(drafts), **drawn)
+        handles.append(Line2D([], [], label=name, **drawn))
     for one, label in zip(axes, _LABELS, strict=True):
         one.set_xlabel("Draft length γ")
         one.set_ylabel(label)

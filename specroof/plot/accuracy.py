@@ -1,7 +1,7 @@
 """Predicted against measured: how far to trust a prediction, at a glance."""
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from specroof.plot.style import COLORS, GREY, MARKERS, add_legend, house_style, new_chart
+from specroof.plot.style import GREY, Chart, add_legend, house_style, look, new_chart
 
 __all__ = ["plot_accuracy", "plot_throughput_accuracy"]
 
@@ -48,23 +48,33 @@ class Rate(Protocol):
         """How far that is off, as a share of what was measured."""
 
 
-def _draw_band(axes: Axes, line: np.ndarray) -> None:
-    """Draw where predictions are right, 10% either way, over logarithmic axes."""
+#: A source, what it measured, what is predicted, and whether the mark is filled.
+_Point: TypeAlias = tuple[str, float, float, bool]
+
+
+def _compared(
+    title: str, points: Sequence[_Point], ends: tuple[float, float]
+) -> tuple[Chart, Axes]:
+    """Return predicted over measured values, a color for each source, over logarithmic axes.
+
+    The line is where predictions are right, and the band is 10% either way.
+    """
+    chart = new_chart(title, width=7.4, height=6.0)
+    axes = chart.add_subplot(xscale="log", yscale="log", xlim=ends, ylim=ends)
+    line = np.array(ends)
     axes.plot(line, line, color=GREY, lw=1.2)
     axes.fill_between(line, line * 0.9, line * 1.1, color=GREY, alpha=0.15, lw=0)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlim(line[0], line[-1])
-    axes.set_ylim(line[0], line[-1])
-
-
-def _draw_points(
-    axes: Axes, pairs: Sequence[tuple[float, float]], marker: str, color: str, *, filled: bool
-) -> None:
-    """Draw measured and predicted values of one source."""
-    measured, predicted = np.array(pairs).T
-    face = color if filled else "none"
-    axes.plot(measured, predicted, ls="", marker=marker, ms=5, mec=color, mfc=face, alpha=0.75)
+    handles = []
+    for order, name in enumerate(dict.fromkeys(source for source, *_ in points)):
+        mark, faces = look(order) | {"ls": ""}, list[str]()
+        for filled in (True, False):
+            pairs = [point[1:3] for point in points if (point[0], point[3]) == (name, filled)]
+            if pairs:
+                faces.append(mark["color"] if filled else "none")
+                axes.plot(*np.array(pairs).T, **mark, ms=5, mfc=faces[-1], alpha=0.75)
+        handles.append(Line2D([], [], **mark, mfc=faces[0], label=name))
+    add_legend(chart, handles)
+    return chart, axes
 
 
 @house_style()
@@ -88,34 +98,17 @@ def plot_accuracy(points: Sequence[Compared], *, title: str | None = None) -> Fi
     )
     drawn = [*speedups, *shapes]
     headline = "Predicted against measured speedup, each source predicted by fits without it"
-    chart = new_chart(headline if title is None else title, width=7.4, height=6.0)
-    axes = chart.add_subplot()
     least = min(0.9 * value for one in drawn for value in (one.measured, one.predicted))
-    line = np.array([min(least, 0.8 * _TICKS[1]), _TICKS[-1] * 1.1])
-    _draw_band(axes, line)
-    names = list(dict.fromkeys(one.source for one in drawn))
-    handles = []
-    for order, name in enumerate(names):
-        color, marker = COLORS[order % len(COLORS)], MARKERS[order % len(MARKERS)]
-        for some, filled in ((speedups, True), (shapes, False)):
-            chosen = [one for one in some if one.source == name]
-            if not chosen:
-                continue
-            pairs = [(one.measured, one.predicted) for one in chosen]
-            _draw_points(axes, pairs, marker, color, filled=filled)
-        known = any(one.source == name for one in speedups)
-        handles.append(
-            Line2D([], [], ls="", marker=marker, mec=color, mfc=color if known else "none",
-                   label=name)
-        )  # fmt: skip
+    ends = (min(least, 0.8 * _TICKS[1]), _TICKS[-1] * 1.1)
+    pairs = [(one.source, one.measured, one.predicted, one.kind == "speedup") for one in drawn]
+    chart, axes = _compared(headline if title is None else title, pairs, ends)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(NullLocator())
-        axis.set_ticks([tick for tick in _TICKS if tick >= line[0]])
+        axis.set_ticks([tick for tick in _TICKS if tick >= ends[0]])
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
     axes.set_xlabel("Measured speedup")
     axes.set_ylabel("Predicted speedup")
-    add_legend(chart, handles)
     return chart
 
 
@@ -142,23 +135,14 @@ def plot_throughput_accuracy(
         What the chart says of itself if None.
     """
     headline = f"Predicted against measured throughput: {engine} filled, ideal roofline hollow"
-    chart = new_chart(headline if title is None else title, width=7.4, height=6.0)
-    axes = chart.add_subplot()
     drawn = [
         (name, one.predicted / (1 + one.off), one.predicted, filled)
         for some, filled in ((rates, True), (ideal, False))
         for name, one in some
     ]
     values = [value for _, measured, predicted, _ in drawn for value in (measured, predicted)]
-    _draw_band(axes, np.array([min(values) * 0.8, max(values) * 1.25]))
-    names = list(dict.fromkeys(name for name, _ in rates))
-    handles = []
-    for order, name in enumerate(names):
-        color, marker = COLORS[order % len(COLORS)], MARKERS[order % len(MARKERS)]
-        for filled in (True, False):
-            pairs = [(one[1], one[2]) for one in drawn if one[0] == name and one[3] is filled]
-            _draw_points(axes, pairs, marker, color, filled=filled)
-        handles.append(Line2D([], [], ls="", marker=marker, mec=color, mfc=color, label=name))
+    ends = (min(values) * 0.8, max(values) * 1.25)
+    chart, axes = _compared(headline if title is None else title, drawn, ends)
     for axis in (axes.xaxis, axes.yaxis):
         # A few ticks within a decade too: the loads of a benchmark seldom span two.
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -166,5 +150,4 @@ def plot_throughput_accuracy(
         axis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("Measured tokens per second")
     axes.set_ylabel("Predicted tokens per second")
-    add_legend(chart, handles)
     return chart

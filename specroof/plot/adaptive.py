@@ -1,11 +1,11 @@
-"""What adaptive draft lengths gain, against the load."""
+"""The gains of adaptive draft lengths against the load."""
 
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from specroof.plot.style import COLORS, GREY, MARKERS, house_style, new_chart
+from specroof.plot.style import GREY, house_style, look, new_chart
 
 if TYPE_CHECKING:
     from specroof.questions.adaptive import Adaptive
@@ -27,11 +27,9 @@ def plot_adaptive(found: "Adaptive") -> Figure:
     loads = list(found.loads)
     axes.axhline(0, color=GREY, lw=1.2, ls=":")
     policies = [policy for policy in found.outcomes if policy != "fixed"]
-    for policy, color, marker in zip(policies, COLORS, MARKERS, strict=False):
+    for i, policy in enumerate(policies):
         gains, errors = found.gains(policy)
-        axes.errorbar(
-            loads, gains, yerr=errors, color=color, marker=marker, capsize=2, label=policy
-        )
+        axes.errorbar(loads, gains, yerr=errors, **look(i), capsize=2, label=policy)
     axes.set_xscale("log", base=2)
     axes.set_xticks(loads, [str(load) for load in loads])
     axes.minorticks_off()

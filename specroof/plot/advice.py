@@ -1,19 +1,17 @@
-"""What is advised, against the load: speedup with its band, a line for each chip."""
+"""The advised speedup against the load, with its band: a line for each chip."""
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from specroof.plot.style import (
-    COLORS,
-    GREY,
-    MARKERS,
     add_legend,
     house_style,
+    look,
     new_chart,
+    plain_line,
     thin_ticks,
     tick_at,
 )
@@ -39,14 +37,14 @@ def plot_advice(found: "Advice") -> Figure:
     """
     chart = new_chart(f"{found.model.name}: what is advised", width=8, height=4.4)
     axes = chart.subplots()
-    axes.axhline(1, color=GREY, lw=1.2, ls=":")
+    plain = plain_line(axes)
     handles: list[Artist] = []
     for i, chip in enumerate(found.chips):
-        color = COLORS[i % len(COLORS)]
+        drawn = look(i)
         loads = [row.concurrency for row in chip.rows]
         speedup, low, high = np.array([row.speedup for row in chip.rows]).T
-        (line,) = axes.plot(loads, speedup, color=color, marker=MARKERS[i % len(MARKERS)])
-        axes.fill_between(loads, low, high, color=color, alpha=0.15, lw=0)
+        (line,) = axes.plot(loads, speedup, **drawn)
+        axes.fill_between(loads, low, high, color=drawn["color"], alpha=0.15, lw=0)
         devices = chip.setup.placement.devices
         line.set_label(f"{devices} × {chip.setup.hardware.name}, {chip.setup.engine.name}")
         handles.append(line)
@@ -64,6 +62,5 @@ def plot_advice(found: "Advice") -> Figure:
     axes.set_xlabel("Requests in flight")
     axes.set_ylabel("Speedup over plain decoding,\nprefills counted in both (×)")
     axes.margins(y=0.15)
-    plain = Line2D([], [], color=GREY, ls=":", label="plain decoding")
     add_legend(chart, [*handles, plain])
     return chart

@@ -1,8 +1,8 @@
 """Best speedup and best draft length over batch sizes and context lengths."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import matplotlib as mpl
 import numpy as np
@@ -15,17 +15,18 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from specroof.arrays import Array
 from specroof.plot.style import (
-    COLORS,
     GREY,
     INK,
-    MARKERS,
     add_legend,
     context_name,
     curve_names,
     house_style,
+    look,
     marks_every,
     new_chart,
+    plain_line,
     position,
     require_curves,
     short_number,
@@ -43,7 +44,6 @@ __all__ = [
     "plot_speedup_by_batch",
 ]
 
-Floats = npt.NDArray[np.float64]
 
 _NEAR: Final = 0.01
 _MOST_NUMBERS: Final = 150  # cells; the map of more is read by its colours
@@ -57,13 +57,13 @@ class _Row:
     """The best of one curve at one context length, by ascending batch size."""
 
     name: str
-    color: str
-    marker: str
-    batch_size: Floats
-    speedup: Floats
-    draft_len: Floats
-    shortest: Floats
-    longest: Floats
+    look: dict[str, Any]
+    speedup_label: str
+    batch_size: Array
+    speedup: Array
+    draft_len: Array
+    shortest: Array
+    longest: Array
 
 
 @house_style()
@@ -86,13 +86,7 @@ def plot_speedup_by_batch(
     OptionError
         Without curves, or if one has no such context length.
     """
-    shared, rows = _rows(curves, context_index)
-    chart = new_chart(shared if title is None else title, width=8, height=4.2)
-    axes = chart.add_subplot()
-    _draw_speedup(axes, rows, speedup_label("Best speedup", curves))
-    _finish_batch_axis(axes, rows)
-    add_legend(chart, [*_lines(rows), _plain_decoding()])
-    return chart
+    return _by_batch(curves, context_index, title, (_draw_speedup,), height=4.2)
 
 
 @house_style()
@@ -115,13 +109,7 @@ def plot_draft_len_by_batch(
     OptionError
         Without curves, or if one has no such context length.
     """
-    shared, rows = _rows(curves, context_index)
-    chart = new_chart(shared if title is None else title, width=8, height=4.2)
-    axes = chart.add_subplot()
-    _draw_draft_len(axes, rows)
-    _finish_batch_axis(axes, rows)
-    add_legend(chart, [*_lines(rows), _band()])
-    return chart
+    return _by_batch(curves, context_index, title, (_draw_draft_len,), height=4.2)
 
 
 @house_style()
@@ -144,18 +132,32 @@ def plot_by_batch(
     OptionError
         Without curves, or if one has no such context length.
     """
+    return _by_batch(curves, context_index, title, (_draw_speedup, _draw_draft_len), height=6.6)
+
+
+def _by_batch(
+    curves: Sequence[SpeedupCurve],
+    context_index: int,
+    title: str | None,
+    parts: "Sequence[Callable[[Axes, Sequence[_Row]], Artist]]",
+    *,
+    height: float,
+) -> Figure:
+    """Return a chart with parts above one another, the first half as high again as the second."""
     shared, rows = _rows(curves, context_index)
-    chart = new_chart(shared if title is None else title, width=8, height=6.6)
-    upper, lower = chart.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    _draw_speedup(upper, rows, speedup_label("Best speedup", curves))
-    _draw_draft_len(lower, rows)
-    _finish_batch_axis(lower, rows)
-    add_legend(chart, [*_lines(rows), _plain_decoding(), _band()])
+    chart = new_chart(shared if title is None else title, width=8, height=height)
+    panels = chart.subplots(
+        len(parts), 1, sharex=True, squeeze=False, height_ratios=(3, 2)[: len(parts)]
+    )[:, 0]
+    told = [draw(axes, rows) for draw, axes in zip(parts, panels, strict=True)]
+    _finish_batch_axis(panels[-1], rows)
+    lines = [Line2D([], [], **row.look, label=row.name) for row in rows]
+    add_legend(chart, [*lines, *told])
     return chart
 
 
 def _rows(curves: Sequence[SpeedupCurve], context_index: int) -> tuple[str, list[_Row]]:
-    """Return what all curves have in common, and the best of each at its context length."""
+    """Return the words that all curves share, and the best of each at its context length."""
     require_curves(curves)
     contexts = [position("context_index", context_index, curve.context_len) for curve in curves]
     points = [
@@ -170,8 +172,8 @@ def _rows(curves: Sequence[SpeedupCurve], context_index: int) -> tuple[str, list
         rows.append(
             _Row(
                 name=name,
-                color=COLORS[i % len(COLORS)],
-                marker=MARKERS[i % len(MARKERS)],
+                look=look(i),
+                speedup_label=speedup_label("Best speedup", curves),
                 batch_size=curve.batch_size[ascending],
                 speedup=curve.best_speedup[context, ascending],
                 draft_len=curve.best_draft_len[context, ascending].astype(np.float64),
@@ -182,27 +184,27 @@ def _rows(curves: Sequence[SpeedupCurve], context_index: int) -> tuple[str, list
     return shared, rows
 
 
-def _draw_speedup(axes: Axes, rows: Sequence[_Row], label: str) -> None:
-    axes.axhline(1, color=GREY, lw=1.2, ls=":")
+def _draw_speedup(axes: Axes, rows: Sequence[_Row]) -> Artist:
+    plain = plain_line(axes)
     for row in rows:
         turn = _turn(row.speedup, [other.speedup for other in rows])
-        axes.plot(row.batch_size, row.speedup, color=row.color, marker=row.marker, markevery=turn)
+        axes.plot(row.batch_size, row.speedup, **row.look, markevery=turn)
     axes.set_ylim(speedup_limits([row.speedup for row in rows]))
-    axes.set_ylabel(label)
+    axes.set_ylabel(rows[0].speedup_label)
+    return plain
 
 
-def _draw_draft_len(axes: Axes, rows: Sequence[_Row]) -> None:
+def _draw_draft_len(axes: Axes, rows: Sequence[_Row]) -> Artist:
     """Draw lines and bands; each line is thinner than the one below, which whole numbers hide."""
     for i, row in enumerate(rows):
         axes.fill_between(
-            row.batch_size, row.shortest, row.longest, color=row.color, alpha=0.16, lw=0
+            row.batch_size, row.shortest, row.longest, color=row.look["color"], alpha=0.16, lw=0
         )
         axes.plot(
             row.batch_size,
             row.draft_len,
-            color=row.color,
+            **row.look,
             lw=3 - 1.6 * i / len(rows),
-            marker=row.marker,
             ms=8 - 3.5 * i / len(rows),
             markevery=_turn(row.draft_len, [other.draft_len for other in rows]),
         )
@@ -210,11 +212,12 @@ def _draw_draft_len(axes: Axes, rows: Sequence[_Row]) -> None:
     axes.set_ylim(-0.06 * max(highest, 1), 1.08 * max(highest, 1))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=9, integer=True, min_n_ticks=1))
     axes.set_ylabel("Best draft length γ (tokens)")
+    return Patch(color=GREY, alpha=0.25, lw=0, label=f"drafts within {_NEAR:.0%} of the best")
 
 
-def _turn(values: Floats, lines: Sequence[Floats]) -> tuple[int, int]:
-    """Return which points get a marker; lines that lie on one another share them out."""
-    twins = [id(line) for line in lines if np.array_equal(line, values)]
+def _turn(values: Array, lines: Sequence[Array]) -> tuple[int, int]:
+    """Return the points that get a marker; lines that lie on one another share them out."""
+    twins = [id(line) for line in lines if np.array_equal(line, values, equal_nan=True)]
     return marks_every(len(values), rank=twins.index(id(values)), of=len(twins))
 
 
@@ -228,18 +231,6 @@ def _finish_batch_axis(axes: Axes, rows: Sequence[_Row]) -> None:
     ticks = thin_ticks(batches, share=0.015 * (1 + longest))
     tick_at(axes.xaxis, ticks, [texts[tick] for tick in ticks.tolist()])
     axes.set_xlabel("Batch size (sequences)")
-
-
-def _lines(rows: Sequence[_Row]) -> list[Artist]:
-    return [Line2D([], [], color=row.color, marker=row.marker, label=row.name) for row in rows]
-
-
-def _plain_decoding() -> Artist:
-    return Line2D([], [], color=GREY, lw=1.2, ls=":", label="plain decoding")
-
-
-def _band() -> Artist:
-    return Patch(color=GREY, alpha=0.25, lw=0, label=f"drafts within {_NEAR:.0%} of the best")
 
 
 # --- batch x context ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What it takes for speculation to pay, against the load."""
+"""Break-even points against the load."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -11,9 +11,9 @@ from matplotlib.lines import Line2D
 from specroof.plot.style import (
     COLORS,
     GREY,
-    MARKERS,
     add_legend,
     house_style,
+    look,
     new_chart,
     short_number,
     thin_ticks,
@@ -67,10 +67,8 @@ def _draw_values(axes: Axes, found: "Breakeven") -> "Sequence[Artist]":
     for i, (context, rows) in enumerate(lines.items()):
         places = [row.place for row in rows]
         values = [np.nan if row.value is None else row.value for row in rows]
-        color, marker = COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)]
-        axes.plot(places, values, color=color, marker=marker)
-        label = f"context {short_number(context)}"
-        handles.append(Line2D([], [], color=color, marker=marker, label=label))
+        axes.plot(places, values, **look(i))
+        handles.append(Line2D([], [], **look(i), label=f"context {short_number(context)}"))
     known = [row.value for row in found.rows if row.value is not None]
     top = max(known, default=1.0) * 1.08 or 1.0
     axes.set_ylim(0.0 if found.solve != "accept-length" else min([1.0, *known]), top)

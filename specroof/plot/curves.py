@@ -2,28 +2,28 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from specroof.arrays import Array
 from specroof.plot.labels import Label, place_labels
 from specroof.plot.style import (
-    COLORS,
     GREY,
     INK,
-    MARKERS,
     add_legend,
     context_name,
     curve_names,
     house_style,
+    look,
     marks_every,
     new_chart,
+    plain_line,
     position,
     require_curves,
     speedup_label,
@@ -34,7 +34,6 @@ from specroof.units import plain_number
 
 __all__ = ["plot_speedup_by_draft_len"]
 
-Floats = npt.NDArray[np.float64]
 
 #: With more lines than this the optima stand in the legend, where there is room.
 _MOST_LABELS: Final = 8
@@ -45,11 +44,10 @@ class _Row:
     """One curve at one context length and batch size."""
 
     name: str
-    color: str
-    marker: str
-    draft_len: Floats
-    speedup: Floats
-    free_lunch: Floats
+    look: dict[str, Any]
+    draft_len: Array
+    speedup: Array
+    free_lunch: Array
     best_draft_len: int
     best_speedup: float
 
@@ -90,7 +88,7 @@ def plot_speedup_by_draft_len(
     shared, rows = _rows(curves, context_index, batch_index)
     chart = new_chart(shared if title is None else title, width=8, height=4.6)
     axes = chart.add_subplot()
-    axes.axhline(1, color=GREY, lw=1.2, ls=":")
+    plain = plain_line(axes)
     for i, row in enumerate(rows):
         _draw(axes, row, twins=[other for other in rows if _same_line(row, other)], order=i)
     longest = max(float(row.draft_len[np.isfinite(row.speedup)].max()) for row in rows)
@@ -99,7 +97,7 @@ def plot_speedup_by_draft_len(
     axes.xaxis.set_major_locator(MaxNLocator(nbins=17, integer=True, min_n_ticks=1))
     axes.set_xlabel("Draft length γ (tokens per sequence and round)")
     axes.set_ylabel(speedup_label("Speedup", curves))
-    add_legend(chart, _legend(rows, free_lunch=_free_lunch(curves)))
+    add_legend(chart, [*_legend(rows, free_lunch=_free_lunch(curves)), plain])
     place_labels(chart, axes, _optima(rows) if len(rows) <= _MOST_LABELS else [])
     return chart
 
@@ -107,7 +105,7 @@ def plot_speedup_by_draft_len(
 def _rows(
     curves: Sequence[SpeedupCurve], context_index: int, batch_index: int
 ) -> tuple[str, list[_Row]]:
-    """Return what all curves have in common, and each at its operating point."""
+    """Return the words that all curves share, and each curve at its operating point."""
     places = [
         (
             position("context_index", context_index, curve.context_len),
@@ -126,8 +124,7 @@ def _rows(
     return shared, [
         _Row(
             name=name,
-            color=COLORS[i % len(COLORS)],
-            marker=MARKERS[i % len(MARKERS)],
+            look=look(i),
             draft_len=curve.draft_len.astype(np.float64),
             speedup=curve.speedup[place],
             free_lunch=curve.free_lunch[place],
@@ -149,20 +146,19 @@ def _draw(axes: Axes, row: _Row, *, twins: list[_Row], order: int) -> None:
 
     Rows that cannot be told apart share out the marks among them.
     """
-    axes.plot(row.draft_len, row.free_lunch, color=row.color, lw=1.2, dashes=(4, 2.5), alpha=0.85)
+    color = row.look["color"]
+    axes.plot(row.draft_len, row.free_lunch, color=color, lw=1.2, dashes=(4, 2.5), alpha=0.85)
     axes.plot(
         row.draft_len,
         row.speedup,
-        color=row.color,
-        marker=row.marker,
+        **row.look,
         markevery=marks_every(len(row.draft_len), rank=twins.index(row), of=len(twins)),
         zorder=3 + 0.01 * order,
     )
     axes.plot(
         row.best_draft_len,
         row.best_speedup,
-        color=row.color,
-        marker=row.marker,
+        **row.look,
         markersize=11,
         markeredgecolor=INK,
         markeredgewidth=1.2,
@@ -172,29 +168,21 @@ def _draw(axes: Axes, row: _Row, *, twins: list[_Row], order: int) -> None:
 
 
 def _free_lunch(curves: Sequence[SpeedupCurve]) -> str:
-    """Return what the dashed lines are."""
+    """Return the meaning of the dashed lines."""
     if any(curve.requests for curve in curves):
         return "free lunch: every round costs a plain step"
     return "free lunch: speedup = tokens per round"
 
 
 def _legend(rows: Sequence[_Row], *, free_lunch: str) -> list[Artist]:
-    """Return handles: a line for each row, then what dashes and dots mean."""
-    in_legend = len(rows) > _MOST_LABELS
-    lines = [
-        Line2D(
-            [],
-            [],
-            color=row.color,
-            marker=row.marker,
-            label=f"{row.name}: {row.optimum}" if in_legend else row.name,
-        )
-        for row in rows
-    ]
+    """Return handles: a line for each row, then what dashes mean."""
+    optima = [f": {row.optimum}" if len(rows) > _MOST_LABELS else "" for row in rows]
     return [
-        *lines,
+        *(
+            Line2D([], [], **row.look, label=row.name + optimum)
+            for row, optimum in zip(rows, optima, strict=True)
+        ),
         Line2D([], [], color=GREY, lw=1.2, dashes=(4, 2.5), label=free_lunch),
-        Line2D([], [], color=GREY, lw=1.2, ls=":", label="plain decoding"),
     ]
 
 
@@ -208,7 +196,7 @@ def _optima(rows: Sequence[_Row]) -> list[Label]:
             x=same[0].best_draft_len,
             y=same[0].best_speedup,
             text=f"{text} ({len(same)} lines)" if len(same) > 1 else text,
-            color=INK if len(same) > 1 else same[0].color,
+            color=INK if len(same) > 1 else same[0].look["color"],
         )
         for text, same in found.items()
     ]

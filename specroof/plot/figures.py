@@ -1,41 +1,22 @@
-"""The charts of an answer: each under what its file's name ends in, the first without an ending."""
+"""Several charts of one answer, by the endings of their files' names; the first has none."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from specroof.plot.acceptance import plot_acceptance
-from specroof.plot.adaptive import plot_adaptive
-from specroof.plot.advice import plot_advice
 from specroof.plot.batches import plot_best_draft_len_map, plot_by_batch
-from specroof.plot.breakeven import plot_breakeven
 from specroof.plot.curves import plot_speedup_by_draft_len
-from specroof.plot.frontier import plot_frontier
 from specroof.plot.operations import plot_roofline, plot_time_per_op
 from specroof.plot.waterfall import plot_waterfall
-from specroof.plot.worth import plot_worth
 from specroof.speedup.curve import SpeedupCurve
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from specroof.questions.acceptance import Profiles
-    from specroof.questions.adaptive import Adaptive
-    from specroof.questions.advise import Advice
-    from specroof.questions.breakeven import Breakeven
     from specroof.questions.explain import Explanation
-    from specroof.questions.frontier import FrontierAnswer
-    from specroof.questions.worth import Worth
 
-__all__ = [
-    "acceptance_figures",
-    "adaptive_figures",
-    "advice_figures",
-    "breakeven_figures",
-    "frontier_figures",
-    "pass_figures",
-    "speedup_figures",
-    "worth_figures",
-]
+__all__ = ["acceptance_figures", "pass_figures", "speedup_figures"]
 
 
 def speedup_figures(curves: "Sequence[SpeedupCurve]") -> "dict[str, Figure]":
@@ -46,26 +27,6 @@ def speedup_figures(curves: "Sequence[SpeedupCurve]") -> "dict[str, Figure]":
     if len(curves[0].context_len) > 1:
         figures["-map"] = plot_best_draft_len_map(curves[0])
     return figures
-
-
-def frontier_figures(found: "FrontierAnswer") -> "dict[str, Figure]":
-    """Return what each user and each device can get."""
-    return {"": plot_frontier(found)}
-
-
-def adaptive_figures(found: "Adaptive") -> "dict[str, Figure]":
-    """Return what adaptive draft lengths gain."""
-    return {"": plot_adaptive(found)}
-
-
-def advice_figures(found: "Advice") -> "dict[str, Figure]":
-    """Return what is advised at each load."""
-    return {"": plot_advice(found)}
-
-
-def worth_figures(found: "Worth") -> "dict[str, Figure]":
-    """Return what better drafters would bring."""
-    return {"": plot_worth(found)}
 
 
 def pass_figures(found: "Explanation") -> "dict[str, Figure]":
@@ -83,11 +44,6 @@ def pass_figures(found: "Explanation") -> "dict[str, Figure]":
         return {"": roofline, "-time": time}
     waterfall = plot_waterfall(found.round, title=f"{found.title}\n{found.why}")
     return {"": waterfall, "-roofline": roofline, "-time": time}
-
-
-def breakeven_figures(found: "Breakeven") -> "dict[str, Figure]":
-    """Return what it takes to pay, against the load."""
-    return {"": plot_breakeven(found)}
 
 
 def acceptance_figures(found: "Profiles") -> "dict[str, Figure]":

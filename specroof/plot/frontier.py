@@ -6,16 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
-from specroof.plot.style import (
-    COLORS,
-    GREY,
-    INK,
-    MARKERS,
-    add_legend,
-    house_style,
-    new_chart,
-    wrapped,
-)
+from specroof.plot.style import GREY, INK, add_legend, house_style, look, new_chart, wrapped
 
 if TYPE_CHECKING:
     from specroof.questions.frontier import FrontierAnswer
@@ -40,10 +31,8 @@ def plot_frontier(found: "FrontierAnswer") -> Figure:
     for i, one in enumerate(found.series):
         users = [point.tokens_per_s_per_user for point in one.points]
         rates = [point.tokens_per_s_per_device for point in one.points]
-        color, marker = COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)]
-        axes.plot(users, rates, color=color, marker=marker)
-        name = wrapped(one.name)
-        handles.append(Line2D([], [], color=color, marker=marker, label=name))
+        axes.plot(users, rates, **look(i))
+        handles.append(Line2D([], [], **look(i), label=wrapped(one.name)))
         if one.cheapest is not None:
             place = (one.cheapest.tokens_per_s_per_user, one.cheapest.tokens_per_s_per_device)
             axes.plot(*place, ls="", marker="o", ms=13, mfc="none", mec=INK, mew=1.5)

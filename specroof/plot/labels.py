@@ -11,11 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
+from specroof.arrays import Array
 from specroof.plot.style import INK
 
 __all__ = ["Label", "place_labels"]
 
-Floats = npt.NDArray[np.float64]
 
 _POINTS_PER_INCH: Final = 72.0
 # Places that are tried for a label: distances from its marker, in points, at as many angles.
@@ -104,7 +104,7 @@ def _annotation(axes: Axes, label: Label, size: float) -> Annotation:
     return note
 
 
-def _line_points(axes: Axes) -> Floats:
+def _line_points(axes: Axes) -> Array:
     """Return points along every line of the axes, a few pixels apart."""
     found = [np.empty((0, 2))]
     for line in axes.get_lines():
@@ -134,22 +134,22 @@ class _Places:
         Points along the line between label and point.
     """
 
-    cost: Floats
-    offsets: Floats
-    boxes: Floats
-    leaders: Floats
+    cost: Array
+    offsets: Array
+    boxes: Array
+    leaders: Array
 
 
 @dataclass(frozen=True, eq=False)
 class _Page:
     """What lies there before any label: boxes and points, in points."""
 
-    extent: Floats
-    markers: Floats
-    lines: Floats
+    extent: Array
+    markers: Array
+    lines: Array
 
 
-def _places(anchor: Floats, size: Floats, distances: Floats, page: _Page) -> _Places:
+def _places(anchor: Array, size: Array, distances: Array, page: _Page) -> _Places:
     """Return the places of a label of this size, at these distances around its anchor."""
     angles = np.linspace(0, 2 * np.pi, _ANGLES, endpoint=False)
     directions = np.tile(np.stack([np.cos(angles), np.sin(angles)], axis=1), (len(distances), 1))
@@ -184,7 +184,7 @@ def _arranged(labels: Sequence[_Places]) -> list[int]:
 
 
 def _taken(labels: Sequence[_Places], order: Sequence[int]) -> tuple[float, dict[int, int]]:
-    """Return what it costs to place labels in this order, and the place that each takes."""
+    """Return the cost of placing labels in this order, and the place of each."""
     total, picks = 0.0, dict[int, int]()
     boxes, leaders = np.empty((0, 4)), np.empty((0, 2))
     for label in order:
@@ -200,14 +200,14 @@ def _taken(labels: Sequence[_Places], order: Sequence[int]) -> tuple[float, dict
     return total, picks
 
 
-def _shared_area(boxes: Floats, others: Floats) -> Floats:
+def _shared_area(boxes: Array, others: Array) -> Array:
     """Return for each box the area that it shares with all others."""
     low = np.maximum(boxes[:, None, :2], others[:, :2])
     high = np.minimum(boxes[:, None, 2:], others[:, 2:])
     return np.asarray(np.maximum(high - low, 0).prod(axis=2).sum(axis=1))
 
 
-def _within(points: Floats, boxes: Floats) -> npt.NDArray[np.bool_]:
+def _within(points: Array, boxes: Array) -> npt.NDArray[np.bool_]:
     """Return for each point (last axis: x and y) and each box whether one lies in the other."""
     x, y = points[..., None, 0], points[..., None, 1]
     left, bottom, right, top = boxes.T

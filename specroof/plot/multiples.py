@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import matplotlib as mpl
 import numpy as np
+import numpy.typing as npt
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
@@ -16,11 +17,10 @@ from matplotlib.patches import Patch
 
 from specroof.arrays import Array
 from specroof.plot.style import (
-    COLORS,
     GREY,
-    MARKERS,
     add_legend,
     house_style,
+    look,
     new_chart,
     short_number,
     tick_at,
@@ -48,7 +48,7 @@ class _Page:
     overviews: Sequence[Overview]
 
     def panel(self, model: str, setup: str) -> list[Overview]:
-        """Return what a panel shows."""
+        """Return the curves of a panel."""
         return [one for one in self.overviews if (one.model, _setup(one)) == (model, setup)]
 
 
@@ -121,14 +121,7 @@ def _lines_chart(page: _Page) -> Figure:
         speedup = _with_drafts(one)
         x = one.batch_size if by_batch else one.context_len
         y = speedup[one.context_len.size // 2] if by_batch else speedup[:, 0]
-        panels[one.model, _setup(one)].plot(
-            x,
-            y,
-            color=COLORS[index % len(COLORS)],
-            marker=MARKERS[index % len(MARKERS)],
-            ms=3,
-            lw=1.2,
-        )
+        panels[one.model, _setup(one)].plot(x, y, **look(index), ms=3, lw=1.2)
     for axes in panels.values():
         axes.axhline(1, color=GREY, lw=1, ls=":")
         axes.set_yscale("log", base=2)
@@ -164,14 +157,7 @@ def _drafters(page: _Page) -> list[str]:
 
 def _handles(drafters: Sequence[str]) -> list[Artist]:
     return [
-        Line2D(
-            [],
-            [],
-            color=COLORS[index % len(COLORS)],
-            marker=MARKERS[index % len(MARKERS)],
-            ms=4,
-            label=wrapped(drafter),
-        )
+        Line2D([], [], **look(index), ms=4, label=wrapped(drafter))
         for index, drafter in enumerate(drafters)
     ]
 
@@ -244,9 +230,14 @@ def _broken(name: str, width: int = 18) -> Iterator[str]:
         yield name[start : start + width]
 
 
+def _spread(values: Array) -> npt.NDArray[np.int_]:
+    """Return the places of a few values that get a tick, the ends among them."""
+    return np.unique(np.linspace(0, values.size - 1, _MOST_TICKS).round().astype(int))
+
+
 def _scale_ticks(axes: Axes, values: Array) -> None:
     """Write some values of a logarithmic axis, and speedups without exponents."""
-    places = values[np.unique(np.linspace(0, values.size - 1, _MOST_TICKS).round().astype(int))]
+    places = values[_spread(values)]
     tick_at(axes.xaxis, places, [short_number(value) for value in places])
     low, high = axes.get_ylim()
     steps = [step for step in (0.5, 1, 2, 4, 8, 16, 32) if low <= step <= high]
@@ -256,5 +247,5 @@ def _scale_ticks(axes: Axes, values: Array) -> None:
 def _cell_ticks(axes: Axes, one: Overview) -> None:
     """Write some batch sizes and context lengths at their cells."""
     for axis, values in ((axes.xaxis, one.batch_size), (axes.yaxis, one.context_len)):
-        places = np.unique(np.linspace(0, values.size - 1, _MOST_TICKS).round().astype(int))
+        places = _spread(values)
         tick_at(axis, places, [short_number(values[place]) for place in places])

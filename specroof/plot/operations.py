@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -22,7 +21,6 @@ from specroof.units import format_seconds, format_si
 
 __all__ = ["plot_roofline", "plot_time_per_op"]
 
-Floats = npt.NDArray[np.float64]
 
 _BLUE, _VERMILLION, _GREEN, _PURPLE, _ORANGE, _SKY, _BLACK, _GREY = COLORS
 _YELLOW: Final = "#F0E442"  # of Okabe and Ito as well; a filled mark with an outline may be pale
@@ -250,12 +248,12 @@ def _draw_place(axes: Axes, place: Sequence[_Op], total_s: float) -> None:
 
 
 def _mark_area(ops: Iterable[_Op], total_s: float) -> float:
-    """Return the square points of a mark; what takes no time to speak of is still seen."""
+    """Return the square points of a mark; the smallest can still be seen."""
     return 12 + 800 * _seconds(ops) / total_s
 
 
 def _mark_handles(ops: Sequence[_Op]) -> list[Artist]:
-    """Return what the colours and the shapes of the marks mean."""
+    """Return a legend of the marks' colours and shapes."""
     kinds = dict.fromkeys(op.kind for op in ops)
     bounds = dict.fromkeys(op.bound for op in ops)
     return [

@@ -1,18 +1,21 @@
-"""What all charts share: colours, markers, fonts, the frame of a figure, names of text."""
+"""The parts that all charts share: colours, markers, fonts, the frame of a figure, names."""
 
 import io
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import matplotlib.style
 import numpy as np
 import numpy.typing as npt
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
+from specroof.arrays import Array
 from specroof.errors import OptionError
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import plain_number
@@ -28,8 +31,10 @@ __all__ = [
     "context_name",
     "curve_names",
     "house_style",
+    "look",
     "marks_every",
     "new_chart",
+    "plain_line",
     "position",
     "require_curves",
     "short_number",
@@ -40,7 +45,6 @@ __all__ = [
     "wrapped",
 ]
 
-Floats = npt.NDArray[np.float64]
 
 #: Okabe and Ito 2008, "Color Universal Design", with its grey for its yellow, which is too pale
 #: for a line on white. Neighbours differ in lightness too.
@@ -91,6 +95,11 @@ _TITLE_PITCH: Final = 12
 _LEGEND_PITCH: Final = 14
 
 
+def look(order: int) -> dict[str, Any]:
+    """Return color and marker of a line by its place among others."""
+    return {"color": COLORS[order % len(COLORS)], "marker": MARKERS[order % len(MARKERS)]}
+
+
 class Chart(Figure):
     """A figure that a notebook shows as a picture although pyplot was never imported."""
 
@@ -139,7 +148,13 @@ def add_legend(chart: Figure, handles: Sequence[Artist]) -> None:
     chart.legend(handles=list(handles), loc="outside lower center", ncols=columns)
 
 
-# --- what text is called -----------------------------------------------------------------------
+def plain_line(axes: Axes) -> Artist:
+    """Draw a line at a speedup of 1, and return its entry in the legend."""
+    axes.axhline(1, color=GREY, lw=1.2, ls=":")
+    return Line2D([], [], color=GREY, lw=1.2, ls=":", label="plain decoding")
+
+
+# --- names -------------------------------------------------------------------------------------
 
 
 def wrapped(text: str, *, width: int = 46) -> str:
@@ -208,7 +223,7 @@ def curve_names(
 
 
 def _numbered(names: Sequence[str]) -> list[str]:
-    """Return names of which equal ones are counted: "a (1)", "b", "a (2)".
+    """Return names with equal ones counted: "a (1)", "b", "a (2)".
 
     Things that differ may have one name, such as a chip and a calibrated copy of its profile.
     """
@@ -253,7 +268,7 @@ def _phrase(facet: Mapping[str, str], keys: Set[str], *, joint: str) -> str:
     return joint.join(filter(None, [", ".join(filter(None, [where, *told.values()])), drafter]))
 
 
-def position(name: str, index: int, axis: Floats) -> int:
+def position(name: str, index: int, axis: Array) -> int:
     """Return an index into an axis of a curve, counted from its end where it is negative.
 
     Raises
@@ -270,7 +285,7 @@ def position(name: str, index: int, axis: Floats) -> int:
 # --- ticks -------------------------------------------------------------------------------------
 
 
-def thin_ticks(values: npt.ArrayLike, *, share: float) -> Floats:
+def thin_ticks(values: npt.ArrayLike, *, share: float) -> Array:
     """Return the values of a log2 axis to write down, none closer than `share` of its length.
 
     Powers of two go first.
@@ -308,7 +323,7 @@ def require_curves(curves: Sequence[SpeedupCurve]) -> None:
 
 
 def marks_every(points: int, *, rank: int, of: int, most: int = 48) -> tuple[int, int]:
-    """Return which points of a line get a marker: the first, and the step to the next.
+    """Return the points of a line that get a marker: the first, and the step to the next.
 
     At most `most`; `of` lines that lie on one another take turns, each by its `rank`.
     """
@@ -316,7 +331,7 @@ def marks_every(points: int, *, rank: int, of: int, most: int = 48) -> tuple[int
     return rank * step % points, step * of
 
 
-def speedup_limits(speedups: Sequence[Floats]) -> tuple[float, float]:
+def speedup_limits(speedups: Sequence[Array]) -> tuple[float, float]:
     """Return an axis that the lines and 1.0 fill, with room for labels above."""
     values = np.concatenate([*(speedup.ravel() for speedup in speedups), [1.0]])
     low, high = float(np.nanmin(values)), float(np.nanmax(values))

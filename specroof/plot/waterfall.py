@@ -19,7 +19,7 @@ _SMALL: Final = 0.002
 
 @house_style()
 def plot_waterfall(parts: RoundParts, *, title: str) -> Figure:
-    """Draw what a round adds to a plain step, bar by bar, and the time that its tokens are worth.
+    """Draw the parts that a round adds to a plain step, bar by bar, and the worth of its tokens.
 
     Parameters
     ----------
@@ -57,6 +57,6 @@ def plot_waterfall(parts: RoundParts, *, title: str) -> Figure:
     axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
     axes.set_xlabel("Time (s)")
-    label = f"{parts.tokens_per_round:.2f} plain steps: what the tokens of the round are worth"
+    label = f"{parts.tokens_per_round:.2f} plain steps: the worth of the round's tokens"
     add_legend(chart, [Line2D([], [], color=GREY, ls="--", lw=1.4, label=label)])
     return chart

@@ -1,11 +1,10 @@
-"""What better drafters would bring, against acceptance length."""
+"""The gains of better drafters against acceptance length."""
 
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from specroof.plot.style import COLORS, GREY, MARKERS, add_legend, house_style, new_chart
+from specroof.plot.style import add_legend, house_style, look, new_chart, plain_line
 
 if TYPE_CHECKING:
     from specroof.questions.worth import Worth
@@ -25,8 +24,8 @@ def plot_worth(found: "Worth") -> Figure:
     chart = new_chart(found.title, width=8, height=5.4)
     upper, lower = chart.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     lengths = [row.accept_length for row in found.rows]
-    upper.axhline(1, color=GREY, lw=1.2, ls=":")
-    upper.plot(lengths, [row.speedup for row in found.rows], color=COLORS[0], marker=MARKERS[0])
+    plain = plain_line(upper)
+    upper.plot(lengths, [row.speedup for row in found.rows], **look(0))
     for row in found.rows:
         place = (row.accept_length, row.speedup)
         upper.annotate(
@@ -34,9 +33,9 @@ def plot_worth(found: "Worth") -> Figure:
         )
     upper.margins(y=0.2)
     upper.set_ylabel("Best speedup (×)")
-    lower.plot(lengths, [row.users for row in found.rows], color=COLORS[1], marker=MARKERS[1])
+    lower.plot(lengths, [row.users for row in found.rows], **look(1))
     lower.set_ylim(0, 1.1 * max(1, *(row.users for row in found.rows)))
     lower.set_ylabel("Users served fast enough")
     lower.set_xlabel(f"Acceptance length with {found.draft_len} drafts (tokens, bonus included)")
-    add_legend(chart, [Line2D([], [], color=GREY, ls=":", label="plain decoding")])
+    add_legend(chart, [plain])
     return chart

@@ -85,7 +85,7 @@ class BatchCosts:
         drafts = np.asarray(verified, dtype=np.float64) / self.batch_size
         verify_s = np.interp(drafts, np.arange(len(self.verify_s)), self.verify_s)
         steps = self.draft_step_s[np.arange(self.longest), drafting]
-        # Nobody drafts: a plain step, whatever the length.
+        # Where no sequence drafts, a plain step, whatever the length.
         engine_s = np.where(drafting > 0, self.engine_s, 0.0)[..., :1]
         first = np.zeros_like(steps[..., :1])
         rest = np.cumsum(steps, axis=-1) + engine_s
@@ -203,7 +203,7 @@ def _stopping(rounds: _Rounds) -> _Options:
     """Return the same of drafts that are decided on from those before them."""
     if rounds.costs.is_block:
         return _thresholds(rounds, rounds.worth)
-    # A draft to be made is worth what those before it are, times what it is on average.
+    # A draft that is not made yet is worth its predecessor's worth times its mean rate.
     before = np.concatenate([np.ones_like(rounds.worth[..., :1]), rounds.worth[..., :-1]], axis=-1)
     return _thresholds(rounds, before * rounds.rates)
 
@@ -288,7 +288,7 @@ ADAPTIVE: Final = tuple(_POLICIES)
 def simulated_policies(
     costs: BatchCosts, survival: ArrayLike, *, known: float, n_rounds: int, seed: int
 ) -> dict[str, Outcome]:
-    r"""Return what policies reach whose draft lengths change from round to round, with dice.
+    r"""Return the outcomes of policies that change draft lengths from round to round, with dice.
 
     Parameters
     ----------
@@ -316,9 +316,9 @@ def simulated_policies(
     Counts
         rounds whose outcome the policy has not seen: it is tuned on others.
     Ignores
-        that confidence comes late: the policies of a batch or a sequence know that of every draft
-        before it is made, which a drafter of one draft at a time does not; ``stopping`` knows that
-        of drafts that were made. What choosing itself takes.
+        that confidence comes late: the policies of a batch or a sequence know the confidence of
+        every draft before it is made, but a drafter of one draft at a time does not; ``stopping``
+        knows only the confidence of drafts that were made. The time of choosing.
     Source
         DSpark (Cheng et al. 2026), algorithm 1, with drafting in the time of a round; Dinkelbach
         1967, Management Science 13, 492, for the rate over many rounds.

@@ -1,4 +1,4 @@
-"""What another draft length would gain at the load that there is, and at others."""
+"""The gain of another draft length at the present load, and at others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Change:
     Parameters
     ----------
     running
-        At so many requests.
+        Requests that run.
     now, best
         Drafts per round; 0 is off.
     gain, low, high
@@ -74,7 +74,7 @@ class Change:
         return self.measured is not None and self.best > self.measured
 
 
-def best_change(  # noqa: PLR0913 - a load, what runs there, and what is known of it
+def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
     loads: Sequence[int],
     tokens_per_s: npt.ArrayLike,
     *,
@@ -95,20 +95,20 @@ def best_change(  # noqa: PLR0913 - a load, what runs there, and what is known o
     tokens_per_s
         Throughput, shape (loads, draft lengths from 0); NaN where a length cannot be.
     running
-        One of the loads: that which there is.
+        The present load, one of `loads`.
     now
         The draft length that runs.
     speedup, ends
         Over plain decoding at that load, by draft length, and the ends of its band; no band if
         None.
     measured
-        The longest draft whose acceptance was measured: a longer one, of which a law speaks, is
-        best only where its whole band gains more than any up to there. None where acceptance is
+        The longest draft whose acceptance was measured. A longer one, whose acceptance a law gives,
+        is best only where its whole band gains more than any up to there. None where acceptance is
         given at any length.
 
     Counts
-        the band of one speedup: that of the length that would be new, or, where drafting should
-        be turned off, that of what runs, since plain decoding is what it is compared with.
+        the band of one speedup: of the new length, or, where drafting should be turned off, of the
+        length that runs, since it is compared with plain decoding.
     Source
         Counting; the schedule is `best_schedule`, up to the longest draft that was measured or is
         taken.
@@ -148,7 +148,7 @@ def best_change(  # noqa: PLR0913 - a load, what runs there, and what is known o
 
 
 def _up_to(rates: Array, longest: int) -> Array:
-    """Return throughput by draft length, that of longer drafts unknown."""
+    """Return throughput by draft length; longer drafts are unknown."""
     return np.where(np.arange(rates.shape[1]) <= longest, rates, np.nan)
 
 
@@ -158,7 +158,7 @@ def _gain(
     now: int,
     speedups: tuple[npt.ArrayLike, tuple[npt.ArrayLike, npt.ArrayLike] | None],
 ) -> Gain:
-    """Return what a draft length gains, with the band of its speedup or of what runs."""
+    """Return the gain of a draft length, with the band of its speedup or of the running one's."""
     speedup, ends = speedups
     known = now < len(row) and bool(np.isfinite(row[now]))
     gained = row[best] / row[now] if known else np.nan

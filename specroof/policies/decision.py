@@ -13,7 +13,6 @@ from specroof.speedup.bands import verdict
 
 __all__ = ["Choice", "Decision", "Verdict", "best_choice", "decided", "paying_up_to"]
 
-Array = npt.NDArray[np.float64]
 Verdict = Literal["pays", "loses", "unclear"]
 Decision = Literal["on", "off", "depends", "unclear"]
 
@@ -60,7 +59,7 @@ def best_choice(
     speedup
         Over plain decoding by draft length, from 0 drafts on; NaN where a length cannot be.
     low, high
-        The band in the same shape; that of no width if None.
+        The band in the same shape; without width if None.
     allowed
         Which lengths there are to choose from, as booleans in the same shape; 0 always is.
     least
@@ -97,7 +96,7 @@ def best_choice(
 
 
 def decided(verdicts: Sequence[Verdict]) -> Decision:
-    """Return what to do over several loads.
+    """Return the decision over several loads.
 
     Parameters
     ----------

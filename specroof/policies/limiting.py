@@ -1,4 +1,4 @@
-"""What holds a speedup back: the speedup without it, and the acceptance that it takes."""
+"""The limits of a speedup: the speedup without each, and the acceptance that pays."""
 
 from dataclasses import dataclass, replace
 
@@ -42,7 +42,7 @@ class Point:
 
     @property
     def speedup(self) -> float:
-        """Throughput over that of plain decoding, prefills counted.
+        """Throughput over plain throughput, prefills counted.
 
         Source
             `specroof.serving.requests.end_to_end_tokens_per_s`.

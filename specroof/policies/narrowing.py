@@ -1,4 +1,4 @@
-"""What to measure: the input that moves the decision most, the point that would settle most."""
+"""The next measurement: the input that moves the decision most, the least certain point."""
 
 import math
 from collections.abc import Sequence
@@ -76,7 +76,7 @@ def _moved(point: Point, name: str, share: float) -> Point:
 
 
 def least_settled(bands: Sequence[tuple[float, float, float]]) -> int:
-    """Return which point to measure: the one whose verdict is least certain.
+    """Return the point to measure: its verdict is the least certain.
 
     Parameters
     ----------

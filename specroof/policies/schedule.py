@@ -59,7 +59,7 @@ def best_schedule(
 
     .. math:: \min \sum_b w_b \left(1 - \frac{r_b(K(b))}{\max_K r_b(K)}\right)
 
-    over schedules K with at most so many ranges.
+    over schedules K with at most `most_ranges` ranges.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def best_schedule(
 
 
 def _cuts(weighed: Array, most_ranges: int, least_gain: float) -> list[int]:
-    """Return where ranges begin: fewest first, a further one only where it gains enough."""
+    """Return the beginnings of ranges: as few as gain enough."""
     n = len(weighed)
     sums = np.concatenate([np.zeros((1, weighed.shape[1])), np.cumsum(weighed, axis=0)])
     with np.errstate(invalid="ignore"):  # infinite less infinite: a length that cannot be

@@ -7,17 +7,17 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from specroof.arrays import Array
 from specroof.errors import OptionError
 from specroof.policies.schedule import Schedule, best_schedule
 
 __all__ = ["Day", "Traffic", "advised_day"]
 
-Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
 
-#: A schedule must beat the best fixed length by this share of what off gives: it is more to run.
+#: A schedule must beat the best fixed length by this share of plain throughput: it is more to run.
 _WORTH: Final = 0.005
-#: What loads that no hour has count beside those that one has.
+#: The weight of a load that no hour has, beside 1 for each hour.
 _RARE: Final = 1e-3
 
 
@@ -92,7 +92,7 @@ def advised_day(
     output_len: float,
     most_ranges: int = 4,
 ) -> Day:
-    r"""Return what to run over a day, and what it gains.
+    r"""Return the drafts to run over a day, and their gain.
 
     With arrivals, an hour runs as many requests as answer them:
     :math:`R` with :math:`x_K(R) / L = \lambda`, at least one.
@@ -174,7 +174,7 @@ def _running(
 
 
 def _gain(traffic: Traffic, hours: Array, speed: Array, drafts: IntArray) -> float:
-    """Return what draft lengths by hour gain over no drafts."""
+    """Return the gain of draft lengths by hour over no drafts."""
     place = np.arange(len(hours))
     with_drafts, plain = speed[place, drafts], speed[:, 0]
     if not np.isfinite(with_drafts[hours > 0]).all():

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ import numpy as np
 
 from specroof.acceptance import FITTED_LAWS, Acceptance, AcceptanceFit, fit_acceptance
 from specroof.acceptance.published import AcceptanceProfile, load_profiles
+from specroof.arrays import Array
 from specroof.catalog import load_profile, load_profiles_file
 from specroof.catalog.files import is_file
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted, picked
 from specroof.questions.request import listed, question
 
 __all__ = [
@@ -63,7 +64,7 @@ class ProfilesRequest:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FitRequest(ProfilesRequest):
     """Ask which law fits measured acceptance.
 
@@ -73,12 +74,11 @@ class FitRequest(ProfilesRequest):
         One of the laws that can be fitted, or "all".
     """
 
-    _: KW_ONLY
     law: str = "all"
 
 
 @dataclass(frozen=True, repr=False)
-class Profiles(Answer):
+class Profiles(Noted):
     """Measured acceptance.
 
     Attributes
@@ -92,9 +92,7 @@ class Profiles(Answer):
     """
 
     profiles: tuple[AcceptanceProfile, ...]
-    fits: tuple[tuple[AcceptanceProfile, AcceptanceFit], ...] = field(default=())
-    notes: tuple[str, ...] = field(default=())
-    warnings: tuple[str, ...] = field(default=())
+    fits: tuple[tuple[AcceptanceProfile, AcceptanceFit], ...] = ()
 
     @property
     def title(self) -> str:
@@ -180,8 +178,7 @@ def fit_profiles(request: FitRequest) -> FittedProfiles:
 
 def _fits(profile: AcceptanceProfile, law: str) -> list[AcceptanceFit]:
     """Return the fits that were asked for; of all laws those with few enough numbers."""
-    curve = profile.acceptance()
-    survival = curve.survival(np.arange(1, profile.draft_len + 1))
+    survival = _survival(profile)
     if law != "all":
         return [fit_acceptance(survival, law)]
     fitting = [name for name, one in FITTED_LAWS.items() if len(one.bounds) <= profile.n_measured]
@@ -190,26 +187,18 @@ def _fits(profile: AcceptanceProfile, law: str) -> list[AcceptanceFit]:
 
 def profile_row(profile: AcceptanceProfile) -> dict[str, Any]:
     """Return a profile as the object that ``--json`` prints."""
+    measured = ("name", "model", "drafter", "task", "temperature", "engine", "draft_len")
     return {
-        "name": profile.name,
-        "model": profile.model,
-        "drafter": profile.drafter,
-        "task": profile.task,
-        "temperature": profile.temperature,
-        "engine": profile.engine,
-        "draft_len": profile.draft_len,
-        "tokens_per_round": profile.tokens_per_round,
-        "survival": _survival(profile.acceptance(), profile.draft_len),
+        **picked(profile, *measured, "tokens_per_round"),
+        "survival": _survival(profile).tolist(),
         "lengths": dict(profile.lengths),
-        "counted": profile.counted,
-        "n_rounds": profile.n_rounds,
-        "source": profile.source,
-        "note": profile.note,
+        **picked(profile, "counted", "n_rounds", "source", "note"),
     }
 
 
-def _survival(curve: Acceptance, depth: int) -> list[float]:
-    return [float(share) for share in curve.survival(np.arange(1, depth + 1))]
+def _survival(profile: AcceptanceProfile) -> Array:
+    """Return the survival of each draft that was measured."""
+    return profile.acceptance().survival(np.arange(1, profile.draft_len + 1))
 
 
 def fit_row(fit: AcceptanceFit) -> dict[str, Any]:
@@ -219,8 +208,6 @@ def fit_row(fit: AcceptanceFit) -> dict[str, Any]:
         "law": fit.law,
         "parameters": list(fit.parameters),
         "draft_len": fit.depth,
-        "rms_residual": fit.rms_residual,
-        "worst_residual": fit.worst_residual,
-        "length_residual": fit.length_residual,
+        **picked(fit, "rms_residual", "worst_residual", "length_residual"),
         "spec": f"{key}={'/'.join(f'{value:.5g}' for value in fit.parameters)}",
     }

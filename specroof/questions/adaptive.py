@@ -1,8 +1,8 @@
 """What do draft lengths gain that follow the load, or the drafter's confidence?"""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -17,17 +17,17 @@ from specroof.policies.adaptive import (
     fixed_rates,
     simulated_policies,
 )
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted, picked
 from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
-from specroof.questions.simulate import chain_acceptance
-from specroof.speedup.curve import SpeedupCurve, curve_in, longest_draft
+from specroof.questions.simulate import chain_acceptance, curve_up_to
+from specroof.speedup.curve import SpeedupCurve, longest_draft
 
 __all__ = ["FIXED", "Adaptive", "AdaptiveRequest", "adaptive"]
 
 #: The policies in closed form: one length for all loads, and one for each.
 FIXED: Final = ("fixed", "by load")
-#: What confidence knows, where nobody says: the gains that Finn 2026 simulates with confidences of
-#: an MTP layer follow from this share (`tests/test_golden_adaptive.py`).
+#: The default share that confidence knows: it gives the gains that Finn 2026 simulates with the
+#: confidences of an MTP layer (`tests/test_golden_adaptive.py`).
 USUAL_CONFIDENCE: Final = 0.55
 USUAL_LOADS: Final = (1, 8, 32, 128)
 #: Drafts of all rounds of one load, and of each of its sequences, whose rounds have many options:
@@ -42,7 +42,7 @@ _LATE: Final = (
 _SAME_PASS: Final = 0.1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AdaptiveRequest(Served):
     """Ask what adaptive draft lengths gain.
 
@@ -73,7 +73,6 @@ class AdaptiveRequest(Served):
     ['fixed', 'by load', 'stopping', 'batch confidence', 'sequence confidence', 'oracle']
     """
 
-    _: KW_ONLY
     drafter: DrafterLike
     batch_size: Values = USUAL_LOADS
     context_len: float = 4096
@@ -84,7 +83,7 @@ class AdaptiveRequest(Served):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Adaptive(Answer):
+class Adaptive(Noted):
     """What adaptive draft lengths gain.
 
     Attributes
@@ -116,8 +115,6 @@ class Adaptive(Answer):
     draft_len: int
     load_draft_len: tuple[int, ...]
     outcomes: Mapping[str, tuple[Outcome, ...]]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
@@ -128,7 +125,7 @@ class Adaptive(Answer):
         )
 
     def gains(self, policy: str) -> tuple[Array, Array]:
-        """Return what a policy gains over the one length, load by load, and the standard errors.
+        """Return a policy's gain over the one length, load by load, and the standard errors.
 
         Parameters
         ----------
@@ -141,7 +138,7 @@ class Adaptive(Answer):
         return rates / fixed - 1.0, errors / fixed
 
     def total_gain(self, policy: str) -> tuple[float, float]:
-        """Return what a policy gains in tokens over all loads, and the standard error.
+        """Return a policy's gain in tokens over all loads, and its standard error.
 
         Parameters
         ----------
@@ -158,15 +155,14 @@ class Adaptive(Answer):
         """Return the answer as the object that ``--json`` prints."""
         names = ("model", "hardware", "engine", "drafter", "context_len", "confidence")
         return {
-            **{name: getattr(self, name) for name in names},
+            **picked(self, *names),
             "batch_size": list(self.loads),
             "weight": list(self.loads.values()),
             "plain_tokens_per_s": list(self.plain_tokens_per_s),
             "draft_len": self.draft_len,
             "load_draft_len": list(self.load_draft_len),
             "policies": [self._policy_json(name) for name in self.outcomes],
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
+            **self.said,
         }
 
     def _policy_json(self, name: str) -> dict[str, Any]:
@@ -184,9 +180,9 @@ class Adaptive(Answer):
 
     def plot(self) -> Any:
         """Draw the gain of each policy against the load."""
-        from specroof.plot import adaptive_figures  # noqa: PLC0415 - matplotlib is slow to import
+        from specroof.plot import plot_adaptive  # noqa: PLC0415 - matplotlib is slow to import
 
-        return adaptive_figures(self)[""]
+        return plot_adaptive(self)
 
 
 @question(AdaptiveRequest)
@@ -195,31 +191,23 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     drafter = drafter_of(request.drafter)
     acceptance = chain_acceptance(drafter)
     loads, known = _loads(request), number_within("confidence", request.confidence, "share")
-    model, setup = request.resolved()
     longest = longest_draft(drafter, acceptance, request.max_draft_len)
     n_rounds = whole_within("n_rounds", request.n_rounds, "simulated_len")
     seed = whole_within("seed", request.seed, "seed")
-    for load in loads:
-        _refuse_many(load, longest, n_rounds)
-    curve = curve_in(
-        model,
-        setup,
-        drafter=drafter,
-        tokens=acceptance,
-        batch_size=np.arange(1, max(loads) + 1),
-        context_len=request.context_len,
-        longest=longest,
+    _refuse_many(loads, longest, n_rounds)
+    curve = curve_up_to(
+        max(loads), request, drafter, acceptance, context_len=request.context_len, longest=longest
     )
     costs = [_costs(curve, load) for load in loads]
     survival = acceptance.survival(np.arange(1, costs[0].longest + 1))
     rates = np.array([fixed_rates(one, survival) for one in costs])
     one_length = best_fixed(rates, np.array(list(loads.values())))
     best = rates.argmax(axis=1)
+    fixed = _closed(rates, np.full(len(rates), one_length))
     changing = [
         simulated_policies(one, survival, known=known, n_rounds=n_rounds, seed=seed)
         for one in costs
     ]
-    closed = {FIXED[0]: np.full(len(rates), one_length), FIXED[1]: best}
     return Adaptive(
         model=curve.model,
         hardware=f"{curve.placement.devices} x {curve.hardware}",
@@ -231,7 +219,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
         plain_tokens_per_s=tuple(rates[:, 0].tolist()),
         draft_len=one_length,
         load_draft_len=tuple(best.tolist()),
-        outcomes={name: _closed(rates, lengths) for name, lengths in closed.items()}
+        outcomes=dict(zip(FIXED, (fixed, _closed(rates, best)), strict=True))
         | {name: tuple(one[name] for one in changing) for name in changing[0]},
         notes=(*curve.notes, *([] if costs[0].is_block else [_LATE])),
     )
@@ -249,16 +237,14 @@ def _loads(request: AdaptiveRequest) -> dict[int, int]:
     return dict(sorted(Counter(map(int, given)).items()))
 
 
-def _refuse_many(batch_size: int, longest: int, n_rounds: int) -> None:
+def _refuse_many(loads: Iterable[int], longest: int, n_rounds: int) -> None:
     """Refuse more drafts than memory and patience allow, before anything is computed for them."""
-    drafts = max(n_rounds, LEAST_ROUNDS * batch_size) * longest
-    most = min(_MOST_DRAFTS, _MOST_DRAFTS_OF_ONE * batch_size)
-    if drafts > most:
-        refuse(
-            f"n_rounds (at least {LEAST_ROUNDS} of each sequence) x draft_len",
-            drafts,
-            f"at most {most} drafts at a batch size of {batch_size}",
-        )
+    counted = f"n_rounds (at least {LEAST_ROUNDS} of each sequence) x draft_len"
+    for load in loads:
+        drafts = max(n_rounds, LEAST_ROUNDS * load) * longest
+        most = min(_MOST_DRAFTS, _MOST_DRAFTS_OF_ONE * load)
+        if drafts > most:
+            refuse(counted, drafts, f"at most {most} drafts at a batch size of {load}")
 
 
 def _costs(curve: SpeedupCurve, batch_size: int) -> BatchCosts:
@@ -288,7 +274,7 @@ def _costs(curve: SpeedupCurve, batch_size: int) -> BatchCosts:
 
 
 def _closed(rates: Array, lengths: Array) -> tuple[Outcome, ...]:
-    """Return what lengths reach, load by load, in closed form."""
+    """Return the outcome of fixed lengths, load by load, in closed form."""
     return tuple(
         Outcome(float(row[length]), 0.0, float(length))
         for row, length in zip(rates, lengths.tolist(), strict=True)

@@ -1,8 +1,8 @@
-"""Does it pay, with which drafter, how many drafts, up to which load, and what is there to type?"""
+"""Does it pay, with which drafter, how many drafts, up to which load, and what do I type?"""
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +25,7 @@ from specroof.questions.advise_request import (
 )
 from specroof.questions.advised import Advised, Row, Targets, Times
 from specroof.questions.advised_loads import advised_rows
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted, title_of
 from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN, absent_layers, limited_by
 from specroof.questions.prediction import Prediction, predicted
 from specroof.questions.request import (
@@ -36,6 +36,7 @@ from specroof.questions.request import (
     model_of,
     question,
     server_of,
+    usd_per_hour,
 )
 from specroof.questions.to_measure import ToMeasure, measured_next
 from specroof.serving.launch import Launch, Speculation, launch, server_command
@@ -130,7 +131,7 @@ class Served:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Advice(Answer):
+class Advice(Noted):
     """What to do.
 
     Attributes
@@ -150,17 +151,11 @@ class Advice(Answer):
     targets: Targets
     drafters: tuple[str, ...]
     chips: tuple[Served, ...]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        setup = self.chips[0].setup
-        return (
-            f"{self.model.name} on {setup.placement.devices} x {setup.hardware.name}, "
-            f"engine {setup.engine.name}"
-        )
+        return title_of(self.model, self.chips[0].setup)
 
     @property
     def decision(self) -> Decision:
@@ -195,9 +190,9 @@ class Advice(Answer):
 
     def plot(self) -> Any:
         """Draw the speedup of what is advised against the load, a line for each chip."""
-        from specroof.plot import advice_figures  # noqa: PLC0415 - matplotlib is slow to import
+        from specroof.plot import plot_advice  # noqa: PLC0415 - matplotlib is slow to import
 
-        return advice_figures(self)[""]
+        return plot_advice(self)
 
 
 @question(AdviseRequest)
@@ -242,9 +237,9 @@ def _advised(
     request: AdviseRequest,
     asked: Asked,
 ) -> Served:
-    """Return what to do on one chip."""
+    """Return the advice for one chip."""
     prediction = _prediction(model, setup, drafters, asked)
-    price = _usd_per_hour(setup, request)
+    price = usd_per_hour(setup.hardware, request.price_per_hour)
     advised = advised_rows(
         prediction,
         asked.loads,
@@ -281,7 +276,7 @@ def _advised(
 def _prediction(
     model: Architecture, setup: Setup, drafters: Sequence[Drafter], asked: Asked
 ) -> Prediction:
-    """Return what the drafters gain at the loads that were asked about, and others."""
+    """Return the drafters' gains at the loads that were asked about, and at others."""
     longest = None if asked.lengths is None else asked.lengths[-1]
     return predicted(
         model,
@@ -294,7 +289,7 @@ def _prediction(
 
 
 def _waiting(advised: Advised, load: float) -> Iterator[str]:
-    """Yield how to ask for more running requests, where a default holds them back."""
+    """Yield a way to ask for more running requests, where a default holds them back."""
     if advised.waits_by_default(load):
         yield (
             f"the limit of running requests with drafts is a default of the server: "
@@ -313,15 +308,8 @@ def _unreached(advised: Advised) -> Iterator[str]:
         )
 
 
-def _usd_per_hour(setup: Setup, request: AdviseRequest) -> float | None:
-    """Return the price of one device: the user's, else the hardware file's."""
-    if request.price_per_hour is not None or setup.hardware.price is None:
-        return request.price_per_hour
-    return setup.hardware.price.usd_per_hour
-
-
 def _missing(setup: Setup, request: AdviseRequest, *, priced: bool) -> Iterator[str]:
-    """Yield what is not known of a chip, and how to give it."""
+    """Yield the facts that a chip lacks, and how to give them."""
     chip, engine = setup.hardware.name, setup.engine.name
     if not priced:
         yield f"no price of {chip} is known: give yours with --price-per-hour"
@@ -380,9 +368,9 @@ def _launches(
 
 
 def _rank(chip: Served) -> tuple[bool, float, float]:
-    """Return what chips are compared by: price at the largest load, then tokens of each device.
+    """Return the key that chips are ranked by: price at the largest load, then tokens per device.
 
-    A chip without a measured engine comes last: its figures are a bound that none reaches.
+    A chip without a measured engine comes last: no server reaches its figures, which are a bound.
     """
     times = chip.rows[-1].times
     usd = math.inf if times.usd_per_million_tokens is None else times.usd_per_million_tokens

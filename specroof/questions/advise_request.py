@@ -1,4 +1,4 @@
-"""What advice is asked for, checked: loads, sizes, targets, and on how many devices."""
+"""The request for advice, checked: loads, sizes, targets and devices."""
 
 import math
 import os
@@ -72,7 +72,7 @@ class AdviseRequest:
         Requests in flight, a number or a list; if None, the least, median and largest of
         `traffic`, else 1, 8, 32, 64 and 128.
     draft_len
-        The drafts per round that there are to choose from; any number if None.
+        The drafts per round to choose from; any number if None.
     framework
         The server software, whose engine predicts and whose flags are written; if None, the
         chip's default engine, and flags of vLLM and SGLang.
@@ -89,11 +89,11 @@ class AdviseRequest:
     expert_parallel, attention_data_parallel
         Devices that share the experts, and groups of devices that attend to separate sequences.
     engine
-        An engine of the hardware profile, in the place of the framework's.
+        An engine of the hardware profile, instead of the framework's.
     options
         `Options`, or a mapping of their names.
     server
-        What the server is told, as of ``--server``.
+        Settings of the server, as for ``--server``.
     family
         Read the config as this model_type.
 
@@ -150,7 +150,7 @@ class Asked:
 
 
 def checked(request: AdviseRequest) -> Asked:
-    """Return what a request asks for.
+    """Return a request's parameters, checked.
 
     Raises
     ------
@@ -203,7 +203,7 @@ def engine_of(request: AdviseRequest) -> str | None:
 
 
 def joined_devices(profile: HardwareProfile) -> int:
-    """Return how many devices are tried at most: those that one link joins."""
+    """Return the largest number of devices to try: as many as one link joins."""
     link = profile.interconnect
     return 1 if link is None else min(link.max_devices, _MOST_DEVICES)
 

@@ -1,4 +1,4 @@
-"""What is advised at each load: values."""
+"""The advice at each load: values."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -135,7 +135,7 @@ class Row:
 
     @property
     def speedup(self) -> tuple[float, float, float]:
-        """The speedup of what is advised, with its band: 1 where it is off."""
+        """The speedup of the advised drafts, with its band; 1 where drafting is off."""
         if self.draft_len == 0:
             return 1.0, 1.0, 1.0
         return self.choice.speedup, self.choice.low, self.choice.high
@@ -168,7 +168,7 @@ class Advised:
     is_tree, nodes
         Whether the drafter branches, and the drafts of its tree.
     capacity
-        The most requests without drafts and with, and what limits them; None without end.
+        The most requests without drafts and with, and their limits; None for endless memory.
     warnings
         Sentences for the reader.
     day

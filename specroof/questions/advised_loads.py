@@ -1,4 +1,4 @@
-"""What to do at each load of one chip: drafter, drafts, speed, price, and what holds it back."""
+"""The advice for one chip, load by load: drafter, drafts, speed, price and limits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.acceptance import constant_acceptance
+from specroof.arrays import Array
 from specroof.economics import usd_per_million_tokens
 from specroof.policies.decision import Choice, best_choice
 from specroof.policies.limiting import (
@@ -20,12 +21,9 @@ from specroof.policies.traffic import Day, Traffic, advised_day
 from specroof.questions.advised import Advised, BreakEven, Row, Targets, Times
 from specroof.questions.prediction import Prediction, predicted
 from specroof.serving.requests import EndToEnd
-from specroof.speedup.curve import SpeedupCurve
 from specroof.units import MILLISECOND
 
-__all__ = ["advised_rows", "band_ends"]
-
-Array = npt.NDArray[np.float64]
+__all__ = ["advised_rows"]
 
 #: Ranges of a schedule, at most; a further one must gain this share of throughput.
 _MOST_RANGES: Final = 4
@@ -55,12 +53,6 @@ class _Grid:
         return np.asarray(self.whole.tokens_per_s[0])
 
 
-def band_ends(curve: SpeedupCurve) -> tuple[Array, Array]:
-    """Return the low and the high end of the speedups of a curve: themselves without a band."""
-    low, high = curve.speedup_low, curve.speedup_high
-    return (curve.speedup if low is None else low), (curve.speedup if high is None else high)
-
-
 def advised_rows(
     prediction: Prediction,
     loads: Sequence[float],
@@ -70,7 +62,7 @@ def advised_rows(
     usd_per_hour: float | None,
     traffic: Traffic | None = None,
 ) -> Advised:
-    """Return what to do at each load.
+    """Return the advice for each load.
 
     Parameters
     ----------
@@ -122,7 +114,10 @@ def advised_rows(
 
 def _grid_of(whole: EndToEnd, lengths: Sequence[int] | None) -> _Grid:
     curve = whole.curve
-    low, high = band_ends(curve)
+    # Without a band, both ends are the speedups themselves.
+    low, high = (
+        curve.speedup if end is None else end for end in (curve.speedup_low, curve.speedup_high)
+    )
     allowed = np.isfinite(curve.tokens_per_round[0, 0])
     if lengths is not None:
         allowed &= np.isin(curve.draft_len, [0, *lengths])
@@ -166,7 +161,7 @@ def _day(grid: _Grid, batches: Sequence[float], traffic: Traffic) -> Day:
 
 
 def _rates(grid: _Grid) -> Array:
-    """Return the throughput of the lengths that there are to choose from, NaN of the others."""
+    """Return the throughput of the allowed lengths; NaN for all others."""
     return np.where(grid.allowed[None, :], grid.tokens_per_s, np.nan)
 
 
@@ -286,7 +281,7 @@ def _capacity(prediction: Prediction, chosen: int, drafts: int) -> dict[str, Any
 
 
 def _warnings(rows: Sequence[Row], targets: Targets) -> list[str]:
-    """Return what targets cannot be met at any load, and the most that there is."""
+    """Return the targets that no load meets, each with the best that a load reaches."""
     found = []
     for name, what in (("ttft", "TTFT"), ("tpot", "TPOT")):
         target_ms = getattr(targets, f"{name}_ms")

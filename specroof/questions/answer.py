@@ -1,9 +1,13 @@
 """What every answer can do."""
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Answer"]
+from specroof.architecture import Architecture
+from specroof.latency import Setup
+
+__all__ = ["Answer", "Noted", "picked", "place_of", "title_of"]
 
 
 class Answer:
@@ -47,3 +51,45 @@ class Answer:
         from specroof.report.notebook import facts_html  # noqa: PLC0415 - reports import answers
 
         return facts_html(self.title, self.facts, (*self.notes, *self.warnings))
+
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class Noted(Answer):
+    """An answer that knows its sentences from the beginning.
+
+    Attributes
+    ----------
+    notes, warnings
+        Sentences for the reader.
+    """
+
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def said(self) -> dict[str, list[str]]:
+        """The sentences as the object that ``--json`` prints ends with them."""
+        return {"notes": list(self.notes), "warnings": list(self.warnings)}
+
+
+def picked(one: object, *names: str) -> dict[str, Any]:
+    """Return some fields of an object by their names, as JSON has them.
+
+    Examples
+    --------
+    >>> picked(1 + 2j, "imag", "real")
+    {'imag': 2.0, 'real': 1.0}
+    """
+    return {name: getattr(one, name) for name in names}
+
+
+def title_of(model: Architecture, setup: Setup) -> str:
+    """Return the model, devices and engine, as titles begin with them."""
+    devices, engine = setup.placement.devices, setup.engine.name
+    return f"{model.name} on {devices} x {setup.hardware.name}, engine {engine}"
+
+
+def place_of(model: Architecture, setup: Setup) -> dict[str, str]:
+    """Return the same as the object that ``--json`` prints begins with it."""
+    names = {"hardware": setup.hardware.name, "engine": setup.engine.name}
+    return {"model": model.name} | names

@@ -1,4 +1,4 @@
-"""Benchmark results that questions are asked about: their files, and what served them on what."""
+"""Benchmark results: their files, the model that was served, and the hardware."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -228,7 +228,7 @@ def idle_notes(points: "Sequence[Measurement]", given: Mapping[str, object]) -> 
 
 
 def file_label(name: str, text: str) -> str:
-    """Return how a calibrated profile names a file of results: its name and a checksum.
+    """Return a file of results as a calibrated profile names it: its name and a checksum.
 
     Examples
     --------

@@ -1,19 +1,18 @@
 """What does it take for speculation to pay: which acceptance, drafter cost, batch or context?"""
 
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from specroof.acceptance import ContextAcceptance, constant_acceptance
 from specroof.architecture import Architecture
-from specroof.arrays import number_within, whole_within
+from specroof.arrays import Array, IntArray, number_within, whole_within
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted, picked, place_of, title_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.predict import limited_by
 from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
@@ -32,9 +31,6 @@ from specroof.speedup.inverses import (
 
 __all__ = ["Breakeven", "BreakevenRequest", "Row", "breakeven"]
 
-Array = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-
 _SOLVERS: Final = {"accept": least_rate, "accept-length": least_length, "cost": largest_cost}
 #: Default loads.
 USUAL_BATCHES: Final = tuple(2.0**power for power in range(9))
@@ -42,12 +38,13 @@ USUAL_CONTEXT: Final = 4096.0
 #: Default ends of the search over batches and contexts.
 _MOST: Final = {"batch": 4096, "context": 1 << 20}
 _AXES: Final = {"batch": "batch_size", "context": "context_len"}
-#: Each of so many is priced; of more, some of each doubling, and the ends of runs are bisected.
+#: Up to this many are priced one by one; of more, some in each doubling, and the ends of runs are
+#: bisected.
 _EACH: Final = 4096
 _PER_OCTAVE: Final = 16
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BreakevenRequest(Served):
     """Ask what it takes for speculation to pay, or to reach a speedup.
 
@@ -82,7 +79,6 @@ class BreakevenRequest(Served):
     0.1
     """
 
-    _: KW_ONLY
     drafter: DrafterLike
     solve: str = "accept"
     speedup: float = 1.0
@@ -102,7 +98,7 @@ class Row:
     context_len, batch_size
         The load; None for what is solved for.
     threshold
-        Where the speedup is reached, and what the most is.
+        Where the speedup is reached, and the largest speedup.
     speedup
         With the drafter as it is; None where it has no acceptance or where the load is solved for.
     runs
@@ -128,22 +124,18 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as JSON has it."""
-        one = self.threshold
-        ceiling = one.ceiling if np.isfinite(one.ceiling) else None
+        ceiling = self.threshold.ceiling
         return {
-            "context_len": self.context_len,
-            "batch_size": self.batch_size,
-            "answer": one.answer,
-            "value": one.value,
-            "draft_len": one.draft_len,
-            "ceiling": ceiling,
+            **picked(self, "context_len", "batch_size"),
+            **picked(self.threshold, "answer", "value", "draft_len"),
+            "ceiling": ceiling if np.isfinite(ceiling) else None,
             "speedup": self.speedup,
             "runs": [list(run) for run in self.runs],
         }
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Breakeven(Answer):
+class Breakeven(Noted):
     """What it takes for speculation to pay, or to reach a speedup.
 
     Attributes
@@ -165,17 +157,11 @@ class Breakeven(Answer):
     speedup: float
     draft_len: int | None
     rows: tuple[Row, ...]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        setup = self.setup
-        return (
-            f"{self.model.name} on {setup.placement.devices} x {setup.hardware.name}, engine "
-            f"{setup.engine.name}: {self.drafter.name}"
-        )
+        return f"{title_of(self.model, self.setup)}: {self.drafter.name}"
 
     @property
     def sought(self) -> str:
@@ -190,23 +176,20 @@ class Breakeven(Answer):
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         return {
-            "model": self.model.name,
-            "hardware": self.setup.hardware.name,
-            "engine": self.setup.engine.name,
+            **place_of(self.model, self.setup),
             "drafter": self.drafter.name,
             "solve": self.solve,
             "wanted_speedup": self.speedup,
             "draft_len": self.draft_len,
             "rows": [row.to_dict() for row in self.rows],
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
+            **self.said,
         }
 
     def plot(self) -> Any:
         """Draw the answer against the load."""
-        from specroof.plot import breakeven_figures  # noqa: PLC0415 - matplotlib is slow to import
+        from specroof.plot import plot_breakeven  # noqa: PLC0415 - matplotlib is slow to import
 
-        return breakeven_figures(self)[""]
+        return plot_breakeven(self)
 
 
 @question(BreakevenRequest)
@@ -353,7 +336,7 @@ def _gains(point: Point, *, limited: bool) -> tuple[Array, IntArray]:
 
 
 def _places(most: int) -> IntArray:
-    """Return where to look: each of few numbers, ever fewer of many."""
+    """Return the numbers to look at: all of few, ever fewer of many."""
     if most <= _EACH:
         return np.arange(1, most + 1)
     octaves = np.log2(most)

@@ -1,10 +1,10 @@
 """Which engine profile fits my own benchmark?"""
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from specroof.hardware import HardwareProfile
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted
 from specroof.questions.benchmark import Benchmark, BenchmarkRequest
 from specroof.questions.request import question
 
@@ -16,7 +16,7 @@ __all__ = ["DEFAULT_ENGINE_NAME", "CalibrateRequest", "Calibrated", "calibrate"]
 DEFAULT_ENGINE_NAME: Final = "calibrated"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CalibrateRequest(BenchmarkRequest):
     """Ask for the engine profile that fits a benchmark.
 
@@ -26,12 +26,11 @@ class CalibrateRequest(BenchmarkRequest):
         What the hardware file calls the fitted engine.
     """
 
-    _: KW_ONLY
     engine_name: str = DEFAULT_ENGINE_NAME
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Calibrated(Answer):
+class Calibrated(Noted):
     """The engine profile that fits a benchmark.
 
     Attributes
@@ -49,8 +48,6 @@ class Calibrated(Answer):
     benchmark: Benchmark
     found: "Calibration"
     yaml: str
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
@@ -88,11 +85,11 @@ def calibrate(request: CalibrateRequest) -> Calibrated:
         name=request.engine_name,
         source=_described(found, measured),
     )
-    return Calibrated(measured, found, yaml, measured.notes)
+    return Calibrated(measured, found, yaml, notes=measured.notes)
 
 
 def _described(found: "Calibration", measured: Benchmark) -> str:
-    """Return what the figures of a calibrated engine come from, for `sources` of the file."""
+    """Return the source of a calibrated engine's figures, for `sources` of the file."""
     names = ", ".join(one.name for one in found.fitted)
     return (
         f"specroof calibrate: {len(found.residuals)} points of {measured.served.model.name} on "

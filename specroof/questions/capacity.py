@@ -1,7 +1,7 @@
 """How many requests does a server run at once, with and without speculation?"""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +13,7 @@ from specroof.drafters import Drafter
 from specroof.errors import refuse
 from specroof.hardware import EngineProfile
 from specroof.latency import Setup
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted, picked, place_of
 from specroof.questions.request import (
     DrafterLike,
     Served,
@@ -38,7 +38,7 @@ LARGEST_DRAFT_LEN: Final = 1024
 STAND_IN: Final = "vllm"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CapacityRequest(Served):
     """Ask how many requests a server runs at once.
 
@@ -60,7 +60,6 @@ class CapacityRequest(Served):
     [45, 43]
     """
 
-    _: KW_ONLY
     context_len: float = 4096
     drafters: DrafterLike | Sequence[DrafterLike] = ()
     draft_len: int | None = None
@@ -128,10 +127,7 @@ class Side:
         """Return the side as JSON has it."""
         limits = {name: float(most) for name, most in self.served.room.limits.items()}
         return {
-            "drafter": self.drafter,
-            "draft_len": self.draft_len,
-            "largest_batch": self.largest_batch,
-            "bound_by": self.bound_by,
+            **picked(self, "drafter", "draft_len", "largest_batch", "bound_by"),
             "limits": {
                 name: None if most == float("inf") else max(most, 0.0)
                 for name, most in limits.items()
@@ -143,7 +139,7 @@ class Side:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Capacity(Answer):
+class Capacity(Noted):
     """How many requests a server runs at once.
 
     Attributes
@@ -160,8 +156,6 @@ class Capacity(Answer):
     setup: Setup
     context_len: float
     sides: tuple[Side, ...]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
@@ -176,22 +170,14 @@ class Capacity(Answer):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        placement = self.setup.placement
         return {
-            "model": self.model.name,
-            "hardware": self.setup.hardware.name,
-            "engine": self.setup.engine.name,
-            "placement": {
-                "tensor_parallel": placement.tensor_parallel,
-                "expert_parallel": placement.expert_parallel,
-                "attention_data_parallel": placement.attention_data_parallel,
-            },
+            **place_of(self.model, self.setup),
+            "placement": asdict(self.setup.placement),
             "context_len": self.context_len,
             "server": self.sides[0].served.server.to_dict(),
             "plain": self.sides[0].to_dict(),
             "drafters": [side.to_dict() for side in self.sides[1:]],
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
+            **self.said,
         }
 
 
@@ -205,7 +191,9 @@ def capacity(request: CapacityRequest) -> Capacity:
     sides += [_side(model, setup, drafter, request) for drafter in drafters]
     notes = dict.fromkeys(note for side in sides for note in side.served.notes)
     warnings = [_warning(side) for side in sides if side.largest_batch == 0]
-    return Capacity(model, setup, context, tuple(sides), tuple(notes), tuple(warnings))
+    return Capacity(
+        model, setup, context, tuple(sides), notes=tuple(notes), warnings=tuple(warnings)
+    )
 
 
 def _side(model: Architecture, setup: Setup, drafter: Drafter, request: CapacityRequest) -> Side:

@@ -1,4 +1,4 @@
-"""A server's counts beside a prediction that goes by them, and what other drafts would gain."""
+"""A server's counts beside a prediction that uses them, and the gain of other draft lengths."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,6 +16,7 @@ from specroof.arrays import number_within
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.latency import Setup
 from specroof.policies.change import Change, best_change
+from specroof.questions.answer import picked
 from specroof.questions.predict import limited_by
 from specroof.questions.prediction import Prediction, predicted
 from specroof.serving.observed import Observed, measured_acceptance
@@ -35,7 +36,7 @@ __all__ = [
     "prediction_of",
 ]
 
-#: Loads at which a schedule may change its draft length, besides the one that there is.
+#: Loads at which a schedule may change its draft length, besides the present one.
 LOADS: Final = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 #: Cached tokens of a request where neither the user nor the server says.
 USUAL_CONTEXT_LEN: Final = 4096.0
@@ -70,17 +71,11 @@ class Compared:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as JSON has it."""
-        return {
-            "quantity": self.quantity,
-            "unit": self.unit,
-            "measured": self.measured,
-            "predicted": self.predicted,
-            "off": self.off,
-        }
+        return picked(self, "quantity", "unit", "measured", "predicted", "off")
 
 
 def context_of(asked: float | None, seen: Observed) -> float:
-    """Return the cached tokens of a request: as told, else the mean of those that ended."""
+    """Return the cached tokens of a request: as given, else the mean of finished requests."""
     if asked is not None:
         return number_within("context_len", asked, "context_len")
     if seen.input_len is None or seen.output_len is None:
@@ -89,7 +84,7 @@ def context_of(asked: float | None, seen: Observed) -> float:
 
 
 def drafts_now(seen: Observed) -> int:
-    """Return how many drafts a round has: the mean, rounded."""
+    """Return the drafts of a round: the mean, rounded."""
     if not seen.speculates:
         return 0
     return round(seen.longest or 0 if seen.draft_len is None else seen.draft_len)
@@ -101,7 +96,7 @@ def running_of(seen: Observed, replicas: int) -> float:
 
 
 def kind_of(drafter: Drafter) -> str:
-    """Return what drafts, as a SPEC calls it."""
+    """Return the kind of a drafter, as a SPEC calls it."""
     return drafter.name.partition(",")[0]
 
 
@@ -134,7 +129,7 @@ def prediction_of(
     context: float,
     replicas: int,
 ) -> Prediction | None:
-    """Return what is predicted at this load and at others; None without any acceptance."""
+    """Return the prediction at this load and at others; None without any acceptance."""
     with_it = _with_measured(drafter, seen)
     if with_it.acceptance is None and not with_it.is_ideal:
         return None
@@ -150,7 +145,7 @@ def prediction_of(
 
 
 def change_of(found: Prediction, seen: Observed, replicas: int) -> Change | None:
-    """Return what another draft length would gain; None where the load does not fit."""
+    """Return the gain of another draft length; None where the load does not fit."""
     (curve,) = found.curves
     running = round(running_of(seen, replicas))
     rates = curve.tokens_per_s[0]
@@ -182,7 +177,7 @@ def compared(
     context: float,
     replicas: int,
 ) -> Iterator[Compared]:
-    """Yield what was measured beside what was predicted for the draft length that runs."""
+    """Yield measured quantities beside predicted ones, for the draft length that runs."""
     now = drafts_now(seen)
     length = round_s = rate = None
     if drafter is not None and drafter.acceptance is not None and now:

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from specroof.architecture import Architecture
@@ -12,7 +12,7 @@ from specroof.drafters import Drafter
 from specroof.errors import CatalogError, OptionError
 from specroof.latency import Setup
 from specroof.policies.change import Change, Gain
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted, picked, place_of, title_of
 from specroof.questions.diagnosed import (
     BEYOND,
     Compared,
@@ -43,7 +43,7 @@ __all__ = ["Compared", "Diagnosis", "DoctorRequest", "Observed", "doctor"]
 _PREFILLS: Final = "measured rounds hold the prefills that delayed them; predicted rounds hold none"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DoctorRequest(Served):
     r"""Ask how a running server fares.
 
@@ -78,7 +78,6 @@ class DoctorRequest(Served):
     (8.0, False)
     """
 
-    _: KW_ONLY
     pages: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     drafter: DrafterLike | None = None
     wait_s: float | None = None
@@ -88,7 +87,7 @@ class DoctorRequest(Served):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Diagnosis(Answer):
+class Diagnosis(Noted):
     """How a server fares, and what to change.
 
     Attributes
@@ -120,49 +119,26 @@ class Diagnosis(Answer):
     change: Change | None
     advice: tuple[str, ...]
     flags: Launch | None
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...]
 
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        devices = self.setup.placement.devices
-        return (
-            f"{self.model.name} on {devices} x {self.setup.hardware.name}, engine "
-            f"{self.setup.engine.name}, served by {self.observed.framework}"
-        )
+        return f"{title_of(self.model, self.setup)}, served by {self.observed.framework}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        seen = self.observed
-        fields = {name: getattr(seen, name) for name in _OBSERVED}
-        change, flags = self.change, self.flags
+        seen, change, flags = self.observed, self.change, self.flags
         return {
-            "model": self.model.name,
-            "hardware": self.setup.hardware.name,
-            "engine": self.setup.engine.name,
+            **place_of(self.model, self.setup),
             "context_len": self.context_len,
-            "observed": {**fields, "survival": list(seen.survival)},
+            "observed": {**picked(seen, *_OBSERVED), "survival": list(seen.survival)},
             "compared": [one.to_dict() for one in self.compared],
-            "change": None
-            if change is None
-            else {
-                "running": change.running,
-                "now": change.now,
-                "best": change.best,
-                "gain": _number(change.gain),
-                "gain_low": _number(change.low),
-                "gain_high": _number(change.high),
-                "measured": change.measured,
-                "is_beyond_measured": change.is_beyond,
-                "longer": None if change.longer is None else _gain_json(change.longer),
-            },
+            "change": None if change is None else _change_json(change),
             "schedule": None if change is None else [list(one) for one in change.schedule.ranges],
             "advice": list(self.advice),
             "engine_config": None if flags is None else {flags.framework: flags.text},
             "files": {} if flags is None else dict(flags.files),
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
+            **self.said,
         }
 
 
@@ -173,13 +149,20 @@ _OBSERVED: Final = (
 )
 
 
-def _gain_json(one: Gain) -> dict[str, Any]:
+def _change_json(change: Change) -> dict[str, Any]:
+    longer = change.longer
+    return {
+        **picked(change, "running", "now", "best"),
+        **_gain_json(change),
+        "measured": change.measured,
+        "is_beyond_measured": change.is_beyond,
+        "longer": longer and {"draft_len": longer.draft_len, **_gain_json(longer)},
+    }
+
+
+def _gain_json(one: Change | Gain) -> dict[str, float | None]:
     gains = {"gain": one.gain, "gain_low": one.low, "gain_high": one.high}
-    return {"draft_len": one.draft_len} | {name: _number(gain) for name, gain in gains.items()}
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value
+    return {name: None if math.isnan(gain) else gain for name, gain in gains.items()}
 
 
 @question(DoctorRequest)
@@ -211,12 +194,11 @@ def doctor(request: DoctorRequest) -> Diagnosis:
         notes=tuple(
             dict.fromkeys([*read, *seen.notes, *replicated, *of_prediction, *by_law, *unknown])
         ),
-        warnings=(),
     )
 
 
 def _observed(request: DoctorRequest) -> tuple[Observed, list[str]]:
-    """Return what the server counted, and how it was read."""
+    """Return the server's counts, and notes on reading them."""
     pages = metrics_pages(listed(request.pages), wait_s=request.wait_s)
     for source, text in zip(pages.sources, pages.texts, strict=True):
         if text is None:
@@ -227,10 +209,12 @@ def _observed(request: DoctorRequest) -> tuple[Observed, list[str]]:
         for source, text in zip(pages.sources, pages.texts, strict=True)
     ]
     found = counted(samples, sources=pages.sources, model=request.served_name)
-    read = f"names of metrics are those of {found.server.release}"
+    read = f"metrics are named as in {found.server.release}"
     if len(samples) == 2:
         return observed(found, pages.seconds), [read]
-    once = "one page: counters are since the server began, running requests as of now"
+    once = (
+        "one page: counters cover the time since the server began; running requests are as of now"
+    )
     return observed(found, pages.seconds), [once, read]
 
 

@@ -1,4 +1,4 @@
-"""What a server should change, in sentences."""
+"""The advice for a running server, in sentences."""
 
 import math
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ LEAST_GAIN: Final = 0.01
 
 
 def advice(seen: Observed, drafter: Drafter | None, change: Change | None) -> Iterator[str]:
-    """Yield what to do, a sentence each."""
+    """Yield the advice, sentence by sentence."""
     now = drafts_now(seen)
     state = f"K={now} now" if now else "speculation is off now"
     if drafter is None:
@@ -29,7 +29,7 @@ def advice(seen: Observed, drafter: Drafter | None, change: Change | None) -> It
 
 
 def gain_words(change: Change) -> str:
-    """Return what the best length gains over what runs."""
+    """Return the gain of the best length over the length that runs."""
     at = f"at {change.running} running requests"
     if change.best == change.now:
         return f"{at} that is best"
@@ -45,7 +45,7 @@ def gain_words(change: Change) -> str:
 
 
 def _longer_words(change: Change) -> Iterator[str]:
-    """Yield what a length beyond those that were measured may gain, where that is worth a try."""
+    """Yield the gain of a length beyond the measured ones, where it is worth a try."""
     one = change.longer
     # Not where what runs has no figure, which a NaN says.
     if one is not None and one.gain >= max(change.gain, 0.0) + LEAST_GAIN:
@@ -65,7 +65,7 @@ def _drafts_words(drafts: int) -> str:
 
 
 def _schedule_words(change: Change) -> Iterator[str]:
-    """Yield what a schedule of few ranges has at this load, and what to do at larger ones."""
+    """Yield the schedule's length at this load, and its lengths at larger ones."""
     here = change.schedule.drafts(change.running)
     if here not in {change.best, change.now}:
         yield f"one length for more loads is {_drafts_words(here)}"

@@ -1,13 +1,13 @@
-"""What a page needs to know of drafts apart from seconds: acceptance in tables, flags to paste."""
+"""The facts of drafts that a page needs besides seconds: acceptance in tables, flags to paste."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from specroof.acceptance import Acceptance, acceptance_from_length
 from specroof.acceptance.published import load_profiles
+from specroof.arrays import Array
 from specroof.errors import OptionError
 from specroof.serving.launch import LAUNCHERS, Speculation, launch
 from specroof.speedup.bands import tokens_spread
@@ -19,8 +19,6 @@ __all__ = [
     "profile_tokens",
     "typical_acceptance",
 ]
-
-Array = npt.NDArray[np.float64]
 
 #: Depths at which an acceptance length may be stated.
 LENGTH_DEPTHS: Final = (1, 2, 3, 4, 5, 7, 15)
@@ -75,7 +73,7 @@ def typical_acceptance(kind: str, max_draft_len: int) -> dict[int, dict[str, Arr
     Returns
     -------
     dict
-        For each of `LENGTH_DEPTHS`: `tokens`, and `below` and `above` as of `tokens_spread`, axes
+        For each of `LENGTH_DEPTHS`: `tokens`, and `below` and `above` from `tokens_spread`, axes
         (stated length, draft length); lengths go from 1 to depth + 1 in steps of 1 /
         `LENGTH_STEPS`.
     """

@@ -1,6 +1,6 @@
 """Where does one pass spend its time, and why does a round of speculation pay or lose?"""
 
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from specroof.architecture import Architecture
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted, picked, place_of
 from specroof.questions.request import DrafterLike, Served, drafter_of, question
 from specroof.serving.prompts import prefill_pass, time_to_first_token_s
 from specroof.speedup.curve import (
@@ -24,7 +24,7 @@ from specroof.speedup.waterfall import RoundParts, round_parts
 __all__ = ["ExplainRequest", "Explanation", "RoundParts", "explain"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExplainRequest(Served):
     """Ask where one pass spends its time.
 
@@ -39,8 +39,8 @@ class ExplainRequest(Served):
     prefill
         Whether the pass is a prefill: logits and recurrent state of the last position only.
     drafter, draft_len
-        A SPEC with its acceptance, or a `Drafter`: the pass is the verification of so many drafts
-        (the best number if None), and the round around it stands against a plain step.
+        A SPEC with its acceptance, or a `Drafter`, and its drafts (the best number if None): the
+        pass verifies them, and the round around it stands against a plain step.
 
     Examples
     --------
@@ -49,7 +49,6 @@ class ExplainRequest(Served):
     0.0
     """
 
-    _: KW_ONLY
     batch_size: float = 1
     context_len: float | None = None
     query_len: int | None = None
@@ -59,7 +58,7 @@ class ExplainRequest(Served):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Explanation(Answer):
+class Explanation(Noted):
     """Where one pass spends its time.
 
     Attributes
@@ -83,8 +82,6 @@ class Explanation(Answer):
     forward: ForwardPass
     latency: PassLatency
     first_token_s: float | None
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
     round: RoundParts | None = None
     break_even: Threshold | None = None
 
@@ -105,9 +102,7 @@ class Explanation(Answer):
 
         first = self.first_token_s
         return {
-            "model": self.model.name,
-            "hardware": self.setup.hardware.name,
-            "engine": self.setup.engine.name,
+            **place_of(self.model, self.setup),
             "total_s": float(self.latency.total_s),
             **({} if first is None else {"time_to_first_token_s": first}),
             "notes": list(self.notes),
@@ -118,11 +113,7 @@ class Explanation(Answer):
     def _round_dict(self, parts: RoundParts) -> dict[str, Any]:
         least = self.break_even
         return {
-            "drafter": parts.drafter,
-            "draft_len": parts.draft_len,
-            "decode_s": parts.decode_s,
-            "round_s": parts.round_s,
-            "tokens_per_round": parts.tokens_per_round,
+            **picked(parts, "drafter", "draft_len", "decode_s", "round_s", "tokens_per_round"),
             "speedup": parts.speedup,
             "break_even_tokens": parts.steps,
             "break_even_acceptance": None if least is None else least.value,
@@ -184,7 +175,7 @@ def explain(request: ExplainRequest) -> Explanation:
             batch_size=request.batch_size,
             request_overhead_s=setup.engine.request_overhead_s,
         )
-    return Explanation(model, setup, forward, latency, first_token_s, latency.notes)
+    return Explanation(model, setup, forward, latency, first_token_s, notes=latency.notes)
 
 
 def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Explanation:
@@ -218,7 +209,7 @@ def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Expl
     query_len = float(np.asarray(curve.verify_len)[drafts])
     forward = ForwardPass(request.batch_size, query_len, context)
     return Explanation(
-        model, setup, forward, latency, None, tuple(notes), round=parts, break_even=least
+        model, setup, forward, latency, None, parts, break_even=least, notes=tuple(notes)
     )
 
 

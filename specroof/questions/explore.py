@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property
 from html import escape
 from typing import Any, Final, TypeVar
@@ -16,7 +16,7 @@ from specroof.cost import Options
 from specroof.errors import OptionError, SpecroofError, expect
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import check_placement, engine_setup
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted
 from specroof.questions.grids import Axes, Cell, cell_of
 from specroof.questions.request import (
     HardwareLike,
@@ -111,7 +111,7 @@ class Section:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Exploration(Answer):
+class Exploration(Noted):
     """A page to play with: grids of seconds, and what is accepted of drafts.
 
     Attributes
@@ -130,8 +130,6 @@ class Exploration(Answer):
     devices: tuple[int, ...]
     axes: Axes
     options: Options
-    notes: tuple[str, ...] = field(default=())
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
@@ -168,7 +166,7 @@ class Exploration(Answer):
     def _cells(self, model: Architecture, profile: HardwareProfile, devices: int) -> Iterator[Cell]:
         """Yield a grid for each engine in which at least one request runs."""
         seen: set[str] = set()
-        for engine in (one for one in self.engines if self._has(profile, one)):
+        for engine in self.engines:
             try:
                 setup = engine_setup(profile, engine, Placement(devices), self.options)
                 if setup.engine.name in seen:
@@ -176,18 +174,10 @@ class Exploration(Answer):
                 seen.add(setup.engine.name)
                 check_placement(model, setup.placement)
                 cell = cell_of(model, in_server(model, setup, server_of(None)), self.axes)
-            except SpecroofError:
+            except SpecroofError:  # the chip lacks the engine, or the model cannot be spread so
                 continue
             if cell.largest[0, 0] >= 1:
                 yield cell
-
-    @staticmethod
-    def _has(profile: HardwareProfile, engine: str | None) -> bool:
-        try:
-            profile.engine(engine)
-        except SpecroofError:
-            return False
-        return True
 
     @cached_property
     def page(self) -> str:
@@ -197,7 +187,7 @@ class Exploration(Answer):
         return single_page(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what can be chosen."""
+        """Return the choices of the page."""
         return {
             "models": list(self.models),
             "hardware": list(self.hardware),
@@ -205,8 +195,7 @@ class Exploration(Answer):
             "batch_size": list(self.axes.batch_size),
             "draft_len": list(range(self.axes.max_draft_len + 1)),
             "options": self.changed_options,
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
+            **self.said,
         }
 
     def _repr_html_(self) -> str:
@@ -244,7 +233,7 @@ def explore(request: ExploreRequest) -> Exploration:
 
 
 def _named(given: Any, load: Callable[[Any], _Named]) -> dict[str, _Named]:
-    """Return what was given by the word that a command takes for it.
+    """Return the given objects by the words that a command takes for them.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """What can each user and each device get, and what is the cheapest point fast enough?"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +12,7 @@ from specroof.economics import joules_per_million_tokens as joules_of
 from specroof.economics import usd_per_million_tokens as usd_of
 from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted, picked
 from specroof.questions.predict import limited_by
 from specroof.questions.prediction import Prediction, predicted
 from specroof.questions.request import (
@@ -24,6 +24,7 @@ from specroof.questions.request import (
     listed,
     model_of,
     question,
+    usd_per_hour,
 )
 from specroof.serving.requests import Load
 from specroof.speedup.curve import SpeedupCurve
@@ -36,7 +37,7 @@ USUAL_BATCHES: Final = tuple(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FrontierRequest(Served):
     """Ask what each user and each device can get.
 
@@ -68,7 +69,6 @@ class FrontierRequest(Served):
     ['plain', 'eagle3,accept=0.7']
     """
 
-    _: KW_ONLY
     drafters: DrafterLike | Sequence[DrafterLike]
     batch_size: Values | None = None
     context_len: float = 4096
@@ -122,7 +122,7 @@ class Series:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class FrontierAnswer(Answer):
+class FrontierAnswer(Noted):
     """What each user and each device can get.
 
     Attributes
@@ -143,8 +143,6 @@ class FrontierAnswer(Answer):
     context_len: float
     tpot_s: float | None
     series: tuple[Series, ...]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
@@ -162,7 +160,7 @@ class FrontierAnswer(Answer):
     def rows(self) -> list[dict[str, Any]]:
         """Return every point of every frontier, with the name of its series."""
         return [
-            {"series": one.name, **_as_dict(point), "is_cheapest": point == one.cheapest}
+            {"series": one.name, **asdict(point), "is_cheapest": point == one.cheapest}
             for one in self.series
             for point in one.points
         ]
@@ -171,26 +169,17 @@ class FrontierAnswer(Answer):
         """Return the answer as the object that ``--json`` prints."""
         best = self.cheapest
         return {
-            "model": self.model,
-            "hardware": self.hardware,
-            "engine": self.engine,
-            "context_len": self.context_len,
-            "tpot_s": self.tpot_s,
+            **picked(self, "model", "hardware", "engine", "context_len", "tpot_s"),
             "points": self.rows(),
-            "cheapest": None if best is None else {"series": best[0], **_as_dict(best[1])},
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
+            "cheapest": None if best is None else {"series": best[0], **asdict(best[1])},
+            **self.said,
         }
 
     def plot(self) -> Any:
         """Draw tokens per second of a device against tokens per second of a user."""
-        from specroof.plot import frontier_figures  # noqa: PLC0415 - matplotlib is slow to import
+        from specroof.plot import plot_frontier  # noqa: PLC0415 - matplotlib is slow to import
 
-        return frontier_figures(self)[""]
-
-
-def _as_dict(point: FrontierPoint) -> dict[str, Any]:
-    return {name: getattr(point, name) for name in FrontierPoint.__slots__}
+        return plot_frontier(self)
 
 
 @question(FrontierRequest)
@@ -199,9 +188,7 @@ def frontier(request: FrontierRequest) -> FrontierAnswer:
     if request.tpot_s is not None:
         number_within("tpot_s", request.tpot_s, "tpot_s")
     chip = hardware_of(request.hardware)
-    usd = None if chip.price is None else chip.price.usd_per_hour
-    if request.price_per_hour is not None:
-        usd = number_within("price_per_hour", request.price_per_hour, "usd_per_hour")
+    usd = usd_per_hour(chip, request.price_per_hour)
     found, left_out = _predictions(replace(request, hardware=chip))
     watts = None if chip.power is None else chip.power.watts
     names = ["plain", *(curve.drafter for curve in found[0].curves)]
@@ -257,7 +244,7 @@ def _predictions(request: FrontierRequest) -> tuple[list[Prediction], list[str]]
                 max_draft_len=request.max_draft_len,
                 limited=limited_by(setup, request.capacity, queues=False),
             )
-        except OptionError as refusal:  # heads that so many devices do not divide
+        except OptionError as refusal:  # these devices do not divide the heads
             if len(placements) == 1:
                 raise
             refusals.append(f"{devices} devices left out: {refusal}")
@@ -316,7 +303,7 @@ def _series(name: str, points: Sequence[FrontierPoint], tpot_s: float | None) ->
 
 
 def _money_notes(chip: HardwareProfile, usd: float | None) -> Iterator[str]:
-    """Yield what prices and energy are from, or what is missing."""
+    """Yield the sources of prices and energy, or say what is missing."""
     if usd is None:
         yield f"price of {chip.name} unknown: --price-per-hour USD, or price: in its hardware file"
     elif chip.price is not None and chip.price.usd_per_hour == usd:

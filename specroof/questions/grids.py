@@ -1,14 +1,14 @@
-"""Seconds of one model on one chip over a grid, apart from acceptance: what a page recombines."""
+"""Seconds of one model on one chip over a grid, without acceptance, which a page adds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from specroof.acceptance import Acceptance, constant_acceptance, survival_acceptance
 from specroof.architecture import Architecture
+from specroof.arrays import Array
 from specroof.catalog import load_drafter
 from specroof.drafters import Drafter
 from specroof.errors import SpecroofError
@@ -20,16 +20,14 @@ from specroof.speedup.round import engine_round_s
 
 __all__ = ["KNOTS", "PRICED_KINDS", "Axes", "Cell", "Drafting", "cell_of", "hermite", "slopes"]
 
-Array = npt.NDArray[np.float64]
-
 #: Drafters that the library prices, as a SPEC calls them.
 PRICED_KINDS: Final = ("mtp", "eagle3", "dflash", "ngram")
 
 #: Drafters that take nothing, or a share of the target's step.
 _SHARE_KINDS: Final = ("ideal", "autoregressive", "block")
 
-#: Tokens per round at which drafting is tabulated: its first pass reads those of the round before.
-#: In steps of a quarter up to 5, then of 1.
+#: Tokens per round at which drafting is tabulated, since its first pass reads the tokens of the
+#: round before: in steps of a quarter up to 5, then of 1.
 _STEP: Final = 0.25
 _N_FEW: Final = 16
 KNOTS: Final = (*np.arange(1.0, 5.0, _STEP).tolist(), *np.arange(5.0, 18.0).tolist())
@@ -159,7 +157,7 @@ def _curve(
 
 
 def _largest(model: Architecture, setup: Setup, drafter: Drafter, curve: SpeedupCurve) -> Array:
-    """Return the largest batch of a server; without end for the textbook, which has no server."""
+    """Return the largest batch of a server; infinity for the textbook, which has no server."""
     if setup.engine == IDEAL_ENGINE:
         return np.full((len(curve.context_len), len(curve.draft_len)), np.inf)
     return limits_of(model, setup, drafter, curve).largest
@@ -194,7 +192,7 @@ def _drafting(model: Architecture, setup: Setup, kind: str, axes: Axes) -> Draft
 def _more_s(
     model: Architecture, setup: Setup, drafter: Drafter, none: SpeedupCurve, axes: Axes
 ) -> Array:
-    """Return what drafting takes more at each of `KNOTS`, as far as the drafter goes."""
+    """Return the added seconds of drafting at each of `KNOTS`, as far as the drafter goes."""
     depth = drafter.max_draft_len or axes.max_draft_len
     # Tokens per round are then 1.25, 1.5, … and 2, 3, …, one for each draft length.
     quarters = survival_acceptance([_STEP] * axes.max_draft_len)

@@ -1,12 +1,12 @@
 """Which chips are known, and what can they do?"""
 
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from specroof.catalog import hardware_names, load_hardware
 from specroof.hardware import HardwareProfile
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted
 from specroof.questions.request import HardwareLike, hardware_of, question
 
 __all__ = ["HardwareFacts", "HardwareRequest", "check_hardware", "list_hardware", "show_hardware"]
@@ -26,7 +26,7 @@ class HardwareRequest:
 
 
 @dataclass(frozen=True, repr=False)
-class HardwareFacts(Answer):
+class HardwareFacts(Noted):
     """What a chip can do.
 
     Attributes
@@ -41,8 +41,6 @@ class HardwareFacts(Answer):
 
     name: str
     profile: HardwareProfile
-    notes: tuple[str, ...] = field(default=())
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:

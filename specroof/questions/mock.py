@@ -1,7 +1,7 @@
 """Which commands measure a predicted point on a real engine, without trained weights?"""
 
 import os
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from specroof.arrays import whole_within
@@ -9,7 +9,7 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect
 from specroof.hardware import Placement
 from specroof.latency import engine_setup
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted
 from specroof.questions.benchmark import engine_of_tool
 from specroof.questions.request import (
     DrafterLike,
@@ -75,7 +75,7 @@ class MockRequest:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Mock(Answer):
+class Mock(Noted):
     """How to measure a predicted point.
 
     Attributes
@@ -91,8 +91,6 @@ class Mock(Answer):
     commands: tuple[tuple[str, str], ...]
     curve: SpeedupCurve
     counted: EndToEnd
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
@@ -154,7 +152,7 @@ def mock(request: MockRequest) -> Mock:
 
 
 def _check(request: MockRequest) -> None:
-    """Refuse what no command could repeat."""
+    """Refuse values that no command could repeat."""
     whole_within("draft_len", request.draft_len, "draft_len")
     whole_within("concurrency", request.concurrency, "batch_size")
     expect("framework", request.framework, str, "sglang or vllm")

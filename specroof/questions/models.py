@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 from specroof.architecture import Architecture, Core, Linear, WeightFormat
 from specroof.catalog import load_model, model_names
 from specroof.cost import kv_bytes_per_token, state_bytes
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Answer, Noted
 from specroof.questions.request import ModelLike, model_of, question
 
 __all__ = [
@@ -101,7 +101,7 @@ class ModelFacts(Answer):
 
 
 @dataclass(frozen=True, repr=False)
-class ModelDiff(Answer):
+class ModelDiff(Noted):
     """In what two models differ.
 
     Attributes
@@ -116,8 +116,6 @@ class ModelDiff(Answer):
 
     models: tuple[Architecture, Architecture]
     differences: list[dict[str, Any]]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
@@ -157,11 +155,11 @@ def diff_models(request: DiffRequest) -> ModelDiff:
         for letter, model in zip("ab", (first, second), strict=True)
         for note in model.notes
     ]
-    return ModelDiff((first, second), model_diff(first, second), tuple(notes))
+    return ModelDiff((first, second), model_diff(first, second), notes=tuple(notes))
 
 
 def model_row(name: str, model: Architecture) -> dict[str, Any]:
-    """Return what lists show of a model.
+    """Return a model's row in lists.
 
     Parameters
     ----------
@@ -198,12 +196,12 @@ def model_row(name: str, model: Architecture) -> dict[str, Any]:
 
 
 def weight_formats(model: Architecture) -> dict[str, int]:
-    """Return how many elements of matrices are stored in each format, the head's among them.
+    """Return the number of matrix elements in each format, the head's among them.
 
     A format whose arithmetic has another width is named with it, such as ``"int4 x bf16"``.
 
     Counts
-        every matrix, those of experts included; not the embedding, norms and biases.
+        every matrix, experts included; not the embedding, norms and biases.
     Source
         Counting.
 
@@ -223,7 +221,7 @@ def weight_formats(model: Architecture) -> dict[str, int]:
 
 
 def _parts(model: Architecture) -> Iterator[tuple[int, str, Linear | Core]]:
-    """Yield how often, under which label, and what: every matrix and core, the head last."""
+    """Yield every matrix and core with its count and label, the head last."""
     for layer in model.layers:
         for block in layer.blocks:
             for linear in block.linears:

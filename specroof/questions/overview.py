@@ -137,7 +137,7 @@ def _empty(part: "Slice", load: Load, curve: SpeedupCurve) -> Overview:
 
 
 def _thinned(values: Sequence[float], most: int) -> Array:
-    """Return at most so many of some values, ascending, the ends among them."""
+    """Return at most `most` of some values, ascending, the ends among them."""
     axis = np.unique(np.asarray(values, dtype=np.float64))
     places = np.unique(np.linspace(0, axis.size - 1, most).round().astype(int))
     return np.asarray(axis[places])

@@ -1,7 +1,7 @@
 """How much faster does a drafter make decoding, at which draft length, at which load?"""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 
 from specroof.architecture import Architecture
 from specroof.arrays import whole_within
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PredictRequest(Served):
     """Ask what speculative decoding gains.
 
@@ -52,9 +52,9 @@ class PredictRequest(Served):
     draft_len
         Drafts per round whose speedups are shown side by side; None for none.
     capacity
-        Whether no more requests run than the server has room for: those of a concurrency or of
-        requests wait, larger batches have no figures. False prices them as if memory had no end,
-        as the ideal engine does if None.
+        Whether the server's room limits what runs: with a concurrency or with requests the rest
+        wait, and larger batches have no figures. False prices all as if memory had no end; if None,
+        only the ideal engine does.
 
     Examples
     --------
@@ -64,7 +64,6 @@ class PredictRequest(Served):
     (1, 2, 17)
     """
 
-    _: KW_ONLY
     drafters: DrafterLike | Sequence[DrafterLike]
     batch_size: Values | None = None
     concurrency: Values | None = None

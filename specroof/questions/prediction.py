@@ -1,27 +1,30 @@
-"""What drafters gain in a setup that is built: curves, end to end, within a server's room."""
+"""The gains of drafters in a setup that exists: curves, end to end, within a server's room."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from specroof.acceptance import accepted_at
 from specroof.architecture import Architecture
 from specroof.drafters import Drafter
 from specroof.errors import OptionError
 from specroof.latency import Setup
-from specroof.questions.answer import Answer
-from specroof.serving.limits import Limits, limits_of
+from specroof.questions.answer import Noted
+from specroof.serving.limits import Limits, limits_at
 from specroof.serving.queue import limited_curve
 from specroof.serving.requests import EndToEnd, Load, Workload
 from specroof.speedup.axes import grid_axes
 from specroof.speedup.curve import (
     SpeedupCurve,
     acceptance_of,
+    check_placement,
     curve_in,
     draft_depth,
     longest_draft,
 )
+from specroof.speedup.round import proposals
 
 __all__ = ["EndToEnd", "Prediction", "Workload", "predicted", "predicted_to", "shared_longest"]
 
@@ -30,7 +33,7 @@ SURVEYED_BATCHES: Final = tuple(2.0**power for power in range(11))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Prediction(Answer):
+class Prediction(Noted):
     """What speculative decoding gains.
 
     Attributes
@@ -60,8 +63,6 @@ class Prediction(Answer):
     longest: int
     curves: tuple[SpeedupCurve, ...]
     counted: tuple[EndToEnd, ...]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
     limits: tuple[Limits, ...] = ()
     queues: bool = False
     draft_len: tuple[int, ...] = ()
@@ -145,7 +146,7 @@ def predicted(
     max_draft_len: int | None = None,
     limited: bool | None = None,
 ) -> Prediction:
-    """Return what drafters gain in a setup that is built already.
+    """Return the gains of drafters in a setup that exists already.
 
     Parameters
     ----------
@@ -175,7 +176,7 @@ def predicted_to(  # noqa: PLR0913 - a question's parts
     limited: bool | None = None,
     said: Sequence[str] = (),
 ) -> Prediction:
-    """Return what drafters gain up to a draft length that some drafter may not reach.
+    """Return the gains of drafters up to a draft length that some may not reach.
 
     Parameters
     ----------
@@ -228,13 +229,14 @@ def _limited(
     limited: bool | None,
 ) -> tuple[SpeedupCurve, Limits | None]:
     """Return a curve of what the server runs, and its limits; None where memory has no end."""
+    tokens = acceptance_of(drafter)
 
     def priced(batches: Any) -> SpeedupCurve:
         return curve_in(
             model,
             setup,
             drafter=drafter,
-            tokens=acceptance_of(drafter),
+            tokens=tokens,
             batch_size=batches,
             context_len=load.context_len,
             longest=longest,
@@ -242,9 +244,11 @@ def _limited(
 
     if limited is None:
         return priced(load.batch_size), None
-    batches = grid_axes(load.context_len, load.batch_size, longest)[1]
-    # What is verified at once does not depend on the batch.
-    limits = limits_of(model, setup, drafter, priced(batches[:1]))
+    contexts, batches, drafts = grid_axes(load.context_len, load.batch_size, longest)
+    check_placement(model, setup.placement)
+    drafter.describe(model)  # refuses a model that the drafter does not fit
+    verified = proposals(drafter, accepted_at(tokens, contexts[0]), drafts).verify_len
+    limits = limits_at(model, setup, drafter, contexts, verified)
     return limited_curve(batches, limits.largest, priced, queues=limited), limits
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 import numpy as np
 
 from specroof.architecture import Architecture
+from specroof.arrays import number_within
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import Options
 from specroof.drafters import Drafter
@@ -37,6 +38,7 @@ __all__ = [
     "options_of",
     "question",
     "server_of",
+    "usd_per_hour",
 ]
 
 ModelLike: TypeAlias = str | os.PathLike[str] | Architecture
@@ -89,7 +91,7 @@ _PARAMETERS: Final = "Parameters\n----------\n"
 
 
 def _about(request: Callable[..., object]) -> str:
-    """Return what a request's docstring says below its first line, inherited parameters first."""
+    """Return a request's docstring below its first line, inherited parameters first."""
     entries, rest = "", ""
     for kind in reversed(inspect.getmro(request)[:-1] if inspect.isclass(request) else ()):
         own, _, rest = (
@@ -157,7 +159,6 @@ def options_of(options: OptionsLike | None) -> Options:
     expect("options", options, Options | Mapping | None, "Options, or a mapping of their names")
     if isinstance(options, Options):
         return options
-    expect("options", options, Mapping | None, "Options, a mapping of their names, or None")
     given = options or {}
     known = [field.name for field in fields(Options)]
     unknown = [name for name in given if name not in known]
@@ -171,7 +172,7 @@ def options_of(options: OptionsLike | None) -> Options:
 
 
 def server_of(server: ServerLike | None) -> ServerSettings:
-    """Return what a server is told, from text or a mapping; nothing if None.
+    """Return the settings of a server from text or a mapping; none if None.
 
     Raises
     ------
@@ -186,6 +187,19 @@ def server_of(server: ServerLike | None) -> ServerSettings:
     if isinstance(server, ServerSettings):
         return server
     return parse_server(server) if isinstance(server, str) else server_settings(server or {})
+
+
+def usd_per_hour(hardware: HardwareProfile, given: float | None) -> float | None:
+    """Return the price of one device: the user's, else the hardware file's; None if unknown.
+
+    Raises
+    ------
+    OptionError
+        For a price that none can be.
+    """
+    if given is not None:
+        return number_within("price_per_hour", given, "usd_per_hour")
+    return None if hardware.price is None else hardware.price.usd_per_hour
 
 
 def borrowed_engine(
@@ -227,7 +241,7 @@ def borrowed_engine(
         message = f"engine_from is {shown(engine_from)}; engines fitted on {lender.name}: {fitted}"
         raise OptionError(message)
     fit = lender.engines[name]
-    # What it was off on its own chips says nothing here: strange chips have bands of their own.
+    # Its errors on its own chips say nothing here: a strange chip has the generic bands.
     strange = {} if hardware.generic is None else hardware.generic.engines[GENERIC].bands
     framework = fit.framework or (name if name in FRAMEWORKS else None)
     own = replace(fit, name=engine_from, framework=framework, bands=strange, expected_error=None)
@@ -298,10 +312,10 @@ class Served:
     options
         `Options`, or a mapping of their names.
     server
-        What the server is told: `ServerSettings`, a mapping or text as of ``--server``. The
+        Settings of the server: `ServerSettings`, a mapping, or text as for ``--server``. The
         framework's defaults if None.
     engine_from
-        An engine that was fitted on another chip, as ``CHIP:ENGINE``, in the place of `engine`.
+        An engine that was fitted on another chip, as ``CHIP:ENGINE``, instead of `engine`.
     """
 
     model: ModelLike

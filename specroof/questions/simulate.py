@@ -1,7 +1,7 @@
 """How do times spread while a batch is decoded, and is speculative sampling exact?"""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from specroof.acceptance import Acceptance, constant_acceptance
 from specroof.drafters import Drafter
 from specroof.drafters.base import chain_proposals
 from specroof.errors import OptionError
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted, picked
 from specroof.questions.request import DrafterLike, Served, drafter_of, question
 from specroof.simulate import (
     BatchSimulation,
@@ -20,7 +20,7 @@ from specroof.simulate import (
     simulate_exactness,
 )
 from specroof.simulate import simulate_batch as simulated
-from specroof.speedup.curve import acceptance_of, curve_in, longest_draft
+from specroof.speedup.curve import SpeedupCurve, curve_in, longest_draft
 
 __all__ = [
     "BatchTimes",
@@ -28,12 +28,13 @@ __all__ = [
     "Exactness",
     "TimesRequest",
     "chain_acceptance",
+    "curve_up_to",
     "sampling_is_exact",
     "times_of_batches",
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TimesRequest(Served):
     """Ask how times spread while batches are decoded round by round.
 
@@ -55,7 +56,6 @@ class TimesRequest(Served):
         Of the dice.
     """
 
-    _: KW_ONLY
     drafter: DrafterLike
     batch_size: int = 8
     context_len: float = 4096
@@ -66,7 +66,7 @@ class TimesRequest(Served):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class BatchTimes(Answer):
+class BatchTimes(Noted):
     """How times spread while batches are decoded.
 
     Attributes
@@ -83,8 +83,6 @@ class BatchTimes(Answer):
     hardware: str
     drafter: str
     runs: dict[int, BatchSimulation]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
@@ -94,9 +92,7 @@ class BatchTimes(Answer):
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         return {
-            "model": self.model,
-            "hardware": self.hardware,
-            "drafter": self.drafter,
+            **picked(self, "model", "hardware", "drafter"),
             "notes": list(self.notes),
             "runs": [{"draft_len": drafts} | asdict(run) for drafts, run in self.runs.items()],
         }
@@ -113,16 +109,13 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
         output_len=request.output_len,
         n_batches=request.n_batches,
     )
-    model, setup = request.resolved()
-    tokens = acceptance_of(drafter)
-    curve = curve_in(
-        model,
-        setup,
-        drafter=drafter,
-        tokens=tokens,
-        batch_size=np.arange(1, request.batch_size + 1),
+    curve = curve_up_to(
+        request.batch_size,
+        request,
+        drafter,
+        acceptance,
         context_len=request.context_len,
-        longest=longest_draft(drafter, tokens, request.draft_len),
+        longest=longest_draft(drafter, acceptance, request.draft_len),
     )
     asked = request.draft_len
     length = int(curve.best_draft_len[0, -1]) if asked is None else asked
@@ -137,11 +130,33 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
         )
         for drafts in dict.fromkeys((0, length))
     }
-    return BatchTimes(curve.model, curve.hardware, curve.drafter, runs, curve.notes)
+    return BatchTimes(curve.model, curve.hardware, curve.drafter, runs, notes=curve.notes)
+
+
+def curve_up_to(
+    batch_size: int,
+    served: Served,
+    drafter: Drafter,
+    acceptance: Acceptance,
+    *,
+    context_len: float,
+    longest: int,
+) -> SpeedupCurve:
+    """Return the curve over every batch size from 1: batches shrink while they are decoded."""
+    model, setup = served.resolved()
+    return curve_in(
+        model,
+        setup,
+        drafter=drafter,
+        tokens=acceptance,
+        batch_size=np.arange(1, batch_size + 1),
+        context_len=context_len,
+        longest=longest,
+    )
 
 
 def chain_acceptance(drafter: Drafter) -> Acceptance:
-    """Return how far the drafts of a chain survive; other proposals have no such curve.
+    """Return the survival of a chain's drafts; other proposals have no such curve.
 
     Raises
     ------
@@ -190,7 +205,7 @@ class ExactRequest:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Exactness(Answer):
+class Exactness(Noted):
     """Whether the tokens of speculative sampling follow the target.
 
     Attributes
@@ -202,8 +217,6 @@ class Exactness(Answer):
     """
 
     result: ExactnessResult
-    notes: tuple[str, ...] = field(default=())
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:

@@ -92,7 +92,7 @@ class _Names:
 
 
 def _once(load: Callable[..., _Named]) -> Callable[..., _Named]:
-    """Return what loads a name, and answers as before where it is asked for it again."""
+    """Return a loader that answers a name the second time as it did the first."""
     known: dict[tuple[object, ...], _Named | SpecroofError] = {}
 
     def loaded(*name: object) -> _Named:
@@ -110,7 +110,7 @@ def _once(load: Callable[..., _Named]) -> Callable[..., _Named]:
 
 
 def _sound_part(content: dict[str, Any], names: _Names, mistakes: Mistakes) -> StudyBlock | None:
-    """Return what of a study has no mistake, None where nothing is left; write all others down."""
+    """Return the part of a study without mistakes, None if nothing is left; record the mistakes."""
     block, found = checked(content, StudyBlock)
     cuts: list[reading.Path] = []
     for mistake in found:
@@ -146,7 +146,7 @@ def _sound_rest(content: dict[str, Any], cuts: list[reading.Path]) -> StudyBlock
 def _lookups(
     content: dict[str, Any], names: _Names
 ) -> Iterator[tuple[reading.Path, str, Callable[[], object]]]:
-    """Yield what looks up each name of a study: what to cut if it fails, the place, the look-up."""
+    """Yield a look-up for each name of a study: the part to cut if it fails, the place, thecall."""
     targets = content.get("targets")
     for number, target in enumerate(targets if isinstance(targets, list) else []):
         if not isinstance(target, dict):

@@ -42,7 +42,7 @@ def _options(value: object) -> object:
 
 
 def _server(value: object) -> object:
-    """Return what a server is told, from a mapping or the text of `--server`."""
+    """Return the settings of a server from a mapping or the text of `--server`."""
     if not isinstance(value, dict | str):
         return value  # the field's own type says what is wrong with it
     try:
@@ -93,7 +93,7 @@ _Told = Annotated[
     BeforeValidator(_server),
     WithJsonSchema(
         {
-            "description": "what the server is told, as --server",
+            "description": "settings of the server, as for --server",
             "anyOf": [
                 {"type": "string"},
                 {
@@ -148,7 +148,7 @@ class _TargetBlock(_Block):
         return product(self.model, self.hardware)
 
     def placement(self) -> Placement:
-        """Return how every model of the target is spread."""
+        """Return the placement of every model of the target."""
         return Placement(
             tensor_parallel=self.tensor_parallel,
             expert_parallel=self.expert_parallel,

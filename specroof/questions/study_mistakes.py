@@ -1,4 +1,4 @@
-"""What is wrong with a study: all of it, told at once."""
+"""The mistakes of a study, told all at once."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ class Mistakes:
         self._found.setdefault(said, (kind, keys or "the file"))
 
     def refuse(self) -> NoReturn:
-        """Raise the one mistake as what it is, and several as a `StudyError`.
+        """Raise one mistake in its own class, and several as a `StudyError`.
 
         Raises
         ------

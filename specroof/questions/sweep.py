@@ -78,6 +78,15 @@ class Study:
         return shared_longest(self.drafters, self.max_draft_len)[0]
 
     @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Every target with every drafter, by their positions from 1."""
+        return [
+            (target, drafter)
+            for target in range(1, len(self.targets) + 1)
+            for drafter in range(1, len(self.drafters) + 1)
+        ]
+
+    @property
     def n_curve_points(self) -> int:
         """Points of one drafter on one target, over all loads."""
         cells = sum(len(load.batch_size) * len(load.context_len) for load in self.loads)
@@ -129,18 +138,17 @@ def study_slices(
     longest, capped = shared_longest(study.drafters, study.max_draft_len)
     own = [note for note in capped if note.startswith(f"{drafts.name} drafts at most")]
     for order, load in enumerate(study.loads, start=1):
-        waits = load.workload is not None
+        limited = _limited(study, served, load)
         for part in _load_slices(load, max(1, most // (longest + 1))):
             found = predicted_to(
-                longest,
-                served.model,
-                served.setup,
-                [drafts],
-                part,
-                limited=limited_by(served.setup, study.capacity, queues=waits),
-                said=own,
+                longest, served.model, served.setup, [drafts], part, limited=limited, said=own
             )
             yield Slice(target, drafter, order, found)
+
+
+def _limited(study: Study, target: Target, load: Load) -> bool | None:
+    """Return whether requests beyond a server's room wait: see `limited_by`."""
+    return limited_by(target.setup, study.capacity, queues=load.workload is not None)
 
 
 def lacking_room(curve: SpeedupCurve) -> int:
@@ -226,9 +234,7 @@ class Sweep(Answer):
                     study.drafters,
                     load,
                     max_draft_len=study.max_draft_len,
-                    limited=limited_by(
-                        target.setup, study.capacity, queues=load.workload is not None
-                    ),
+                    limited=_limited(study, target, load),
                 ),
             )
             for number, target in enumerate(study.targets, start=1)
@@ -280,9 +286,8 @@ class Sweep(Answer):
 
     def slices(self) -> Iterator[Slice]:
         """Yield all points, some at a time."""
-        for target in range(1, len(self.study.targets) + 1):
-            for drafter in range(1, len(self.study.drafters) + 1):
-                yield from study_slices(self.study, target, drafter)
+        for pair in self.study.pairs:
+            yield from study_slices(self.study, *pair)
 
     def to_arrow(self) -> Any:
         """Return every point as an Arrow table, the target in front; needs pyarrow.
@@ -314,13 +319,10 @@ class Sweep(Answer):
     def overviews(self) -> list[Overview]:
         """Return the best of each curve at some of its loads, whatever the size of the study."""
         study = self.study
-        pairs = (
-            (target, drafter)
-            for target in range(1, len(study.targets) + 1)
-            for drafter in range(1, len(study.drafters) + 1)
-        )
         return [
-            found for pair in pairs for found in overviews(study.loads, study_slices(study, *pair))
+            found
+            for pair in study.pairs
+            for found in overviews(study.loads, study_slices(study, *pair))
         ]
 
     def rows(self) -> list[dict[str, Any]]:

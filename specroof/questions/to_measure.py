@@ -51,7 +51,7 @@ class ToMeasure:
 def measured_next(
     setup: Setup, drafters: Sequence[Drafter], rows: Sequence[Row], words: Mapping[str, Any]
 ) -> ToMeasure | None:
-    """Return what to measure; None where nothing was tried.
+    """Return the point to measure; None where nothing was tried.
 
     Parameters
     ----------

@@ -3,12 +3,13 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from specroof.arrays import number_within, real_number
 from specroof.catalog.files import read_text
-from specroof.errors import MeasurementError, OptionError
+from specroof.errors import MeasurementError, OptionError, refuse
 from specroof.policies.traffic import Traffic
 from specroof.reading.table import parse_table
 from specroof.reading.yaml_text import parse_yaml, shown
@@ -106,7 +107,7 @@ def traffic_of(traffic: str | os.PathLike[str] | TrafficFile) -> TrafficFile:
 
 
 def parse_traffic(text: str, *, source: str, is_yaml: bool) -> TrafficFile:
-    r"""Return what a traffic file says.
+    r"""Return the content of a traffic file.
 
     Parameters
     ----------
@@ -153,7 +154,7 @@ def _cell(text: str) -> float:
 
 
 def _traffic(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> Traffic:
-    """Return the load of each hour, none of which may be missing."""
+    """Return the load of each hour; no hour may be missing."""
     loads: list[float] = []
     units: set[str] = set()
     first = None
@@ -168,11 +169,10 @@ def _traffic(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> Traf
         if first is None:
             first = hour
         if hour != first + len(loads):
-            message = f"{place}: hour is {shown(row.get('hour'))}; allowed: {first + len(loads):g}: hours follow one another without holes"
-            raise MeasurementError(message)
+            following = f"{first + len(loads):g}: hours follow one another without holes"
+            _refuse(f"{place}: hour", row.get("hour"), following)
         if not 0 <= load < 1e7:
-            message = f"{place}: {given[0]} is {shown(row[given[0]])}; allowed: a number from 0 to 10000000"
-            raise MeasurementError(message)
+            _refuse(f"{place}: {given[0]}", row[given[0]], "a number from 0 to 10000000")
         loads.append(load)
     if len(units) != 1:
         message = f"{source}: has {' and '.join(sorted(units)) or 'no hours'}; allowed: one unit of load in all hours"
@@ -198,20 +198,21 @@ def _mix(value: object, source: str) -> Mix:
     return Mix(tuple(sizes), tuple(weights))
 
 
+_refuse: Final = partial(refuse, error=MeasurementError, show=shown)
+
+
 def _known(row: object, allowed: Sequence[str], place: str) -> None:
     """Refuse anything but a mapping of known keys."""
-    keys = f"allowed: a mapping with the keys {', '.join(allowed)}"
+    keys = f"a mapping with the keys {', '.join(allowed)}"
     if not isinstance(row, Mapping):
-        message = f"{place} is {shown(row)}; {keys}"
-        raise MeasurementError(message)
+        _refuse(place, row, keys)
     unknown = [key for key in row if key not in allowed]
     if unknown:
-        message = f"{place} has the key {shown(unknown[0])}; {keys}"
+        message = f"{place} has the key {shown(unknown[0])}; allowed: {keys}"
         raise MeasurementError(message)
 
 
 def _list(value: object, place: str) -> list[Any]:
     if not isinstance(value, list) or not value:
-        message = f"{place} is {shown(value)}; allowed: a list with at least one entry"
-        raise MeasurementError(message)
+        _refuse(place, value, "a list with at least one entry")
     return value

@@ -1,11 +1,11 @@
 """How far off are predictions: over published measurements, or over my own results?"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from specroof.errors import OptionError
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted, title_of
 from specroof.questions.benchmark import (
     Benchmark,
     BenchmarkRequest,
@@ -84,39 +84,33 @@ class ValidateRequest:
             missing = "hardware" if self.hardware is None else "model"
             message = f"{missing} is missing; needed to predict {first}: what served it, on what"
             raise OptionError(message)
-        return BenchmarkRequest(
-            self.results,  # type: ignore[arg-type]  # the caller looked
-            self.model,
-            self.hardware,
-            family=self.family,
-            tensor_parallel=self.tensor_parallel or 1,
-            expert_parallel=self.expert_parallel or 1,
-            engine=self.engine,
-            options=self.options,
-            drafter=self.drafter,
-            draft_len=self.draft_len,
-            server=self.server,
-        )
+        return BenchmarkRequest(**self._given())
+
+    def _given(self) -> dict[str, Any]:
+        """Return the parameters that were given, by name."""
+        every = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in every.items() if value is not None}
 
     def refuse_without_results(self) -> None:
-        """Refuse what says how to predict results, where there are none.
+        """Refuse parameters about your own results where none are given.
 
         Raises
         ------
         OptionError
             With the first such parameter.
         """
-        given = {one.name: getattr(self, one.name) for one in fields(self)}
-        options = given.pop("options")
+        given = self._given()
+        options = given.pop("options", None)
         given |= options if isinstance(options, Mapping) else {"options": options}
+        given.pop("results", None)
         for name, value in given.items():
-            if name != "results" and value is not None:
+            if value is not None:
                 message = f"{name} is {value!r} without benchmark files; allowed: with results"
                 raise OptionError(message)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class PublishedValidated(Answer):
+class PublishedValidated(Noted):
     """Predictions beside every bundled measurement.
 
     Attributes
@@ -128,8 +122,6 @@ class PublishedValidated(Answer):
     """
 
     found: "Validation"
-    notes: tuple[str, ...] = field(default=())
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
@@ -150,7 +142,7 @@ class PublishedValidated(Answer):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class OwnValidated(Answer):
+class OwnValidated(Noted):
     """Predictions beside one's own results.
 
     Attributes
@@ -165,17 +157,11 @@ class OwnValidated(Answer):
 
     benchmark: Benchmark
     found: "OwnValidation"
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        setup = self.benchmark.served.setup
-        return (
-            f"{self.benchmark.served.model.name} on {setup.placement.devices} x {setup.hardware.name}, "
-            f"engine {setup.engine.name}"
-        )
+        return title_of(self.benchmark.served.model, self.benchmark.served.setup)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -206,4 +192,4 @@ def validate(request: ValidateRequest) -> PublishedValidated | OwnValidated:
     setup = measured.served.setup
     found = own_validation(measured.points, measured.served, measured.drafter)
     seen = in_sample_notes(measured.labels, setup.hardware, setup.engine.name)
-    return OwnValidated(measured, found, (*measured.notes, *seen))
+    return OwnValidated(measured, found, notes=(*measured.notes, *seen))

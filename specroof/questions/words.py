@@ -1,11 +1,12 @@
 """The names and words that questions take, offered by the shell and the page."""
 
+from dataclasses import fields
 from typing import Final
 
 from specroof.acceptance import FITTED_LAWS
 from specroof.acceptance.published import DRAFT_COUNTS, profile_names
 from specroof.catalog import ACCEPTANCE_KEYS, hardware_names, model_names
-from specroof.cost import CHOICES
+from specroof.cost import CHOICES, Options
 from specroof.drafters import KINDS
 from specroof.hardware import SERVER_KEYS
 from specroof.parsers import PARSERS
@@ -20,6 +21,7 @@ __all__ = [
     "FRAMEWORKS",
     "KINDS",
     "LAUNCHERS",
+    "OPTIONS",
     "PARSERS",
     "SERVER_KEYS",
     "SOLVED",
@@ -28,7 +30,10 @@ __all__ = [
     "profile_names",
 ]
 
-#: What can be solved for, and what its value is.
+#: The fields of `specroof.Options`.
+OPTIONS: Final = tuple(one.name for one in fields(Options))
+
+#: Quantities that can be solved for, and their names in words.
 SOLVED: Final = {
     "accept": "least acceptance rate",
     "accept-length": "least acceptance length",

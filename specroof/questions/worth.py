@@ -1,7 +1,7 @@
 """Is a better drafter worth training: what does each further accepted token bring?"""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -12,11 +12,18 @@ from specroof.arrays import number_within, real_number
 from specroof.drafters import Drafter
 from specroof.economics import usd_per_million_tokens
 from specroof.errors import OptionError, refuse
-from specroof.latency import Setup
-from specroof.questions.answer import Answer
+from specroof.questions.answer import Noted, picked
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.predict import limited_by
-from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
+from specroof.questions.request import (
+    DrafterLike,
+    Served,
+    Values,
+    drafter_of,
+    listed,
+    question,
+    usd_per_hour,
+)
 from specroof.serving.limits import limits_of
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve
 from specroof.speedup.inverses import Point
@@ -29,7 +36,7 @@ USUAL_LENGTHS: Final = tuple(range(3, 10))
 _MOST_USERS: Final = 4096
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WorthRequest(Served):
     """Ask what better drafters would bring.
 
@@ -58,7 +65,6 @@ class WorthRequest(Served):
     [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
     """
 
-    _: KW_ONLY
     drafter: DrafterLike
     accept_length: Values | None = None
     draft_len: int | None = None
@@ -100,7 +106,7 @@ class WorthRow:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Worth(Answer):
+class Worth(Noted):
     """What better drafters would bring.
 
     Attributes
@@ -124,8 +130,6 @@ class Worth(Answer):
     draft_len: int
     tpot_s: float
     rows: tuple[WorthRow, ...]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = field(default=())
 
     @property
     def title(self) -> str:
@@ -139,17 +143,16 @@ class Worth(Answer):
         """Return the answer as the object that ``--json`` prints."""
         names = ("model", "hardware", "engine", "drafter", "batch_size", "context_len")
         return {
-            **{name: getattr(self, name) for name in (*names, "draft_len", "tpot_s")},
-            "rows": [{n: getattr(row, n) for n in WorthRow.__slots__} for row in self.rows],
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
+            **picked(self, *names, "draft_len", "tpot_s"),
+            "rows": [asdict(row) for row in self.rows],
+            **self.said,
         }
 
     def plot(self) -> Any:
         """Draw speedup and users against acceptance length."""
-        from specroof.plot import worth_figures  # noqa: PLC0415 - matplotlib is slow to import
+        from specroof.plot import plot_worth  # noqa: PLC0415 - matplotlib is slow to import
 
-        return worth_figures(self)[""]
+        return plot_worth(self)
 
 
 def _length(given: object, drafts: int) -> float:
@@ -161,7 +164,7 @@ def _length(given: object, drafts: int) -> float:
 
 @question(WorthRequest)
 def worth(request: WorthRequest) -> Worth:
-    """Show what each further accepted token brings: speedup, price and users."""
+    """Show what a better drafter would bring: speedup, price and users by acceptance length."""
     drafter = drafter_of(request.drafter)
     if drafter.is_ideal:
         message = "drafter is 'ideal', which nothing improves; allowed: another drafter"
@@ -186,7 +189,7 @@ def worth(request: WorthRequest) -> Worth:
         _users(everybody, _acceptance(drafter, length, drafts), tpot_s, limited=limited)
         for length in lengths
     ]
-    usd = _usd_per_hour(setup, request.price_per_hour)
+    usd = usd_per_hour(setup.hardware, request.price_per_hour)
     unknown = f"price of {setup.hardware.name} unknown: --price-per-hour USD"
     return Worth(
         model=first.model,
@@ -216,20 +219,13 @@ def _acceptance(drafter: Drafter, length: float, drafts: int) -> Any:
     return acceptance_from_length(length, drafts, kind=kind)
 
 
-def _usd_per_hour(setup: Setup, given: float | None) -> float | None:
-    if given is not None:
-        return number_within("price_per_hour", given, "usd_per_hour")
-    price = setup.hardware.price
-    return None if price is None else price.usd_per_hour
-
-
 def _rows(
     lengths: Sequence[float],
     curves: Sequence[SpeedupCurve],
     users: Sequence[int],
     usd: float | None,
 ) -> tuple[WorthRow, ...]:
-    """Return what each length brings, and each further token since the length before."""
+    """Return a row for each length, with the gain per token since the length before."""
     gains = [float(curve.best_speedup[0, 0]) for curve in curves]
     ends = list(zip(lengths, gains, strict=True))
     further: list[float | None] = [None]

@@ -13,7 +13,7 @@ __all__ = ["fits_text", "profiles_table", "profiles_text"]
 
 
 def profiles_table(found: Profiles) -> str:
-    """Return a list of profiles, or what is nearest where there are none."""
+    """Return a list of profiles, or the nearest names where there are none."""
     if not found.profiles:
         return "\n".join(found.notes)
     header = ["profile", "drafts", "tokens/round", "temperature", "measured"]

@@ -1,9 +1,9 @@
-"""What adaptive draft lengths gain, as people read it and as rows."""
+"""The gains of adaptive draft lengths, as a table and as CSV."""
 
 from typing import Final
 
 from specroof.questions.adaptive import FIXED, Adaptive
-from specroof.report.layout import format_table, in_line, note_lines, rows_csv
+from specroof.report.layout import format_table, page, rows_csv
 
 __all__ = ["adaptive_csv", "adaptive_text"]
 
@@ -14,7 +14,7 @@ _MEANING: Final = {
     "stopping": "a sequence drafts on while its drafts so far are sure enough",
     "batch confidence": "one length for all, chosen each round from how sure its drafts are",
     "sequence confidence": "the drafts that are sure enough, chosen each round",
-    "oracle": "drafts that will be accepted, as far as they pay: what nobody can beat",
+    "oracle": "drafts that will be accepted, as far as they pay: no policy can beat it",
 }
 
 
@@ -38,7 +38,7 @@ def adaptive_csv(found: Adaptive) -> str:
 
 
 def adaptive_text(found: Adaptive) -> str:
-    """Return the gain of each policy at each load, and what policies are."""
+    """Return the gain of each policy at each load, and the meaning of each policy."""
     header = ["policy", *(f"batch {load}" for load in found.loads), "all loads"]
     plain = [f"{rate:.0f}" for rate in found.plain_tokens_per_s]
     rows = [["tok/s without drafts", *plain, ""]]
@@ -54,9 +54,7 @@ def adaptive_text(found: Adaptive) -> str:
         f"the variance of acceptance",
         *means,
     ]
-    notes = note_lines([*found.warnings, *found.notes])
-    parts = (in_line(found.title), format_table(header, rows), "\n".join(meaning), notes)
-    return "\n\n".join(part for part in parts if part)
+    return page(found, format_table(header, rows), "\n".join(meaning))
 
 
 def _row(found: Adaptive, policy: str) -> list[str]:

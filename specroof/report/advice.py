@@ -3,8 +3,8 @@
 import math
 import shlex
 import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, fields
 from typing import Any, Final
 
 import numpy as np
@@ -20,8 +20,9 @@ from specroof.questions.advise import (
     ToMeasure,
     server_command,
 )
-from specroof.report.columns import Columns
-from specroof.report.layout import format_table, in_line, note_lines
+from specroof.questions.answer import picked
+from specroof.report.columns import Columns, sizes
+from specroof.report.layout import ABSENT, figure, format_table, in_line, note_lines
 from specroof.units import format_seconds
 
 __all__ = ["advice_columns", "advice_json", "advice_text"]
@@ -29,7 +30,7 @@ __all__ = ["advice_columns", "advice_json", "advice_text"]
 _WIDTH: Final = 80
 #: What a server gives at a load, by the names of the fields.
 _TIMES: Final = tuple(one.name for one in fields(Times))
-_ABSENT: Final = "-"
+_SPEEDUPS: Final = ("speedup", "speedup_low", "speedup_high")
 #: Letters of a kind of drafter that it has room for.
 _LONGEST_NAME: Final = 8
 #: Lengths of the user's own that the table has room for.
@@ -41,11 +42,7 @@ def advice_json(found: Advice) -> dict[str, Any]:
     chips = [_chip_json(found, chip) for chip in found.chips]
     return {
         "model": found.model.name,
-        "workload": {
-            "input_len": found.workload.input_len,
-            "output_len": found.workload.output_len,
-            "prefix_hit_rate": found.workload.prefix_hit_rate,
-        },
+        "workload": picked(found.workload, "input_len", "output_len", "prefix_hit_rate"),
         **chips[0],
         "chips": chips,
         "notes": list(found.notes),
@@ -54,15 +51,11 @@ def advice_json(found: Advice) -> dict[str, Any]:
 
 
 def _chip_json(found: Advice, chip: Served) -> dict[str, Any]:
-    placement, advised = chip.setup.placement, chip.advised
+    advised = chip.advised
     return {
         "hardware": chip.setup.hardware.name,
         "engine": chip.setup.engine.name,
-        "placement": {
-            "tensor_parallel": placement.tensor_parallel,
-            "expert_parallel": placement.expert_parallel,
-            "attention_data_parallel": placement.attention_data_parallel,
-        },
+        "placement": asdict(chip.setup.placement),
         "decision": chip.decision,
         "on_up_to": chip.up_to,
         "drafter": chip.drafter.name,
@@ -83,12 +76,7 @@ def _day_json(day: Day | None) -> dict[str, Any] | None:
     if day is None:
         return None
     return {
-        "gain_of": day.gain_of,
-        "gain": day.gain,
-        "scheduled_gain": day.scheduled_gain,
-        "fixed": day.fixed,
-        "fixed_gain": day.fixed_gain,
-        "oracle_gain": day.oracle_gain,
+        **picked(day, "gain_of", "gain", "scheduled_gain", "fixed", "fixed_gain", "oracle_gain"),
         "running": list(day.running),
         "saturated_hours": list(day.saturated),
     }
@@ -97,14 +85,8 @@ def _day_json(day: Day | None) -> dict[str, Any] | None:
 def _to_measure_json(found: ToMeasure | None) -> dict[str, Any] | None:
     if found is None:
         return None
-    return {
-        "concurrency": found.concurrency,
-        "drafter": found.drafter,
-        "draft_len": found.draft_len,
-        "moved_by": found.moved_by,
-        "swings": found.swings,
-        "command": found.command,
-    }
+    names = ("concurrency", "drafter", "draft_len", "moved_by", "swings", "command")
+    return picked(found, *names)
 
 
 def _number(value: float | None) -> float | None:
@@ -115,24 +97,25 @@ def _times_json(times: Times) -> dict[str, float | None]:
     return {name: _number(getattr(times, name)) for name in _TIMES}
 
 
+def _speedups_json(*ends: float) -> dict[str, float | None]:
+    """Return a speedup and the ends of its band."""
+    return dict(zip(_SPEEDUPS, map(_number, ends), strict=True))
+
+
 def _row_json(row: Row, names: Sequence[str]) -> dict[str, Any]:
-    speedup, low, high = row.speedup
+    choice = row.choice
     return {
         "concurrency": row.concurrency,
         "drafter": None if row.drafter is None else names[row.drafter],
         "draft_len": row.draft_len,
-        "speedup": _number(speedup),
-        "speedup_low": _number(low),
-        "speedup_high": _number(high),
+        **_speedups_json(*row.speedup),
         "verdict": row.verdict,
         **_times_json(row.times),
         "plain": _times_json(row.plain),
         "tried": {
             "drafter": names[row.tried],
-            "draft_len": row.choice.tried,
-            "speedup": _number(row.choice.speedup),
-            "speedup_low": _number(row.choice.low),
-            "speedup_high": _number(row.choice.high),
+            "draft_len": choice.tried,
+            **_speedups_json(choice.speedup, choice.low, choice.high),
         },
         "own_lengths": [
             {"drafter": names[d], "draft_len": k, "speedup": _number(speedup)}
@@ -155,16 +138,12 @@ def advice_columns(found: Advice) -> Iterator[Columns]:
             "model": found.model.name,
             "hardware": setup.hardware.name,
             "engine": setup.engine.name,
-            "tensor_parallel": setup.placement.tensor_parallel,
-            "expert_parallel": setup.placement.expert_parallel,
-            "attention_data_parallel": setup.placement.attention_data_parallel,
-            "input_len": float(found.workload.input_len),
-            "output_len": float(found.workload.output_len),
-            "prefix_hit_rate": float(found.workload.prefix_hit_rate),
+            **asdict(setup.placement),
+            **sizes(found.workload),
             "concurrency": np.array([row.concurrency for row in rows], dtype=np.float64),
             "drafter": np.array([name or "" for name in advised]),
             "draft_len": np.array([row.draft_len for row in rows], dtype=np.float64),
-            **dict(zip(("speedup", "speedup_low", "speedup_high"), ends.T.copy(), strict=True)),
+            **dict(zip(_SPEEDUPS, ends.T.copy(), strict=True)),
             "verdict": np.array([row.verdict for row in rows]),
             **{
                 f"{prefix}{name}": np.array(
@@ -254,7 +233,7 @@ def _targets_lines(found: Advice, chip: Served) -> Iterator[str]:
 
 
 def _day_line(day: Day) -> str:
-    """Return what the day gains, beside a fixed length and the best of each hour."""
+    """Return the gain of the day, beside a fixed length and the best of each hour."""
     said = (
         f"Over the day: {day.gain:+.1%} {day.gain_of} against off. The best fixed length, {day.fixed} drafts, "
         f"gives {day.fixed_gain:+.1%}, a schedule {day.scheduled_gain:+.1%}, the best length of "
@@ -267,7 +246,7 @@ def _day_line(day: Day) -> str:
 
 
 def _ends(chip: Served) -> Iterator[str]:
-    """Yield what it takes to pay at the largest load, and what to measure."""
+    """Yield the break-even at the largest load, and the point to measure."""
     row = chip.rows[-1]
     if row.point is not None:
         rate, length = row.break_even.rate, row.break_even.tokens_per_round
@@ -300,7 +279,7 @@ def _span(first: float, last: float) -> str:
 
 
 def _sureness(rows: Sequence[Row]) -> str:
-    """Return how sure the decision is, from the bands."""
+    """Return the certainty of the decision, from the bands."""
     if all(row.choice.low == row.choice.high for row in rows):
         return "How sure: unknown, this engine has no band."
     unclear = [f"{row.concurrency:g}" for row in rows if row.verdict == "unclear"]
@@ -328,38 +307,41 @@ def _choices_table(chip: Served, short: Sequence[str]) -> str:
     header.append("limited by")
     rows = []
     for row in chip.rows:
-        speedup = row.speedup[0]
         band = f"{row.choice.low:.2f}-{row.choice.high:.2f}"
         cells = [f"{row.concurrency:g}", short[row.tried] if row.drafter is not None else "off"]
-        cells += [str(row.draft_len), _figure(speedup, ".2f") + "x"]
-        cells += [_ABSENT if row.choice.low == row.choice.high else band, row.verdict]
-        cells += [_figure(row.own[one], ".2f") for one in own]
-        rows.append([*cells, row.limited_by or _ABSENT])
+        cells += [str(row.draft_len), figure(row.speedup[0], "{:.2f}".format) + "x"]
+        cells += [ABSENT if row.choice.low == row.choice.high else band, row.verdict]
+        cells += [figure(row.own[one], "{:.2f}".format) for one in own]
+        rows.append([*cells, row.limited_by or ABSENT])
     return format_table(header, rows, left=[1, 5, len(header) - 1])
 
 
-def _figure(value: float | None, how: str) -> str:
-    return _ABSENT if value is None or np.isnan(value) else format(value, how)
+#: Figures of a server by their titles: fields of `Times`, and how they are spelt.
+_RATE: Final = ("tokens_per_s", "{:.0f}".format)
+_PRICE: Final = ("usd_per_million_tokens", "{:.3g}".format)
+_SERVED: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
+    "tok/s": _RATE,
+    "TTFT": ("ttft_s", format_seconds),
+    "TPOT": ("tpot_s", format_seconds),
+    "$/M": _PRICE,
+}
 
 
 def _times_table(chip: Served) -> str:
-    """Return what the server gives, without drafts and with, at each load."""
-    columns = {"tok/s": "tokens_per_s", "TTFT": "ttft_s", "TPOT": "tpot_s", "$/M": ""}
-    header = ["load", *(f"{name}{side}" for name in columns for side in (" off", " on"))]
-    rows = [[f"{row.concurrency:g}", *_cells(row)] for row in chip.rows]
+    """Return the server's figures at each load, without drafts and with."""
+    header = ["load", *(f"{title}{side}" for title in _SERVED for side in (" off", " on"))]
+    rows = [
+        [
+            f"{row.concurrency:g}",
+            *(_cell(one, *how) for how in _SERVED.values() for one in (row.plain, row.times)),
+        ]
+        for row in chip.rows
+    ]
     return format_table(header, rows, left=[])
 
 
-def _cells(row: Row) -> Iterator[str]:
-    pair = (row.plain, row.times)
-    yield from (_figure(one.tokens_per_s, ".0f") for one in pair)
-    yield from (_seconds(one.ttft_s) for one in pair)
-    yield from (_seconds(one.tpot_s) for one in pair)
-    yield from (_figure(one.usd_per_million_tokens, ".3g") for one in pair)
-
-
-def _seconds(value: float) -> str:
-    return _ABSENT if np.isnan(value) else format_seconds(value)
+def _cell(times: Times, name: str, spelt: Callable[[float], str]) -> str:
+    return figure(getattr(times, name), spelt)
 
 
 def _chips_table(found: Advice) -> str:
@@ -374,8 +356,8 @@ def _chips_table(found: Advice) -> str:
                 chip.setup.engine.name,
                 decision,
                 f"{row.speedup[0]:.2f}x",
-                _figure(row.times.tokens_per_s, ".0f"),
-                _figure(row.times.usd_per_million_tokens, ".3g"),
+                _cell(row.times, *_RATE),
+                _cell(row.times, *_PRICE),
             ]
         )
     load = found.chips[0].rows[-1].concurrency

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from specroof.errors import OutputError
-from specroof.report.columns import UNITS, Columns, n_rows
+from specroof.report.columns import Columns, n_rows, unit_of
 
 __all__ = ["arrow_batch", "arrow_table", "data_library"]
 
@@ -41,7 +41,8 @@ def arrow_batch(columns: Columns) -> Any:
 
 
 def _unit(name: str) -> dict[str, str] | None:
-    return {"unit": UNITS[name]} if name in UNITS else None
+    unit = unit_of(name)
+    return None if unit is None else {"unit": unit}
 
 
 def _arrow_array(pa: Any, values: Any, rows: int) -> Any:
@@ -60,7 +61,7 @@ def _arrow_array(pa: Any, values: Any, rows: int) -> Any:
 
 
 def _numbers(pa: Any, values: Any) -> Any:
-    """Return numbers without a copy, NaN as null: what is known, bit by bit."""
+    """Return numbers without a copy, NaN as null, by a bit for each number."""
     known = ~np.isnan(values)
     if known.all():
         return pa.array(values)

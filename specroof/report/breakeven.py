@@ -1,9 +1,9 @@
-"""What it takes for speculation to pay, as people read it and as rows."""
+"""Break-even points, as a table and as CSV."""
 
 from typing import Final
 
 from specroof.questions.breakeven import Breakeven, Row
-from specroof.report.layout import format_table, in_line, note_lines, rows_csv
+from specroof.report.layout import figure, format_table, page, rows_csv
 
 __all__ = ["breakeven_csv", "breakeven_text"]
 
@@ -26,22 +26,19 @@ def breakeven_text(found: Breakeven) -> str:
     else:
         header = ["context", "batch", found.solve, "γ", "at best", "now", ""]
         table = format_table(header, [_cells(row) for row in found.rows], left=[6])
-    title = f"{in_line(found.title)}\n{found.sought}"
-    notes = note_lines([*found.warnings, *found.notes])
-    return "\n\n".join(part for part in (title, table, notes) if part)
+    return page(found, table, below_title=found.sought)
 
 
 def _cells(row: Row) -> list[str]:
     one = row.threshold
-    value = "-" if row.value is None else f"{row.value:.3g}"
-    now = "-" if row.speedup is None else f"{row.speedup:.2f}x"
+    value, now = figure(row.value, "{:.3g}".format), figure(row.speedup, "{:.2f}x".format)
     load = [f"{row.context_len:g}", f"{row.batch_size:g}"]
     return [*load, value, str(one.draft_len), f"{one.ceiling:.2f}x", now, _ANSWERS[one.answer]]
 
 
 def _run_cells(row: Row) -> list[str]:
     one = row.threshold
-    value = "-" if row.value is None else f"{row.value:.0f}"
+    value = figure(row.value, "{:.0f}".format)
     most = f"{one.ceiling:.2f}x" if row.to_dict()["ceiling"] is not None else "no room"
     all_of_them = " (all that have room)" if one.answer == "always" else ""
     runs = f"{_runs(row)}{all_of_them}" if row.runs else "never"

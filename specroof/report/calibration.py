@@ -1,10 +1,12 @@
 """A calibration in words: what was fitted, what was not and why, and how far off each point is."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
+from specroof.questions.answer import picked
 from specroof.questions.calibrate import Calibrated
 from specroof.questions.records import Calibration, Fitted, Residual
-from specroof.report.layout import format_table
+from specroof.report.layout import figure, format_table
 from specroof.units import format_seconds
 
 __all__ = [
@@ -26,10 +28,7 @@ def calibration_json(found: Calibration) -> dict[str, Any]:
     """Return a calibration as the object that ``--json`` prints."""
     return {
         "base": found.base,
-        "fitted": [
-            {"name": one.name, "value": one.value, "error": one.error, "before": one.before}
-            for one in found.fitted
-        ],
+        "fitted": [picked(one, "name", "value", "error", "before") for one in found.fitted],
         "kept": [{"name": name, "reason": reason} for name, reason in found.kept],
         "mean_error": found.mean_error,
         "points": [residual_json(one) for one in found.residuals],
@@ -39,13 +38,9 @@ def calibration_json(found: Calibration) -> dict[str, Any]:
 def residual_json(one: Residual) -> dict[str, Any]:
     """Return a point beside its prediction as ``--json`` prints it; rates in tokens per second."""
     return {
-        "place": one.point.place,
-        "batch_size": one.point.batch_size,
-        "context_len": one.point.context_len,
-        "draft_len": one.point.draft_len,
+        **picked(one.point, "place", "batch_size", "context_len", "draft_len"),
         "measured": one.point.tokens_per_s,
-        "predicted": one.predicted,
-        "off": one.off,
+        **picked(one, "predicted", "off"),
     }
 
 
@@ -59,7 +54,10 @@ def calibration_text(found: Calibration) -> str:
     figures = format_table(
         ["fitted", "value", "+-", f"in {found.base}"],
         [
-            [one.name, *(_figure(one, value) for value in (one.value, one.error, one.before))]
+            [
+                one.name,
+                *(figure(value, _spelt(one)) for value in (one.value, one.error, one.before)),
+            ]
             for one in found.fitted
         ],
     )
@@ -82,7 +80,5 @@ def residual_cells(one: Residual) -> list[str]:
     ]
 
 
-def _figure(one: Fitted, value: float | None) -> str:
-    if value is None:
-        return "-"
-    return format_seconds(value) if one.name.endswith("_s") else f"{value:.3f}"
+def _spelt(one: Fitted) -> Callable[[float], str]:
+    return format_seconds if one.name.endswith("_s") else "{:.3f}".format

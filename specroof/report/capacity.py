@@ -3,7 +3,7 @@
 from typing import Final
 
 from specroof.questions.capacity import Capacity
-from specroof.report.layout import format_table, note_lines
+from specroof.report.layout import format_table, page
 from specroof.units import format_binary_bytes
 
 __all__ = ["capacity_text"]
@@ -35,8 +35,7 @@ def capacity_text(found: Capacity) -> str:
     rows.append(["limited by", *(side.bound_by for side in found.sides)])
     table = format_table(["", *names], rows)
     drafters = [f"γ = {side.draft_len}: {side.drafter}" for side in found.sides[1:]]
-    notes = note_lines([*found.warnings, *found.notes])
-    return "\n\n".join(part for part in (found.title, table, "\n".join(drafters), notes) if part)
+    return page(found, table, "\n".join(drafters))
 
 
 def _amount(value: float) -> str:

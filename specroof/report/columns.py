@@ -1,25 +1,30 @@
 """Points and loads of speedup curves as columns: arrays, and one value where all rows share it."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from specroof.errors import optional_library
+from specroof.questions.answer import picked
 from specroof.questions.overview import drafts_run
-from specroof.questions.prediction import EndToEnd, Prediction
+from specroof.questions.prediction import EndToEnd, Prediction, Workload
 from specroof.speedup.curve import SpeedupCurve
 
 __all__ = [
     "ALL_ROWS",
-    "UNITS",
+    "CURVE_ARRAYS",
     "Columns",
+    "at_best",
     "data_frame",
     "listed_columns",
     "load_columns",
     "n_rows",
     "point_columns",
+    "sizes",
+    "unit_of",
 ]
 
 #: A value that all rows share, or a number for each row; NaN is a missing figure.
@@ -28,7 +33,7 @@ Columns = dict[str, Any]
 ALL_ROWS: Final = slice(None)
 
 #: What of a curve has a value at each point, in the order of the columns.
-_CURVE_ARRAYS: Final = (
+CURVE_ARRAYS: Final = (
     "tokens_per_round",
     "draft_s",
     "verify_s",
@@ -65,50 +70,40 @@ _COUNTS: Final = {
     "running_drafting",
 }
 
-#: Units by the name of a column; what stands in none of them is a name, a flag or a ratio.
-UNITS: Final = {
-    "context_len": "tokens",
-    "batch_size": "sequences",
-    "draft_len": "tokens",
+#: Units by what the name of a column ends in, the first that fits; all others are names, flags or
+#: ratios.
+_UNITS: Final = {
+    "requests_per_s": "requests/s",
+    "_per_s": "tokens/s",
+    "_per_user": "tokens/s",
+    "_s": "s",
     "verify_len": "positions",
+    "_len": "tokens",
+    "_per_round": "tokens",
+    "_shortest": "tokens",
+    "_longest": "tokens",
+    "batch_size": "sequences",
+    "_batch": "sequences",
     "running": "sequences",
-    "tokens_per_round": "tokens",
-    "draft_s": "s",
-    "verify_s": "s",
-    "round_s": "s",
-    "tokens_per_s": "tokens/s",
-    "tokens_per_s_per_user": "tokens/s",
-    "input_len": "tokens",
-    "output_len": "tokens",
-    "end_to_end_wait_s": "s",
-    "end_to_end_latency_s": "s",
-    "end_to_end_tokens_per_s": "tokens/s",
-    "end_to_end_requests_per_s": "requests/s",
-    "end_to_end_ttft_s": "s",
-    "end_to_end_tpot_s": "s",
-    "end_to_end_effective_batch": "sequences",
-    "step_s": "s",
-    "plain_tokens_per_s": "tokens/s",
-    "best_draft_len": "tokens",
-    "near_best_shortest": "tokens",
-    "near_best_longest": "tokens",
-    "running_drafting": "sequences",
-    "largest_batch": "sequences",
-    "largest_batch_drafting": "sequences",
-    "end_to_end_best_draft_len": "tokens",
+    "_drafting": "sequences",
     "concurrency": "requests",
-    "ttft_s": "s",
-    "tpot_s": "s",
-    "plain_ttft_s": "s",
-    "plain_tpot_s": "s",
-    "plain_running": "sequences",
     "usd_per_million_tokens": "USD",
-    "plain_usd_per_million_tokens": "USD",
 }
 
 
+def unit_of(name: str) -> str | None:
+    """Return the unit of a column; None where it has none.
+
+    Examples
+    --------
+    >>> unit_of("end_to_end_tpot_s"), unit_of("tokens_per_s"), unit_of("speedup")
+    ('s', 'tokens/s', None)
+    """
+    return next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), None)
+
+
 def n_rows(columns: Mapping[str, Any]) -> int:
-    """Return how many rows columns have."""
+    """Return the number of rows."""
     return next(len(values) for values in columns.values() if isinstance(values, np.ndarray))
 
 
@@ -184,7 +179,7 @@ def point_columns(
         "verify_len": np.asarray(curve.verify_len, dtype=np.float64),
         "running": runs,
     }
-    values = {name: getattr(curve, name)[rows] for name in _CURVE_ARRAYS}
+    values = {name: getattr(curve, name)[rows] for name in CURVE_ARRAYS}
     values |= {name: band[rows] for name, band in _band(curve).items()}
     return {
         **_names(curve),
@@ -196,17 +191,9 @@ def point_columns(
 
 
 def _names(curve: SpeedupCurve) -> Columns:
-    """Return what is the same at all points of a curve."""
-    placement = curve.placement
-    return {
-        "model": curve.model,
-        "hardware": curve.hardware,
-        "engine": curve.engine,
-        "tensor_parallel": placement.tensor_parallel,
-        "expert_parallel": placement.expert_parallel,
-        "attention_data_parallel": placement.attention_data_parallel,
-        "drafter": curve.drafter,
-    }
+    """Return the names that all points of a curve share."""
+    place = picked(curve, "model", "hardware", "engine")
+    return place | asdict(curve.placement) | {"drafter": curve.drafter}
 
 
 def _flat(array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
@@ -219,14 +206,17 @@ def _is_best(curve: SpeedupCurve) -> npt.NDArray[np.bool_]:
     return np.asarray(best & np.isfinite(curve.best_speedup)[..., None])
 
 
+def sizes(workload: Workload) -> dict[str, float]:
+    """Return the tokens of a request, and how many of them are cached."""
+    names = ("input_len", "output_len", "prefix_hit_rate")
+    return {name: float(getattr(workload, name)) for name in names}
+
+
 def _counted(whole: EndToEnd, rows: slice) -> Columns:
-    """Return what the points of some contexts say of their requests."""
-    workload = whole.workload
+    """Return the figures of requests at the points of some contexts."""
     return {
-        "input_len": float(workload.input_len),
-        "output_len": float(workload.output_len),
-        "prefix_hit_rate": float(workload.prefix_hit_rate),
-        **({"waves": True} if workload.waves else {}),
+        **sizes(whole.workload),
+        **({"waves": True} if whole.workload.waves else {}),
         "end_to_end_wait_s": float(whole.wait_s),
         "end_to_end_latency_s": float(whole.latency_s),
         **{f"end_to_end_{name}": getattr(whole, name)[rows].ravel() for name in _COUNTED_ARRAYS},
@@ -246,21 +236,21 @@ def load_columns(found: Prediction) -> Columns:
         "near_best_shortest": shortest,
         "near_best_longest": longest,
     }
-    at_best = ("tokens_per_round", "tokens_per_s", "tokens_per_s_per_user")
+    told = ("tokens_per_round", "tokens_per_s", "tokens_per_s_per_user")
     arrays = {
         "context_len": curve.context_len[:, None],
         "batch_size": curve.batch_size,
         "running": runs[..., 0],
-        "running_drafting": _at(curve, runs),
+        "running_drafting": at_best(curve, runs),
         **_largest(found),
         "step_s": curve.decode_s,
         "plain_tokens_per_s": runs[..., 0] / curve.decode_s,
         **{name: np.where(missing, np.nan, array) for name, array in best.items()},
         "best_speedup": curve.best_speedup,
-        **{f"best_{name}": _at(curve, band) for name, band in _band(curve).items()},
+        **{f"best_{name}": at_best(curve, band) for name, band in _band(curve).items()},
         "verdict": _verdict(curve),
         "drafts_run": drafts_run(curve),
-        **{name: _at(curve, getattr(curve, name)) for name in at_best},
+        **{name: at_best(curve, getattr(curve, name)) for name in told},
     }
     columns = _names(curve) | {name: _flat(array, shape) for name, array in arrays.items()}
     return columns | (_counted_best(found.counted[0]) if found.counted else {})
@@ -280,7 +270,7 @@ def _verdict(curve: SpeedupCurve) -> npt.NDArray[Any]:
     return curve.verdict
 
 
-def _at(curve: SpeedupCurve, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def at_best(curve: SpeedupCurve, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return values at the best draft length."""
     found: npt.NDArray[Any] = np.take_along_axis(values, curve.best_draft_len[..., None], axis=-1)
     return found[..., 0]
@@ -295,7 +285,7 @@ def _largest(found: Prediction) -> dict[str, npt.NDArray[Any]]:
         return {"largest_batch": unknown, "largest_batch_drafting": unknown}
     largest = np.asarray(found.limits[0].largest, dtype=np.float64)
     everywhere = np.broadcast_to(largest[:, None, :], curve.round_s.shape)
-    return {"largest_batch": largest[:, :1], "largest_batch_drafting": _at(curve, everywhere)}
+    return {"largest_batch": largest[:, :1], "largest_batch_drafting": at_best(curve, everywhere)}
 
 
 def _counted_best(whole: EndToEnd) -> Columns:
@@ -303,12 +293,11 @@ def _counted_best(whole: EndToEnd) -> Columns:
     curve = whole.curve
     missing = np.isnan(curve.best_speedup)
     return {
-        "input_len": float(whole.workload.input_len),
-        "output_len": float(whole.workload.output_len),
-        "prefix_hit_rate": float(whole.workload.prefix_hit_rate),
+        **sizes(whole.workload),
         "end_to_end_best_draft_len": np.where(missing, np.nan, curve.best_draft_len).ravel(),
         "end_to_end_best_speedup": curve.best_speedup.ravel(),
         **{
-            f"end_to_end_{name}": _at(curve, getattr(whole, name)).ravel() for name in _COUNTED_BEST
+            f"end_to_end_{name}": at_best(curve, getattr(whole, name)).ravel()
+            for name in _COUNTED_BEST
         },
     }

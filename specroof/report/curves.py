@@ -1,7 +1,6 @@
 """Speedup curves as tables for people."""
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -9,8 +8,9 @@ import numpy as np
 from specroof.errors import Note
 from specroof.questions.overview import drafts_run
 from specroof.questions.prediction import EndToEnd
+from specroof.report.columns import at_best
 from specroof.report.fitting import brief
-from specroof.report.layout import format_table, in_line
+from specroof.report.layout import ABSENT, figure, format_table, in_line
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import format_seconds
 
@@ -24,20 +24,19 @@ __all__ = [
 ]
 
 
-#: What a table says besides, where an engine has a band.
-_BAND_HEADER: Final = ("within band", "80% band", "verdict")
+#: Columns that one operating point does without.
+_OF_GRIDS: Final = {"context", "batch", "step", "per user", "runs"}
 #: What stands in a table where a batch is larger than a server runs.
 _NO_ROOM: Final = "no room"
-_ABSENT: Final = "-"
-#: What a table says of requests, and how.
-_COUNTED: Final[dict[str, tuple[Callable[[EndToEnd], Any], Callable[[float], str]]]] = {
-    "speedup": (lambda whole: whole.speedup, "{:.2f}x".format),
-    "tok/s": (lambda whole: whole.tokens_per_s, "{:.0f}".format),
-    "req/s": (lambda whole: whole.requests_per_s, "{:.3g}".format),
-    "TTFT": (lambda whole: whole.ttft_s, format_seconds),
-    "TPOT": (lambda whole: whole.tpot_s, format_seconds),
-    "decoding": (lambda whole: whole.effective_batch, "{:.1f}".format),
-    "prefill": (lambda whole: whole.prefill_frac, "{:.1%}".format),
+#: What a table says of requests: an array of `EndToEnd`, and how its numbers are spelt.
+_COUNTED: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
+    "speedup": ("speedup", "{:.2f}x".format),
+    "tok/s": ("tokens_per_s", "{:.0f}".format),
+    "req/s": ("requests_per_s", "{:.3g}".format),
+    "TTFT": ("ttft_s", format_seconds),
+    "TPOT": ("tpot_s", format_seconds),
+    "decoding": ("effective_batch", "{:.1f}".format),
+    "prefill": ("prefill_frac", "{:.1%}".format),
 }
 
 
@@ -46,7 +45,7 @@ def _span(low: float, high: float) -> str:
 
 
 def curves_table(curves: Sequence[SpeedupCurve]) -> str:
-    """Return what people read of several drafters on one grid.
+    """Return tables of several drafters on one grid.
 
     Per drafter and operating point: the best draft length, its speedup, the drafts within 1% of
     it, tokens per round and throughput there.
@@ -65,13 +64,10 @@ def _one_point(curves: Sequence[SpeedupCurve]) -> str:
     batch, step_s = first.batch_size[0], float(first.decode_s[0, 0])
     plain = f"context {first.context_len[0]:g}, batch {batch:g}: "
     plain += _NO_ROOM if np.isnan(step_s) else _plain_step(first, step_s)
-    rows = [
-        [*cells[:3], *band, *cells[3:5], curve.drafter]
-        for curve in curves
-        for cells, band in zip(_best_cells(curve), _band_cells(curve), strict=True)
-    ]
-    header = ["best γ", "speedup", "within 1%", *_BAND_HEADER[: len(rows[0]) - 6]]
-    header += ["tokens", "tok/s", "drafter"]
+    columns = [_columns(curve) | {"drafter": [curve.drafter]} for curve in curves]
+    shown = [title for title in columns[0] if title not in _OF_GRIDS]
+    rows = [[cells[title][0] for title in shown] for cells in columns]
+    header = [title.replace("tok/round", "tokens") for title in shown]
     return f"{plain}\n\n{format_table(header, rows, left=[len(header) - 1])}"
 
 
@@ -83,72 +79,65 @@ def _plain_step(curve: SpeedupCurve, step_s: float) -> str:
 
 
 def _one_drafter(curve: SpeedupCurve) -> str:
-    header = ["context", "batch", "step", "best γ", "speedup", "within 1%"]
-    header += [*(_BAND_HEADER if curve.band is not None else ()), "tok/round", "tok/s", "per user"]
-    points = product(curve.context_len, curve.batch_size)
-    rows = [
-        [f"{context:g}", f"{batch:g}", _step(float(step_s)), *cells[:3], *band, *cells[3:]]
-        for (context, batch), step_s, cells, band in zip(
-            points, curve.decode_s.ravel(), _best_cells(curve), _band_cells(curve), strict=True
-        )
-    ]
-    if curve.running is not None:
-        header.append("runs")
-        rows = [[*row, runs] for row, runs in zip(rows, _runs(curve), strict=True)]
-    table = format_table(header, rows, left=[], keys=2)
+    columns = _columns(curve)
+    table = format_table([*columns], zip(*columns.values(), strict=True), left=[], keys=2)
     return f"{in_line(curve.drafter)}\n{table}"
 
 
-def _step(step_s: float) -> str:
-    return _NO_ROOM if np.isnan(step_s) else format_seconds(step_s)
+def _columns(curve: SpeedupCurve) -> dict[str, list[str]]:
+    """Return a curve as columns of cells: a row an operating point, contexts outermost."""
+    best = ~np.isnan(curve.best_speedup)
+    contexts, batches = np.broadcast_arrays(curve.context_len[:, None], curve.batch_size)
+    rates = (curve.tokens_per_round, curve.tokens_per_s, curve.tokens_per_s_per_user)
+    tokens, rate, user_rate = (at_best(curve, array) for array in rates)
+    columns = {
+        "context": _cells("{:g}".format, contexts),
+        "batch": _cells("{:g}".format, batches),
+        "step": _cells(format_seconds, curve.decode_s, absent=_NO_ROOM),
+        "best γ": _cells(str, curve.best_draft_len, known=best),
+        "speedup": _cells(_gain, curve.best_speedup, drafts_run(curve), known=best),
+        "within 1%": _cells(_span, *curve.near_best(0.01), known=best),
+        **_band_columns(curve),
+        "tok/round": _cells("{:.2f}".format, tokens, known=best),
+        "tok/s": _cells("{:.0f}".format, rate, known=best),
+        "per user": _cells("{:.1f}".format, user_rate, known=best),
+    }
+    if curve.running is not None:
+        runs = np.broadcast_to(curve.running, curve.round_s.shape)
+        columns["runs"] = _cells(_runs, runs[..., 0], at_best(curve, runs))
+    return columns
 
 
-def _runs(curve: SpeedupCurve) -> Iterator[str]:
-    """Yield how many requests run at each operating point: plain, and at the best draft."""
-    running = np.broadcast_to(curve.running_batch, curve.round_s.shape)
-    at_best = np.take_along_axis(running, curve.best_draft_len[..., None], axis=-1)
-    for plain, drafting in zip(running[..., 0].ravel(), at_best.ravel(), strict=True):
-        yield _ABSENT if np.isnan(plain) else _span(plain, drafting).replace("-", ", ")
+def _cells(
+    spelt: Callable[..., str], first: Any, *others: Any, known: Any = None, absent: str = ABSENT
+) -> list[str]:
+    """Return a cell for each operating point; `absent` where nothing is known."""
+    there = ~np.isnan(first) if known is None else known
+    points = zip(there.flat, first.flat, *(one.flat for one in others), strict=True)
+    return [spelt(*values) if one else absent for one, *values in points]
 
 
-def _best_cells(curve: SpeedupCurve) -> Iterator[list[str]]:
-    """Yield what a table says of each operating point of a curve, contexts outermost."""
-    best = curve.best_draft_len
-    shortest, longest = curve.near_best(0.01)
-    at_best = [
-        np.take_along_axis(array, best[..., None], axis=-1).ravel()
-        for array in (curve.tokens_per_round, curve.tokens_per_s, curve.tokens_per_s_per_user)
-    ]
-    columns = (best, curve.best_speedup, shortest, longest, drafts_run(curve))
-    for draft_len, speedup, low, high, drafts, tokens, rate, user_rate in zip(
-        *(column.ravel() for column in columns), *at_best, strict=True
-    ):
-        if np.isnan(speedup):
-            yield [_ABSENT] * 6
-            continue
-        yield [
-            str(draft_len),
-            f"{speedup:.2f}x" if drafts else _NO_ROOM,
-            _span(low, high),
-            f"{tokens:.2f}",
-            f"{rate:.0f}",
-            f"{user_rate:.1f}",
-        ]
+def _gain(speedup: float, drafts: bool) -> str:
+    return f"{speedup:.2f}x" if drafts else _NO_ROOM
 
 
-def _band_cells(curve: SpeedupCurve) -> Iterator[list[str]]:
-    """Yield the best drafts within the band, the band and the verdict at each operating point."""
+def _runs(plain: float, drafting: float) -> str:
+    """Return the running requests, plain and at the best draft."""
+    return _span(plain, drafting).replace("-", ", ")
+
+
+def _band_columns(curve: SpeedupCurve) -> dict[str, list[str]]:
+    """Return the best drafts within the band, the band and the verdict; nothing without a band."""
     within, low, high = curve.best_within_band(), curve.speedup_low, curve.speedup_high
     if curve.verdict is None or within is None or low is None or high is None:
-        yield from ([] for _ in range(curve.best_draft_len.size))
-        return
-    best = curve.best_draft_len[..., None]
-    ends = (np.take_along_axis(end, best, -1).ravel() for end in (low, high))
-    columns = (*(end.ravel() for end in within), *ends, curve.verdict.ravel())
-    for shortest, longest, least, most, verdict in zip(*columns, strict=True):
-        known = verdict and np.isfinite(least)
-        band = f"{least:.2f}-{most:.2f}x"
-        yield [_span(shortest, longest), band, verdict] if known else [_ABSENT] * 3
+        return {}
+    least, most = at_best(curve, low), at_best(curve, high)
+    known = (curve.verdict != "") & np.isfinite(least)
+    return {
+        "within band": _cells(_span, *within, known=known),
+        "80% band": _cells("{:.2f}-{:.2f}x".format, least, most, known=known),
+        "verdict": _cells(str, curve.verdict, known=known),
+    }
 
 
 def pays_lines(curves: Sequence[SpeedupCurve]) -> str:
@@ -185,7 +174,7 @@ def _losing_runs(curve: SpeedupCurve, i: int) -> list[tuple[float, float]]:
 
 
 def survey_json(curves: Sequence[SpeedupCurve]) -> dict[str, Any]:
-    """Return where drafting pays, over more batch sizes than were asked about.
+    """Return the batch sizes where drafting pays, over more than were asked about.
 
     Parameters
     ----------
@@ -238,13 +227,11 @@ def lengths_table(curves: Sequence[SpeedupCurve], lengths: Sequence[int]) -> str
 
 
 def _speedup_cell(curve: SpeedupCurve, i: int, b: int, k: int) -> str:
-    if k >= len(curve.draft_len) or np.isnan(curve.speedup[i, b, k]):
-        return _ABSENT
-    return f"{curve.speedup[i, b, k]:.2f}x"
+    return figure(curve.speedup[i, b, k] if k < len(curve.draft_len) else None, "{:.2f}x".format)
 
 
 def counted_table(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd]) -> str:
-    """Return what is left of each best speedup with prefills counted.
+    """Return the best speedups with prefills counted.
 
     Parameters
     ----------
@@ -266,14 +253,14 @@ def counted_table(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd]) -
 def _counted_cells(whole: EndToEnd, b: int) -> list[str]:
     """Return the cells of a load: what its best draft length reaches."""
     if np.isnan(whole.curve.best_speedup[0, b]):
-        return [_ABSENT] * (1 + len(_COUNTED))
+        return [ABSENT] * (1 + len(_COUNTED))
     best = int(whole.curve.best_draft_len[0, b])
-    values = [(float(array(whole)[0, b, best]), spelt) for array, spelt in _COUNTED.values()]
-    return [str(best), *(_ABSENT if np.isnan(one) else spelt(one) for one, spelt in values)]
+    told = _COUNTED.values()
+    return [str(best), *(figure(getattr(whole, name)[0, b, best], how) for name, how in told)]
 
 
 def _prefill_line(whole: EndToEnd) -> str:
-    """Return how prompts are taken, in words."""
+    """Return the server's way with prompts, in words."""
     alone, rules = format_seconds(whole.wait_s), whole.rules
     chunk = f" of {rules.chunk:g} tokens" if rules.chunk else ""
     if rules.shares_passes:
@@ -298,5 +285,5 @@ def source_lines(curves: Sequence[SpeedupCurve]) -> str:
 
 
 def _brief(source: str) -> str:
-    """Return a source without what follows its colon, unless all of it is asked for."""
+    """Return a source up to its colon, unless all of it is asked for."""
     return brief(Note(source, short=source.partition(": ")[0]))

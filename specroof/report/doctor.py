@@ -1,10 +1,10 @@
-"""A server's counts beside a prediction, and what to change, in one page."""
+"""A server's counts beside a prediction, and the advice, on one page."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from specroof.questions.doctor import Compared, Diagnosis, Observed
-from specroof.report.layout import format_table, in_line, note_lines
+from specroof.report.layout import figure, format_table, page
 from specroof.units import format_seconds
 
 __all__ = ["doctor_text"]
@@ -14,18 +14,16 @@ WIDTH = 80
 
 
 def doctor_text(found: Diagnosis) -> str:
-    """Return what was counted, measured beside predicted, advice and flags."""
+    """Return the counts, measured beside predicted figures, advice and flags."""
     seen = found.observed
     rows = [[name, value, how] for name, value, how in _counted(seen, found.context_len)]
-    parts = [
-        in_line(found.title),
+    return page(
+        found,
         format_table(["counted", "", "how"], rows, left=[0, 2]),
         _compared_table(found.compared),
         "\n".join(textwrap.fill(one, WIDTH) for one in found.advice),
         _flags(found),
-        note_lines([*found.warnings, *found.notes]),
-    ]
-    return "\n\n".join(part for part in parts if part)
+    )
 
 
 def _counted(seen: Observed, context_len: float) -> Iterator[list[str]]:
@@ -63,21 +61,19 @@ def _compared_table(rows: tuple[Compared, ...]) -> str:
     cells = [
         [
             one.quantity,
-            _value(one, one.measured),
-            _value(one, one.predicted),
-            "-" if one.off is None else f"{one.off:+.1%}",
+            figure(one.measured, _spelt(one)),
+            figure(one.predicted, _spelt(one)),
+            figure(one.off, "{:+.1%}".format),
         ]
         for one in rows
     ]
     return format_table(["", "measured", "predicted", "off"], cells)
 
 
-def _value(row: Compared, value: float | None) -> str:
-    if value is None:
-        return "-"
+def _spelt(row: Compared) -> Callable[[float], str]:
     if row.unit == "s":
-        return format_seconds(value)
-    return f"{value:.0f}" if row.unit else f"{value:.2f}"
+        return format_seconds
+    return "{:.0f}".format if row.unit else "{:.2f}".format
 
 
 def _flags(found: Diagnosis) -> str:

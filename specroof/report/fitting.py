@@ -1,4 +1,4 @@
-"""What a screen shows: text as wide as it is, tables that fold, sources in brief.
+"""Text that fits a screen: folded lines and tables, sources in brief.
 
 A table that is too wide first breaks its titles into words, then its last column where that is
 text, and then goes on below itself, its first columns repeated.
@@ -28,7 +28,7 @@ _GAP: Final = 2
 
 @contextmanager
 def on_screen(width: int | None) -> Iterator[None]:
-    """Fit what is written inside to so many columns, with sources in brief."""
+    """Fit text that is written inside to `width` columns, with sources in brief."""
     tokens = _WIDTH.set(width), _SOURCES.set(False)
     try:
         yield

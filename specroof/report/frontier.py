@@ -1,7 +1,7 @@
-"""Frontiers as people read them and as rows."""
+"""Frontiers, as tables and as CSV."""
 
 from specroof.questions.frontier import FrontierAnswer, FrontierPoint
-from specroof.report.layout import format_table, in_line, note_lines, rows_csv
+from specroof.report.layout import figure, format_table, in_line, page, rows_csv
 from specroof.units import MILLION, MILLISECOND
 
 __all__ = ["frontier_csv", "frontier_text"]
@@ -14,27 +14,25 @@ def frontier_csv(found: FrontierAnswer) -> str:
 
 
 def frontier_text(found: FrontierAnswer) -> str:
-    """Return a frontier for each series, a mark at the cheapest point, and what that is."""
+    """Return a frontier for each series with its cheapest point marked, and the cheapest of all."""
     header = ["per user", "per device", "devices", "batch", "γ", "$/Mtok", "MJ/Mtok", ""]
-    parts = [in_line(found.title)]
+    parts = []
     for one in found.series:
         rows = [[*_cells(point), "<" * (point == one.cheapest)] for point in one.points]
         table = format_table(header, rows, left=[7]) if rows else "no batch has room"
         parts.append(f"{in_line(one.name)} (tokens/s)\n{table}")
-    parts += [_cheapest(found), note_lines([*found.warnings, *found.notes])]
-    return "\n\n".join(part for part in parts if part)
+    return page(found, *parts, _cheapest(found))
 
 
 def _cells(point: FrontierPoint) -> list[str]:
-    usd, joules = point.usd_per_million_tokens, point.joules_per_million_tokens
     return [
         f"{point.tokens_per_s_per_user:.1f}",
         f"{point.tokens_per_s_per_device:.0f}",
         f"{point.devices}",
         f"{point.batch_size:g}",
         f"{point.draft_len}",
-        "-" if usd is None else f"{usd:.3g}",
-        "-" if joules is None else f"{joules / MILLION:.3g}",
+        figure(point.usd_per_million_tokens, "{:.3g}".format),
+        figure(point.joules_per_million_tokens, lambda joules: f"{joules / MILLION:.3g}"),
     ]
 
 

@@ -3,14 +3,29 @@
 import csv
 import io
 import json
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from specroof.errors import one_line, printable
+from specroof.questions.answer import Answer
 from specroof.report.fitting import brief, folded_table
 
-__all__ = ["columns_csv", "format_table", "in_line", "json_line", "note_lines", "rows_csv"]
+__all__ = [
+    "ABSENT",
+    "columns_csv",
+    "figure",
+    "format_table",
+    "in_line",
+    "json_line",
+    "note_lines",
+    "page",
+    "rows_csv",
+]
+
+#: What stands in a table where there is no figure.
+ABSENT: Final = "-"
 
 #: What no reader of CSV gives back: a line end of old in a cell, and what is no UTF-8.
 _NO_CSV: Final = re.compile("[\r\ud800-\udfff]")
@@ -45,7 +60,7 @@ def format_table(
     left
         Columns of text, aligned to the left; all others are numbers, aligned to the right.
     keys
-        How many of the first columns say what a row is of.
+        How many of the first columns name a row.
 
     Examples
     --------
@@ -56,9 +71,30 @@ def format_table(
     return folded_table([[in_line(text) for text in line] for line in (header, *rows)], left, keys)
 
 
+def figure(value: float | None, spelt: Callable[[float], str]) -> str:
+    """Return a figure as the cell of a table, "-" where there is none.
+
+    Examples
+    --------
+    >>> figure(2.5, "{:.2f}x".format), figure(None, str), figure(float("nan"), str)
+    ('2.50x', '-', '-')
+    """
+    return ABSENT if value is None or math.isnan(value) else spelt(value)
+
+
 def note_lines(notes: Iterable[str]) -> str:
     """Return a line for each note."""
     return "\n".join(f"note: {one_line(_with_hint(note))}" for note in notes)
+
+
+def page(found: Answer, *parts: str, below_title: str = "") -> str:
+    """Return an answer's title, some parts and its sentences, an empty line between two.
+
+    Parts without text are left out.
+    """
+    title = "\n".join(filter(None, [in_line(found.title), below_title]))
+    notes = note_lines([*found.warnings, *found.notes])
+    return "\n\n".join(filter(None, [title, *parts, notes]))
 
 
 def _with_hint(note: str) -> str:

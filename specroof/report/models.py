@@ -69,14 +69,14 @@ def _bytes_in(row: Mapping[str, Any], amount: str, dtype: str) -> str:
 
 
 def diff_text(found: ModelDiff) -> str:
-    """Return what two models differ in, and the notes on each."""
+    """Return the differences of two models, and the notes on each."""
     names = [model.name for model in found.models]
     table = diff_table(names, found.differences)
     return "\n".join([table, *(f"note {note}" for note in found.notes)])
 
 
 def diff_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return what `model_diff` found as a table for people.
+    """Return the result of `model_diff` as a table for people.
 
     Parameters
     ----------

@@ -4,17 +4,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from specroof.questions.explain import Explanation, RoundParts
-from specroof.report.layout import format_table, in_line, note_lines, rows_csv
+from specroof.report.layout import format_table, in_line, note_lines, page, rows_csv
 from specroof.speedup.curve import PassLatency
 from specroof.units import format_seconds, format_si
 
 __all__ = ["explain_rows", "explanation_csv", "explanation_text"]
 
-#: What rows of the same operation add up; in all else they are alike.
-_ADDED: Final = (
-    *("count", "flops", "weight_bytes", "cache_bytes", "activation_bytes"),
-    *("compute_s", "memory_s", "seconds", "share"),
-)
+#: What an operation takes, and what rows of the same one add up; in all else they are alike.
+_AMOUNTS: Final = ("flops", "weight_bytes", "cache_bytes", "activation_bytes")
+_ADDED: Final = ("count", *_AMOUNTS, "compute_s", "memory_s", "seconds", "share")
 
 
 def explain_rows(latency: PassLatency) -> list[dict[str, Any]]:
@@ -30,10 +28,7 @@ def explain_rows(latency: PassLatency) -> list[dict[str, Any]]:
             "op": op.op.name,
             "kind": op.op.kind,
             "count": op.op.count,
-            "flops": float(op.op.count * op.op.flops),
-            "weight_bytes": float(op.op.count * op.op.weight_bytes),
-            "cache_bytes": float(op.op.count * op.op.cache_bytes),
-            "activation_bytes": float(op.op.count * op.op.activation_bytes),
+            **{name: float(op.op.count * getattr(op.op, name)) for name in _AMOUNTS},
             "intensity": _intensity(float(op.op.flops), float(op.op.memory_bytes)),
             "compute_dtype": op.compute_dtype,
             "compute_s": float(op.compute_s),
@@ -123,9 +118,8 @@ def _round_text(found: Explanation, parts: RoundParts) -> str:
         value = f"never ({least.ceiling:.2f}x)" if least.value is None else f"{least.value:.3f}"
         rows.append(["acceptance that breaks even", "", value])
     table = format_table(["", "time", "plain steps"], rows)
-    title = f"{in_line(found.title)}\n{in_line(parts.drafter)}, {parts.draft_len} drafts"
-    parts_of_text = [title, table, found.why, note_lines(found.notes)]
-    return "\n\n".join(part for part in parts_of_text if part)
+    drafts = f"{in_line(parts.drafter)}, {parts.draft_len} drafts"
+    return page(found, table, found.why, below_title=drafts)
 
 
 def _part(name: str, seconds: float, parts: RoundParts) -> list[str]:

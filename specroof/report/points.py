@@ -1,26 +1,19 @@
 """Every point of speedup curves, as JSON and CSV."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
 
+from specroof.questions.answer import picked
 from specroof.questions.prediction import EndToEnd, Workload
-from specroof.report.columns import Columns, listed_columns, point_columns
+from specroof.report.columns import CURVE_ARRAYS, Columns, listed_columns, point_columns, sizes
 from specroof.report.layout import columns_csv
 from specroof.speedup.curve import SpeedupCurve
 
 __all__ = ["curve_columns", "curves_csv", "curves_json"]
 
-_CURVE_ARRAYS: Final = (
-    "tokens_per_round",
-    "draft_s",
-    "verify_s",
-    "round_s",
-    "speedup",
-    "tokens_per_s",
-    "tokens_per_s_per_user",
-)
 _BAND_KEYS: Final = ("speedup_low", "speedup_high", "verdict", "best_within_band")
 #: Rows that are turned into Python's numbers at once: they take ten times the memory of arrays.
 _SLAB_ROWS: Final = 1 << 16
@@ -54,9 +47,8 @@ def _plain(values: Any) -> list[int | float]:
 
 def _lengths(workload: Workload) -> dict[str, int | float]:
     """Return the numbers of a request, whole ones without a point, and how requests come."""
-    names = ("input_len", "output_len", "prefix_hit_rate")
-    numbers = dict(zip(names, _plain([getattr(workload, name) for name in names]), strict=True))
-    return numbers | {"waves": workload.waves}
+    known = sizes(workload)
+    return dict(zip(known, _plain(known.values()), strict=True)) | {"waves": workload.waves}
 
 
 def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()) -> dict[str, Any]:
@@ -71,17 +63,12 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
     """
     first = curves[0]
     found: dict[str, Any] = {
-        "model": first.model,
-        "hardware": first.hardware,
-        "engine": first.engine,
-        "placement": {
-            "tensor_parallel": first.placement.tensor_parallel,
-            "expert_parallel": first.placement.expert_parallel,
-            "attention_data_parallel": first.placement.attention_data_parallel,
+        **picked(first, "model", "hardware", "engine"),
+        "placement": asdict(first.placement),
+        **{
+            name: _plain(getattr(first, name))
+            for name in ("context_len", "batch_size", "draft_len")
         },
-        "context_len": _plain(first.context_len),
-        "batch_size": _plain(first.batch_size),
-        "draft_len": _plain(first.draft_len),
         "notes": list(dict.fromkeys(note for curve in curves for note in curve.notes)),
         "baseline": {
             "step_s": _nested(first.decode_s),
@@ -93,9 +80,8 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
         found["workload"] = _lengths(counted[0].workload)
         for drafter, whole in zip(found["drafters"], counted, strict=True):
             arrays = {name: _nested(getattr(whole, name)) for name in _COUNTED_ARRAYS}
-            times = {"wait_s": whole.wait_s, "latency_s": whole.latency_s}
             drafter["end_to_end"] = {
-                **times,
+                **picked(whole, "wait_s", "latency_s"),
                 **arrays,
                 "best_draft_len": _nested(_known(whole.curve, whole.curve.best_draft_len)),
                 "best_speedup": _nested(whole.curve.best_speedup),
@@ -107,10 +93,9 @@ def _drafter_json(curve: SpeedupCurve) -> dict[str, Any]:
     shortest, longest = curve.near_best(0.01)
     return {
         "name": curve.drafter,
-        "cost_from": curve.cost_from,
-        "acceptance_from": curve.acceptance_from,
+        **picked(curve, "cost_from", "acceptance_from"),
         "verify_len": _plain(curve.verify_len),
-        **{name: _nested(getattr(curve, name)) for name in _CURVE_ARRAYS},
+        **{name: _nested(getattr(curve, name)) for name in CURVE_ARRAYS},
         **({} if curve.running is None else {"running": _nested(curve.running)}),
         "best_draft_len": _nested(_known(curve, curve.best_draft_len)),
         "best_speedup": _nested(curve.best_speedup),
@@ -120,7 +105,7 @@ def _drafter_json(curve: SpeedupCurve) -> dict[str, Any]:
 
 
 def _band_json(curve: SpeedupCurve) -> dict[str, Any]:
-    """Return the band of a curve; null where there is none, as of the ideal engine."""
+    """Return the band of a curve; null without one, as for the ideal engine."""
     within = curve.best_within_band()
     if curve.verdict is None or within is None:
         return dict.fromkeys(_BAND_KEYS)

@@ -1,4 +1,4 @@
-"""A prediction, as people read it and as a table of points."""
+"""A prediction, as tables and as CSV of its points."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -57,7 +57,7 @@ def prediction_csv(*found: Prediction) -> str:
 
 
 def prediction_text(found: Prediction) -> str:
-    """Return where drafting does not pay and warnings, best draft lengths, sources and notes."""
+    """Return the loads where drafting does not pay, best draft lengths, sources and sentences."""
     title, _, tables = curves_table(found.curves).partition("\n\n")
     parts = [
         title,

@@ -1,10 +1,11 @@
-"""What following `advise` would have lost, as text and as JSON."""
+"""The losses of following `advise`, as text and as JSON."""
 
 from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 
+from specroof.questions.answer import picked
 from specroof.questions.records import Regret, Scored, Validation, worst_regrets
 
 __all__ = ["regret_json", "regret_lines"]
@@ -16,7 +17,7 @@ _LARGE: Final = 0.1
 
 
 def regret_json(found: Validation) -> dict[str, Any]:
-    """Return what `advise` would have lost: means over trusted set-ups, and the worst of all.
+    """Return the losses of following `advise`: means over trusted set-ups, and the worst of all.
 
     Examples
     --------
@@ -49,12 +50,7 @@ def _regret_json(one: Regret) -> dict[str, Any]:
         "lost": one.lost,
         "source": point.source,
         "in_total": one.options[0].is_trusted,
-        "model": point.model,
-        "hardware": point.hardware,
-        "engine": point.engine,
-        "engine_version": point.engine_version,
-        "batch_size": point.batch_size,
-        "task": point.task,
+        **picked(point, "model", "hardware", "engine", "engine_version", "batch_size", "task"),
         "options": len(one.options),
         "taken": _option_json(one.taken),
         "best": _option_json(one.best),
@@ -67,7 +63,7 @@ def _option_json(one: Scored | None) -> dict[str, Any] | None:
     if one is None:
         return None
     drafts = {"drafter": one.point.method, "draft_len": one.point.draft_len}
-    return {**drafts, "predicted": one.predicted, "measured": one.measured}
+    return drafts | picked(one, "predicted", "measured")
 
 
 def regret_lines(found: Validation) -> Iterator[str]:
@@ -118,7 +114,7 @@ def _line(one: Regret) -> str:
 
 
 def _distrust(one: Regret) -> str:
-    """Return what is said of the measurements of a source that is not trusted."""
+    """Return the notes on a source that is not trusted."""
     notes = _notes(one)
     return f": {notes}" if notes else ""
 
@@ -140,9 +136,9 @@ def _drafts(one: Scored) -> str:
 
 
 def _cause(one: Regret) -> str:
-    """Return what is off: acceptance lengths are the measured ones, so it is the time of a round.
+    """Return the mispredicted time of a round: acceptance lengths are the measured ones.
 
-    Of what is taken and what is best, that whose prediction is further off is to blame.
+    Of the option taken and the best one, the worse predicted is to blame.
     """
     drafting = [option for option in (one.taken, one.best) if option is not None]
     blamed = max(drafting, key=lambda option: option.off)

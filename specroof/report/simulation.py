@@ -27,7 +27,7 @@ def exactness_text(found: Exactness) -> str:
 
 
 def times_text(found: BatchTimes) -> str:
-    """Return how times spread, with drafts and without."""
+    """Return the spread of times, with drafts and without."""
     header = ["draft length", "seconds", "mean", "p50", "p95", "p99"]
     rows = [
         [str(drafts), words, *_spread(spread)]

@@ -23,7 +23,7 @@ _MOST_NOTE: Final = 300
 def sweep_text(
     overviews: Sequence[Overview], notes: Sequence[str], *, points: int, without_room: int
 ) -> str:
-    """Return what a study found, in at most 40 lines whatever its size.
+    """Return the findings of a study, in at most 40 lines whatever its size.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a validation found, as a table for people and as JSON."""
+"""The errors of predictions, as tables and as JSON."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from specroof.questions.records import (
 )
 from specroof.questions.validate import OwnValidated, PublishedValidated
 from specroof.report.calibration import RESIDUAL_HEADER, residual_cells, residual_json
-from specroof.report.layout import format_table
+from specroof.report.layout import figure, format_table
 from specroof.report.regret import regret_json, regret_lines
 
 __all__ = ["own_json", "own_text", "validated_text", "validation_json", "validation_table"]
@@ -163,9 +163,7 @@ def _shape(one: Scored) -> tuple[object, ...] | None:
 
 
 def _cell(key: str, value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value}" if key == "n" else f"{value:.1%}"
+    return figure(value, str if key == "n" else "{:.1%}".format)
 
 
 def own_json(found: OwnValidation) -> dict[str, Any]:

@@ -1,10 +1,25 @@
-"""What better drafters would bring, as people read it and as rows."""
+"""The gains of better drafters, as a table and as CSV."""
 
-from specroof.questions.worth import Worth
-from specroof.report.layout import format_table, in_line, note_lines, rows_csv
+from collections.abc import Callable
+from typing import Final
+
+from specroof.questions.worth import Worth, WorthRow
+from specroof.report.layout import figure, format_table, page, rows_csv
 from specroof.units import format_seconds
 
 __all__ = ["worth_csv", "worth_text"]
+
+
+_COLUMNS: Final[dict[str, Callable[[WorthRow], str]]] = {
+    "tokens/round": lambda row: f"{row.accept_length:g}",
+    "speedup": lambda row: f"{row.speedup:.2f}x",
+    "per token": lambda row: "" if row.gain_per_token is None else f"{row.gain_per_token:+.2f}x",
+    "best γ": lambda row: str(row.best_draft_len),
+    "enough": lambda row: str(row.enough_drafts),
+    "tok/s": lambda row: f"{row.tokens_per_s:.0f}",
+    "$/Mtok": lambda row: figure(row.usd_per_million_tokens, "{:.3g}".format),
+    "users": lambda row: str(row.users),
+}
 
 
 def worth_csv(found: Worth) -> str:
@@ -14,34 +29,10 @@ def worth_csv(found: Worth) -> str:
 
 def worth_text(found: Worth) -> str:
     """Return a row for each acceptance length, and what the columns mean."""
-    header = [
-        "tokens/round",
-        "speedup",
-        "per token",
-        "best γ",
-        "enough",
-        "tok/s",
-        "$/Mtok",
-        "users",
-    ]
-    rows = [
-        [
-            f"{row.accept_length:g}",
-            f"{row.speedup:.2f}x",
-            "" if row.gain_per_token is None else f"{row.gain_per_token:+.2f}x",
-            str(row.best_draft_len),
-            str(row.enough_drafts),
-            f"{row.tokens_per_s:.0f}",
-            "-" if row.usd_per_million_tokens is None else f"{row.usd_per_million_tokens:.3g}",
-            str(row.users),
-        ]
-        for row in found.rows
-    ]
+    rows = [[cell(row) for cell in _COLUMNS.values()] for row in found.rows]
     meaning = (
         f"tokens/round as measured with {found.draft_len} drafts; per token: speedup for each "
         f"further one;\nenough: drafts beyond these bring less than 1%; users: at most "
         f"{format_seconds(found.tpot_s)} per token"
     )
-    table = format_table(header, rows, left=[])
-    notes = note_lines([*found.warnings, *found.notes])
-    return "\n\n".join(part for part in (in_line(found.title), table, meaning, notes) if part)
+    return page(found, format_table([*_COLUMNS], rows, left=[]), meaning)

@@ -23,7 +23,7 @@ __all__ = [
     "write_folder",
 ]
 
-#: What lists the files that the last run wrote into a folder.
+#: The list of the files that the last run wrote into a folder.
 MANIFEST: Final = "specroof-manifest.json"
 
 _ALLOWED: Final = "allowed: a file in a folder that can be written to"
@@ -31,7 +31,7 @@ _ALLOWED: Final = "allowed: a file in a folder that can be written to"
 #: Files without a name that are held open at once; systems allow some hundreds.
 _MOST_OPEN: Final = 64
 
-#: The name of a temporary says whose it is: of which machine, and of which process there.
+#: The name of a temporary holds its owner: a machine, and a process there.
 _TEMPORARY: Final = re.compile(r"\.specroof-(?P<host>.+)-(?P<process>\d{1,9})-[0-9a-f]{8}\.tmp")
 
 #: A file of a manifest: its name, and the SHA-256 of its content.
@@ -64,17 +64,21 @@ class _Staged:
 
     def write(self) -> None:
         """Put the content on the disk of its place, under no name where the system can do that."""
-        if self.target is None:
-            return
-        self.temporary = self.target.parent / _temporary_name()
-        descriptor = self.descriptor
-        if descriptor is None:
-            descriptor = os.open(self.temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-        with open(descriptor, "wb", closefd=self.descriptor is None) as file:
-            file.write(self.data)
-            _keep_mode(self.target, descriptor)
+        if self.target is not None:
+            with self.opened(self.target) as file:
+                file.write(self.data)
+                _keep_mode(self.target, file.fileno())
+
+    @contextlib.contextmanager
+    def opened(self, target: Path) -> Iterator[BinaryIO]:
+        """Yield the file for the content, which is on the disk where the block ends well."""
+        self.temporary = target.parent / _temporary_name()
+        is_named = self.descriptor is None
+        place = self.temporary if self.descriptor is None else self.descriptor
+        with open(place, "xb" if is_named else "wb", closefd=is_named) as file:
+            yield file
             file.flush()
-            os.fsync(descriptor)
+            os.fsync(file.fileno())
 
     def appear(self) -> None:
         """Move the content to its place in one step; pour it into a device, pipe or socket."""
@@ -139,7 +143,7 @@ def write_files(files: Mapping[Path, bytes]) -> None:
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files of one run into a folder, in the place of those of the run before.
+    """Write the files of one run into a folder, in place of the files of the run before.
 
     What it promises beyond `write_files`: where the manifest says ``"complete": true``,
     every file that it lists is there with the size and SHA-256 it states, and all are of one run.
@@ -192,15 +196,9 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     """
     one = _Staged(path, b"", path)
     try:
-        one.temporary = path.parent / _temporary_name()
         one.descriptor = _nameless(path.parent)
-        place = one.temporary if one.descriptor is None else one.descriptor
-        with open(
-            place, "xb" if one.descriptor is None else "wb", closefd=one.descriptor is None
-        ) as file:
+        with one.opened(path) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
         one.appear()
         _keep_names({path.parent})
     except OSError as failure:
@@ -272,7 +270,7 @@ def _refused(path: Path) -> Iterator[None]:
 
 
 def _target(path: Path) -> Path | None:
-    """Return where a regular file goes, links followed; None for a device, pipe or socket.
+    """Return the place of a regular file, links followed; None for a device, pipe or socket.
 
     Raises
     ------

@@ -198,18 +198,27 @@ def _vllm(plan: Speculation) -> Launch:
         config["model"] = plan.weights
     config["num_speculative_tokens"] = plan.drafts
     notes = list(_to_fill_in(plan, needs_weights=needs_weights))
-    if plan.differs and plan.data_parallel > 1:
-        notes.append(f"{VLLM} drops a schedule with data parallelism: {plan.drafts} drafts always")
-    elif plan.differs and plan.kind == "suffix":
-        notes.append(f"{VLLM} drops a schedule of suffix: {plan.drafts} drafts always")
+    suffix = plan.kind == "suffix"
+    if suffix:
+        notes.append(f"{VLLM} needs the package arctic-inference for suffix decoding")
+    if plan.differs and (suffix or plan.data_parallel > 1):
+        what = "of suffix" if suffix else "with data parallelism"
+        notes.append(f"{VLLM} drops a schedule {what}: {plan.drafts} drafts always")
     elif plan.differs:
         config["num_speculative_tokens_per_batch_size"] = [list(row) for row in plan.schedule]
     words: list[object] = ["--speculative-config", json.dumps(config)]
-    if plan.running is not None:
-        words += ["--max-num-seqs", plan.running]
-    if plan.memory is not None:
-        words += ["--gpu-memory-utilization", f"{plan.memory:g}"]
+    words += _told(plan, running="--max-num-seqs", memory="--gpu-memory-utilization")
     return Launch("vllm", VLLM, shell_line(words), notes=tuple(notes))
+
+
+def _told(plan: Speculation, *, running: str, memory: str) -> list[object]:
+    """Return what else the server is told, by its own flags."""
+    words: list[object] = []
+    if plan.running is not None:
+        words += [running, plan.running]
+    if plan.memory is not None:
+        words += [memory, f"{plan.memory:g}"]
+    return words
 
 
 # --- SGLang ---------------------------------------------------------------------------------------
@@ -260,19 +269,18 @@ def _sglang(plan: Speculation) -> Launch:
             f"{SGLANG} has no schedule by batch for {algorithm}{where}: {plan.drafts} drafts at "
             f"any load"
         )
-    if plan.running is not None:
-        words += ["--max-running-requests", plan.running]
-    if plan.memory is not None:
-        words += ["--mem-fraction-static", f"{plan.memory:g}"]
+    words += _told(plan, running="--max-running-requests", memory="--mem-fraction-static")
     return Launch("sglang", SGLANG, shell_line(words), files, tuple(notes))
 
 
 def _sglang_drafts(plan: Speculation, algorithm: str) -> list[object]:
     """Return how SGLang counts drafts: with the root but for DSPARK's blocks."""
+    # Blocks are drafted with the head of the target, which each group then has to hold.
+    head = ["--enable-dp-lm-head"] if plan.data_parallel > 1 else []
     if algorithm == "DFLASH":
-        return ["--speculative-dflash-block-size", plan.drafts + 1]
+        return ["--speculative-dflash-block-size", plan.drafts + 1, *head]
     if algorithm == "DSPARK":
-        return ["--speculative-dspark-block-size", plan.drafts]
+        return ["--speculative-dspark-block-size", plan.drafts, *head]
     verified = (plan.nodes if plan.is_tree else plan.drafts) + 1
     if algorithm == "NGRAM":
         # A chain, as it is priced: by default up to ten branches share the drafts.

@@ -16,7 +16,7 @@ from specroof.serving.capacity import ServedRoom, served_room
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import format_binary_bytes
 
-__all__ = ["Limits", "limits_of"]
+__all__ = ["Limits", "limits_at", "limits_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,12 +105,33 @@ def limits_of(model: Architecture, setup: Setup, drafter: Drafter, curve: Speedu
     drafter, curve
         What drafts, and its curve, whose verifications say how many positions are kept.
     """
-    contexts = curve.context_len[:, None]
-    verify = np.maximum(np.asarray(curve.verify_len, dtype=np.float64), curve.draft_len + 1.0)
+    return limits_at(model, setup, drafter, curve.context_len, curve.verify_len)
+
+
+def limits_at(
+    model: Architecture,
+    setup: Setup,
+    drafter: Drafter,
+    context_len: Array,
+    verify_len: npt.ArrayLike,
+) -> Limits:
+    """Return the room at some contexts and draft lengths.
+
+    Parameters
+    ----------
+    model, setup, drafter
+        As for `limits_of`.
+    context_len
+        Cached tokens, shape (contexts,).
+    verify_len
+        Positions of a verification by draft length, from 0; what is kept is one more than drafts
+        at least.
+    """
+    verified = np.asarray(verify_len, dtype=np.float64)
+    kept = np.maximum(verified, np.arange(len(verified)) + 1.0)[None, :]
+    contexts = context_len[:, None]
     return Limits(
         drafter.name,
         served_room(model, setup, context_len=contexts),
-        served_room(
-            model, setup, context_len=contexts, drafter=drafter, verify_len=verify[None, :]
-        ),
+        served_room(model, setup, context_len=contexts, drafter=drafter, verify_len=kept),
     )

@@ -1,4 +1,4 @@
-"""A batch of sequences round by round: how unevenly tokens come, which a mean cannot say."""
+"""A batch of sequences round by round: the spread of times, which a mean does not show."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from specroof.acceptance import Acceptance
 from specroof.acceptance.laws import beta_law
-from specroof.arrays import array_within, number_within, whole_within
+from specroof.arrays import Array, array_within, number_within, whole_within
 from specroof.errors import expect, refuse
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchSimulation", "Spread", "check_tokens", "simulate_batch"]
 
-Floats = NDArray[np.float64]
 
 #: Sequences times tokens of all batches: what memory and patience allow.
 _MOST_TOKENS: Final = 20_000_000
@@ -39,7 +38,7 @@ class Spread:
     p99_s: float
 
     @classmethod
-    def of(cls, seconds: Floats) -> "Spread":
+    def of(cls, seconds: Array) -> "Spread":
         """Return the spread of some seconds."""
         p50, p95, p99 = np.percentile(seconds, [50, 95, 99]).tolist()
         return cls(float(np.mean(seconds)), p50, p95, p99)
@@ -177,8 +176,8 @@ def check_tokens(batch_size: int, *, draft_len: int, output_len: int, n_batches:
 
 
 def _decoded(
-    at_most: Floats, times: Floats, output_len: int, dice: "Generator"
-) -> tuple[Floats, NDArray[np.int64], Floats]:
+    at_most: Array, times: Array, output_len: int, dice: "Generator"
+) -> tuple[Array, NDArray[np.int64], Array]:
     """Return the wait before and the size of each burst, and when each sequence is done."""
     left = np.full((len(at_most), len(times)), output_len, dtype=np.int64)
     done_s = np.zeros(left.shape)
@@ -199,7 +198,7 @@ def _decoded(
 
 def _cumulated(
     acceptance: Acceptance, draft_len: int, shape: tuple[int, int], dice: "Generator"
-) -> Floats:
+) -> Array:
     """Return P(accepted < d) for d = 1 … γ, on a last axis, of each sequence."""
     depth = acceptance.max_draft_len
     if depth is not None and draft_len > depth:
@@ -212,7 +211,7 @@ def _cumulated(
     return np.broadcast_to(at_most, (*shape, draft_len))
 
 
-def _times(round_s: ArrayLike) -> Floats:
+def _times(round_s: ArrayLike) -> Array:
     """Return the seconds of a round by unfinished sequences."""
     times = np.atleast_1d(array_within("round_s", round_s, "seconds"))
     if times.ndim != 1 or not np.all(times > 0.0):

@@ -1,4 +1,4 @@
-"""Rounds of which a drafter's confidence knows something beforehand."""
+"""Rounds whose outcome a drafter's confidence knows in part beforehand."""
 
 from typing import TYPE_CHECKING
 
@@ -47,7 +47,7 @@ def confident_rounds(
         that confident drafts come in runs: positions and rounds are drawn apart.
     Source
         The beta distribution has mean a and variance a (1 - a) / (κ + 1), a share 1 / (κ + 1) of
-        that of the outcome (Johnson, Kotz and Balakrishnan 1995, Continuous Univariate
+        the variance of the outcome (Johnson, Kotz and Balakrishnan 1995, Continuous Univariate
         Distributions 2, chapter 25); survival as a product of confidences: DSpark (Cheng et al.
         2026), algorithm 1.
 

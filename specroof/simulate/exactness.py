@@ -1,4 +1,4 @@
-"""Speculative sampling with dice: what is committed follows the target, whatever was drafted."""
+"""Speculative sampling with dice: committed tokens follow the target, whatever was drafted."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specroof.arrays import number_within, real_array, whole_within
+from specroof.arrays import Array, number_within, real_array, whole_within
 from specroof.errors import refuse
 from specroof.simulate.statistics import chi_squared_p_value, chi_squared_test
 from specroof.units import BOUNDS
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ExactnessResult", "random_distributions", "simulate_exactness"]
 
-Floats = NDArray[np.float64]
 Tokens = NDArray[np.int64]
 
 #: Sequences that are simulated side by side.
@@ -69,17 +68,17 @@ class ExactnessResult:
 class _Pair:
     """Target and draft distributions, a row for each context; one row where none matters."""
 
-    target: Floats
-    draft: Floats
-    residual: Floats
+    target: Array
+    draft: Array
+    residual: Array
 
     @property
-    def accepted(self) -> Floats:
+    def accepted(self) -> Array:
         """Probability of drafting a token and accepting it."""
         return np.minimum(self.target, self.draft)
 
     @property
-    def overlap(self) -> Floats:
+    def overlap(self) -> Array:
         """Acceptance rate in each context."""
         return np.asarray(self.accepted.sum(axis=1))
 
@@ -155,7 +154,7 @@ def simulate_exactness(
 
 def random_distributions(
     vocabulary: int, closeness: float, *, contexts: bool = False, seed: int = 0
-) -> tuple[Floats, Floats]:
+) -> tuple[Array, Array]:
     """Return a target's and a draft's distribution, drawn at random.
 
     Parameters
@@ -197,9 +196,9 @@ def random_distributions(
 class _Tally:
     """What the rounds so far did: rows are contexts."""
 
-    committed: Floats
-    starts: Floats
-    looked_at: Floats
+    committed: Array
+    starts: Array
+    looked_at: Array
     accepted: list[Tokens]
 
     @classmethod
@@ -222,9 +221,9 @@ class _Tally:
 
 
 def _round(pair: _Pair, before: Tokens, draft_len: int, dice: "Generator") -> tuple[Tokens, Tokens]:
-    """Return what one round writes at each position, and how many drafts are accepted.
+    """Return the tokens of one round by position, and the number of accepted drafts.
 
-    Position `accepted` holds the replacement or the bonus token; what lies behind is void.
+    Position `accepted` holds the replacement or the bonus token; later positions are void.
     """
     tokens = np.empty((draft_len + 1, len(before)), dtype=np.int64)
     accepted = np.zeros(len(before), dtype=np.int64)
@@ -240,7 +239,7 @@ def _round(pair: _Pair, before: Tokens, draft_len: int, dice: "Generator") -> tu
     return tokens, accepted
 
 
-def _drawn(rows: Floats, dice: "Generator") -> Tokens:
+def _drawn(rows: Array, dice: "Generator") -> Tokens:
     """Return one outcome of each row, a distribution, by inverting its cumulated sum."""
     cumulated = np.cumsum(rows, axis=1)
     # Scaled to the sum as it came out, so that rounding never points past the last outcome.
@@ -249,7 +248,7 @@ def _drawn(rows: Floats, dice: "Generator") -> Tokens:
 
 
 def _result(pair: _Pair, tally: _Tally, draft_len: int) -> ExactnessResult:
-    """Return what was found beside what the formulas say."""
+    """Return the counts beside the formulas' values."""
     accepted = np.concatenate(tally.accepted)
     n_tokens, n_rounds = int(tally.committed.sum()), len(accepted)
     tests = [
@@ -277,7 +276,7 @@ def _result(pair: _Pair, tally: _Tally, draft_len: int) -> ExactnessResult:
     )
 
 
-def _expected_length(pair: _Pair, starts: Floats, draft_len: int) -> float:
+def _expected_length(pair: _Pair, starts: Array, draft_len: int) -> float:
     """Return 1 + Σ π M^d 1: accepted drafts lead from one context to the next."""
     step = pair.accepted if len(pair.target) > 1 else pair.overlap[:, None]
     survival, length = starts, 1.0
@@ -302,15 +301,15 @@ def _pair(target: ArrayLike, draft: ArrayLike) -> _Pair:
     return _Pair(p, q, _residual(p, q))
 
 
-def _residual(target: Floats, draft: Floats) -> Floats:
-    """Return what replaces a refused draft: the normalised positive part of p − q."""
+def _residual(target: Array, draft: Array) -> Array:
+    """Return the distribution after a refused draft: the normalised positive part of p − q."""
     excess = np.maximum(target - draft, 0.0)
     total = excess.sum(axis=1, keepdims=True)
     # Where both agree nothing is refused, and any distribution will do.
     return np.where(total > 0.0, excess / np.where(total > 0.0, total, 1.0), target)
 
 
-def _distribution(name: str, values: ArrayLike) -> Floats:
+def _distribution(name: str, values: ArrayLike) -> Array:
     """Return one distribution for each context."""
     allowed = "probabilities that add up to 1, or a square table with a row for each token before"
     given = real_array(values)

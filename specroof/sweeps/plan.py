@@ -76,12 +76,9 @@ class Plan:
 def plan_of(study: Study) -> Plan:
     """Return the partitions of a study, none of them computed."""
     points = study.n_curve_points
-    pairs = [
-        (target + 1, drafter + 1)
-        for target in range(len(study.targets))
-        for drafter in range(len(study.drafters))
+    partitions = [
+        Partition(number, *pair, points) for number, pair in enumerate(study.pairs, start=1)
     ]
-    partitions = [Partition(number, *pair, points) for number, pair in enumerate(pairs, start=1)]
     return Plan(study, tuple(partitions), _described(study))
 
 
