@@ -589,6 +589,17 @@ def test_the_point_to_measure_has_a_command_that_runs() -> None:
     assert chip.to_measure.command is None
 
 
+def test_the_benchmark_to_run_serves_as_it_was_asked() -> None:
+    words = "Qwen/Qwen3-30B-A3B -H h100 --tp 2 --isl 100 --osl 50 --drafter mtp,accept=.7"
+    stored = answer(f"{words} --weights fp8 --kv-cache fp8 --concurrency 4")["to_measure"]
+    assert " --tp 2 --weights fp8 --kv-cache fp8 --framework" in stored["command"]
+    run = CliRunner().invoke(app, shlex.split(stored["command"])[1:])
+    assert (run.exit_code, run.stderr) == (0, "")
+    # No flag of `mock` asks for these.
+    for more in ("--ep 2", "--dp-attention 2", "--kv-cache int8", "--weights int4"):
+        assert answer(f"{words} --concurrency 4 {more}")["to_measure"]["command"] is None
+
+
 def test_where_no_length_can_be_nothing_is_to_measure() -> None:
     found = advise(
         "Qwen/Qwen3-8B", "h100", **SMALL | {"draft_len": 5, "drafters": "mtp,rates=.9/.8"}
