@@ -213,6 +213,12 @@ def test_a_drafter_that_never_pays_is_off() -> None:
         assert row["tokens_per_s"] == row["plain"]["tokens_per_s"]
     printed = page("Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --drafter eagle3,accept=0.01")
     assert "OFF from 1 to 128 requests in flight" in printed
+    tried = found.chips[0].rows[0].choice  # at one in flight, which the page begins with
+    low, high = tried.low, tried.high
+    assert f"   1  off      0    {tried.speedup:.2f}x  {low:.2f}-{high:.2f}  loses" in printed
+    footnote = "off: speedup and band are those of the best draft there"
+    assert footnote in printed
+    assert footnote not in page(f"{EXAMPLE} --framework vllm")
 
 
 def test_loads_that_differ_are_on_up_to_one() -> None:
