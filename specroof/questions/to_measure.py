@@ -13,7 +13,8 @@ from specroof.latency import Setup
 from specroof.policies.narrowing import least_settled, swings
 from specroof.questions.advised import Row
 from specroof.serving.benchmark_commands import FORCED, FRAMEWORKS
-from specroof.serving.launch import CACHES, MADE_WEIGHTS, YOUR_DRAFT_MODEL
+from specroof.serving.launch import YOUR_DRAFT_MODEL
+from specroof.serving.server_flags import CACHES, MADE_WEIGHTS
 
 __all__ = ["ToMeasure", "measured_next"]
 
