@@ -4,6 +4,7 @@ Everything inside specroof is in base units (bytes, seconds, FLOP, FLOP/s); a co
 only when a number is printed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -178,10 +179,8 @@ def format_si(value: float, unit: str) -> str:
     >>> format_si(12.0, "FLOP")
     '12.0 FLOP'
     """
-    for scale, prefix in _SI_PREFIXES:
-        if abs(value) >= scale:
-            return f"{_three_digits(value / scale)} {prefix}{unit}"
-    return f"{_three_digits(value)} {unit}"
+    scale, prefix = _scale(value, _SI_PREFIXES, (1.0, ""))
+    return f"{_three_digits(value / scale)} {prefix}{unit}"
 
 
 def format_count(value: float) -> str:
@@ -194,10 +193,8 @@ def format_count(value: float) -> str:
     >>> format_count(596_049_920)
     '596M'
     """
-    for scale, suffix in _COUNT_SUFFIXES:
-        if abs(value) >= scale:
-            return f"{_three_digits(value / scale)}{suffix}"
-    return f"{value:.0f}"
+    scale, suffix = _scale(value, _COUNT_SUFFIXES, (1.0, ""))
+    return f"{_three_digits(value / scale)}{suffix}" if suffix else f"{value:.0f}"
 
 
 def format_binary_bytes(value: float) -> str:
@@ -208,10 +205,8 @@ def format_binary_bytes(value: float) -> str:
     >>> format_binary_bytes(193_273_528_320)
     '180 GiB'
     """
-    for scale, unit in _BINARY_PREFIXES:
-        if abs(value) >= scale:
-            return f"{_three_digits(value / scale)} {unit}"
-    return f"{_three_digits(value)} B"
+    scale, unit = _scale(value, _BINARY_PREFIXES, (1.0, "B"))
+    return f"{_three_digits(value / scale)} {unit}"
 
 
 def format_seconds(value: float) -> str:
@@ -224,10 +219,15 @@ def format_seconds(value: float) -> str:
     >>> format_seconds(1.4e-4)
     '140 µs'
     """
-    for scale, unit in _TIME_UNITS:
-        if abs(value) >= scale:
-            return f"{_three_digits(value / scale)} {unit}"
-    return f"{_three_digits(value * 1e6)} µs"
+    scale, unit = _scale(value, _TIME_UNITS, _TIME_UNITS[-1])
+    return f"{_three_digits(value / scale)} {unit}"
+
+
+def _scale(
+    value: float, units: Sequence[tuple[float, str]], smallest: tuple[float, str]
+) -> tuple[float, str]:
+    """Return the largest unit that a value holds at least once, else the smallest."""
+    return next((unit for unit in units if abs(value) >= unit[0]), smallest)
 
 
 def _three_digits(value: float) -> str:

@@ -213,6 +213,12 @@ def test_a_drafter_that_never_pays_is_off() -> None:
         assert row["tokens_per_s"] == row["plain"]["tokens_per_s"]
     printed = page("Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --drafter eagle3,accept=0.01")
     assert "OFF from 1 to 128 requests in flight" in printed
+    tried = found.chips[0].rows[0].choice  # at one in flight, which the page begins with
+    low, high = tried.low, tried.high
+    assert f"   1  off      0    {tried.speedup:.2f}x  {low:.2f}-{high:.2f}  loses" in printed
+    footnote = "off: speedup and band are those of the best draft there"
+    assert footnote in printed
+    assert footnote not in page(f"{EXAMPLE} --framework vllm")
 
 
 def test_loads_that_differ_are_on_up_to_one() -> None:
@@ -581,6 +587,17 @@ def test_the_point_to_measure_has_a_command_that_runs() -> None:
     (chip,) = advise(named, "h100", **SMALL).chips  # a model without a name to repeat
     assert chip.to_measure is not None
     assert chip.to_measure.command is None
+
+
+def test_the_benchmark_to_run_serves_as_it_was_asked() -> None:
+    words = "Qwen/Qwen3-30B-A3B -H h100 --tp 2 --isl 100 --osl 50 --drafter mtp,accept=.7"
+    stored = answer(f"{words} --weights fp8 --kv-cache fp8 --concurrency 4")["to_measure"]
+    assert " --tp 2 --weights fp8 --kv-cache fp8 --framework" in stored["command"]
+    run = CliRunner().invoke(app, shlex.split(stored["command"])[1:])
+    assert (run.exit_code, run.stderr) == (0, "")
+    # No flag of `mock` asks for these.
+    for more in ("--ep 2", "--dp-attention 2", "--kv-cache int8", "--weights int4"):
+        assert answer(f"{words} --concurrency 4 {more}")["to_measure"]["command"] is None
 
 
 def test_where_no_length_can_be_nothing_is_to_measure() -> None:

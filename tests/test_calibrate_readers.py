@@ -370,7 +370,7 @@ def test_results_of_two_tools_are_no_one_run() -> None:
         refuse_mixed([one(INFERENCEX), one(VLLM), one(SGLANG)])
     assert str(caught.value) == (
         "b.json, line 1: is of sglang, and b.json, line 1 of vllm; allowed: results of one tool, "
-        "the others in a run of their own"
+        "the others in a separate run"
     )
 
 

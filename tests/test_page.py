@@ -323,6 +323,25 @@ def test_the_verdict_and_the_flags_follow(page: Opened) -> None:
     assert "no room for ideal" in page.text("verdict")
 
 
+@pytest.mark.parametrize(
+    ("drafter", "context"), [("ideal", 65536), ("eagle3,accept=0.75", 65536), ("ideal", 1024)]
+)
+def test_what_runs_of_a_batch_without_room_is_said(
+    page: Opened, drafter: str, context: int
+) -> None:
+    page.state(drafters=[drafter], batch=64, context=context, engine="sglang", devices=1)
+    state = page.figures["state"]
+    (curve,) = specroof.predict(
+        state["model"], state["chip"], drafters=drafter, concurrency=64, context_len=context,
+        engine="sglang", tensor_parallel=1,
+    ).curves  # fmt: skip
+    plain, drafted = np.broadcast_to(curve.running_batch, curve.speedup.shape)[0, 0, :2]
+    assert drafted < 64
+    said = f"{plain:g} of 64 requests run without drafts, {drafted:g} with one; the others wait"
+    assert said in page.text("verdict")
+    assert "--concurrency 64 in the place of --batch" in page.text("verdict")
+
+
 def test_a_view_is_restored_from_its_address(chromium: Any, page: Opened) -> None:
     drafters = [f"mtp,profile={PROFILE}", "autoregressive,accept=0.61,cost=0.035"]
     page.state(chip="h100", batch=32, context=1024, focus=1, length=5, limited=0, drafters=drafters)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof import OptionError
-from specroof.policies import Schedule, best_schedule, held_drafts
+from specroof.policies.schedule import Schedule, best_schedule, held_drafts
 
 rates_of = st.integers(1, 7).flatmap(
     lambda n: st.lists(

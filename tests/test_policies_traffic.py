@@ -123,7 +123,8 @@ def test_tables_with_holes_are_refused(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("hours:", "hour:", "allowed: a mapping with the keys hours, mix"),
+        ("hours:", "hour:", "has the key 'hour'; allowed: a mapping with the keys hours, mix"),
+        ("- {hour: 0, requests_per_s: 0.5}", "- 0.5", r"hours\[0\] is 0.5; allowed: a mapping"),
         ("hour: 1", "hour: true", r"hours\[1\]: hour is true; allowed: 1"),
         ("hour: 1", "time: 1", "allowed: a mapping with the keys hour, concurrency"),
         ("weight: 3", "weight: 0", r"mix\[0\]: weight is 0"),

@@ -13,9 +13,10 @@ from typer.testing import CliRunner
 
 from specroof import predict
 from specroof.cli import app
+from specroof.questions import prediction
 from specroof.questions.prediction import Prediction
 from specroof.serving.queue import limited_curve, queue_s, running_requests
-from specroof.speedup.curve import SpeedupCurve
+from specroof.speedup.curve import SpeedupCurve, curve_in
 
 Array = npt.NDArray[np.float64]
 SMALL = {"engine": "sglang", "max_draft_len": 4, "drafters": "mtp,accept=0.8"}
@@ -235,3 +236,16 @@ def test_json_has_holes_and_what_bounds() -> None:
     free = json.loads(shell(f"{words} --batch 1,64 --no-capacity").splitlines()[-1])
     assert free["capacity"] is None
     assert free["drafters"][0]["speedup"][0][1][0] == 1.0
+
+
+def test_a_limited_prediction_prices_its_grid_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    priced: list[object] = []
+
+    def counted(*args: Any, **asked: Any) -> SpeedupCurve:
+        priced.append(asked["batch_size"])
+        return curve_in(*args, **asked)
+
+    monkeypatch.setattr(prediction, "curve_in", counted)
+    found = predict("Qwen/Qwen3-8B", "h100", drafters="eagle3,accept=0.7", batch_size=[1, 8])
+    assert found.limits  # a server has an end
+    assert [np.asarray(one).tolist() for one in priced] == [[1, 8]]

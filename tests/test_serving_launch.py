@@ -24,8 +24,8 @@ from specroof.serving.launch import (
     Launch,
     Speculation,
     launch,
-    server_command,
 )
+from specroof.serving.server_flags import server_command
 
 # The fields of vllm 0.33.0's SpeculativeConfig that plans may use, and its methods.
 VLLM_FIELDS = {

@@ -4,6 +4,7 @@ import gc
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,13 +21,14 @@ from typer.testing import CliRunner
 
 import specroof
 from specroof import OptionError, OutputError, read_results, write_sweep
+from specroof.catalog import hardware_names
 from specroof.cli import app
 from specroof.errors import CatalogError
 from specroof.questions.study import load_study
-from specroof.questions.sweep import Study, study_slices
+from specroof.questions.sweep import Study, study_of, study_slices
 from specroof.sweeps import formats, partition, places, run, workers
 from specroof.sweeps.estimate import estimate, extrapolated
-from specroof.sweeps.plan import changes, plan_of
+from specroof.sweeps.plan import Partition, Plan, changes, plan_of
 
 CONTENT: dict[str, Any] = {
     "format_version": 1,
@@ -449,6 +451,10 @@ def test_a_dry_run_says_what_a_study_takes_and_writes_nothing(tmp_path: Path, st
     # All four partitions are tried whole here, so that nothing is extrapolated.
     assert found.size_bytes == written
     assert found.seconds > 0
+    assert found.seconds_off == 0.3
+    assert re.search(
+        r"^expected    [\d.]+ s \([\d.]+ to [\d.]+ s\) of one process", stdout, re.MULTILINE
+    )
 
 
 def test_a_dry_run_of_many_points_is_near_what_is_written(tmp_path: Path) -> None:
@@ -462,6 +468,31 @@ def test_a_dry_run_of_many_points_is_near_what_is_written(tmp_path: Path) -> Non
     # 60 x 60 x 17 points of each of 4 files, of which half are tried: rows are of one length but
     # for digits.
     assert found.size_bytes == pytest.approx(written, rel=0.05)
+
+
+def test_a_dry_run_tries_every_drafter_on_targets_here_and_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[tuple[int, int]] = []
+
+    def noted(_plan: Plan, one: Partition, *rest: Any) -> dict[str, object]:
+        tried.append((one.target, one.drafter))
+        rest[2](one.points)  # what tells of points that are done
+        return {"bytes": 100 * one.drafter}
+
+    monkeypatch.setattr("specroof.sweeps.estimate.write_partition", noted)
+    # Three drafters on each of 90 targets: a step through the files would meet one drafter.
+    models = ["Qwen/Qwen3-8B", "Qwen/Qwen3-4B", "Qwen/Qwen3-14B"]
+    targets = {"model": models, "hardware": list(hardware_names())[:30]}
+    drafters = [f"autoregressive,accept=0.7,cost=0.{k}" for k in (1, 2, 3)]
+    content = CONTENT | {"drafters": drafters, "targets": [targets]}
+    found = estimate(study_of(content), "csv")
+    trials = set(tried)
+    assert len(trials) == 9
+    assert {drafter for _, drafter in trials} == {1, 2, 3}
+    assert {1, 90} < {target for target, _ in trials}
+    assert found.size_bytes == pytest.approx(90 * (100 + 200 + 300))
+    assert found.seconds_off > 0.3  # a part of the files was tried
 
 
 def place_of_study(folder: Path, content: dict[str, Any]) -> str:

@@ -395,7 +395,7 @@ def test_what_cannot_be_taken_together_is_refused(
     assert told.exit_code == 2
     assert told.stderr == (
         "specroof: s.jsonl, line 1: is of sglang, and v.jsonl, line 1 of vllm; allowed: results of "
-        "one tool, the others in a run of their own\n"
+        "one tool, the others in a separate run\n"
     )
     server = {**SERVER, "speculative_algorithm": "NGRAM"}
     server |= {"speculative_num_draft_tokens": 4, "speculative_eagle_topk": 1}

@@ -9,9 +9,9 @@ import typer
 
 from specroof.cli.flags import Batch, Context, CostOf, Group, OptionFlags, Read, completion
 from specroof.cli.grouping import flags, given
+from specroof.cli.lists import whole_numbers, words
 from specroof.cli.output import check_folder, write, write_folder
 from specroof.cli.streams import STANDARD_OUTPUT
-from specroof.errors import OptionError
 from specroof.questions.explore import Exploration
 from specroof.questions.explore import explore as asked
 from specroof.questions.words import hardware_names, model_names
@@ -27,25 +27,6 @@ Output = Annotated[
         help="One file that holds everything, or a folder whose page loads grids as it needs them.",
     ),
 ]
-
-
-def _split(_word: str, text: str) -> list[str]:
-    return text.split(",")
-
-
-def _whole(word: str, text: str) -> list[int]:
-    """Return the whole numbers of a comma-separated text.
-
-    Raises
-    ------
-    OptionError
-        With the option's `word`, if a part is not a whole number.
-    """
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        message = f"{word} is {text!r}; allowed: whole numbers separated by commas, such as 1,8"
-        raise OptionError(message) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +52,7 @@ class Flags(Group):
             autocompletion=completion(hardware_names),
             show_default="twelve bundled chips",
         ),
-        Read(_split),
+        Read(words),
     ] = None
     engines: Annotated[
         str | None,
@@ -81,12 +62,12 @@ class Flags(Group):
             help="Engines to choose from.",
             show_default="each chip's default, and ideal",
         ),
-        Read(_split),
+        Read(words),
     ] = None
     devices: Annotated[
         str | None,
         typer.Option("--tp", help="Numbers of devices to choose from.", show_default="1,2,4,8"),
-        Read(_whole, into="tensor_parallel"),
+        Read(whole_numbers, into="tensor_parallel"),
     ] = None
     batch_size: Batch = None
     context_len: Context = None

@@ -124,6 +124,13 @@ def _say_mistakes(mistakes: Sequence[str]) -> None:
     say_aside("\n".join([*shown, *rest]))
 
 
+def _span(seconds: float, off: float) -> str:
+    """Return seconds and how far they may be off, as "42 s (29 to 55 s)"."""
+    low, high = seconds * (1 - min(off, 1)), seconds * (1 + off)
+    digits = 0 if seconds >= 10 else 1
+    return f"{seconds:.{digits}f} s ({low:.{digits}f} to {high:.{digits}f} s)"
+
+
 def _expected(study: Study, form: str | None) -> str:
     """Return the size and the expected time of a study, in four lines."""
     from specroof.sweeps.estimate import estimate  # noqa: PLC0415 - as above
@@ -133,7 +140,7 @@ def _expected(study: Study, form: str | None) -> str:
         (
             f"points      {found.points}",
             f"partitions  {found.partitions}, a {found.form} file each",
-            f"expected    {found.seconds:.1f} s of one process here",
+            f"expected    {_span(found.seconds, found.seconds_off)} of one process here",
             f"            {format_binary_bytes(found.size_bytes)}",
         )
     )

@@ -227,6 +227,6 @@ def refuse_mixed(points: Iterable[Measurement]) -> None:
         if point.engine != first.engine:
             message = (
                 f"{point.place}: is of {point.engine}, and {first.place} of {first.engine}; allowed: "
-                f"results of one tool, the others in a run of their own"
+                f"results of one tool, the others in a separate run"
             )
             raise MeasurementError(message)

@@ -203,7 +203,7 @@ def _refuse_other_cache(point: Measurement, stated: Stated) -> None:
     if named in {"", "auto"}:
         return
     known = _CACHES.get(named)
-    # Who names a format for a cache that is not listed knows what it is.
+    # A user who names a format for an unlisted cache knows the format.
     same = stated.kv_chosen
     if known is not None:
         same = dtype_bytes(known) == dtype_bytes(stated.kv_dtype)

@@ -188,6 +188,13 @@ globalThis.specroofPage = (() => {
     return made;
   }
 
+  /** How many of the requests run where not all do; how long the others wait is the library's to say. */
+  function running(found) {
+    const [plain, drafted] = found.most.map((one) => one ?? Infinity);
+    if (plain < 1) return `at context ${state.context} not one request fits.`;
+    return `at context ${state.context} ${Math.min(plain, state.batch)} of ${state.batch} requests run without drafts, ${Math.min(drafted, state.batch)} with one; the others wait. specroof predict with --concurrency ${state.batch} in the place of --batch says how long.`;
+  }
+
   function verdict(drafter, found, batches) {
     const line = element("p");
     const name = spec(drafter);
@@ -196,8 +203,9 @@ globalThis.specroofPage = (() => {
       return line;
     }
     const paid = tables.batch_size.filter((_, k) => batches[k].best_draft_len > 0);
-    if (!Number.isFinite(found.best_speedup)) {
-      line.append(element("strong", "no room"), ` for ${name}: batch ${state.batch} at context ${state.context} does not fit.`);
+    const drafting = found.speedup.slice(1).some(Number.isFinite), full = state.limited && found.most[1] < state.batch;
+    if (!Number.isFinite(found.best_speedup) || (full && !drafting && found.most[1] !== null)) {
+      line.append(element("strong", "no room"), ` for ${name}: ${running(found)}`);
       return line;
     }
     const pays = found.best_draft_len > 0, sure = found.verdict !== "unclear";

@@ -28,7 +28,7 @@ __all__ = [
     "ExpertTile",
 ]
 
-#: Kinds of operation that may have a share of their own; `dense` covers all the others.
+#: Kinds of operation that may have a separate share; `dense` covers all the others.
 OP_KINDS: Final = ("experts", "attention", "latent_attention", "state")
 #: Kinds of layer that may cost time on top of what every layer costs.
 LAYER_KINDS: Final = ("experts", "linear_attention", "latent_attention", "sparse_index")
@@ -260,7 +260,7 @@ class EngineProfile:
         Captured sizes; None for no padding.
     recurrent_state
         How a verification keeps recurrent state, unless options say otherwise; None for
-        that of `Options`.
+        the default of `Options`.
     expected_error
         How far its predictions were off on sources that it was fitted without.
     framework

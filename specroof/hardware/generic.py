@@ -1,10 +1,11 @@
 """The engine of a chip without measurements: its family's kernels, overheads of fits."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from specroof.hardware.engine import Collective, EngineProfile, ExpertTile
+from specroof.hardware.engine import Collective, EngineProfile
 
 __all__ = ["GENERIC", "ChipFamily", "Generic", "GenericEngines", "generic_engine"]
 
@@ -126,14 +127,10 @@ def generic_engine(relative: EngineProfile, family: ChipFamily) -> EngineProfile
         compute_frac=_times(relative.compute_frac, dense),
         kind_compute_frac=_times(relative.kind_compute_frac, dense),
         prefill_compute_frac=_times(relative.prefill_compute_frac, dense),
-        expert_tile=None if tile is None else _tile(tile, dense),
+        expert_tile=None if tile is None else tile.scaled(dense, most=math.inf),
         memory_frac=relative.memory_frac * moved,
         kind_memory_frac=_times(relative.kind_memory_frac, moved),
     )
-
-
-def _tile(tile: ExpertTile, dense: float) -> ExpertTile:
-    return replace(tile, compute_frac=tile.compute_frac * dense)
 
 
 def _times(shares: Mapping[str, float], factor: float) -> dict[str, float]:

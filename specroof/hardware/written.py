@@ -1,5 +1,6 @@
 """Fitted engines as files: a whole hardware file, and what all chips share."""
 
+from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
 from typing import Any
 
@@ -47,10 +48,7 @@ def calibrated_yaml(
         if getattr(hardware, key) is not None:
             content[key] = _given(getattr(hardware, key))
     content["default_engine"] = name
-    content["engines"] = {
-        key: {word: value for word, value in _given(one).items() if word != "name"}
-        for key, one in {**hardware.engines, name: engine}.items()
-    }
+    content["engines"] = _nameless({**hardware.engines, name: engine})
     text = dump_yaml(content)
     parse_hardware(text, source="the calibrated file")  # nothing is written that cannot be read
     return text
@@ -64,15 +62,19 @@ def written_generic(generic: Generic) -> dict[str, Any]:
     generic
         What is to be written.
     """
-    engines = {name: _given(one) for name, one in generic.engines.items()}
     return {
-        "engines": {
-            name: {key: value for key, value in block.items() if key != "name"}
-            for name, block in engines.items()
-        },
+        "engines": _nameless(generic.engines),
         "families": {name: _given(one) for name, one in generic.families.items()},
         "cards": _given(generic.cards),
         "card_bytes_per_s": generic.card_bytes_per_s,
+    }
+
+
+def _nameless(engines: Mapping[str, EngineProfile]) -> dict[str, dict[str, Any]]:
+    """Return engines as YAML has them: their names are the keys."""
+    return {
+        name: {key: value for key, value in _given(one).items() if key != "name"}
+        for name, one in engines.items()
     }
 
 

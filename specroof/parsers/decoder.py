@@ -25,7 +25,14 @@ from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.model_config import ModelConfig, vision_tower
 from specroof.parsers.tied_heads import tied_embeddings
 
-__all__ = ["Part", "attention_part", "decoder", "feed_forward_part", "same_part"]
+__all__ = [
+    "Part",
+    "attention_part",
+    "decoder",
+    "feed_forward_builder",
+    "feed_forward_part",
+    "same_part",
+]
 
 _Kind = TypeVar("_Kind", bound=Hashable)
 
@@ -67,7 +74,21 @@ def feed_forward_part(
     names: ExpertNames = USUAL_NAMES,
     width_key: str = "intermediate_size",
 ) -> Part[bool]:
-    """Return the feed-forward of layers with experts and of dense ones.
+    """Return the feed-forward of all layers: see `feed_forward_builder`; all sparse if None."""
+    sparse = sparse or [True] * config.n_layers
+    build = feed_forward_builder(config, experts, sparse, names=names, width_key=width_key)
+    return Part(sparse, build)
+
+
+def feed_forward_builder(
+    config: ModelConfig,
+    experts: ExpertsShape | None,
+    sparse: Sequence[bool],
+    *,
+    names: ExpertNames = USUAL_NAMES,
+    width_key: str = "intermediate_size",
+) -> Callable[[bool, LayerWeights], Block]:
+    """Return what builds the feed-forward of layers with experts and of dense ones.
 
     Parameters
     ----------
@@ -76,14 +97,12 @@ def feed_forward_part(
     experts
         Sizes of the experts; None where no layer has any.
     sparse
-        Whether each layer has experts; None for all of them.
+        Whether each layer has experts.
     names
         What the checkpoint calls its matrices.
     width_key
         Where the config says the inner width of a dense layer.
     """
-    if sparse is None:
-        sparse = [True] * config.n_layers
     width = 0 if all(sparse) else config.keys.positive_int(width_key)
 
     def build(is_sparse: bool, weights: LayerWeights) -> Block:
@@ -91,7 +110,7 @@ def feed_forward_part(
             return experts_block(experts, weights, names)
         return feed_forward_block(config.hidden_size, width, weights, module=names.dense)
 
-    return Part(sparse, build)
+    return build
 
 
 def decoder(  # noqa: PLR0913 - what families differ in around their layers, by name

@@ -39,8 +39,9 @@ from specroof.questions.request import (
     usd_per_hour,
 )
 from specroof.questions.to_measure import ToMeasure, measured_next
-from specroof.serving.launch import Launch, Speculation, launch, server_command
+from specroof.serving.launch import Launch, Speculation, launch
 from specroof.serving.requests import Load, Workload
+from specroof.serving.server_flags import server_command
 
 __all__ = [
     "INPUTS",

@@ -2,10 +2,11 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from specroof.architecture import Architecture
-from specroof.latency import Setup
+if TYPE_CHECKING:
+    from specroof.architecture import Architecture
+    from specroof.latency import Setup
 
 __all__ = ["Answer", "Noted", "picked", "place_of", "title_of"]
 
@@ -83,13 +84,13 @@ def picked(one: object, *names: str) -> dict[str, Any]:
     return {name: getattr(one, name) for name in names}
 
 
-def title_of(model: Architecture, setup: Setup) -> str:
+def title_of(model: "Architecture", setup: "Setup") -> str:
     """Return the model, devices and engine, as titles begin with them."""
     devices, engine = setup.placement.devices, setup.engine.name
     return f"{model.name} on {devices} x {setup.hardware.name}, engine {engine}"
 
 
-def place_of(model: Architecture, setup: Setup) -> dict[str, str]:
+def place_of(model: "Architecture", setup: "Setup") -> dict[str, str]:
     """Return the same as the object that ``--json`` prints begins with it."""
     names = {"hardware": setup.hardware.name, "engine": setup.engine.name}
     return {"model": model.name} | names

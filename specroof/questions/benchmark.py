@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Benchmark",
     "BenchmarkRequest",
+    "Recorded",
     "ResultFile",
     "engine_of_results",
     "engine_of_tool",
@@ -71,22 +72,14 @@ class Benchmark:
     labels: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class BenchmarkRequest:
-    """Ask about benchmark results.
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """Tell how results came about.
 
     Parameters
     ----------
-    results
-        One file or several: JSON of SGLang, vLLM or InferenceX, or a CSV.
-    model
-        What was served: a path, a bundled name, a Hub name, or an `Architecture`.
-    hardware
-        What served it: a path, a name, an alias, or a `HardwareProfile`.
     family
         Read the config as this model_type.
-    tensor_parallel, expert_parallel
-        Devices, and the devices that experts are spread over.
     engine
         An engine of the hardware profile. If None, the engine named like the tool that wrote
         the results.
@@ -97,21 +90,39 @@ class BenchmarkRequest:
     draft_len
         Drafts per round of results that do not say.
     server
-        What the server was told, where the results do not say: as for `predict`.
+        Settings of the server, where the results do not say: as for `predict`.
+    """
+
+    family: str | None = None
+    engine: str | None = None
+    options: OptionsLike | None = None
+    drafter: DrafterLike | None = None
+    draft_len: int | None = None
+    server: ServerLike | None = None
+
+
+@dataclass(frozen=True)
+class BenchmarkRequest(Recorded):
+    """Ask about benchmark results.
+
+    Parameters
+    ----------
+    results
+        One file or several: JSON of SGLang, vLLM or InferenceX, or a CSV.
+    model
+        What was served: a path, a bundled name, a Hub name, or an `Architecture`.
+    hardware
+        What served it: a path, a name, an alias, or a `HardwareProfile`.
+    tensor_parallel, expert_parallel
+        Devices, and the devices that experts are spread over.
     """
 
     results: ResultFile | Sequence[ResultFile]
     model: ModelLike
     hardware: HardwareLike
     _: KW_ONLY
-    family: str | None = None
     tensor_parallel: int = 1
     expert_parallel: int = 1
-    engine: str | None = None
-    options: OptionsLike | None = None
-    drafter: DrafterLike | None = None
-    draft_len: int | None = None
-    server: ServerLike | None = None
 
     def benchmark(self) -> Benchmark:
         """Return the results, all of one model and one tool.

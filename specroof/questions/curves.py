@@ -1,6 +1,7 @@
 """What is the whole curve of one drafter, and what does one pass cost and take?"""
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 from specroof import cost
 from specroof.acceptance import Acceptance, ContextAcceptance
@@ -78,26 +79,38 @@ class _Placed:
         A path, a bundled name, a Hub name, or an `Architecture`.
     hardware
         A path, a name, an alias, or a `HardwareProfile`.
+    placement, tensor_parallel
+        How many devices, in one of two ways; one device if neither is given.
+    engine
+        An engine of the hardware profile, or "ideal"; the profile's default if None.
+    options
+        `Options`, or a mapping of their names.
     """
 
     model: ModelLike
     hardware: HardwareLike
+    _: KW_ONLY
+    placement: Placement | None = None
+    tensor_parallel: int | None = None
+    engine: str | None = None
+    options: OptionsLike | None = None
 
+    def placed(self) -> dict[str, Any]:
+        """Return where passes run.
 
-def _placement(placement: Placement | None, tensor_parallel: int | None) -> Placement | None:
-    """Return the placement that was given in one of two ways.
-
-    Raises
-    ------
-    OptionError
-        For both.
-    """
-    if tensor_parallel is None:
-        return placement
-    if placement is not None:
-        message = "placement and tensor_parallel are both given; allowed: one of them"
-        raise OptionError(message)
-    return Placement(tensor_parallel)
+        Raises
+        ------
+        OptionError
+            For a placement that is given in both ways, and unknown options.
+        """
+        placement = self.placement
+        if self.tensor_parallel is not None:
+            if placement is not None:
+                message = "placement and tensor_parallel are both given; allowed: one of them"
+                raise OptionError(message)
+            placement = Placement(self.tensor_parallel)
+        options = options_of(self.options)
+        return {"placement": placement, "engine": self.engine, "options": options}
 
 
 @dataclass(frozen=True)
@@ -108,12 +121,6 @@ class LatencyRequest(_Placed):
     ----------
     forward_pass
         Batch, new positions and context; arrays broadcast.
-    placement, tensor_parallel
-        How many devices, in one of two ways; one device if neither is given.
-    engine
-        An engine of the hardware profile, or "ideal"; the profile's default if None.
-    options
-        `Options`, or a mapping of their names.
 
     Examples
     --------
@@ -125,11 +132,6 @@ class LatencyRequest(_Placed):
     """
 
     forward_pass: ForwardPass
-    _: KW_ONLY
-    placement: Placement | None = None
-    tensor_parallel: int | None = None
-    engine: str | None = None
-    options: OptionsLike | None = None
 
 
 @question(LatencyRequest)
@@ -139,9 +141,7 @@ def forward_latency(request: LatencyRequest) -> PassLatency:
         model_of(request.model),
         hardware_of(request.hardware),
         request.forward_pass,
-        placement=_placement(request.placement, request.tensor_parallel),
-        engine=request.engine,
-        options=options_of(request.options),
+        **request.placed(),
     )
 
 
@@ -161,12 +161,6 @@ class CurveRequest(_Placed):
     max_draft_len
         The longest draft tried. If None, 16, with NaN past the depth of drafter or acceptance;
         a number past that depth is an error.
-    placement, tensor_parallel
-        How many devices, in one of two ways; one device if neither is given.
-    engine
-        An engine of the hardware profile, or "ideal"; the profile's default if None.
-    options
-        `Options`, or a mapping of their names.
 
     Examples
     --------
@@ -182,10 +176,6 @@ class CurveRequest(_Placed):
     batch_size: Values = 1
     context_len: Values = 4096
     max_draft_len: int | None = None
-    placement: Placement | None = None
-    tensor_parallel: int | None = None
-    engine: str | None = None
-    options: OptionsLike | None = None
 
 
 @question(CurveRequest)
@@ -199,7 +189,5 @@ def speedup_curve(request: CurveRequest) -> SpeedupCurve:
         batch_size=request.batch_size,
         context_len=request.context_len,
         max_draft_len=request.max_draft_len,
-        placement=_placement(request.placement, request.tensor_parallel),
-        engine=request.engine,
-        options=options_of(request.options),
+        **request.placed(),
     )

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
@@ -91,14 +92,16 @@ _PARAMETERS: Final = "Parameters\n----------\n"
 
 
 def _about(request: Callable[..., object]) -> str:
-    """Return a request's docstring below its first line, inherited parameters first."""
-    entries, rest = "", ""
+    """Return a request's docstring below its first line, inherited parameters in their places."""
+    entries, rest = dict[str, str](), ""
     for kind in reversed(inspect.getmro(request)[:-1] if inspect.isclass(request) else ()):
         own, _, rest = (
             inspect.cleandoc(kind.__doc__ or "").partition(_PARAMETERS)[2].partition("\n\n")
         )
-        entries += f"{own}\n"
-    return f"{_PARAMETERS}{entries}\n{rest}".rstrip()
+        # An entry begins with the names of its parameters, which are not indented.
+        entries |= {re.split(r"[,\n]", one)[0]: one for one in re.split(r"\n(?=\S)", own)}
+    told = [entries[name] for name in inspect.signature(request).parameters if name in entries]
+    return "\n".join([f"{_PARAMETERS}{told[0]}", *told[1:], "", rest]).rstrip() if told else ""
 
 
 def model_of(model: ModelLike, family: str | None = None) -> Architecture:

@@ -14,6 +14,7 @@ from specroof.policies.narrowing import least_settled, swings
 from specroof.questions.advised import Row
 from specroof.serving.benchmark_commands import FORCED, FRAMEWORKS
 from specroof.serving.launch import YOUR_DRAFT_MODEL
+from specroof.serving.server_flags import CACHES, MADE_WEIGHTS
 
 __all__ = ["ToMeasure", "measured_next"]
 
@@ -33,7 +34,8 @@ class ToMeasure:
         By how much its speedup changes, as a logarithm, where an input changes by 10 % either
         way; the largest first.
     command
-        What prints its benchmark; None where no engine can be told to accept its drafts.
+        What prints its benchmark; None where no engine can be told to accept its drafts, or
+        `mock` has no flags for how the model is spread or stored.
     """
 
     concurrency: float
@@ -83,13 +85,8 @@ def measured_next(
 def _command(setup: Setup, drafter: Drafter, row: Row, words: Mapping[str, Any]) -> str | None:
     """Return the `mock` command of a point."""
     kind, model = drafter.name.partition(",")[0], words["model"]
-    branches = ",tree=" in drafter.name
-    if (
-        isinstance(model, Architecture)
-        or kind not in FORCED
-        or branches
-        or drafter.acceptance is None
-    ):
+    can_be_told = kind in FORCED and ",tree=" not in drafter.name and drafter.acceptance is not None
+    if isinstance(model, Architecture) or not can_be_told or not _can_be_served(setup):
         return None
     named = words["framework"] or setup.engine.name
     call = ["specroof", "mock", os.fspath(model), "-H", _chip(setup), "--drafter", drafter.name]
@@ -103,7 +100,19 @@ def _command(setup: Setup, drafter: Drafter, row: Row, words: Mapping[str, Any])
         "--tp": setup.placement.tensor_parallel,
     }
     call += [str(word) for pair in sizes.items() for word in pair]
+    formats = {"--weights": setup.options.weight_dtype, "--kv-cache": setup.options.kv_dtype}
+    call += [str(word) for pair in formats.items() if pair[1] is not None for word in pair]
     return shlex.join([*call, "--framework", named if named in FRAMEWORKS else _USUAL])
+
+
+def _can_be_served(setup: Setup) -> bool:
+    """Whether `mock` can start a server like it: one group, in formats that engines make."""
+    place, options = setup.placement, setup.options
+    return (
+        place.expert_parallel == place.attention_data_parallel == 1
+        and options.weight_dtype in {None, *MADE_WEIGHTS}
+        and options.kv_dtype in {None, *CACHES[_USUAL]}
+    )
 
 
 def _chip(setup: Setup) -> str:

@@ -1,7 +1,7 @@
 """How far off are predictions: over published measurements, or over my own results?"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from specroof.errors import OptionError
@@ -9,15 +9,13 @@ from specroof.questions.answer import Noted, title_of
 from specroof.questions.benchmark import (
     Benchmark,
     BenchmarkRequest,
+    Recorded,
     ResultFile,
     in_sample_notes,
 )
 from specroof.questions.request import (
-    DrafterLike,
     HardwareLike,
     ModelLike,
-    OptionsLike,
-    ServerLike,
     listed,
     question,
 )
@@ -30,7 +28,7 @@ __all__ = ["OwnValidated", "PublishedValidated", "ValidateRequest", "validate"]
 
 
 @dataclass(frozen=True)
-class ValidateRequest:
+class ValidateRequest(Recorded):
     """Ask how far off predictions are.
 
     Parameters
@@ -42,34 +40,16 @@ class ValidateRequest:
         What was served: a path, a bundled name, a Hub name, or an `Architecture`.
     hardware
         What served it: a path, a name, an alias, or a `HardwareProfile`.
-    family
-        Read the config as this model_type.
     tensor_parallel, expert_parallel
         Devices, and the devices that experts are spread over; 1 if None.
-    engine
-        An engine of the hardware profile. If None, the engine named like the tool that wrote
-        the results.
-    options
-        `Options`, or a mapping of their names.
-    drafter
-        What drafted, where results have drafts: a SPEC, or a `Drafter`.
-    draft_len
-        Drafts per round of results that do not say.
-    server
-        What the server was told, where the results do not say.
     """
 
     results: ResultFile | Sequence[ResultFile] | None = None
     model: ModelLike | None = None
     hardware: HardwareLike | None = None
-    family: str | None = None
+    _: KW_ONLY
     tensor_parallel: int | None = None
     expert_parallel: int | None = None
-    engine: str | None = None
-    options: OptionsLike | None = None
-    drafter: DrafterLike | None = None
-    draft_len: int | None = None
-    server: ServerLike | None = None
 
     def of_results(self) -> BenchmarkRequest:
         """Return the question about one's own results.

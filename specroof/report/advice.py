@@ -309,11 +309,14 @@ def _choices_table(chip: Served, short: Sequence[str]) -> str:
     for row in chip.rows:
         band = f"{row.choice.low:.2f}-{row.choice.high:.2f}"
         cells = [f"{row.concurrency:g}", short[row.tried] if row.drafter is not None else "off"]
-        cells += [str(row.draft_len), figure(row.speedup[0], "{:.2f}".format) + "x"]
+        cells += [str(row.draft_len), f"{row.choice.speedup:.2f}x"]
         cells += [ABSENT if row.choice.low == row.choice.high else band, row.verdict]
         cells += [figure(row.own[one], "{:.2f}".format) for one in own]
         rows.append([*cells, row.limited_by or ABSENT])
-    return format_table(header, rows, left=[1, 5, len(header) - 1])
+    table = format_table(header, rows, left=[1, 5, len(header) - 1])
+    if all(row.drafter is not None for row in chip.rows):
+        return table
+    return f"{table}\noff: speedup and band are those of the best draft there"
 
 
 #: Figures of a server by their titles: fields of `Times`, and how they are spelt.

@@ -59,7 +59,7 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
     "ideal": Framework(unmanaged.resolve_ideal, unmanaged.room_ideal),
 }
 
-#: Whose rules an engine without a server of its own has: `generic`, or a user's calibration.
+#: Gives its rules to an engine without a known server: `generic`, or a user's calibration.
 _STAND_IN: Final = "vllm"
 
 
@@ -104,7 +104,7 @@ def framework_of(engine: str) -> str:
 def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup:
     """Return the setup of a server that was told so: captured sizes, overlap, dtype of state.
 
-    What nobody states stays as the engine's profile has it.
+    Settings left unsaid stay as the engine's profile has them.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup
     Raises
     ------
     OptionError
-        If the server's dtype of recurrent state is not that of the options.
+        If server and options differ in the dtype of recurrent state.
 
     Examples
     --------

@@ -130,12 +130,12 @@ def draft_footprint(
     held
         What it keeps, as `specroof.drafters.Drafter.held` says.
     placement
-        That of the target; a drafter on fewer devices divides over those.
+        The target's; a drafter on fewer devices divides over those.
     options, fp8_keys
         As the target's.
 
     Counts
-        layers, their copies, merging matrices, a serial head, and a head of its own; the target's
+        layers, their copies, merging matrices, a serial head, and a separate head; the target's
         embedding and head are shared.
     Source
         Counting.

@@ -37,7 +37,7 @@ class Limits:
 
     @property
     def largest(self) -> Array:
-        """The largest batch, axes (context_len, draft_len); [..., 0] that of plain decoding."""
+        """The largest batch, axes (context_len, draft_len); [..., 0] decodes plainly."""
         found = self.drafting.largest_batch.copy()
         found[:, :1] = self.plain.largest_batch
         return found

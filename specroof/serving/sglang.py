@@ -51,7 +51,7 @@ _EVICTION_TOKENS: Final = 128
 #: model_override_base.py).
 _AITER_SHARE: Final = 0.85
 _AITER_LATENT_HEADS: Final = frozenset({16, 128})
-#: Requests that SGLang runs at least, where nobody says how many and the memory allows it.
+#: Requests that SGLang runs at least, where no setting says how many and the memory allows it.
 _FEWEST_DEFAULT: Final = 2048
 _PAGE: Final = 1
 
@@ -61,7 +61,7 @@ _TEXT_ONLY: Final = ("gemma3", "llama4")
 #: Multimodal families that may capture prefills (configs/model_config.py,
 #: multimodal_breakable_cuda_graph_supported_model_archs): Qwen3.5, MiniMax-M3, Kimi K2.5 and K3.
 _CAPTURED_TOWERS: Final = ("qwen3_5", "minimax_m3", "kimi", "deepseek_v3")
-#: Families whose windows have a pool of their own (configs/model_config.py,
+#: Families whose windows have a separate pool (configs/model_config.py,
 #: is_hybrid_swa_model); others cache all tokens in every layer.
 _WINDOW_POOLS: Final = ("llama4", "gpt_oss", "mimo_v2", "step3p", "gemma4")
 #: Kinds of drafter with layers of the target's kind, whose cache is priced as the target's
@@ -108,7 +108,7 @@ def _attention_share(place: Place) -> float:
 
 
 def default_requests(kind: str | None, model: Architecture) -> int | None:
-    """Return the requests that run where nobody says how many; None where memory says.
+    """Return the requests that run where no setting says how many; None where memory decides.
 
     Source
         ``arg_groups/deepseek_v4_hook.py``, ``apply_deepseek_v4_defaults``, which comes first;
@@ -224,7 +224,7 @@ def state_pool(
     draft_tokens
         Positions of a verification; 0 for plain decoding.
     ranks
-        Groups of devices with sequences of their own.
+        Groups of devices, each with separate sequences.
 
     Source
         ``mem_cache/kv_cache_configurator.py``, ``_handle_max_mamba_cache``.
@@ -276,10 +276,10 @@ def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> R
     """Return the room for requests of `context_len`; `verify_len` is 1 for plain decoding.
 
     Counts
-        tokens of drafts that are allocated ahead; windows in a pool of their own; padding slots.
+        tokens of drafts that are allocated ahead; windows in a separate pool; padding slots.
     Ignores
-        pages of more than one token; the CUDA context; DeepSeek-V4's pools, which have rules of
-        their own: each request is counted with what it stores.
+        pages of more than one token; the CUDA context; DeepSeek-V4's pools, which have
+        separate rules: each request is counted with what it stores.
     Source
         ``mem_cache/kv_cache_configurator.py``, ``_profile_available_bytes``,
         ``resolve_max_num_reqs``; ``model_executor/pool_configurator.py``.

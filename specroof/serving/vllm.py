@@ -34,8 +34,8 @@ _LATENT_BLOCK: Final = 128
 #: Layers of two kinds that differ by less are padded to the larger number
 #: (v1/core/kv_cache_planning.py).
 _ALIKE: Final = 1.5
-#: What a captured size takes besides memory that the sizes share: an assumption, that of SGLang
-#: for its captured prefills.
+#: What a captured size takes besides memory that the sizes share: assumed equal to
+#: what SGLang reserves for its captured prefills.
 _GRAPH_BYTES: Final = 8 * MEBIBYTE
 #: Kinds whose scheduling is not asynchronous by default (config/vllm.py).
 _SYNCHRONOUS: Final = ("ngram", "prompt_lookup", "suffix")

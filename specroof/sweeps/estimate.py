@@ -1,24 +1,26 @@
 """What a sweep will take, from a small part of it."""
 
-import io
 import time
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import numpy as np
 
-from specroof.questions.sweep import Study, study_slices
-from specroof.report.columns import n_rows, point_columns
-from specroof.sweeps.formats import best_format, table_writer
-from specroof.sweeps.partition import file_metadata
+from specroof.questions.sweep import Study
+from specroof.sweeps.formats import best_format
+from specroof.sweeps.partition import POINTS, UNFINISHED, write_partition
+from specroof.sweeps.places import Place, place_of
 from specroof.sweeps.plan import Partition, Plan, plan_of
 
 __all__ = ["Estimate", "estimate", "extrapolated"]
 
 #: Partitions that are tried, and points of each, few and many: the cost of a file is told apart
 #: from the cost of its points.
-_TRIED: Final = 6
-_TRIED_POINTS: Final = (1 << 12, 1 << 15)
+_TRIED: Final = 8
+_TRIED_POINTS: Final = (1 << 14, 1 << 17)
+#: How far off a clock is that met other work, or a disk with a queue.
+_CLOCK_OFF: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +33,27 @@ class Estimate:
         The format of the files.
     points, partitions
         Counted.
-    seconds, size_bytes
-        Expected of one process on this machine, and on disk.
+    seconds
+        Expected of one process on this machine.
+    seconds_off
+        By what share of them they may be off: two standard errors of what the partitions that were
+        tried take, and what clocks are off by on a machine with other work.
+    size_bytes
+        Expected of the points on disk.
     """
 
     form: str
     points: int
     partitions: int
     seconds: float
+    seconds_off: float
     size_bytes: float
 
 
 def estimate(study: Study, form: str | None) -> Estimate:
-    """Return what a sweep will take: some partitions are tried, a part of each, in memory.
+    """Return what a sweep will take: some partitions are tried, a part of each.
+
+    They are written into a temporary folder, which goes.
 
     Parameters
     ----------
@@ -53,33 +63,55 @@ def estimate(study: Study, form: str | None) -> Estimate:
         As for `write_sweep`.
     """
     plan, chosen = plan_of(study), best_format(form)
-    step = -(-len(plan.partitions) // _TRIED)
-    tried = plan.partitions[::step]
-    _of_some_points(plan, tried[0], chosen, _TRIED_POINTS[0])  # imports libraries, and reads files
-    few, many = (
-        np.sum([_of_some_points(plan, one, chosen, most) for one in tried], axis=0)
-        for most in _TRIED_POINTS
-    )
-    share = len(plan.partitions) / len(tried)
-    seconds, size_bytes = (
-        extrapolated((few[0], few[of]), (many[0], many[of]), plan.points / share) * share
+    tried = _spread(plan)
+    with TemporaryDirectory() as folder:
+        place = place_of(folder)
+        place.prepare(POINTS, UNFINISHED)
+        _trial(plan, tried[0], place, chosen, _TRIED_POINTS[0])  # imports libraries, reads files
+        few, many = (
+            [_trial(plan, one, place, chosen, most) for one in tried] for most in _TRIED_POINTS
+        )
+    seconds, sizes = (
+        np.array(
+            [
+                extrapolated((less[0], less[of]), (more[0], more[of]), one.points)
+                for less, more, one in zip(few, many, tried, strict=True)
+            ]
+        )
         for of in (1, 2)
     )
-    return Estimate(chosen, plan.points, len(plan.partitions), seconds, size_bytes)
+    share = len(plan.partitions) / len(tried)
+    spread = 2 * float(seconds.std() / seconds.mean()) / len(tried) ** 0.5 if share > 1 else 0.0
+    return Estimate(
+        form=chosen,
+        points=plan.points,
+        partitions=len(plan.partitions),
+        seconds=float(seconds.sum()) * share,
+        seconds_off=float(np.hypot(_CLOCK_OFF, spread)),
+        size_bytes=float(sizes.sum()) * share,
+    )
 
 
-def _of_some_points(
-    plan: Plan, partition: Partition, form: str, most: int
+def _spread(plan: Plan) -> list[Partition]:
+    """Return some partitions: of targets here and there, of one drafter after another."""
+    drafters = len(plan.study.drafters)
+    count = min(drafters * -(-_TRIED // drafters), 2 * _TRIED)
+    targets = np.linspace(0, len(plan.study.targets) - 1, count).round().astype(int).tolist()
+    apart = max(drafters // count, 1)
+    chosen = dict.fromkeys(
+        target * drafters + k * apart % drafters for k, target in enumerate(targets)
+    )
+    return [plan.partitions[place] for place in chosen]
+
+
+def _trial(
+    plan: Plan, partition: Partition, place: Place, form: str, most: int
 ) -> tuple[int, float, int]:
     """Return points, seconds and bytes of the first part of a partition."""
+    done: list[int] = []
     begun = time.perf_counter()
-    file = io.BytesIO()
-    with table_writer(form, file, file_metadata(plan)) as write:
-        part = next(study_slices(plan.study, partition.target, partition.drafter, most=most))
-        whole = next(iter(part.prediction.counted), None)
-        columns = point_columns(part.prediction.curves[0], whole)
-        write({"target": part.target} | columns)
-    return n_rows(columns), time.perf_counter() - begun, file.tell()
+    record = write_partition(plan, partition, place, form, done.append, most)
+    return sum(done), time.perf_counter() - begun, int(record["bytes"])
 
 
 def extrapolated(few: tuple[float, float], many: tuple[float, float], points: float) -> float:

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 from specroof.questions.overview import overviews
-from specroof.questions.sweep import Slice, lacking_room, study_slices
+from specroof.questions.sweep import Slice, Study, lacking_room, study_slices
 from specroof.report.columns import load_columns, point_columns
 from specroof.sweeps.formats import table_writer
 from specroof.sweeps.places import Place
@@ -42,8 +43,17 @@ def finished(place: Place, partition: Partition, form: str) -> dict[str, Any] | 
     return record if there == record["bytes"] else None
 
 
+def _first(study: Study, target: int, drafter: int, most: int) -> Iterator[Slice]:
+    return islice(study_slices(study, target, drafter, most=most), 1)
+
+
 def write_partition(
-    plan: Plan, partition: Partition, place: Place, form: str, advance: Advance
+    plan: Plan,
+    partition: Partition,
+    place: Place,
+    form: str,
+    advance: Advance,
+    most: int | None = None,
 ) -> dict[str, Any]:
     """Write the points of one drafter on one target, then its record, and return the record.
 
@@ -58,6 +68,8 @@ def write_partition(
         Where, in which format.
     advance
         Told of points that are done.
+    most
+        Write about so many points and no more, to learn what they take; None for all.
     """
     said: dict[str, None] = {}
     lacking = 0
@@ -73,7 +85,9 @@ def write_partition(
 
         def written() -> Iterator[Slice]:
             nonlocal lacking
-            for part in study_slices(plan.study, partition.target, partition.drafter):
+            whole_of = (plan.study, partition.target, partition.drafter)
+            part_of = study_slices(*whole_of) if most is None else _first(*whole_of, most)
+            for part in part_of:
                 found = part.prediction
                 said.update(dict.fromkeys(found.notes[: _MOST_NOTES - len(said)]))
                 lacking += lacking_room(found.curves[0])

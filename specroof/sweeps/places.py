@@ -106,7 +106,7 @@ class _Folder:
         self._found(folder, shutil.rmtree)
 
     def _found(self, name: str, ask: Callable[[Path], _Answer]) -> _Answer | None:
-        """Return what there is to know of a file or folder; None where there is none."""
+        """Return what `ask` says of a file or folder; None where there is none."""
         path = self._path / name
         with _refused(path), contextlib.suppress(FileNotFoundError):
             return ask(path)
@@ -183,7 +183,7 @@ class _Remote:
         self._found(folder, self._files.rm, recursive=True)
 
     def _found(self, name: str, ask: Callable[..., Any], **how: bool) -> Any:
-        """Return what there is to know of a file or folder; None where there is none."""
+        """Return what `ask` says of a file or folder; None where there is none."""
         with self._refused(), contextlib.suppress(FileNotFoundError):
             return ask(self._at(name), **how)
         return None

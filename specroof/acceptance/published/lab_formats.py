@@ -201,8 +201,8 @@ def trace_profiles(text: str, source: str) -> list[AcceptanceProfile]:
         ``commits`` as accepted drafts, the bonus token not in: no row may have more than there
         are columns a0 ….
     Ignores
-        the columns a0 … themselves, what the drafter thought of each draft: what happened is
-        in `commits`.
+        the columns a0 … themselves, what the drafter thought of each draft: `commits`
+        has the outcome.
     Source
         doublewordai/inference-lab; that `commits` leaves the bonus token out follows from the
         histograms that its authors print, which begin at 0.

@@ -5,7 +5,7 @@ Source
     `models/kimi_linear.py` and `models/kimi_k3.py`, with the names of the published tensors.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,15 +20,8 @@ from specroof.architecture import (
     Linear,
     Shard,
 )
-from specroof.parsers.blocks import (
-    ExpertNames,
-    ExpertsShape,
-    experts_block,
-    feed_forward_block,
-    matrices,
-    with_vectors,
-)
-from specroof.parsers.decoder import Part, decoder
+from specroof.parsers.blocks import ExpertNames, ExpertsShape, matrices, with_vectors
+from specroof.parsers.decoder import Part, decoder, feed_forward_builder
 from specroof.parsers.families.deepseek_v3 import LatentShape, latent_block, latent_shape
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.layer_lists import experts_after_first, listed_experts, listed_kinds
@@ -67,31 +60,6 @@ class _Mixers:
     full_rank_gate: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _FeedForward:
-    """Sizes of both kinds of feed-forward.
-
-    Parameters
-    ----------
-    hidden_size
-        Width of the residual stream.
-    dense_width
-        Of the first layers; 0 where there are none.
-    experts
-        Of the others; None where there are none.
-    latent
-        Width that routed experts work on, where it differs from the residual stream (K3).
-    latent_norm
-        Whether a norm of that width stands behind them.
-    """
-
-    hidden_size: int
-    dense_width: int
-    experts: ExpertsShape | None
-    latent: int | None
-    latent_norm: bool
-
-
 def parse_kimi_linear(config: ModelConfig) -> Architecture:
     """Return a Kimi Linear, or the language model of a Kimi K3.
 
@@ -113,7 +81,7 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
         return with_vectors(build(mixers, weights), residual_params)
 
     def behind(is_sparse: bool, weights: LayerWeights) -> Block:
-        return with_vectors(_feed_forward_block(feed_forward, is_sparse, weights), residual_params)
+        return with_vectors(feed_forward(is_sparse, weights), residual_params)
 
     return decoder(
         config,
@@ -172,15 +140,30 @@ def _layer_kinds(config: ModelConfig) -> tuple[str, ...]:
     )
 
 
-def _feed_forward(config: ModelConfig, sparse: Sequence[bool]) -> _FeedForward:
+def _feed_forward(
+    config: ModelConfig, sparse: Sequence[bool]
+) -> Callable[[bool, LayerWeights], Block]:
+    """Return what builds the feed-forwards; routed experts of K3 work on another width."""
     keys = config.keys
-    return _FeedForward(
-        config.hidden_size,
-        dense_width=0 if all(sparse) else keys.positive_int("intermediate_size"),
-        experts=_experts(keys) if any(sparse) else None,
-        latent=keys.optional_int("routed_expert_hidden_size"),
-        latent_norm=keys.flag("latent_moe_use_norm", default=False),  # kimi_k3.py of mlx-lm
-    )
+    experts = _experts(keys) if any(sparse) else None
+    usual = feed_forward_builder(config, experts, sparse, names=_NAMES)
+    latent = keys.optional_int("routed_expert_hidden_size")
+    # kimi_k3.py of mlx-lm: a norm of that width stands behind them where this key says so.
+    norm_params = (latent or 0) if keys.flag("latent_moe_use_norm", default=False) else 0
+
+    def build(is_sparse: bool, weights: LayerWeights) -> Block:
+        block = usual(is_sparse, weights)
+        if latent is None or not isinstance(block.core, Experts):
+            return block
+        # The lists of K3 do not name these, and its checkpoint holds them in bfloat16.
+        form, shard = weights.plain, FEED_FORWARD_REPLICATED
+        down = Linear("routed_expert_down_proj", config.hidden_size, latent, form, shard)
+        up = Linear("routed_expert_up_proj", latent, config.hidden_size, form, shard)
+        core = replace(block.core, in_features=latent)
+        block = replace(block, linears=(*block.linears, down, up), core=core)
+        return with_vectors(block, norm_params)
+
+    return build
 
 
 def _experts(keys: Reader) -> ExpertsShape:
@@ -192,25 +175,6 @@ def _experts(keys: Reader) -> ExpertsShape:
         # Without a default: 0 in mlx-lm, 1 in transformers.
         n_shared=keys.positive_int("num_shared_experts", "n_shared_experts", minimum=0),
         correction_bias=True,
-    )
-
-
-def _feed_forward_block(shape: _FeedForward, is_sparse: bool, weights: LayerWeights) -> Block:
-    if not is_sparse or shape.experts is None:
-        return feed_forward_block(shape.hidden_size, shape.dense_width, weights)
-    block = experts_block(shape.experts, weights, _NAMES)
-    if shape.latent is None or not isinstance(block.core, Experts):
-        return block
-    hidden_size, latent = shape.hidden_size, shape.latent
-    # The lists of K3 do not name these, and its checkpoint holds them in bfloat16.
-    form, shard = weights.plain, FEED_FORWARD_REPLICATED
-    down = Linear("routed_expert_down_proj", hidden_size, latent, form, shard)
-    up = Linear("routed_expert_up_proj", latent, hidden_size, form, shard)
-    return replace(
-        block,
-        linears=(*block.linears, down, up),
-        core=replace(block.core, in_features=latent),
-        vector_params=block.vector_params + (latent if shape.latent_norm else 0),
     )
 
 

@@ -90,7 +90,7 @@ def _part(block: Reader, key: str) -> Reader:
 
 
 def _replacement(part: Reader) -> tuple[bool, _Size]:
-    """Return whether a half of a layer is not the usual one, and what it is then."""
+    """Return whether another layer replaces a half, and its size."""
     if part.flag("no_op", default=False):
         return True, None
     return part.flag("replace_with_linear", default=False), _LINEAR
