@@ -112,7 +112,7 @@ def matmul_fit(
         return np.asarray(np.log((worked_s + floor_s) / seconds))
 
     start = np.log([0.85, 0.6, 4e-6, 2.0])
-    return np.exp(least_squares(off, start, loss="soft_l1", f_scale=0.1).x)
+    return np.asarray(np.exp(least_squares(off, start, loss="soft_l1", f_scale=0.1).x))
 
 
 def print_matmuls(folder: Path) -> None:

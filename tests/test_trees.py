@@ -270,7 +270,7 @@ def test_a_tree_of_width_one_equals_the_chain(acceptance: Any, longest: int) -> 
 def test_a_tree_branches_in_what_is_verified_or_on_the_way_there() -> None:
     def branches(grow: Any, siblings: list[float], longest: int) -> list[bool]:
         found = tree_proposals(grow, siblings, constant_acceptance(0.5), np.arange(longest + 1))
-        return found.branches.tolist()
+        return [bool(one) for one in found.branches]
 
     # Two children of the root; one behind each.
     assert branches(partial(expansion_tree, (2, 1)), [0.5], 2) == [False, True, True]

@@ -5,6 +5,7 @@ is the first draft of a chain, ``(0, 0)`` the one behind it, ``(0, 1)`` its seco
 is the tree of width one.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -77,7 +78,8 @@ def tree_tokens(nodes: Iterable[Node], rates: Rates) -> float:
     >>> tree_tokens(two_children, [[0.5, 0.25], [0.5, 0.25]])  # 1 + 1/2 + 1/4 + 1/2 * 1/2
     2.0
     """
-    return 1.0 + sum(path_rate(node, rates) for node in nodes)
+    # Rounded once: a node more never makes the sum smaller, in whatever order a set has them.
+    return math.fsum([1.0, *(path_rate(node, rates) for node in nodes)])
 
 
 def path_rate(node: Node, rates: Rates) -> float:

@@ -59,6 +59,11 @@ class Case:
     proposed: Proposals | None = None
     engine: Hashable = ONLY
 
+    @property
+    def branches(self) -> bool:
+        """Whether its drafts are a tree."""
+        return self.proposed is not None and bool(self.proposed.branches.any())
+
 
 def case_of(
     point: Measurement,
@@ -90,7 +95,7 @@ def case_of(
         message = f"{point.place}: {point.draft_len} drafts are more than {drafter.name} makes"
         raise MeasurementError(message)
     case = Case(point, served, drafter, proposed, engine)
-    if not proposed.branches.any() or tokens is drafter.acceptance:
+    if not case.branches or tokens is drafter.acceptance:
         return case
     # What was measured is of the tree; what siblings would add to a chain is in it.
     measured = tokens.tokens_per_round(np.array([point.draft_len]))
