@@ -1,8 +1,6 @@
 """Advice on one page of 80 columns, and as JSON."""
 
 import math
-import shlex
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any, Final
@@ -22,12 +20,18 @@ from specroof.questions.advise import (
 )
 from specroof.questions.answer import picked
 from specroof.report.columns import Columns, sizes
-from specroof.report.layout import ABSENT, figure, format_table, in_line, note_lines
+from specroof.report.layout import (
+    ABSENT,
+    figure,
+    folded,
+    format_table,
+    note_lines,
+    wrapped,
+)
 from specroof.units import format_seconds
 
 __all__ = ["advice_columns", "advice_json", "advice_text"]
 
-_WIDTH: Final = 80
 #: What a server gives at a load, by the names of the fields.
 _TIMES: Final = tuple(one.name for one in fields(Times))
 _SPEEDUPS: Final = ("speedup", "speedup_low", "speedup_high")
@@ -174,18 +178,18 @@ def advice_text(found: Advice, model: str) -> str:
     title = f"{found.title}; {found.workload.requests}"
     short = _short_names(found.drafters)
     parts = [
-        _wrapped(title),
-        _wrapped(decision_line(best)),
-        *map(_wrapped, _targets_lines(found, best)),
-        *([_wrapped(_day_line(best.advised.day))] if best.advised.day else []),
+        wrapped(title),
+        wrapped(decision_line(best)),
+        *map(wrapped, _targets_lines(found, best)),
+        *([wrapped(_day_line(best.advised.day))] if best.advised.day else []),
         *([_chips_table(found)] if len(found.chips) > 1 else []),
         _choices_table(best, short),
         _times_table(best),
         *_ends(best),
-        "\n".join(_wrapped(f"{short[d]}: {name}") for d, name in enumerate(found.drafters)),
+        "\n".join(wrapped(f"{short[d]}: {name}") for d, name in enumerate(found.drafters)),
         *(_command(one, best, model) for one in best.launches),
     ]
-    notes = [_wrapped(note_lines([note])) for note in (*found.warnings, *found.notes)]
+    notes = [wrapped(note_lines([note])) for note in (*found.warnings, *found.notes)]
     return "\n\n".join([*parts, "\n".join(notes)])
 
 
@@ -255,19 +259,19 @@ def _ends(chip: Served) -> Iterator[str]:
             if rate is None
             else (f"an acceptance of {rate:.2f} a draft, {length:.2f} tokens per round, is enough")
         )
-        yield _wrapped(
+        yield wrapped(
             f"Break-even at {row.concurrency:g} in flight with {row.choice.tried} drafts: {takes} "
             f"(here {row.point.tokens_per_round:.2f} tokens)."
         )
     if chip.to_measure is not None:
         one = chip.to_measure
         swing = math.expm1(one.swings[one.moved_by])
-        told = _wrapped(
+        told = wrapped(
             f"To measure: {one.concurrency:g} in flight, {one.draft_len} drafts of {one.drafter}, "
             f"the least certain point. The {INPUTS[one.moved_by]} moves it most: 10 % up or "
             f"down swings it by {swing:.0%}."
         )
-        yield told if one.command is None else f"{told}\n{_folded(one.command)}"
+        yield told if one.command is None else f"{told}\n{folded(one.command)}"
 
 
 def _most(rows: Sequence[Row]) -> float:
@@ -380,30 +384,4 @@ def _command(one: Launch, chip: Served, model: str) -> str:
     )
     if start is None:
         return "\n".join([head, *files, one.text])
-    return "\n".join([head, *files, _folded(f"{start} {one.text}")])
-
-
-def _folded(command: str) -> str:
-    """Return a command in lines of 80 columns: broken between words, and within JSON at commas."""
-    lines, line = [], ""
-    for word in shlex.split(command):
-        quoted = shlex.quote(word)
-        if line and len(line) + len(" \\ ") + len(quoted) > _WIDTH:
-            lines.append(f"{line} \\")
-            line = "  "
-        line += f"{' ' * bool(line.strip())}{quoted}"
-        # Between its commas, line breaks mean nothing to JSON, and to a shell in quotes.
-        while len(line) > _WIDTH and (cut := line.rfind(", ", 0, _WIDTH)) > 0:
-            lines.append(line[: cut + 1])
-            line = f"    {line[cut + 2 :]}"
-    return "\n".join([*lines, line])
-
-
-def _wrapped(text: str) -> str:
-    return textwrap.fill(
-        in_line(text),
-        _WIDTH,
-        subsequent_indent="  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return "\n".join([head, *files, folded(f"{start} {one.text}")])

@@ -5,6 +5,8 @@ import io
 import json
 import math
 import re
+import shlex
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -14,16 +16,21 @@ from specroof.report.fitting import brief, folded_table
 
 __all__ = [
     "ABSENT",
+    "PAGE_WIDTH",
     "columns_csv",
     "figure",
+    "folded",
     "format_table",
     "in_line",
     "json_line",
     "note_lines",
     "page",
     "rows_csv",
+    "wrapped",
 ]
 
+#: Columns of a page that is read whole.
+PAGE_WIDTH: Final = 80
 #: What stands in a table where there is no figure.
 ABSENT: Final = "-"
 
@@ -95,6 +102,33 @@ def page(found: Answer, *parts: str, below_title: str = "") -> str:
     title = "\n".join(filter(None, [in_line(found.title), below_title]))
     notes = note_lines([*found.warnings, *found.notes])
     return "\n\n".join(filter(None, [title, *parts, notes]))
+
+
+def folded(command: str) -> str:
+    """Return a command in lines of a page: broken between words, and within JSON at commas."""
+    lines, line = [], ""
+    for word in shlex.split(command):
+        quoted = shlex.quote(word)
+        if line and len(line) + len(" \\ ") + len(quoted) > PAGE_WIDTH:
+            lines.append(f"{line} \\")
+            line = "  "
+        line += f"{' ' * bool(line.strip())}{quoted}"
+        # Between its commas, line breaks mean nothing to JSON, and to a shell in quotes.
+        while len(line) > PAGE_WIDTH and (cut := line.rfind(", ", 0, PAGE_WIDTH)) > 0:
+            lines.append(line[: cut + 1])
+            line = f"    {line[cut + 2 :]}"
+    return "\n".join([*lines, line])
+
+
+def wrapped(text: str) -> str:
+    """Return a text in lines of a page, its later lines indented."""
+    return textwrap.fill(
+        in_line(text),
+        PAGE_WIDTH,
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _with_hint(note: str) -> str:
