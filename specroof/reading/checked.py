@@ -197,7 +197,7 @@ def _mistake(found: Any, model: type[BaseModel]) -> Mistake:
             expected = found["msg"].replace("Input should be", "allowed:", 1)
             said = f"{key} is {shown(found['input'])}; {_EXPECTED.get(kind, expected)}"
     # Keys come from the file and may be of any length.
-    return Mistake(path, shortened(said, 600))
+    return Mistake(path, shortened(said, 700))
 
 
 def without(content: Any, paths: Iterable[Path]) -> Any:
