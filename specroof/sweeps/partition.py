@@ -43,8 +43,10 @@ def finished(place: Place, partition: Partition, form: str) -> dict[str, Any] | 
     return record if there == record["bytes"] else None
 
 
-def _first(study: Study, target: int, drafter: int, most: int) -> Iterator[Slice]:
-    return islice(study_slices(study, target, drafter, most=most), 1)
+def _slices(study: Study, partition: Partition, most: int | None) -> Iterator[Slice]:
+    """Return the slices of a partition, or a first one of about so many points."""
+    whole_of = (study, partition.target, partition.drafter)
+    return study_slices(*whole_of) if most is None else islice(study_slices(*whole_of, most=most), 1)
 
 
 def write_partition(
@@ -85,9 +87,7 @@ def write_partition(
 
         def written() -> Iterator[Slice]:
             nonlocal lacking
-            whole_of = (plan.study, partition.target, partition.drafter)
-            part_of = study_slices(*whole_of) if most is None else _first(*whole_of, most)
-            for part in part_of:
+            for part in _slices(plan.study, partition, most):
                 found = part.prediction
                 said.update(dict.fromkeys(found.notes[: _MOST_NOTES - len(said)]))
                 lacking += lacking_room(found.curves[0])
@@ -100,11 +100,7 @@ def write_partition(
                 advance(found.curves[0].round_s.size)
 
         shown = overviews(plan.study.loads, written())
-    record = {
-        "name": name,
-        "target": partition.target,
-        "drafter": partition.drafter,
-        "points": partition.points,
+    record = _named(partition) | {
         "loads_without_room": lacking,
         "bytes": place.size(points),
         "notes": list(said),
@@ -113,3 +109,13 @@ def write_partition(
     with place.open(f"{UNFINISHED}/{name}.json") as file:
         file.write(json.dumps(record, allow_nan=False).encode())
     return record
+
+
+def _named(partition: Partition) -> dict[str, Any]:
+    """Return how a record names its partition."""
+    return {
+        "name": partition.name,
+        "target": partition.target,
+        "drafter": partition.drafter,
+        "points": partition.points,
+    }
