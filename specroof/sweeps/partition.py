@@ -46,7 +46,9 @@ def finished(place: Place, partition: Partition, form: str) -> dict[str, Any] | 
 def _slices(study: Study, partition: Partition, most: int | None) -> Iterator[Slice]:
     """Return the slices of a partition, or a first one of about so many points."""
     whole_of = (study, partition.target, partition.drafter)
-    return study_slices(*whole_of) if most is None else islice(study_slices(*whole_of, most=most), 1)
+    return (
+        study_slices(*whole_of) if most is None else islice(study_slices(*whole_of, most=most), 1)
+    )
 
 
 def write_partition(
