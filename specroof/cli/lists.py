@@ -7,8 +7,8 @@ from specroof.errors import OptionError
 __all__ = ["numbers", "whole_numbers", "words"]
 
 
-def numbers(word: str, text: str | None) -> list[float] | None:
-    """Return the numbers of a comma-separated `text`, None of None; ``1..128`` doubles.
+def numbers(word: str, text: str) -> list[float]:
+    """Return the numbers of a comma-separated `text`; ``1..128`` doubles.
 
     Raises
     ------
@@ -20,8 +20,6 @@ def numbers(word: str, text: str | None) -> list[float] | None:
     >>> numbers("--batch", "1..8,12"), numbers("--batch", "3..10")  # the end is always there
     ([1.0, 2.0, 4.0, 8.0, 12.0], [3.0, 6.0, 10.0])
     """
-    if text is None:
-        return None
     try:
         return [value for part in text.split(",") for value in _doubled(part)]
     except ValueError:
@@ -49,8 +47,8 @@ def _doubled(text: str) -> list[float]:
     return [*(low * 2.0**step for step in range(steps)), high]
 
 
-def whole_numbers(word: str, text: str | None) -> list[int] | None:
-    """Return the whole numbers of a comma-separated `text`, None of None.
+def whole_numbers(word: str, text: str) -> list[int]:
+    """Return the whole numbers of a comma-separated `text`.
 
     Raises
     ------
@@ -63,10 +61,10 @@ def whole_numbers(word: str, text: str | None) -> list[int] | None:
     [1, 2, 3]
     """
     values = numbers(word, text)
-    if values is not None and not all(value.is_integer() for value in values):
+    if not all(value.is_integer() for value in values):
         message = f"{word} is {text!r}; allowed: whole numbers separated by commas, such as 1,2,3"
         raise OptionError(message)
-    return None if values is None else [int(value) for value in values]
+    return [int(value) for value in values]
 
 
 def words(word: str, text: str) -> list[str]:
