@@ -109,7 +109,7 @@ def source_sentence(points: Sequence[Measurement], engine: str, chip: str) -> st
 
 
 def kernel_sentence() -> str:
-    """Return where the profile comes from that nobody has measured drafts with."""
+    """Return where the profile comes from that no measurement with drafts speaks for."""
     steps = validation([one for one in load_measurements() if one.engine == KERNEL_ENGINE])
     off = steps.points
     told = ", ".join(f"{one.predicted / one.measured - 1:+.0%} on {one.point.model}" for one in off)

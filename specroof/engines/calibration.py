@@ -30,8 +30,8 @@ _STEP: Final = 0.1
 #: Of seconds per layer and per pass, whose effects are nearly the same, one stands for both: the
 #: other, or a draft pass, could not be told apart from the pair.
 _STANDS_FOR_IT: Final = {
-    ("layer_overhead_s", False): "the profile has none; that of a pass stands for it",
-    ("pass_overhead_s", True): "the profile has that of a layer, which stands for it",
+    ("layer_overhead_s", False): "the profile has none; seconds per pass stand for it",
+    ("pass_overhead_s", True): "seconds per layer, which the profile has, stand for it",
 }
 #: Overheads that every engine has; where a profile has none, effects are looked at with usual ones.
 _USUAL: Final = ("pass_overhead_s", "sequence_overhead_s")
@@ -191,7 +191,7 @@ def _why_unasked(parameter: ProfileParameter, problem: Problem) -> str | None:
     if parameter.needs_drafts and not any(point.drafts for point in problem.points):
         return "no point has drafts"
     if getattr(problem.base, parameter.name) is None:
-        return "the profile has that of the target's passes in its place"
+        return "the profile uses the seconds of the target's passes instead"
     return _STANDS_FOR_IT.get((parameter.name, problem.base.layer_overhead_s > 0))
 
 

@@ -137,7 +137,7 @@ def left_out_generic(point: Measurement, *, by_engine: bool = False) -> EnginePr
     known = generic(parameters)
     found = known.on_chip(chip.name, None if link is None else link.link_bytes_per_s).engines
     profile = found.get(engine, found[GENERIC])
-    # The time of a bare pass: nobody schedules sequences around it.
+    # The time of a bare pass: no sequences are scheduled around it.
     return replace(profile, sequence_overhead_s=0.0) if point.method == STEP else profile
 
 

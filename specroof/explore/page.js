@@ -21,7 +21,7 @@ globalThis.specroofPage = (() => {
     drafters: [], focus: 0, length: null,
   });
 
-  /** What is compared where nobody says: heads that the library prices, else shares of a step. */
+  /** Drafters to compare by default: heads that the library prices, else shares of a step. */
   const usualDrafters = () => (offered("eagle3")
     ? ["eagle3,accept=0.75", "dflash,accept=0.8", "ideal"]
     : ["block,accept=0.89,cost=0.1,drafts=16", "autoregressive,accept=0.75,cost=0.1", "ideal"]).map(parsedSpec);

@@ -102,7 +102,7 @@ globalThis.specroof = (() => {
     });
   }
 
-  /** How far tokens per round may lie below or above, as logarithms; 0 where nobody knows better. */
+  /** How far tokens per round may lie below or above, as logarithms; 0 where the spread is not known. */
   function tokensSpread(drafter, tables, side, length) {
     if (drafter.law === "profile") return tables.profiles.find((one) => one.name === drafter.profile)[side][length];
     if (drafter.law !== "accept-length") return 0;
