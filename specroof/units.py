@@ -23,6 +23,7 @@ __all__ = [
     "dtype_bytes",
     "format_binary_bytes",
     "format_count",
+    "format_drafts",
     "format_seconds",
     "format_si",
     "plain_number",
@@ -207,6 +208,17 @@ def format_binary_bytes(value: float) -> str:
     """
     scale, unit = _scale(value, _BINARY_PREFIXES, (1.0, "B"))
     return f"{_three_digits(value / scale)} {unit}"
+
+
+def format_drafts(count: float) -> str:
+    """Return a number of drafts in words.
+
+    Examples
+    --------
+    >>> format_drafts(1), format_drafts(3)
+    ('1 draft', '3 drafts')
+    """
+    return f"{count:g} draft" if count == 1 else f"{count:g} drafts"
 
 
 def format_seconds(value: float) -> str:

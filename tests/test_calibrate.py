@@ -68,7 +68,9 @@ def test_a_synthetic_benchmark_is_recovered_to_one_percent() -> None:
     assert values(found) == pytest.approx(expected, rel=0.01)
     reasons = dict(found.kept)
     assert reasons["round_sequence_overhead_s"].startswith("the fit is no better with it")
-    assert reasons["draft_pass_overhead_s"].startswith("the profile uses the seconds of the target's")
+    assert reasons["draft_pass_overhead_s"].startswith(
+        "the profile uses the seconds of the target's"
+    )
     assert reasons["request_overhead_s"] == "the points hardly depend on it"
 
 

@@ -20,6 +20,7 @@ from specroof.speedup.curve import (
 )
 from specroof.speedup.inverses import Point, Threshold, drafting_gain, least_rate
 from specroof.speedup.waterfall import RoundParts, round_parts
+from specroof.units import format_drafts
 
 __all__ = ["ExplainRequest", "Explanation", "RoundParts", "explain"]
 
@@ -133,8 +134,9 @@ class Explanation(Noted):
             says = "neither pays nor loses"
         largest = [f"{name} ({steps:.2f} of a step)" for name, steps in parts.largest()]
         terms = " and ".join(filter(None, [", ".join(largest[:-1]), *largest[-1:]]))
+        bring = f"{format_drafts(parts.draft_len)} {'brings' if parts.draft_len == 1 else 'bring'}"
         sentence = (
-            f"It {says} here ({parts.speedup:.2f}x): {parts.draft_len} drafts bring "
+            f"It {says} here ({parts.speedup:.2f}x): {bring} "
             f"{parts.tokens_per_round:.2f} tokens in a round of {parts.steps:.2f} plain steps"
         )
         if terms:

@@ -25,6 +25,7 @@ from specroof.speedup.curve import (
     longest_draft,
 )
 from specroof.speedup.round import proposals
+from specroof.units import format_drafts
 
 __all__ = ["EndToEnd", "Prediction", "Workload", "predicted", "predicted_to", "shared_longest"]
 
@@ -197,8 +198,8 @@ def predicted_to(  # noqa: PLR0913 - a question's parts
             warnings.update(dict.fromkeys(limit.warnings(curve, queues=bool(limited))))
     assumed = (note for limit in limits for note in limit.notes)
     extended = (
-        f"{curve.drafter}: acceptance was measured with {curve.measured_draft_len} drafts; longer "
-        f"best drafts rest on its shape"
+        f"{curve.drafter}: acceptance was measured with "
+        f"{format_drafts(curve.measured_draft_len or 0)}; longer best drafts rest on its shape"
         for curve in curves
         if curve.extends_measurement.any()
     )

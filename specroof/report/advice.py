@@ -28,7 +28,7 @@ from specroof.report.layout import (
     note_lines,
     wrapped,
 )
-from specroof.units import format_seconds
+from specroof.units import format_drafts, format_seconds
 
 __all__ = ["advice_columns", "advice_json", "advice_text"]
 
@@ -239,7 +239,7 @@ def _targets_lines(found: Advice, chip: Served) -> Iterator[str]:
 def _day_line(day: Day) -> str:
     """Return the gain of the day, beside a fixed length and the best of each hour."""
     said = (
-        f"Over the day: {day.gain:+.1%} {day.gain_of} against off. The best fixed length, {day.fixed} drafts, "
+        f"Over the day: {day.gain:+.1%} {day.gain_of} against off. The best fixed length, {format_drafts(day.fixed)}, "
         f"gives {day.fixed_gain:+.1%}, a schedule {day.scheduled_gain:+.1%}, the best length of "
         f"each hour {day.oracle_gain:+.1%}."
     )
@@ -260,14 +260,14 @@ def _ends(chip: Served) -> Iterator[str]:
             else (f"an acceptance of {rate:.2f} a draft, {length:.2f} tokens per round, is enough")
         )
         yield wrapped(
-            f"Break-even at {row.concurrency:g} in flight with {row.choice.tried} drafts: {takes} "
+            f"Break-even at {row.concurrency:g} in flight with {format_drafts(row.choice.tried)}: {takes} "
             f"(here {row.point.tokens_per_round:.2f} tokens)."
         )
     if chip.to_measure is not None:
         one = chip.to_measure
         swing = math.expm1(one.swings[one.moved_by])
         told = wrapped(
-            f"To measure: {one.concurrency:g} in flight, {one.draft_len} drafts of {one.drafter}, "
+            f"To measure: {one.concurrency:g} in flight, {format_drafts(one.draft_len)} of {one.drafter}, "
             f"the least certain point. The {INPUTS[one.moved_by]} moves it most: 10 % up or "
             f"down swings it by {swing:.0%}."
         )

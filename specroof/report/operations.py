@@ -6,7 +6,7 @@ from typing import Any, Final
 from specroof.questions.explain import Explanation, RoundParts
 from specroof.report.layout import format_table, in_line, note_lines, page, rows_csv
 from specroof.speedup.curve import PassLatency
-from specroof.units import format_seconds, format_si
+from specroof.units import format_drafts, format_seconds, format_si
 
 __all__ = ["explain_rows", "explanation_csv", "explanation_text"]
 
@@ -118,7 +118,7 @@ def _round_text(found: Explanation, parts: RoundParts) -> str:
         value = f"never ({least.ceiling:.2f}x)" if least.value is None else f"{least.value:.3f}"
         rows.append(["acceptance that breaks even", "", value])
     table = format_table(["", "time", "plain steps"], rows)
-    drafts = f"{in_line(parts.drafter)}, {parts.draft_len} drafts"
+    drafts = f"{in_line(parts.drafter)}, {format_drafts(parts.draft_len)}"
     return page(found, table, found.why, below_title=drafts)
 
 

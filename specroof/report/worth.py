@@ -5,7 +5,7 @@ from typing import Final
 
 from specroof.questions.worth import Worth, WorthRow
 from specroof.report.layout import figure, format_table, page, rows_csv
-from specroof.units import format_seconds
+from specroof.units import format_drafts, format_seconds
 
 __all__ = ["worth_csv", "worth_text"]
 
@@ -31,7 +31,7 @@ def worth_text(found: Worth) -> str:
     """Return a row for each acceptance length, and what the columns mean."""
     rows = [[cell(row) for cell in _COLUMNS.values()] for row in found.rows]
     meaning = (
-        f"tokens/round as measured with {found.draft_len} drafts; per token: speedup for each "
+        f"tokens/round as measured with {format_drafts(found.draft_len)}; per token: speedup for each "
         f"further one;\nenough: drafts beyond these bring less than 1%; users: at most "
         f"{format_seconds(found.tpot_s)} per token"
     )

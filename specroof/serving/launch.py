@@ -7,6 +7,7 @@ from typing import Final
 
 from specroof.errors import OptionError, expect_word
 from specroof.serving.server_flags import shell_line
+from specroof.units import format_drafts
 
 __all__ = [
     "LAUNCHERS",
@@ -197,7 +198,7 @@ def _vllm(plan: Speculation) -> Launch:
         notes.append(f"{VLLM} needs the package arctic-inference for suffix decoding")
     if plan.differs and (suffix or plan.data_parallel > 1):
         what = "of suffix" if suffix else "with data parallelism"
-        notes.append(f"{VLLM} drops a schedule {what}: {plan.drafts} drafts always")
+        notes.append(f"{VLLM} drops a schedule {what}: {format_drafts(plan.drafts)} always")
     elif plan.differs:
         config["num_speculative_tokens_per_batch_size"] = [list(row) for row in plan.schedule]
     words: list[object] = ["--speculative-config", json.dumps(config)]
@@ -260,7 +261,7 @@ def _sglang(plan: Speculation) -> Launch:
     elif plan.differs:
         where = " with data-parallel attention" if plan.data_parallel > 1 else ""
         notes.append(
-            f"{SGLANG} has no schedule by batch for {algorithm}{where}: {plan.drafts} drafts at "
+            f"{SGLANG} has no schedule by batch for {algorithm}{where}: {format_drafts(plan.drafts)} at "
             f"any load"
         )
     words += _told(plan, running="--max-running-requests", memory="--mem-fraction-static")
@@ -317,7 +318,7 @@ def _tensorrt(plan: Speculation) -> Launch:
             lines.append(f"  max_concurrency: {last_on}")
         notes.append(
             f"{_TENSORRT} has a draft_len_schedule whose keys changed their meaning between "
-            f"releases: {plan.drafts} drafts up to {last_on} requests here"
+            f"releases: {format_drafts(plan.drafts)} up to {last_on} requests here"
         )
     notes.append(f"keys as of {_TENSORRT}, not checked against its definitions")
     return Launch("tensorrt-llm", _TENSORRT, "\n".join(lines), notes=tuple(notes))
