@@ -185,10 +185,10 @@ def test_the_target_is_reached_on_what_was_measured(found: Validation) -> None:
     assert told["one_version"]["setups"] == 3  # of a pull request, at three loads
     assert told["one_version"]["most"] <= 0.1
     assert told["mean"] == found.total.regret_mean
-    # The two that lose more than 10 % drafted without what plain decoding had.
+    # The two that lose more than 10 % are of a source whose rounds nothing explains.
     large = [one for one in told["worst"] if one["lost"] > 0.1]
     assert len(large) == told["above_10_percent_not_in_total"] == 2
-    assert all(one["note"] == "presumably drafted without overlapped scheduling" for one in large)
+    assert all(one["note"].startswith("rounds of many requests last twice") for one in large)
     assert [one["lost"] for one in told["worst"]] == sorted(
         (one["lost"] for one in told["worst"]), reverse=True
     )
