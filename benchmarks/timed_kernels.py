@@ -133,7 +133,7 @@ def print_matmuls(folder: Path) -> None:
             continue
         dense[chip_family(hardware)].append(wide[1])
         for name, (dtype, _) in MATMULS.items():
-            found = matmul_fit(rows, name, hardware, norm=2.0)
+            found = wide if dtype == "bf16" else matmul_fit(rows, name, hardware, norm=2.0)
             if found is None:
                 continue
             memory, share, floor_s, _ = found

@@ -77,25 +77,7 @@ def run(toy: Toy, *, seed: int, requests: int = 3000) -> Measured:
     seen: list[tuple[float, float, int]] = []
     started_s = 0.0
     while ended < requests:
-        mixed = bool(waiting)
-        decode = running if toy.shares or not mixed else []
-        drafts = not mixed or toy.drafts_beside
-        width = toy.positions if drafts else 1
-        taken = _taken(waiting, toy.chunk - (width * len(decode) if mixed else 0))
-        # Passes that take prompts beside decoding draft for those that are through, too.
-        drafted = drafts and (decode or toy.shares)
-        now += pass_s(width * len(decode) + sum(taken)) + (toy.draft_s if drafted else 0.0)
-        for one in decode:
-            one.tokens += _committed(toy, dice) if drafts else 1
-        for one, tokens in zip(waiting, taken, strict=False):
-            one.prompt -= tokens
-        through = [one for one in waiting if one.prompt == 0]
-        waiting = [one for one in waiting if one.prompt > 0]
-        for one in through:
-            one.first_s, one.tokens = now, 1
-        running += through
-        done = [one for one in running if one.tokens >= one.answer]
-        running = [one for one in running if one.tokens < one.answer]
+        now, running, waiting, done = _passed(toy, dice, now, running, waiting)
         for one in done:
             ended += 1
             if ended > requests // 4:
@@ -112,6 +94,31 @@ def run(toy: Toy, *, seed: int, requests: int = 3000) -> Measured:
     )
 
 
+def _passed(
+    toy: Toy, dice: np.random.Generator, now: float, running: list[Client], waiting: list[Client]
+) -> tuple[float, list[Client], list[Client], list[Client]]:
+    """Run one pass; return when it ends, who is decoded then, who waits, and who is done."""
+    mixed = bool(waiting)
+    decode = running if toy.shares or not mixed else []
+    drafts = not mixed or toy.drafts_beside
+    width = toy.positions if drafts else 1
+    taken = _taken(waiting, toy.chunk - (width * len(decode) if mixed else 0))
+    # Passes that take prompts beside decoding draft for those that are through, too.
+    drafted = drafts and (decode or toy.shares)
+    now += pass_s(width * len(decode) + sum(taken)) + (toy.draft_s if drafted else 0.0)
+    for one in decode:
+        one.tokens += _committed(toy, dice) if drafts else 1
+    for one, tokens in zip(waiting, taken, strict=False):
+        one.prompt -= tokens
+    through = [one for one in waiting if one.prompt == 0]
+    waiting = [one for one in waiting if one.prompt > 0]
+    for one in through:
+        one.first_s, one.tokens = now, 1
+    served = [*running, *through]
+    done = [one for one in served if one.tokens >= one.answer]
+    return now, [one for one in served if one.tokens < one.answer], waiting, done
+
+
 def run_wave(toy: Toy, *, seed: int) -> Measured:
     """Serve requests of one length that all come at once, until the last is answered."""
     dice = np.random.default_rng(seed)
@@ -120,23 +127,7 @@ def run_wave(toy: Toy, *, seed: int) -> Measured:
     waiting = [Client(toy.prompt, toy.answer, 0.0) for _ in range(toy.clients)]
     seen: list[tuple[float, float, int]] = []
     while waiting or running:
-        mixed = bool(waiting)
-        decode = running if toy.shares or not mixed else []
-        drafts = not mixed or toy.drafts_beside
-        width = toy.positions if drafts else 1
-        taken = _taken(waiting, toy.chunk - (width * len(decode) if mixed else 0))
-        drafted = drafts and (decode or toy.shares)
-        now += pass_s(width * len(decode) + sum(taken)) + (toy.draft_s if drafted else 0.0)
-        for one in decode:
-            one.tokens += _committed(toy, dice) if drafts else 1
-        for one, tokens in zip(waiting, taken, strict=False):
-            one.prompt -= tokens
-        through = [one for one in waiting if one.prompt == 0]
-        waiting = [one for one in waiting if one.prompt > 0]
-        for one in through:
-            one.first_s, one.tokens = now, 1
-        done = [one for one in (*running, *through) if one.tokens >= one.answer]
-        running = [one for one in (*running, *through) if one.tokens < one.answer]
+        now, running, waiting, done = _passed(toy, dice, now, running, waiting)
         seen += [(one.first_s, now - one.first_s, one.answer) for one in done]
     first, rest, lengths = (np.array(column, dtype=float) for column in zip(*seen, strict=True))
     return Measured(

@@ -18,9 +18,9 @@ _NUMBERS = (
     "batch_size", "context_len", "input_len", "output_len", "acceptance_length", "tokens_per_s",
     "baseline_tokens_per_s", "speedup",
 )  # fmt: skip
-#: Columns of few tables: children of each draft, and what drafting alone takes.
-_OF_FEW = ("top_k", "draft_s", "draft_share")
-_OF_DRAFTING = _OF_FEW[1:]
+#: Columns of few tables: what drafting alone takes, and children of each draft.
+_OF_DRAFTING = ("draft_s", "draft_share")
+_OF_FEW = ("top_k", *_OF_DRAFTING)
 #: Methods without drafts: plain decoding, and one bare pass over the new positions.
 _PLAIN = ("ar", STEP)
 _TEXTS = ("model", "hardware", "engine", "method", "lengths", "task", "reading", "note")
