@@ -305,8 +305,9 @@ def test_python_and_the_shell_answer_alike(found: Adaptive, tmp_path: Path) -> N
 
 
 def test_the_chart_draws_every_policy_but_the_one_it_is_measured_by(found: Adaptive) -> None:
-    axes = found.plot().axes[0]
-    drawn_policies = [text.get_text() for text in axes.get_legend().get_texts()]
+    chart = found.plot()
+    (axes,) = chart.axes
+    drawn_policies = [text.get_text() for text in chart.legends[0].get_texts()]
     assert drawn_policies == [policy for policy in found.outcomes if policy != "fixed"]
     heights = axes.containers[-1][0].get_ydata()
     assert heights == pytest.approx(found.gains("oracle")[0])

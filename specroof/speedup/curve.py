@@ -331,7 +331,10 @@ def acceptance_of(
         raise OptionError(msg)
     given = acceptance or drafter.acceptance
     if given is None:
-        msg = f"drafter {drafter.name!r} has no acceptance; give one, as in accept=0.8"
+        msg = (
+            f"drafter {drafter.name!r} has no acceptance; give one, as in {drafter.name},accept=0.8 "
+            "or profile=NAME (`specroof acceptance` lists measured ones)"
+        )
         raise OptionError(msg)
     return given
 
