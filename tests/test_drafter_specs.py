@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specroof import speedup_curve
 from specroof.catalog import (
     load_draft_config,
     load_drafter,
@@ -20,7 +21,7 @@ from specroof.drafters import KINDS
 from specroof.errors import CatalogError, ConfigError, OptionError
 from specroof.report.curves import source_lines
 from specroof.report.points import curves_csv, curves_json
-from specroof.speedup.curve import SpeedupCurve, speedup_curve
+from specroof.speedup.curve import SpeedupCurve
 
 TARGET = "Qwen/Qwen3.6-35B-A3B"
 
