@@ -302,8 +302,8 @@ def test_a_context_is_known_where_prompts_and_answers_were_counted() -> None:
     seen = replace(observed_with(2), input_len=3000.0, output_len=500.0)
     assert context_of(None, seen) == 3250.0
     assert context_of(100, seen) == 100.0
-    for unknown in ({"input_len": None}, {"output_len": None}):
-        assert context_of(None, replace(seen, **unknown)) == 4096.0
+    for unknown in (replace(seen, input_len=None), replace(seen, output_len=None)):
+        assert context_of(None, unknown) == 4096.0
 
 
 def test_what_branches_is_a_tree() -> None:
