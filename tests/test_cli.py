@@ -496,7 +496,8 @@ def test_a_study_of_any_shape_has_a_chart(tmp_path: Path, study: str, names: lis
 
 def test_targets_of_one_name_are_told_apart(tmp_path: Path) -> None:
     target = "{model: openai/gpt-oss-20b, hardware: h100}"
-    (tmp_path / "study.yaml").write_text(STUDY.replace(target, f"{target}, {target}"))
+    on_two = target.replace("}", ", tensor_parallel: 2}")
+    (tmp_path / "study.yaml").write_text(STUDY.replace(target, f"{target}, {on_two}"))
     run("sweep", str(tmp_path / "study.yaml"), "-o", str(tmp_path / "out"), "--format", "csv")
     told = []
     for path in sorted((tmp_path / "out" / "points").iterdir()):

@@ -64,15 +64,15 @@ class Limits:
             return " requests run plain"
         return f" with {drafts} draft{'s' * (drafts > 1)} of {self.drafter}"
 
-    def warnings(self, curve: SpeedupCurve, *, queues: bool) -> Iterator[str]:
+    def warnings(self, curve: SpeedupCurve, beyond: str) -> Iterator[str]:
         """Yield a sentence for each context at which not all requests run that were asked for.
 
         Parameters
         ----------
         curve
             The curve, limited.
-        queues
-            Whether requests beyond the limit wait.
+        beyond
+            What becomes of more requests.
         """
         most, bound = self.largest, self.bound_by
         asked = curve.batch_size.max()
@@ -85,7 +85,6 @@ class Limits:
             parts = [
                 f"{most[i, drafts]:g}{self._with(drafts)} ({bound[i, drafts]})" for drafts in ends
             ]
-            beyond = "the rest wait" if queues else "larger batches have no room"
             yield f"context {context:g}: at most {', '.join(parts)}; {beyond}"
             if not most[i, 0]:
                 short = format_binary_bytes(float(self.plain.room.short_bytes[i, 0]))
