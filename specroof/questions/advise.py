@@ -48,6 +48,7 @@ __all__ = [
     "INPUTS",
     "Advice",
     "AdviseRequest",
+    "Advised",
     "Day",
     "Launch",
     "Row",
