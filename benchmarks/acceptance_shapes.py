@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof import extrapolated_acceptance, load_profiles, survival_acceptance
-from specroof.acceptance import EXTRAPOLATIONS
+from specroof.acceptance.extrapolation import EXTRAPOLATIONS
 from specroof.acceptance.typical import falling_odds_rates
 
 Floats = npt.NDArray[np.float64]

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from specroof import predict
-from specroof.serving.requests import EndToEnd
+from specroof.serving.end_to_end import EndToEnd
 
 SOURCES = {
     "cookbook": "SGLang cookbook at 7b5bd9c, random prompts; printed",

@@ -49,7 +49,7 @@ def _flags(*words: str) -> str:
     """Return the arguments and flags of a command."""
     command: Any = get_command(app)
     for word in words:
-        command = command.get_command(None, word)
+        _, command, _ = command.resolve_command(None, [word])
     rows = [
         [_spelt(one), getattr(one, "help", None) or "", _default(one)]
         for one in command.params

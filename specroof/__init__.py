@@ -5,55 +5,49 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from specroof.acceptance import (
-    Acceptance,
-    AcceptanceFit,
-    acceptance_from_length,
-    beta_acceptance,
-    constant_acceptance,
-    context_acceptance,
-    decay_acceptance,
-    extrapolated_acceptance,
-    fit_acceptance,
-    histogram_acceptance,
-    lengths_acceptance,
-    rate_acceptance,
-    survival_acceptance,
-)
-from specroof.acceptance.published import AcceptanceProfile, load_profiles
-from specroof.architecture import Architecture
-from specroof.catalog import (
-    hardware_names,
-    load_drafter,
-    load_hardware,
-    load_model,
-    load_profile,
-    model_names,
-)
-from specroof.cost import ForwardPass, OpCost, Options
-from specroof.drafters import (
-    Drafter,
-    DraftTime,
-    Round,
-)
-from specroof.errors import (
-    CatalogError,
-    ConfigError,
-    MeasurementError,
-    OptionError,
-    OutputError,
-    ProfileError,
-    SpecroofError,
-    StudyError,
-)
-from specroof.hardware import EngineProfile, HardwareProfile, Placement
-from specroof.latency import PassLatency
 from specroof.questions import QUESTIONS
-from specroof.speedup.curve import SpeedupCurve
 
 if TYPE_CHECKING:
     # For type checkers: the door imports these when they are asked for, by the table below.
     from specroof import plot
+    from specroof.acceptance import (
+        Acceptance,
+        acceptance_from_length,
+        beta_acceptance,
+        constant_acceptance,
+        context_acceptance,
+        decay_acceptance,
+        histogram_acceptance,
+        lengths_acceptance,
+        rate_acceptance,
+        survival_acceptance,
+    )
+    from specroof.acceptance.extrapolation import extrapolated_acceptance
+    from specroof.acceptance.law_fits import AcceptanceFit, fit_acceptance
+    from specroof.acceptance.published import AcceptanceProfile, load_profiles
+    from specroof.architecture import Architecture
+    from specroof.catalog import (
+        hardware_names,
+        load_drafter,
+        load_hardware,
+        load_model,
+        model_names,
+    )
+    from specroof.catalog.profiles import load_profile
+    from specroof.cost import ForwardPass, OpCost, Options
+    from specroof.drafters import Drafter, DraftTime, Round
+    from specroof.errors import (
+        CatalogError,
+        ConfigError,
+        MeasurementError,
+        OptionError,
+        OutputError,
+        ProfileError,
+        SpecroofError,
+        StudyError,
+    )
+    from specroof.hardware import EngineProfile, HardwareProfile, Placement
+    from specroof.latency import PassLatency
     from specroof.questions.adaptive import adaptive
     from specroof.questions.advise import advise
     from specroof.questions.answer import Answer
@@ -70,8 +64,9 @@ if TYPE_CHECKING:
     from specroof.questions.sweep import Study, Target, sweep
     from specroof.questions.validate import validate
     from specroof.questions.worth import worth
-    from specroof.serving.requests import Load, Workload
+    from specroof.serving.workload import Load, Workload
     from specroof.simulate import simulate_batch, simulate_exactness
+    from specroof.speedup.curve import SpeedupCurve
     from specroof.sweeps import read_results, write_sweep
 
 __all__ = [
@@ -146,37 +141,68 @@ __all__ = [
 ]
 
 
-#: What is imported when it is first asked for: a program pays for what it uses.
-_LATE: Final = {
+#: Which room has a name; the other names are questions.
+_ROOMS: Final = {
+    "acceptance": (
+        "Acceptance",
+        "acceptance_from_length",
+        "beta_acceptance",
+        "constant_acceptance",
+        "context_acceptance",
+        "decay_acceptance",
+        "histogram_acceptance",
+        "lengths_acceptance",
+        "rate_acceptance",
+        "survival_acceptance",
+    ),
+    "acceptance.extrapolation": ("extrapolated_acceptance",),
+    "acceptance.law_fits": ("AcceptanceFit", "fit_acceptance"),
+    "acceptance.published": ("AcceptanceProfile", "load_profiles"),
+    "architecture": ("Architecture",),
+    "catalog": ("hardware_names", "load_drafter", "load_hardware", "load_model", "model_names"),
+    "catalog.profiles": ("load_profile",),
+    "cost": ("ForwardPass", "OpCost", "Options"),
+    "drafters": ("Drafter", "DraftTime", "Round"),
+    "errors": (
+        "CatalogError",
+        "ConfigError",
+        "MeasurementError",
+        "OptionError",
+        "OutputError",
+        "ProfileError",
+        "SpecroofError",
+        "StudyError",
+    ),
+    "hardware": ("EngineProfile", "HardwareProfile", "Placement"),
+    "latency": ("PassLatency",),
+    "questions.answer": ("Answer",),
+    "questions.curves": ("forward_cost", "forward_latency", "speedup_curve"),
+    "questions.sweep": ("Study", "Target"),
+    "serving.workload": ("Load", "Workload"),
+    "simulate": ("simulate_batch", "simulate_exactness"),
+    "speedup.curve": ("SpeedupCurve",),
+    "sweeps": ("read_results", "write_sweep"),
+}
+#: Where a name is imported from when it is first asked for: a program pays for what it uses.
+_HOMES: Final = {
     **{name: f"specroof.questions.{name}" for name in QUESTIONS},
-    "Answer": "specroof.questions.answer",
-    "Load": "specroof.serving.requests",
-    "Study": "specroof.questions.sweep",
-    "Target": "specroof.questions.sweep",
-    "Workload": "specroof.serving.requests",
-    "forward_cost": "specroof.questions.curves",
-    "forward_latency": "specroof.questions.curves",
-    "read_results": "specroof.sweeps",
-    "simulate_batch": "specroof.simulate",
-    "simulate_exactness": "specroof.simulate",
-    "speedup_curve": "specroof.questions.curves",
-    "write_sweep": "specroof.sweeps",
+    **{name: f"specroof.{room}" for room, names in _ROOMS.items() for name in names},
 }
 
 
 class _Door(ModuleType):
-    """The package: much is imported when it is asked for, and questions keep their names.
+    """The package: names are imported when they are asked for, and questions keep theirs.
 
     A room such as `specroof.validate` would replace the question of its name when it is imported.
     """
 
     def __getattr__(self, name: str) -> object:
-        if name == "plot":  # matplotlib is slow to import
+        if name == "plot":  # a room itself
             return import_module("specroof.plot")
-        if name not in _LATE:
+        if name not in _HOMES:
             message = f"module 'specroof' has no attribute {name!r}"
             raise AttributeError(message)
-        found: object = getattr(import_module(_LATE[name]), name)
+        found: object = getattr(import_module(_HOMES[name]), name)
         super().__setattr__(name, found)
         return found
 
@@ -185,7 +211,7 @@ class _Door(ModuleType):
             super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *_LATE, "plot"]
+        return [*super().__dir__(), *_HOMES, "plot"]
 
 
 sys.modules[__name__].__class__ = _Door

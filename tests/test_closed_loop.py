@@ -17,9 +17,10 @@ from specroof.cost.joined import joined_groups
 from specroof.drafters import Work
 from specroof.hardware import EngineProfile
 from specroof.latency import engine_setup, model_latency
+from specroof.serving.capacity import PrefillRules
 from specroof.serving.closed_loop import answer_rounds, prompts_together, shared_passes
 from specroof.serving.prompts import Prompt, prefill_pass, prompt_groups
-from specroof.serving.request_times import PrefillRules, RequestLoad, prefill_plan
+from specroof.serving.request_times import RequestLoad, prefill_plan
 from specroof.serving.requests import end_to_end_tokens_per_s
 from specroof.serving.waves import shared_wave
 from specroof.speedup.served import Served

@@ -1,17 +1,21 @@
 """The Python door: names or objects ask the same question, and answer as the shell does."""
 
+import ast
 import inspect
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import specroof
+import specroof.cli
 from specroof import ForwardPass, OptionError, Placement
-from specroof.cli import app
+from specroof.cli import COMMANDS, app
 from specroof.questions import QUESTIONS
 from specroof.questions.acceptance import find_profiles, fit_profiles, show_profiles
 from specroof.questions.answer import Answer
@@ -68,6 +72,40 @@ def test_the_help_of_a_question_lists_every_parameter(name: str) -> None:
         for word in line.split(",")
     ]
     assert listed == list(inspect.signature(asked).parameters)
+
+
+def imported_names(statements: list[ast.stmt]) -> dict[str, str]:
+    """Return the names that statements import, with the module of each."""
+    return {
+        alias.name: f"{one.module}.{alias.name}" if one.module == "specroof" else str(one.module)
+        for one in statements
+        if isinstance(one, ast.ImportFrom)
+        for alias in one.names
+    }
+
+
+def test_type_checkers_see_the_names_that_the_door_imports() -> None:
+    door = ast.parse(Path(specroof.__file__).read_text(encoding="utf-8")).body
+    (seen,) = [one.body for one in door if isinstance(one, ast.If)]
+    homes = imported_names(seen)
+    assert set(homes) == set(specroof.__all__) <= set(dir(specroof))
+    assert {
+        name: home
+        for name, home in homes.items()
+        if getattr(specroof, name) is not getattr(import_module(home), name, import_module(home))
+    } == {}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_lists_a_command_by_its_first_sentence(name: str) -> None:
+    group: Any = get_command(app)
+    _, command, _ = group.resolve_command(None, [name])
+    assert " ".join(command.help.partition("\n\n")[0].split()) == COMMANDS[name]
+
+
+def test_every_command_is_listed() -> None:
+    files = {path.stem for path in Path(specroof.cli.__file__).parent.glob("*.py")}
+    assert set(QUESTIONS) < set(COMMANDS) < files
 
 
 def test_a_room_does_not_replace_the_question_of_its_name() -> None:

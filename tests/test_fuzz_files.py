@@ -20,6 +20,7 @@ from specroof import catalog
 from specroof.acceptance import Acceptance
 from specroof.acceptance.published import parse_profiles
 from specroof.catalog.files import bundled
+from specroof.catalog.profiles import load_profile
 from specroof.errors import CatalogError, SpecroofError
 from specroof.evidence.result_files import read_benchmark
 from specroof.hardware import parse_hardware
@@ -212,9 +213,7 @@ def test_a_measured_acceptance_is_read_or_refused(text: str, drafts: int | None)
     holds(read, text)
 
 
-@given(
-    st.sampled_from([catalog.load_model, catalog.load_hardware, catalog.load_profile]), st.data()
-)
+@given(st.sampled_from([catalog.load_model, catalog.load_hardware, load_profile]), st.data())
 @bounded(150)
 def test_a_name_is_found_or_refused(load: Callable[[str], object], data: st.DataObject) -> None:
     holds(load, data.draw(texts(["Qwen/Qwen3-8B", "h200", "qwen3.6-35b-a3b/mtp/speed-bench"])))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import specroof
 from specroof.acceptance.published import parse_profiles
-from specroof.catalog import load_profiles_file
+from specroof.catalog.profiles import load_profiles_file
 
 COUNTERS = """\
 # HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.

@@ -11,6 +11,7 @@ import pytest
 
 from specroof import catalog
 from specroof.catalog.files import MAX_FILE_BYTES, is_file, is_folder, read_text
+from specroof.catalog.profiles import load_profile
 from specroof.errors import CatalogError, SpecroofError
 
 LONG = "x" * 300
@@ -18,7 +19,7 @@ LONG = "x" * 300
 LOADERS: list[Callable[[str], object]] = [
     catalog.load_model,
     catalog.load_hardware,
-    catalog.load_profile,
+    load_profile,
     catalog.study_path,
     lambda name: catalog.load_drafter(f"mtp,config={name},accept=0.5"),
     lambda name: catalog.load_drafter(f"ngram,profile={name}"),

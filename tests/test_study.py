@@ -29,7 +29,7 @@ from specroof.parsers import PARSERS
 from specroof.questions.study import load_study, study_schema
 from specroof.questions.sweep import Study, sweep
 from specroof.serving.capacity import in_server
-from specroof.serving.requests import Load, Workload
+from specroof.serving.workload import Load, Workload
 
 BUNDLED = sorted((Path(specroof.__file__).parent / "studies").glob("*.yaml"))
 

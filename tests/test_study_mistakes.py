@@ -18,7 +18,7 @@ from specroof.questions.study import load_study, parse_study
 from specroof.questions.study_mistakes import study_refusals
 from specroof.questions.sweep import Study
 from specroof.reading.checked import checked, without
-from specroof.serving.requests import Load
+from specroof.serving.workload import Load
 
 GOOD: dict[str, Any] = {
     "format_version": 1,

@@ -22,13 +22,9 @@ from specroof.drafters import autoregressive_drafter
 from specroof.hardware import EngineProfile, ServerSettings
 from specroof.latency import engine_setup
 from specroof.serving.capacity import in_server
-from specroof.serving.requests import (
-    EndToEnd,
-    Workload,
-    end_to_end,
-    end_to_end_tokens_per_s,
-    request_s,
-)
+from specroof.serving.end_to_end import EndToEnd
+from specroof.serving.requests import end_to_end, end_to_end_tokens_per_s, request_s
+from specroof.serving.workload import Workload
 from specroof.speedup.curve import forward_latency
 
 positive = st.floats(min_value=1e-4, max_value=10)

@@ -8,8 +8,6 @@ accepted. That curve, and the tokens per round that follow from it, is all the s
 from specroof.acceptance.contexts import ContextAcceptance, accepted_at, context_acceptance
 from specroof.acceptance.curve import Acceptance, acceptance_notes
 from specroof.acceptance.decay import decay_acceptance, lengths_acceptance
-from specroof.acceptance.extrapolation import EXTRAPOLATIONS, extrapolated_acceptance
-from specroof.acceptance.law_fits import FITTED_LAWS, AcceptanceFit, fit_acceptance
 from specroof.acceptance.laws import (
     beta_acceptance,
     constant_acceptance,
@@ -20,10 +18,7 @@ from specroof.acceptance.laws import (
 from specroof.acceptance.typical import acceptance_from_length, falling_odds_acceptance
 
 __all__ = [
-    "EXTRAPOLATIONS",
-    "FITTED_LAWS",
     "Acceptance",
-    "AcceptanceFit",
     "ContextAcceptance",
     "acceptance_from_length",
     "acceptance_notes",
@@ -32,9 +27,7 @@ __all__ = [
     "constant_acceptance",
     "context_acceptance",
     "decay_acceptance",
-    "extrapolated_acceptance",
     "falling_odds_acceptance",
-    "fit_acceptance",
     "histogram_acceptance",
     "lengths_acceptance",
     "rate_acceptance",

@@ -3,7 +3,6 @@
 from specroof.catalog.files import read_text
 from specroof.catalog.hardware import HARDWARE_PATH_VARIABLE, hardware_names, load_hardware
 from specroof.catalog.models import drafter_names, load_draft_config, load_model, model_names
-from specroof.catalog.profiles import load_profile, load_profiles_file
 from specroof.catalog.specs import ACCEPTANCE_KEYS, load_drafter
 from specroof.catalog.studies import study_path
 
@@ -16,8 +15,6 @@ __all__ = [
     "load_drafter",
     "load_hardware",
     "load_model",
-    "load_profile",
-    "load_profiles_file",
     "model_names",
     "read_text",
     "study_path",

@@ -4,6 +4,8 @@ import difflib
 import os
 import re
 import stat
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -144,8 +146,9 @@ def _opened(path: Path) -> int:
     raise OSError("is a folder" if stat.S_ISDIR(mode) else "is a pipe, socket or device")
 
 
-def bundled(folder: str, suffix: str) -> dict[str, Path]:
-    """Return the bundled files by stem, sorted."""
+@cache
+def bundled(folder: str, suffix: str) -> Mapping[str, Path]:
+    """Return the bundled files by stem, sorted; a folder is read once."""
     return {path.stem: path for path in sorted(data_folder(folder).glob(f"*{suffix}"))}
 
 

@@ -1,12 +1,10 @@
 """The Hugging Face Hub: two small files of a repository, every failure in one line."""
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from specroof.catalog.files import MAX_FILE_BYTES, bundled_names, suggestion
-from specroof.catalog.waiting import within
 from specroof.errors import CatalogError
 
 __all__ = ["LONGEST_FETCH_S", "Fetch", "fetch_from_hub"]
@@ -29,13 +27,17 @@ def fetch_from_hub(repository: str, file_name: str) -> Path | None:
     CatalogError
         If the file cannot be had. A repository that has no such file gives None.
     """
-    # Imported here: it costs more than all the rest, and few calls need it.
+    # Imported here: they cost more than all the rest, and few calls need them.
+    import logging  # noqa: PLC0415
+
     from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache  # noqa: PLC0415
     from huggingface_hub.errors import (  # noqa: PLC0415
         EntryNotFoundError,
         HFValidationError,
         LocalEntryNotFoundError,
     )
+
+    from specroof.catalog.waiting import within  # noqa: PLC0415
 
     # Its warnings of retries would stand between the user and the one line that matters.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)

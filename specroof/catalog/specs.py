@@ -14,7 +14,6 @@ from specroof.acceptance import (
     constant_acceptance,
     context_acceptance,
     decay_acceptance,
-    extrapolated_acceptance,
     histogram_acceptance,
     rate_acceptance,
     survival_acceptance,
@@ -23,7 +22,6 @@ from specroof.catalog.files import is_file
 from specroof.catalog.hardware import load_hardware
 from specroof.catalog.hub import Fetch
 from specroof.catalog.models import load_draft_config, load_model
-from specroof.catalog.profiles import load_profile
 from specroof.drafters import KINDS, Drafter
 from specroof.errors import OptionError, expect, refuse
 
@@ -186,6 +184,8 @@ def _continued(
     """Return acceptance that goes on past its depth, if a SPEC says how."""
     if extrapolate is None:
         return acceptance
+    from specroof.acceptance.extrapolation import extrapolated_acceptance  # noqa: PLC0415 - seldom asked for
+
     if isinstance(acceptance, ContextAcceptance):
         curves = [extrapolated_acceptance(one, extrapolate) for one in acceptance.curves]
         return replace(acceptance, curves=tuple(curves))
@@ -194,6 +194,8 @@ def _continued(
 
 def _profile(text: str, _kind: str) -> Acceptance | ContextAcceptance:
     """Return the acceptance of a profile, or of several, each at the context it was measured at."""
+    from specroof.catalog.profiles import load_profile  # noqa: PLC0415 - as above
+
     if "+" not in text or is_file(Path(text)):
         return load_profile(text).acceptance()
     curves: dict[float, Acceptance] = {}

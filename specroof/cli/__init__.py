@@ -1,5 +1,6 @@
 """The command line: flags, a question, a report. One place catches refusals."""
 
+import atexit
 import gc
 from importlib import import_module
 from typing import Annotated, Any, Final
@@ -9,32 +10,60 @@ import typer
 from specroof.cli.groups import Command, OneLineGroup
 from specroof.questions import QUESTIONS
 
-__all__ = ["app", "main"]
+__all__ = ["COMMANDS", "app", "main"]
 
-#: Commands with commands below them, each in the file of its name.
-_GROUPS: Final = ("models", "hardware", "acceptance", "simulate")
+#: What help lists: commands, each in the file of its name, and the first sentence of their help.
+COMMANDS: Final = {
+    "predict": "Predict the speedup of speculative decoding and the best draft length.",
+    "advise": "Say whether speculative decoding pays, with which drafter, and what to type.",
+    "sweep": "Run a study: several models x hardware x drafters.",
+    "explain": "Show where one pass spends its time: FLOP, bytes, bound and seconds per operation.",
+    "capacity": "Show the memory of a server line by line, and the largest batch that it runs.",
+    "breakeven": "Find the acceptance, cost, batch or context at which speculation starts or stops "
+    "paying.",
+    "doctor": "Read a server's metrics, compare them with a prediction, and say what to change.",
+    "explore": "Make a page for trying models, chips, loads and drafters in a browser.",
+    "frontier": "Find what each user and each device can get, with speculation and without.",
+    "worth": "Show what a better drafter would bring: speedup, price and users by acceptance "
+    "length.",
+    "adaptive": "Compare draft lengths that follow load or confidence with one length for all "
+    "loads.",
+    "validate": "Compare predictions with your own results, or with every bundled measurement.",
+    "calibrate": "Fit an engine profile to your own benchmark, and write a hardware file with it.",
+    "mock": "Print the commands that measure a predicted point without trained weights.",
+    "models": "List the bundled models, show one, or compare two.",
+    "hardware": "List the hardware profiles, show one, or check your own file.",
+    "acceptance": "List published acceptance profiles, show and plot them or your own files, fit "
+    "laws.",
+    "simulate": "Show that speculative sampling is exact, and how times spread.",
+}
 
 
 class _Commands(OneLineGroup):
     """All commands; the file of one is imported when it is called, since a cold start is felt."""
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - Typer's signature
-        """Return the names, in the order in which help lists them."""
-        return [*QUESTIONS, *_GROUPS]
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {
+            name: typer.core.TyperCommand(name, help=sentence)
+            for name, sentence in COMMANDS.items()
+        }
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command by its name; None if there is none."""
-        if cmd_name in QUESTIONS:
-            alone = typer.Typer(add_completion=False)
-            function = getattr(import_module(f"specroof.cli.{cmd_name}"), cmd_name)
-            alone.command(cmd_name, cls=Command)(function)
-            return typer.main.get_command(alone)
-        if cmd_name in _GROUPS:
-            module = import_module(f"specroof.cli.{cmd_name}")
-            group = typer.main.get_command(getattr(module, f"{cmd_name}_app"))
-            group.name = cmd_name
-            return group
-        return super().get_command(ctx, cmd_name)
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is called, imported, and the words after its name."""
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed if name is None else _imported(name), rest
+
+
+def _imported(name: str) -> Any:
+    module = import_module(f"specroof.cli.{name}")
+    if name in QUESTIONS:
+        alone = typer.Typer(add_completion=False)
+        alone.command(name, cls=Command)(getattr(module, name))
+        return typer.main.get_command(alone)
+    group = typer.main.get_command(getattr(module, f"{name}_app"))
+    group.name = name
+    return group
 
 
 app = typer.Typer(
@@ -68,8 +97,14 @@ def _specroof(
     pass
 
 
+#: Objects that are made between two searches for what could be freed: a prediction makes fewer.
+_UNSEARCHED: Final = 200_000
+
+
 def main() -> None:
     """Run the command line."""
-    # What is imported stays to the end, and need not be searched for what could be freed.
-    gc.freeze()
+    # What is imported stays to the end: it need not be searched for what could be freed, neither
+    # often nor as Python leaves.
+    gc.set_threshold(_UNSEARCHED)
+    atexit.register(gc.freeze)
     app()

@@ -6,15 +6,17 @@ from typing import Annotated
 import typer
 
 from specroof.cli.flags import AsJson, completion
+from specroof.cli.groups import Command, CommandGroup
 from specroof.cli.output import figure_files, give
 from specroof.questions import acceptance as asked
-from specroof.questions.words import DRAFT_COUNTS, FITTED_LAWS, profile_names
+from specroof.questions.acceptance import DRAFT_COUNTS, FITTED_LAWS, profile_names
 from specroof.report.acceptance import fits_text, profiles_table, profiles_text
 
 __all__ = ["acceptance_app"]
 
 acceptance_app = typer.Typer(
-    help="List published acceptance profiles, show and plot them or your own files, fit laws."
+    cls=CommandGroup,
+    help="List published acceptance profiles, show and plot them or your own files, fit laws.",
 )
 
 Contains = Annotated[
@@ -53,14 +55,14 @@ def acceptance(context: typer.Context, find: Contains = "", as_json: AsJson = Fa
         list_profiles(find, as_json)
 
 
-@acceptance_app.command("list")
+@acceptance_app.command("list", cls=Command)
 def list_profiles(find: Contains = "", as_json: AsJson = False) -> None:
     """List the bundled profiles."""
     found = asked.find_profiles(find)
     give(found.rows, lambda: profiles_table(found), as_json=as_json)
 
 
-@acceptance_app.command("show")
+@acceptance_app.command("show", cls=Command)
 def show_profiles(
     names: NamesOrFiles, drafts: Drafts = None, as_json: AsJson = False, plot_file: PlotFile = None
 ) -> None:
@@ -74,7 +76,7 @@ def show_profiles(
     )
 
 
-@acceptance_app.command("fit")
+@acceptance_app.command("fit", cls=Command)
 def fit_profiles(
     names: NamesOrFiles,
     law: Law = "all",

@@ -21,8 +21,7 @@ from specroof.cli.grouping import flags, given
 from specroof.cli.lists import numbers, whole_numbers, words
 from specroof.cli.output import give
 from specroof.questions.advise import advise as asked
-from specroof.questions.advise_request import USUAL_LOADS
-from specroof.questions.words import LAUNCHERS
+from specroof.questions.advise_request import LAUNCHERS, USUAL_LOADS
 from specroof.report.advice import advice_text
 
 __all__ = ["advise"]

@@ -13,7 +13,7 @@ from specroof.cli.streams import drop, ready_streams, say_aside, screen_width
 from specroof.errors import OptionError, SpecroofError, one_line, refuse
 from specroof.report.fitting import on_screen
 
-__all__ = ["Command", "OneLineGroup"]
+__all__ = ["Command", "CommandGroup", "OneLineGroup"]
 
 # What is wrong with the words of a command: an unknown flag, a missing argument.
 _UsageError: Final = typer.BadParameter.__bases__[0]
@@ -83,13 +83,17 @@ def _refuse_repeats(given: Sequence[Any]) -> None:
             raise OptionError(message)
 
 
-class OneLineGroup(typer.core.TyperGroup):
-    """A group of commands whose refusals are one line on standard error and exit code 2."""
+class CommandGroup(typer.core.TyperGroup):
+    """A group of commands that starts without pydantic."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words before the command."""
         _read_plainly(self, ctx)
         return super().parse_args(ctx, args)
+
+
+class OneLineGroup(CommandGroup):
+    """A group of commands whose refusals are one line on standard error and exit code 2."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command; every `SpecroofError` and every misspelt call ends here."""

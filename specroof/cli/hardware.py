@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from specroof.cli.flags import AsJson, completion
+from specroof.cli.groups import Command, CommandGroup
 from specroof.cli.output import give, say
 from specroof.questions import hardware as asked
 from specroof.questions.words import hardware_names
@@ -12,7 +13,9 @@ from specroof.report.chips import hardware_table, hardware_text
 
 __all__ = ["hardware_app"]
 
-hardware_app = typer.Typer(help="List the hardware profiles, show one, or check your own file.")
+hardware_app = typer.Typer(
+    cls=CommandGroup, help="List the hardware profiles, show one, or check your own file."
+)
 
 HardwareName = Annotated[
     str,
@@ -34,14 +37,14 @@ def list_hardware(context: typer.Context, as_json: AsJson = False) -> None:
     give(lambda: [one.to_dict() for one in found], lambda: hardware_table(found), as_json=as_json)
 
 
-@hardware_app.command("show")
+@hardware_app.command("show", cls=Command)
 def show_hardware(name: HardwareName, as_json: AsJson = False) -> None:
     """Show one profile with the source of each figure."""
     found = asked.show_hardware(name)
     give(found.to_dict, lambda: hardware_text(found), as_json=as_json)
 
 
-@hardware_app.command("check")
+@hardware_app.command("check", cls=Command)
 def check_hardware(file: HardwareFile) -> None:
     """Check a hardware file: every key, every figure, every source."""
     found = asked.check_hardware(file)

@@ -12,7 +12,7 @@ from specroof.cli.flags import AsJson, Family, FormatFlags, OneChip, TensorParal
 from specroof.cli.grouping import flags, given
 from specroof.cli.output import give
 from specroof.questions.mock import mock as asked
-from specroof.questions.words import FRAMEWORKS
+from specroof.questions.to_measure import FRAMEWORKS
 from specroof.report.mock import mock_text
 
 __all__ = ["mock"]

@@ -3,13 +3,16 @@
 import typer
 
 from specroof.cli.flags import AsJson, Family, ModelWord
+from specroof.cli.groups import Command, CommandGroup
 from specroof.cli.output import give
 from specroof.questions import models as asked
 from specroof.report.models import diff_text, model_text, models_table
 
 __all__ = ["models_app"]
 
-models_app = typer.Typer(help="List the bundled models, show one, or compare two.")
+models_app = typer.Typer(
+    cls=CommandGroup, help="List the bundled models, show one, or compare two."
+)
 
 
 @models_app.callback(invoke_without_command=True)
@@ -21,14 +24,14 @@ def list_models(context: typer.Context, as_json: AsJson = False) -> None:
     give(lambda: [one.to_dict() for one in found], lambda: models_table(found), as_json=as_json)
 
 
-@models_app.command("show")
+@models_app.command("show", cls=Command)
 def show_model(model: ModelWord, family: Family = None, as_json: AsJson = False) -> None:
     """Show one model, bundled or not: its sizes, its layers, its formats, its cache."""
     found = asked.show_model(model, family=family)
     give(found.to_dict, lambda: model_text(found), as_json=as_json)
 
 
-@models_app.command("diff")
+@models_app.command("diff", cls=Command)
 def diff_models(
     first: ModelWord, second: ModelWord, family: Family = None, as_json: AsJson = False
 ) -> None:

@@ -16,6 +16,7 @@ from specroof.cli.flags import (
     spec_option,
 )
 from specroof.cli.grouping import flags, given
+from specroof.cli.groups import Command, CommandGroup
 from specroof.cli.lists import numbers
 from specroof.cli.output import give
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
@@ -23,7 +24,9 @@ from specroof.report.simulation import exactness_text, times_text
 
 __all__ = ["simulate_app"]
 
-simulate_app = typer.Typer(help="Show that speculative sampling is exact, and how times spread.")
+simulate_app = typer.Typer(
+    cls=CommandGroup, help="Show that speculative sampling is exact, and how times spread."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +80,7 @@ class _Decoded(OneChip):
     seed: Seed = 0
 
 
-@simulate_app.command("batch")
+@simulate_app.command("batch", cls=Command)
 @flags
 def batch(ask: _Decoded, as_json: AsJson = False) -> None:
     """Decode batches round by round: time between tokens at the mean, p50, p95 and p99."""

@@ -10,15 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from specroof.acceptance import FITTED_LAWS, Acceptance, AcceptanceFit, fit_acceptance
-from specroof.acceptance.published import AcceptanceProfile, load_profiles
+from specroof.acceptance import Acceptance
+from specroof.acceptance.law_fits import FITTED_LAWS, AcceptanceFit, fit_acceptance
+from specroof.acceptance.published import (
+    DRAFT_COUNTS,
+    AcceptanceProfile,
+    load_profiles,
+    profile_names,
+)
 from specroof.arrays import Array
-from specroof.catalog import load_profile, load_profiles_file
 from specroof.catalog.files import is_file
+from specroof.catalog.profiles import load_profile, load_profiles_file
 from specroof.questions.answer import Noted, picked
 from specroof.questions.request import listed, question
 
 __all__ = [
+    "DRAFT_COUNTS",
+    "FITTED_LAWS",
     "Acceptance",
     "AcceptanceFit",
     "AcceptanceProfile",
@@ -30,6 +38,7 @@ __all__ = [
     "fit_profiles",
     "fit_row",
     "nearest_models",
+    "profile_names",
     "profile_row",
     "show_profiles",
 ]

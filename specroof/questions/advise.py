@@ -41,8 +41,8 @@ from specroof.questions.request import (
 )
 from specroof.questions.to_measure import ToMeasure, measured_next
 from specroof.serving.launch import Launch, Speculation, launch
-from specroof.serving.requests import Load, Workload
 from specroof.serving.server_flags import server_command
+from specroof.serving.workload import Load, Workload
 
 __all__ = [
     "INPUTS",

@@ -32,9 +32,10 @@ from specroof.questions.request import (
 from specroof.questions.traffic import Mix, TrafficFile, traffic_of
 from specroof.serving.capacity import in_server, served_room
 from specroof.serving.launch import LAUNCHERS
-from specroof.serving.requests import Workload
+from specroof.serving.workload import Workload
 
 __all__ = [
+    "LAUNCHERS",
     "USUAL_LOADS",
     "AdviseRequest",
     "Asked",

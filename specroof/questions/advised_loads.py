@@ -20,7 +20,7 @@ from specroof.policies.schedule import best_schedule
 from specroof.policies.traffic import Day, Traffic, advised_day
 from specroof.questions.advised import Advised, BreakEven, Row, Targets, Times
 from specroof.questions.prediction import Prediction, predicted
-from specroof.serving.requests import EndToEnd
+from specroof.serving.end_to_end import EndToEnd
 from specroof.units import MILLISECOND
 
 __all__ = ["advised_rows"]

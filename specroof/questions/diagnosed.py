@@ -6,11 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from specroof.acceptance import (
-    ContextAcceptance,
-    constant_acceptance,
-    extrapolated_acceptance,
-)
+from specroof.acceptance import ContextAcceptance, constant_acceptance
+from specroof.acceptance.extrapolation import extrapolated_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import number_within
 from specroof.drafters import Drafter, TokensPerRound
@@ -20,7 +17,7 @@ from specroof.questions.answer import picked
 from specroof.questions.predict import limited_by
 from specroof.questions.prediction import Prediction, predicted
 from specroof.serving.observed import Observed, measured_acceptance
-from specroof.serving.requests import Load
+from specroof.serving.workload import Load
 
 __all__ = [
     "BEYOND",

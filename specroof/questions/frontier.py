@@ -26,7 +26,7 @@ from specroof.questions.request import (
     question,
     usd_per_hour,
 )
-from specroof.serving.requests import Load
+from specroof.serving.workload import Load
 from specroof.speedup.curve import SpeedupCurve
 
 __all__ = ["FrontierAnswer", "FrontierPoint", "FrontierRequest", "Series", "frontier"]

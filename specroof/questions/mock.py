@@ -22,7 +22,9 @@ from specroof.questions.request import (
     question,
 )
 from specroof.serving.benchmark_commands import MockPoint, mock_commands
-from specroof.serving.requests import EndToEnd, Workload, end_to_end
+from specroof.serving.end_to_end import EndToEnd
+from specroof.serving.requests import end_to_end
+from specroof.serving.workload import Workload
 from specroof.speedup.curve import SpeedupCurve, acceptance_of, curve_in, longest_draft
 
 __all__ = ["Mock", "MockRequest", "mock"]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.arrays import Array
-from specroof.serving.requests import Load
+from specroof.serving.workload import Load
 from specroof.speedup.curve import SpeedupCurve
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from specroof.latency import Setup
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.questions.prediction import Prediction, predicted
 from specroof.questions.request import DrafterLike, Served, Values, drafters_of, listed, question
-from specroof.serving.requests import Load, Workload
+from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
 )

@@ -12,9 +12,10 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError
 from specroof.latency import Setup
 from specroof.questions.answer import Noted
+from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.limits import Limits, limits_at
 from specroof.serving.queue import limited_curve
-from specroof.serving.requests import EndToEnd, Load, Workload
+from specroof.serving.workload import Load, Workload
 from specroof.speedup.axes import grid_axes
 from specroof.speedup.curve import (
     SpeedupCurve,
@@ -213,12 +214,23 @@ def predicted_to(  # noqa: PLR0913 - a question's parts
         load=load,
         longest=longest,
         curves=tuple(curves),
-        counted=tuple(load.counted(curves, model, setup)),
+        counted=_counted(curves, model, setup, load.workload),
         notes=tuple(notes),
         warnings=tuple(warnings),
         limits=tuple(limits),
         queues=bool(limited),
     )
+
+
+def _counted(
+    curves: Sequence[SpeedupCurve], model: Architecture, setup: Setup, workload: Workload | None
+) -> tuple[EndToEnd, ...]:
+    """Return the curves with prefills counted; none where no requests were asked about."""
+    if workload is None:
+        return ()
+    from specroof.serving.requests import end_to_end  # noqa: PLC0415 - a cold start is felt
+
+    return tuple(end_to_end(curve, model, setup, workload) for curve in curves)
 
 
 def _limited(

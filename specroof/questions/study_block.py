@@ -15,7 +15,7 @@ from specroof.questions.request import server_of
 from specroof.reading.bounds import BatchSize, ContextLen, DraftLen, RequestLen, Share
 from specroof.reading.checked import Count, FirstVersion, Text
 from specroof.reading.yaml_text import shown
-from specroof.serving.requests import Load, Workload
+from specroof.serving.workload import Load, Workload
 
 __all__ = ["StudyBlock", "study_schema"]
 

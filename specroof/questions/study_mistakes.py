@@ -11,7 +11,7 @@ from specroof.errors import SpecroofError, StudyError
 from specroof.questions.prediction import predicted_to, shared_longest
 from specroof.questions.sweep import Study
 from specroof.reading.checked import Path
-from specroof.serving.requests import Load
+from specroof.serving.workload import Load
 from specroof.speedup.curve import acceptance_of
 
 __all__ = ["Mistakes", "study_refusals"]

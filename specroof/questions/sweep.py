@@ -18,7 +18,7 @@ from specroof.questions.predict import limited_by
 from specroof.questions.prediction import Prediction, predicted, predicted_to, shared_longest
 from specroof.questions.request import question
 from specroof.reading.yaml_text import dump_yaml
-from specroof.serving.requests import Load
+from specroof.serving.workload import Load
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import MOST_POINTS
 

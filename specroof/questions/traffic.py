@@ -13,7 +13,7 @@ from specroof.errors import MeasurementError, OptionError, refuse
 from specroof.policies.traffic import Traffic
 from specroof.reading.table import parse_table
 from specroof.reading.yaml_text import parse_yaml, shown
-from specroof.serving.requests import Workload
+from specroof.serving.workload import Workload
 
 __all__ = ["Mix", "TrafficFile", "parse_traffic", "traffic_of"]
 

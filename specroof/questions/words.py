@@ -3,31 +3,22 @@
 from dataclasses import fields
 from typing import Final
 
-from specroof.acceptance import FITTED_LAWS
-from specroof.acceptance.published import DRAFT_COUNTS, profile_names
 from specroof.catalog import ACCEPTANCE_KEYS, hardware_names, model_names
 from specroof.cost import CHOICES, Options
 from specroof.drafters import KINDS
 from specroof.hardware import SERVER_KEYS
 from specroof.parsers import PARSERS
-from specroof.serving.benchmark_commands import FRAMEWORKS
-from specroof.serving.launch import LAUNCHERS
 
 __all__ = [
     "ACCEPTANCE_KEYS",
     "CHOICES",
-    "DRAFT_COUNTS",
-    "FITTED_LAWS",
-    "FRAMEWORKS",
     "KINDS",
-    "LAUNCHERS",
     "OPTIONS",
     "PARSERS",
     "SERVER_KEYS",
     "SOLVED",
     "hardware_names",
     "model_names",
-    "profile_names",
 ]
 
 #: The fields of `specroof.Options`.

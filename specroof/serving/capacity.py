@@ -14,12 +14,12 @@ from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSetting
 from specroof.latency import Setup
 from specroof.serving import sglang, sglang_memory, unmanaged, vllm, vllm_sizes
 from specroof.serving.footprint import cores, draft_footprint, target_footprint
-from specroof.serving.request_times import PrefillRules
 from specroof.serving.room import Array, Need, Place, Room
 
 __all__ = [
     "FRAMEWORKS",
     "Framework",
+    "PrefillRules",
     "ServedRoom",
     "framework_of",
     "in_server",
@@ -88,6 +88,26 @@ class ServedRoom:
     def largest_batch(self) -> Array:
         """The most requests at once; without end on an ideal server that holds nothing."""
         return self.room.largest(self.need.ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillRules:
+    """How a server takes prompts.
+
+    Parameters
+    ----------
+    chunk
+        Tokens of a pass with prompts, those of decoding included where they share it; 0 for
+        prompts in one piece.
+    shares_passes
+        Whether requests decode in passes with prompts; otherwise these stop the batch.
+    drafts_beside
+        Whether they draft there too; otherwise such a pass gives each one plain token.
+    """
+
+    chunk: float
+    shares_passes: bool
+    drafts_beside: bool
 
 
 def framework_of(engine: str) -> str:

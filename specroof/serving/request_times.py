@@ -10,6 +10,7 @@ from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.drafters import Work
 from specroof.hardware import EngineProfile
+from specroof.serving.capacity import PrefillRules
 from specroof.serving.closed_loop import (
     SharedPasses,
     answer_rounds,
@@ -27,7 +28,6 @@ from specroof.speedup.round import PassSeconds
 from specroof.speedup.served import Served
 
 __all__ = [
-    "PrefillRules",
     "Prefills",
     "RequestLoad",
     "RequestTimes",
@@ -40,26 +40,6 @@ __all__ = [
 
 #: Sequences of a pass, at least: perhaps no other request decodes.
 _FEWEST: Final = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class PrefillRules:
-    """How a server takes prompts.
-
-    Parameters
-    ----------
-    chunk
-        Tokens of a pass with prompts, those of decoding included where they share it; 0 for
-        prompts in one piece.
-    shares_passes
-        Whether requests decode in passes with prompts; otherwise these stop the batch.
-    drafts_beside
-        Whether they draft there too; otherwise such a pass gives each one plain token.
-    """
-
-    chunk: float
-    shares_passes: bool
-    drafts_beside: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,12 +1,13 @@
-"""Requests as benchmarks state them: tokens in, tokens out, and what of a prompt is cached."""
+"""What a server is asked for: so many sequences, or requests as benchmarks state them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specroof.arrays import number_within
 from specroof.errors import expect
 from specroof.units import plain_number
 
-__all__ = ["Workload"]
+__all__ = ["Load", "Workload"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +72,20 @@ class Workload:
         lengths = f"{plain_number(self.input_len)} tokens in, {plain_number(self.output_len)} out"
         cached = f", {self.prefix_hit_rate:.0%} of a prompt cached" if self.prefix_hit_rate else ""
         return lengths + cached + (", in waves" if self.waves else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a prediction is for.
+
+    Parameters
+    ----------
+    batch_size, context_len
+        The axes of the grid: sequences in flight, and cached tokens of each.
+    workload
+        Requests, where they are asked for in the place of a context.
+    """
+
+    batch_size: Sequence[float]
+    context_len: Sequence[float]
+    workload: Workload | None = None

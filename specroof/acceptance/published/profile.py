@@ -3,12 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-from specroof.acceptance import (
-    Acceptance,
-    extrapolated_acceptance,
-    lengths_acceptance,
-    survival_acceptance,
-)
+from specroof.acceptance import Acceptance, lengths_acceptance, survival_acceptance
+from specroof.acceptance.extrapolation import extrapolated_acceptance
 from specroof.acceptance.typical import SHAPES, acceptance_from_length
 from specroof.errors import OptionError
 
@@ -88,7 +84,7 @@ class AcceptanceProfile:
         Parameters
         ----------
         extrapolate
-            A name of `specroof.acceptance.EXTRAPOLATIONS`, to go on past that depth.
+            A name of `specroof.acceptance.extrapolation.EXTRAPOLATIONS`, to go on past that depth.
 
         Counts
             acceptance by position as it stands; several lengths by their differences

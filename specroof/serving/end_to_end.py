@@ -1,0 +1,126 @@
+"""A curve with its prefills counted: seconds of requests, and what of a speedup is left."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from specroof.arrays import Array
+from specroof.serving.capacity import PrefillRules
+from specroof.serving.queue import queue_s
+from specroof.serving.workload import Workload
+from specroof.speedup.curve import SpeedupCurve
+
+__all__ = ["EndToEnd"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class EndToEnd:
+    """What of a speedup is left where prefills are counted; axes as in the curve.
+
+    Parameters
+    ----------
+    workload
+        The requests.
+    wait_s, latency_s
+        Seconds from the start of a prompt that is prefilled alone to its first token, and those
+        that each request loses alone.
+    curve
+        The same operating points with requests in their rounds: each round is longer by what these
+        add to its tokens. Its speedup is over plain decoding with the same prefills.
+    delay_s
+        Seconds by which each request delays all that run, wherever its prompt is computed.
+    first_s
+        Seconds from a request's start to its first token, waiting for room not counted.
+    rules
+        How the server takes prompts where requests draft.
+    idle_s
+        Seconds from a request's last token to the end of its wave; 0 out of step.
+    """
+
+    workload: Workload
+    wait_s: float
+    latency_s: float
+    curve: SpeedupCurve
+    delay_s: Array
+    first_s: Array
+    rules: PrefillRules
+    idle_s: Array | float = 0.0
+
+    def __repr__(self) -> str:
+        """Return one line: arrays are looked at by name."""
+        return f"<EndToEnd: {self.workload.requests}; {self.curve!r}>"
+
+    @property
+    def tokens_per_s(self) -> Array:
+        """Output tokens per second of the whole batch, prefill included."""
+        return self.curve.tokens_per_s
+
+    @property
+    def requests_per_s(self) -> Array:
+        """Requests that end in a second."""
+        return np.asarray(self.curve.tokens_per_s / self.workload.output_len)
+
+    @property
+    def service_s(self) -> Array:
+        """Seconds of a request that runs, from its start to its last token."""
+        return np.asarray(self.workload.output_len / self.curve.tokens_per_s_per_user)
+
+    @property
+    def _queued_s(self) -> Array:
+        """Seconds that a request waits for room; in waves, of the first and the last on average."""
+        asked = self.curve.batch_size[None, :, None]
+        waits_s = queue_s(asked, self.curve.running_batch, self.service_s)
+        return waits_s / 2 if self.workload.waves else waits_s
+
+    @property
+    def answer_s(self) -> Array:
+        """Seconds from sending a request to its last token, waiting for the others included.
+
+        Source
+            Little 1961, Oper. Res. 9(3): `specroof.serving.queue.queue_s`, unless in waves.
+        """
+        return np.asarray(self._queued_s + self.service_s - self.idle_s)
+
+    @property
+    def ttft_s(self) -> Array:
+        """Seconds from sending a request to its first token, waiting for room included.
+
+        Ignores
+            the transfer of text, unless the engine's `request_latency_s` holds it.
+        Source
+            `specroof.serving.queue.queue_s`.
+        """
+        return np.asarray(self._queued_s + self.first_s)
+
+    @property
+    def tpot_s(self) -> Array:
+        """Mean seconds of a token after the first; NaN for answers of one token.
+
+        Source
+            Counting: the first token and the others of these make an answer.
+        """
+        later = self.workload.output_len - 1
+        decoding_s = self.service_s - self.first_s - self.idle_s
+        return np.asarray(decoding_s / (later if later > 0 else np.nan))
+
+    @property
+    def prefill_frac(self) -> Array:
+        """Share of the time that goes into prefills."""
+        return np.asarray(self.curve.running_batch * self.delay_s / self.service_s)
+
+    @property
+    def effective_batch(self) -> Array:
+        """Requests that are being decoded at a time, on average.
+
+        The others wait for their prompt, or are on their way.
+
+        Source
+            Little 1961, Oper. Res. 9(3).
+        """
+        others_s = self.first_s + self.idle_s
+        return np.asarray(self.curve.running_batch * (1 - others_s / self.service_s))
+
+    @property
+    def speedup(self) -> Array:
+        """Speedup over plain decoding with the same prefills; [..., 0] is 1."""
+        return self.curve.speedup
