@@ -1,6 +1,6 @@
 """List how far noise moves the predictions of a calibrated profile, over designs and machines.
 
-Needs SciPy: ``pip install specroof[calibrate]``, then
+Needs SciPy: ``pip install scipy``, then
 ``python benchmarks/calibration_noise.py [SEEDS]``. A quarter of an hour.
 """
 

@@ -16,6 +16,7 @@ __all__ = [
     "Array",
     "IntArray",
     "array_within",
+    "broadcast",
     "distinct",
     "number_within",
     "real_array",
@@ -154,6 +155,18 @@ def distinct(values: Array) -> Array:
     """
     ordered = np.sort(values, axis=None)
     return np.asarray(ordered[np.append(True, ordered[1:] != ordered[:-1])])
+
+
+def broadcast(*values: npt.ArrayLike) -> list[Array]:
+    """Return values that broadcast as float64 of one shape.
+
+    Examples
+    --------
+    >>> broadcast([1, 2], 3)
+    [array([1., 2.]), array([3., 3.])]
+    """
+    arrays = (np.asarray(one, dtype=np.float64) for one in values)
+    return list(np.broadcast_arrays(*arrays))
 
 
 #: Lists in lists that may hold masked arrays; no quantity has more axes.

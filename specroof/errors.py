@@ -25,7 +25,6 @@ __all__ = [
 ]
 
 #: How the libraries of extras call themselves.
-_LIBRARIES: Final = {"scipy": "SciPy", "prometheus_client": "prometheus-client"}
 #: Characters of the longest line that is printed: lists of what is allowed have up to 1 400.
 _LONGEST_LINE: Final = 2_000
 
@@ -232,9 +231,9 @@ def expect_word(name: str, value: object, words: Collection[str]) -> None:
 
 
 def optional_library(
-    module: str, needed_by: str, extra: str, *, refusal: type[SpecroofError] = OptionError
+    module: str, needed_by: str, *, refusal: type[SpecroofError] = OptionError
 ) -> Any:
-    """Return a module of a library that comes with an extra.
+    """Return a module of a library that is installed only where it is needed.
 
     Parameters
     ----------
@@ -242,8 +241,6 @@ def optional_library(
         Its name.
     needed_by
         Who cannot do without, for the refusal.
-    extra
-        The extra of this package that brings it.
     refusal
         What is raised without it.
 
@@ -254,13 +251,14 @@ def optional_library(
 
     Examples
     --------
-    >>> optional_library("no_such.module", "it", "mine")
+    >>> optional_library("no_such.module", "it")
     Traceback (most recent call last):
-    specroof.errors.OptionError: it needs no_such; install it with: pip install 'specroof[mine]'
+    specroof.errors.OptionError: it needs no-such; install it with: pip install no-such
     """
     try:
         return import_module(module)
     except ImportError:
-        name = _LIBRARIES.get(module.partition(".")[0], module.partition(".")[0])
-        message = f"{needed_by} needs {name}; install it with: pip install 'specroof[{extra}]'"
+        # By its own name: an extra of specroof is found only where specroof is published.
+        name = module.partition(".")[0].replace("_", "-")
+        message = f"{needed_by} needs {name}; install it with: pip install {name}"
         raise refusal(message) from None

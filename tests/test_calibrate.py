@@ -210,7 +210,7 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
 
 def test_without_scipy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)
-    assert "pip install 'specroof[calibrate]'" in refusal(points((1, 8, 64), (512,)))
+    assert "pip install scipy" in refusal(points((1, 8, 64), (512,)))
 
 
 # --- the file ----------------------------------------------------------------------------------

@@ -408,7 +408,7 @@ def test_refusals_are_one_line(saved: Any) -> None:
 
 
 def test_a_gain_whose_band_holds_none_is_unclear() -> None:
-    steady = Schedule(((1, 64, 2),), 0.0, 0.0)
+    steady = Schedule(((1, 64, 2),), 0.0)
     change = Change(running=40, now=5, best=2, gain=0.02, low=-0.07, high=0.11, schedule=steady)
     assert gain_words(change) == (
         "at 40 running requests K=2 may give +2 % (-7…+11), unclear: measure it first"
@@ -418,7 +418,7 @@ def test_a_gain_whose_band_holds_none_is_unclear() -> None:
 
 
 def test_a_length_beyond_what_was_measured_is_said() -> None:
-    steady = Schedule(((1, 64, 4),), 0.0, 0.0)
+    steady = Schedule(((1, 64, 4),), 0.0)
     sure = Change(
         running=40, now=2, best=5, gain=0.2, low=0.1, high=0.3, schedule=steady, measured=3
     )

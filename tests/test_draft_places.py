@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from published_drafters import Ledger, a_round
+from specroof import forward_latency, speedup_curve
 from specroof.acceptance import constant_acceptance
 from specroof.architecture import Architecture, DraftShape, Layer, draft_layer, draft_model
 from specroof.cost import ForwardPass
@@ -21,7 +22,7 @@ from specroof.drafters import (
 )
 from specroof.errors import OptionError
 from specroof.hardware import Placement
-from specroof.speedup.curve import SpeedupCurve, forward_latency, speedup_curve
+from specroof.speedup.curve import SpeedupCurve
 from strategies import device, real_engine
 
 SHAPE: Final = DraftShape(64, n_heads=4, n_kv_heads=2, head_dim=16, width=128)

@@ -16,7 +16,8 @@ from specroof.architecture import (
     LatentAttention,
     SharedCacheAttention,
 )
-from specroof.catalog import drafter_names, load_model
+from specroof.catalog import load_model
+from specroof.catalog.files import bundled_names
 from specroof.drafters.geometry import (
     usual_mtp,
 )
@@ -397,7 +398,7 @@ def test_only_kinds_with_a_config_have_one() -> None:
 # --- mutations -----------------------------------------------------------------------------------
 
 WRONG: Final[list[object]] = [None, True, 0, -1, 2**40, 1.5, "text", [], {}, [None], [-1], ["x"]]
-FILES: Final = drafter_names()
+FILES: Final = bundled_names("model_configs/drafters")
 
 
 @pytest.mark.fuzz

@@ -14,7 +14,8 @@ from specroof.architecture import (
     MedusaHeads,
     medusa_head,
 )
-from specroof.catalog import drafter_names, load_draft_config, load_model
+from specroof.catalog import load_draft_config, load_model
+from specroof.catalog.files import bundled_names
 from specroof.drafters.geometry import (
     usual_dflash,
     usual_dspark,
@@ -177,7 +178,7 @@ def test_medusa_heads_count_the_weights_and_not_the_file() -> None:
     assert sized.n_params == 5 * (4096**2 + 4096 + 4096 * 32_000)
 
 
-@pytest.mark.parametrize("name", drafter_names())
+@pytest.mark.parametrize("name", bundled_names("model_configs/drafters"))
 def test_bundled_drafters_say_where_they_come_from_and_are_read(
     name: str, model_configs_folder: Path
 ) -> None:
@@ -196,7 +197,7 @@ def is_read(name: str, kind: str) -> bool:
 
 
 def test_bundled_drafters_are_the_real_ones(real_configs: Path) -> None:
-    for name in drafter_names():
+    for name in bundled_names("model_configs/drafters"):
         stem = name.replace("/", "--").removeprefix("community--")
         files = [
             file
@@ -210,7 +211,7 @@ def test_bundled_drafters_are_the_real_ones(real_configs: Path) -> None:
             ours = load_draft_config(name, kind)
             if isinstance(real, DraftHead) and isinstance(ours, DraftHead):
                 assert renamed(ours) == renamed(real)
-    assert len(drafter_names()) >= 12
+    assert len(bundled_names("model_configs/drafters")) >= 12
 
 
 def renamed(head: DraftHead) -> DraftHead:

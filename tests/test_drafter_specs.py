@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specroof import speedup_curve
 from specroof.catalog import (
-    drafter_names,
     load_draft_config,
     load_drafter,
     load_hardware,
     load_model,
 )
+from specroof.catalog.files import bundled_names
 from specroof.drafters import KINDS
 from specroof.errors import CatalogError, ConfigError, OptionError
 from specroof.report.curves import source_lines
 from specroof.report.points import curves_csv, curves_json
-from specroof.speedup.curve import SpeedupCurve, speedup_curve
+from specroof.speedup.curve import SpeedupCurve
 
 TARGET = "Qwen/Qwen3.6-35B-A3B"
 
@@ -174,7 +175,7 @@ def test_configs_are_found_by_path_by_name_and_on_the_hub(tmp_path: Path) -> Non
 
     drafter = load_drafter("eagle3,config=someone/my-head,accept=.7", fetch=fetch)
     assert drafter.describe(load_model(TARGET)).startswith("config my-head: ")
-    assert "z-lab/Qwen3.5-4B-DFlash" in drafter_names()
+    assert "z-lab/Qwen3.5-4B-DFlash" in bundled_names("model_configs/drafters")
     short = load_draft_config("qwen3.5-4b-dflash", "dflash")
     assert short == load_draft_config("z-lab/Qwen3.5-4B-DFlash", "dflash")
 

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof import constant_acceptance, hardware_names, load_hardware, load_model
+from specroof import (
+    constant_acceptance,
+    forward_latency,
+    hardware_names,
+    load_hardware,
+    load_model,
+    speedup_curve,
+)
 from specroof.architecture import (
     Architecture,
     Block,
@@ -61,7 +68,6 @@ from specroof.latency import (
     padded_pass,
     pass_latency,
 )
-from specroof.speedup.curve import forward_latency, speedup_curve
 
 
 def chip(engine: EngineProfile | None = None, **changes: Any) -> HardwareProfile:

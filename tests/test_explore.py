@@ -171,7 +171,9 @@ def test_what_cannot_be_is_refused(given: dict[str, Any], refusal: str) -> None:
 def test_a_missing_plotly_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     page._charts.cache_clear()
     monkeypatch.setitem(sys.modules, "plotly", None)
-    with pytest.raises(specroof.OptionError, match=r"pip install 'specroof\[explore\]'"):
+    with pytest.raises(
+        specroof.OptionError, match=r"needs Plotly; install it with: pip install plotly"
+    ):
         single_page(specroof.explore("Qwen/Qwen3-8B", "b200", **SMALL))
 
 

@@ -14,7 +14,7 @@ from published_models import (
     simulated_qwen36,
     with_counted_head,
 )
-from specroof import adaptive
+from specroof import adaptive, speedup_curve
 from specroof.acceptance import survival_acceptance
 from specroof.architecture import Architecture
 from specroof.catalog import load_hardware, load_model
@@ -24,7 +24,7 @@ from specroof.hardware import HardwareProfile
 from specroof.policies.adaptive import LEAST_ROUNDS, BatchCosts, fixed_rates
 from specroof.questions.adaptive import Adaptive
 from specroof.simulate.confidence import confident_rounds
-from specroof.speedup.curve import SpeedupCurve, speedup_curve
+from specroof.speedup.curve import SpeedupCurve
 
 Array = npt.NDArray[np.float64]
 Vector = dict[str, Any]

@@ -20,12 +20,13 @@ from published_models import (
     published_options,
     simulated_qwen36,
 )
+from specroof import speedup_curve
 from specroof.acceptance import survival_acceptance
 from specroof.architecture import Architecture, DraftHead
 from specroof.catalog import load_draft_config
 from specroof.drafters import Drafter, head_block_drafter, head_drafter
 from specroof.drafters.heads import accepted_work
-from specroof.speedup.curve import SpeedupCurve, speedup_curve
+from specroof.speedup.curve import SpeedupCurve
 from test_golden_adaptive import BATCHES, POST, column
 
 Array = npt.NDArray[np.float64]

@@ -19,13 +19,14 @@ from published_models import (
     with_counted_head,
     with_shared_experts_among_the_routed,
 )
+from specroof import speedup_curve
 from specroof.acceptance import Acceptance
 from specroof.architecture import Architecture, CompressedAttention, cache_only
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import ForwardPass, Options, forward_cost
 from specroof.hardware import IDEAL_ENGINE, Placement
 from specroof.latency import PassShape, Setup, pass_latency
-from specroof.speedup.curve import SpeedupCurve, speedup_curve
+from specroof.speedup.curve import SpeedupCurve
 
 Array = npt.NDArray[np.float64]
 Vector = dict[str, Any]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specroof import forward_latency
 from specroof.architecture import (
     ATTENTION_REPLICATED,
     FEED_FORWARD_REPLICATED,
@@ -41,7 +42,6 @@ from specroof.latency import (
     hierarchical_all_reduce_s,
     pass_latency,
 )
-from specroof.speedup.curve import forward_latency
 from strategies import (
     Grid,
     architectures,

@@ -182,5 +182,5 @@ def test_an_empty_page_is_refused(text: str) -> None:
 
 def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client.parser", None)
-    with pytest.raises(MeasurementError, match=r"pip install 'specroof\[metrics\]'"):
+    with pytest.raises(MeasurementError, match=r"pip install prometheus-client"):
         parse_metrics("up 1\n", source="page")

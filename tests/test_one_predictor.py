@@ -12,6 +12,7 @@ import pytest
 
 import specroof
 from benchmark_points import CHIP, DRAFTER, TRUE, points, served
+from specroof import speedup_curve
 from specroof.engines.estimate import Problem
 from specroof.engines.published import fitted_parameters
 from specroof.engines.shared_fit import Points
@@ -19,7 +20,6 @@ from specroof.evidence import drafter_of, kind_of, load_measurements
 from specroof.latency import pass_time
 from specroof.serving.requests import end_to_end, end_to_end_tokens_per_s
 from specroof.serving.workload import Workload
-from specroof.speedup.curve import speedup_curve
 from specroof.speedup.round import round_time
 from specroof.validate import validation
 from specroof.validate.own_results import own_validation

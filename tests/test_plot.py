@@ -575,6 +575,34 @@ def test_batches_without_room_leave_a_gap_in_their_line() -> None:
     assert (first.get_markevery(), second.get_markevery()) == ((0, 2), (1, 2))
 
 
+def drafts_without_room(made: SpeedupCurve, batch: int) -> SpeedupCurve:
+    """Return a curve whose server runs plain requests alone from one batch size on."""
+    running = np.broadcast_to(made.batch_size[:, None], made.round_s.shape).copy()
+    running[:, batch:, 1:] = np.nan
+    return replace(made, running=running)
+
+
+def test_a_batch_without_room_for_drafts_is_crossed_out_and_no_speedup_of_1() -> None:
+    full = drafts_without_room(grid(1, 4), 2)
+    figure = plot_by_batch([full])
+    for axes in figure.axes:
+        assert np.isfinite(ys(lines(axes)[0])).tolist() == [True, True, False, False]
+    (crosses,) = (line for line in figure.axes[0].get_lines() if line.get_marker() == "x")
+    assert (xs(crosses).tolist(), ys(crosses).tolist()) == ([4, 8], [1, 1])
+    assert "no room for drafts" in legend_texts(figure)
+    assert "no room for drafts" not in legend_texts(plot_by_batch([grid(1, 4)]))
+
+
+def test_a_point_without_room_for_drafts_has_no_line_and_the_legend_says_so() -> None:
+    full = drafts_without_room(grid(1, 2), 0)
+    figure = plot_speedup_by_draft_len([full, grid(1, 2)])
+    assert len(lines(main_axes(figure))) == 1
+    assert len(labels(figure)) == 1
+    assert [": no room" in text for text in legend_texts(figure)[:2]] == [True, False]
+    nothing = plot_speedup_by_draft_len([full])
+    assert (lines(main_axes(nothing)), labels(nothing)) == ([], [])
+
+
 def test_lines_that_lie_on_one_another_share_out_the_marks() -> None:
     never = curve(np.broadcast_to([1.0, 0.5], (1, 9, 2)))
     for axes in plot_by_batch([never, never]).axes:
@@ -598,6 +626,15 @@ def test_the_map_is_the_best_draft_length() -> None:
     assert axes.get_xlabel() == "Batch size (sequences)"
     assert axes.get_ylabel() == "Context length (tokens)"
     assert figure.get_suptitle().endswith("\ndrafter: autoregressive, accept=0.75, cost=0.10")
+    assert figure.legends == []
+
+
+def test_the_map_has_no_number_where_drafts_have_no_room() -> None:
+    figure = plot_best_draft_len_map(drafts_without_room(grid(2, 3), 1))
+    assert [text.get_position()[0] for text in main_axes(figure).texts] == [0, 0]
+    assert legend_texts(figure) == ["no room for drafts"]
+    empty = main_axes(plot_best_draft_len_map(drafts_without_room(grid(2, 3), 0)))
+    assert len(empty.texts) == 0
 
 
 def test_the_colour_bar_has_whole_numbers() -> None:
@@ -752,7 +789,7 @@ def test_a_bar_is_as_long_as_its_operation_and_says_so() -> None:
     }
     assert labels(figure) == ["3.00 ms, 75.0%", "1.00 ms, 25.0%"]
     assert figure.get_suptitle() == "A pass\nthe pass takes 4.00 ms"
-    assert main_axes(figure).get_xlabel() == "Time on each device (s)"
+    assert main_axes(figure).get_xlabel() == "Time on each device"
 
 
 def test_the_longest_bar_is_on_top() -> None:

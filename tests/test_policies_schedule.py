@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof import OptionError
-from specroof.policies.schedule import Schedule, best_schedule, held_drafts
+from specroof.policies.schedule import best_schedule
 
 rates_of = st.integers(1, 7).flatmap(
     lambda n: st.lists(
@@ -36,7 +36,6 @@ def test_no_schedule_of_as_many_ranges_loses_less(
     found = best_schedule(loads, rates, most_ranges=most_ranges)
     assert found.lost == pytest.approx(least_lost(rates, most_ranges), abs=1e-12)
     assert len(found.ranges) <= most_ranges
-    assert found.most_lost >= found.lost - 1e-12
 
 
 @given(rates_of, st.integers(1, 4))
@@ -70,7 +69,6 @@ def test_weights_decide_what_a_range_is_for() -> None:
         found = best_schedule([1, 2], rates, most_ranges=1, weights=heavy)
         assert found.ranges == ((1, 2, drafts),)
         assert found.lost == pytest.approx(0.05)
-        assert found.most_lost == pytest.approx(0.5)
 
 
 def test_a_length_that_cannot_be_is_never_chosen() -> None:
@@ -93,27 +91,3 @@ def test_a_length_that_cannot_be_is_never_chosen() -> None:
 def test_what_is_no_grid_is_refused(loads: list[int], rates: object, message: str) -> None:
     with pytest.raises(OptionError, match=f"{message} .*; allowed: "):
         best_schedule(loads, rates)  # type: ignore[arg-type]
-
-
-# --- loads that move ------------------------------------------------------------------------------
-
-SCHEDULE = Schedule(((1, 16, 5), (17, 64, 2), (65, 256, 0)), 0.0, 0.0)
-
-
-@given(st.lists(st.integers(1, 300), min_size=1, max_size=30))
-def test_without_a_margin_the_schedule_is_followed(running: list[int]) -> None:
-    assert held_drafts(SCHEDULE, running, margin=0.0) == [SCHEDULE.drafts(one) for one in running]
-
-
-@given(st.lists(st.integers(1, 300), min_size=1, max_size=30), st.floats(0.0, 0.4))
-def test_a_margin_never_adds_changes(running: list[int], margin: float) -> None:
-    def changes(drafts: list[int]) -> int:
-        return sum(a != b for a, b in itertools.pairwise(drafts))
-
-    held = held_drafts(SCHEDULE, running, margin=margin)
-    assert changes(held) <= changes(held_drafts(SCHEDULE, running, margin=0.0))
-
-
-def test_a_load_that_swings_around_an_edge_changes_nothing() -> None:
-    assert held_drafts(SCHEDULE, [15, 17, 16, 18, 15, 17], margin=0.2) == [5] * 6
-    assert held_drafts(SCHEDULE, [15, 40, 64, 66, 100], margin=0.2) == [5, 2, 2, 2, 0]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specroof import forward_latency, speedup_curve
 from specroof.acceptance import (
     Acceptance,
     acceptance_from_length,
@@ -50,12 +51,7 @@ from specroof.drafters import (
 from specroof.errors import OptionError, ProfileError
 from specroof.hardware import HardwareProfile, Placement
 from specroof.speedup import axes
-from specroof.speedup.curve import (
-    DEFAULT_MAX_DRAFT_LEN,
-    SpeedupCurve,
-    forward_latency,
-    speedup_curve,
-)
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve
 from strategies import (
     acceptances,
     architectures,

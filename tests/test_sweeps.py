@@ -420,13 +420,13 @@ def test_a_library_that_is_missing_is_one_line(
     out = str(tmp_path / "out")
     for name in ("pyarrow", "pyarrow.parquet", "distributed", "fsspec"):
         monkeypatch.setitem(sys.modules, name, None)
-    assert "pyarrow.parquet is not installed; allowed: pip install 'specroof[data]'" in refused(
+    assert "pyarrow.parquet is not installed; allowed: pip install pyarrow" in refused(
         study, "-o", out, "--format", "parquet"
     )
-    assert "needs distributed; install it with: pip install 'specroof[cluster]'" in refused(
+    assert "needs distributed; install it with: pip install distributed" in refused(
         study, "-o", out, "--format", "csv", "--on", "dask://localhost:1"
     )
-    assert "needs fsspec; install it with: pip install 'specroof[cluster]'" in refused(
+    assert "needs fsspec; install it with: pip install fsspec" in refused(
         study, "-o", "s3://bucket/folder"
     )
 

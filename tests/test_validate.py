@@ -551,7 +551,7 @@ def test_one_draw_of_noise_moves_few_predictions_by_as_much() -> None:
 
 def test_a_fit_without_scipy_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)
-    with pytest.raises(MeasurementError, match=r"needs SciPy.*pip install 'specroof\[calibrate\]'"):
+    with pytest.raises(MeasurementError, match=r"needs scipy.*pip install scipy"):
         fit([PLAIN, FAST])
 
 
@@ -638,12 +638,15 @@ def test_the_chart_holds_every_speedup(
     drawn = sum(np.size(line.get_xdata()) for line in axes.lines[1:])
     wanted = [one for one in found.points if one.kind in {"speedup", "shape"} and one.measured <= 8]
     assert drawn == len(wanted)
+    (legend,) = axes.figure.legends
+    told = [text.get_text() for text in legend.get_texts()]
+    assert told[-3:] == ["acceptance length known", "known up to one factor", "10% either way"]
     assert axes.get_xlim()[0] < min(one.measured for one in wanted)
     assert axes.get_ylim()[0] < min(one.predicted for one in wanted)
     assert validation_json(found)["total"]["n"] == found.total.n
     target = tmp_path / "accuracy.png"
-    told = CliRunner().invoke(app, ["validate", "--plot", str(target)])
-    assert told.exit_code == 0
+    done = CliRunner().invoke(app, ["validate", "--plot", str(target)])
+    assert done.exit_code == 0
     assert target.stat().st_size > 10_000
 
 

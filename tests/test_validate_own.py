@@ -177,6 +177,9 @@ def test_the_chart_draws_each_point_twice() -> None:
     ideal = [(one.source, one.rate) for one in found.ideal]
     axes = plot_throughput_accuracy(rates, ideal, engine="true").axes[0]
     right, filled, hollow = axes.lines
+    (legend,) = axes.figure.legends
+    told = [text.get_text() for text in legend.get_texts()]
+    assert told[-3:] == ["engine true", "ideal roofline", "10% either way"]
     measured = [one.rate.point.rate for one in found.points]
     for line, some in ((filled, found.points), (hollow, found.ideal)):
         assert np.asarray(line.get_xdata(), dtype=float) == pytest.approx(measured)

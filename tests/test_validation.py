@@ -1,6 +1,7 @@
 """What a pydantic class lets through, and the one line that everything else is answered with."""
 
 import math
+import sys
 from typing import Annotated, Any, Self
 
 import pytest
@@ -12,8 +13,6 @@ from specroof.errors import ConfigError, ProfileError
 from specroof.reading.checked import (
     Count,
     FirstVersion,
-    NonNegative,
-    Positive,
     Text,
     accept,
     parse_model,
@@ -131,6 +130,14 @@ def test_a_check_across_keys_is_reported_with_the_dotted_key(
 
 
 # --- what values may be --------------------------------------------------------------------------
+
+
+# NaN fails every comparison, and infinity the upper bound.
+LARGEST = sys.float_info.max
+Positive = Annotated[float, accept("a number above 0", lambda one: 0 < one <= LARGEST, int, float)]
+NonNegative = Annotated[
+    float, accept("a number of at least 0", lambda one: 0 <= one <= LARGEST, int, float)
+]
 
 
 class Values(BaseModel):

@@ -12,6 +12,7 @@ from specroof import (
     OptionError,
     Placement,
     constant_acceptance,
+    forward_latency,
     load_hardware,
     load_model,
     predict,
@@ -25,7 +26,6 @@ from specroof.serving.capacity import in_server
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.requests import end_to_end, end_to_end_tokens_per_s, request_s
 from specroof.serving.workload import Workload
-from specroof.speedup.curve import forward_latency
 
 positive = st.floats(min_value=1e-4, max_value=10)
 

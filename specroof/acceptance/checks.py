@@ -33,10 +33,8 @@ def draft_lengths(draft_len: ArrayLike) -> NDArray[np.intp]:
     return lengths.astype(np.intp)
 
 
-def numbers_from(
-    name: str, values: object, low: float, high: float, allowed: str
-) -> tuple[float, ...]:
-    """Return `values` as floats, each finite and from `low` to `high`."""
+def numbers_from(name: str, values: object, high: float, allowed: str) -> tuple[float, ...]:
+    """Return `values` as floats, each finite and from 0 to `high`."""
     # Sets and mappings are iterable too, but have no positions.
     if not isinstance(values, Iterable) or isinstance(values, _NOT_LISTS):
         refuse(name, values, f"a list, each {allowed}")
@@ -50,7 +48,7 @@ def numbers_from(
     if len(entries) > LONGEST_DRAFT:
         refuse(name, values, f"at most {LONGEST_DRAFT} entries, each {allowed}")
     return tuple(
-        number_from(f"{name}[{index}]", entry, low, high, allowed)
+        number_from(f"{name}[{index}]", entry, 0.0, high, allowed)
         for index, entry in enumerate(entries)
     )
 

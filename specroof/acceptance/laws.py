@@ -71,7 +71,7 @@ def rate_acceptance(rates: ArrayLike) -> Acceptance:
     >>> rate_acceptance([0.9, 0.8, 0.5]).tokens_per_round(3)  # 1 + 0.9 + 0.72 + 0.36
     array(2.98)
     """
-    checked = numbers_from("rates", rates, 0.0, 1.0, PROBABILITY)
+    checked = numbers_from("rates", rates, 1.0, PROBABILITY)
     survival = tuple(survival_of_rates(checked)[1:].tolist())
     description = f"conditional acceptance {some(checked)} by position"
     return Acceptance(description, len(checked), listed_law, survival)
@@ -95,7 +95,7 @@ def survival_acceptance(survival: ArrayLike) -> Acceptance:
     >>> survival_acceptance([0.8, 0.6, 0.6]).tokens_per_round([1, 2, 3])
     array([1.8, 2.4, 3. ])
     """
-    checked = numbers_from("survival", survival, 0.0, 1.0, PROBABILITY)
+    checked = numbers_from("survival", survival, 1.0, PROBABILITY)
     for index in range(1, len(checked)):
         if checked[index] > checked[index - 1]:
             msg = (
@@ -126,7 +126,7 @@ def histogram_acceptance(counts: ArrayLike) -> Acceptance:
     >>> histogram_acceptance([1, 1, 2]).tokens_per_round(2)  # 1 + (0 + 1 + 2 + 2) / 4
     array(2.25)
     """
-    checked = numbers_from("counts", counts, 0.0, math.inf, "a number of rounds, not negative")
+    checked = numbers_from("counts", counts, math.inf, "a number of rounds, not negative")
     with np.errstate(over="ignore"):
         at_least = np.cumsum(checked[::-1])[::-1]
     total = float(at_least[0])

@@ -13,7 +13,7 @@ from specroof.errors import CatalogError, ConfigError, expect
 from specroof.parsers import parse_config
 from specroof.reading.yaml_text import shown
 
-__all__ = ["drafter_names", "load_draft_config", "load_model", "model_names"]
+__all__ = ["load_draft_config", "load_model", "model_names"]
 
 _DRAFTER_FOLDER: Final = "model_configs/drafters"
 
@@ -124,11 +124,6 @@ def _config_texts(config: Path, sidecar: Path | None, name: str) -> _ConfigTexts
         "name": name,
         "quantization_text": quantization,
     }
-
-
-def drafter_names() -> list[str]:
-    """Return the names of all bundled drafter configs, ``ORG/NAME``."""
-    return bundled_names(_DRAFTER_FOLDER)
 
 
 def load_draft_config(

@@ -1,6 +1,6 @@
 """Robust least squares with a normal prior, for shared fits and for a calibration of one's own.
 
-Needs SciPy, an optional extra: ``pip install 'specroof[calibrate]'``.
+Needs SciPy, which the extra `calibrate` brings.
 """
 
 from collections.abc import Callable
@@ -98,4 +98,4 @@ def chi_square_quantile(freedom: int, share: float) -> float:
 
 
 def _scipy(part: str) -> Any:
-    return optional_library(f"scipy.{part}", "calibrate", "calibrate", refusal=MeasurementError)
+    return optional_library(f"scipy.{part}", "calibrate", refusal=MeasurementError)

@@ -5,6 +5,9 @@ globalThis.specroofPage = (() => {
   const $ = (id) => document.getElementById(id);
   const tables = JSON.parse($("tables").textContent);
   const COLORS = ["#3d8fd9", "#d9822b", "#2ba57a", "#b566c9"];
+  // A shape for each drafter besides its color, in charts and beside its controls.
+  const MARKS = ["circle", "square", "triangle-up", "diamond"];
+  const SHAPES = ["circle(50%)", "none", "polygon(50% 0, 100% 100%, 0 100%)", "polygon(50% 0, 100% 50%, 50% 100%, 0 50%)"];
   const KINDS = { ideal: "ideal (free lunch)", autoregressive: "autoregressive, by cost", block: "block, by cost",
     mtp: "mtp", eagle3: "eagle3", dflash: "dflash", ngram: "ngram" };
   const LAWS = { accept: "constant rate", "accept-length": "acceptance length", profile: "published profile" };
@@ -195,6 +198,9 @@ globalThis.specroofPage = (() => {
     return `at context ${state.context} ${Math.min(plain, state.batch)} of ${state.batch} requests run without drafts, ${Math.min(drafted, state.batch)} with one; the others wait. specroof predict with --concurrency ${state.batch} in the place of --batch says how long.`;
   }
 
+  /** Whether the server has room for any draft: without room a best length of 0 says nothing. */
+  const hasRoom = (found) => found.speedup.slice(1).some(Number.isFinite);
+
   function verdict(drafter, found, batches) {
     const line = element("p");
     const name = spec(drafter);
@@ -203,7 +209,7 @@ globalThis.specroofPage = (() => {
       return line;
     }
     const paid = tables.batch_size.filter((_, k) => batches[k].best_draft_len > 0);
-    const drafting = found.speedup.slice(1).some(Number.isFinite), full = state.limited && found.most[1] < state.batch;
+    const drafting = hasRoom(found), full = state.limited && found.most[1] < state.batch;
     if (!Number.isFinite(found.best_speedup) || (full && !drafting && found.most[1] !== null)) {
       line.append(element("strong", "no room"), ` for ${name}: ${running(found)}`);
       return line;
@@ -283,9 +289,9 @@ globalThis.specroofPage = (() => {
           mode: "lines", line: { width: 0 }, fill: "toself", fillcolor: `${COLORS[d]}38`, hoverinfo: "skip" });
       }
       traces.push({ x: lengths, y: found.speedup, name: safe(spec(drafter)), mode: "lines", line: { color: COLORS[d], width: 2 } });
-      traces.push({ x: [found.best_draft_len], y: [found.best_speedup], name: safe(spec(drafter)), mode: "markers", marker: { color: COLORS[d], size: 11, symbol: "diamond" }, hovertemplate: "best: %{x} drafts, %{y:.3f}×<extra></extra>" });
+      traces.push({ x: [found.best_draft_len], y: [found.best_speedup], name: safe(spec(drafter)), mode: "markers", marker: { color: COLORS[d], size: 11, symbol: MARKS[d] }, hovertemplate: "best: %{x} drafts, %{y:.3f}×<extra></extra>" });
     });
-    draw("by-length", traces, { xaxis: { title: { text: "drafts per round" }, dtick: 2 }, yaxis: { title: { text: "speedup" } } },
+    draw("by-length", traces, { xaxis: { title: { text: "drafts per round" }, dtick: 2 }, yaxis: { title: { text: "speedup (×)" } } },
       `Speedup by drafts per round, one line for each drafter; ${bestWords()}`);
   }
 
@@ -297,11 +303,11 @@ globalThis.specroofPage = (() => {
     const traces = [even(batches)];
     state.drafters.forEach((drafter, d) => {
       if (!figures.batches[d]) return;
-      traces.push({ x: batches, y: figures.batches[d].map((one) => one.best_speedup), text: figures.batches[d].map((one) => drafts(one.best_draft_len)), name: safe(spec(drafter)), mode: "lines+markers",
-        line: { color: COLORS[d], width: 2 }, marker: { size: 6 }, hovertemplate: "batch %{x}: %{y:.3f}×, %{text}<extra></extra>" });
+      traces.push({ x: batches, y: figures.batches[d].map((one) => hasRoom(one) ? one.best_speedup : null), text: figures.batches[d].map((one) => drafts(one.best_draft_len)), name: safe(spec(drafter)), mode: "lines+markers",
+        line: { color: COLORS[d], width: 2 }, marker: { size: 8, symbol: MARKS[d] }, hovertemplate: "batch %{x}: %{y:.3f}×, %{text}<extra></extra>" });
     });
-    draw("by-batch", traces, { xaxis: { title: { text: "batch" }, type: "log", tickvals: batches, ticktext: batches.map(String) }, yaxis: { title: { text: "best speedup" } } },
-      `Best speedup by batch at context ${state.context}, one line for each drafter`);
+    draw("by-batch", traces, { xaxis: { title: { text: "batch (sequences)" }, type: "log", tickvals: batches, ticktext: batches.map(String) }, yaxis: { title: { text: "best speedup (×)" } } },
+      `Best speedup by batch at context ${state.context}, one line for each drafter; no point where the server has no room for drafts`);
   }
 
   const chosenLength = () => state.length ?? figures.curves[state.focus]?.best_draft_len ?? 0;
@@ -320,7 +326,7 @@ globalThis.specroofPage = (() => {
         text: [...bars, total].map((one) => one.toFixed(2)), textposition: "outside", cliponaxis: false,
         increasing: { marker: { color: COLORS[state.focus] } }, totals: { marker: { color: css("--accent") } }, connector: { line: { color: css("--line") } }, hovertemplate: "%{x}: %{text} ms<extra></extra>" },
       { type: "bar", x: [`${tokens.toFixed(2)} plain steps`], y: [plain * tokens], text: [(plain * tokens).toFixed(2)], textposition: "outside", cliponaxis: false, marker: { color: css("--soft") }, hovertemplate: "%{y:.3f} ms<extra></extra>" },
-    ], { yaxis: { title: { text: "ms" }, range: [0, Math.max(total, plain * tokens) * 1.15] } },
+    ], { yaxis: { title: { text: "time (ms)" }, range: [0, Math.max(total, plain * tokens) * 1.15] } },
       `A round with ${drafts(length)}: draft ${bars[0].toFixed(2)} ms, verify ${bars[1].toFixed(2)} ms, engine ${bars[2].toFixed(2)} ms, in all ${total.toFixed(2)} ms for ${tokens.toFixed(2)} tokens, which take ${(plain * tokens).toFixed(2)} ms in plain steps`);
   }
 
@@ -330,15 +336,15 @@ globalThis.specroofPage = (() => {
       draw("map", [], { xaxis: { visible: false }, yaxis: { visible: false }, annotations: [{ text: "no figures here", showarrow: false }] }, "No figures here");
       return;
     }
-    const known = (one) => Number.isFinite(one.best_speedup);
+    const known = hasRoom;
     const z = rows.map((line) => line.map((one) => known(one) ? one.best_draft_len : null));
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
     const scale = dark ? [[0, "#1d2731"], [1, "#2f7fc4"]] : [[0, "#f0f4f8"], [1, "#5aa5e3"]];
     draw("map", [{ type: "heatmap", x: tables.batch_size.map(String), y: tables.context_len.map(String), z, zmin: 0, zmax: tables.max_draft_len, colorscale: scale, showscale: false, xgap: 2, ygap: 2,
       text: rows.map((line) => line.map((one) => known(one) ? String(one.best_draft_len) : "")), texttemplate: "%{text}", textfont: { color: css("--ink") },
       customdata: rows.map((line) => line.map((one) => times(one.best_speedup))), hovertemplate: "batch %{x}, context %{y}: %{z} drafts, %{customdata}<extra></extra>", hoverongaps: false }],
-    { xaxis: { type: "category", title: { text: "batch" } }, yaxis: { type: "category", title: { text: "context" } } },
-      `Best draft length of ${spec(state.drafters[state.focus])} by batch and context; no figure where the server has no room`);
+    { xaxis: { type: "category", title: { text: "batch (sequences)" } }, yaxis: { type: "category", title: { text: "context (tokens)" } } },
+      `Best draft length of ${spec(state.drafters[state.focus])} by batch and context; no figure where the server has no room for drafts`);
   }
 
   // --- to take away -------------------------------------------------------------------------------
@@ -511,6 +517,7 @@ globalThis.specroofPage = (() => {
     const the = (name) => box.querySelector(`.${name}`);
     the("number").textContent = `Drafter ${d + 1}`;
     the("swatch").style.background = COLORS[d];
+    the("swatch").style.clipPath = SHAPES[d];
     fill(the("kind"), Object.entries(KINDS).map(([kind, text]) => [kind, offered(kind) ? text : `${text} (not with this engine)`, !offered(kind)]), drafter.kind);
     fill(the("law"), Object.entries(LAWS), drafter.law);
     const shows = { law: drafter.kind !== "ideal", accept: drafter.law === "accept", length: drafter.law === "accept-length", depth: drafter.law === "accept-length",

@@ -86,7 +86,7 @@ def _charts() -> str:
     try:
         script = files("plotly") / "package_data" / _CHARTS
     except ModuleNotFoundError:
-        message = "explore needs Plotly; install it with: pip install 'specroof[explore]'"
+        message = "explore needs Plotly; install it with: pip install plotly"
         raise OptionError(message) from None
     # An end tag inside of a script, as in text that it makes, would end it.
     return script.read_text(encoding="utf-8").replace("</script", "<\\/script")

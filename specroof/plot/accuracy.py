@@ -1,18 +1,21 @@
 """Predicted against measured: how far to trust a prediction, at a glance."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from specroof.plot.style import GREY, Chart, add_legend, house_style, look, new_chart
 
 __all__ = ["plot_accuracy", "plot_throughput_accuracy"]
 
+_MEANINGS: Final = {GREY: "acceptance length known", "none": "known up to one factor"}
 _TICKS: Final = (0.25, 0.5, 1, 1.5, 2, 3, 4, 5, 6, 8)
 
 
@@ -53,18 +56,23 @@ _Point: TypeAlias = tuple[str, float, float, bool]
 
 
 def _compared(
-    title: str, points: Sequence[_Point], ends: tuple[float, float]
+    title: str,
+    points: Sequence[_Point],
+    ends: tuple[float, float],
+    *,
+    meanings: Mapping[str, str],
 ) -> tuple[Chart, Axes]:
     """Return predicted over measured values, a color for each source, over logarithmic axes.
 
-    The line is where predictions are right, and the band is 10% either way.
+    The line is where predictions are right, and the band is 10% either way. `meanings` says what
+    a mark stands for, by the colour of its face: `GREY` or ``"none"``.
     """
     chart = new_chart(title, width=7.4, height=6.0)
     axes = chart.add_subplot(xscale="log", yscale="log", xlim=ends, ylim=ends)
     line = np.array(ends)
     axes.plot(line, line, color=GREY, lw=1.2)
     axes.fill_between(line, line * 0.9, line * 1.1, color=GREY, alpha=0.15, lw=0)
-    handles = []
+    handles: list[Artist] = []
     for order, name in enumerate(dict.fromkeys(source for source, *_ in points)):
         mark, faces = look(order) | {"ls": ""}, list[str]()
         for filled in (True, False):
@@ -73,6 +81,11 @@ def _compared(
                 faces.append(mark["color"] if filled else "none")
                 axes.plot(*np.array(pairs).T, **mark, ms=5, mfc=faces[-1], alpha=0.75)
         handles.append(Line2D([], [], **mark, mfc=faces[0], label=name))
+    handles += [
+        Line2D([], [], marker="o", ls="", color=GREY, mfc=face, label=text)
+        for face, text in meanings.items()
+    ]
+    handles.append(Patch(color=GREY, alpha=0.15, lw=0, label="10% either way"))
     add_legend(chart, handles)
     return chart, axes
 
@@ -101,7 +114,7 @@ def plot_accuracy(points: Sequence[Compared], *, title: str | None = None) -> Fi
     least = min(0.9 * value for one in drawn for value in (one.measured, one.predicted))
     ends = (min(least, 0.8 * _TICKS[1]), _TICKS[-1] * 1.1)
     pairs = [(one.source, one.measured, one.predicted, one.kind == "speedup") for one in drawn]
-    chart, axes = _compared(headline if title is None else title, pairs, ends)
+    chart, axes = _compared(headline if title is None else title, pairs, ends, meanings=_MEANINGS)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(NullLocator())
         axis.set_ticks([tick for tick in _TICKS if tick >= ends[0]])
@@ -134,7 +147,7 @@ def plot_throughput_accuracy(
     title
         What the chart says of itself if None.
     """
-    headline = f"Predicted against measured throughput: {engine} filled, ideal roofline hollow"
+    headline = "Predicted against measured throughput"
     drawn = [
         (name, one.predicted / (1 + one.off), one.predicted, filled)
         for some, filled in ((rates, True), (ideal, False))
@@ -142,7 +155,8 @@ def plot_throughput_accuracy(
     ]
     values = [value for _, measured, predicted, _ in drawn for value in (measured, predicted)]
     ends = (min(values) * 0.8, max(values) * 1.25)
-    chart, axes = _compared(headline if title is None else title, drawn, ends)
+    meanings = {GREY: f"engine {engine}", "none": "ideal roofline"}
+    chart, axes = _compared(headline if title is None else title, drawn, ends, meanings=meanings)
     for axis in (axes.xaxis, axes.yaxis):
         # A few ticks within a decade too: the loads of a benchmark seldom span two.
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))

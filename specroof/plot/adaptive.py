@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from specroof.plot.style import GREY, house_style, look, new_chart
+from specroof.plot.style import GREY, add_legend, house_style, look, new_chart
 
 if TYPE_CHECKING:
     from specroof.questions.adaptive import Adaptive
@@ -29,12 +30,12 @@ def plot_adaptive(found: "Adaptive") -> Figure:
     policies = [policy for policy in found.outcomes if policy != "fixed"]
     for i, policy in enumerate(policies):
         gains, errors = found.gains(policy)
-        axes.errorbar(loads, gains, yerr=errors, **look(i), capsize=2, label=policy)
+        axes.errorbar(loads, gains, yerr=errors, **look(i), capsize=2)
     axes.set_xscale("log", base=2)
     axes.set_xticks(loads, [str(load) for load in loads])
     axes.minorticks_off()
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_xlabel("Batch size")
-    axes.set_ylabel(f"Tokens per second over {found.draft_len} drafts at every load")
-    axes.legend(frameon=False)
+    axes.set_xlabel("Batch size (sequences)")
+    axes.set_ylabel(f"Gain in tokens/s over a fixed draft length of {found.draft_len}")
+    add_legend(chart, [Line2D([], [], **look(i), label=name) for i, name in enumerate(policies)])
     return chart

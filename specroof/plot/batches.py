@@ -35,6 +35,7 @@ from specroof.plot.style import (
     thin_ticks,
     tick_at,
 )
+from specroof.questions.overview import drafts_run
 from specroof.speedup.curve import SpeedupCurve
 
 __all__ = [
@@ -46,15 +47,20 @@ __all__ = [
 
 
 _NEAR: Final = 0.01
+_NO_ROOM: Final = "no room for drafts"
 _MOST_NUMBERS: Final = 150  # cells; the map of more is read by its colours
 _MOST_TICKS: Final = 16
+_FULL: Final = "#D9D9D9"  # cells of a map where drafts have no room
 #: Batch sizes are written out until they get as long as this.
 _PLAIN_BATCHES: Final = 10_000
 
 
 @dataclass(frozen=True, eq=False)
 class _Row:
-    """The best of one curve at one context length, by ascending batch size."""
+    """The best of one curve at one context length, by ascending batch size.
+
+    NaN where the server has no room for drafts: a speedup of 1 would say that they do not pay.
+    """
 
     name: str
     look: dict[str, Any]
@@ -152,7 +158,7 @@ def _by_batch(
     told = [draw(axes, rows) for draw, axes in zip(parts, panels, strict=True)]
     _finish_batch_axis(panels[-1], rows)
     lines = [Line2D([], [], **row.look, label=row.name) for row in rows]
-    add_legend(chart, [*lines, *told])
+    add_legend(chart, [*lines, *told, *_mark_no_room(panels[0], rows)])
     return chart
 
 
@@ -168,17 +174,21 @@ def _rows(curves: Sequence[SpeedupCurve], context_index: int) -> tuple[str, list
     rows = []
     for i, (name, curve, context) in enumerate(zip(names, curves, contexts, strict=True)):
         ascending = np.argsort(curve.batch_size, kind="stable")
-        shortest, longest = curve.near_best(_NEAR)
+        room = drafts_run(curve)[context, ascending]
+        best, speedup, shortest, longest = (
+            np.where(room, values[context, ascending], np.nan)
+            for values in (curve.best_draft_len, curve.best_speedup, *curve.near_best(_NEAR))
+        )
         rows.append(
             _Row(
                 name=name,
                 look=look(i),
                 speedup_label=speedup_label("Best speedup", curves),
                 batch_size=curve.batch_size[ascending],
-                speedup=curve.best_speedup[context, ascending],
-                draft_len=curve.best_draft_len[context, ascending].astype(np.float64),
-                shortest=shortest[context, ascending].astype(np.float64),
-                longest=longest[context, ascending].astype(np.float64),
+                speedup=speedup,
+                draft_len=best,
+                shortest=shortest,
+                longest=longest,
             )
         )
     return shared, rows
@@ -192,6 +202,14 @@ def _draw_speedup(axes: Axes, rows: Sequence[_Row]) -> Artist:
     axes.set_ylim(speedup_limits([row.speedup for row in rows]))
     axes.set_ylabel(rows[0].speedup_label)
     return plain
+
+
+def _mark_no_room(axes: Axes, rows: Sequence[_Row]) -> Sequence[Artist]:
+    """Cross out the batch sizes at which a drafter has no room, and return what crosses mean."""
+    full = np.unique(np.concatenate([row.batch_size[np.isnan(row.speedup)] for row in rows]))
+    if not full.size:
+        return []
+    return axes.plot(full, np.ones(full.size), ls="", marker="x", color=GREY, label=_NO_ROOM)
 
 
 def _draw_draft_len(axes: Axes, rows: Sequence[_Row]) -> Artist:
@@ -208,7 +226,7 @@ def _draw_draft_len(axes: Axes, rows: Sequence[_Row]) -> Artist:
             ms=8 - 3.5 * i / len(rows),
             markevery=_turn(row.draft_len, [other.draft_len for other in rows]),
         )
-    highest = max(float(row.longest.max()) for row in rows)
+    highest = max(float(np.nanmax(row.longest, initial=0)) for row in rows)
     axes.set_ylim(-0.06 * max(highest, 1), 1.08 * max(highest, 1))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=9, integer=True, min_n_ticks=1))
     axes.set_ylabel("Best draft length γ (tokens)")
@@ -247,7 +265,8 @@ def plot_best_draft_len_map(curve: SpeedupCurve, *, title: str | None = None) ->
     title
         Model, hardware, engine and drafter if None.
     """
-    best = curve.best_draft_len
+    room = drafts_run(curve)
+    best = np.ma.MaskedArray(curve.best_draft_len, mask=~room)
     rows, columns = best.shape
     if title is None:
         shared, names = curve_names([curve], [{}])
@@ -259,7 +278,8 @@ def plot_best_draft_len_map(curve: SpeedupCurve, *, title: str | None = None) ->
     )
     axes = chart.add_subplot()
     axes.grid(visible=False)
-    lowest, highest = int(best.min()), int(best.max())
+    known = curve.best_draft_len[room]
+    lowest, highest = int(known.min(initial=known.max(initial=0))), int(known.max(initial=0))
     image = axes.imshow(
         best,
         cmap=mpl.colormaps["viridis"].resampled(highest - lowest + 1),
@@ -276,15 +296,18 @@ def plot_best_draft_len_map(curve: SpeedupCurve, *, title: str | None = None) ->
     _index_ticks(axes, curve)
     axes.set_xlabel("Batch size (sequences)")
     axes.set_ylabel("Context length (tokens)")
+    if not room.all():
+        axes.set_facecolor(_FULL)
+        add_legend(chart, [Patch(color=_FULL, label=_NO_ROOM)])
     return chart
 
 
 def _write_numbers(axes: Axes, image: AxesImage, best: npt.NDArray[np.int64]) -> None:
     # Rec. 709 luma: dark cells take light numbers.
     luma = np.asarray(image.to_rgba(best))[..., :3] @ [0.2126, 0.7152, 0.0722]
-    for (row, column), draft_len in np.ndenumerate(best):
+    for row, column in np.argwhere(~np.ma.getmaskarray(best)):
         color = INK if luma[row, column] > 0.5 else "white"
-        axes.text(column, row, f"{draft_len}", ha="center", va="center", color=color)
+        axes.text(column, row, f"{best[row, column]}", ha="center", va="center", color=color)
 
 
 def _index_ticks(axes: Axes, curve: SpeedupCurve) -> None:

@@ -29,6 +29,7 @@ from specroof.plot.style import (
     speedup_label,
     speedup_limits,
 )
+from specroof.questions.overview import drafts_run
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import plain_number
 
@@ -50,6 +51,7 @@ class _Row:
     free_lunch: Array
     best_draft_len: int
     best_speedup: float
+    has_room: bool
 
     @property
     def optimum(self) -> str:
@@ -91,7 +93,7 @@ def plot_speedup_by_draft_len(
     plain = plain_line(axes)
     for i, row in enumerate(rows):
         _draw(axes, row, twins=[other for other in rows if _same_line(row, other)], order=i)
-    longest = max(float(row.draft_len[np.isfinite(row.speedup)].max()) for row in rows)
+    longest = max(float(row.draft_len[np.isfinite(row.speedup)].max(initial=0)) for row in rows)
     axes.set_xlim(-0.03 * max(longest, 1), 1.04 * max(longest, 1))
     axes.set_ylim(speedup_limits([row.speedup for row in rows]))
     axes.xaxis.set_major_locator(MaxNLocator(nbins=17, integer=True, min_n_ticks=1))
@@ -130,6 +132,7 @@ def _rows(
             free_lunch=curve.free_lunch[place],
             best_draft_len=int(curve.best_draft_len[place]),
             best_speedup=float(curve.best_speedup[place]),
+            has_room=bool(drafts_run(curve)[place]),
         )
         for i, (name, curve, place) in enumerate(zip(names, curves, places, strict=True))
     ]
@@ -142,10 +145,12 @@ def _same_line(row: _Row, other: _Row) -> bool:
 
 
 def _draw(axes: Axes, row: _Row, *, twins: list[_Row], order: int) -> None:
-    """Draw the free lunch, the speedup and the optimum of one row.
+    """Draw the free lunch, the speedup and the optimum of one row, if its drafts have room.
 
     Rows that cannot be told apart share out the marks among them.
     """
+    if not row.has_room:
+        return
     color = row.look["color"]
     axes.plot(row.draft_len, row.free_lunch, color=color, lw=1.2, dashes=(4, 2.5), alpha=0.85)
     axes.plot(
@@ -176,7 +181,11 @@ def _free_lunch(curves: Sequence[SpeedupCurve]) -> str:
 
 def _legend(rows: Sequence[_Row], *, free_lunch: str) -> list[Artist]:
     """Return handles: a line for each row, then what dashes mean."""
-    optima = [f": {row.optimum}" if len(rows) > _MOST_LABELS else "" for row in rows]
+    many = len(rows) > _MOST_LABELS
+    optima = [
+        f": {row.optimum}" if row.has_room and many else "" if row.has_room else ": no room"
+        for row in rows
+    ]
     return [
         *(
             Line2D([], [], **row.look, label=row.name + optimum)
@@ -189,7 +198,8 @@ def _legend(rows: Sequence[_Row], *, free_lunch: str) -> list[Artist]:
 def _optima(rows: Sequence[_Row]) -> list[Label]:
     """Return a label for each optimum; equal ones share one."""
     found: dict[str, list[_Row]] = {}
-    for row in sorted(rows, key=lambda row: (-row.best_speedup, row.best_draft_len)):
+    drawn = [row for row in rows if row.has_room]
+    for row in sorted(drawn, key=lambda row: (-row.best_speedup, row.best_draft_len)):
         found.setdefault(row.optimum, []).append(row)
     return [
         Label(

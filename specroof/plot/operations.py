@@ -354,7 +354,7 @@ def plot_time_per_op(latency: PassLatency, *, title: str) -> Figure:
     axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
     axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
-    axes.set_xlabel("Time on each device (s)")
+    axes.set_xlabel("Time on each device")
     add_legend(chart, _bound_handles(bars))
     return chart
 

@@ -56,7 +56,7 @@ def plot_waterfall(parts: RoundParts, *, title: str) -> Figure:
     axes.set_yticks(range(len(bars)), [name for name, *_ in bars])
     axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
-    axes.set_xlabel("Time (s)")
+    axes.set_xlabel("Time")
     label = f"{parts.tokens_per_round:.2f} plain steps: the worth of the round's tokens"
     add_legend(chart, [Line2D([], [], color=GREY, ls="--", lw=1.4, label=label)])
     return chart

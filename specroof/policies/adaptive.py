@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from numpy.random import Generator
 
 __all__ = [
-    "ADAPTIVE",
     "LEAST_ROUNDS",
     "BatchCosts",
     "Outcome",
@@ -281,8 +280,6 @@ _POLICIES: Final[Mapping[str, tuple[Callable[[_Rounds], _Options], _Rule]]] = {
     "sequence confidence": (_by_sequence, _chosen_each_round),
     "oracle": (_oracle, _chosen_each_round),
 }
-#: Policies whose lengths change from round to round.
-ADAPTIVE: Final = tuple(_POLICIES)
 
 
 def simulated_policies(
@@ -307,7 +304,7 @@ def simulated_policies(
     Returns
     -------
     dict
-        By the names of `ADAPTIVE`. ``stopping``: each sequence drafts on while its drafts so far
+        By name. ``stopping``: each sequence drafts on while its drafts so far
         are likely enough to survive, up to a longest length; both are chosen once.
         ``batch confidence``: one length for all, chosen each round. ``sequence confidence``: drafts
         likelier to survive than a threshold, and a longest length, both chosen each round.

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from specroof.arrays import Array
 from specroof.errors import OptionError
 
-__all__ = ["Schedule", "best_schedule", "drafts_at", "held_drafts"]
+__all__ = ["Schedule", "best_schedule", "drafts_at"]
 
 
 #: Equal but for rounding: fewer ranges win.
@@ -28,20 +28,17 @@ class Schedule:
         First and last number of running requests, and drafts per round; from 1 on, without gaps.
     lost
         Mean share of throughput that merging loses, over the loads that were weighed.
-    most_lost
-        The largest share at one load.
     """
 
     ranges: tuple[tuple[int, int, int], ...]
     lost: float
-    most_lost: float
 
     def drafts(self, running: int) -> int:
         """Return the drafts at a number of running requests; beyond the last range, its own.
 
         Examples
         --------
-        >>> Schedule(((1, 16, 5), (17, 64, 2)), 0.0, 0.0).drafts(100)
+        >>> Schedule(((1, 16, 5), (17, 64, 2)), 0.0).drafts(100)
         2
         """
         return drafts_at(self.ranges, running)
@@ -116,7 +113,7 @@ def best_schedule(
         last = loads[-1] if stop == len(loads) else loads[stop] - 1
         ranges.append((first, last, drafts))
     at = lost[np.arange(len(loads)), chosen]
-    return Schedule(tuple(ranges), float(shares @ at), float(at.max()))
+    return Schedule(tuple(ranges), float(shares @ at))
 
 
 def _cuts(weighed: Array, most_ranges: int, least_gain: float) -> list[int]:
@@ -158,37 +155,3 @@ def _refuse_loads(loads: Sequence[int], rates: Array) -> None:
             f"a number for each load"
         )
         raise OptionError(message)
-
-
-def held_drafts(schedule: Schedule, running: Sequence[int], *, margin: float) -> list[int]:
-    """Return the drafts of each step while the load moves, changing only past a margin.
-
-    Parameters
-    ----------
-    schedule
-        Drafts by load.
-    running
-        Running requests, step by step.
-    margin
-        Share by which a load must be beyond the edge of a range before its drafts change: 0
-        follows the schedule as it is.
-
-    Source
-        Hysteresis; SGLang's adaptive slots know it as ``up_hysteresis`` and ``down_hysteresis``.
-
-    Examples
-    --------
-    >>> schedule = Schedule(((1, 16, 5), (17, 64, 2)), 0.0, 0.0)
-    >>> held_drafts(schedule, [15, 17, 18, 20, 16, 14], margin=0.1)  # 0.9 * 18 is still 16
-    [5, 5, 5, 2, 2, 5]
-    """
-    held: list[int] = []
-    now: int | None = None
-    for load in running:
-        likely = schedule.drafts(load)
-        # Both ends of what the load may be: within the margin of an edge, what is stays.
-        around = {schedule.drafts(round(load * (1 + side))) for side in (-margin, margin)}
-        if now is None or (now != likely and now not in around):
-            now = likely
-        held.append(now)
-    return held

@@ -184,7 +184,7 @@ def _sizes(request: AdviseRequest, mix: Mix | None) -> tuple[Workload, float]:
         return workload, mix.mean_context_len
     for name, value in zip(("input_len", "output_len"), given, strict=True):
         if value is None:
-            message = f"{name} is missing; allowed: both lengths of a request, or a mix in traffic"
+            message = f"{name} is missing; allowed: both lengths of a request (tokens in and out), or a mix in traffic"
             raise OptionError(message)
     workload = Workload(*given, request.prefix_hit_rate or 0.0)  # type: ignore[arg-type]  # none of them is None
     return workload, workload.mean_context_len

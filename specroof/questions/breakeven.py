@@ -169,12 +169,14 @@ class Breakeven(Noted):
     @property
     def sought(self) -> str:
         """What is solved for, and under which drafts, in a few words."""
-        drafts = "the best draft length" if self.draft_len is None else f"γ = {self.draft_len}"
+        drafts = (
+            "at the best draft length" if self.draft_len is None else f"at γ = {self.draft_len}"
+        )
         what = SOLVED[self.solve]
         if self.solve == "cost":
             priced = self.drafter.at_share is None
             what += " (factor on its time)" if priced else " (share of a plain step)"
-        return f"{what} for a speedup of {self.speedup:g}, {drafts}"
+        return f"{what} for a speedup of {self.speedup:g} {drafts}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""

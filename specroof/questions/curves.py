@@ -1,13 +1,13 @@
 """What is the whole curve of one drafter, and what does one pass cost and take?"""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 from specroof import cost
 from specroof.acceptance import Acceptance, ContextAcceptance
 from specroof.cost import ForwardPass, OpCost
 from specroof.errors import OptionError, expect
 from specroof.hardware import Placement
+from specroof.latency import Setup, engine_setup
 from specroof.questions.request import (
     DrafterLike,
     HardwareLike,
@@ -20,9 +20,14 @@ from specroof.questions.request import (
     options_of,
     question,
 )
-from specroof.speedup.curve import PassLatency, SpeedupCurve
-from specroof.speedup.curve import forward_latency as latency_of
-from specroof.speedup.curve import speedup_curve as curve_of
+from specroof.speedup.curve import (
+    PassLatency,
+    SpeedupCurve,
+    acceptance_of,
+    curve_in,
+    longest_draft,
+    pass_latency,
+)
 
 __all__ = [
     "CostRequest",
@@ -95,22 +100,24 @@ class _Placed:
     engine: str | None = None
     options: OptionsLike | None = None
 
-    def placed(self) -> dict[str, Any]:
-        """Return where passes run.
+    @property
+    def setup(self) -> Setup:
+        """Where passes run.
 
         Raises
         ------
         OptionError
-            For a placement that is given in both ways, and unknown options.
+            For a placement that is given in both ways, and anything else that is not allowed.
         """
-        placement = self.placement
+        hardware, placement = hardware_of(self.hardware), self.placement
+        expect("placement", placement, Placement | None, "a Placement, or None")
+        expect("engine", self.engine, str | None, "the name of an engine of the hardware, or None")
         if self.tensor_parallel is not None:
             if placement is not None:
                 message = "placement and tensor_parallel are both given; allowed: one of them"
                 raise OptionError(message)
             placement = Placement(self.tensor_parallel)
-        options = options_of(self.options)
-        return {"placement": placement, "engine": self.engine, "options": options}
+        return engine_setup(hardware, self.engine, placement, options_of(self.options))
 
 
 @dataclass(frozen=True)
@@ -137,12 +144,8 @@ class LatencyRequest(_Placed):
 @question(LatencyRequest)
 def forward_latency(request: LatencyRequest) -> PassLatency:
     """Return the seconds of one forward pass, and of each operation in it."""
-    return latency_of(
-        model_of(request.model),
-        hardware_of(request.hardware),
-        request.forward_pass,
-        **request.placed(),
-    )
+    expect("forward_pass", request.forward_pass, ForwardPass, "a ForwardPass")
+    return pass_latency(model_of(request.model), request.setup, request.forward_pass)
 
 
 @dataclass(frozen=True)
@@ -181,13 +184,15 @@ class CurveRequest(_Placed):
 @question(CurveRequest)
 def speedup_curve(request: CurveRequest) -> SpeedupCurve:
     """Return what speculative decoding gains over a grid of operating points."""
-    return curve_of(
-        model_of(request.model),
-        hardware_of(request.hardware),
-        drafter=drafter_of(request.drafter),
-        acceptance=request.acceptance,
+    model, setup = model_of(request.model), request.setup
+    drafter = drafter_of(request.drafter)
+    tokens = acceptance_of(drafter, request.acceptance)
+    return curve_in(
+        model,
+        setup,
+        drafter=drafter,
+        tokens=tokens,
         batch_size=request.batch_size,
         context_len=request.context_len,
-        max_draft_len=request.max_draft_len,
-        **request.placed(),
+        longest=longest_draft(drafter, tokens, request.max_draft_len),
     )

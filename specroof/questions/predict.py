@@ -179,7 +179,7 @@ def load_of(request: PredictRequest) -> Load:
         raise OptionError(message)
     if prompt is None or answer is None:
         missing = "input_len" if prompt is None else "output_len"
-        message = f"{missing} is missing; allowed: both lengths of a request, or neither"
+        message = f"{missing} is missing; allowed: both lengths of a request (tokens in and out), or neither"
         raise OptionError(message)
     workload = Workload(prompt, answer, cached or 0.0, request.waves)
     return Load(batches, [workload.mean_context_len], workload)

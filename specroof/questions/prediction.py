@@ -162,7 +162,7 @@ def predicted(
     Raises
     ------
     OptionError
-        As `speedup_curve` does.
+        As `curve_in` does.
     """
     longest, capped = shared_longest(drafters, max_draft_len)
     return predicted_to(longest, model, setup, drafters, load, limited=limited, said=capped)

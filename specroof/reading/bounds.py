@@ -13,19 +13,11 @@ from specroof.units import BOUNDS
 
 __all__ = [
     "BatchSize",
-    "BytesPerS",
     "CapturedSize",
     "ContextLen",
-    "Devices",
     "DraftLen",
-    "ExpectedError",
-    "ExpertRows",
     "FlopsPerS",
-    "LatencyS",
-    "MemoryBytes",
-    "ReachedShare",
     "RequestLen",
-    "Seconds",
     "Share",
     "within",
 ]
@@ -45,16 +37,8 @@ def within(quantity: str) -> BeforeValidator:
     return accept(bounds.allowed, lambda value: bounds.least <= value <= bounds.most, *kinds)
 
 
-BytesPerS = Annotated[float, within("bytes_per_s")]
 CapturedSize = Annotated[int, within("captured_size")]
-Devices = Annotated[int, within("devices")]
-ExpectedError = Annotated[float, within("expected_error")]
-ExpertRows = Annotated[float, within("expert_rows")]
 FlopsPerS = Annotated[float, within("flops_per_s")]
-LatencyS = Annotated[float, within("latency_s")]
-MemoryBytes = Annotated[float, within("memory_bytes")]
-ReachedShare = Annotated[float, within("reached_share")]
-Seconds = Annotated[float, within("seconds")]
 
 
 def _limits(quantity: str) -> Any:

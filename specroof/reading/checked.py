@@ -4,7 +4,6 @@ The line names the source, the dotted key, the value and what is allowed. pydant
 import, so rooms that need it only for some files import it late.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, is_dataclass
@@ -20,9 +19,7 @@ __all__ = [
     "Count",
     "FirstVersion",
     "Mistake",
-    "NonNegative",
     "Path",
-    "Positive",
     "Text",
     "accept",
     "checked",
@@ -30,7 +27,6 @@ __all__ = [
     "without",
 ]
 
-_LARGEST: Final = sys.float_info.max
 
 #: What is allowed where one of pydantic's own checks fails, if its words would not do.
 _EXPECTED: Final = {
@@ -93,13 +89,6 @@ def accept(allowed: str, fits: Callable[[Any], bool], *kinds: type) -> BeforeVal
     return BeforeValidator(check)
 
 
-# NaN fails every comparison, and infinity the upper bound.
-Positive = Annotated[
-    float, accept("a number above 0", lambda figure: 0 < figure <= _LARGEST, int, float)
-]
-NonNegative = Annotated[
-    float, accept("a number of at least 0", lambda figure: 0 <= figure <= _LARGEST, int, float)
-]
 Count = Annotated[int, accept("a whole number of at least 1", lambda count: count >= 1, int)]
 Text = Annotated[str, accept("text, and not empty", lambda text: text.strip() != "", str)]
 FirstVersion = Annotated[

@@ -1,6 +1,6 @@
 """A page of metrics in the text format of Prometheus: names, labels and numbers.
 
-Needs prometheus-client, an optional extra: ``pip install 'specroof[metrics]'``.
+Needs prometheus-client, which the extra `metrics` brings.
 """
 
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ def parse_metrics(text: str, *, source: str) -> list[Sample]:
     [Sample(name='up', labels={'job': 'a'}, value=1.0)]
     """
     parser = optional_library(
-        "prometheus_client.parser", f"{source}: a page", "metrics", refusal=MeasurementError
+        "prometheus_client.parser", f"{source}: a page", refusal=MeasurementError
     )
     try:
         found = [

@@ -14,7 +14,7 @@ __all__ = ["arrow_batch", "arrow_table", "data_library"]
 
 
 def data_library(name: str) -> ModuleType:
-    """Return a library of the extra `data`.
+    """Return pyarrow or one of its modules.
 
     Raises
     ------
@@ -24,7 +24,8 @@ def data_library(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError:
-        message = f"{name} is not installed; allowed: pip install 'specroof[data]', or CSV, JSON"
+        library = name.partition(".")[0]
+        message = f"{name} is not installed; allowed: pip install {library}, or CSV, JSON"
         raise OutputError(message) from None
 
 

@@ -20,7 +20,7 @@ def hardware_table(found: Sequence[HardwareFacts]) -> str:
             *(_peak(row, dtype) for dtype in ("bf16", "fp8", "fp4")),
             format_binary_bytes(row["peak"]["memory_bytes"]),
             format_si(row["peak"]["memory_bytes_per_s"], "B/s"),
-            ", ".join(["ideal", *row["engines"]]),
+            ", ".join([*row["engines"], "generic", "ideal"]),
             row["title"],
         ]
         for row in rows
@@ -45,7 +45,7 @@ def hardware_text(found: HardwareFacts) -> str:
         "memory": format_binary_bytes(peak["memory_bytes"]),
         "bandwidth": format_si(peak["memory_bytes_per_s"], "B/s"),
         "aliases": ", ".join(row["aliases"]),
-        "engines": ", ".join(["ideal", *row["engines"]]),
+        "engines": ", ".join([*row["engines"], "generic", "ideal"]),
     }
     if link is not None:
         rate = format_si(link["link_bytes_per_s"], "B/s")

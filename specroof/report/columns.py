@@ -151,7 +151,7 @@ def data_frame(tables: Iterable[Columns]) -> Any:
     OptionError
         If pandas is not installed.
     """
-    pandas = optional_library("pandas", "to_frame", "data")
+    pandas = optional_library("pandas", "to_frame")
     frames = [pandas.DataFrame(listed_columns(columns)) for columns in tables]
     return pandas.concat(frames, ignore_index=True)
 

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import Array
+from specroof.arrays import Array, broadcast
 
 __all__ = ["SharedPasses", "answer_rounds", "prompts_together", "shared_passes"]
 
@@ -173,8 +173,7 @@ def shared_passes(
     >>> round(float(full.started), 2)  # not more than one prompt and its nine tokens fit a pass
     1.0
     """
-    names = (running, rounds, new_len, budget, positions, slowed)
-    arrays = np.broadcast_arrays(*(np.asarray(one, dtype=np.float64) for one in names))
+    arrays = broadcast(running, rounds, new_len, budget, positions, slowed)
     low, high = np.zeros(arrays[0].shape), np.array(arrays[0])
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

@@ -1,5 +1,6 @@
 """What prompts do to decoding: they stop the batch, or share its passes; seconds of both."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -28,13 +29,10 @@ from specroof.speedup.round import PassSeconds
 from specroof.speedup.served import Served
 
 __all__ = [
+    "PrefillPlan",
     "Prefills",
     "RequestLoad",
     "RequestTimes",
-    "SharedPlan",
-    "SharedPrefills",
-    "StoppedPlan",
-    "StoppedPrefills",
     "prefill_plan",
 ]
 
@@ -97,124 +95,6 @@ class RequestTimes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StoppedPrefills:
-    """Prompts whose passes stop the batch.
-
-    Parameters
-    ----------
-    load
-        The requests.
-    prompt_s
-        Seconds of the passes, for each prompt.
-    through_s
-        From the start of the first pass to the first token of a prompt.
-    found
-        Prompts that start with one, itself counted.
-    """
-
-    load: RequestLoad
-    prompt_s: Array
-    through_s: Array
-    found: Array
-
-    def times(self, round_s: Array, engine: EngineProfile) -> RequestTimes:
-        """Return the seconds of a request, given those of a round of all that run."""
-        load, each_s = self.load, engine.request_overhead_s
-        return RequestTimes(
-            token_s=np.asarray(load.rounds * round_s / np.asarray(load.output_len)),
-            wait_s=time_to_first_token_s(self.prompt_s, batch_size=1.0, request_overhead_s=each_s),
-            first_s=time_to_first_token_s(
-                self.through_s, batch_size=self.found, request_overhead_s=each_s
-            ),
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SharedPrefills:
-    """Prompts whose chunks share passes with decoding.
-
-    Parameters
-    ----------
-    load
-        The requests.
-    passes
-        The steady state.
-    decode_s
-        Seconds of a pass without prompts, in which all requests decode.
-    mixed_s, own_s
-        Of one with prompts: the mean one, and the mean one that a prompt is in.
-    drafts
-        Whether requests draft in a pass that they share with prompts.
-    """
-
-    load: RequestLoad
-    passes: SharedPasses
-    decode_s: Array
-    mixed_s: Array
-    own_s: Array
-    drafts: bool
-
-    def times(self, round_s: Array, engine: EngineProfile) -> RequestTimes:
-        """Return the seconds of a request, given those of a round of all that run."""
-        # What a round takes besides its pass: drafting, and what the engine adds.
-        beside_s = round_s - self.decode_s
-        shared_s = beside_s if self.drafts else 0.0 * beside_s
-        mixed = self.passes.mixed_frac
-        mean_s = mixed * (self.mixed_s + shared_s) + (1 - mixed) * round_s
-        wait_s = np.full_like(mean_s, engine.request_overhead_s)
-        return RequestTimes(
-            token_s=np.asarray(self.passes.passes * mean_s / np.asarray(self.load.output_len)),
-            wait_s=wait_s,
-            first_s=np.asarray(self.passes.waited * (self.own_s + shared_s) + wait_s),
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WavePrefills:
-    """Prompts of a wave, whose chunks share passes with decoding.
-
-    Parameters
-    ----------
-    load, drafts
-        As of `SharedPrefills`.
-    wave
-        The passes of a wave.
-    decode_s, ending_s
-        Seconds of a pass without prompts: of all requests, and of the mean one while they end.
-    mixed_s
-        Of one with prompts.
-    """
-
-    load: RequestLoad
-    wave: Wave
-    decode_s: Array
-    ending_s: Array
-    mixed_s: Array
-    drafts: bool
-
-    def times(self, round_s: Array, engine: EngineProfile) -> RequestTimes:
-        """Return the seconds of a request, given those of a round of all that run."""
-        beside_s = round_s - self.decode_s
-        filling_s = self.mixed_s + (beside_s if self.drafts else 0.0)
-        ending_s = self.ending_s + beside_s
-        wave_s = self.wave.wave_s(
-            self.load.rounds, filling_s=filling_s, round_s=round_s, ending_s=ending_s
-        )
-        wait_s = np.full_like(wave_s, engine.request_overhead_s)
-        # A request waits for half of what the others take.
-        first_s = self.wave.first_s(filling_s) + (self.load.running + 1) / 2 * wait_s
-        return RequestTimes(
-            token_s=wave_s / np.asarray(self.load.output_len),
-            wait_s=wait_s,
-            first_s=first_s,
-            idle_s=self.wave.idle_s(filling_s=filling_s, ending_s=ending_s),
-        )
-
-
-Prefills: TypeAlias = StoppedPrefills | SharedPrefills | WavePrefills
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class StoppedPlan:
     """Which passes take prompts that stop the batch.
 
@@ -230,13 +110,23 @@ class StoppedPlan:
     mean: PromptGroups
     found: PromptGroups
 
-    def priced(self, served: Served, seconds: PassSeconds) -> StoppedPrefills:
-        """Return what prompts do to decoding, given the seconds of each pass."""
-        return StoppedPrefills(
-            load=self.load,
-            prompt_s=self.mean.each_s(seconds(served, self.mean.forward)),
-            through_s=self.found.through_s(seconds(served, self.found.forward)),
-            found=self.found.count,
+    def priced(self, served: Served, seconds: PassSeconds) -> "Prefills":
+        """Return the passes with the seconds of each."""
+        passes = (self.mean.forward, self.found.forward)
+        return Prefills(self, tuple(seconds(served, one) for one in passes))
+
+    def times(self, pass_s: Sequence[Array], round_s: Array, engine: EngineProfile) -> RequestTimes:
+        """Return the seconds of a request: see `Prefills`."""
+        mean_s, found_s = pass_s
+        load, found, each_s = self.load, self.found, engine.request_overhead_s
+        return RequestTimes(
+            token_s=np.asarray(load.rounds * round_s / np.asarray(load.output_len)),
+            wait_s=time_to_first_token_s(
+                self.mean.each_s(mean_s), batch_size=1.0, request_overhead_s=each_s
+            ),
+            first_s=time_to_first_token_s(
+                found.through_s(found_s), batch_size=found.count, request_overhead_s=each_s
+            ),
         )
 
 
@@ -266,18 +156,28 @@ class SharedPlan:
     chunk: ForwardPass
     own_chunk: ForwardPass
 
-    def priced(self, served: Served, seconds: PassSeconds) -> SharedPrefills:
-        """Return what prompts do to decoding, given the seconds of each pass."""
+    def priced(self, served: Served, seconds: PassSeconds) -> "Prefills":
+        """Return the passes with the seconds of each."""
         prompts, own_prompts = (
             Work(served.model, one, kind="prompts") for one in (self.chunk, self.own_chunk)
         )
-        return SharedPrefills(
-            load=self.load,
-            passes=self.passes,
-            decode_s=seconds(served, self.decode),
-            mixed_s=seconds(served, self.beside, prompts),
-            own_s=seconds(served, self.beside, own_prompts),
-            drafts=self.rules.drafts_beside,
+        decode_s = seconds(served, self.decode)
+        mixed_s = seconds(served, self.beside, prompts)
+        return Prefills(self, (decode_s, mixed_s, seconds(served, self.beside, own_prompts)))
+
+    def times(self, pass_s: Sequence[Array], round_s: Array, engine: EngineProfile) -> RequestTimes:
+        """Return the seconds of a request: see `Prefills`."""
+        decode_s, mixed_s, own_s = pass_s
+        # What a round takes besides its pass: drafting, and what the engine adds.
+        beside_s = round_s - decode_s
+        shared_s = beside_s if self.rules.drafts_beside else 0.0 * beside_s
+        mixed = self.passes.mixed_frac
+        mean_s = mixed * (mixed_s + shared_s) + (1 - mixed) * round_s
+        wait_s = np.full_like(mean_s, engine.request_overhead_s)
+        return RequestTimes(
+            token_s=np.asarray(self.passes.passes * mean_s / np.asarray(self.load.output_len)),
+            wait_s=wait_s,
+            first_s=np.asarray(self.passes.waited * (own_s + shared_s) + wait_s),
         )
 
 
@@ -297,26 +197,59 @@ class WavePlan:
     rules: PrefillRules
     wave: Wave
 
-    def priced(self, served: Served, seconds: PassSeconds) -> WavePrefills:
-        """Return what prompts do to decoding, given the seconds of each pass."""
-        load, wave, drafts = self.load, self.wave, self.rules.drafts_beside
+    def priced(self, served: Served, seconds: PassSeconds) -> "Prefills":
+        """Return the passes with the seconds of each."""
+        load, wave = self.load, self.wave
 
         def decoding(requests: Array, positions: npt.ArrayLike) -> ForwardPass:
             return ForwardPass(np.maximum(requests, _FEWEST), positions, load.context_len)
 
         chunk = load.prompt.piece_pass(wave.pieces, wave.prompts)
-        beside = decoding(wave.beside, load.verify_len if drafts else 1.0)
-        return WavePrefills(
-            load=load,
-            wave=wave,
-            decode_s=seconds(served, decoding(load.running, load.verify_len)),
-            ending_s=seconds(served, decoding(wave.ending, load.verify_len)),
-            mixed_s=seconds(served, beside, Work(served.model, chunk, kind="prompts")),
-            drafts=drafts,
+        beside = decoding(wave.beside, load.verify_len if self.rules.drafts_beside else 1.0)
+        decode_s = seconds(served, decoding(load.running, load.verify_len))
+        ending_s = seconds(served, decoding(wave.ending, load.verify_len))
+        mixed_s = seconds(served, beside, Work(served.model, chunk, kind="prompts"))
+        return Prefills(self, (decode_s, ending_s, mixed_s))
+
+    def times(self, pass_s: Sequence[Array], round_s: Array, engine: EngineProfile) -> RequestTimes:
+        """Return the seconds of a request: see `Prefills`."""
+        decode_s, ending_s, mixed_s = pass_s
+        load, wave = self.load, self.wave
+        beside_s = round_s - decode_s
+        filling_s = mixed_s + (beside_s if self.rules.drafts_beside else 0.0)
+        ending_s = ending_s + beside_s
+        wave_s = wave.wave_s(load.rounds, filling_s=filling_s, round_s=round_s, ending_s=ending_s)
+        wait_s = np.full_like(wave_s, engine.request_overhead_s)
+        return RequestTimes(
+            token_s=wave_s / np.asarray(load.output_len),
+            wait_s=wait_s,
+            # A request waits for half of what the others take.
+            first_s=wave.first_s(filling_s) + (load.running + 1) / 2 * wait_s,
+            idle_s=wave.idle_s(filling_s=filling_s, ending_s=ending_s),
         )
 
 
 PrefillPlan: TypeAlias = StoppedPlan | SharedPlan | WavePlan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefills:
+    """What prompts do to decoding.
+
+    Parameters
+    ----------
+    plan
+        Which passes take them.
+    pass_s
+        Seconds of each.
+    """
+
+    plan: PrefillPlan
+    pass_s: tuple[Array, ...]
+
+    def times(self, round_s: Array, engine: EngineProfile) -> RequestTimes:
+        """Return the seconds of a request, given those of a round of all that run."""
+        return self.plan.times(self.pass_s, round_s, engine)
 
 
 def prefill_plan(load: RequestLoad, rules: PrefillRules) -> PrefillPlan:

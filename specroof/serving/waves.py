@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import Array
+from specroof.arrays import Array, broadcast
 
 __all__ = ["Wave", "shared_wave"]
 
@@ -102,9 +102,8 @@ def shared_wave(
     >>> float(four.filling), float(four.first_s(1.0))  # one prompt a pass: the mean of 1, 2, 3, 4
     (4.0, 2.5)
     """
-    names = (running, rounds, new_len, budget, positions, slowed)
-    requests, needed, prompt, most, width, slow = (
-        np.asarray(one, dtype=np.float64) for one in np.broadcast_arrays(*names)
+    requests, needed, prompt, most, width, slow = broadcast(
+        running, rounds, new_len, budget, positions, slowed
     )
     passes = needed * slow
     prompts, decoding = requests * prompt, width * requests * passes

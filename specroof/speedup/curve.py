@@ -15,16 +15,14 @@ from specroof.acceptance import (
 )
 from specroof.architecture import Architecture
 from specroof.arrays import Array, whole_within
-from specroof.cost import ForwardPass, Options
+from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, Proposals, TokensPerRound
 from specroof.errors import OptionError, expect, refuse
-from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import (
     PassLatency,
     Setup,
     check_placement,
     engine_notes,
-    engine_setup,
     memory_notes,
     model_latency,
     option_notes,
@@ -44,96 +42,11 @@ __all__ = [
     "check_placement",
     "curve_in",
     "draft_depth",
-    "forward_latency",
     "longest_draft",
     "pass_latency",
-    "speedup_curve",
 ]
 
 DEFAULT_MAX_DRAFT_LEN: Final = 16
-
-
-def speedup_curve(  # noqa: PLR0913 - the contract of the library
-    model: Architecture,
-    hardware: HardwareProfile,
-    *,
-    drafter: Drafter,
-    acceptance: Acceptance | ContextAcceptance | None = None,
-    batch_size: npt.ArrayLike = 1,
-    context_len: npt.ArrayLike = 4096,
-    max_draft_len: int | None = None,
-    placement: Placement | None = None,
-    engine: str | None = None,
-    options: Options | None = None,
-) -> SpeedupCurve:
-    r"""Return what speculative decoding gains over a grid of operating points.
-
-    .. math:: \text{speedup} = \frac{N(\gamma) \; t_1}
-        {t_{serial}(\gamma) + \max(t_{verify}(\gamma + 1), t_{overlapped}(\gamma)) + t_{over}}
-
-    Parameters
-    ----------
-    model, hardware
-        From `load_model` and `load_hardware`.
-    drafter
-        From `load_drafter`.
-    acceptance
-        How many drafts are accepted; given here or in the drafter's SPEC, not in both. The ideal
-        drafter takes none. Acceptance by context leaves contexts unknown that it does not reach.
-    batch_size, context_len
-        A number or a list each, above 0 and at least 0: sequences in flight over all devices,
-        and cached tokens of each.
-    max_draft_len
-        The longest draft tried. If None, 16, with NaN past the depth of drafter or acceptance;
-        a number past that depth is an error.
-    placement
-        How many devices; one if None.
-    engine
-        A name in the hardware profile, or "ideal"; the profile's `default_engine` if None.
-    options
-        Which formulas.
-
-    Returns
-    -------
-    SpeedupCurve
-        Its arrays have the axes (context_len, batch_size, draft_len).
-
-    Raises
-    ------
-    OptionError
-        For values outside of what is allowed, and a placement that does not divide the model.
-    ProfileError
-        If the device cannot compute a dtype, or the engine is unknown.
-
-    Source
-        Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8; Sadhukhan et al. 2024,
-        arXiv:2408.11049, section 3, with the cost of verification.
-
-    Examples
-    --------
-    >>> from specroof import load_drafter, load_hardware, load_model
-    >>> curve = speedup_curve(
-    ...     load_model("Qwen/Qwen3-8B"),
-    ...     load_hardware("b200"),
-    ...     drafter=load_drafter("ideal"),
-    ...     batch_size=[1, 8],
-    ...     max_draft_len=4,
-    ... )
-    >>> curve.speedup.shape
-    (1, 2, 5)
-    """
-    _check_kinds(model, hardware, placement, engine, options)
-    setup = engine_setup(hardware, engine, placement, options)
-    tokens = acceptance_of(drafter, acceptance)
-    return curve_in(
-        model,
-        setup,
-        drafter=drafter,
-        tokens=tokens,
-        batch_size=batch_size,
-        context_len=context_len,
-        longest=longest_draft(drafter, tokens, max_draft_len),
-    )
 
 
 def curve_in(  # noqa: PLR0913 - a grid has three axes
@@ -146,18 +59,39 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
     context_len: npt.ArrayLike,
     longest: int,
 ) -> SpeedupCurve:
-    """Return the curve of a model in a setup that is built already: see `speedup_curve`.
+    r"""Return what speculative decoding gains over a grid of operating points.
+
+    .. math:: \text{speedup} = \frac{N(\gamma) \; t_1}
+        {t_{serial}(\gamma) + \max(t_{verify}(\gamma + 1), t_{overlapped}(\gamma)) + t_{over}}
 
     Parameters
     ----------
     model, setup
         What is served, and where.
     drafter, tokens
-        What drafts, and how much of it is accepted: see `acceptance_of`.
+        What drafts, and how much of it is accepted: see `acceptance_of`. Acceptance by context
+        leaves contexts unknown that it does not reach.
     batch_size, context_len
-        As for `speedup_curve`.
+        A number or a list each, above 0 and at least 0: sequences in flight over all devices,
+        and cached tokens of each.
     longest
         The longest draft of the grid, with NaN past the depth of drafter or acceptance.
+
+    Returns
+    -------
+    SpeedupCurve
+        Its arrays have the axes (context_len, batch_size, draft_len).
+
+    Raises
+    ------
+    OptionError
+        For values outside of what is allowed, and a placement that does not divide the model.
+    ProfileError
+        If the device cannot compute a dtype.
+
+    Source
+        Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8; Sadhukhan et al. 2024,
+        arXiv:2408.11049, section 3, with the cost of verification.
     """
     check_placement(model, setup.placement)
     axes = grid_axes(context_len, batch_size, longest)
@@ -231,25 +165,15 @@ def _grid_times(
     return found, notes
 
 
-def forward_latency(
-    model: Architecture,
-    hardware: HardwareProfile,
-    forward_pass: ForwardPass,
-    *,
-    placement: Placement | None = None,
-    engine: str | None = None,
-    options: Options | None = None,
-) -> PassLatency:
+def pass_latency(model: Architecture, setup: Setup, forward_pass: ForwardPass) -> PassLatency:
     """Return the seconds of one forward pass, and of each operation in it.
 
     Parameters
     ----------
-    model, hardware
-        From `load_model` and `load_hardware`.
+    model, setup
+        What runs, and where.
     forward_pass
         Batch, new positions and context; arrays broadcast.
-    placement, engine, options
-        As for `speedup_curve`.
 
     Returns
     -------
@@ -258,29 +182,14 @@ def forward_latency(
 
     Raises
     ------
-    OptionError, ProfileError
-        As `speedup_curve` does.
+    OptionError
+        For a placement that does not divide the model.
+    ProfileError
+        If the device cannot compute a dtype.
 
     Source
         See `specroof.latency.pass_time`.
-
-    Examples
-    --------
-    >>> from specroof import load_hardware, load_model
-    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
-    >>> latency = forward_latency(
-    ...     load_model("Qwen/Qwen3-8B"), load_hardware("b200"), decode, engine="ideal"
-    ... )
-    >>> round(float(latency.total_s) * 1e3, 1)  # 15.1 GB of weights, 0.6 GB of cache at 8 TB/s
-    2.0
     """
-    expect("forward_pass", forward_pass, ForwardPass, "a ForwardPass")
-    _check_kinds(model, hardware, placement, engine, options)
-    return pass_latency(model, engine_setup(hardware, engine, placement, options), forward_pass)
-
-
-def pass_latency(model: Architecture, setup: Setup, forward_pass: ForwardPass) -> PassLatency:
-    """Return the seconds of one pass in a setup that is built already: see `forward_latency`."""
     check_placement(model, setup.placement)
     latency = model_latency(model, setup, forward_pass)
     shape = np.broadcast_shapes(forward_pass.tokens.shape, forward_pass.context_len.shape)
@@ -295,17 +204,6 @@ def pass_latency(model: Architecture, setup: Setup, forward_pass: ForwardPass) -
         *held,
     )
     return replace(latency, work_s=np.broadcast_to(latency.work_s, shape), notes=notes)
-
-
-def _check_kinds(
-    model: object, hardware: object, placement: object, engine: object, options: object
-) -> None:
-    """Refuse arguments that are not what they are called."""
-    expect("model", model, Architecture, "an Architecture, from load_model")
-    expect("hardware", hardware, HardwareProfile, "a HardwareProfile, from load_hardware")
-    expect("placement", placement, Placement | None, "a Placement, or None")
-    expect("engine", engine, str | None, "the name of an engine of the hardware, or None")
-    expect("options", options, Options | None, "Options, or None")
 
 
 def acceptance_of(
@@ -331,7 +229,10 @@ def acceptance_of(
         raise OptionError(msg)
     given = acceptance or drafter.acceptance
     if given is None:
-        msg = f"drafter {drafter.name!r} has no acceptance; give one, as in accept=0.8"
+        msg = (
+            f"drafter {drafter.name!r} has no acceptance; give one, as in {drafter.name},accept=0.8 "
+            "or profile=NAME (`specroof acceptance` lists measured ones)"
+        )
         raise OptionError(msg)
     return given
 

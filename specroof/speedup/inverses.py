@@ -170,7 +170,7 @@ def crossing(
     >>> crossing(lambda x: (1 + x, 1), 3.0, (0.0, 1.0))
     Threshold(answer='never', value=None, draft_len=1, ceiling=2.0)
     """
-    brentq = optional_library("scipy.optimize", "an inverse", "calibrate").brentq
+    brentq = optional_library("scipy.optimize", "a break-even point").brentq
     hard, easy = ends
     (at_hard, hard_len), (at_easy, easy_len) = gain(hard), gain(easy)
     if at_hard >= wanted:

@@ -128,7 +128,7 @@ class _Remote:
     """A place that fsspec reaches."""
 
     def __init__(self, url: str) -> None:
-        fsspec = optional_library("fsspec", url, "cluster", refusal=OutputError)
+        fsspec = optional_library("fsspec", url, refusal=OutputError)
         self.url = url
         try:
             self._files, self._root = fsspec.url_to_fs(url)

@@ -94,7 +94,7 @@ def on_cluster(
     if not address.startswith(_DASK):
         message = f"on is {address!r}; allowed: {_DASK}HOST:PORT"
         raise OptionError(message)
-    distributed = optional_library("distributed", f"on {address!r}", "cluster", refusal=OutputError)
+    distributed = optional_library("distributed", f"on {address!r}", refusal=OutputError)
     try:
         with distributed.Client(
             f"tcp://{address.removeprefix(_DASK)}", timeout=_CONNECT_S
