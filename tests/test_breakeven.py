@@ -210,6 +210,7 @@ def test_a_tie_at_the_wanted_speedup_is_an_answer() -> None:
         ({"speedup": float("nan")}, "speedup is nan"),
         ({"speedup": 20}, "speedup is 20; allowed: at most 17, the tokens of 16 drafts and 1"),
         ({"speedup": 5, "draft_len": 3}, "speedup is 5; allowed: at most 4"),
+        ({"speedup": 9, "drafter": "dflash,block=8"}, "speedup is 9; allowed: at most 8"),
         ({"drafter": "ideal"}, "drafter is 'ideal', whose accept is given"),
         ({"solve": "batch", "batch_size": 8}, "batch_size is 8; allowed: left out with solve 'bat"),
         ({"solve": "context", "context_len": 8}, "context_len is 8; allowed: left out with"),

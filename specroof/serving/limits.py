@@ -56,8 +56,8 @@ class Limits:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was assumed."""
-        return tuple(dict.fromkeys((*self.plain.notes, *self.drafting.notes)))
+        """What was assumed: plain, the same but for what the drafter adds."""
+        return self.drafting.notes
 
     def _run(self, most: float, drafts: int) -> str:
         if drafts:
