@@ -17,7 +17,7 @@ from specroof.architecture import Architecture
 from specroof.arrays import Array, whole_within
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, Proposals, TokensPerRound
-from specroof.errors import OptionError, expect
+from specroof.errors import OptionError, expect, refuse
 from specroof.latency import (
     PassLatency,
     Setup,
@@ -244,9 +244,22 @@ def draft_depth(drafter: Drafter, tokens: TokensPerRound | ContextAcceptance) ->
 
 
 def longest_draft(
-    drafter: Drafter, tokens: TokensPerRound | ContextAcceptance, asked: int | None
+    drafter: Drafter,
+    tokens: TokensPerRound | ContextAcceptance,
+    asked: int | None,
+    *,
+    name: str = "max_draft_len",
 ) -> int:
     """Return the longest draft of the grid; one that was asked for must be within the depth.
+
+    Parameters
+    ----------
+    drafter, tokens
+        What drafts, and how much of it is accepted.
+    asked
+        The longest draft; the default if None.
+    name
+        How refusals call it.
 
     Raises
     ------
@@ -255,9 +268,8 @@ def longest_draft(
     """
     if asked is None:
         return DEFAULT_MAX_DRAFT_LEN
-    longest = whole_within("max_draft_len", asked, "draft_len")
+    longest = whole_within(name, asked, "draft_len")
     depth = draft_depth(drafter, tokens)
     if longest > depth:
-        msg = f"max_draft_len is {asked}; allowed: at most {depth}, the depth of {drafter.name!r}"
-        raise OptionError(msg)
+        refuse(name, asked, f"at most {depth:g}, the depth of {drafter.name!r}")
     return longest
