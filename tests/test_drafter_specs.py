@@ -10,13 +10,9 @@ import numpy as np
 import pytest
 
 from specroof import speedup_curve
-from specroof.catalog import (
-    load_draft_config,
-    load_drafter,
-    load_hardware,
-    load_model,
-)
+from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.catalog.files import bundled_names
+from specroof.catalog.models import load_draft_config
 from specroof.drafters import KINDS
 from specroof.errors import CatalogError, ConfigError, OptionError
 from specroof.report.curves import source_lines

@@ -160,7 +160,7 @@ def test_objects_are_called_by_their_names() -> None:
 @pytest.mark.parametrize(
     ("given", "refusal"),
     [
-        ({"models": []}, "at least one of each"),
+        ({"models": []}, "models is empty; allowed: at least one"),
         ({"engines": [3]}, "engines is 3"),
         ({"tensor_parallel": 0}, "tensor_parallel is 0"),
         ({"batch_size": "8"}, "batch_size is '8'"),

@@ -237,6 +237,10 @@ def test_tables_mark_what_has_no_room() -> None:
     assert survey[1].split()[:3] == ["no", "room", "4096"]
     assert "at most 0 requests run plain (cache)" in nowhere
     assert "nan" not in nowhere
+    one = shell(f"{words} --server running=1 --batch 1,4")
+    assert "at most 1 request runs plain (running), 1 with 1 draft of" in one
+    survey = one.partition("does not pay at batch")[2].splitlines()
+    assert survey[1].startswith("none; no room from 2 ")
 
 
 def test_json_has_holes_and_what_bounds() -> None:

@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 
 import specroof
-from specroof.simulate import (
-    chi_squared_p_value,
-    chi_squared_test,
-    exactness,
-    random_distributions,
-)
+from specroof.simulate import exactness, random_distributions
+from specroof.simulate.statistics import chi_squared_p_value, chi_squared_test
 
 # --- the chi-squared test ----------------------------------------------------------------------
 

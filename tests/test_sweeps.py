@@ -404,7 +404,7 @@ def test_what_a_place_refuses_names_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--format", "xml"], "format is 'xml'; allowed: parquet, csv, jsonl"),
+        (["--format", "xml"], "--format is 'xml'; allowed: parquet, csv, jsonl"),
         (["--workers", "0"], "--workers is 0; allowed: a whole number of at least 1"),
         (["--on", "slurm://x"], "--on is 'slurm://x'; allowed: dask://HOST:PORT"),
     ],
