@@ -42,7 +42,8 @@ from specroof.architecture import (
     stack_layers,
 )
 from specroof.cost.base import CHOICES, ForwardPass, OpCost, Options, Setting
-from specroof.drafters import Drafter, autoregressive_drafter, block_drafter, ideal_drafter
+from specroof.drafters import Drafter, ideal_drafter
+from specroof.drafters.shares import autoregressive_drafter, block_drafter
 from specroof.hardware import EngineProfile, HardwareProfile, Interconnect, Peak, Placement
 
 Floats = npt.NDArray[np.float64]

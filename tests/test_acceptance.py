@@ -474,7 +474,7 @@ def assert_refused(call: Callable[[], object], *words: str) -> None:
 def test_a_rate_outside_of_0_to_1_is_refused(value: Any) -> None:
     assert_refused(lambda: constant_acceptance(value), "rate is ", "a number from 0 to 1")
     assert_refused(lambda: rate_acceptance([0.9, value]), "rates[1] is ")
-    assert_refused(lambda: survival_acceptance([0.9, value]), "survival[1] is ")
+    assert_refused(lambda: survival_acceptance([value]), "survival[0] is ", "from 0 to 1")
 
 
 @pytest.mark.parametrize("value", [*NOT_A_NUMBER, -1, -1e-9])

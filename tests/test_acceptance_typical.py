@@ -25,10 +25,9 @@ from specroof import (
     speedup_curve,
     survival_acceptance,
 )
-from specroof.acceptance import falling_odds_acceptance
 from specroof.acceptance.contexts import ContextAcceptance, context_acceptance
 from specroof.acceptance.extrapolation import extrapolated_acceptance
-from specroof.acceptance.typical import FAMILIES, SHAPES
+from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptance
 
 KINDS = ("", "mtp", "eagle3", "dflash", "dspark", "ngram", "medusa")
 
@@ -80,6 +79,26 @@ def test_the_table_of_shapes_follows_from_the_bundled_profiles(family: str) -> N
     held = (len(own) * np.median(own) + 30 * pooled) / (len(own) + 30)
     expected = np.median(own) if family == "ngram" else held
     assert SHAPES[family].power == pytest.approx(float(expected), abs=0.011)
+
+
+@pytest.mark.parametrize("family", ["", "mtp", "eagle", "dflash", "dspark"])
+def test_four_fifths_of_what_one_length_says_lie_within_the_spread(family: str) -> None:
+    # The spread is of profiles that are left out. Those that count here keep to it a little more.
+    off: dict[bool, list[float]] = {True: [], False: []}
+    for name, lengths in known_lengths():
+        if name == "ngram" or family not in {"", name}:
+            continue
+        for a, known in lengths.items():
+            if a < 2 or not 1.001 < known < a + 0.999:
+                continue
+            curve = acceptance_from_length(known, a, kind=name)
+            for b, length in lengths.items():
+                if a != b:
+                    ratio = math.log(float(curve.tokens_per_round(b)) / length) / math.log(b / a)
+                    off[b > a].append(abs(ratio))
+    shape = SHAPES[family]
+    for beyond, spread in ((True, shape.spread_beyond), (False, shape.spread_within)):
+        assert 0.8 <= np.mean(np.array(off[beyond]) <= spread) < 0.84
 
 
 def test_every_family_of_a_profile_and_of_a_kind_has_a_shape() -> None:

@@ -621,3 +621,37 @@ def test_engines_own_spellings_are_understood() -> None:
     )
     assert theirs == ours
     assert ours["engine"] == "tensorrt-llm"
+
+
+def test_the_sentence_says_why_drafts_are_others_than_in_the_table() -> None:
+    chip = advise("Qwen/Qwen3-8B", "h100", **SMALL).chips[0]
+    one, eight = chip.advised.rows
+    rows = (replace(one, draft_len=6), replace(eight, draft_len=4))
+
+    def said(schedule: Any, lost: float | None) -> str:
+        advised = replace(chip.advised, rows=rows, schedule=schedule, lost=lost)
+        return decision_line(replace(chip, advised=advised)).partition("Drafts by load: ")[2]
+
+    assert said(((1, 7, 6), (8, 8, 4)), 0.0) == "6 at 1-7, 4 at 8."
+    shared = "6 at 1-8, in few ranges: the best of each load, as in the table, gives"
+    assert said(((1, 8, 6),), 0.004) == f"{shared} 0.4% more."
+    assert said(((1, 8, 6),), 0.0001) == f"{shared} less than 0.1% more."
+    assert said(((1, 8, 6),), None) == (
+        "6 at 1-8, which is best over the day; the table has the best of each load."
+    )
+    # A load at which another drafter is best has lengths of that one in the table.
+    rows = (replace(one, draft_len=6), replace(eight, draft_len=3, drafter=1))
+    assert said(((1, 8, 6),), 0.004) == "6 at 1-8."
+    rows = (replace(one, draft_len=6), replace(eight, draft_len=0, drafter=None))
+    assert said(((1, 8, 6),), 0.004) == f"{shared} 0.4% more."
+
+
+def test_the_sentence_tells_the_most_of_the_drafter_that_it_names() -> None:
+    chip = advise("Qwen/Qwen3-8B", "h100", **SMALL).chips[0]
+    one, eight = chip.advised.rows
+    fast = replace(one.choice, speedup=9.0)
+    rows = (replace(one, drafter=1, choice=fast), replace(eight, drafter=0))
+    mixed = replace(chip, advised=replace(chip.advised, rows=rows, chosen=0))
+    assert f"{chip.drafter.name}, up to {eight.choice.speedup:.2f}x." in decision_line(mixed)
+    none = replace(chip, advised=replace(chip.advised, rows=rows, chosen=2))
+    assert f"in flight: {chip.drafter.name}. How sure" in decision_line(none)

@@ -15,16 +15,18 @@ from specroof.architecture import (
     Layer,
     Linear,
     RecurrentCore,
-    SoftmaxAttention,
     cache_only,
 )
-from specroof.cost import ForwardPass, forward_cost, kv_cache_bytes
+from specroof.architecture.cores import SoftmaxAttention
+from specroof.cost import ForwardPass, forward_cost
 from specroof.cost.attention import attention_op
 from specroof.cost.base import OpCost, Setting
 from specroof.cost.cores import CORES, CoreFormulas
-from specroof.drafters import head_drafter
-from specroof.hardware import LAYER_KINDS
-from specroof.latency import check_placement, layer_kinds
+from specroof.cost.storage import kv_cache_bytes
+from specroof.drafters.heads import head_drafter
+from specroof.hardware.engine import LAYER_KINDS
+from specroof.latency import check_placement
+from specroof.latency.model import layer_kinds
 from specroof.serving.footprint import target_footprint
 
 

@@ -21,7 +21,7 @@ from specroof.report.breakeven import breakeven_text
 from specroof.speedup.inverses import Point, crossing, least_length, paying_runs, slowed
 
 DENSE, EXPERTS, CHIP = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "h100"
-LOADS: dict[str, Any] = {"batch_size": [1, 16, 96], "context_len": [512, 8192]}
+LOADS: dict[str, Any] = {"batch_size": [1, 16, 96], "context_len": [512, 8192], "capacity": False}
 KINDS = ["autoregressive,cost=0.07", "block,cost=0.2,drafts=7", "eagle3"]
 
 
@@ -210,6 +210,7 @@ def test_a_tie_at_the_wanted_speedup_is_an_answer() -> None:
         ({"speedup": float("nan")}, "speedup is nan"),
         ({"speedup": 20}, "speedup is 20; allowed: at most 17, the tokens of 16 drafts and 1"),
         ({"speedup": 5, "draft_len": 3}, "speedup is 5; allowed: at most 4"),
+        ({"speedup": 9, "drafter": "dflash,block=8"}, "speedup is 9; allowed: at most 8"),
         ({"drafter": "ideal"}, "drafter is 'ideal', whose accept is given"),
         ({"solve": "batch", "batch_size": 8}, "batch_size is 8; allowed: left out with solve 'bat"),
         ({"solve": "context", "context_len": 8}, "context_len is 8; allowed: left out with"),
@@ -288,10 +289,51 @@ def test_tables_say_never_and_always() -> None:
     runs = shell(
         "--drafter", "eagle3,accept=.8", "--solve", "batch", "--most", "9", "--no-capacity"
     )
-    assert "1-9 (all that have room)" in runs.stdout
+    assert "1-9 (all that were tried)" in runs.stdout
     one = shell("--drafter", "eagle3,accept=.8", "--solve", "batch", "--most", "1")
     assert one.stdout.splitlines()[4].split()[:2] == ["4096", "1"]
-    assert "  1 (all that have room)" in one.stdout
+    assert "  1 (all that were tried)" in one.stdout
+    full = shell("--drafter", "eagle3,accept=.8", "--solve", "batch", "--server", "running=5")
+    assert "  1-5 (all that have room)" in full.stdout
+
+
+@pytest.mark.parametrize("draft_len", [None, 2])
+@pytest.mark.parametrize("solve", ["accept", "accept-length", "cost"])
+def test_a_batch_without_room_has_no_answer(solve: str, draft_len: int | None) -> None:
+    asked: dict[str, Any] = {
+        "drafter": "eagle3,accept=0.7", "solve": solve, "draft_len": draft_len, "batch_size": [7, 8]
+    }  # fmt: skip
+    # The server is told to run 7 requests at most: an 8th has no figure in predict either.
+    found = breakeven(DENSE, CHIP, server="running=7", **asked)
+    curve = specroof.predict(
+        DENSE, CHIP, drafters="eagle3,accept=0.7", server="running=7", batch_size=[7, 8]
+    ).curves[0]
+    assert np.isfinite(curve.speedup[0, :, 1:]).any(axis=-1).tolist() == [True, False]
+    inside, beyond = found.rows
+    assert (inside.room_ends, beyond.room_ends) == (False, True)
+    assert inside.value is not None
+    shown = beyond.to_dict()
+    assert (shown["answer"], shown["value"], shown["ceiling"]) == ("never", None, None)
+    assert "no room: the server does not run so many requests with drafts" in found.notes[-1]
+    endless = breakeven(DENSE, CHIP, server="running=7", capacity=False, **asked)
+    assert endless.rows[0].value == inside.value
+    assert endless.rows[1].value is not None
+    assert not any("no room" in note for note in endless.notes)
+    cells = breakeven_text(found).splitlines()[5].split()
+    assert cells == ["4096", "8", "-", "-", "no", "room", "-"]
+
+
+def test_drafts_without_room_are_not_the_answer() -> None:
+    # Each draft more holds another copy of recurrent state: the batch of the most that one draft
+    # has room for has none for longer ones.
+    model, chip, spec = "Qwen/Qwen3.5-27B", "b200", "mtp,accept=0.7"
+    one = specroof.capacity(model, chip, drafters=spec, draft_len=1).sides[1].largest_batch
+    two = specroof.capacity(model, chip, drafters=spec, draft_len=2).sides[1].largest_batch
+    assert two < one
+    (row,) = breakeven(model, chip, drafter=spec, speedup=1.2, batch_size=one).rows
+    assert row.threshold.draft_len == 1
+    (free,) = breakeven(model, chip, drafter=spec, speedup=1.2, batch_size=one, capacity=False).rows
+    assert free.threshold.draft_len > 1
 
 
 @pytest.mark.parametrize(

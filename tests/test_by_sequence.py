@@ -17,7 +17,8 @@ from specroof.architecture import (
 )
 from specroof.cost import ForwardPass, Options, forward_cost
 from specroof.cost.cores import CORES
-from specroof.drafters import Round, chain_proposals
+from specroof.drafters import Round
+from specroof.drafters.base import chain_proposals
 from specroof.hardware import EngineProfile, Placement
 from specroof.latency import Setup, model_work, pass_time, stacked
 from specroof.latency.sums import weighted_total

@@ -90,6 +90,22 @@ def test_weights_are_priced_as_they_were_served(
 
 
 @pytest.mark.parametrize(
+    ("bits", "formats"),
+    [
+        (8, "fp8 w8a8_fp8 modelopt_fp8 mxfp8 w8a8_int8 int8"),
+        (4, "awq awq_marlin modelopt_fp4 nvfp4_online petit_nvfp4 mxfp4 quark_mxfp4 fp4 int4"),
+    ],
+)
+def test_a_format_is_as_wide_as_its_name_says(bits: int, formats: str) -> None:
+    # AWQ (Lin et al. 2023, arXiv:2306.00978) has 4 bits.
+    for said in formats.split():
+        for width in (4, 8):
+            options = Options(weight_dtype=f"int{width}")
+            line = refusal(stated(PLAIN, quantization=said), options=options)
+            assert (line is None) == (width == bits), said
+
+
+@pytest.mark.parametrize(
     ("cache", "said", "passes"),
     [
         (None, "bfloat16", True),

@@ -71,6 +71,8 @@ def test_dense() -> None:
     # Qwen3-8B: 36 layers of 8 heads * 128 * 2 * 2 bytes.
     weights, cell = room("Qwen/Qwen3-8B", "sglang").need.target.weight_bytes, 36 * 8 * 128 * 2 * 2
     assert weights == pytest.approx(2 * 8.19e9, rel=1e-3)
+    reserved = room("Qwen/Qwen3-8B", "sglang").room.reserved_bytes
+    assert reserved == pytest.approx(80 * GIB - SGLANG, rel=1e-12)  # nothing is for images
     # pool_configurator.py, DefaultPoolConfigurator; a token more is allocated for each request.
     assert largest("Qwen/Qwen3-8B", "sglang") == (SGLANG - weights) // cell // 4097
     # kv_cache_utils.py: blocks of 16 tokens, 257 of them for 4097.
@@ -199,6 +201,8 @@ def test_tensorrt_llm_takes_a_share_of_what_is_free() -> None:
     busy = 2 * 8192 * (4 * 4096 + 2 * 12288) + 8 * 2048 * 151936
     pool = 0.9 * (80 * GIB - need.weight_bytes - busy)
     assert largest("Qwen/Qwen3-8B", "tensorrt-llm") == pool // (4097 * 36 * 4096)
+    server = room("Qwen/Qwen3-8B", "tensorrt-llm").server
+    assert (server.running, server.chunk, server.capture) == (2048, 8192, 128)
 
 
 def test_experts() -> None:
@@ -305,6 +309,43 @@ def test_windows_without_a_pool_of_their_own_take_all_tokens() -> None:
     assert slow.limits["cache"] > off.limits["cache"]
 
 
+def test_a_pool_of_windows_is_as_large_as_its_requests_need() -> None:
+    # pool_configurator.py, compute_swa_request_cap: a window of 128, 128 tokens for each position
+    # of a verification, one of a page, and what is allocated ahead: two verifications with
+    # overlap, one without; besides two chunks of 8192 or one, and a page.
+    layer = 8 * 64 * 2 * 2
+    told: dict[str, Any] = {"prefix_cache": False, "running": 20}
+    for drafter, verify, overlap, each, once in (
+        (None, 1, True, 128 + 128 + 1 + 1, 2 * 8192 + 1),
+        ("mtp,accept=0.8", 4, True, 128 + 4 * 128 + 1 + 8, 2 * 8192 + 1),
+        ("mtp,accept=0.8", 4, False, 128 + 4 * 128 + 1 + 4, 8192 + 1),
+    ):
+        words = ("openai/gpt-oss-20b", "sglang", drafter)
+        found = room(*words, verify=verify, overlap=overlap, **told).room
+        ahead = verify * (2 if drafter and overlap else 1)
+        # 12 layers of all tokens, and that of the drafter; 12 of a window.
+        cell = layer * (13 if drafter else 12)
+        tokens = (found.cache_pool_bytes - (20 * each + once) * 12 * layer) // cell
+        assert found.limits["cache"] == pytest.approx(tokens / (4096 + ahead), rel=1e-12)
+        assert found.cache_bytes == (4096 + ahead) * cell + each * 12 * layer
+
+
+def test_a_model_without_recurrent_layers_holds_no_state() -> None:
+    for framework in FRAMEWORKS:
+        found = room("Qwen/Qwen3-8B", framework, "mtp,accept=0.8", verify=4).room
+        assert found.state_bytes == found.state_pool_bytes == 0
+
+
+def test_captured_sizes_are_those_that_the_user_states() -> None:
+    # Up to 24 tokens: 1, 2, 4, 8, 16 and 24, whatever 6 requests of 3 positions would add.
+    words = ("Qwen/Qwen3-8B", "vllm", "mtp,accept=0.8")
+    none, some = (
+        np.asarray(room(*words, verify=3, running=6, capture=most).room.reserved_bytes)
+        for most in (0, 24)
+    )
+    assert some - none == pytest.approx(6 * 8 * MIB)
+
+
 def test_layers_of_vllm_are_held_in_groups_of_one_size() -> None:
     # Gemma 3: 5 of 34 layers see all, 29 a window of 1024 in groups of 5, so 30 are held.
     found = room("google/gemma-3-4b-it", "vllm")
@@ -399,8 +440,30 @@ def test_a_batch_that_fits_nowhere_says_by_how_much() -> None:
     assert hybrid.largest_batch == 0
     enough = chip_of(56 + float(hybrid.room.short_bytes) / GIB / 0.9 + 0.01)
     assert largest("Qwen/Qwen3.5-27B", "sglang", chip=enough, memory_frac=0.9) >= 1
-    assert largest("Qwen/Qwen3-8B", "vllm") > 0
-    assert float(room("Qwen/Qwen3-8B", "vllm").room.short_bytes) == 0
+    for framework in FRAMEWORKS:
+        fits = room("Qwen/Qwen3-8B", framework)
+        assert fits.largest_batch > 0
+        assert float(fits.room.short_bytes) == 0
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_slots_of_one_group_are_what_one_request_lacks(groups: int) -> None:
+    # Without the cache of prefixes SGLang holds the states of all 9 requests that a group runs
+    # and of one of padding, with a copy for each of 4 positions (_handle_max_mamba_cache).
+    words = ("Qwen/Qwen3.5-27B", "sglang", "mtp,accept=0.8")
+    told: dict[str, Any] = {"verify": 4, "prefix_cache": False, "running": 9 * groups}
+    told |= {"placement": Placement(groups, attention_data_parallel=groups), "memory_frac": 0.9}
+    need = room(*words, **told).need
+    gib = (need.weight_bytes + need.target.state_bytes) / 0.9 / GIB
+    found = room(*words, chip=chip_of(gib), **told)
+    assert found.largest_batch == 0
+    pool, cache = need.target.state_bytes * 10 * (1 + 4), float(found.room.cache_bytes)
+    # 100 MiB are for images.
+    short = pool + cache + 100 * MIB - need.target.state_bytes
+    assert found.room.short_bytes == pytest.approx(short)
+    for more, runs in ((-0.01, False), (0.01, True)):
+        chip = chip_of(gib + short / 0.9 / GIB + more)
+        assert (largest(*words, chip=chip, **told) > 0) == runs
 
 
 def test_memory_limits_a_server_that_has_none_left() -> None:

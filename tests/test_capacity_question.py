@@ -72,7 +72,7 @@ def test_drafts_are_those_of_the_block_or_the_usual_ones() -> None:
     assert tree.sides[1].lines == chain.sides[1].lines
     with pytest.raises(OptionError, match="draft_len is 6; allowed: a whole number from 1 to 5"):
         capacity("Qwen/Qwen3-8B", "h100", drafters="medusa", draft_len=6)
-    with pytest.raises(OptionError, match="draft_len is 0; allowed: a whole number from 1, the"):
+    with pytest.raises(OptionError, match=r"draft_len is 0; allowed: a whole number from 1$"):
         capacity("Qwen/Qwen3-8B", "h100", drafters="eagle3", draft_len=0)
 
 

@@ -114,7 +114,7 @@ def test_the_table_says_best_near_best_and_where_it_does_not_pay() -> None:
     (slow,) = [line for line in lines if line.endswith("accept=0.5,cost=0.30") and "x" in line]
     assert slow.split()[:3] == ["0", "1.00x", "0"]
     surveyed = next(i for i, line in enumerate(lines) if line.startswith("does not pay"))
-    low, _, high = lines[surveyed + 1].split()[0].partition("-")
+    low, _, high = lines[surveyed + 1].split()[0].rstrip(";").partition("-")
     assert int(low) <= 4 <= int(high)  # the point above is one of them
 
 
@@ -496,7 +496,8 @@ def test_a_study_of_any_shape_has_a_chart(tmp_path: Path, study: str, names: lis
 
 def test_targets_of_one_name_are_told_apart(tmp_path: Path) -> None:
     target = "{model: openai/gpt-oss-20b, hardware: h100}"
-    (tmp_path / "study.yaml").write_text(STUDY.replace(target, f"{target}, {target}"))
+    on_two = target.replace("}", ", tensor_parallel: 2}")
+    (tmp_path / "study.yaml").write_text(STUDY.replace(target, f"{target}, {on_two}"))
     run("sweep", str(tmp_path / "study.yaml"), "-o", str(tmp_path / "out"), "--format", "csv")
     told = []
     for path in sorted((tmp_path / "out" / "points").iterdir()):

@@ -1,6 +1,7 @@
 """Words of the command line: read without Typer where that is easy, and as Typer reads them."""
 
 import json
+import shlex
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,9 +56,6 @@ def toy_app(seen: dict[str, Any], **settings: Any) -> typer.Typer:
         "",
         "m",
         "--name a",
-        "m --name a --number x",
-        "m --name a --number 1.5",
-        "m --name a --share x",
         "m --name a --start x",
         "m --name a --what",
         "--help",
@@ -73,6 +71,22 @@ def test_words_mean_what_they_mean_to_typer(words: str) -> None:
     assert {name: type(value) for name, value in ours.items()} == {
         name: type(value) for name, value in typers.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--number x", "--number is 'x'; allowed: a whole number"),
+        ("--number 1.5", "--number is '1.5'; allowed: a whole number"),
+        ("--share x", "--share is 'x'; allowed: a number"),
+        ("--file ''", "--file is ''; allowed: a file or a folder"),
+    ],
+)
+def test_a_word_that_is_no_number_is_refused_with_what_is_allowed(words: str, says: str) -> None:
+    # Typer's own line names neither the value nor what is allowed.
+    seen: dict[str, Any] = {}
+    done = CliRunner().invoke(toy_app(seen, cls=Command), ["m", "--name", "a", *shlex.split(words)])
+    assert (str(done.exception), seen) == (says, {})
 
 
 def test_a_group_hands_its_words_on() -> None:

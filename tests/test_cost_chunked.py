@@ -18,11 +18,11 @@ from specroof.architecture import (
     SharedCacheAttention,
     cache_only,
 )
-from specroof.cost import forward_cost, kv_bytes_per_token, kv_cache_bytes, storage
-from specroof.cost.attention import grouped_query_costs
+from specroof.cost import forward_cost, kv_bytes_per_token, storage
+from specroof.cost.attention import grouped_query_costs, shared_cache_costs
 from specroof.cost.base import OpCost, Options
 from specroof.cost.chunked import chunked_cache_bytes, chunked_costs, chunked_pairs
-from specroof.cost.shared_cache import shared_cache_costs
+from specroof.cost.storage import kv_cache_bytes
 from specroof.errors import OptionError
 from specroof.hardware import Placement
 from specroof.speedup.curve import check_placement

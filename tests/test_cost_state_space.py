@@ -22,7 +22,7 @@ from specroof.architecture import (
     Mamba2,
     RecurrentCore,
 )
-from specroof.cost import forward_cost, kv_cache_bytes, state_bytes, storage
+from specroof.cost import forward_cost, state_bytes, storage
 from specroof.cost.base import CHOICES, OpCost, Options
 from specroof.cost.cores import CORES
 from specroof.cost.recurrent import (
@@ -38,6 +38,7 @@ from specroof.cost.state_space import (
     mamba2_replay_bytes,
     scan_flops,
 )
+from specroof.cost.storage import kv_cache_bytes
 from specroof.units import dtype_bytes
 from strategies import (
     batches,

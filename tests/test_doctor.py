@@ -15,6 +15,7 @@ from specroof.acceptance import context_acceptance
 from specroof.cli import app
 from specroof.policies.change import Change, Gain, best_change
 from specroof.policies.schedule import Schedule
+from specroof.questions.diagnosed import context_of, is_tree
 from specroof.questions.doctor import Diagnosis
 from specroof.questions.doctor_advice import advice, gain_words
 from specroof.reading.metrics_text import Sample
@@ -295,6 +296,20 @@ def test_a_tree_goes_by_its_own_acceptance(saved: Any) -> None:
     assert found.prediction is not None
     (curve,) = found.prediction.curves
     assert found.compared[0].predicted == pytest.approx(curve.tokens_per_round[0, 0, 5])
+
+
+def test_a_context_is_known_where_prompts_and_answers_were_counted() -> None:
+    seen = replace(observed_with(2), input_len=3000.0, output_len=500.0)
+    assert context_of(None, seen) == 3250.0
+    assert context_of(100, seen) == 100.0
+    for unknown in (replace(seen, input_len=None), replace(seen, output_len=None)):
+        assert context_of(None, unknown) == 4096.0
+
+
+def test_what_branches_is_a_tree() -> None:
+    specs = ("mtp,tree=2,siblings=.1", "mtp,tree=1/2,siblings=.1", "mtp", "ngram,match=0.5")
+    found = [is_tree(specroof.load_drafter(spec)) for spec in specs]
+    assert found == [True, True, False, False]
 
 
 def test_the_ideal_drafter_accepts_everything(saved: Any) -> None:

@@ -13,13 +13,9 @@ from specroof import forward_latency, speedup_curve
 from specroof.acceptance import constant_acceptance
 from specroof.architecture import Architecture, DraftShape, Layer, draft_layer, draft_model
 from specroof.cost import ForwardPass
-from specroof.drafters import (
-    Drafter,
-    DraftTime,
-    Where,
-    head_drafter,
-    overlapped_time,
-)
+from specroof.drafters import Drafter, DraftTime
+from specroof.drafters.heads import head_drafter
+from specroof.drafters.placed import Where, overlapped_time
 from specroof.errors import OptionError
 from specroof.hardware import Placement
 from specroof.speedup.curve import SpeedupCurve

@@ -14,8 +14,9 @@ from specroof.architecture import (
     MedusaHeads,
     medusa_head,
 )
-from specroof.catalog import load_draft_config, load_model
+from specroof.catalog import load_model
 from specroof.catalog.files import bundled_names
+from specroof.catalog.models import load_draft_config
 from specroof.drafters.geometry import (
     usual_dflash,
     usual_dspark,

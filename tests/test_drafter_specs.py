@@ -10,13 +10,9 @@ import numpy as np
 import pytest
 
 from specroof import speedup_curve
-from specroof.catalog import (
-    load_draft_config,
-    load_drafter,
-    load_hardware,
-    load_model,
-)
+from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.catalog.files import bundled_names
+from specroof.catalog.models import load_draft_config
 from specroof.drafters import KINDS
 from specroof.errors import CatalogError, ConfigError, OptionError
 from specroof.report.curves import source_lines
@@ -203,6 +199,8 @@ def test_configs_that_are_nowhere_are_refused() -> None:
     [
         ("model", "needs config="),
         ("pard,accept=.5", "needs config="),
+        ("pard,tree=2,siblings=.1", "'tree=2' is not understood"),
+        ("p_eagle,tree=2,siblings=.1", "'tree=2' is not understood"),
         ("mtp,cost=0.1", "'cost=0.1' is not understood; allowed: config=…, tp=…"),
         ("mtp,accept=1.5", "rate is 1.5; allowed: a number from 0 to 1"),
         ("mtp,rates=.9/1.1", "rates[1] is 1.1; allowed: a number from 0 to 1"),

@@ -9,15 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof.drafters import (
-    KINDS,
-    Drafter,
-    DraftTime,
-    Round,
-    autoregressive_drafter,
-    block_drafter,
-    ideal_drafter,
-)
+from specroof.drafters import KINDS, Drafter, DraftTime, Round, ideal_drafter
+from specroof.drafters.shares import autoregressive_drafter, block_drafter
 from specroof.errors import OptionError
 
 shares = st.floats(0, 100)

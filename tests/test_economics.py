@@ -84,6 +84,8 @@ def test_the_cheapest_point_keeps_the_time_per_token() -> None:
     assert found.cheapest_within(0.1) == 0  # exactly ten tokens a second
     assert found.cheapest_within(0.099) == 1
     assert found.cheapest_within(0.01) == 2
+    # 1/49 s times 49 tokens/s is a rounding below 1.
+    assert frontier_of([49.0], [1.0]).cheapest_within(1 / 49) == 0
 
 
 def test_shapes_that_differ_are_refused() -> None:

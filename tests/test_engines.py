@@ -29,15 +29,9 @@ from specroof.architecture import (
 )
 from specroof.cost import CHOICES, Collective, ForwardPass, OpCost, Options, forward_cost
 from specroof.cost.experts import distinct_experts, independent_tokens
-from specroof.drafters import (
-    Drafter,
-    DraftTime,
-    Round,
-    Work,
-    expansion_tree,
-    ideal_drafter,
-    with_tree,
-)
+from specroof.drafters import Drafter, DraftTime, Round, Work, ideal_drafter
+from specroof.drafters.tree_shapes import expansion_tree
+from specroof.drafters.trees import with_tree
 from specroof.engines.published import fitted_parameters
 from specroof.errors import ProfileError
 from specroof.hardware import (
@@ -55,19 +49,10 @@ from specroof.hardware import (
 )
 from specroof.hardware import Collective as Reached
 from specroof.hardware.schema import RECURRENT_STATES
-from specroof.latency import (
-    PassShape,
-    Setup,
-    drafting_setup,
-    engine_notes,
-    engine_setup,
-    launched_kernels,
-    layer_kinds,
-    model_latency,
-    overlapped_s,
-    padded_pass,
-    pass_latency,
-)
+from specroof.latency import Setup, drafting_setup, engine_notes, engine_setup, model_latency
+from specroof.latency.model import launched_kernels, layer_kinds, padded_pass
+from specroof.latency.operations import pass_latency
+from specroof.latency.pass_seconds import PassShape, overlapped_s
 
 
 def chip(engine: EngineProfile | None = None, **changes: Any) -> HardwareProfile:

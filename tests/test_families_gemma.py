@@ -16,8 +16,9 @@ from specroof.architecture import (
     SharedCacheAttention,
     by_kv_heads,
 )
-from specroof.cost import forward_cost, kv_cache_bytes
+from specroof.cost import forward_cost
 from specroof.cost.base import ForwardPass
+from specroof.cost.storage import kv_cache_bytes
 from specroof.errors import ConfigError
 from tiny_configs import TINY, Config, linears, parse, windows
 

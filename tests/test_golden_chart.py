@@ -9,7 +9,7 @@ import pytest
 from published_models import chart_v4_flash, published, published_hardware, published_options
 from specroof import speedup_curve
 from specroof.acceptance import constant_acceptance
-from specroof.drafters import autoregressive_drafter
+from specroof.drafters.shares import autoregressive_drafter
 from specroof.hardware import HardwareProfile
 from specroof.speedup.curve import SpeedupCurve
 

@@ -25,7 +25,9 @@ from specroof.architecture import Architecture, CompressedAttention, cache_only
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import ForwardPass, Options, forward_cost
 from specroof.hardware import IDEAL_ENGINE, Placement
-from specroof.latency import PassShape, Setup, pass_latency
+from specroof.latency import Setup
+from specroof.latency.operations import pass_latency
+from specroof.latency.pass_seconds import PassShape
 from specroof.speedup.curve import SpeedupCurve
 
 Array = npt.NDArray[np.float64]

@@ -32,16 +32,10 @@ from specroof.cost import Collective, ForwardPass, OpCost, Options, forward_cost
 from specroof.errors import OptionError, ProfileError
 from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Interconnect, Placement
 from specroof.hardware import Collective as LinkUse
-from specroof.latency import (
-    PassLatency,
-    PassShape,
-    Setup,
-    all_reduce_s,
-    all_to_all_s,
-    device_bytes,
-    hierarchical_all_reduce_s,
-    pass_latency,
-)
+from specroof.latency import PassLatency, Setup
+from specroof.latency.collectives import all_reduce_s, all_to_all_s, hierarchical_all_reduce_s
+from specroof.latency.operations import device_bytes, pass_latency
+from specroof.latency.pass_seconds import PassShape
 from strategies import (
     Grid,
     architectures,

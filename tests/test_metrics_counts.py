@@ -243,6 +243,7 @@ def test_shares_by_position_are_too_low_where_drafts_vary() -> None:
         (12, 12, 11),  # a look-up
         (1, 2, 1),
         (0, 0, None),
+        (0, 1, None),  # the one position of a plain step
         (3, 0, 1),
     ],
 )
@@ -270,6 +271,30 @@ def test_lengths_that_drafts_cannot_give_are_cut() -> None:
     curve = measured_acceptance(found, "mtp")
     assert curve is not None
     assert float(curve.tokens_per_round(1)) == 2.0
+
+
+def test_a_round_gives_one_token_at_least() -> None:
+    # 40 verifications of requests that ended; their 31 tokens, 1 of them from a prefill.
+    page = {
+        "spec_num_steps": 3.0,
+        "spec_num_draft_tokens": 4.0,
+        "spec_verify_calls_total": 40.0,
+        "generation_tokens_total": 31.0,
+        "num_requests_total": 1.0,
+    }
+    samples = [Sample(f"sglang:{name}", {}, value) for name, value in page.items()]
+    assert observed(counted([samples], sources=["page"]), None).tokens_per_round == 1.0
+
+
+def test_one_round_has_shares_by_position() -> None:
+    spec = "vllm:spec_decode_num"
+    at = f"{spec}_accepted_tokens_per_pos_total"
+    samples = [
+        Sample(f"{spec}_drafts_total", {}, 1.0),
+        Sample(at, {"position": "0"}, 1.0),
+        Sample(at, {"position": "1"}, 0.0),
+    ]
+    assert observed(counted([samples], sources=["page"]), None).survival == (1.0, 0.0)
 
 
 def test_without_times_between_tokens_a_round_follows_from_the_rate() -> None:

@@ -107,13 +107,19 @@ def test_vllm_is_told_by_its_speculative_config() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"method": "block"}, "method is 'block'; engines can force acceptance of eagle"),
-        ({"drafter": None}, "eagle3 needs the drafter's config; allowed: --draft-model, with a"),
+        (
+            {"method": "block"},
+            "drafter is 'block'; allowed: eagle, eagle3, mtp, dflash: engines can",
+        ),
+        (
+            {"drafter": None},
+            "draft_model is missing; eagle3 needs the drafter's config; allowed: a Hub",
+        ),
         ({"weights": "fp4"}, "--weights is 'fp4'; allowed, as engines make it: fp8"),
         ({"kv_cache": "int8"}, "--kv-cache is 'int8'; allowed, as engines make it: bf16, fp8"),
         (
             {"method": "mtp"},
-            "mtp drafts with layers of the model; drafter (--draft-model) is 'org/eagle 3'; allowed: to leave it out",
+            "draft_model is 'org/eagle 3'; allowed: to leave it out: mtp drafts with layers of the",
         ),
         ({"draft_len": 0}, "draft_len is 0"),
         ({"tokens_per_round": 6.5}, "tokens_per_round is 6.5; allowed: from 1 to 6"),

@@ -27,7 +27,8 @@ from numpy.typing import ArrayLike, NDArray
 from specroof.cost import OpCost
 from specroof.errors import OptionError, OutputError
 from specroof.hardware import Placement
-from specroof.latency import OpLatency, PassLatency
+from specroof.latency import PassLatency
+from specroof.latency.pass_seconds import OpLatency
 from specroof.plot import (
     figure_bytes,
     plot_best_draft_len_map,

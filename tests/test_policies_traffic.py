@@ -44,6 +44,16 @@ def test_a_day_of_requests_in_flight_is_that_of_brute_force(
         assert day.gain > day.fixed_gain + 0.004
 
 
+def test_a_schedule_of_few_ranges_goes_by_the_hours_of_each_load() -> None:
+    # 1 request gains threefold with 2 drafts, 4 lose with any, and 8 gain a quarter with 1. Two
+    # ranges leave one of them out: by the hours the 8, although they are more requests.
+    rates = [[10.0, 10.0, 30.0], [40.0, 4.0, 4.0], [80.0, 100.0, 8.0]]
+    hours = (1.0, 1.0, 1.0, 4.0, 8.0)
+    day = advised_day(Traffic(hours, "concurrency"), [1, 4, 8], rates, output_len=10, most_ranges=2)
+    assert [drafts for _, _, drafts in day.schedule] == [2, 0]
+    assert day.gain == pytest.approx((3 * 30 + 40 + 80) / (3 * 10 + 40 + 80) - 1)
+
+
 def test_arrivals_run_as_many_requests_as_answer_them() -> None:
     # By hand: answers of 10 tokens; plain, 1 request gives 10 tokens/s, 1 answer a second, and 4
     # give 20, 2 a second; with a draft 20 and 30.
@@ -106,6 +116,7 @@ def test_files_say_hours_and_sizes() -> None:
         ("hour,concurrency\n0,1\n2,1\n", "line 3: hour is 2.0; allowed: 1"),
         ("hour,concurrency\n0,1\n1,\n", "line 3: has no load"),
         ("hour,concurrency\n0,-1\n", "concurrency is -1.0; allowed: a number from 0"),
+        ("hour,concurrency\n0,1e7\n", "allowed: a number from 0 to 10000000"),
         ("hour,concurrency\n0,nan\n", "allowed: a number from 0"),
         ("hour,concurrency\n0,x\n", "allowed: a number"),
         ("hour,concurrency\n0,0\n", "has no load in any hour"),

@@ -90,6 +90,24 @@ def test_each_side_runs_its_own_batch() -> None:
     assert warning.endswith(f"{most[4]:g} with 4 drafts of mtp,accept=0.8 (state); the rest wait")
 
 
+@pytest.mark.parametrize(
+    ("spec", "verified", "layers"),
+    [
+        # A tree of 3, 6 and 9 drafts: every node is held while it is verified.
+        ("eagle3,tree=3/1/1,siblings=.2/.1,accept=0.7", [4, 7, 10], 37),
+        # Something is found in every second round only, and all of the draft is held then.
+        ("ngram,match=0.5,accept=0.7", [2, 3, 4], 36),
+    ],
+)
+def test_a_request_holds_all_that_it_may_verify(
+    spec: str, verified: list[int], layers: int
+) -> None:
+    found = predict("Qwen/Qwen3-8B", "h100", drafters=spec, engine="sglang", max_draft_len=3)
+    held = found.limits[0].drafting.room.cache_bytes[0, 1:]
+    # SGLang allocates two verifications ahead; a layer keeps 8 keys and values of 128 in bf16.
+    assert held.tolist() == [(4096 + 2 * one) * layers * 8 * 128 * 2 * 2 for one in verified]
+
+
 def test_requests_keep_the_identity_of_little() -> None:
     found = asked(concurrency=[1, 16, 64], input_len=4000, output_len=500)
     (whole,) = found.counted
@@ -219,6 +237,10 @@ def test_tables_mark_what_has_no_room() -> None:
     assert survey[1].split()[:3] == ["no", "room", "4096"]
     assert "at most 0 requests run plain (cache)" in nowhere
     assert "nan" not in nowhere
+    one = shell(f"{words} --server running=1 --batch 1,4")
+    assert "at most 1 request runs plain (running), 1 with 1 draft of" in one
+    survey = one.partition("does not pay at batch")[2].splitlines()
+    assert survey[1].startswith("none; no room from 2 ")
 
 
 def test_json_has_holes_and_what_bounds() -> None:

@@ -13,7 +13,7 @@ import pytest
 import specroof
 from benchmark_points import MODEL
 from specroof import OutputError, load_drafter, load_hardware, speedup_curve
-from specroof.drafters import chain_proposals
+from specroof.drafters.base import chain_proposals
 from specroof.engines import predicted_tokens_per_s, shared_fit
 from specroof.engines.record import Case
 from specroof.evidence import Measurement

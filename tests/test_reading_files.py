@@ -11,6 +11,7 @@ import pytest
 
 from specroof import catalog
 from specroof.catalog.files import MAX_FILE_BYTES, is_file, is_folder, read_text
+from specroof.catalog.hardware import HARDWARE_PATH_VARIABLE
 from specroof.catalog.profiles import load_profile
 from specroof.errors import CatalogError, SpecroofError
 
@@ -108,9 +109,9 @@ def test_pipes_among_own_hardware_files_are_passed_over(pipe: Path) -> None:
 def test_an_empty_hardware_path_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.yaml").write_text("name: mine")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(catalog.HARDWARE_PATH_VARIABLE, "")
+    monkeypatch.setenv(HARDWARE_PATH_VARIABLE, "")
     assert "mine" not in catalog.hardware_names()
-    monkeypatch.setenv(catalog.HARDWARE_PATH_VARIABLE, ".")
+    monkeypatch.setenv(HARDWARE_PATH_VARIABLE, ".")
     assert "mine" in catalog.hardware_names()
 
 
@@ -118,7 +119,7 @@ def test_an_empty_hardware_path_is_none(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_hardware_path_that_is_no_folder_is_named(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(catalog.HARDWARE_PATH_VARIABLE, folder)
+    monkeypatch.setenv(HARDWARE_PATH_VARIABLE, folder)
     with pytest.raises(CatalogError, match="allowed: a folder"):
         catalog.hardware_names()
 

@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 
 import specroof
-from specroof.simulate import (
-    chi_squared_p_value,
-    chi_squared_test,
-    exactness,
-    random_distributions,
-)
+from specroof.simulate import exactness, random_distributions
+from specroof.simulate.statistics import chi_squared_p_value, chi_squared_test
 
 # --- the chi-squared test ----------------------------------------------------------------------
 
@@ -62,6 +58,8 @@ def test_outcomes_that_are_rare_are_counted_as_one() -> None:
     assert chi_squared_test(counts, expected) == (4.5, 2)
     assert chi_squared_test(np.array([3.0, 0.0]), np.array([3.0, 0.0])) == (0.0, 0)
     assert chi_squared_test(np.array([9.0, 1.0]), np.array([10.0, 0.0])) == (math.inf, 1)
+    never = np.array([5.0, 5.0, 0.0])
+    assert chi_squared_test(np.array([5.0, 4.0, 1.0]), never) == (math.inf, 2)
 
 
 # --- exactness ---------------------------------------------------------------------------------

@@ -40,14 +40,8 @@ from specroof.architecture import (
     SharedCacheAttention,
 )
 from specroof.cost import ForwardPass, Options
-from specroof.drafters import (
-    Drafter,
-    DraftTime,
-    Round,
-    autoregressive_drafter,
-    block_drafter,
-    ideal_drafter,
-)
+from specroof.drafters import Drafter, DraftTime, Round, ideal_drafter
+from specroof.drafters.shares import autoregressive_drafter, block_drafter
 from specroof.errors import OptionError, ProfileError
 from specroof.hardware import HardwareProfile, Placement
 from specroof.speedup import axes

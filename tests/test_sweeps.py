@@ -3,6 +3,7 @@
 import gc
 import io
 import json
+import math
 import os
 import re
 import signal
@@ -403,7 +404,7 @@ def test_what_a_place_refuses_names_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--format", "xml"], "format is 'xml'; allowed: parquet, csv, jsonl"),
+        (["--format", "xml"], "--format is 'xml'; allowed: parquet, csv, jsonl"),
         (["--workers", "0"], "--workers is 0; allowed: a whole number of at least 1"),
         (["--on", "slurm://x"], "--on is 'slurm://x'; allowed: dask://HOST:PORT"),
     ],
@@ -493,6 +494,23 @@ def test_a_dry_run_tries_every_drafter_on_targets_here_and_there(
     assert {1, 90} < {target for target, _ in trials}
     assert found.size_bytes == pytest.approx(90 * (100 + 200 + 300))
     assert found.seconds_off > 0.3  # a part of the files was tried
+
+
+def test_seconds_are_known_to_two_standard_errors_of_the_files_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def trial(_plan: Plan, one: Partition, *_rest: object) -> tuple[int, float, int]:
+        return one.points, float(one.drafter), 100
+
+    monkeypatch.setattr("specroof.sweeps.estimate._trial", trial)
+    targets = {"model": ["Qwen/Qwen3-8B"], "hardware": list(hardware_names())[:30]}
+    drafters = [f"autoregressive,accept=0.7,cost=0.{k}" for k in (1, 2, 3)]
+    content = CONTENT | {"drafters": drafters, "targets": [targets]}
+    found = estimate(study_of(content), "csv")
+    # 9 of 90 files take 1, 2 or 3 s, each three times: 2 s on average, a variance of 2/3.
+    assert found.seconds == pytest.approx(90 * 2)
+    standard_error = math.sqrt(2 / 3) / 2 / math.sqrt(9)
+    assert found.seconds_off == pytest.approx(math.hypot(0.3, 2 * standard_error))
 
 
 def place_of_study(folder: Path, content: dict[str, Any]) -> str:

@@ -13,18 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specroof.acceptance import constant_acceptance, survival_acceptance
-from specroof.drafters import (
-    autoregressive_drafter,
-    chain_proposals,
-    chain_tree,
-    dynamic_tree,
-    expansion_tree,
-    optimal_tree,
+from specroof.drafters.base import chain_proposals
+from specroof.drafters.shares import autoregressive_drafter
+from specroof.drafters.tree_shapes import chain_tree, dynamic_tree, expansion_tree, optimal_tree
+from specroof.drafters.trees import (
+    Node,
+    Tree,
+    branch_rates,
+    path_rate,
     tree_proposals,
     tree_tokens,
     with_tree,
 )
-from specroof.drafters.trees import Node, Tree, branch_rates, path_rate
 from specroof.errors import OptionError
 from strategies import acceptances
 

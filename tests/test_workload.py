@@ -19,7 +19,7 @@ from specroof import (
     speedup_curve,
 )
 from specroof.cost import ForwardPass
-from specroof.drafters import autoregressive_drafter
+from specroof.drafters.shares import autoregressive_drafter
 from specroof.hardware import EngineProfile, ServerSettings
 from specroof.latency import engine_setup
 from specroof.serving.capacity import in_server
@@ -256,11 +256,22 @@ def test_what_shares_passes_costs_less_and_what_drafts_nothing_more() -> None:
     assert np.all(plain.speedup[0, 1:3, 1:] < drafting.speedup[0, 1:3, 1:])
 
 
-def test_a_drafter_that_cannot_share_passes_stops_the_batch() -> None:
-    told = {"drafters": "ngram,accept=0.5", "concurrency": [8]}
+@pytest.mark.parametrize("waves", [False, True])
+def test_a_drafter_that_cannot_share_passes_stops_the_batch(*, waves: bool) -> None:
+    told = {"drafters": "ngram,accept=0.5", "concurrency": [8], "waves": waves}
     mixed, stopped = (whole_of("sglang", server=how, **told) for how in ("mixed=on", "mixed=off"))
-    np.testing.assert_array_equal(mixed.requests_per_s[..., 1:], stopped.requests_per_s[..., 1:])
-    assert np.all(mixed.requests_per_s[..., 0] > stopped.requests_per_s[..., 0])
+    told["drafters"] = "eagle3,accept=0.5"
+    shared = whole_of("sglang", server="mixed=on", **told)
+    # Drafting it stops the batch; plain decoding shares its passes, as beside any drafter.
+    for key in ("requests_per_s", "wait_s", "ttft_s", "tpot_s", "idle_s"):
+        found, drafting, plain = (
+            np.broadcast_to(getattr(one, key), mixed.speedup.shape)
+            for one in (mixed, stopped, shared)
+        )
+        np.testing.assert_array_equal(found[..., 1:], drafting[..., 1:])
+        np.testing.assert_array_equal(found[..., 0], plain[..., 0])
+    if not waves:
+        assert np.all(mixed.requests_per_s[..., 0] > stopped.requests_per_s[..., 0])
     assert not mixed.rules.shares_passes
 
 

@@ -15,7 +15,7 @@ from specroof.acceptance.laws import (
     rate_acceptance,
     survival_acceptance,
 )
-from specroof.acceptance.typical import acceptance_from_length, falling_odds_acceptance
+from specroof.acceptance.typical import acceptance_from_length
 
 __all__ = [
     "Acceptance",
@@ -27,7 +27,6 @@ __all__ = [
     "constant_acceptance",
     "context_acceptance",
     "decay_acceptance",
-    "falling_odds_acceptance",
     "histogram_acceptance",
     "lengths_acceptance",
     "rate_acceptance",

@@ -15,9 +15,8 @@ from specroof.architecture.cores import (
     Indexer,
     LatentAttention,
     SharedCacheAttention,
-    SoftmaxAttention,
 )
-from specroof.architecture.draft_blocks import block_head, context_layers, markov_step
+from specroof.architecture.draft_blocks import block_head, markov_step
 from specroof.architecture.draft_heads import (
     DraftHead,
     MedusaHeads,
@@ -46,13 +45,7 @@ from specroof.architecture.matrices import (
     by_kv_heads,
     cache_only,
 )
-from specroof.architecture.model import (
-    Architecture,
-    Block,
-    Layer,
-    VisionTower,
-    stack_layers,
-)
+from specroof.architecture.model import Architecture, Block, Layer, VisionTower, stack_layers
 from specroof.architecture.recurrent import (
     GatedDeltaNet,
     KimiDeltaAttention,
@@ -94,13 +87,11 @@ __all__ = [
     "RecurrentCore",
     "Shard",
     "SharedCacheAttention",
-    "SoftmaxAttention",
     "VisionTower",
     "WeightFormat",
     "block_head",
     "by_kv_heads",
     "cache_only",
-    "context_layers",
     "draft_layer",
     "draft_model",
     "eagle3_head",

@@ -134,10 +134,6 @@ class DraftHead:
             return None
         return self.block if self.anchor_drafts else self.block - 1
 
-    def with_block(self, block: int) -> "DraftHead":
-        """Return the drafter with blocks of another length."""
-        return replace(self, block=block)
-
 
 def eagle_head(shape: DraftShape, *, name: str) -> DraftHead:
     """Return an EAGLE-1 or -2 head: every pass merges embedding and feature, then one layer.

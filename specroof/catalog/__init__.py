@@ -1,16 +1,13 @@
 """Names and SPECs to objects: bundled files, paths, the Hub. The only disk and network."""
 
-from specroof.catalog.files import read_text
-from specroof.catalog.hardware import HARDWARE_PATH_VARIABLE, hardware_names, load_hardware
-from specroof.catalog.models import load_draft_config, load_model, model_names
+from specroof.catalog.files import read_text, study_path
+from specroof.catalog.hardware import hardware_names, load_hardware
+from specroof.catalog.models import load_model, model_names
 from specroof.catalog.specs import ACCEPTANCE_KEYS, load_drafter
-from specroof.catalog.studies import study_path
 
 __all__ = [
     "ACCEPTANCE_KEYS",
-    "HARDWARE_PATH_VARIABLE",
     "hardware_names",
-    "load_draft_config",
     "load_drafter",
     "load_hardware",
     "load_model",

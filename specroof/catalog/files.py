@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from specroof.errors import SpecroofError, refuse
+from specroof.errors import CatalogError, SpecroofError, refuse
+from specroof.reading.yaml_text import shown
 
 __all__ = [
     "bundled",
@@ -20,6 +21,7 @@ __all__ = [
     "is_folder",
     "name_text",
     "read_text",
+    "study_path",
     "suggestion",
 ]
 
@@ -155,6 +157,27 @@ def bundled(folder: str, suffix: str) -> Mapping[str, Path]:
 def bundled_names(folder: str) -> list[str]:
     """Return the names of bundled configs, ``ORG/NAME``."""
     return [stem.replace("--", "/", 1) for stem in bundled(folder, ".json")]
+
+
+def study_path(name: str) -> Path:
+    """Return the file of a study: an existing path, or a bundled study by name.
+
+    Raises
+    ------
+    CatalogError
+        If there is neither.
+    """
+    path = Path(name)
+    if is_file(path):
+        return path
+    bundled = {
+        file.stem: file
+        for file in (Path(__file__).parents[1] / "questions" / "studies").glob("*.yaml")
+    }
+    if name in bundled:
+        return bundled[name]
+    message = f"study {shown(name)} is neither a file nor a bundled study ({', '.join(bundled)})"
+    raise CatalogError(message)
 
 
 def suggestion(name: str, known: list[str]) -> str:

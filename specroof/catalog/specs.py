@@ -75,11 +75,20 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
         drafter = KINDS[kind_name].build(own, text)
         if not given:
             return drafter
-        acceptance = ACCEPTANCE_KEYS[given[0]](values[given[0]], kind_name)
+        acceptance = _acceptance(given[0], values[given[0]], kind_name)
         return replace(drafter, acceptance=_continued(acceptance, extrapolate))
     except OptionError as refusal:
         message = f"{where}: {refusal}"
         raise OptionError(message) from None
+
+
+def _acceptance(key: str, text: str, kind: str) -> Acceptance | ContextAcceptance:
+    """Return the acceptance that a key gives; refusals begin with the key."""
+    try:
+        return ACCEPTANCE_KEYS[key](text, kind)
+    except OptionError as refusal:
+        message = str(refusal)
+        raise OptionError(message if message.startswith(key) else f"{key}: {message}") from None
 
 
 #: What engines call kinds of drafters, without capitals and with underscores.

@@ -6,16 +6,18 @@ from typing import Annotated
 import typer
 
 from specroof.cli.flags import (
-    Batch,
-    Context,
     NoCapacity,
     OneChip,
     OptionFlags,
+    Read,
     SetupFlags,
+    batch_option,
     completion,
+    context_option,
     spec_option,
 )
 from specroof.cli.grouping import command
+from specroof.cli.lists import numbers
 from specroof.questions.breakeven import breakeven as asked
 from specroof.questions.words import SOLVED
 from specroof.report.breakeven import breakeven_csv, breakeven_text
@@ -41,8 +43,8 @@ class Flags(OneChip):
         ),
     ] = "accept"
     speedup: Annotated[float, typer.Option(help="Speedup that is wanted; 1 breaks even.")] = 1.0
-    batch_size: Batch = None
-    context_len: Context = None
+    batch_size: Annotated[str | None, batch_option("1,2,4,…,256"), Read(numbers)] = None
+    context_len: Annotated[str | None, context_option("4096"), Read(numbers)] = None
     draft_len: Annotated[
         int | None,
         typer.Option("--draft-len", help="Drafts per round.", show_default="the best of 1 to 16"),

@@ -7,9 +7,17 @@ from typing import Annotated
 
 import typer
 
-from specroof.cli.flags import Batch, Context, CostOf, Group, OptionFlags, Read, completion
+from specroof.cli.flags import (
+    CostOf,
+    Group,
+    OptionFlags,
+    Read,
+    batch_option,
+    completion,
+    context_option,
+)
 from specroof.cli.grouping import flags, given
-from specroof.cli.lists import whole_numbers, words
+from specroof.cli.lists import numbers, whole_numbers, words
 from specroof.cli.output import check_folder, write, write_folder
 from specroof.cli.streams import STANDARD_OUTPUT
 from specroof.questions.explore import Exploration
@@ -60,7 +68,7 @@ class Flags(Group):
             "--engine",
             metavar="NAME[,NAME]…",
             help="Engines to choose from.",
-            show_default="each chip's default, and ideal",
+            show_default="each chip's default, generic and ideal",
         ),
         Read(words),
     ] = None
@@ -69,8 +77,10 @@ class Flags(Group):
         typer.Option("--tp", help="Numbers of devices to choose from.", show_default="1,2,4,8"),
         Read(whole_numbers, into="tensor_parallel"),
     ] = None
-    batch_size: Batch = None
-    context_len: Context = None
+    batch_size: Annotated[str | None, batch_option("1,2,4,…,256"), Read(numbers)] = None
+    context_len: Annotated[str | None, context_option("1024,4096,16384,65536"), Read(numbers)] = (
+        None
+    )
     cost_of: CostOf = "decode"
 
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, Final
 import typer
 
 from specroof.arrays import number_within
-from specroof.cli.lists import numbers
 from specroof.questions.words import (
     ACCEPTANCE_KEYS,
     CHOICES,
@@ -22,8 +21,6 @@ from specroof.units import MILLISECOND
 
 __all__ = [
     "AsJson",
-    "Batch",
-    "Context",
     "CostOf",
     "CsvFile",
     "Drafters",
@@ -47,8 +44,10 @@ __all__ = [
     "SeveralChips",
     "TensorParallel",
     "Waves",
+    "batch_option",
     "choice",
     "completion",
+    "context_option",
     "in_seconds",
     "plot_option",
     "spec_option",
@@ -112,6 +111,24 @@ def spec_option(help_text: str) -> Any:
 def plot_option(help_text: str) -> Any:
     """Return an option that takes the file of a chart."""
     return typer.Option("--plot", metavar="FILE", help=help_text)
+
+
+def batch_option(default: str) -> Any:
+    """Return an option that takes batch sizes."""
+    return typer.Option(
+        "--batch",
+        help="Sequences in flight, comma-separated; 1..128 doubles.",
+        show_default=default,
+    )
+
+
+def context_option(default: str) -> Any:
+    """Return an option that takes contexts."""
+    return typer.Option(
+        "--context",
+        help="Cached tokens of each sequence, comma-separated.",
+        show_default=default,
+    )
 
 
 def in_seconds(word: str, milliseconds: float) -> float:
@@ -200,18 +217,6 @@ ServerWords = Annotated[
         help=f"Settings of the server: {', '.join(SERVER_KEYS)}.",
         show_default="as the framework has them",
     ),
-]
-Batch = Annotated[
-    str | None,
-    typer.Option("--batch", help="Sequences in flight, comma-separated.", show_default="1"),
-    Read(numbers),
-]
-Context = Annotated[
-    str | None,
-    typer.Option(
-        "--context", help="Cached tokens of each sequence, comma-separated.", show_default="4096"
-    ),
-    Read(numbers),
 ]
 OneContext = Annotated[float, typer.Option("--context", help="Cached tokens of each sequence.")]
 Seed = Annotated[int, typer.Option(help="Seed of the dice.")]
@@ -394,6 +399,6 @@ class ResultFlags(Group):
     drafter: Annotated[str | None, spec_option("Drafter of results with drafts.")] = None
     draft_len: Annotated[
         int | None,
-        typer.Option("--draft-len", min=1, help="Drafts per round, where a result does not say."),
+        typer.Option("--draft-len", help="Drafts per round, where a result does not say."),
     ] = None
     server: ServerWords = None

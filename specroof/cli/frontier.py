@@ -13,6 +13,7 @@ from specroof.cli.flags import (
     PricePerHour,
     Read,
     SetupFlags,
+    batch_option,
     in_seconds,
     spec_option,
 )
@@ -32,15 +33,7 @@ class Flags(OneChip):
         list[str],
         spec_option("KIND[,key=value…] with its acceptance, repeatable, as in predict."),
     ]
-    batch_size: Annotated[
-        str | None,
-        typer.Option(
-            "--batch",
-            help="Sequences in flight, comma-separated.",
-            show_default="1,2,3,4,6,8,…,4096",
-        ),
-        Read(numbers),
-    ] = None
+    batch_size: Annotated[str | None, batch_option("1,2,3,4,6,8,…,4096"), Read(numbers)] = None
     context_len: OneContext = 4096
     devices: Annotated[
         str | None,

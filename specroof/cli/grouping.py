@@ -1,7 +1,7 @@
 """Commands from groups of flags: a parameter whose type is a group stands for all of its flags."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import typer
+from typer.models import ArgumentInfo
 
 from specroof.cli.flags import AsJson, CsvFile, PlaceFlags, Read, plot_option
 from specroof.cli.output import figure_files, give, text_file
@@ -110,7 +111,9 @@ def flags(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(**given, **filled)
         except OptionError as refusal:
-            raise OptionError(_in_flags(str(refusal), parameters)) from None
+            raise OptionError(
+                _in_flags(str(refusal), _words(parameters, groups.values()))
+            ) from None
 
     ordered = sorted(parameters, key=lambda one: one.default is not Parameter.empty)
     called.__signature__ = signature(command).replace(parameters=ordered)  # type: ignore[attr-defined]  # functions take it
@@ -159,7 +162,7 @@ def given(*groups: Any) -> dict[str, Any]:
     for group in groups:
         for name, hint in _hints(type(group)).items():
             value, into = getattr(group, name), name
-            for read in (one for one in get_args(hint) if isinstance(one, Read)):
+            for read in _reads(hint):
                 into = read.into or name
                 value = None if value is None else read.value(_flag(name, hint), value)
             if value is not None and value != []:
@@ -167,12 +170,31 @@ def given(*groups: Any) -> dict[str, Any]:
     return found | ({"options": options} if options else {})
 
 
+def _reads(hint: Any) -> list[Read]:
+    """Return how a flag becomes a parameter, where it is not handed on as it is."""
+    return [one for one in get_args(hint) if isinstance(one, Read)]
+
+
 _NAME: Final = re.compile(r"[a-z]\w*")
 
 
-def _in_flags(message: str, parameters: Iterable[Parameter]) -> str:
-    """Return a refusal that names flags instead of parameters."""
+def _words(parameters: Iterable[Parameter], groups: Iterable[Any]) -> dict[str, str]:
+    """Return the flag of each parameter of a question, by its name."""
     words = {one.name: _flag(one.name, one.annotation) for one in parameters}
+    hints = [pair for group in groups for pair in _hints(group).items()]
+    return words | {read.into: _flag(*pair) for pair in hints for read in _reads(pair[1])}
+
+
+def _in_flags(message: str, words: Mapping[str, str]) -> str:
+    """Return a refusal that names flags instead of parameters.
+
+    Parameters
+    ----------
+    message
+        The refusal.
+    words
+        The flag of each parameter.
+    """
     first = _NAME.match(message)
     if first is None or first[0] not in words:
         return message
@@ -187,8 +209,10 @@ def _in_flags(message: str, parameters: Iterable[Parameter]) -> str:
 
 
 def _flag(name: str, hint: Any) -> str:
-    """Return the word of a flag in the shell."""
+    """Return the word of a flag in the shell; an argument has none but its name."""
     for info in get_args(hint)[1:2]:
+        if isinstance(info, ArgumentInfo):
+            return name
         # Typer keeps the first word of an annotation as its default.
         for word in (info.default, *(info.param_decls or ())):
             if isinstance(word, str) and word.startswith("--"):

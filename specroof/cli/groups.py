@@ -10,7 +10,7 @@ from typing import Any, Final, get_args, get_type_hints
 import typer
 
 from specroof.cli.streams import drop, ready_streams, say_aside, screen_width
-from specroof.errors import OptionError, SpecroofError, one_line
+from specroof.errors import OptionError, SpecroofError, one_line, refuse
 from specroof.report.fitting import on_screen
 
 __all__ = ["Command", "CommandGroup", "OneLineGroup"]
@@ -41,10 +41,13 @@ def _processed(parameter: Any, kind: Any, context: Any, value: Any) -> Any:
     """Return a parameter's value: a word read as `kind`, a default or flag as it stands."""
     words = [value] if isinstance(value, str) else value
     if words and isinstance(words, list | tuple) and kind in _PLAIN:
+        if kind is Path and "" in words:  # else the folder that one stands in
+            refuse(parameter.opts[0], "", "a file or a folder")
         try:
             read = [kind(word) for word in words]
-        except ValueError:  # Typer says what is wrong with it
-            return type(parameter).process_value(parameter, context, value)
+        except ValueError:
+            allowed = "a whole number" if kind is int else "a number"
+            refuse(parameter.opts[0], value, allowed)
         value = read[0] if isinstance(value, str) else read
     elif not (isinstance(value, bool | int | float) or (value is None and not parameter.required)):
         return type(parameter).process_value(parameter, context, value)

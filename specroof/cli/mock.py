@@ -23,7 +23,7 @@ class Flags(OneChip):
     """Fields of `specroof.questions.mock.MockRequest`."""
 
     drafter: Annotated[str, spec_option("Drafter and its acceptance, as in predict.")]
-    draft_len: Annotated[int, typer.Option(min=1, help="Drafts per round.")]
+    draft_len: Annotated[int, typer.Option(help="Drafts per round.")]
     draft_model: Annotated[
         str | None,
         typer.Option(help="Hub name or folder with the drafter's config; mtp needs none."),
@@ -31,9 +31,9 @@ class Flags(OneChip):
     framework: Annotated[
         str, typer.Option(metavar="|".join(FRAMEWORKS), help="Print the commands of this server.")
     ] = "sglang"
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests in flight.")] = 1
-    input_len: Annotated[int, typer.Option(min=1, help="Tokens of each prompt.")] = 1024
-    output_len: Annotated[int, typer.Option(min=1, help="Tokens of each answer.")] = 1024
+    concurrency: Annotated[int, typer.Option(help="Requests in flight.")] = 1
+    input_len: Annotated[int, typer.Option(help="Tokens of each prompt.")] = 1024
+    output_len: Annotated[int, typer.Option(help="Tokens of each answer.")] = 1024
     tensor_parallel: TensorParallel = 1
     engine: Annotated[
         str | None,

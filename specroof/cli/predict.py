@@ -10,8 +10,6 @@ import typer
 
 from specroof.cli.flags import (
     AsJson,
-    Batch,
-    Context,
     CostOf,
     CsvFile,
     Drafters,
@@ -24,6 +22,8 @@ from specroof.cli.flags import (
     SetupFlags,
     SeveralChips,
     Waves,
+    batch_option,
+    context_option,
     plot_option,
 )
 from specroof.cli.grouping import flags, given
@@ -32,6 +32,7 @@ from specroof.cli.output import figure_files, give, text_file
 from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN
 from specroof.questions.predict import predict as asked
 from specroof.questions.prediction import Prediction
+from specroof.questions.request import hardware_of, several
 from specroof.report.prediction import prediction_csv, prediction_text, predictions_json
 
 __all__ = ["predict"]
@@ -44,8 +45,8 @@ class Flags(Group):
     model: ModelWord
     hardware: SeveralChips
     drafters: Drafters
-    batch_size: Batch = None
-    context_len: Context = None
+    batch_size: Annotated[str | None, batch_option("1"), Read(numbers)] = None
+    context_len: Annotated[str | None, context_option("4096"), Read(numbers)] = None
     input_len: Annotated[
         float | None,
         typer.Option(
@@ -106,7 +107,8 @@ def predict(
     --drafter block,accept=0.89,cost=0.10,drafts=16
     """
     chips = words("--hardware", ask.hardware)
-    found = [asked(**given(ask, setup, options) | {"hardware": chip}) for chip in chips]
+    profiles = several("hardware", chips, hardware_of)
+    found = [asked(**given(ask, setup, options) | {"hardware": one}) for one in profiles]
     give(
         lambda: predictions_json(found),
         lambda: "\n\n".join(map(prediction_text, found)),

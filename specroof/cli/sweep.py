@@ -15,7 +15,7 @@ from specroof.cli.flags import Group
 from specroof.cli.grouping import flags
 from specroof.cli.output import check_folder, folder_of_figures, say, say_json
 from specroof.cli.streams import say_aside
-from specroof.errors import OptionError, StudyError
+from specroof.errors import OptionError, StudyError, refuse
 from specroof.questions.overview import Overview, overviews
 from specroof.questions.sweep import Slice, Study, lacking_room, study_slices
 from specroof.report.sweep import sweep_text
@@ -97,9 +97,7 @@ def sweep(ask: Flags) -> None:
     if ask.study is None:
         message = "STUDY.yaml is missing; allowed: a study file, or --schema"
         raise OptionError(message)
-    if ask.workers < 1:
-        message = f"--workers is {ask.workers}; allowed: a whole number of at least 1"
-        raise OptionError(message)
+    _check(ask)
     try:
         loaded = load_study(ask.study)
     except StudyError as refusal:
@@ -114,6 +112,18 @@ def sweep(ask: Flags) -> None:
     if "://" not in ask.output:
         check_folder(Path(ask.output))
     _write(loaded, ask.output, ask)
+
+
+def _check(ask: Flags) -> None:
+    """Refuse how a study is to be run, before it is read."""
+    from specroof.sweeps.formats import best_format  # noqa: PLC0415 - as above
+
+    if ask.output == "":
+        refuse("output", ask.output, "a folder, or a URL")
+    if ask.workers < 1:
+        refuse("workers", ask.workers, "a whole number of at least 1")
+    if ask.form is not None:
+        best_format(ask.form)
 
 
 def _say_mistakes(mistakes: Sequence[str]) -> None:

@@ -21,7 +21,11 @@ from specroof.architecture import (
     SharedCacheAttention,
     cache_only,
 )
-from specroof.cost.attention import grouped_query_cache_bytes, grouped_query_costs
+from specroof.cost.attention import (
+    grouped_query_cache_bytes,
+    grouped_query_costs,
+    shared_cache_costs,
+)
 from specroof.cost.base import Array, OpCost, Setting
 from specroof.cost.block_sparse import (
     block_index_bytes,
@@ -37,7 +41,6 @@ from specroof.cost.compressed import (
 from specroof.cost.experts import expert_costs
 from specroof.cost.latent import latent_cache_bytes, latent_costs
 from specroof.cost.recurrent import delta_net_costs, recurrent_state_bytes
-from specroof.cost.shared_cache import shared_cache_costs
 from specroof.cost.state_space import kimi_delta_costs, lightning_costs, mamba2_costs
 
 __all__ = ["CORES", "CoreFormulas"]

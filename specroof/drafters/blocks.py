@@ -1,6 +1,6 @@
 """Drafters that draft a whole block at once: DFlash and DSpark."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -135,7 +135,7 @@ def head_block_drafter(  # noqa: PLR0913 - the keys of a SPEC
     positions = _block_len(configured, (block, drafts), anchors=0 if anchor_drafts else 1)
 
     def geometry(target: Architecture) -> DraftHead:
-        return (head or row.usual(target)).with_block(positions)
+        return replace(head or row.usual(target), block=positions)
 
     return timed_drafter(
         geometry,

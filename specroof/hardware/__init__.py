@@ -11,7 +11,6 @@ from specroof.errors import ProfileError
 from specroof.hardware.engine import (
     FRAMEWORKS,
     IDEAL_ENGINE,
-    LAYER_KINDS,
     OP_KINDS,
     OTHER_DRAFTERS,
     STATE_TOKENS,
@@ -23,7 +22,7 @@ from specroof.hardware.engine import (
     ExpertLocality,
     ExpertTile,
 )
-from specroof.hardware.generic import GENERIC, ChipFamily, Generic, GenericEngines
+from specroof.hardware.generic import GENERIC, ChipFamily, Generic
 from specroof.hardware.profile import (
     DevicePower,
     DevicePrice,
@@ -39,7 +38,6 @@ __all__ = [
     "FRAMEWORKS",
     "GENERIC",
     "IDEAL_ENGINE",
-    "LAYER_KINDS",
     "OP_KINDS",
     "OTHER_DRAFTERS",
     "SERVER_KEYS",
@@ -55,7 +53,6 @@ __all__ = [
     "ExpertLocality",
     "ExpertTile",
     "Generic",
-    "GenericEngines",
     "HardwareProfile",
     "Interconnect",
     "Peak",

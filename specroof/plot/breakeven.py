@@ -75,7 +75,8 @@ def _draw_values(axes: Axes, found: "Breakeven") -> "Sequence[Artist]":
     never = [row.place for row in found.rows if row.value is None]
     if never:
         axes.plot(never, [top * 0.97] * len(never), ls="", marker="x", color=GREY, clip_on=False)
-        handles.append(Line2D([], [], ls="", marker="x", color=GREY, label="never reached"))
+        label = "never reached" + " or no room" * any(row.room_ends for row in found.rows)
+        handles.append(Line2D([], [], ls="", marker="x", color=GREY, label=label))
     _ticks(axes, [row.place for row in found.rows], "Batch size (sequences)")
     return handles
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from specroof.arrays import Array
 from specroof.errors import OptionError
 
-__all__ = ["Schedule", "best_schedule"]
+__all__ = ["Schedule", "best_schedule", "drafts_at"]
 
 
 #: Equal but for rounding: fewer ranges win.
@@ -41,7 +41,18 @@ class Schedule:
         >>> Schedule(((1, 16, 5), (17, 64, 2)), 0.0).drafts(100)
         2
         """
-        return next((k for _, last, k in self.ranges if running <= last), self.ranges[-1][2])
+        return drafts_at(self.ranges, running)
+
+
+def drafts_at(ranges: Sequence[tuple[int, int, int]], load: float) -> int:
+    """Return the drafts of ranges at a load; beyond the last range, its own.
+
+    Examples
+    --------
+    >>> drafts_at([(1, 16, 5), (17, 64, 2)], 16)
+    5
+    """
+    return next((k for _, last, k in ranges if load <= last), ranges[-1][2])
 
 
 def best_schedule(

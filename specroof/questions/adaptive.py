@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from specroof.arrays import Array, number_within, whole_within
 from specroof.errors import OptionError, refuse
+from specroof.hardware import Placement
 from specroof.policies.adaptive import (
     LEAST_ROUNDS,
     BatchCosts,
@@ -90,6 +91,8 @@ class Adaptive(Noted):
     ----------
     model, hardware, engine, drafter
         Names.
+    placement
+        The devices.
     context_len, confidence
         As asked.
     loads
@@ -107,6 +110,7 @@ class Adaptive(Noted):
     model: str
     hardware: str
     engine: str
+    placement: Placement
     drafter: str
     context_len: float
     confidence: float
@@ -120,8 +124,8 @@ class Adaptive(Noted):
     def title(self) -> str:
         """What was asked, in one line."""
         return (
-            f"{self.model} on {self.hardware}, engine {self.engine}, context "
-            f"{self.context_len:g}: {self.drafter}"
+            f"{self.model} on {self.placement.devices} x {self.hardware}, engine {self.engine}, "
+            f"context {self.context_len:g}: {self.drafter}"
         )
 
     def gains(self, policy: str) -> tuple[Array, Array]:
@@ -153,9 +157,10 @@ class Adaptive(Noted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        names = ("model", "hardware", "engine", "drafter", "context_len", "confidence")
         return {
-            **picked(self, *names),
+            **picked(self, "model", "hardware", "engine"),
+            "placement": asdict(self.placement),
+            **picked(self, "drafter", "context_len", "confidence"),
             "batch_size": list(self.loads),
             "weight": list(self.loads.values()),
             "plain_tokens_per_s": list(self.plain_tokens_per_s),
@@ -210,8 +215,9 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     ]
     return Adaptive(
         model=curve.model,
-        hardware=f"{curve.placement.devices} x {curve.hardware}",
+        hardware=curve.hardware,
         engine=curve.engine,
+        placement=curve.placement,
         drafter=curve.drafter,
         context_len=float(curve.context_len[0]),
         confidence=known,

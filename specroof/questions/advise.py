@@ -29,13 +29,14 @@ from specroof.questions.answer import Noted, title_of
 from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN, absent_layers, limited_by
 from specroof.questions.prediction import Prediction, predicted
 from specroof.questions.request import (
-    drafter_of,
+    drafters_of,
     engine_name,
     hardware_of,
     listed,
     model_of,
     question,
     server_of,
+    several,
     usd_per_hour,
 )
 from specroof.questions.to_measure import ToMeasure, measured_next
@@ -47,6 +48,7 @@ __all__ = [
     "INPUTS",
     "Advice",
     "AdviseRequest",
+    "Advised",
     "Day",
     "Launch",
     "Row",
@@ -201,12 +203,12 @@ def advise(request: AdviseRequest) -> Advice:
     """Say whether speculative decoding pays, with which drafter, and what to type."""
     asked, request = checked(request), replace(request, framework=engine_name(request.framework))
     model = model_of(request.model, request.family)
-    drafters = [drafter_of(one) for one in listed(request.drafters)]
+    drafters = drafters_of(request.drafters)
     if not drafters:
         message = "drafters is empty; allowed: at least one drafter (--drafter SPEC)"
         raise OptionError(message)
     chips, unfit = list[Served](), list[str]()
-    profiles = [hardware_of(one) for one in listed(request.hardware)]
+    profiles = several("hardware", request.hardware, hardware_of)
     for profile in profiles:
         setup = setup_on(model, profile, drafters, request, asked)
         if setup is None:

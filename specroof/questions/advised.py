@@ -8,6 +8,7 @@ import numpy as np
 from specroof.arrays import number_within
 from specroof.policies.decision import Choice, Verdict
 from specroof.policies.limiting import Point, limits_of_speedup
+from specroof.policies.schedule import drafts_at
 from specroof.policies.traffic import Day
 from specroof.units import MILLISECOND
 
@@ -184,6 +185,10 @@ class Advised:
     capacity: dict[str, Any] | None
     warnings: tuple[str, ...]
     day: Day | None = None
+
+    def drafts(self, load: float) -> int:
+        """Return the drafts of the schedule at a load; beyond the last range, its own."""
+        return drafts_at(self.schedule, load)
 
     @property
     def reached(self) -> tuple[tuple[int, int, int], ...]:

@@ -1,7 +1,7 @@
 """What every answer can do."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -90,7 +90,11 @@ def title_of(model: "Architecture", setup: "Setup") -> str:
     return f"{model.name} on {devices} x {setup.hardware.name}, engine {engine}"
 
 
-def place_of(model: "Architecture", setup: "Setup") -> dict[str, str]:
+def place_of(model: "Architecture", setup: "Setup") -> dict[str, Any]:
     """Return the same as the object that ``--json`` prints begins with it."""
-    names = {"hardware": setup.hardware.name, "engine": setup.engine.name}
-    return {"model": model.name} | names
+    return {
+        "model": model.name,
+        "hardware": setup.hardware.name,
+        "engine": setup.engine.name,
+        "placement": asdict(setup.placement),
+    }

@@ -103,6 +103,8 @@ class Row:
         With the drafter as it is; None where it has no acceptance or where the load is solved for.
     runs
         First and last of each run of batches or contexts that reach it.
+    room_ends
+        Whether the server has no room for larger ones, or for any.
     """
 
     context_len: float | None
@@ -110,6 +112,7 @@ class Row:
     threshold: Threshold
     speedup: float | None = None
     runs: tuple[tuple[int, int], ...] = ()
+    room_ends: bool = False
 
     @property
     def value(self) -> float | None:
@@ -207,14 +210,20 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     curve = point.curve(_acceptance(drafter, request.solve))
     loads = list(product(curve.context_len.tolist(), curve.batch_size.tolist()))
     notes = curve.notes
+    limited = limited_by(point.setup, request.capacity, queues=False) is not None
     if request.solve in _SOLVERS:
-        rows = [_row(point, load, wanted, request.solve) for load in loads]
-    else:
-        limited = limited_by(point.setup, request.capacity, queues=False) is not None
-        rows = [_run(point, load, wanted, request, limited=limited) for load in loads]
+        room = np.full((curve.context_len.size, point.longest + 1), np.inf)
         if limited:
-            held = f"only a {request.solve} that has room in the server counts"
-            notes = (*notes, held)
+            room = limits_of(point.model, point.setup, drafter, curve).largest
+        most = dict(zip(curve.context_len.tolist(), room, strict=True))
+        rows = [_row(point, load, wanted, request.solve, most[load[0]]) for load in loads]
+        held = "no room: the server does not run so many requests with drafts at a time"
+        limited = any(row.room_ends for row in rows)
+    else:
+        rows = [_run(point, load, wanted, request, limited=limited) for load in loads]
+        held = f"only a {request.solve} that has room in the server counts"
+    if limited:
+        notes = (*notes, held)
     return Breakeven(
         model=point.model,
         setup=point.setup,
@@ -281,9 +290,22 @@ def _acceptance(drafter: Drafter, solve: str) -> TokensPerRound | ContextAccepta
     return constant_acceptance(0.5) if solve.startswith("accept") else acceptance_of(drafter)
 
 
-def _row(asked: Point, load: tuple[float, float], wanted: float, solve: str) -> Row:
-    """Return the answer at one load, beside the speedup of the drafter as it is."""
-    point, gain = replace(asked, context_len=load[0], batch_size=load[1]), None
+def _row(asked: Point, load: tuple[float, float], wanted: float, solve: str, largest: Array) -> Row:
+    """Return the answer at one load, beside the speedup of the drafter as it is.
+
+    Parameters
+    ----------
+    asked, load, wanted, solve
+        What is solved for where.
+    largest
+        The largest batch that the server has room for, by drafts from 0.
+    """
+    first = asked.draft_len or 1
+    have_room = [k for k in range(first, len(largest)) if largest[k] >= load[1]]
+    if not have_room:
+        return Row(*load, Threshold("never", None, first, -np.inf), room_ends=True)
+    point = replace(asked, context_len=load[0], batch_size=load[1], longest=have_room[-1])
+    gain = None
     if point.drafter.acceptance is not None:
         gain = point.gain(point.drafter.acceptance)[0]
     return Row(
@@ -324,7 +346,8 @@ def _run(
     last = runs[-1][1]
     there = int(at(np.array([last]))[1][0])
     threshold = Threshold("always" if pays else "at", float(last), there, ceiling)
-    return Row(**known, threshold=threshold, runs=tuple(runs))
+    ends = bool(np.isinf(gains).any())
+    return Row(**known, threshold=threshold, runs=tuple(runs), room_ends=ends)
 
 
 def _gains(point: Point, *, limited: bool) -> tuple[Array, IntArray]:

@@ -1,7 +1,7 @@
 """How many requests does a server run at once, with and without speculation?"""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,9 +17,8 @@ from specroof.questions.answer import Noted, picked, place_of
 from specroof.questions.request import (
     DrafterLike,
     Served,
-    drafter_of,
+    drafters_of,
     hardware_of,
-    listed,
     question,
 )
 from specroof.serving.capacity import FRAMEWORKS, ServedRoom, served_room
@@ -172,7 +171,6 @@ class Capacity(Noted):
         """Return the answer as the object that ``--json`` prints."""
         return {
             **place_of(self.model, self.setup),
-            "placement": asdict(self.setup.placement),
             "context_len": self.context_len,
             "server": self.sides[0].served.server.to_dict(),
             "plain": self.sides[0].to_dict(),
@@ -186,7 +184,9 @@ def capacity(request: CapacityRequest) -> Capacity:
     """Show the memory of a server line by line, and the largest batch that it runs."""
     context = number_within("context_len", request.context_len, "context_len")
     model, setup = request.resolved()
-    drafters = [drafter_of(one) for one in listed(request.drafters)]
+    drafters = drafters_of(request.drafters)
+    if request.draft_len is not None and not drafters:
+        refuse("draft_len", request.draft_len, "with a drafter")
     sides = [Side(None, 0, served_room(model, setup, context_len=context))]
     sides += [_side(model, setup, drafter, request) for drafter in drafters]
     notes = dict.fromkeys(note for side in sides for note in side.served.notes)
@@ -229,8 +229,8 @@ def usual_drafts(drafter: Drafter, model: Architecture, asked: int | None) -> in
         return min(block or USUAL_DRAFTS, deepest or LARGEST_DRAFT_LEN)
     drafts = whole_within("draft_len", asked, "draft_len")
     if drafts < 1 or (deepest is not None and drafts > deepest):
-        most = "" if deepest is None else f" to {deepest}"
-        refuse("draft_len", asked, f"a whole number from 1{most}, the depth of {drafter.name!r}")
+        most = "" if deepest is None else f" to {deepest}, the depth of {drafter.name!r}"
+        refuse("draft_len", asked, f"a whole number from 1{most}")
     return drafts
 
 

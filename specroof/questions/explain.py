@@ -1,7 +1,7 @@
 """Where does one pass spend its time, and why does a round of speculation pay or lose?"""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -58,6 +58,10 @@ class ExplainRequest(Served):
     draft_len: int | None = None
 
 
+#: What a pass is of, as JSON has it.
+_PASS: Final = ("batch_size", "context_len", "query_len")
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Explanation(Noted):
     """Where one pass spends its time.
@@ -104,6 +108,7 @@ class Explanation(Noted):
         first = self.first_token_s
         return {
             **place_of(self.model, self.setup),
+            **{name: float(getattr(self.forward, name)) for name in _PASS},
             "total_s": float(self.latency.total_s),
             **({} if first is None else {"time_to_first_token_s": first}),
             "notes": list(self.notes),
@@ -194,7 +199,7 @@ def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Expl
     drafter = drafter_of(drafter_like)
     model, setup = request.resolved()
     tokens = acceptance_of(drafter)
-    asked = longest_draft(drafter, tokens, request.draft_len)
+    asked = longest_draft(drafter, tokens, request.draft_len, name="draft_len")
     if asked < 1:
         refuse("draft_len", request.draft_len, "from 1 on: plain decoding has no round")
     context = 4096 if request.context_len is None else request.context_len

@@ -23,11 +23,13 @@ from specroof.questions.request import (
     ModelLike,
     OptionsLike,
     Values,
+    engine_name,
     hardware_of,
     listed,
     model_of,
     options_of,
     server_of,
+    several,
 )
 from specroof.questions.request import question as asked_as
 from specroof.serving.capacity import in_server
@@ -67,8 +69,8 @@ class ExploreRequest:
         One or several: paths, names, aliases, or `HardwareProfile` objects. Twelve of the bundled
         chips if None.
     engines
-        Engines to choose from; each chip's default and `ideal` if None. A chip that lacks one
-        goes without it.
+        Engines to choose from; each chip's default, `generic` and `ideal` if None. A chip that
+        lacks one goes without it.
     tensor_parallel
         Numbers of devices to choose from; 1, 2, 4 and 8 if None. A chip or a model that cannot be
         spread so goes without it.
@@ -209,12 +211,10 @@ class Exploration(Noted):
 @asked_as(ExploreRequest)
 def explore(request: ExploreRequest) -> Exploration:
     """Return a page on which models, chips, loads and drafters can be tried."""
-    models = _named(model_names() if request.models is None else request.models, model_of)
+    models = _named("models", model_names() if request.models is None else request.models, model_of)
     chips = PAGE_CHIPS if request.hardware is None else request.hardware
-    hardware = _named(chips, hardware_of)
-    engines = _ENGINES if request.engines is None else tuple(listed(request.engines))
-    for engine in engines:
-        expect("engines", engine, str | None, "names of engines")
+    hardware = _named("hardware", chips, hardware_of)
+    engines = _ENGINES if request.engines is None else _engines(request.engines, hardware)
     devices = _DEVICES if request.tensor_parallel is None else listed(request.tensor_parallel)
     axes = Axes(
         context_len=_points("context_len", request.context_len, _CONTEXTS),
@@ -232,20 +232,47 @@ def explore(request: ExploreRequest) -> Exploration:
     )
 
 
-def _named(given: Any, load: Callable[[Any], _Named]) -> dict[str, _Named]:
+def _named(name: str, given: Any, load: Callable[[Any], _Named]) -> dict[str, _Named]:
     """Return the given objects by the words that a command takes for them.
 
     Raises
     ------
     OptionError
-        For an empty list.
+        For an empty list, and a thing that is given twice.
     """
     words = listed(given)
     if not words:
-        message = "models or hardware is empty; allowed: at least one of each"
+        message = f"{name} is empty; allowed: at least one"
         raise OptionError(message)
-    found = ((word, load(word)) for word in words)
+    found = zip(words, several(name, words, load), strict=True)
     return {os.fspath(w) if isinstance(w, str | os.PathLike) else o.name: o for w, o in found}
+
+
+def _engines(
+    given: str | Sequence[str], hardware: Mapping[str, HardwareProfile]
+) -> tuple[str | None, ...]:
+    """Return engines to choose from, by our spelling; each is known to one of the chips.
+
+    Raises
+    ------
+    OptionError
+        For any other name, and one that is given twice.
+    """
+
+    def known(engine: str | None) -> str | None:
+        expect("engines", engine, str | None, "names of engines")
+        found, refusals = engine_name(engine), list[SpecroofError]()
+        for profile in hardware.values():
+            try:
+                profile.engine(found)
+            except SpecroofError as refusal:
+                refusals.append(refusal)
+        if len(refusals) == len(hardware):
+            message = f"engines: {refusals[0]}"
+            raise OptionError(message)
+        return found
+
+    return tuple(several("engines", given, known))
 
 
 def _points(name: str, given: Values | None, usual: tuple[float, ...]) -> tuple[float, ...]:

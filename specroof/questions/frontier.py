@@ -19,7 +19,7 @@ from specroof.questions.request import (
     DrafterLike,
     Served,
     Values,
-    drafter_of,
+    drafters_of,
     hardware_of,
     listed,
     model_of,
@@ -228,7 +228,7 @@ def _predictions(request: FrontierRequest) -> tuple[list[Prediction], list[str]]
     ]
     batches: Any = USUAL_BATCHES if request.batch_size is None else request.batch_size
     load = Load(listed(batches), [request.context_len])
-    drafters = [drafter_of(one) for one in listed(request.drafters)]
+    drafters = drafters_of(request.drafters)
     model = model_of(request.model, request.family)
     found: list[Prediction] = []
     refusals: list[str] = []

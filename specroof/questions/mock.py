@@ -142,7 +142,7 @@ def mock(request: MockRequest) -> Mock:
         tokens=tokens,
         batch_size=request.concurrency,
         context_len=workload.mean_context_len,
-        longest=longest_draft(drafter, tokens, request.draft_len),
+        longest=longest_draft(drafter, tokens, request.draft_len, name="draft_len"),
     )
     _refuse_trees(drafter, curve)
     return Mock(

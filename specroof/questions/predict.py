@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from specroof.architecture import Architecture
-from specroof.arrays import whole_within
+from specroof.arrays import array_within, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect, refuse
 from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Setup
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.questions.prediction import Prediction, predicted
-from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
+from specroof.questions.request import DrafterLike, Served, Values, drafters_of, listed, question
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
@@ -86,7 +86,7 @@ def predict(request: PredictRequest) -> Prediction:
     if most is None and lengths and lengths[-1] > DEFAULT_MAX_DRAFT_LEN:
         most = lengths[-1]
     model, setup = request.resolved()
-    drafters = [drafter_of(one) for one in listed(request.drafters)]
+    drafters = drafters_of(request.drafters)
     waits = request.concurrency is not None or load.workload is not None
     found = predicted(
         model,
@@ -161,8 +161,11 @@ def load_of(request: PredictRequest) -> Load:
     if request.batch_size is not None and request.concurrency is not None:
         message = "batch_size and concurrency are both given; allowed: one of them"
         raise OptionError(message)
-    given = request.batch_size if request.concurrency is None else request.concurrency
-    batches = listed(1.0 if given is None else given)
+    if request.concurrency is None:
+        batches = listed(1.0 if request.batch_size is None else request.batch_size)
+    else:  # checked by its own name: below it is a batch
+        array_within("concurrency", request.concurrency, "batch_size")
+        batches = listed(request.concurrency)
     context, prompt, answer = request.context_len, request.input_len, request.output_len
     cached = request.prefix_hit_rate
     if prompt is None and answer is None:

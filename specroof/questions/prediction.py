@@ -190,13 +190,14 @@ def predicted_to(  # noqa: PLR0913 - a question's parts
         Sentences for the reader besides those on the curves.
     """
     curves, limits = [], []
+    beyond = "the rest wait" if limited else "larger batches have no room"
     warnings: dict[str, None] = {}
     for drafter in drafters:
         curve, limit = _limited(model, setup, drafter, load, longest, limited=limited)
         curves.append(curve)
         if limit is not None:
             limits.append(limit)
-            warnings.update(dict.fromkeys(limit.warnings(curve, queues=bool(limited))))
+            warnings.update(dict.fromkeys(limit.warnings(curve, beyond)))
     assumed = (note for limit in limits for note in limit.notes)
     extended = (
         f"{curve.drafter}: acceptance was measured with "

@@ -32,13 +32,16 @@ __all__ = [
     "Values",
     "borrowed_engine",
     "drafter_of",
+    "drafters_of",
     "engine_name",
+    "given_twice",
     "hardware_of",
     "listed",
     "model_of",
     "options_of",
     "question",
     "server_of",
+    "several",
     "usd_per_hour",
 ]
 
@@ -52,6 +55,7 @@ Values: TypeAlias = float | Sequence[float] | np.ndarray
 _P = ParamSpec("_P")
 _Request = TypeVar("_Request")
 _Answer = TypeVar("_Answer")
+_Named = TypeVar("_Named")
 
 
 def question(
@@ -269,6 +273,72 @@ def listed(values: Any) -> list[Any]:
     if isinstance(values, Sequence) and not isinstance(values, str):
         return list(values)
     return [values]
+
+
+def several(
+    name: str,
+    given: Any,
+    load: Callable[[Any], _Named],
+    *,
+    key: Callable[[_Named], object] = lambda one: one,
+) -> list[_Named]:
+    """Return what one name or several stand for; a thing is not compared with itself.
+
+    Parameters
+    ----------
+    name
+        How refusals call the list.
+    given
+        A name or object, or several.
+    load
+        From one of them to what it stands for.
+    key
+        What is the same in two names of one thing.
+
+    Raises
+    ------
+    OptionError
+        For a thing that is given twice, and whatever `load` refuses.
+
+    Examples
+    --------
+    >>> several("hardware", ["h100", "H100-SXM"], hardware_of)
+    Traceback (most recent call last):
+    specroof.errors.OptionError: hardware: 'H100-SXM' is 'h100' by another name; allowed: once
+    """
+    words, keys, found = listed(given), list[object](), list[_Named]()
+    for word in words:
+        one = load(word)
+        if key(one) in keys:
+            message = f"{name}: {given_twice(word, words[keys.index(key(one))])}"
+            raise OptionError(message)
+        keys.append(key(one))
+        found.append(one)
+    return found
+
+
+def given_twice(word: object, before: object) -> str:
+    """Return why a list is refused that has one thing twice, under one name or under two.
+
+    Examples
+    --------
+    >>> given_twice("h100", "h100")
+    "'h100' is given twice; allowed: once"
+    """
+    again, first = (getattr(one, "name", one) for one in (word, before))
+    how = "given twice" if again == first else f"{first!r} by another name"
+    return f"{again!r} is {how}; allowed: once"
+
+
+def drafters_of(given: DrafterLike | Sequence[DrafterLike]) -> list[Drafter]:
+    """Return drafters by their SPECs, each name once.
+
+    Raises
+    ------
+    OptionError
+        As `several` does.
+    """
+    return several("drafters", given, drafter_of, key=lambda one: one.name)
 
 
 #: What people call server software, without capitals and with hyphens.

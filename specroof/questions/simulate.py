@@ -1,7 +1,7 @@
 """How do times spread while a batch is decoded, and is speculative sampling exact?"""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,9 @@ from specroof.drafters import Drafter
 from specroof.drafters.base import chain_proposals
 from specroof.errors import OptionError
 from specroof.questions.answer import Noted, picked
+from specroof.questions.predict import limited_by
 from specroof.questions.request import DrafterLike, Served, drafter_of, question
+from specroof.serving.limits import limits_of
 from specroof.simulate import (
     BatchSimulation,
     ExactnessResult,
@@ -115,7 +117,7 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
         drafter,
         acceptance,
         context_len=request.context_len,
-        longest=longest_draft(drafter, acceptance, request.draft_len),
+        longest=longest_draft(drafter, acceptance, request.draft_len, name="draft_len"),
     )
     asked = request.draft_len
     length = int(curve.best_draft_len[0, -1]) if asked is None else asked
@@ -142,9 +144,12 @@ def curve_up_to(
     context_len: float,
     longest: int,
 ) -> SpeedupCurve:
-    """Return the curve over every batch size from 1: batches shrink while they are decoded."""
+    """Return the curve over every batch size from 1: batches shrink while they are decoded.
+
+    Its notes say where a server has no room for them.
+    """
     model, setup = served.resolved()
-    return curve_in(
+    curve = curve_in(
         model,
         setup,
         drafter=drafter,
@@ -153,6 +158,11 @@ def curve_up_to(
         context_len=context_len,
         longest=longest,
     )
+    if limited_by(setup, None, queues=False) is None:
+        return curve
+    limits = limits_of(model, setup, drafter, curve)
+    told = limits.warnings(curve, "larger batches are priced as if memory had no end")
+    return replace(curve, notes=(*curve.notes, *told))
 
 
 def chain_acceptance(drafter: Drafter) -> Acceptance:

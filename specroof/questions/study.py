@@ -8,9 +8,12 @@ from typing import Any, Final, TypeVar
 
 from specroof.catalog import load_drafter, load_hardware, load_model, read_text, study_path
 from specroof.catalog.hub import fetch_from_hub
+from specroof.drafters import Drafter
 from specroof.errors import CatalogError, OptionError, SpecroofError
+from specroof.hardware import HardwareProfile
 from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
+from specroof.questions.request import given_twice
 from specroof.questions.study_block import StudyBlock, study_schema
 from specroof.questions.study_mistakes import Mistakes, study_refusals
 from specroof.questions.sweep import Study, Target
@@ -184,25 +187,40 @@ def _study(
     block: StudyBlock, names: _Names, mistakes: Mistakes, text: str, source: str
 ) -> Study | None:
     """Return the study of what has no mistake so far; None where no target can be set up."""
-    targets = []
-    for target in block.targets:
-        for model, hardware in target.pairs():
-            try:
-                served = names.model(model, target.family)
-                setup = engine_setup(
-                    names.hardware(hardware), block.engine, target.placement(), block.options
-                )
-                targets.append(Target(served, in_server(served, setup, block.server)))
-            except SpecroofError as refusal:
-                mistakes.add(type(refusal), str(refusal), ("targets",))
+    targets = tuple(_targets(block, names, mistakes))
+    drafters = dict[str, Drafter]()
+    for spec in block.drafters:
+        drafter = names.drafter(spec)
+        if drafter.name in drafters:
+            mistakes.add(OptionError, f"drafters: {given_twice(spec, drafter)}", ("drafters",))
+        drafters[drafter.name] = drafter
     if not targets:
         return None
     return Study(
-        targets=tuple(targets),
-        drafters=tuple(names.drafter(spec) for spec in block.drafters),
+        targets=targets,
+        drafters=tuple(drafters.values()),
         loads=tuple(block.loads()),
         max_draft_len=block.max_draft_len,
         capacity=block.capacity,
         text=text,
         source=source,
     )
+
+
+def _targets(block: StudyBlock, names: _Names, mistakes: Mistakes) -> Iterator[Target]:
+    """Yield the targets that can be set up; record why others cannot, and those given twice."""
+    known: dict[tuple[object, ...], list[HardwareProfile]] = {}
+    for target in block.targets:
+        for model, hardware in target.pairs():
+            try:
+                served, chip = names.model(model, target.family), names.hardware(hardware)
+                setup = engine_setup(chip, block.engine, target.placement(), block.options)
+                yield Target(served, in_server(served, setup, block.server))
+            except SpecroofError as refusal:
+                mistakes.add(type(refusal), str(refusal), ("targets",))
+                continue
+            alike = known.setdefault((model, target.family, setup.placement, chip.name), [])
+            if chip in alike:
+                place = f"{model} on {setup.placement.devices} x {chip.name}"
+                mistakes.add(OptionError, f"targets: {given_twice(place, place)}", ("targets",))
+            alike.append(chip)

@@ -12,6 +12,7 @@ from specroof.arrays import number_within, real_number
 from specroof.drafters import Drafter
 from specroof.economics import usd_per_million_tokens
 from specroof.errors import OptionError, refuse
+from specroof.hardware import Placement
 from specroof.questions.answer import Noted, picked
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.predict import limited_by
@@ -27,7 +28,6 @@ from specroof.questions.request import (
 from specroof.serving.limits import limits_of
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve
 from specroof.speedup.inverses import Point
-from specroof.units import BOUNDS
 
 __all__ = ["Worth", "WorthRequest", "WorthRow", "worth"]
 
@@ -113,6 +113,8 @@ class Worth(Noted):
     ----------
     model, hardware, engine, drafter
         Names.
+    placement
+        The devices.
     batch_size, context_len, draft_len, tpot_s
         The load, the drafts that lengths are measured with, and what users may wait.
     rows
@@ -124,6 +126,7 @@ class Worth(Noted):
     model: str
     hardware: str
     engine: str
+    placement: Placement
     drafter: str
     batch_size: float
     context_len: float
@@ -135,15 +138,16 @@ class Worth(Noted):
     def title(self) -> str:
         """What was asked, in one line."""
         return (
-            f"{self.model} on {self.hardware}, engine {self.engine}, batch {self.batch_size:g}, "
-            f"context {self.context_len:g}: {self.drafter}"
+            f"{self.model} on {self.placement.devices} x {self.hardware}, engine {self.engine}, "
+            f"batch {self.batch_size:g}, context {self.context_len:g}: {self.drafter}"
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        names = ("model", "hardware", "engine", "drafter", "batch_size", "context_len")
         return {
-            **picked(self, *names, "draft_len", "tpot_s"),
+            **picked(self, "model", "hardware", "engine"),
+            "placement": asdict(self.placement),
+            **picked(self, "drafter", "batch_size", "context_len", "draft_len", "tpot_s"),
             "rows": [asdict(row) for row in self.rows],
             **self.said,
         }
@@ -157,7 +161,7 @@ class Worth(Noted):
 
 def _length(given: object, drafts: int) -> float:
     length = real_number(given)
-    if not 1 <= length <= BOUNDS["draft_len"].most + 1:
+    if not 1 <= length <= drafts + 1:
         refuse("accept_length", given, f"numbers from 1 to {drafts + 1}")
     return length
 
@@ -171,10 +175,10 @@ def worth(request: WorthRequest) -> Worth:
         raise OptionError(message)
     point = _point(request, drafter)
     setup, drafts = point.setup, point.longest
-    asked: Any = USUAL_LENGTHS if request.accept_length is None else request.accept_length
-    lengths = sorted(_length(length, drafts) for length in listed(asked))
     if request.accept_length is None:
-        lengths = [length for length in lengths if length <= drafts + 1]
+        lengths = [float(one) for one in USUAL_LENGTHS if one <= drafts + 1]
+    else:
+        lengths = sorted({_length(one, drafts) for one in listed(request.accept_length)})
     curves = [point.curve(_acceptance(drafter, length, drafts)) for length in lengths]
     if not curves:
         message = f"accept_length has none up to {drafts + 1}; allowed: lengths of {drafts} drafts"
@@ -193,8 +197,9 @@ def worth(request: WorthRequest) -> Worth:
     unknown = f"price of {setup.hardware.name} unknown: --price-per-hour USD"
     return Worth(
         model=first.model,
-        hardware=f"{first.placement.devices} x {first.hardware}",
+        hardware=first.hardware,
         engine=first.engine,
+        placement=first.placement,
         drafter=drafter.name,
         batch_size=float(first.batch_size[0]),
         context_len=float(first.context_len[0]),
@@ -229,7 +234,7 @@ def _rows(
     gains = [float(curve.best_speedup[0, 0]) for curve in curves]
     ends = list(zip(lengths, gains, strict=True))
     further: list[float | None] = [None]
-    further += [(b[1] - a[1]) / (b[0] - a[0]) if b[0] > a[0] else None for a, b in pairwise(ends)]
+    further += [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(ends)]
     rows = []
     for length, curve, gain, more, most in zip(lengths, curves, gains, further, users, strict=True):
         best = int(curve.best_draft_len[0, 0])

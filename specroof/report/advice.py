@@ -10,6 +10,7 @@ import numpy as np
 from specroof.questions.advise import (
     INPUTS,
     Advice,
+    Advised,
     Day,
     Launch,
     Row,
@@ -35,6 +36,8 @@ __all__ = ["advice_columns", "advice_json", "advice_text"]
 #: What a server gives at a load, by the names of the fields.
 _TIMES: Final = tuple(one.name for one in fields(Times))
 _SPEEDUPS: Final = ("speedup", "speedup_low", "speedup_high")
+#: The least share that a percentage with one digit after the point shows.
+_SHOWN_SHARE: Final = 0.0005
 #: Letters of a kind of drafter that it has room for.
 _LONGEST_NAME: Final = 8
 #: Lengths of the user's own that the table has room for.
@@ -201,8 +204,8 @@ def decision_line(chip: Served) -> str:
     if len(rows) == 1:
         span = f"at {first:g} in flight"
     sure = _sureness(rows)
-    best = max(rows, key=lambda row: row.speedup[0])
-    gain = f"{chip.drafter.name}, up to {best.choice.speedup:.2f}x"
+    best = [row.choice.speedup for row in rows if row.drafter == chip.advised.chosen]
+    gain = chip.drafter.name + (f", up to {max(best):.2f}x" if best else "")
     match chip.decision:
         case "on":
             said = f"ON {span}: {gain}."
@@ -215,8 +218,25 @@ def decision_line(chip: Served) -> str:
         case _:
             paying = ", ".join(f"{row.concurrency:g}" for row in rows if row.verdict == "pays")
             said = f"ON at {paying} requests in flight, not at all loads: {gain}."
-    schedule = ", ".join(f"{k} at {_span(one, end)}" for one, end, k in chip.advised.schedule)
-    return f"{said} {sure} Drafts by running requests: {schedule}."
+    return f"{said} {sure} {_schedule_line(chip.advised)}"
+
+
+def _schedule_line(advised: Advised) -> str:
+    """Return the drafts by load, and why those of the table may be others."""
+    ranges = ", ".join(f"{k} at {_span(one, end)}" for one, end, k in advised.schedule)
+    table = {row.concurrency: row.draft_len for row in advised.rows if _is_of(row, advised.chosen)}
+    told = f"Drafts by load: {ranges}"
+    if all(advised.drafts(load) == drafts for load, drafts in table.items()):
+        return f"{told}."
+    if advised.lost is None:
+        return f"{told}, which is best over the day; the table has the best of each load."
+    more = f"{advised.lost:.1%}" if advised.lost >= _SHOWN_SHARE else "less than 0.1%"
+    return f"{told}, in few ranges: the best of each load, as in the table, gives {more} more."
+
+
+def _is_of(row: Row, drafter: int) -> bool:
+    """Return whether a load is without drafts, or with those of one drafter."""
+    return row.drafter in {None, drafter}
 
 
 def _targets_lines(found: Advice, chip: Served) -> Iterator[str]:

@@ -2,8 +2,10 @@
 
 from typing import Final
 
+import numpy as np
+
 from specroof.questions.breakeven import Breakeven, Row
-from specroof.report.layout import figure, format_table, page, rows_csv
+from specroof.report.layout import ABSENT, figure, format_table, page, rows_csv
 
 __all__ = ["breakeven_csv", "breakeven_text"]
 
@@ -33,16 +35,27 @@ def _cells(row: Row) -> list[str]:
     one = row.threshold
     value, now = figure(row.value, "{:.3g}".format), figure(row.speedup, "{:.2f}x".format)
     load = [f"{row.context_len:g}", f"{row.batch_size:g}"]
-    return [*load, value, str(one.draft_len), f"{one.ceiling:.2f}x", now, _ANSWERS[one.answer]]
+    told = "" if row.room_ends else _ANSWERS[one.answer]
+    return [*load, value, *_most(row), now, told]
 
 
 def _run_cells(row: Row) -> list[str]:
     one = row.threshold
     value = figure(row.value, "{:.0f}".format)
-    most = f"{one.ceiling:.2f}x" if row.to_dict()["ceiling"] is not None else "no room"
-    all_of_them = " (all that have room)" if one.answer == "always" else ""
+    which = "have room" if row.room_ends else "were tried"
+    all_of_them = f" (all that {which})" if one.answer == "always" else ""
     runs = f"{_runs(row)}{all_of_them}" if row.runs else "never"
-    return [f"{row.place:g}", value, str(one.draft_len), most, runs]
+    return [f"{row.place:g}", value, *_most(row), runs]
+
+
+def _most(row: Row) -> tuple[str, str]:
+    """Return the drafts of the answer, and the most that could be reached."""
+    one = row.threshold
+    return (
+        (str(one.draft_len), f"{one.ceiling:.2f}x")
+        if np.isfinite(one.ceiling)
+        else (ABSENT, "no room")
+    )
 
 
 def _runs(row: Row) -> str:

@@ -15,6 +15,7 @@ from specroof.speedup.curve import SpeedupCurve
 
 __all__ = [
     "ALL_ROWS",
+    "COUNTED_ARRAYS",
     "CURVE_ARRAYS",
     "Columns",
     "at_best",
@@ -42,7 +43,8 @@ CURVE_ARRAYS: Final = (
     "tokens_per_s",
     "tokens_per_s_per_user",
 )
-_COUNTED_ARRAYS: Final = (
+#: And where prefills are counted.
+COUNTED_ARRAYS: Final = (
     "tokens_per_s",
     "speedup",
     "requests_per_s",
@@ -219,7 +221,7 @@ def _counted(whole: EndToEnd, rows: slice) -> Columns:
         **({"waves": True} if whole.workload.waves else {}),
         "end_to_end_wait_s": float(whole.wait_s),
         "end_to_end_latency_s": float(whole.latency_s),
-        **{f"end_to_end_{name}": getattr(whole, name)[rows].ravel() for name in _COUNTED_ARRAYS},
+        **{f"end_to_end_{name}": getattr(whole, name)[rows].ravel() for name in COUNTED_ARRAYS},
         "end_to_end_is_best": _is_best(whole.curve)[rows].ravel(),
     }
 

@@ -153,9 +153,12 @@ def pays_lines(curves: Sequence[SpeedupCurve]) -> str:
 
 
 def _loses(curve: SpeedupCurve, i: int) -> str:
-    if not drafts_run(curve)[i].any():
+    """Return the batch sizes at which no draft pays, and from which on none has room."""
+    room = drafts_run(curve)[i]
+    if not room.any():
         return _NO_ROOM
-    return ", ".join(_span(*run) for run in _losing_runs(curve, i)) or "none"
+    lost = ", ".join(_span(*run) for run in _losing_runs(curve, i)) or "none"
+    return lost if room.all() else f"{lost}; {_NO_ROOM} from {min(curve.batch_size[~room]):g}"
 
 
 def _losing_runs(curve: SpeedupCurve, i: int) -> list[tuple[float, float]]:

@@ -18,7 +18,7 @@ def frontier_text(found: FrontierAnswer) -> str:
     header = ["per user", "per device", "devices", "batch", "γ", "$/Mtok", "MJ/Mtok", ""]
     parts = []
     for one in found.series:
-        rows = [[*_cells(point), "<" * (point == one.cheapest)] for point in one.points]
+        rows = [[*_cells(point), "cheapest" * (point == one.cheapest)] for point in one.points]
         table = format_table(header, rows, left=[7]) if rows else "no batch has room"
         parts.append(f"{in_line(one.name)} (tokens/s)\n{table}")
     return page(found, *parts, _cheapest(found))

@@ -8,7 +8,14 @@ import numpy as np
 
 from specroof.questions.answer import picked
 from specroof.questions.prediction import EndToEnd, Workload
-from specroof.report.columns import CURVE_ARRAYS, Columns, listed_columns, point_columns, sizes
+from specroof.report.columns import (
+    COUNTED_ARRAYS,
+    CURVE_ARRAYS,
+    Columns,
+    listed_columns,
+    point_columns,
+    sizes,
+)
 from specroof.report.layout import columns_csv
 from specroof.speedup.curve import SpeedupCurve
 
@@ -17,17 +24,6 @@ __all__ = ["curve_columns", "curves_csv", "curves_json"]
 _BAND_KEYS: Final = ("speedup_low", "speedup_high", "verdict", "best_within_band")
 #: Rows that are turned into Python's numbers at once: they take ten times the memory of arrays.
 _SLAB_ROWS: Final = 1 << 16
-
-_COUNTED_ARRAYS: Final = (
-    "tokens_per_s",
-    "speedup",
-    "requests_per_s",
-    "ttft_s",
-    "tpot_s",
-    "answer_s",
-    "prefill_frac",
-    "effective_batch",
-)
 
 
 def _nested(array: Any) -> Any:
@@ -79,7 +75,7 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
     if counted:
         found["workload"] = _lengths(counted[0].workload)
         for drafter, whole in zip(found["drafters"], counted, strict=True):
-            arrays = {name: _nested(getattr(whole, name)) for name in _COUNTED_ARRAYS}
+            arrays = {name: _nested(getattr(whole, name)) for name in (*COUNTED_ARRAYS, "answer_s")}
             drafter["end_to_end"] = {
                 **picked(whole, "wait_s", "latency_s"),
                 **arrays,

@@ -62,16 +62,16 @@ class MockPoint:
 
     def __post_init__(self) -> None:
         if self.method not in FORCED:
-            known = ", ".join(FORCED)
-            message = f"method is {self.method!r}; engines can force acceptance of {known}"
-            raise OptionError(message)
+            refuse(
+                "drafter", self.method, f"{', '.join(FORCED)}: engines can force their acceptance"
+            )
         if (self.drafter is None) != (self.method == "mtp"):
             message = (
-                f"method {self.method} needs the drafter's config; allowed: --draft-model, with a "
-                f"Hub name or a folder"
+                f"draft_model is missing; {self.method} needs the drafter's config; allowed: a Hub "
+                f"name or a folder"
                 if self.drafter is None
-                else f"method {self.method} drafts with layers of the model; drafter "
-                f"(--draft-model) is {self.drafter!r}; allowed: to leave it out"
+                else f"draft_model is {self.drafter!r}; allowed: to leave it out: {self.method} "
+                f"drafts with layers of the model"
             )
             raise OptionError(message)
         _refuse_format("--weights", self.weights, MADE_WEIGHTS)

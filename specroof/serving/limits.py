@@ -14,7 +14,7 @@ from specroof.hardware import Server
 from specroof.latency import Setup
 from specroof.serving.capacity import ServedRoom, served_room
 from specroof.speedup.curve import SpeedupCurve
-from specroof.units import format_binary_bytes
+from specroof.units import format_binary_bytes, format_drafts
 
 __all__ = ["Limits", "limits_at", "limits_of"]
 
@@ -56,23 +56,23 @@ class Limits:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was assumed."""
-        return tuple(dict.fromkeys((*self.plain.notes, *self.drafting.notes)))
+        """What was assumed: plain, the same but for what the drafter adds."""
+        return self.drafting.notes
 
-    def _with(self, drafts: int) -> str:
-        if drafts == 0:
-            return " requests run plain"
-        return f" with {drafts} draft{'s' * (drafts > 1)} of {self.drafter}"
+    def _run(self, most: float, drafts: int) -> str:
+        if drafts:
+            return f"{most:g} with {format_drafts(drafts)} of {self.drafter}"
+        return "1 request runs plain" if most == 1 else f"{most:g} requests run plain"
 
-    def warnings(self, curve: SpeedupCurve, *, queues: bool) -> Iterator[str]:
+    def warnings(self, curve: SpeedupCurve, beyond: str) -> Iterator[str]:
         """Yield a sentence for each context at which not all requests run that were asked for.
 
         Parameters
         ----------
         curve
             The curve, limited.
-        queues
-            Whether requests beyond the limit wait.
+        beyond
+            What becomes of more requests.
         """
         most, bound = self.largest, self.bound_by
         asked = curve.batch_size.max()
@@ -83,9 +83,8 @@ class Limits:
             # Plain, with the shortest draft and with the longest.
             ends = dict.fromkeys((0, *known[1:2].tolist(), int(known[-1])))
             parts = [
-                f"{most[i, drafts]:g}{self._with(drafts)} ({bound[i, drafts]})" for drafts in ends
+                f"{self._run(most[i, drafts], drafts)} ({bound[i, drafts]})" for drafts in ends
             ]
-            beyond = "the rest wait" if queues else "larger batches have no room"
             yield f"context {context:g}: at most {', '.join(parts)}; {beyond}"
             if not most[i, 0]:
                 short = format_binary_bytes(float(self.plain.room.short_bytes[i, 0]))

@@ -49,7 +49,7 @@ class Prompt:
         """
         new = np.asarray(self.new_len, dtype=np.float64)
         length = np.maximum(new / np.asarray(pieces), 1.0)
-        before = np.asarray(self.cached_len) + np.maximum(new - length, 0.0) / 2
+        before = np.asarray(self.cached_len) + (new - length) / 2
         return prefill_pass(length, batch_size=prompts, context_len=before)
 
 

@@ -309,7 +309,7 @@ def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> R
         one, more = _cached(server, need, caches, held, verify)
     limits |= more
     own = need.target.state_bytes if recurrent else 0.0
-    least = _least_bytes(server, own, copies, one) if recurrent else one
+    least = _least_bytes(server, need, copies, one) if recurrent else one
     return Room(
         reserved_bytes=(1 - server.memory_frac) * memory + images,
         state_pool_bytes=states,
@@ -321,10 +321,11 @@ def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> R
     )
 
 
-def _least_bytes(server: Server, state_bytes: float, copies: Array, cache_bytes: Array) -> Array:
+def _least_bytes(server: Server, need: Need, copies: Array, cache_bytes: Array) -> Array:
     """Return what one request needs: its slots, those of padding, copies of both, its cache."""
+    state_bytes = need.target.state_bytes
     if not server.prefix_cache and server.running is not None:
-        return np.asarray(state_bytes * (float(server.running) + 1) * (1 + copies) + cache_bytes)
+        return np.asarray(state_bytes * (_most(server, need) + 1) * (1 + copies) + cache_bytes)
     ratio = state_ratio(server)
     slots = state_bytes * (ratio * (1 + copies / ratio) + 1 + copies)
     return np.maximum(slots * (1 + 1 / _STATE_SHARE), slots + cache_bytes)

@@ -209,7 +209,7 @@ def _cached_bytes(need: Need, tokens: Array, block: float) -> Array:
         held = need.target.sequence_bytes(tokens) - target.state_bytes
     else:
         window = np.ceil((target.window - 1) / block) + 1
-        kept = np.minimum(blocks, window) if target.window else 0.0
+        kept = np.minimum(blocks, window)
         held = block * (
             whole * target.token_bytes * blocks + part * target.window_token_bytes * kept
         )

@@ -1,6 +1,7 @@
 """Where work meets probability: the whole speedup curve over context, batch and draft length."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -17,7 +18,7 @@ from specroof.architecture import Architecture
 from specroof.arrays import Array, whole_within
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, Proposals, TokensPerRound
-from specroof.errors import OptionError, expect
+from specroof.errors import OptionError, expect, refuse
 from specroof.latency import (
     PassLatency,
     Setup,
@@ -29,7 +30,6 @@ from specroof.latency import (
 )
 from specroof.speedup.axes import Axes, grid_axes, grid_slices
 from specroof.speedup.bands import band_notes, tokens_spread
-from specroof.speedup.contexts import joined_contexts
 from specroof.speedup.result import SpeedupCurve
 from specroof.speedup.round import proposals, round_times
 from specroof.speedup.served import Served
@@ -97,12 +97,37 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
     axes = grid_axes(context_len, batch_size, longest)
     if not isinstance(tokens, ContextAcceptance):
         return _curve_at(axes, model, setup, drafter, tokens)
-    return joined_contexts(
+    return _joined_contexts(
         axes[0],
         tokens,
         lambda at, accepted: _curve_at(
             (np.array([at]), *axes[1:]), model, setup, drafter, accepted
         ),
+    )
+
+
+def _joined_contexts(
+    contexts: Array,
+    acceptance: ContextAcceptance,
+    curve_at: Callable[[float, Acceptance], SpeedupCurve],
+) -> SpeedupCurve:
+    """Return the curve over several contexts, each with the acceptance that belongs to it."""
+    curves = [curve_at(one, acceptance.at_context(one)) for one in contexts.tolist()]
+    notes = dict.fromkeys(note for one in curves for note in one.notes)
+    # Outside the contexts of the measurement nothing is known of any draft: 0.
+    measured = [one.measured_draft_len for one in curves if one.measured_draft_len]
+    below, above = (np.stack([one.spread[end] for one in curves])[:, None] for end in (0, 1))
+    return replace(
+        curves[0],
+        context_len=contexts,
+        tokens_per_round=np.concatenate([one.tokens_per_round for one in curves]),
+        draft_s=np.concatenate([one.draft_s for one in curves]),
+        verify_s=np.concatenate([one.verify_s for one in curves]),
+        round_s=np.concatenate([one.round_s for one in curves]),
+        notes=tuple(notes),
+        measured_draft_len=min(measured, default=None),
+        spread=(below, above),
+        acceptance_from=acceptance.description,
     )
 
 
@@ -244,9 +269,22 @@ def draft_depth(drafter: Drafter, tokens: TokensPerRound | ContextAcceptance) ->
 
 
 def longest_draft(
-    drafter: Drafter, tokens: TokensPerRound | ContextAcceptance, asked: int | None
+    drafter: Drafter,
+    tokens: TokensPerRound | ContextAcceptance,
+    asked: int | None,
+    *,
+    name: str = "max_draft_len",
 ) -> int:
     """Return the longest draft of the grid; one that was asked for must be within the depth.
+
+    Parameters
+    ----------
+    drafter, tokens
+        What drafts, and how much of it is accepted.
+    asked
+        The longest draft; the default if None.
+    name
+        How refusals call it.
 
     Raises
     ------
@@ -255,9 +293,8 @@ def longest_draft(
     """
     if asked is None:
         return DEFAULT_MAX_DRAFT_LEN
-    longest = whole_within("max_draft_len", asked, "draft_len")
+    longest = whole_within(name, asked, "draft_len")
     depth = draft_depth(drafter, tokens)
     if longest > depth:
-        msg = f"max_draft_len is {asked}; allowed: at most {depth}, the depth of {drafter.name!r}"
-        raise OptionError(msg)
+        refuse(name, asked, f"at most {depth:g}, the depth of {drafter.name!r}")
     return longest

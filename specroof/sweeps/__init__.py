@@ -1,6 +1,6 @@
 """Studies of any size: files that are written as they get ready, and read back as data."""
 
-from specroof.sweeps.results import Results, read_results
-from specroof.sweeps.run import Run, write_sweep
+from specroof.sweeps.results import read_results
+from specroof.sweeps.run import write_sweep
 
 __all__ = ["Results", "Run", "read_results", "write_sweep"]

@@ -90,7 +90,7 @@ def best_format(asked: str | None) -> str:
     """
     if asked is None:
         return "csv" if find_spec("pyarrow") is None else "parquet"
-    expect_word("format", asked, FORMATS)
+    expect_word("form", asked, FORMATS)
     if asked == "parquet":
         data_library("pyarrow.parquet")
     return asked
