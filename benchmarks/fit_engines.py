@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from specroof import load_hardware
-from specroof.engines.bands import bands_of
+from specroof.engines.bands import bands_of, calibration
 from specroof.engines.generic import generic
 from specroof.engines.kernels import KERNEL_ENGINE, KERNEL_SOURCE, kernel_engine
 from specroof.engines.published import fitted_parameters
@@ -73,7 +73,7 @@ def _yaml(value: Any) -> str:
         return "[" + ", ".join(str(one) for one in value) + "]"
     if not isinstance(value, float):
         return str(value)
-    told = f"{value:.3g}" if 0.01 <= value < 100 else f"{value:.2e}"
+    told = f"{value:.3g}" if 0.01 <= value < 100 or not value else f"{value:.2e}"
     return told if "." in told else f"{told}.0"  # as the reader of files spells a float
 
 
@@ -123,6 +123,7 @@ def write_engines(points: Sequence[Measurement], parameters: Mapping[str, float]
     """Write the engine blocks of the hardware files, in the place of those that are there."""
     found = validation(points)
     total, misses = found.total, misses_of(found.points)
+    scale = calibration(misses)
     error = ExpectedError(
         speedup_mean=float(total.speedup_mean or 0.0),
         speedup_median=float(total.speedup_median or 0.0),
@@ -135,7 +136,7 @@ def write_engines(points: Sequence[Measurement], parameters: Mapping[str, float]
             replace(
                 fitted_engine(name, family, parameters),
                 expected_error=error,
-                bands=bands_of(misses, name),
+                bands=bands_of(misses, name, scale=scale),
             )
             for name in ENGINES
         ]

@@ -22,7 +22,7 @@ from specroof import (
 )
 from specroof.acceptance import context_acceptance
 from specroof.cli import app
-from specroof.engines.bands import Miss, band_of, bands_of
+from specroof.engines.bands import Miss, band_of, bands_of, calibration
 from specroof.speedup.bands import band_ends, verdicts
 
 MODEL = load_model("Qwen/Qwen3-8B")
@@ -215,3 +215,49 @@ def test_a_long_table_does_not_outweigh_the_others() -> None:
     band = band_of([*long, *rest], "vllm", "mtp")
     assert band is not None
     assert band.width == pytest.approx(0.5)
+
+
+def test_bands_are_as_wide_as_the_sources_themselves_say() -> None:
+    # Three of 1: 0.53 of a band of 1.9 that 1, 1 and 2 set. Of 2: twice the band of 1.
+    seen = [Miss(name, "vllm", "mtp", off) for name, off in zip("abcd", (1, 1, 1, 2), strict=True)]
+    shares = sorted([1 / 1.9] * 3 + [2 / 1.0])
+    expected = shares[2] + 0.4 * (shares[3] - shares[2])  # 80 % of the way from first to last
+    scale = calibration(seen)
+    assert scale == pytest.approx(expected)
+    plain, scaled = (band_of(seen, "vllm", "mtp", scale=one) for one in (1.0, scale))
+    assert plain is not None
+    assert scaled is not None
+    assert scaled.width == pytest.approx(expected * plain.width)
+    assert scaled.mean_error == plain.mean_error
+    assert {name: band.width for name, band in bands_of(seen, "vllm", scale=scale).items()} == {
+        "mtp": scaled.width,
+        "other": scaled.width,
+    }
+
+
+def test_one_source_cannot_say_how_wide_its_own_bands_are() -> None:
+    assert calibration([Miss("a", "vllm", "mtp", 0.1)] * 3) == 1.0
+    assert calibration([]) == 1.0
+    # Nothing was off: how much of no width a miss takes is not known.
+    assert calibration([Miss(name, "vllm", "mtp", 0.0) for name in "ab"]) == 1.0
+
+
+def test_calibrated_bands_hold_what_they_promise_of_dice() -> None:
+    # Long tables are measured more carefully than short ones.
+    rng = np.random.default_rng(5)
+    sizes = {f"{n}": 200 if n < 4 else 12 for n in range(24)}
+    seen = [
+        Miss(name, "vllm", "mtp", off)
+        for name, size in sizes.items()
+        for off in np.abs(rng.normal(0.0, 0.05 if size > 100 else 0.1, size)).tolist()
+    ]
+    held = {True: 0, False: 0}
+    for name in sizes:
+        others = [one for one in seen if one.source != name]
+        for calibrated in held:
+            scale = calibration(others) if calibrated else 1.0
+            band = band_of(others, "vllm", "mtp", scale=scale)
+            assert band is not None
+            held[calibrated] += sum(one.off <= band.width for one in seen if one.source == name)
+    assert held[True] / len(seen) == pytest.approx(0.8, abs=0.05)
+    assert held[False] / len(seen) > 0.88

@@ -14,6 +14,7 @@ from specroof.hardware import EngineProfile, HardwareProfile, ServerSettings
 from specroof.latency import Setup
 from specroof.serving.capacity import FRAMEWORKS, ServedRoom, framework_of, in_server, served_room
 from specroof.serving.footprint import draft_footprint
+from specroof.serving.vllm import padded_layers
 
 MIB, GIB = 2.0**20, 2.0**30
 #: A chip of 80 GiB that no rule knows by name.
@@ -130,6 +131,9 @@ def test_windows() -> None:
     # pool_configurator.py, HybridSWAPoolConfigurator: 0.8 tokens of a window for each other one.
     tokens = (SGLANG - weights) // (cell * 1.8)
     assert largest("openai/gpt-oss-20b", "sglang", context=32768) == tokens // 32769
+    # A request keeps its window, 128 tokens until they are dropped, a page and what is ahead.
+    limits = room("openai/gpt-oss-20b", "sglang", context=32768).room.limits
+    assert limits["windows"] == np.floor(0.8 * tokens) / (128 + 128 + 1 + 1)
     # kv_cache_interface.py, SlidingWindowSpec: 127 tokens back, anywhere in a block: 9 blocks.
     one = (2049 + 9) * 16 * cell
     # Four experts of 2880 for each token.
@@ -201,6 +205,14 @@ def test_tensorrt_llm_takes_a_share_of_what_is_free() -> None:
     busy = 2 * 8192 * (4 * 4096 + 2 * 12288) + 8 * 2048 * 151936
     pool = 0.9 * (80 * GIB - need.weight_bytes - busy)
     assert largest("Qwen/Qwen3-8B", "tensorrt-llm") == pool // (4097 * 36 * 4096)
+    spec = room("Qwen/Qwen3-8B", "tensorrt-llm", "eagle3,accept=0.8", verify=4).room
+    assert spec.cache_bytes == (4096 + 4) * 37 * 4096
+    # Prompts taken whole are as long as passes are by default.
+    for chunk, tokens in ((0, 8192), (512, 512)):
+        busy = 2 * tokens * (4 * 4096 + 2 * 12288) + 8 * min(2048, tokens) * 151936
+        found = room("Qwen/Qwen3-8B", "tensorrt-llm", chunk=chunk)
+        left = 0.9 * (80 * GIB - need.weight_bytes - busy)
+        assert found.room.cache_pool_bytes == pytest.approx(left, rel=1e-12)
     server = room("Qwen/Qwen3-8B", "tensorrt-llm").server
     assert (server.running, server.chunk, server.capture) == (2048, 8192, 128)
 
@@ -359,6 +371,12 @@ def test_layers_of_vllm_are_held_in_groups_of_one_size() -> None:
         for drafter, verify in ((None, 1), ("mtp,accept=0.8", 2))
     )
     assert spec == pytest.approx(plain * 3 / 2 * 27 / 24)
+
+
+def test_layers_are_alike_below_one_and_a_half_times_as_many() -> None:
+    # v1/core/kv_cache_planning.py, _get_kv_cache_groups_uniform_page_size.
+    assert padded_layers(12, 17) == (17, 17)
+    assert padded_layers(12, 18) == (12, 24)
 
 
 def test_the_keys_of_an_indexer_are_fp8_in_a_cache_of_any_dtype() -> None:

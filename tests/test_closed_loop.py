@@ -20,7 +20,7 @@ from specroof.latency import engine_setup, model_latency
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.closed_loop import answer_rounds, prompts_together, shared_passes
 from specroof.serving.prompts import Prompt, prefill_pass, prompt_groups
-from specroof.serving.request_times import RequestLoad, prefill_plan
+from specroof.serving.request_times import RequestLoad, RequestTimes, prefill_plan
 from specroof.serving.requests import end_to_end_tokens_per_s
 from specroof.serving.waves import shared_wave
 from specroof.speedup.served import Served
@@ -43,8 +43,10 @@ def toy_s(
     return np.asarray(np.vectorize(pass_s)(tokens))
 
 
-def predicted(toy: Toy, *, waves: bool = False) -> tuple[float, float, float]:
-    """Return requests per second, TTFT and TPOT by the closed forms."""
+def times_of(
+    toy: Toy, *, waves: bool = False, engine: EngineProfile = NOTHING_ADDED
+) -> tuple[RequestLoad, RequestTimes]:
+    """Return the requests of the toy server, and their seconds by the closed forms."""
     load = RequestLoad(
         prompt=Prompt(float(toy.prompt)),
         output_len=float(toy.answer),
@@ -56,7 +58,12 @@ def predicted(toy: Toy, *, waves: bool = False) -> tuple[float, float, float]:
     )
     rules = PrefillRules(toy.chunk, toy.shares, toy.drafts_beside)
     round_s = np.array([pass_s(toy.clients * toy.positions) + toy.draft_s])
-    times = prefill_plan(load, rules).priced(SERVED, toy_s).times(round_s, NOTHING_ADDED)
+    return load, prefill_plan(load, rules).priced(SERVED, toy_s).times(round_s, engine)
+
+
+def predicted(toy: Toy, *, waves: bool = False) -> tuple[float, float, float]:
+    """Return requests per second, TTFT and TPOT by the closed forms."""
+    load, times = times_of(toy, waves=waves)
     rate = end_to_end_tokens_per_s(
         load.running, times.token_s, wait_s=times.wait_s, output_len=toy.answer
     )
@@ -138,6 +145,26 @@ def test_a_wave_is_that_of_a_server_run_event_by_event(name: str) -> None:
     # A prompt that is split ends in the pass of its second part; mean passes stand for all.
     assert ttft_s == pytest.approx(np.mean([one.ttft_s for one in seen]), rel=0.05)
     assert tpot_s == pytest.approx(np.mean([one.tpot_s for one in seen]), rel=0.04)
+
+
+@pytest.mark.parametrize(
+    ("shares", "waves", "waited"),
+    [
+        (True, False, 1),  # whoever starts is taken alone
+        (True, True, (1 + 64) / 2),  # one after another: the mean place of 64
+        (False, True, 64),  # all pass before the first decodes
+    ],
+)
+def test_what_a_request_takes_delays_those_that_start_with_it(
+    *, shares: bool, waves: bool, waited: float
+) -> None:
+    toy = Toy(64, 2048, 64, shares=shares, chunk=8192)
+    slow = EngineProfile(name="slow", request_overhead_s=0.001)
+    (_, free), (_, taken) = (
+        times_of(toy, waves=waves, engine=one) for one in (NOTHING_ADDED, slow)
+    )
+    assert taken.first_s - free.first_s == pytest.approx(waited * 0.001)
+    assert taken.wait_s - free.wait_s == pytest.approx(0.001)
 
 
 def test_answers_of_one_length_stay_together_where_prompts_stop_the_batch() -> None:

@@ -49,6 +49,15 @@ def test_points_are_those_of_predictions_that_no_other_beats() -> None:
     assert {one.devices for one in found[SPEC]} == {1, 2}
 
 
+def test_each_of_several_drafters_has_a_series() -> None:
+    other = "ngram,accept=0.4"
+    both = found_points(drafters=[SPEC, other])
+    assert list(both) == ["plain", SPEC, other]
+    for spec in (SPEC, other):
+        alone = found_points(drafters=spec)
+        assert (both["plain"], both[spec]) == (alone["plain"], alone[spec])
+
+
 def test_a_batch_without_room_is_on_no_frontier() -> None:
     asked: dict[str, Any] = {"context_len": 32768, "batch_size": [1, 8, 512]}
     assert max(one.batch_size for one in found_points(**asked)[SPEC]) == 8

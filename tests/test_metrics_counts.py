@@ -297,6 +297,13 @@ def test_one_round_has_shares_by_position() -> None:
     assert observed(counted([samples], sources=["page"]), None).survival == (1.0, 0.0)
 
 
+def test_one_gap_is_the_time_of_a_step() -> None:
+    gap = "vllm:inter_token_latency_seconds"
+    samples = [Sample(f"{gap}_sum", {}, 0.02), Sample(f"{gap}_count", {}, 1.0)]
+    found = observed(counted([samples], sources=["page"]), 10.0)
+    assert (found.round_s, found.running) == (0.02, 0.002)
+
+
 def test_without_times_between_tokens_a_round_follows_from_the_rate() -> None:
     texts = [
         "\n".join(one for one in vllm_page(life).splitlines() if "inter_token" not in one) + "\n"

@@ -72,8 +72,8 @@ def longer_pass(*how: Any) -> Any:
     return replace(found, overhead_s=found.overhead_s + 1e-3)
 
 
-def longer_round(*how: Any) -> Any:
-    return round_time(*how) + 1e-3
+def longer_round(*how: Any, **more: Any) -> Any:
+    return round_time(*how, **more) + 1e-3
 
 
 def longer_requests(batch_size: Any, token_s: Any, **how: Any) -> Any:

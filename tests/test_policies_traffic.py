@@ -44,14 +44,20 @@ def test_a_day_of_requests_in_flight_is_that_of_brute_force(
         assert day.gain > day.fixed_gain + 0.004
 
 
-def test_a_schedule_of_few_ranges_goes_by_the_hours_of_each_load() -> None:
+@pytest.mark.parametrize(
+    ("hours", "drafts", "tokens_per_s"),
+    [((1, 1, 1, 4, 8), [2, 0], 3 * 30 + 40 + 80), ((1, 8, 8), [2, 1], 30 + 100 + 100)],
+)
+def test_a_schedule_of_few_ranges_goes_by_the_hours_of_each_load(
+    hours: tuple[float, ...], drafts: list[int], tokens_per_s: float
+) -> None:
     # 1 request gains threefold with 2 drafts, 4 lose with any, and 8 gain a quarter with 1. Two
-    # ranges leave one of them out: by the hours the 8, although they are more requests.
+    # ranges leave one of them out: of 4 and 8 the one that loses less over the hours.
     rates = [[10.0, 10.0, 30.0], [40.0, 4.0, 4.0], [80.0, 100.0, 8.0]]
-    hours = (1.0, 1.0, 1.0, 4.0, 8.0)
-    day = advised_day(Traffic(hours, "concurrency"), [1, 4, 8], rates, output_len=10, most_ranges=2)
-    assert [drafts for _, _, drafts in day.schedule] == [2, 0]
-    assert day.gain == pytest.approx((3 * 30 + 40 + 80) / (3 * 10 + 40 + 80) - 1)
+    traffic = Traffic(hours, "concurrency")
+    day = advised_day(traffic, [1, 4, 8], rates, output_len=10, most_ranges=2)
+    assert [k for _, _, k in day.schedule] == drafts
+    assert day.gain == pytest.approx(tokens_per_s / (10 * sum(hours)) - 1)
 
 
 def test_arrivals_run_as_many_requests_as_answer_them() -> None:
@@ -67,6 +73,16 @@ def test_arrivals_run_as_many_requests_as_answer_them() -> None:
     plain = 0.5 / 10 + 2.0 * 4 / 20 + 3.5 * 4 / 20
     drafting = 0.5 / 20 + 2.0 / 20 + 3.5 * 4 / 30
     assert day.gain == pytest.approx(plain / drafting - 1)
+
+
+def test_a_schedule_that_is_not_worth_it_is_not_followed() -> None:
+    # At 4 requests no draft is faster by a hair, but so many run only where none is made.
+    rates = [[10.0, 20.0], [30.05, 30.0]]
+    traffic = Traffic((0.5, 2.9), "requests_per_s")
+    day = advised_day(traffic, [1, 4], rates, output_len=10)
+    assert (day.fixed, day.schedule) == (1, ((1, 4, 1),))
+    # With the draft 1 request gives 2 answers a second, 4 give 3.
+    assert day.running == pytest.approx((1.0, 1 + 3 * 0.9))
 
 
 def test_a_schedule_that_agrees_with_no_load_is_followed_from_the_best() -> None:

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from specroof import EngineProfile, Options, Placement, load_hardware, load_model
+from specroof import (
+    EngineProfile,
+    Options,
+    Placement,
+    constant_acceptance,
+    load_drafter,
+    load_hardware,
+    load_model,
+)
 from specroof.cli import app
 from specroof.cost import ForwardPass
 from specroof.errors import MeasurementError, OptionError
@@ -19,6 +27,7 @@ from specroof.hardware import IDEAL_ENGINE, SERVER_KEYS, CapturedGraphs, ServerS
 from specroof.latency import Setup, drafting_setup, engine_setup, model_latency
 from specroof.serving.capacity import in_server
 from specroof.serving.settings import parse_server, server_settings
+from specroof.speedup.curve import curve_in
 
 #: All settings of `--server`, as the words of a call and as values.
 WORDS = "memory=0.85,running=64,capture=128,overlap=off,chunk=2048,mixed=on,state-dtype=bf16"
@@ -122,6 +131,47 @@ def test_without_overlap_the_device_waits_for_the_host() -> None:
     assert model_latency(model, ideal, step).overhead_s.tolist() == [0, 0]
 
 
+def test_look_ups_wait_for_the_host_where_plain_steps_do_not() -> None:
+    # Figure 4 of arXiv:2601.11580, vLLM 0.10.1: the engine takes as much of rounds of n-grams as of
+    # plain steps, so that nothing but a host that no longer overlaps tells them apart. Of SGLang
+    # no such figure is known.
+    drafter = load_drafter("ngram,match=0.4,round-s=1e-4")
+    model = load_model("Qwen/Qwen3-8B")
+
+    def added_s(engine: str, *, overlap: bool | None = None) -> list[float]:
+        bare = engine_setup(load_hardware("h100"), engine, None, None)
+        setup = in_server(model, bare, ServerSettings(overlap=overlap))
+        tokens = constant_acceptance(0.6)
+        curve = curve_in(
+            model, setup, drafter=drafter, tokens=tokens, batch_size=[1, 32], context_len=[900],
+            longest=3,
+        )  # fmt: skip
+        rest = curve.round_s - curve.verify_s - curve.draft_s
+        return [float(one) for one in rest[0, :, 3]]
+
+    vllm = load_hardware("h100").engine("vllm")
+    host_s = [vllm.host_s + one * vllm.host_sequence_s for one in (1, 32)]
+    assert added_s("vllm") == pytest.approx(host_s)
+    assert added_s("vllm", overlap=False) == pytest.approx([0, 0], abs=1e-15)  # all passes wait
+    assert added_s("vllm", overlap=True) == pytest.approx([0, 0], abs=1e-15)
+    sglang = load_hardware("h100").engine("sglang")
+    each_s = [sglang.round_overhead_s + one * sglang.round_sequence_overhead_s for one in (1, 32)]
+    assert added_s("sglang") == pytest.approx(each_s)
+    assert load_hardware("mi300x").engine("generic").lookup_round_frac == 1.0
+    assert load_hardware("mi300x").engine("vllm").lookup_round_frac == 0.0
+    assert load_hardware("h100").engine("tensorrt-llm").lookup_round_frac == 1.0
+
+
+def test_the_host_of_vllm_takes_the_printed_shares() -> None:
+    # The same figure, Llama-3.1-8B: engine and verification of a step, and the simulator's seconds
+    # of a pass with 213 positions a request (130 of the prompt, half of 166 of the answer).
+    engine = load_hardware("h100").engine("vllm")
+    for requests, engine_share, pass_share in ((1, 0.139, 0.854), (512, 0.077, 0.922)):
+        pass_s = 5.8859e-3 + 2.101e-5 * requests + 3.9265e-8 * 213 * requests
+        host_s = engine.host_s + requests * engine.host_sequence_s
+        assert host_s == pytest.approx(engine_share / pass_share * pass_s, rel=0.13), requests
+
+
 def test_captured_sizes_are_in_the_unit_of_the_framework() -> None:
     for engine, largest, unit in (("sglang", 20, "sequences"), ("vllm", 16, "tokens")):
         before, after = told(engine, capture=20)
@@ -129,7 +179,10 @@ def test_captured_sizes_are_in_the_unit_of_the_framework() -> None:
         assert after.engine.graphs is not None
         assert (after.engine.graphs.sizes[-1], after.engine.graphs.counts) == (largest, unit)
         assert after.engine.graphs.eager_layer_s == before.engine.graphs.eager_layer_s
-        assert replace(after.engine, graphs=before.engine.graphs) == before.engine
+        lookups = engine == "sglang"  # vllm schedules look-ups synchronously
+        assert after.engine.lookups_overlap == lookups
+        same = replace(after.engine, graphs=before.engine.graphs, lookups_overlap=True)
+        assert same == before.engine
     # The textbook captures nothing, and a framework whose sizes are not known keeps its own.
     for engine in ("ideal", "tensorrt-llm"):
         before, after = told(engine, capture=20)

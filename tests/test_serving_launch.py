@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -163,6 +164,16 @@ def test_sglang_counts_the_root_but_for_dspark() -> None:
     assert "--speculative-num-steps" not in sglang_flags(planned("ngram"))
 
 
+def test_tensorrt_llm_counts_drafts_of_mtp_in_layers() -> None:
+    # backend_templates/trtllm/extra_engine_args.*.yaml.j2 of aiconfigurator 0.12.0.
+    mtp, eagle = (
+        yaml.safe_load(launch(planned(kind), "tensorrt-llm").text)["speculative_config"]
+        for kind in ("mtp", "eagle3")
+    )
+    assert mtp == {"decoding_type": "MTP", "max_draft_len": 3, "num_nextn_predict_layers": 3}
+    assert "num_nextn_predict_layers" not in eagle
+
+
 def test_drafters_without_weights_name_none() -> None:
     for kind in ("mtp", "ngram"):
         assert "model" not in vllm_config(planned(kind))
@@ -292,9 +303,9 @@ def test_what_cannot_follow_a_schedule_says_so() -> None:
         "vLLM 0.33.0 drops a schedule of suffix: 5 drafts always",
     )
     assert "num_speculative_tokens_per_batch_size" not in vllm_config(suffix)
-    yaml = launch(planned("eagle3", schedule=SCHEDULE), "tensorrt-llm")
-    assert yaml.text.endswith("max_concurrency: 64")
-    assert "5 drafts up to 64 requests here" in yaml.notes[0]
+    told = launch(planned("eagle3", schedule=SCHEDULE), "tensorrt-llm")
+    assert told.text.endswith("max_concurrency: 64")
+    assert "5 drafts up to 64 requests here" in told.notes[0]
     never_off = launch(planned("mtp", schedule=((1, 8, 5), (9, 16, 2))), "tensorrt-llm")
     assert "max_concurrency" not in never_off.text
 

@@ -100,6 +100,15 @@ def test_expected_lengths_of_a_chain_are_those_of_all_its_paths() -> None:
     assert result.tokens_per_round == pytest.approx(2.44, abs=0.01)
 
 
+def test_two_tokens_have_two_contexts() -> None:
+    # Overlaps of 0.8 after one token and 0.4 after the other.
+    target, draft = [[0.6, 0.4], [0.3, 0.7]], [[0.8, 0.2], [0.9, 0.1]]
+    result = specroof.simulate_exactness(target, draft, draft_len=2, n_tokens=60_000)
+    assert result.p_value > 1e-4
+    assert max(abs(result.acceptance_z), abs(result.tokens_per_round_z)) < 4.5
+    assert 0.4 < result.acceptance_rate < 0.8
+
+
 def test_a_draft_that_is_the_target_is_always_accepted() -> None:
     result = specroof.simulate_exactness([0.5, 0.5], [0.5, 0.5], draft_len=3, n_tokens=5000)
     assert (result.tokens_per_round, result.acceptance_rate) == (4.0, 1.0)

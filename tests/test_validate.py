@@ -572,11 +572,10 @@ def test_every_source_is_left_out_once() -> None:
 
 def test_the_targets_are_reached(found: Validation) -> None:
     total, ideal = found.total, found.ideal_total
-    assert (total.speedup_mean or 1) <= 0.08
-    assert (total.speedup_median or 1) <= 0.06
-    assert (total.speedup_p90 or 1) <= 0.16
-    assert (total.shape_mean or 1) <= 0.06
-    assert (total.decode_median or 1) <= 0.09
+    assert (total.speedup_mean or 1) <= 0.05
+    assert (total.speedup_median or 1) <= 0.04
+    assert (total.speedup_p90 or 1) <= 0.10
+    assert (total.shape_mean or 1) <= 0.04
     assert (total.verdict_accuracy or 0) >= 0.96
     assert (total.regret_mean or 0) <= 0.01
     assert (total.unclear_share or 0) <= 0.15
@@ -590,13 +589,13 @@ def test_the_targets_are_reached(found: Validation) -> None:
             assert (errors.speedup_mean or 1) <= 0.12, name
 
 
-def test_bands_hold_at_least_what_they_promise(found: Validation) -> None:
-    assert (found.total.band80_coverage or 0) >= 0.75
+@pytest.mark.xfail(strict=True, reason="half of plain throughputs are 5.6 % off or more")
+def test_the_target_of_plain_throughput_is_reached(found: Validation) -> None:
+    assert (found.total.decode_median or 1) <= 0.05
 
 
-@pytest.mark.xfail(strict=True, reason="86 % of what was left out lies in the bands")
-def test_bands_are_no_wider_than_they_promise(found: Validation) -> None:
-    assert (found.total.band80_coverage or 1) <= 0.85
+def test_bands_hold_what_they_promise(found: Validation) -> None:
+    assert 0.75 <= (found.total.band80_coverage or 0) <= 0.85
 
 
 def test_what_cannot_be_scored_is_listed_with_what_it_lacks(found: Validation) -> None:

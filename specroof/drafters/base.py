@@ -92,12 +92,15 @@ class Proposals:
         positions of a pass, and of how many such passes there are for each draft length.
     branches
         Whether the drafts are a tree, for each draft length.
+    on_host
+        Whether the host looks the drafts up: no model drafts.
     """
 
     verify_len: Counts
     tokens_per_round: Array
     expansions: tuple[tuple[float, Array], ...]
     branches: npt.NDArray[np.bool_]
+    on_host: bool = False
 
 
 def chain_proposals(tokens: TokensPerRound, draft_len: Counts) -> Proposals:

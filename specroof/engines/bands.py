@@ -9,7 +9,7 @@ import numpy as np
 
 from specroof.hardware import OTHER_DRAFTERS, Band
 
-__all__ = ["BAND_SHARE", "FAMILY_POINTS", "Miss", "band_of", "bands_of"]
+__all__ = ["BAND_SHARE", "FAMILY_POINTS", "Miss", "band_of", "bands_of", "calibration"]
 
 #: The share of measurements that a band is to hold.
 BAND_SHARE: Final = 0.8
@@ -44,7 +44,46 @@ class Miss:
     full_points: float = _FULL_POINTS
 
 
-def band_of(misses: Sequence[Miss], engine: str, drafter: str) -> Band | None:
+def calibration(misses: Sequence[Miss]) -> float:
+    """Return what widths are multiplied by so that bands hold `BAND_SHARE` of unseen measurements.
+
+    A source whose own misses differ from the others' is held too often or too rarely by a band
+    that these set. How often tells the sources themselves: each point is compared with the band
+    that is set without its source.
+
+    Parameters
+    ----------
+    misses
+        As of `band_of`; 1 where they are all of one source.
+
+    Source
+        Vovk 2015, "Cross-conformal predictors" (Annals of Mathematics and Artificial Intelligence
+        74), with a source for a fold.
+
+    Examples
+    --------
+    >>> seen = [Miss(name, "vllm", "mtp", off) for name, off in zip("abcd", (1, 1, 1, 2))]
+    >>> round(calibration(seen), 2)  # 1 is 0.53 of a band of 1.9, and 2 is 2 of a band of 1
+    1.12
+    """
+    sources = dict.fromkeys(one.source for one in misses)
+    shares = [share for source in sources for share in _shares_of_bands(misses, source)]
+    return float(np.quantile(shares, BAND_SHARE)) if shares else 1.0
+
+
+def _shares_of_bands(misses: Sequence[Miss], source: str) -> list[float]:
+    """Return how much of the bands that the other sources set the misses of a source take."""
+    others = [one for one in misses if one.source != source]
+    own = [one for one in misses if one.source == source]
+    cells = dict.fromkeys((one.engine, one.drafter) for one in own)
+    bands = {cell: band_of(others, *cell) for cell in cells}
+    pairs = [(one.off, bands[one.engine, one.drafter]) for one in own]
+    return [off / band.width for off, band in pairs if band is not None and band.width > 0]
+
+
+def band_of(
+    misses: Sequence[Miss], engine: str, drafter: str, *, scale: float = 1.0
+) -> Band | None:
     """Return the band that holds `BAND_SHARE` of speedups; None where there are no measurements.
 
     Parameters
@@ -54,6 +93,8 @@ def band_of(misses: Sequence[Miss], engine: str, drafter: str) -> Band | None:
     engine, drafter
         The cell that is asked for: the narrowest that enough sources have measured, of engine and
         drafter, of the drafter, of all.
+    scale
+        What the width is multiplied by: see `calibration`.
 
     Source
         Vovk et al. 2005, "Algorithmic Learning in a Random World" (conformal prediction), with
@@ -67,15 +108,15 @@ def band_of(misses: Sequence[Miss], engine: str, drafter: str) -> Band | None:
     """
     if not misses:
         return None
-    return _band(next(filter(_enough, _cells(misses, engine, drafter)), misses))
+    return _band(next(filter(_enough, _cells(misses, engine, drafter)), misses), scale)
 
 
-def bands_of(misses: Sequence[Miss], engine: str) -> dict[str, Band]:
+def bands_of(misses: Sequence[Miss], engine: str, *, scale: float = 1.0) -> dict[str, Band]:
     """Return what a profile holds: a band for each kind of drafter that differs from the rest.
 
     Parameters
     ----------
-    misses, engine
+    misses, engine, scale
         As for `band_of`.
 
     Examples
@@ -89,8 +130,8 @@ def bands_of(misses: Sequence[Miss], engine: str) -> dict[str, Band]:
         *own, _ = _cells(misses, engine, drafter)
         enough = next(filter(_enough, own), None)
         if enough is not None:
-            bands[drafter] = _band(enough)
-    return {**bands, OTHER_DRAFTERS: _band(misses)} if misses else {}
+            bands[drafter] = _band(enough, scale)
+    return {**bands, OTHER_DRAFTERS: _band(misses, scale)} if misses else {}
 
 
 def _cells(misses: Sequence[Miss], engine: str, drafter: str) -> list[Sequence[Miss]]:
@@ -102,10 +143,10 @@ def _enough(cell: Sequence[Miss]) -> bool:
     return len({one.source for one in cell}) >= _LEAST_SOURCES
 
 
-def _band(cell: Sequence[Miss]) -> Band:
+def _band(cell: Sequence[Miss], scale: float) -> Band:
     """Return the band of a cell, and its mean error as a share."""
     shares = [np.expm1(one.off) for one in cell]
-    return Band(width=_width(cell), mean_error=float(np.mean(shares)), points=len(cell))
+    return Band(width=scale * _width(cell), mean_error=float(np.mean(shares)), points=len(cell))
 
 
 def _width(misses: Sequence[Miss]) -> float:

@@ -98,6 +98,7 @@ def _relative(name: str, parameters: Mapping[str, float]) -> EngineProfile:
         memory_frac=1.0,
         kind_memory_frac={kind: share / weights for kind, share in engine.kind_memory_frac.items()},
         round_overhead_s=own("round_s", name, parameters),
+        lookup_round_frac=engine.lookup_round_frac if name in ENGINES else 1.0,
         draft_pass_overhead_s=own("draft_pass_s", name, parameters),
         graphs=None if name == "tensorrt-llm" else engine.graphs,
     )

@@ -163,6 +163,7 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
         kind_compute_frac=_scaled(fitted.kind_compute_frac, faster),
         prefill_compute_frac=_scaled(fitted.prefill_compute_frac, faster),
         expert_tile=fitted.expert_tile and fitted.expert_tile.scaled(faster),
+        lookup_round_frac=1.0,
         memory_frac=timed.memory_frac,
         kind_memory_frac=_scaled(fitted.kind_memory_frac, wider),
         round_overhead_s=own("round_s", KERNEL_ENGINE, parameters),

@@ -210,8 +210,15 @@ class _Group:
         if found.drafting is None:
             nothing = np.full(len(self.rows), np.nan)
             return Rates(plain, nothing, nothing, nothing)
-        branches = self._proposed.branches
-        round_s = round_time(found.verify_s, found.drafting, engine, self._batch, branches)
+        proposed = self._proposed
+        round_s = round_time(
+            found.verify_s,
+            found.drafting,
+            engine,
+            self._batch,
+            proposed.branches,
+            on_host=proposed.on_host,
+        )
         return Rates(
             plain,
             self._rate(round_s, self._proposed.tokens_per_round, found.prompts, engine),
@@ -245,6 +252,7 @@ def _together(proposed: Sequence[Proposals]) -> Proposals:
         tokens_per_round=np.concatenate([one.tokens_per_round for one in proposed]),
         expansions=tuple(zip(_widths(proposed[0]), counts, strict=True)),
         branches=np.concatenate([one.branches for one in proposed]),
+        on_host=proposed[0].on_host,
     )
 
 

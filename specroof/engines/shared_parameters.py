@@ -94,8 +94,15 @@ _SCALE_OUT_LATENCY_S: Final = 20e-6
 #: has rounds of 7.50 and 5.47 ms for one request, of 18.20 and 13.53 ms for 32. Other sources have
 #: a tenth of it (SpecBundle beside tables with overlap) to three times as much (6.1 ms a plain step
 #: of DeepSeek-V3 on 16 H200, LMSYS 2025-07-17).
-_HOST_S: Final = 1.95e-3
-_HOST_SEQUENCE_S: Final = 85e-6
+#: Of vLLM 0.10.1, which waited in every step, shares are printed (arXiv:2601.11580, figure 4,
+#: Llama-3.1-8B): 13.9, 10.4, 9.2 and 7.7 % of a step of 1, 64, 128 and 512 requests, beside passes
+#: of 5.92, 7.77, 9.65 and 20.9 ms by the constants of the authors' simulator.
+_HOST_S: Final = {"sglang": (1.95e-3, 85e-6), "vllm": (0.85e-3, 1.7e-6)}
+
+#: What rounds of look-ups have of what the engine adds to a round. vLLM takes as much of theirs as
+#: of plain steps: 14.1 and 13.9 % with one request, 9.3 and 9.2 % with 128, 8.0 and 7.7 % with 512
+#: (arXiv:2601.11580, figure 4). Of SGLang it is not known.
+_LOOKUP_ROUND_FRAC: Final = {"sglang": 1.0, "vllm": 0.0}
 
 #: Sizes that vLLM captures, as a published step-time table samples them (vLLM blog, 2026-08-14).
 _VLLM_SIZES: Final = (1, 2, 4, *range(8, 257, 8), *range(272, 1025, 16))
@@ -282,6 +289,7 @@ def _overheads(name: str, family: str, parameters: Mapping[str, float]) -> dict[
     slower = parameters.get(f"layer_share.{family}", 1.0)
     token_share = parameters.get(f"layer_token_share.{family}", 1.0)
     kinds = [key for key in parameters if key.startswith("layer_s.")]
+    host_s, host_sequence_s = _HOST_S[name]
     return {
         "pass_overhead_s": parameters["pass_s"],
         "layer_overhead_s": slower * parameters["layer_s"],
@@ -292,11 +300,12 @@ def _overheads(name: str, family: str, parameters: Mapping[str, float]) -> dict[
         "draft_pass_overhead_s": own("draft_pass_s", name, parameters),
         "serial_step_overhead_s": parameters["serial_step_s"],
         "serial_sequence_overhead_s": parameters["serial_sequence_s"],
-        "host_s": _HOST_S,
-        "host_sequence_s": _HOST_SEQUENCE_S,
+        "host_s": host_s,
+        "host_sequence_s": host_sequence_s,
         "round_overhead_s": own("round_s", name, parameters),
         "round_sequence_overhead_s": parameters["round_sequence_s"],
         "tree_round_overhead_s": parameters["tree_round_s"],
+        "lookup_round_frac": _LOOKUP_ROUND_FRAC[name],
         "request_overhead_s": parameters["request_s"],
         "request_latency_s": parameters["request_latency_s"],
     }

@@ -144,10 +144,8 @@ def _section(found: Exploration, model: str, chip: str) -> dict[str, Any]:
 
 def _cell(cell: Cell) -> dict[str, Any]:
     scale_s = _scale_s(cell)
-    round_s, sequence_s = cell.engine_round_s
     return {
-        "round_overhead_s": round_s,
-        "round_sequence_overhead_s": sequence_s,
+        "engine_round_s": cell.engine_round_s,
         "scale_s": scale_s.ravel().tolist(),
         "verify": packed_shares(cell.verify_s / scale_s),
         "largest": packed_ends(cell.largest),
@@ -164,7 +162,11 @@ def _scale_s(cell: Cell) -> np.ndarray:
 
 def _drafting(cell: Cell, drafting: Drafting) -> dict[str, Any]:
     scale_s = _scale_s(cell)
-    found = {"depth": drafting.depth, "largest": packed_ends(drafting.largest)}
+    found = {
+        "depth": drafting.depth,
+        "largest": packed_ends(drafting.largest),
+        "engine_round_s": drafting.engine_round_s,
+    }
     share = drafting.draft_s[..., 1:] / cell.verify_s[..., 1:]
     if np.ptp(share) < QUANTUM * share.flat[0] and not drafting.more_s.any():
         return {**found, "share": float(share.flat[0])}

@@ -154,7 +154,8 @@ globalThis.specroof = (() => {
     const batch = tables.batch_size[j], scale_s = cell.scale_s[j];
     const verify = row(cell.verify, i, j), tokens = tokensPerRound(drafter, tables);
     const drafts = draftShares(drafter, cell, tables, i, j, tokens, verify);
-    const engine_s = cell.round_overhead_s + batch * cell.round_sequence_overhead_s;
+    const [each_round_s, each_sequence_s] = (cell.drafting[drafter.kind] || cell).engine_round_s;
+    const engine_s = each_round_s + batch * each_sequence_s;
     const most = largestBatches(drafter, cell, i);
     const fits = tokens.map((_, length) => !limited || most[length] === null || batch <= most[length]);
     const known = tokens.map((one, length) => one + drafts[length]);

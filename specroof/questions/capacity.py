@@ -69,7 +69,7 @@ class CapacityRequest(Served):
         if self.engine_from is not None:
             return Served.resolved(self)
         name = self.engine or profile.default_engine or STAND_IN
-        if name not in profile.engines and name in FRAMEWORKS and name != "ideal":
+        if name not in profile.engines and name in FRAMEWORKS:
             engines = {**profile.engines, name: EngineProfile(name=name)}
             profile = replace(profile, engines=engines)
         return Served.resolved(replace(self, hardware=profile, engine=name))

@@ -71,12 +71,15 @@ class Drafting:
         The largest batch that the server runs, axes (context_len, draft_len).
     depth
         The longest draft.
+    engine_round_s
+        Seconds that the engine adds to each round, and to each sequence in it.
     """
 
     draft_s: Array
     more_s: Array
     largest: Array
     depth: int
+    engine_round_s: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,8 +107,7 @@ class Cell:
     @property
     def engine_round_s(self) -> tuple[float, float]:
         """Seconds that the engine adds to each round, and to each sequence in it."""
-        none, one = engine_round_s(self.setup.engine, [0, 1]).tolist()
-        return none, one - none
+        return _engine_round_s(self.setup)
 
     @property
     def bands(self) -> dict[str, float]:
@@ -163,6 +165,12 @@ def _largest(model: Architecture, setup: Setup, drafter: Drafter, curve: Speedup
     return limits_of(model, setup, drafter, curve).largest
 
 
+def _engine_round_s(setup: Setup, *, on_host: bool = False) -> tuple[float, float]:
+    """Return what an engine adds to each round of a chain, and to each sequence in it."""
+    none, one = engine_round_s(setup.engine, [0, 1], on_host=on_host).tolist()
+    return none, one - none
+
+
 def _drafting(model: Architecture, setup: Setup, kind: str, axes: Axes) -> Drafting | None:
     """Return the seconds of one kind of drafter; None where no grid says them exactly.
 
@@ -175,11 +183,13 @@ def _drafting(model: Architecture, setup: Setup, kind: str, axes: Axes) -> Draft
         none = _curve(model, setup, drafter, constant_acceptance(0.0), axes)
     except SpecroofError:
         return None
+    on_host = drafter.propose(constant_acceptance(0.0), np.array([1])).on_host
     found = Drafting(
         draft_s=none.draft_s,
         more_s=_more_s(model, setup, drafter, none, axes),
         largest=_largest(model, setup, drafter, none),
         depth=depth,
+        engine_round_s=_engine_round_s(setup, on_host=on_host),
     )
     probe = _curve(model, setup, drafter, constant_acceptance(_PROBE), axes)
     drafts = slice(1, depth + 1)

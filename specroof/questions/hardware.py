@@ -54,7 +54,7 @@ class HardwareFacts(Noted):
 
 def list_hardware() -> list[HardwareFacts]:
     """Return all chips: from your own folder, and the bundled ones."""
-    return [HardwareFacts(name, load_hardware(name)) for name in hardware_names()]
+    return [show_hardware(name) for name in hardware_names()]
 
 
 @question(HardwareRequest)

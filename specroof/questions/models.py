@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
+from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
 from typing import Any, Final, TypeAlias
 
 from specroof.architecture import Architecture, Core, Linear, WeightFormat
-from specroof.catalog import load_model, model_names
+from specroof.catalog import model_names
 from specroof.cost import kv_bytes_per_token, state_bytes
-from specroof.questions.answer import Answer, Noted
+from specroof.questions.answer import Noted
 from specroof.questions.request import ModelLike, model_of, question
 
 __all__ = [
@@ -68,7 +68,7 @@ class DiffRequest:
 
 
 @dataclass(frozen=True, repr=False)
-class ModelFacts(Answer):
+class ModelFacts(Noted):
     """The sizes of a model.
 
     Attributes
@@ -77,18 +77,12 @@ class ModelFacts(Answer):
         What it was asked for as.
     model
         The model.
-    warnings
-        Sentences for the reader.
+    notes, warnings
+        Sentences for the reader: what the model's config left open or left out.
     """
 
     name: str
     model: Architecture
-    warnings: tuple[str, ...] = field(default=())
-
-    @property
-    def notes(self) -> tuple[str, ...]:  # type: ignore[override]  # read off the model
-        """What the model's config left open or left out."""
-        return self.model.notes
 
     @property
     def title(self) -> str:
@@ -134,7 +128,7 @@ class ModelDiff(Noted):
 
 def list_models() -> list[ModelFacts]:
     """Return the bundled models."""
-    return [ModelFacts(name, load_model(name)) for name in model_names()]
+    return [show_model(name) for name in model_names()]
 
 
 @question(ModelRequest)
@@ -142,7 +136,7 @@ def show_model(request: ModelRequest) -> ModelFacts:
     """Return the sizes of a model, bundled or not."""
     model = model_of(request.model, request.family)
     name = model.name if isinstance(request.model, Architecture) else os.fspath(request.model)
-    return ModelFacts(name, model)
+    return ModelFacts(name, model, notes=model.notes)
 
 
 @question(DiffRequest)

@@ -61,6 +61,8 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
 
 #: Gives its rules to an engine without a known server: `generic`, or a user's calibration.
 _STAND_IN: Final = "vllm"
+#: A kind whose drafts the host looks up.
+_LOOKUP: Final = "ngram"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,9 +160,14 @@ def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup
         setup = replace(setup, options=replace(options, state_dtype=asked.state_dtype))
     place = Place(model=model, hardware=setup.hardware, placement=setup.placement)
     name = framework_of(setup.engine.framework or setup.engine.name)
-    setup = replace(setup, server=FRAMEWORKS[name].resolve(asked, place, 1))
-    if asked.overlap is not None:
-        setup = replace(setup, engine=replace(setup.engine, overlap=asked.overlap))
+    resolve = FRAMEWORKS[name].resolve
+    setup = replace(setup, server=resolve(asked, place, 1))
+    if asked.overlap is None:
+        lookups = resolve(asked, replace(place, kind=_LOOKUP), 1)
+        engine = replace(setup.engine, lookups_overlap=lookups.overlap)
+    else:
+        engine = replace(setup.engine, overlap=asked.overlap)
+    setup = replace(setup, engine=engine)
     if asked.capture is None or name not in _CAPTURED:
         return setup
     graphs = setup.engine.graphs or CapturedGraphs(sizes=())

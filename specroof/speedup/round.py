@@ -159,9 +159,16 @@ def draft_time(
 
 
 def engine_round_s(
-    engine: EngineProfile, batch_size: npt.ArrayLike, branches: npt.ArrayLike = False
+    engine: EngineProfile,
+    batch_size: npt.ArrayLike,
+    branches: npt.ArrayLike = False,
+    *,
+    on_host: bool = False,
 ) -> Array:
     r"""Return what an engine adds to a round: :math:`t_{round} + B \, t_{sequence} + t_{tree}`.
+
+    Where the host looks drafts up, a share of it that the engine states. Such a round waits for the
+    host, :math:`t_{host} + B \, t_{host,sequence}`, where plain steps do not.
 
     Parameters
     ----------
@@ -171,6 +178,8 @@ def engine_round_s(
         B.
     branches
         Whether the drafts are a tree.
+    on_host
+        Whether the host looks them up.
 
     Examples
     --------
@@ -178,9 +187,13 @@ def engine_round_s(
     >>> engine_round_s(engine, [1, 8])
     array([1.5, 5. ])
     """
-    per_sequence_s = engine.round_sequence_overhead_s * np.asarray(batch_size)
-    tree_s = engine.tree_round_overhead_s * np.asarray(branches)
-    return np.asarray(engine.round_overhead_s + per_sequence_s + tree_s)
+    batch = np.asarray(batch_size)
+    model_s = engine.round_overhead_s + engine.round_sequence_overhead_s * batch
+    if not on_host:
+        return np.asarray(model_s + engine.tree_round_overhead_s * np.asarray(branches))
+    waits = engine.overlap and not engine.lookups_overlap
+    host_s = engine.host_s + engine.host_sequence_s * batch
+    return np.asarray(engine.lookup_round_frac * model_s + waits * host_s)
 
 
 def round_time(
@@ -189,6 +202,8 @@ def round_time(
     engine: EngineProfile,
     batch_size: npt.ArrayLike,
     branches: npt.ArrayLike = False,
+    *,
+    on_host: bool = False,
 ) -> Array:
     r"""Return the seconds of a round: the one formula that everything calls.
 
@@ -207,6 +222,8 @@ def round_time(
         B.
     branches
         Whether they are.
+    on_host
+        As of `engine_round_s`.
 
     Source
         Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8; Sadhukhan et al. 2024,
@@ -220,7 +237,8 @@ def round_time(
     12.0
     """
     felt_s = np.maximum(verify_s, drafting.overlapped_s)
-    return np.asarray(drafting.serial_s + felt_s + engine_round_s(engine, batch_size, branches))
+    added_s = engine_round_s(engine, batch_size, branches, on_host=on_host)
+    return np.asarray(drafting.serial_s + felt_s + added_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -268,7 +286,14 @@ def round_times(
     target_s = (verify_s[..., :1], verify_s)
     drafting = draft_time(served, drafter, proposed, grid, target_s, passes)
     speculates = draft_lens > 0
-    round_s = round_time(verify_s, drafting, served.setup.engine, batches, proposed.branches)
+    round_s = round_time(
+        verify_s,
+        drafting,
+        served.setup.engine,
+        batches,
+        proposed.branches,
+        on_host=proposed.on_host,
+    )
     draft_s = drafting.serial_s + drafting.overlapped_s
     # No depth, no time.
     known = np.where(np.isfinite(proposed.tokens_per_round), 1.0, np.nan)

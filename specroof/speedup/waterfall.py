@@ -146,8 +146,11 @@ def round_parts(point: Point, draft_len: int) -> tuple[RoundParts, PassLatency]:
     ]
     plain, verified = (group_seconds(latency) for latency in passes)
     tokens = accepted_at(acceptance_of(point.drafter), context)
-    branches = proposals(point.drafter, tokens, np.array([draft_len])).branches
-    engine_s = float(engine_round_s(point.setup.engine, batch, branches)[0])
+    proposed = proposals(point.drafter, tokens, np.array([draft_len]))
+    added_s = engine_round_s(
+        point.setup.engine, [batch], proposed.branches, on_host=proposed.on_host
+    )
+    engine_s = float(added_s[0])
     # What the target waits for: of drafting beside the verification, what outlasts it.
     drafting_s = float(curve.round_s[at] - curve.verify_s[at]) - engine_s
     added = {DRAFTING: drafting_s}

@@ -146,7 +146,7 @@ def validation(measurements: Iterable[Measurement] | None = None) -> Validation:
             strange.append(point)
     every = [*points, *strange]
     return Validation(
-        banded(_beside(points, left_out_rates(points))),
+        banded(_beside(points, left_out_rates(points)), calibrated=True),
         _beside(points, ideal_published_rates(points)),
         tuple(lacking),
         banded(_beside(every, generic_rates(every)), by_family=True),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from specroof.engines.bands import FAMILY_POINTS, Miss, band_of
+from specroof.engines.bands import FAMILY_POINTS, Miss, band_of, calibration
 from specroof.engines.generic import generic_family
 from specroof.evidence import drafter_of, shape_group
 from specroof.validate.scored import Scored
@@ -17,7 +17,9 @@ __all__ = ["banded", "misses_of"]
 _BANDED: Final = ("speedup", "shape")
 
 
-def banded(points: Sequence[Scored], *, by_family: bool = False) -> tuple[Scored, ...]:
+def banded(
+    points: Sequence[Scored], *, by_family: bool = False, calibrated: bool = False
+) -> tuple[Scored, ...]:
     """Return the points with the bands that the other sources set.
 
     Parameters
@@ -27,14 +29,22 @@ def banded(points: Sequence[Scored], *, by_family: bool = False) -> tuple[Scored
     by_family
         Whether predictions were made without the family of the chip, as of the generic engine.
         Then the other families set the band, each as much as any other.
+    calibrated
+        Whether bands are as wide as the other sources say that they have to be: see
+        `specroof.engines.bands.calibration`.
     """
     misses = misses_of(points, by_family=by_family)
-    return tuple(
-        replace(one, band=_band(one, [m for m in misses if m.source != _unit(one, by_family)]))
-        if one.kind in _BANDED
-        else one
-        for one in points
-    )
+    units = dict.fromkeys(_unit(one, by_family) for one in points)
+    others = {unit: [miss for miss in misses if miss.source != unit] for unit in units}
+    scales = {unit: calibration(rest) if calibrated else 1.0 for unit, rest in others.items()}
+
+    def band(one: Scored) -> float | None:
+        unit = _unit(one, by_family)
+        cell = one.point.engine or "", _drafter(one)
+        found = band_of(others[unit], *cell, scale=scales[unit])
+        return None if found is None else found.width
+
+    return tuple(replace(one, band=band(one)) if one.kind in _BANDED else one for one in points)
 
 
 def misses_of(points: Iterable[Scored], *, by_family: bool = False) -> list[Miss]:
@@ -65,11 +75,6 @@ def misses_of(points: Iterable[Scored], *, by_family: bool = False) -> list[Miss
 def _correction(n: int) -> float:
     """Return what the misses of n points count, whose mean was taken out; 1 where none was."""
     return math.sqrt(n / (n - 1)) if n > 1 else 1.0
-
-
-def _band(one: Scored, others: Sequence[Miss]) -> float | None:
-    band = band_of(others, one.point.engine or "", _drafter(one))
-    return None if band is None else band.width
 
 
 def _unit(one: Scored, by_family: bool) -> str:
