@@ -530,6 +530,21 @@ def test_a_day_gets_one_schedule_and_its_gain(tmp_path: Path) -> None:
     assert found["schedule_lost"] is None
 
 
+def test_a_day_that_goes_to_and_fro_says_what_holding_the_drafts_gives(tmp_path: Path) -> None:
+    path = day_file(tmp_path, [4, 60, 66, 60, 66, 60])
+    drafter = "--drafter autoregressive,cost=0.05,accept=0.7"
+    words = f"Qwen/Qwen3-8B -H h100 --engine ideal --isl 500 --osl 500 {drafter} --traffic {path}"
+    day = answer(words)["traffic"]
+    assert day["held_margin"] == 0.1
+    assert day["held_changes"] < day["changes"]
+    assert day["held_gain"] < day["gain"]
+    told = (
+        f"Changes of drafts: {day['changes']}; held until a load is 10% past the edge of a range: "
+        f"{day['held_changes']}, for {day['held_gain']:+.1%}."
+    )
+    assert told in " ".join(page(words).split())
+
+
 def test_arrivals_beyond_the_server_are_said(tmp_path: Path) -> None:
     path = day_file(tmp_path, [0.1, 1000], "requests_per_s")
     printed = page(f"{EXAMPLE} --traffic {path}")

@@ -1,6 +1,9 @@
 """The question of capacity, from Python and from the shell."""
 
+import csv
+import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,7 +104,7 @@ def test_the_shell_prints_the_budget() -> None:
         "Qwen3.5-9B on 1 x NVIDIA L40S, context 4096, rules of sglang 0.5.23",
         "memory of a device",
         "most requests",
-        "γ = 3: mtp",
+        "mtp γ=3: mtp",
         "note: server: defaults of sglang 0.5.23 for memory, running, capture, overlap",
     ):
         assert line in text
@@ -151,3 +154,28 @@ def test_the_shell_refuses_in_one_line(words: str, said: str) -> None:
     assert (code, text) == (2, "")
     assert said in error
     assert error.count("\n") == 1
+
+
+def test_groups_of_devices_are_said_where_their_requests_are_added_up() -> None:
+    asked: dict[str, Any] = {"tensor_parallel": 2, "engine": "vllm", "context_len": 2048}
+    one = capacity("Qwen/Qwen3-30B-A3B", "h200", **asked)
+    two = capacity("Qwen/Qwen3-30B-A3B", "h200", attention_data_parallel=2, **asked)
+    said = "2 groups of devices serve separate requests: most requests are those of all"
+    assert (said in one.notes, two.notes[0]) == (False, said)
+    # The limits are those of a group.
+    (side,) = two.sides
+    assert side.largest_batch == int(2 * side.to_dict()["limits"]["cache"])
+
+
+def test_the_shell_writes_the_budget_as_csv_and_as_a_chart(tmp_path: Path) -> None:
+    picture = tmp_path / "memory.png"
+    words = f"capacity Qwen/Qwen3-8B -H h100 --drafter eagle3 --drafter ngram --plot {picture}"
+    code, text, _ = shell(f"{words} --csv -")
+    assert code == 0
+    plain, eagle3, ngram = csv.DictReader(io.StringIO(text))
+    assert [row["drafter"] for row in (plain, eagle3, ngram)] == ["", "eagle3", "ngram"]
+    assert (plain["draft_weights_bytes"], plain["memory_bytes"]) == ("", str(80 * 2.0**30))
+    assert int(eagle3["largest_batch"]) <= int(plain["largest_batch"])
+    assert picture.read_bytes()[1:4] == b"PNG"
+    code, text, _ = shell(words)
+    assert text.splitlines()[2].split() == ["plain", "eagle3", "γ=3", "ngram", "γ=3"]

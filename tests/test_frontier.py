@@ -99,7 +99,7 @@ def test_the_cheapest_point_is_fast_enough_and_none_that_is_costs_less() -> None
     name, best = answer.cheapest
     assert name == SPEC
     assert best.tokens_per_s_per_user >= 200
-    fast = [row for row in answer.rows() if row["tokens_per_s_per_user"] >= 200]
+    fast = [row for row in answer.records if row["tokens_per_s_per_user"] >= 200]
     assert best.tokens_per_s_per_device == max(row["tokens_per_s_per_device"] for row in fast)
     assert best.usd_per_million_tokens == min(row["usd_per_million_tokens"] for row in fast)
     slow = frontier(MODEL, CHIP, **ASKED)
@@ -111,7 +111,7 @@ def test_the_cheapest_point_is_fast_enough_and_none_that_is_costs_less() -> None
 
 def test_devices_that_do_not_divide_the_heads_are_left_out() -> None:
     answer = frontier(MODEL, CHIP, **ASKED, devices=[1, 3])
-    assert {row["devices"] for row in answer.rows()} == {1}
+    assert {row["devices"] for row in answer.records} == {1}
     (warning,) = answer.warnings
     assert warning.startswith("3 devices left out: tensor_parallel is 3")
     with pytest.raises(OptionError, match="tensor_parallel is 3"):
@@ -149,7 +149,7 @@ def test_the_shell_answers_as_python_does(tmp_path: Path) -> None:
         json.dumps(answer.to_dict(), allow_nan=False)
     )
     lines = (tmp_path / "f.csv").read_text().splitlines()
-    assert len(lines) == 1 + len(answer.rows())
+    assert len(lines) == 1 + len(answer.records)
     assert lines[0].startswith("series,devices,batch_size,draft_len,tokens_per_s_per_user")
     assert sum(line.endswith(",1") for line in lines) == 2
     assert (tmp_path / "f.png").read_bytes()[1:4] == b"PNG"

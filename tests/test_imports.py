@@ -76,8 +76,9 @@ SHOWN_BY = {
     },
     "questions/answer.py": {("_repr_html_", "report")},
     "questions/breakeven.py": {("plot", "plot")},
-    "questions/calibrate.py": {("to_dict", "report")},
-    "questions/explain.py": {("to_dict", "report"), ("plot", "plot")},
+    "questions/calibrate.py": {("plot", "plot"), ("to_dict", "report")},
+    "questions/capacity.py": {("plot", "plot")},
+    "questions/explain.py": {("records", "report"), ("plot", "plot")},
     "questions/explore.py": {("page", "explore")},
     "questions/frontier.py": {("plot", "plot")},
     "questions/prediction.py": {

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof import OptionError
-from specroof.policies.schedule import best_schedule
+from specroof.policies.schedule import Schedule, best_schedule, held_drafts
 
 rates_of = st.integers(1, 7).flatmap(
     lambda n: st.lists(
@@ -91,3 +91,32 @@ def test_a_length_that_cannot_be_is_never_chosen() -> None:
 def test_what_is_no_grid_is_refused(loads: list[int], rates: object, message: str) -> None:
     with pytest.raises(OptionError, match=f"{message} .*; allowed: "):
         best_schedule(loads, rates)  # type: ignore[arg-type]
+
+
+# --- loads that move ------------------------------------------------------------------------------
+
+SCHEDULE = Schedule(((1, 16, 5), (17, 64, 2), (65, 256, 0)), 0.0)
+
+
+def changes(drafts: list[int]) -> int:
+    return sum(a != b for a, b in itertools.pairwise(drafts))
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=30))
+def test_without_a_margin_the_schedule_is_followed(running: list[int]) -> None:
+    assert held_drafts(SCHEDULE, running, margin=0.0) == [SCHEDULE.drafts(one) for one in running]
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=30), st.floats(0.0, 0.4))
+def test_a_margin_never_adds_changes(running: list[int], margin: float) -> None:
+    followed = held_drafts(SCHEDULE, running, margin=0.0)
+    assert changes(held_drafts(SCHEDULE, running, margin=margin)) <= changes(followed)
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=30), st.floats(0.0, 0.4))
+def test_drafts_that_are_held_are_those_of_a_load_within_the_margin(
+    running: list[int], margin: float
+) -> None:
+    for load, drafts in zip(running, held_drafts(SCHEDULE, running, margin=margin), strict=True):
+        least, most = round(load * (1 - margin)), round(load * (1 + margin))
+        assert drafts in {SCHEDULE.drafts(one) for one in (least, load, most)}

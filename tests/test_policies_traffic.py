@@ -60,6 +60,24 @@ def test_a_schedule_of_few_ranges_goes_by_the_hours_of_each_load(
     assert day.gain == pytest.approx(tokens_per_s / (10 * sum(hours)) - 1)
 
 
+def test_drafts_that_are_held_change_less_often() -> None:
+    # Up to 16 requests 2 drafts gain half, from 17 on 1 gains a quarter; 2 gain a tenth there.
+    rates = [
+        [10.0, 11.0, 15.0],
+        [160.0, 170.0, 240.0],
+        [170.0, 212.5, 187.0],
+        [320.0, 400.0, 352.0],
+    ]
+    hours = (15.0, 17.0, 16.0, 17.0, 32.0)
+    day = advised_day(Traffic(hours, "concurrency"), [1, 16, 17, 32], rates, output_len=10)
+    assert day.schedule == ((1, 16, 2), (17, 32, 1))
+    assert (day.changes, day.held_changes) == (3, 1)
+    # By hand: 17 is within a tenth of 16, where 2 drafts stay; of 32 it is not.
+    plain = 150 + 170 + 160 + 170 + 320
+    assert day.gain == pytest.approx((225 + 212.5 + 240 + 212.5 + 400) / plain - 1)
+    assert day.held_gain == pytest.approx((225 + 187 + 240 + 187 + 400) / plain - 1)
+
+
 def test_arrivals_run_as_many_requests_as_answer_them() -> None:
     # By hand: answers of 10 tokens; plain, 1 request gives 10 tokens/s, 1 answer a second, and 4
     # give 20, 2 a second; with a draft 20 and 30.

@@ -59,7 +59,7 @@ def acceptance(context: typer.Context, find: Contains = "", as_json: AsJson = Fa
 def list_profiles(find: Contains = "", as_json: AsJson = False) -> None:
     """List the bundled profiles."""
     found = asked.find_profiles(find)
-    give(found.rows, lambda: profiles_table(found), as_json=as_json)
+    give(lambda: found.records, lambda: profiles_table(found), as_json=as_json)
 
 
 @acceptance_app.command("show", cls=Command)
@@ -69,7 +69,7 @@ def show_profiles(
     """Show profiles: the survival curve, the counts, the source."""
     found = asked.show_profiles(names, drafts=drafts)
     give(
-        found.rows,
+        lambda: found.records,
         lambda: profiles_text(found),
         figure_files(plot_file, lambda plot: plot.acceptance_figures(found)),
         as_json=as_json,
@@ -87,7 +87,7 @@ def fit_profiles(
     """Fit laws with few numbers to measured acceptance, and show their residuals."""
     found = asked.fit_profiles(names, drafts=drafts, law=law)
     give(
-        found.rows,
+        lambda: found.records,
         lambda: fits_text(found),
         figure_files(plot_file, lambda plot: plot.acceptance_figures(found)),
         as_json=as_json,

@@ -9,7 +9,7 @@ from specroof.cli.flags import FormatFlags, OneChip, SetupFlags, spec_option
 from specroof.cli.grouping import command
 from specroof.questions.capacity import capacity as asked
 from specroof.questions.words import KINDS
-from specroof.report.capacity import capacity_text
+from specroof.report.capacity import capacity_csv, capacity_text
 
 __all__ = ["capacity"]
 
@@ -41,4 +41,6 @@ capacity = command(
     example="specroof capacity Qwen/Qwen3.5-9B -H l40s --engine sglang --context 8192\n"
     "--drafter mtp --server prefix-cache=off",
     text=capacity_text,
+    csv=capacity_csv,
+    charts=("Draw the memory of a device, line by line.", "plot_capacity"),
 )

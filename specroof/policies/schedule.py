@@ -155,3 +155,36 @@ def _refuse_loads(loads: Sequence[int], rates: Array) -> None:
             f"a number for each load"
         )
         raise OptionError(message)
+
+
+def held_drafts(schedule: Schedule, running: Sequence[float], *, margin: float) -> list[int]:
+    """Return the drafts of each step while the load moves, changing only past a margin.
+
+    Parameters
+    ----------
+    schedule
+        Drafts by load.
+    running
+        Running requests, step by step.
+    margin
+        Share by which a load must be beyond the edge of a range before its drafts change: 0
+        follows the schedule as it is.
+
+    Source
+        Hysteresis, as SGLang's adaptive drafts have it for acceptance (``up_hysteresis`` and
+        ``down_hysteresis``).
+
+    Examples
+    --------
+    >>> schedule = Schedule(((1, 16, 5), (17, 64, 2)), 0.0)
+    >>> held_drafts(schedule, [15, 17, 18, 20, 16, 14], margin=0.1)  # 0.9 * 18 is still 16
+    [5, 5, 5, 2, 2, 5]
+    """
+    held: list[int] = []
+    for load in running:
+        likely = schedule.drafts(round(load))
+        # Both ends of what the load may be: within the margin of an edge, what is stays.
+        around = {schedule.drafts(round(load * (1 + side))) for side in (-margin, margin)}
+        stays = bool(held) and held[-1] in {likely, *around}
+        held.append(held[-1] if stays else likely)
+    return held

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from specroof.arrays import Array
 from specroof.errors import OptionError
-from specroof.policies.schedule import Schedule, best_schedule
+from specroof.policies.schedule import Schedule, best_schedule, held_drafts
 
 __all__ = ["Day", "Traffic", "advised_day"]
 
@@ -17,6 +17,8 @@ IntArray = npt.NDArray[np.intp]
 
 #: A schedule must beat the best fixed length by this share of plain throughput: it is more to run.
 _WORTH: Final = 0.005
+#: How far past the edge of a range a load must be before drafts that are held change.
+_HELD_MARGIN: Final = 0.1
 #: The weight of a load that no hour has, beside 1 for each hour.
 _RARE: Final = 1e-3
 
@@ -71,6 +73,12 @@ class Day:
         Hours whose arrivals are more than the server can answer.
     gain_of
         What gains are of: ``"tokens"`` or ``"speed"``.
+    changes
+        How often the drafts change from one hour to the next.
+    held_margin
+        Share by which a load must be past the edge of a range before drafts that are held change.
+    held_changes, held_gain
+        How often these change, and what they gain.
     """
 
     schedule: tuple[tuple[int, int, int], ...]
@@ -82,6 +90,10 @@ class Day:
     running: tuple[float, ...]
     saturated: tuple[int, ...]
     gain_of: str
+    changes: int
+    held_margin: float
+    held_changes: int
+    held_gain: float
 
 
 def advised_day(
@@ -138,18 +150,30 @@ def advised_day(
     followed = _followed(schedule, running, best)
     scheduled_gain = _gain(traffic, hours, speed, followed)
     worth = scheduled_gain > fixed_gains[fixed] + _WORTH
+    run = schedule if worth else Schedule(((1, round(loads[-1]), fixed),), 0.0)
     drafts = followed if worth else np.full(len(hours), fixed)
+    at = running[np.arange(len(hours)), drafts].tolist()
+    held = np.asarray(held_drafts(run, at, margin=_HELD_MARGIN), dtype=np.intp)
     return Day(
-        schedule=schedule.ranges if worth else ((1, round(loads[-1]), fixed),),
+        schedule=run.ranges,
         gain=scheduled_gain if worth else fixed_gains[fixed],
         scheduled_gain=scheduled_gain,
         fixed_gain=fixed_gains[fixed],
         oracle_gain=_gain(traffic, hours, speed, best),
         fixed=fixed,
-        running=tuple(running[np.arange(len(hours)), drafts].tolist()),
+        running=tuple(at),
         saturated=_saturated(traffic, hours, rates, drafts, output_len),
         gain_of="tokens" if traffic.unit == "concurrency" else "speed",
+        changes=_changes(drafts),
+        held_margin=_HELD_MARGIN,
+        held_changes=_changes(held),
+        held_gain=_gain(traffic, hours, speed, held),
     )
+
+
+def _changes(drafts: IntArray) -> int:
+    """Return how often drafts change from one hour to the next."""
+    return int(np.count_nonzero(np.diff(drafts)))
 
 
 def _speed(running: Array, loads: Array, rates: Array) -> Array:

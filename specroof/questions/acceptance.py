@@ -108,13 +108,14 @@ class Profiles(Noted):
         """What was asked, in one line."""
         return f"{len(self.profiles)} profiles"
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return each profile as the object that ``--json`` prints."""
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Each profile as the object that ``--json`` prints."""
         return [profile_row(one) for one in self.profiles]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the profiles by name."""
-        return {row["name"]: row for row in self.rows()}
+        return {row["name"]: row for row in self.records}
 
     def plot(self) -> Any:
         """Draw survival and tokens per round."""
@@ -127,14 +128,15 @@ class Profiles(Noted):
 class FittedProfiles(Profiles):
     """Measured acceptance, and laws fitted to it: `Profiles` that print their fits."""
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return each fit as the object that ``--json`` prints."""
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Each fit as the object that ``--json`` prints."""
         return [{"profile": one.name} | fit_row(fit) for one, fit in self.fits]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fits by profile."""
         found: dict[str, Any] = {one.name: [] for one in self.profiles}
-        for row in self.rows():
+        for row in self.records:
             found[row["profile"]].append(row)
         return found
 

@@ -4,6 +4,8 @@ from abc import abstractmethod
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from specroof.errors import optional_library
+
 if TYPE_CHECKING:
     from specroof.architecture import Architecture
     from specroof.latency import Setup
@@ -46,6 +48,21 @@ class Answer:
             for name, value in self.to_dict().items()
             if isinstance(value, str | int | float)
         }
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The answer as rows of a table; one row where it has no more."""
+        return [self.facts]
+
+    def to_frame(self) -> Any:
+        """Return the rows of the answer as a pandas DataFrame.
+
+        Raises
+        ------
+        OptionError
+            If pandas is not installed.
+        """
+        return optional_library("pandas", "to_frame").DataFrame(self.records)
 
     def _repr_html_(self) -> str:
         """Return a small table of the facts, and the notes below it."""

@@ -120,6 +120,11 @@ class Row:
         return self.threshold.value
 
     @property
+    def told_runs(self) -> str:
+        """The runs in words, as "1-48, 60"."""
+        return ", ".join(f"{one}" if one == end else f"{one}-{end}" for one, end in self.runs)
+
+    @property
     def place(self) -> float:
         """The load that answers are told by: the batch, or the context where that is sought."""
         given = (self.batch_size, self.context_len)
@@ -177,6 +182,12 @@ class Breakeven(Noted):
             priced = self.drafter.at_share is None
             what += " (factor on its time)" if priced else " (share of a plain step)"
         return f"{what} for a speedup of {self.speedup:g} {drafts}"
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each load."""
+        same = {"drafter": self.drafter.name, "solve": self.solve, "wanted_speedup": self.speedup}
+        return [same | row.to_dict() | {"runs": row.told_runs} for row in self.rows]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""

@@ -71,6 +71,18 @@ class Calibrated(Noted):
 
         return calibration_json(self.found) | {"notes": list(self.notes)}
 
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each result, beside what the fitted profile predicts for it."""
+        return list(self.to_dict()["points"])
+
+    def plot(self) -> Any:
+        """Draw predicted against measured throughput."""
+        from specroof.plot import plot_throughput_accuracy  # noqa: PLC0415 - matplotlib is slow
+
+        rates = [(one.point.source, one) for one in self.found.residuals]
+        return plot_throughput_accuracy(rates, [], engine=self.found.engine.name)
+
 
 @question(CalibrateRequest)
 def calibrate(request: CalibrateRequest) -> Calibrated:

@@ -167,6 +167,21 @@ class Capacity(Noted):
             f"{self.context_len:g}, rules of {rules}"
         )
 
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """A row for plain decoding and one for each drafter; sizes in bytes, None where absent."""
+        sizes = [{f"{name}_bytes": one for name, one in side.lines.items()} for side in self.sides]
+        absent = {name: None for one in sizes for name in one}
+        names = ("drafter", "draft_len", "largest_batch", "bound_by")
+        pairs = zip(self.sides, sizes, strict=True)
+        return [picked(side, *names) | absent | one for side, one in pairs]
+
+    def plot(self) -> Any:
+        """Draw the memory of a device, line by line, and how many requests it holds."""
+        from specroof.plot import plot_capacity  # noqa: PLC0415 - matplotlib is slow to import
+
+        return plot_capacity(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         return {
@@ -190,6 +205,10 @@ def capacity(request: CapacityRequest) -> Capacity:
     sides = [Side(None, 0, served_room(model, setup, context_len=context))]
     sides += [_side(model, setup, drafter, request) for drafter in drafters]
     notes = dict.fromkeys(note for side in sides for note in side.served.notes)
+    groups = setup.placement.attention_data_parallel
+    if groups > 1:
+        told = f"{groups} groups of devices serve separate requests: most requests are those of all"
+        notes = {told: None} | notes
     warnings = [_warning(side) for side in sides if side.largest_batch == 0]
     return Capacity(
         model, setup, context, tuple(sides), notes=tuple(notes), warnings=tuple(warnings)

@@ -101,10 +101,15 @@ class Explanation(Noted):
             f"{'' if self.first_token_s is None else ' (prefill)'}"
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answer as the object that ``--json`` prints."""
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each operation, the longest first."""
         from specroof.report.operations import explain_rows  # noqa: PLC0415 - reports import answers
 
+        return explain_rows(self.latency)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as the object that ``--json`` prints."""
         first = self.first_token_s
         return {
             **place_of(self.model, self.setup),
@@ -112,7 +117,7 @@ class Explanation(Noted):
             "total_s": float(self.latency.total_s),
             **({} if first is None else {"time_to_first_token_s": first}),
             "notes": list(self.notes),
-            "ops": explain_rows(self.latency),
+            "ops": self.records,
             **({} if self.round is None else {"round": self._round_dict(self.round)}),
         }
 

@@ -200,6 +200,11 @@ class Exploration(Noted):
             **self.said,
         }
 
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each model on each chip."""
+        return [{"model": one, "hardware": chip} for one in self.models for chip in self.hardware]
+
     def _repr_html_(self) -> str:
         """Return the page in a frame, for notebooks."""
         return (

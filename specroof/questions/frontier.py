@@ -157,8 +157,9 @@ class FrontierAnswer(Noted):
         fast = [(one.name, one.cheapest) for one in self.series if one.cheapest is not None]
         return max(fast, key=lambda one: one[1].tokens_per_s_per_device, default=None)
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return every point of every frontier, with the name of its series."""
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Every point of every frontier, with the name of its series."""
         return [
             {"series": one.name, **asdict(point), "is_cheapest": point == one.cheapest}
             for one in self.series
@@ -170,7 +171,7 @@ class FrontierAnswer(Noted):
         best = self.cheapest
         return {
             **picked(self, "model", "hardware", "engine", "context_len", "tpot_s"),
-            "points": self.rows(),
+            "points": self.records,
             "cheapest": None if best is None else {"series": best[0], **asdict(best[1])},
             **self.said,
         }

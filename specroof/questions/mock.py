@@ -102,10 +102,15 @@ class Mock(Noted):
             f"{curve.drafter} with {curve.draft_len[-1]} drafts, {curve.model} on {curve.hardware}"
         )
 
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each command."""
+        return [{"title": title, "command": command} for title, command in self.commands]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         return {
-            "commands": [{"title": title, "command": command} for title, command in self.commands],
+            "commands": self.records,
             "predicted": {
                 "speedup": float(self.curve.speedup[0, 0, -1]),
                 "engine": self.curve.engine,

@@ -91,12 +91,17 @@ class BatchTimes(Noted):
         """What was asked, in one line."""
         return f"{self.drafter}, {self.model} on {self.hardware}"
 
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each draft length."""
+        return [{"draft_len": drafts} | asdict(run) for drafts, run in self.runs.items()]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         return {
             **picked(self, "model", "hardware", "drafter"),
             "notes": list(self.notes),
-            "runs": [{"draft_len": drafts} | asdict(run) for drafts, run in self.runs.items()],
+            "runs": self.records,
         }
 
 

@@ -114,6 +114,11 @@ class PublishedValidated(Noted):
 
         return validation_json(self.found)
 
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each source."""
+        return list(self.to_dict()["sources"])
+
     def plot(self) -> Any:
         """Draw predicted against measured speedup, source by source."""
         from specroof.plot import plot_accuracy  # noqa: PLC0415 - matplotlib is slow to import
@@ -148,6 +153,12 @@ class OwnValidated(Noted):
         from specroof.report.validation import own_json  # noqa: PLC0415
 
         return own_json(self.found) | {"notes": list(self.notes)}
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each result."""
+        files = self.to_dict()["sources"]
+        return [{"source": one["source"]} | point for one in files for point in one["points"]]
 
     def plot(self) -> Any:
         """Draw predicted against measured throughput, file by file."""

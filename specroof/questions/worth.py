@@ -142,13 +142,18 @@ class Worth(Noted):
             f"batch {self.batch_size:g}, context {self.context_len:g}: {self.drafter}"
         )
 
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each acceptance length."""
+        return [asdict(row) for row in self.rows]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         return {
             **picked(self, "model", "hardware", "engine"),
             "placement": asdict(self.placement),
             **picked(self, "drafter", "batch_size", "context_len", "draft_len", "tpot_s"),
-            "rows": [asdict(row) for row in self.rows],
+            "rows": self.records,
             **self.said,
         }
 

@@ -20,21 +20,7 @@ _MEANING: Final = {
 
 def adaptive_csv(found: Adaptive) -> str:
     """Return a row for each policy and load as CSV."""
-    rows = []
-    for policy, outcomes in found.outcomes.items():
-        gains, errors = found.gains(policy)
-        for place, (load, outcome) in enumerate(zip(found.loads, outcomes, strict=True)):
-            rows.append(
-                {
-                    "policy": policy,
-                    "batch_size": load,
-                    "draft_len": outcome.draft_len,
-                    "tokens_per_s": outcome.tokens_per_s,
-                    "gain": float(gains[place]),
-                    "gain_error": float(errors[place]),
-                }
-            )
-    return rows_csv(rows)
+    return rows_csv(found.records)
 
 
 def adaptive_text(found: Adaptive) -> str:

@@ -84,6 +84,7 @@ def _day_json(day: Day | None) -> dict[str, Any] | None:
         return None
     return {
         **picked(day, "gain_of", "gain", "scheduled_gain", "fixed", "fixed_gain", "oracle_gain"),
+        **picked(day, "changes", "held_margin", "held_changes", "held_gain"),
         "running": list(day.running),
         "saturated_hours": list(day.saturated),
     }
@@ -263,6 +264,11 @@ def _day_line(day: Day) -> str:
         f"gives {day.fixed_gain:+.1%}, a schedule {day.scheduled_gain:+.1%}, the best length of "
         f"each hour {day.oracle_gain:+.1%}."
     )
+    if day.held_changes < day.changes:
+        said += (
+            f" Changes of drafts: {day.changes}; held until a load is {day.held_margin:.0%} past the edge of a "
+            f"range: {day.held_changes}, for {day.held_gain:+.1%}."
+        )
     if day.saturated:
         hours = ", ".join(map(str, day.saturated))
         said += f" More requests arrive than it answers in hours {hours}."

@@ -14,9 +14,7 @@ _ANSWERS: Final = {"never": "never", "always": "always", "at": ""}
 
 def breakeven_csv(found: Breakeven) -> str:
     """Return the answer at each load as CSV."""
-    same = {"drafter": found.drafter.name, "solve": found.solve, "wanted_speedup": found.speedup}
-    rows = [same | row.to_dict() for row in found.rows]
-    return rows_csv([row | {"runs": _runs(one)} for row, one in zip(rows, found.rows, strict=True)])
+    return rows_csv(found.records)
 
 
 _SEVERAL: Final = {"batch": "batches", "context": "contexts"}
@@ -53,7 +51,7 @@ def _run_cells(row: Row) -> list[str]:
     value = figure(row.value, "{:.0f}".format)
     which = "have room" if row.room_ends else "were tried"
     all_of_them = f" (all that {which})" if one.answer == "always" else ""
-    runs = f"{_runs(row)}{all_of_them}" if row.runs else "never"
+    runs = f"{row.told_runs}{all_of_them}" if row.runs else "never"
     return [f"{row.place:g}", value, *_most(row), runs]
 
 
@@ -65,7 +63,3 @@ def _most(row: Row) -> tuple[str, str]:
         if np.isfinite(one.ceiling)
         else (ABSENT, "no room")
     )
-
-
-def _runs(row: Row) -> str:
-    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in row.runs)

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from specroof.questions.capacity import Capacity
-from specroof.report.layout import format_table, page
+from specroof.questions.capacity import Capacity, Side
+from specroof.report.layout import format_table, page, rows_csv
 from specroof.units import format_binary_bytes
 
-__all__ = ["capacity_text"]
+__all__ = ["capacity_csv", "capacity_text"]
 
 #: What people read of each line, in the order of the table.
 _LINES: Final = {
@@ -24,7 +24,7 @@ _LINES: Final = {
 
 def capacity_text(found: Capacity) -> str:
     """Return the memory line by line, a column for each drafter, and the largest batch."""
-    names = ["plain", *(f"γ = {side.draft_len}" for side in found.sides[1:])]
+    names = ["plain", *map(_short, found.sides[1:])]
     lines = [side.lines for side in found.sides]
     rows = [
         [text, *("-" if key not in column else _amount(column[key]) for column in lines)]
@@ -34,8 +34,18 @@ def capacity_text(found: Capacity) -> str:
     rows.append(["most requests", *(str(side.largest_batch) for side in found.sides)])
     rows.append(["limited by", *(side.bound_by for side in found.sides)])
     table = format_table(["", *names], rows)
-    drafters = [f"γ = {side.draft_len}: {side.drafter}" for side in found.sides[1:]]
+    drafters = [f"{_short(side)}: {side.drafter}" for side in found.sides[1:]]
     return page(found, table, "\n".join(drafters))
+
+
+def capacity_csv(found: Capacity) -> str:
+    """Return a row for plain decoding and one for each drafter as CSV; sizes are in bytes."""
+    return rows_csv(found.records)
+
+
+def _short(side: Side) -> str:
+    """Return the kind of a drafter, and its drafts."""
+    return f"{(side.drafter or '').partition(',')[0]} γ={side.draft_len}"
 
 
 def _amount(value: float) -> str:

@@ -9,7 +9,7 @@ __all__ = ["frontier_csv", "frontier_text"]
 
 def frontier_csv(found: FrontierAnswer) -> str:
     """Return every point of every frontier as CSV."""
-    rows = [row | {"is_cheapest": int(row["is_cheapest"])} for row in found.rows()]
+    rows = [row | {"is_cheapest": int(row["is_cheapest"])} for row in found.records]
     return rows_csv(rows)
 
 

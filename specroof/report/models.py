@@ -40,7 +40,7 @@ def model_text(found: ModelFacts) -> str:
         "parameters": f"{row['params']:,} ({format_count(row['params'])})",
         "active": f"{row['active_params']:,} ({format_count(row['active_params'])})",
         "weights": f"{format_binary_bytes(row['weight_bytes'])}: {_formats(row)}",
-        "KV per token": f"{_bytes_in(row, 'kv_bytes_per_token', 'kv_dtype')} and sequence",
+        "KV per token": _bytes_in(row, "kv_bytes_per_token", "kv_dtype"),
         "fixed state": f"{_bytes_in(row, 'state_bytes', 'state_dtype')} per sequence",
         "layers": f"{row['layers']}: {_kinds(row['layer_kinds'])}",
     }

@@ -24,7 +24,7 @@ _COLUMNS: Final[dict[str, Callable[[WorthRow], str]]] = {
 
 def worth_csv(found: Worth) -> str:
     """Return a row for each acceptance length as CSV."""
-    return rows_csv(found.to_dict()["rows"])
+    return rows_csv(found.records)
 
 
 def worth_text(found: Worth) -> str:

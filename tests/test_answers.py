@@ -1,0 +1,147 @@
+"""What every answer can do: records, frames, one line of text, HTML, and a chart."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+from typer.testing import CliRunner
+
+import specroof
+from specroof.cli import app
+
+MODEL, CHIP = "Qwen/Qwen3-8B", "h100"
+EAGLE = "eagle3,accept=.7"
+
+#: Every question of the contract, and how many rows its answer has.
+ANSWERS: dict[str, tuple[Callable[[], Any], int]] = {
+    "predict": (lambda: specroof.predict(MODEL, CHIP, drafters=EAGLE, max_draft_len=3), 4),
+    # q, k, v and output projections, attention, two of the MLP, head, overhead
+    "explain": (lambda: specroof.explain(MODEL, CHIP), 9),
+    "capacity": (lambda: specroof.capacity(MODEL, CHIP, drafters=[EAGLE, "ngram"]), 3),
+    "advise": (
+        lambda: specroof.advise(
+            MODEL, CHIP, drafters=EAGLE, input_len=500, output_len=100, concurrency=[1, 4]
+        ),
+        2,
+    ),
+    "breakeven": (
+        lambda: specroof.breakeven(MODEL, CHIP, drafter="eagle3", batch_size=[1, 2]),
+        2,
+    ),
+    "worth": (
+        lambda: specroof.worth(MODEL, CHIP, drafter="eagle3", accept_length=[2, 3, 4]),
+        3,
+    ),
+    # fixed, by load, stopping, two of confidence, oracle
+    "adaptive": (
+        lambda: specroof.adaptive(MODEL, CHIP, drafter=EAGLE, batch_size=[1, 2], n_rounds=300),
+        12,
+    ),
+    "sweep": (
+        lambda: specroof.sweep(
+            {
+                "format_version": 1,
+                "targets": [{"model": MODEL, "hardware": CHIP}],
+                "drafters": [EAGLE],
+                "batch_size": [1, 2],
+                "context_len": [256],
+                "max_draft_len": 2,
+            }
+        ),
+        6,
+    ),
+    "explore": (lambda: specroof.explore(MODEL, [CHIP, "b200"]), 2),
+}
+#: A page is its own chart.
+WITHOUT_CHART = {"explore"}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_every_answer_is_a_table_a_line_and_a_chart(name: str) -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
+    ask, rows = ANSWERS[name]
+    answer = ask()
+    frame = answer.to_frame()
+    assert (len(frame), frame.columns.is_unique) == (rows, True)
+    assert repr(answer).startswith("<")
+    assert "\n" not in repr(answer)
+    assert answer._repr_html_()
+    assert isinstance(answer.notes, tuple)
+    assert isinstance(answer.warnings, tuple)
+    json.dumps(answer.to_dict(), allow_nan=False)
+    if name not in WITHOUT_CHART:
+        assert isinstance(answer.plot(), Figure)
+
+
+def test_frames_hold_what_the_answers_hold() -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
+    found = specroof.capacity(MODEL, CHIP, drafters="eagle3")
+    frame = found.to_frame()
+    assert frame.largest_batch.tolist() == [side.largest_batch for side in found.sides]
+    assert frame.drafter.isna().tolist() == [True, False]
+    # Plain decoding has no drafter's weights.
+    assert frame.draft_weights_bytes.isna().tolist() == [True, False]
+    assert frame.memory_bytes.tolist() == [80 * 2.0**30] * 2
+    frontier = specroof.frontier(MODEL, CHIP, drafters=EAGLE, batch_size=[1, 8])
+    assert frontier.to_frame().series.tolist() == ["plain", "plain", EAGLE, EAGLE]
+    page = specroof.mock(MODEL, CHIP, drafter=EAGLE, draft_len=2, draft_model="a/b").to_frame()
+    assert page.columns.tolist() == ["title", "command"]
+
+
+def test_csv_of_break_evens_is_the_frame() -> None:
+    words = ["breakeven", MODEL, "-H", CHIP, "--drafter", EAGLE, "--solve", "batch", "--most", "9"]
+    done = CliRunner().invoke(app, [*words, "--csv", "-"])
+    (row,) = csv.DictReader(io.StringIO(done.stdout))
+    found = specroof.breakeven(MODEL, CHIP, drafter=EAGLE, solve="batch", most=9)
+    assert row == {
+        name: "" if value is None else str(value) for name, value in found.records[0].items()
+    }
+    assert row["runs"] == "1-9"
+
+
+def test_results_of_benchmarks_are_tables_and_charts(tmp_path: Path) -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
+    pytest.importorskip("scipy", reason="SciPy is not installed: pip install scipy")
+    rates = {1: 100.0, 4: 380.0, 16: 1300.0, 64: 3500.0}
+    lines = [f"{batch},1024,0,{rate}" for batch, rate in rates.items()]
+    bench = tmp_path / "bench.csv"
+    bench.write_text("\n".join(["batch_size,context_len,draft_len,tokens_per_s", *lines, ""]))
+    fitted = specroof.calibrate(bench, MODEL, CHIP)
+    assert fitted.to_frame().measured.tolist() == list(rates.values())
+    assert isinstance(fitted.plot(), Figure)
+    scored = specroof.validate(bench, MODEL, CHIP)
+    assert scored.to_frame().batch_size.tolist() == list(rates)
+
+
+def test_memory_is_drawn_as_it_is_counted() -> None:
+    # 16 GB hold no model of 15 GiB of weights: the pool is less than nothing, and not drawn.
+    found = specroof.capacity(MODEL, "t4", drafters="eagle3")
+    (axes,) = found.plot().axes
+    assert axes.get_xlabel() == "Memory of a device (GiB)"
+    widths = [bar.get_width() for bar in axes.patches]
+    assert len(widths) == 2 * 6
+    for side, drawn in zip(found.sides, (widths[:6], widths[6:]), strict=True):
+        names = (
+            "reserved",
+            "weights",
+            "vision_weights",
+            "draft_weights",
+            "state_pool",
+            "cache_pool",
+        )
+        sizes = [max(side.lines.get(name, 0.0), 0.0) / 2**30 for name in names]
+        assert drawn == pytest.approx(sizes)
+    assert found.sides[0].largest_batch == 0
+    assert [text.get_text() for text in axes.texts] == ["0 requests", "0 requests"]
+
+
+def test_bundled_measurements_have_a_row_for_each_source() -> None:
+    found = specroof.validate()
+    assert [row["source"] for row in found.records] == [
+        row["source"] for row in found.to_dict()["sources"]
+    ]
