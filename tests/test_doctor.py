@@ -463,6 +463,9 @@ def test_a_length_beyond_what_was_measured_is_said() -> None:
     for nothing in (replace(longer, gain=0.205), replace(longer, gain=float("nan"))):
         told = advice(seen, specroof.load_drafter("eagle3"), replace(unsure, longer=nothing))
         assert len(list(told)) == 1
+    # A longer draft runs than was measured: those that were lose, and it gains nothing on itself.
+    itself = replace(unsure, gain=-0.1, longer=replace(longer, gain=0.0))
+    assert len(list(advice(seen, specroof.load_drafter("eagle3"), itself))) == 1
 
 
 def observed_with(drafts: int) -> Observed:

@@ -138,6 +138,8 @@ def test_look_ups_wait_for_the_host_where_plain_steps_do_not() -> None:
     drafter = load_drafter("ngram,match=0.4,round-s=1e-4")
     model = load_model("Qwen/Qwen3-8B")
 
+    said: dict[str, bool] = {}
+
     def added_s(engine: str, *, overlap: bool | None = None) -> list[float]:
         bare = engine_setup(load_hardware("h100"), engine, None, None)
         setup = in_server(model, bare, ServerSettings(overlap=overlap))
@@ -146,6 +148,7 @@ def test_look_ups_wait_for_the_host_where_plain_steps_do_not() -> None:
             model, setup, drafter=drafter, tokens=tokens, batch_size=[1, 32], context_len=[900],
             longest=3,
         )  # fmt: skip
+        said[f"{engine} {overlap}"] = any("scheduled synchronously" in one for one in curve.notes)
         rest = curve.round_s - curve.verify_s - curve.draft_s
         return [float(one) for one in rest[0, :, 3]]
 
@@ -157,6 +160,7 @@ def test_look_ups_wait_for_the_host_where_plain_steps_do_not() -> None:
     sglang = load_hardware("h100").engine("sglang")
     each_s = [sglang.round_overhead_s + one * sglang.round_sequence_overhead_s for one in (1, 32)]
     assert added_s("sglang") == pytest.approx(each_s)
+    assert [engine for engine, told in said.items() if told] == ["vllm None"]
     assert load_hardware("mi300x").engine("generic").lookup_round_frac == 1.0
     assert load_hardware("mi300x").engine("vllm").lookup_round_frac == 0.0
     assert load_hardware("h100").engine("tensorrt-llm").lookup_round_frac == 1.0

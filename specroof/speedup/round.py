@@ -1,5 +1,6 @@
 """One round of speculation: which passes it takes, and its seconds by those of its passes."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from specroof.drafters import (
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import Setup, check_placement, drafting_setup, model_work, pass_time
 from specroof.speedup.served import Served
+from specroof.units import format_seconds
 
 __all__ = [
     "DrafterPasses",
@@ -191,9 +193,22 @@ def engine_round_s(
     model_s = engine.round_overhead_s + engine.round_sequence_overhead_s * batch
     if not on_host:
         return np.asarray(model_s + engine.tree_round_overhead_s * np.asarray(branches))
-    waits = engine.overlap and not engine.lookups_overlap
     host_s = engine.host_s + engine.host_sequence_s * batch
-    return np.asarray(engine.lookup_round_frac * model_s + waits * host_s)
+    return np.asarray(engine.lookup_round_frac * model_s + _lookups_wait(engine) * host_s)
+
+
+def _lookups_wait(engine: EngineProfile) -> bool:
+    """Return whether rounds of look-ups wait for a host that works beside plain steps."""
+    return engine.overlap and not engine.lookups_overlap
+
+
+def _host_notes(engine: EngineProfile) -> Iterator[str]:
+    """Yield what rounds of look-ups wait for."""
+    if _lookups_wait(engine) and engine.host_s:
+        yield (
+            f"look-ups are scheduled synchronously: each round waits {format_seconds(engine.host_s)} "
+            f"for the host, and {format_seconds(engine.host_sequence_s)} for each sequence"
+        )
 
 
 def round_time(
@@ -301,5 +316,5 @@ def round_times(
         draft_s=np.where(speculates, draft_s, 0.0) * known,
         verify_s=verify_s * known,
         round_s=np.where(speculates, round_s, verify_s) * known,
-        notes=tuple(passes.said),
+        notes=(*passes.said, *(_host_notes(served.setup.engine) if proposed.on_host else ())),
     )
