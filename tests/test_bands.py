@@ -72,7 +72,7 @@ def test_the_ideal_engine_has_no_band() -> None:
 def test_a_drafter_that_nobody_measured_has_the_band_of_all() -> None:
     made = curve(drafter=load_drafter("autoregressive,cost=0.1"))
     assert made.band == CHIP.engine("sglang").bands["other"].width
-    assert "autoregressive as other drafters" in " ".join(made.notes)
+    assert "autoregressive (errors of all drafters)" in " ".join(made.notes)
 
 
 def test_the_acceptance_adds_to_the_band_as_squares_do() -> None:

@@ -105,7 +105,7 @@ def test_the_shell_prints_the_budget() -> None:
         "memory of a device",
         "most requests",
         "mtp γ=3: mtp",
-        "note: server: memory, running, capture, overlap",
+        "note: server: defaults of sglang 0.5.23 for memory, running, capture, overlap",
     ):
         assert line in text
     assert text.split("most requests")[1].split("\n")[0].split() == ["34", "18"]

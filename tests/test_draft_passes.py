@@ -480,8 +480,8 @@ def test_drafters_say_where_their_sizes_come_from() -> None:
     assert (
         head_drafter("eagle3")
         .describe(TARGET)
-        .startswith("the usual geometry of eagle3 (no config=)")
+        .startswith("the usual sizes of eagle3 (no config= given)")
     )
-    assert medusa_drafter().describe(TARGET).startswith("the usual five heads (no config=)")
+    assert medusa_drafter().describe(TARGET).startswith("the usual five heads (no config= given)")
     assert "block of 16" in head_block_drafter("dflash").describe(TARGET)
     assert lookup_drafter(round_s=0.01).describe(TARGET).startswith("a lookup on the host")

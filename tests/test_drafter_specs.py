@@ -67,7 +67,7 @@ def test_every_kind_is_priced_and_says_where_its_figures_come_from(spec: str) ->
     assert np.all(found.verify_len[1:] >= found.verify_len[:-1])
     assert found.acceptance_from == "constant acceptance 0.7 per draft token"
     assert found.cost_from.startswith(("config ", "the usual ", "a lookup "))
-    assert ("(no config=)" in found.cost_from) is ("config=" not in spec and kind not in
+    assert ("(no config= given)" in found.cost_from) is ("config=" not in spec and kind not in
                                                      {"ngram", "prompt_lookup", "suffix"})  # fmt: skip
 
 

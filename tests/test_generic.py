@@ -131,12 +131,12 @@ def test_a_framework_brings_its_rules() -> None:
     assert engine.graphs.counts == "sequences"
     assert load_hardware("h200").engine("sglang").framework is None
     text = shell("-H", "mi300x", "--engine", "sglang")
-    assert "engine generic of AMD Instinct MI300X: no engine was fitted to it" in text
+    assert "engine generic of AMD Instinct MI300X: no engine was fitted to this chip" in text
     assert "rules of sglang" in text
-    assert "as sglang 0.5.23 has them by default" in text
+    assert "defaults of sglang 0.5.23 for" in text
     assert "no server" not in text
     plain = shell("-H", "l40s")
-    assert "kernels as timed on ada" in plain
+    assert "kernel efficiency as timed on ada" in plain
     assert "rules of vllm" in plain
 
 

@@ -301,10 +301,16 @@ class PlaceFlags(Group):
 
 
 @dataclass(frozen=True)
-class SetupFlags(PlaceFlags):
-    """Where a model runs: fields of `specroof.questions.request.Served`."""
+class DeviceFlags(Group):
+    """How many devices a model runs on."""
 
     tensor_parallel: TensorParallel = 1
+
+
+@dataclass(frozen=True)
+class SetupFlags(PlaceFlags, DeviceFlags):  # devices come first in help
+    """Where a model runs: fields of `specroof.questions.request.Served`."""
+
     engine_from: Annotated[
         str | None,
         typer.Option(

@@ -1,13 +1,10 @@
 """How a cached value lies in memory: bytes per element, latent, index key and V4 entry."""
 
 import math
-from typing import TypeAlias
+from typing import Protocol
 
 from specroof.architecture import (
-    BlockSparseAttention,
-    ChunkedAttention,
     CompressedAttention,
-    GroupedQueryAttention,
     Indexer,
     LatentAttention,
 )
@@ -22,8 +19,26 @@ __all__ = [
     "latent_bytes",
 ]
 
-#: Attention that caches a key and a value of each token for every KV head.
-HeadsCached: TypeAlias = GroupedQueryAttention | ChunkedAttention | BlockSparseAttention
+
+class HeadsCached(Protocol):
+    """Attention that caches a key and a value of each token for every KV head."""
+
+    @property
+    def n_heads(self) -> int:
+        """Query heads."""
+
+    @property
+    def n_kv_heads(self) -> int:
+        """Heads whose keys and values are cached."""
+
+    @property
+    def head_dim(self) -> int:
+        """Width of a query or key."""
+
+    @property
+    def value_dim(self) -> int:
+        """Width of a value."""
+
 
 # One scale per block of cached elements, where a layout has scales.
 _FP4_BLOCK = 16
@@ -57,6 +72,7 @@ def kv_token_bytes(core: HeadsCached, dtype: str) -> float:
 
     Examples
     --------
+    >>> from specroof.architecture import GroupedQueryAttention
     >>> kv_token_bytes(GroupedQueryAttention(32, 8, head_dim=128, value_dim=128), "bf16")
     4096.0
     """

@@ -223,7 +223,7 @@ def medusa_drafter(
     def seconds(head: DraftHead, round_: Round, pass_s: PassTime) -> Array:
         return pass_s(head.model, ForwardPass(round_.batch_size, 1.0, round_.context_len))
 
-    named = "the usual five heads (no config=)" if heads is None else f"config {heads.name}"
+    named = "the usual five heads (no config= given)" if heads is None else f"config {heads.name}"
     return timed_drafter(
         geometry,
         seconds,
@@ -236,4 +236,6 @@ def medusa_drafter(
 
 def usual_origin(kind: str, head: DraftHead | None) -> str:
     """Return where the sizes of a drafter come from, for people."""
-    return f"the usual geometry of {kind} (no config=)" if head is None else f"config {head.name}"
+    return (
+        f"the usual sizes of {kind} (no config= given)" if head is None else f"config {head.name}"
+    )

@@ -97,10 +97,11 @@ class GenericEngines:
 
     def about(self, chip: str, engine: EngineProfile) -> str:
         """Return where the figures of one of them come from, in a sentence."""
-        whose = "of all timed chips" if self.family is None else f"timed on {self.family}"
+        whose = "all timed chips" if self.family is None else self.family
         return (
-            f"engine {engine.name} of {chip}: no engine was fitted to it; kernels as {whose}, "
-            f"overheads of the fitted engines, rules of {engine.framework or 'vllm'}"
+            f"engine {engine.name} of {chip}: no engine was fitted to this chip; kernel efficiency as "
+            f"timed on {whose}, overheads as fitted to other chips, "
+            f"memory rules of {engine.framework or 'vllm'}"
         )
 
 

@@ -201,7 +201,7 @@ def predicted_to(  # noqa: PLR0913 - a question's parts
     assumed = (note for limit in limits for note in limit.notes)
     extended = (
         f"{curve.drafter}: acceptance was measured with "
-        f"{format_drafts(curve.measured_draft_len or 0)}; longer best drafts rest on its shape"
+        f"{format_drafts(curve.measured_draft_len or 0)}; beyond that it is extrapolated"
         for curve in curves
         if curve.extends_measurement.any()
     )

@@ -17,11 +17,20 @@ def breakeven_csv(found: Breakeven) -> str:
     return rows_csv(found.records)
 
 
+_SEVERAL: Final = {"batch": "batches", "context": "contexts"}
+
+
 def breakeven_text(found: Breakeven) -> str:
     """Return the answer at each load as a table, with the most that could be reached."""
     if found.solve in {"batch", "context"}:
         other = "context" if found.solve == "batch" else "batch"
-        header = [other, f"largest {found.solve}", "γ", "at best", f"{found.solve} that pays"]
+        header = [
+            other,
+            f"largest {found.solve}",
+            "γ",
+            "at best",
+            f"{_SEVERAL[found.solve]} that pay",
+        ]
         table = format_table(header, [_run_cells(row) for row in found.rows], left=[4])
     else:
         header = ["context", "batch", found.solve, "γ", "at best", "now", ""]

@@ -298,11 +298,13 @@ def _notes(engine: str, server: Server) -> list[str]:
         return []
     left = [key for key in SERVER_KEYS if key not in server.stated.stated]
     whose = f"{name} {server.version}"
-    notes = [f"server: {', '.join(left)} as {whose} has them by default"] if left else []
+    notes = [f"server: defaults of {whose} for {', '.join(left)}"] if left else []
     if name != engine:
-        notes.append(f"engine {engine} is no server: the rules are those of {whose}")
+        notes.append(f"engine {engine} is not a server: the memory rules are those of {whose}")
     if name == "tensorrt-llm":
         notes.append("server: rules of tensorrt-llm are from its documentation, unchecked")
     if name in {"vllm", "tensorrt-llm"}:
-        notes.append(f"server: the activations that {name} measures are estimated")
+        notes.append(
+            f"server: the memory of activations, which {name} measures at startup, is estimated"
+        )
     return notes

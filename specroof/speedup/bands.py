@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from specroof.arrays import Array
 from specroof.drafters import TokensPerRound
-from specroof.hardware import OTHER_DRAFTERS, EngineProfile
+from specroof.hardware import EngineProfile
 
 __all__ = [
     "LOSES",
@@ -158,14 +158,15 @@ def band_notes(engine: EngineProfile, drafter: str) -> Iterator[str]:
     >>> from specroof.hardware import Band
     >>> mtp = Band(width=0.0953, mean_error=0.042, points=40)
     >>> list(band_notes(EngineProfile(name="e", bands={"mtp": mtp}), "mtp"))
-    ['engine e, mtp: 80% of 40 measured speedups lie from -9% to +10%, 4.2% off on average']
+    ['engine e, mtp: 80% of 40 measured speedups are within -9% to +10% of the prediction; mean
+    error 4.2%']
     """
     band = engine.band(drafter)
     if band is None:
         return
-    of = drafter if drafter in engine.bands else f"{drafter} as {OTHER_DRAFTERS} drafters"
+    of = drafter if drafter in engine.bands else f"{drafter} (errors of all drafters)"
     low, high = np.expm1(-band.width), np.expm1(band.width)
     yield (
-        f"engine {engine.name}, {of}: 80% of {band.points} measured speedups lie from {low:+.0%} "
-        f"to {high:+.0%}, {band.mean_error:.1%} off on average"
+        f"engine {engine.name}, {of}: 80% of {band.points} measured speedups are within "
+        f"{low:+.0%} to {high:+.0%} of the prediction; mean error {band.mean_error:.1%}"
     )
