@@ -482,7 +482,7 @@ PAYS, LOSES, UNCLEAR = (1.1, 1.3, 1.5), (0.6, 0.8, 0.9), (0.9, 1.1, 1.3)
     [
         ([PAYS, PAYS, PAYS], "on", "ON from 1 to 32 requests in flight: eagle3"),
         ([PAYS, PAYS, PAYS], "on", "agrees at every load"),
-        ([PAYS, LOSES, LOSES], "depends", "ON UP TO 1 requests in flight"),
+        ([PAYS, LOSES, LOSES], "depends", "ON UP TO 1 request in flight: eagle3"),
         ([PAYS, PAYS, UNCLEAR], "depends", "leaves 32 open"),
         ([LOSES, PAYS, LOSES], "depends", "ON at 8 requests in flight, not at all loads"),
         ([LOSES, LOSES, LOSES], "off", "the best draft reaches 0.80x"),
