@@ -100,6 +100,14 @@ def test_one_length_is_tokens_over_the_time_of_a_round() -> None:
     assert fixed_rates(costs_of(4, is_block=True), CURVE)[3] == pytest.approx(4 * 2.6 / 2.8)
 
 
+def test_drafts_that_are_never_right_are_never_made() -> None:
+    costs, survival = costs_of(4), [0.8, 0.0, 0.0]
+    found = simulated_policies(costs, survival, known=0.0, n_rounds=4000, seed=3)
+    for name, one in found.items():
+        assert one.draft_len <= 1, name
+        assert one.tokens_per_s >= fixed_rates(costs, survival).max() - 4 * one.error, name
+
+
 def test_one_length_for_all_loads_weighs_them_by_how_long_they_last() -> None:
     rates = np.array([[1.0, 2.0], [9.0, 7.5]])
     assert best_fixed(rates) == 0

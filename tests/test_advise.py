@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 import shlex
 from dataclasses import replace
@@ -17,7 +18,7 @@ from specroof.cli import app
 from specroof.errors import OptionError
 from specroof.policies.decision import best_choice
 from specroof.questions.advise import _unreached
-from specroof.questions.advised import Advised
+from specroof.questions.advised import Advised, Row
 from specroof.report.advice import decision_line
 
 EXAMPLE = (
@@ -213,6 +214,7 @@ def test_a_drafter_that_never_pays_is_off() -> None:
         assert row["tokens_per_s"] == row["plain"]["tokens_per_s"]
     printed = page("Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --drafter eagle3,accept=0.01")
     assert "OFF from 1 to 128 requests in flight" in printed
+    assert [row.speedup for row in found.chips[0].rows] == [(1.0, 1.0, 1.0)] * 2
     tried = found.chips[0].rows[0].choice  # at one in flight, which the page begins with
     low, high = tried.low, tried.high
     assert f"   1  off      0    {tried.speedup:.2f}x  {low:.2f}-{high:.2f}  loses" in printed
@@ -471,7 +473,7 @@ PAYS, LOSES, UNCLEAR = (1.1, 1.3, 1.5), (0.6, 0.8, 0.9), (0.9, 1.1, 1.3)
     [
         ([PAYS, PAYS, PAYS], "on", "ON from 1 to 32 requests in flight: eagle3"),
         ([PAYS, PAYS, PAYS], "on", "agrees at every load"),
-        ([PAYS, LOSES, LOSES], "depends", "ON UP TO 1 requests in flight"),
+        ([PAYS, LOSES, LOSES], "depends", "ON UP TO 1 request in flight: eagle3"),
         ([PAYS, PAYS, UNCLEAR], "depends", "leaves 32 open"),
         ([LOSES, PAYS, LOSES], "depends", "ON at 8 requests in flight, not at all loads"),
         ([LOSES, LOSES, LOSES], "off", "the best draft reaches 0.80x"),
@@ -499,8 +501,10 @@ def test_two_drafters_of_one_kind_are_told_apart() -> None:
 
 
 def test_a_tree_is_started_with_its_nodes() -> None:
-    words = "Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --concurrency 1 --draft-len 3"
-    found = answer(f"{words} --drafter eagle3,accept=0.7,tree=eagle2,nodes=8,top-k=2,siblings=.2")
+    words = "Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --concurrency 1,256 --draft-len 3"
+    found = answer(f"{words} --drafter eagle3,accept=0.5,tree=eagle2,nodes=8,top-k=2,siblings=.2")
+    assert [drafts for _, _, drafts in found["schedule"]] == [3, 0]
+    assert found["capacity"]["speculative"] != found["capacity"]["plain"]
     flags = shlex.split(found["engine_config"]["sglang"])
     assert flags[flags.index("--speculative-num-draft-tokens") + 1] == "9"
     assert flags[flags.index("--speculative-eagle-topk") + 1] == "2"
@@ -602,6 +606,20 @@ def test_the_point_to_measure_has_a_command_that_runs() -> None:
     (chip,) = advise(named, "h100", **SMALL).chips  # a model without a name to repeat
     assert chip.to_measure is not None
     assert chip.to_measure.command is None
+
+
+@pytest.mark.parametrize("least", [1.0, 1.2, 1.3, 1.5])
+def test_the_point_to_measure_is_the_least_certain(least: float) -> None:
+    told = SMALL | {"concurrency": [1, 8, 32, 64, 128], "min_speedup": least}
+    (chip,) = advise("Qwen/Qwen3-8B", "h100", **told).chips
+
+    def doubt(row: Row) -> float:
+        """Return half the width of the band by the distance from what is wanted, in logarithms."""
+        one = row.choice
+        return math.log(one.high / one.low) / 2 / abs(math.log(one.speedup / least))
+
+    assert chip.to_measure is not None
+    assert chip.to_measure.concurrency == max(chip.rows, key=doubt).concurrency
 
 
 def test_the_benchmark_to_run_serves_as_it_was_asked() -> None:

@@ -253,6 +253,18 @@ def test_at_larger_loads_it_is_another_length(saved: Any) -> None:
     assert found.to_dict()["schedule"] == [list(one) for one in found.change.schedule.ranges]
 
 
+def test_loads_without_room_for_drafts_are_no_reason_to_turn_them_off(saved: Any) -> None:
+    # SGLang runs 48 requests where it drafts: it never comes to 64, where no draft has room.
+    good = replace(LIFE, running=8.0, survival=(0.95, 0.9, 0.85))
+    paths = saved(sglang_page(good), sglang_page(good.at(1030.0)))
+    found = of(paths, drafter="eagle3", context_len=256)
+    assert found.change is not None
+    assert found.change.schedule.ranges[-1][1] <= 48
+    assert "turn it off" not in " ".join(found.advice)
+    assert found.flags is not None
+    assert found.change.schedule.drafts(48) > 0
+
+
 def test_a_load_beyond_the_room_has_no_advice(saved: Any) -> None:
     crowd = replace(LIFE, running=5000.0)
     found = of(saved(vllm_page(crowd), vllm_page(crowd.at(1030.0))), drafter="eagle3")
@@ -451,6 +463,9 @@ def test_a_length_beyond_what_was_measured_is_said() -> None:
     for nothing in (replace(longer, gain=0.205), replace(longer, gain=float("nan"))):
         told = advice(seen, specroof.load_drafter("eagle3"), replace(unsure, longer=nothing))
         assert len(list(told)) == 1
+    # A longer draft runs than was measured: those that were lose, and it gains nothing on itself.
+    itself = replace(unsure, gain=-0.1, longer=replace(longer, gain=0.0))
+    assert len(list(advice(seen, specroof.load_drafter("eagle3"), itself))) == 1
 
 
 def observed_with(drafts: int) -> Observed:

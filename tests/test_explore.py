@@ -93,6 +93,18 @@ def test_a_drafter_that_no_grid_says_exactly_is_left_out(monkeypatch: pytest.Mon
     assert set(cell.drafting) == {"ngram"}  # the same whatever was accepted
 
 
+def test_drafting_after_many_tokens_is_as_the_library_prices_it() -> None:
+    asked: dict[str, Any] = {**SMALL, "tensor_parallel": 1}
+    found = specroof.explore("Qwen/Qwen3-8B", "b200", **asked)
+    drafting = found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1].drafting["mtp"]
+    asked |= {"drafters": "mtp,accept=0.95", "engine": "sglang", "capacity": False}
+    (curve,) = specroof.predict("Qwen/Qwen3-8B", "b200", **asked).curves
+    read = curve.tokens_per_round[0, 0, 1:]
+    assert read.max() > 9
+    page_s = drafting.draft_s[..., 1:] + hermite(drafting.more_s, read)
+    np.testing.assert_allclose(page_s, curve.draft_s[..., 1:], rtol=1e-6)
+
+
 def test_a_drafter_that_a_model_cannot_have_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grids, "PRICED_KINDS", ("mtp", "nonsense"))
 

@@ -569,6 +569,8 @@ def test_behind_data_parallel_attention_a_feed_forward_gathers_and_scatters(grou
     # An all-gather and a reduce-scatter, each 2 + 7/8 * 800 / 50 = 16; twice.
     placement = Placement(8, attention_data_parallel=groups)
     assert exchange_s("feed_forward", placement) == 64
+    # Where experts are spread over devices, a layer without experts does so too.
+    assert exchange_s("feed_forward", replace(placement, expert_parallel=8)) == 64
     # Experts that every device holds a slice of do the same.
     assert exchange_s("experts", placement, copies=6) == 64
 

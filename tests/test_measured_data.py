@@ -1,6 +1,7 @@
 """The bundled measurements: every row readable, every name known, figures as in their sources."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import specroof
 from specroof import load_hardware, load_model
 from specroof.errors import MeasurementError
+from specroof.evidence import committed_tokens
 from specroof.evidence.bundled import load_measurements, parse_measurements
 from specroof.evidence.measurement import Measurement, refuse_repeats
 
@@ -140,6 +142,18 @@ def test_counts_of_drafts_are_ours() -> None:
             assert point.verify_len == point.draft_len + 1  # a chain or a block, and its root
         if point.tokens_per_round is not None and point.draft_len is not None:
             assert 1 <= point.tokens_per_round <= point.draft_len + 1
+
+
+def test_tokens_of_a_round_are_those_of_throughput() -> None:
+    point = replace(load_measurements()[0], draft_len=4)
+    pooled = replace(point, tokens_per_round=2.5, acceptance_kind="pooled")
+    assert committed_tokens(pooled) == 2.5
+    # One table prints both: 5.34 over requests for 4.65 over rounds.
+    mean = replace(point, tokens_per_round=5.34, acceptance_kind="per-request")
+    assert committed_tokens(mean) == pytest.approx(4.65)
+    assert committed_tokens(replace(mean, tokens_per_round=1.05)) == 1.0
+    # Where a source is silent, 45 % of the drafts count as accepted.
+    assert committed_tokens(replace(point, tokens_per_round=None)) == pytest.approx(2.8)
 
 
 def test_trees_are_told_from_chains_of_as_many_drafts() -> None:

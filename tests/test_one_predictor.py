@@ -177,6 +177,9 @@ def test_a_measured_tree_is_drafted_level_by_level() -> None:
     six = replace(tree, verify_len=7)
     assert "top-k=2" in drafter_of(six).name
     assert "top-k=4" in drafter_of(replace(six, top_k=4)).name
+    # 10 do, as 2 + 4 + 4, and 11 do not.
+    assert "top-k=2" in drafter_of(replace(tree, verify_len=11)).name
+    assert "top-k=3" in drafter_of(replace(tree, verify_len=12)).name
     assert drafter_of(replace(tree, verify_len=4)).name == "eagle3"
     # As many drafts as it is deep are a tree too, where each of them has several children.
     assert "top-k=3" in drafter_of(replace(tree, verify_len=4, top_k=3)).name

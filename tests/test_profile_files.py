@@ -95,6 +95,11 @@ def test_counters_that_contradict_each_other_are_refused(old: str, new: str, mes
     assert message in refusal(COUNTERS.replace(old, new))
 
 
+def test_counters_without_a_position_are_refused() -> None:
+    text = "".join(line + "\n" for line in COUNTERS.splitlines() if "per_pos" not in line)
+    assert "accepted_tokens_per_pos is []; allowed: every position from 0 on" in refusal(text)
+
+
 def test_counters_without_a_sample_are_refused() -> None:
     assert "without samples" in refusal("# vllm:spec_decode_num_drafts_total is not here")
 

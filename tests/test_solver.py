@@ -331,6 +331,12 @@ def test_a_curve_by_hand() -> None:
     assert found.tokens_per_s[0, 0] == pytest.approx(16 * per_user)
 
 
+def test_a_curve_is_of_one_sequence_after_4096_tokens_unless_it_is_told() -> None:
+    found = speedup_curve("Qwen/Qwen3-8B", "h100", drafter="ideal", engine="ideal")
+    assert (found.context_len.tolist(), found.batch_size.tolist()) == ([4096], [1])
+    assert found.draft_len.tolist() == list(range(17))
+
+
 def test_a_curve_says_what_it_is_of() -> None:
     found = curve(
         autoregressive_drafter(0.1),

@@ -551,6 +551,11 @@ def test_a_summary_of_a_large_study_has_forty_lines(tmp_path: Path) -> None:
     assert len(lines) <= 40
     assert max(len(line) for line in lines) <= 310
     assert any(line.startswith("and ") and line.endswith("more models") for line in lines)
+    # 20 loads of one model, of which 16 have a line; of 16 all have one.
+    for batches, told in ((range(1, 21), True), (range(1, 17), False)):
+        one = content | {"targets": [{"model": "Qwen/Qwen3-8B", "hardware": "b200"}]}
+        path.write_text(yaml.safe_dump(one | {"batch_size": [*batches], "context_len": [512]}))
+        assert ("and loads in between" in sweep(str(path))[1].splitlines()) is told
 
 
 # --- many processes, many machines ---------------------------------------------------------------

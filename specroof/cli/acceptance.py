@@ -15,6 +15,7 @@ from specroof.report.acceptance import fits_text, profiles_table, profiles_text
 __all__ = ["acceptance_app"]
 
 acceptance_app = typer.Typer(
+    add_completion=False,
     cls=CommandGroup,
     help="List published acceptance profiles, show and plot them or your own files, fit laws.",
 )

@@ -14,7 +14,9 @@ from specroof.report.chips import hardware_table, hardware_text
 __all__ = ["hardware_app"]
 
 hardware_app = typer.Typer(
-    cls=CommandGroup, help="List the hardware profiles, show one, or check your own file."
+    add_completion=False,
+    cls=CommandGroup,
+    help="List the hardware profiles, show one, or check your own file.",
 )
 
 HardwareName = Annotated[

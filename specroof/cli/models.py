@@ -11,7 +11,9 @@ from specroof.report.models import diff_text, model_text, models_table
 __all__ = ["models_app"]
 
 models_app = typer.Typer(
-    cls=CommandGroup, help="List the bundled models, show one, or compare two."
+    add_completion=False,
+    cls=CommandGroup,
+    help="List the bundled models, show one, or compare two.",
 )
 
 

@@ -25,7 +25,9 @@ from specroof.report.simulation import exactness_text, times_text
 __all__ = ["simulate_app"]
 
 simulate_app = typer.Typer(
-    cls=CommandGroup, help="Show that speculative sampling is exact, and how times spread."
+    add_completion=False,
+    cls=CommandGroup,
+    help="Show that speculative sampling is exact, and how times spread.",
 )
 
 

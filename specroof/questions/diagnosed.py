@@ -146,10 +146,11 @@ def change_of(found: Prediction, seen: Observed, replicas: int) -> Change | None
     (curve,) = found.curves
     running = round(running_of(seen, replicas))
     rates = curve.tokens_per_s[0]
+    # A server that drafts never comes to loads for which no draft has room.
     rows = [
         row
         for row, load in enumerate(curve.batch_size)
-        if load.is_integer() and np.isfinite(rates[row]).any()
+        if load.is_integer() and np.isfinite(rates[row, 0 if load == running else 1 :]).any()
     ]
     loads = [int(curve.batch_size[row]) for row in rows]
     if running not in loads:

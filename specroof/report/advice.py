@@ -215,7 +215,8 @@ def decision_line(chip: Served) -> str:
         case "unclear":
             said = f"UNCLEAR {span}: the best draft reaches {_most(rows):.2f}x."
         case _ if chip.up_to is not None:
-            said = f"ON UP TO {chip.up_to:g} requests in flight: {gain}."
+            requests = "request" if chip.up_to == 1 else "requests"
+            said = f"ON UP TO {chip.up_to:g} {requests} in flight: {gain}."
         case _:
             paying = ", ".join(f"{row.concurrency:g}" for row in rows if row.verdict == "pays")
             said = f"ON at {paying} requests in flight, not at all loads: {gain}."

@@ -82,8 +82,7 @@ def explanation_text(found: Explanation) -> str:
     parts = [f"{in_line(found.title)}: {total}", table]
     if found.first_token_s is not None:
         parts.append(f"time to first token: {format_seconds(found.first_token_s)}")
-    notes = note_lines(found.notes)
-    return "\n\n".join(parts) + (f"\n{notes}" if notes else "")
+    return "\n\n".join(filter(None, [*parts, note_lines(found.notes)]))
 
 
 def _explain_cells(row: Mapping[str, Any]) -> list[str]:

@@ -66,26 +66,20 @@ def _best_table(overviews: Sequence[Overview]) -> str:
     models = list(dict.fromkeys(one.model for one in overviews))
     shown = models[:_MOST_BEST]
     each = max(1, _MOST_BEST // len(shown))
-    rows = [
-        row
-        for model in shown
-        for row in _best_rows([one for one in overviews if one.model == model], each)
-    ]
+    of_models = [[one for one in overviews if one.model == model] for model in shown]
+    rows = [row for members in of_models for row in _best_rows(members, each)]
     header = ["model", "load", "batch", "most tok/s", "speedup", "γ", "chip", "drafter"]
     table = format_table(header, rows, left=(0, 1, 6, 7))
     more = len(models) - len(shown)
-    return table + (f"\nand {more} more models" if more else "")
+    left_out = [f"{more} more models"] if more else []
+    if len(rows) < sum(len(_loads(members)) for members in of_models):
+        left_out.insert(0, "loads in between")
+    return table + (f"\nand {', and '.join(left_out)}" if left_out else "")
 
 
 def _best_rows(overviews: Sequence[Overview], most: int) -> Iterator[list[str]]:
     """Yield a row for some loads of a model."""
-    loads = dict.fromkeys(
-        (one.requests, float(context), float(batch))
-        for one in overviews
-        for context in one.context_len
-        for batch in one.batch_size
-    )
-    ordered = sorted(loads)
+    ordered = sorted(_loads(overviews))
     for place in np.unique(np.linspace(0, len(ordered) - 1, most).round().astype(int)):
         requests, context, batch = ordered[place]
         found = [
@@ -103,6 +97,16 @@ def _best_rows(overviews: Sequence[Overview], most: int) -> Iterator[list[str]]:
         chip = _short(f"{one.devices} x {one.hardware}")
         cells = [f"{batch:g}", f"{rate:.0f}", f"{speedup:.2f}x", f"{draft_len:g}", chip]
         yield [name, load, *cells, _short(one.drafter)]
+
+
+def _loads(overviews: Sequence[Overview]) -> set[tuple[str, float, float]]:
+    """Return the requests, context and batch size of each load that is looked at."""
+    return {
+        (one.requests, float(context), float(batch))
+        for one in overviews
+        for context in one.context_len
+        for batch in one.batch_size
+    }
 
 
 def _at(one: Overview, context: float, batch: float) -> Iterator[tuple[float, float, float]]:
