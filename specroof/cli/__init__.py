@@ -15,17 +15,16 @@ __all__ = ["COMMANDS", "app", "main"]
 #: What help lists: commands, each in the file of its name, and the first sentence of their help.
 COMMANDS: Final = {
     "predict": "Predict the speedup of speculative decoding and the best draft length.",
-    "advise": "Say whether speculative decoding pays, with which drafter, and what to type.",
+    "advise": "Say whether speculative decoding pays, with which drafter and which server flags.",
     "sweep": "Run a study: several models x hardware x drafters.",
     "explain": "Show where one pass spends its time: FLOP, bytes, bound and seconds per operation.",
     "capacity": "Show the memory of a server line by line, and the largest batch that it runs.",
     "breakeven": "Find the acceptance, cost, batch or context at which speculation starts or stops "
     "paying.",
     "doctor": "Read a server's metrics, compare them with a prediction, and say what to change.",
-    "explore": "Make a page for trying models, chips, loads and drafters in a browser.",
-    "frontier": "Find what each user and each device can get, with speculation and without.",
-    "worth": "Show what a better drafter would bring: speedup, price and users by acceptance "
-    "length.",
+    "explore": "Make an interactive page of models, chips, loads and drafters.",
+    "frontier": "Find the best speeds per user and per device, with speculation and without.",
+    "worth": "Show the speedup, price and users of better drafters, by acceptance length.",
     "adaptive": "Compare draft lengths that follow load or confidence with one length for all "
     "loads.",
     "validate": "Compare predictions with your own results, or with every bundled measurement.",
@@ -35,7 +34,7 @@ COMMANDS: Final = {
     "hardware": "List the hardware profiles, show one, or check your own file.",
     "acceptance": "List published acceptance profiles, show and plot them or your own files, fit "
     "laws.",
-    "simulate": "Show that speculative sampling is exact, and how times spread.",
+    "simulate": "Check by simulation that speculative sampling is exact, and how latency varies.",
 }
 
 

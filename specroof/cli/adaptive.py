@@ -32,8 +32,8 @@ class Flags(OneChip):
         str,
         typer.Option(
             "--batch",
-            help="Sequences decoded at a time, comma-separated; one that is named twice lasts "
-            "twice as long.",
+            help="Sequences decoded at a time, comma-separated. Name one twice to give it twice "
+            "the weight.",
         ),
         Read(numbers),
     ] = "1,8,32,128"
@@ -45,12 +45,12 @@ class Flags(OneChip):
     confidence: Annotated[
         float,
         typer.Option(
-            help="Share of the variance of acceptance that the drafter's confidence knows: 0 is "
-            "nothing, 1 all."
+            help="Share of the variance of acceptance that the drafter's confidence explains, "
+            "0 to 1."
         ),
     ] = USUAL_CONFIDENCE
     n_rounds: Annotated[
-        int, typer.Option("--rounds", help="Rounds of single sequences that dice are thrown for.")
+        int, typer.Option("--rounds", help="Simulated rounds of single sequences.")
     ] = 20_000
     seed: Seed = 0
 

@@ -67,13 +67,13 @@ class Flags(Group):
         typer.Option(help="Hub name or folder with the drafter's weights, for the flags."),
     ] = None
     ttft_ms: Annotated[
-        float | None, typer.Option("--ttft", metavar="MS", help="Target: wait for the first token.")
+        float | None, typer.Option("--ttft", metavar="MS", help="Target: time to the first token.")
     ] = None
     tpot_ms: Annotated[
-        float | None, typer.Option("--tpot", metavar="MS", help="Target: time of each later token.")
+        float | None, typer.Option("--tpot", metavar="MS", help="Target: time per later token.")
     ] = None
     min_speedup: Annotated[
-        float | None, typer.Option(help="Target: the least speedup that pays.")
+        float | None, typer.Option(help="Target: the smallest speedup that is worth it.")
     ] = None
     price_per_hour: PricePerHour = None
     traffic: Annotated[
@@ -98,7 +98,7 @@ class Flags(Group):
 
 @flags
 def advise(ask: Flags, place: PlaceFlags, options: OptionFlags, as_json: AsJson = False) -> None:
-    """Say whether speculative decoding pays, with which drafter, and what to type.
+    """Say whether speculative decoding pays, with which drafter and which server flags.
 
     Example: specroof advise Qwen/Qwen3-32B-FP8 -H h100 --tp 2 --framework vllm --input-len 3000
     --output-len 500 --concurrency 1,8,32,64,128 --drafter eagle3,accept-length=2.8@3

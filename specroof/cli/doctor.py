@@ -52,9 +52,7 @@ class Flags(Group):
     ] = None
     served_name: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="The model's name on the server, where it serves several."
-        ),
+        typer.Option(metavar="NAME", help="The model's name on the server, if it serves several."),
     ] = None
     context_len: Annotated[
         float | None,

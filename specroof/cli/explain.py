@@ -44,7 +44,9 @@ class Flags(OneChip):
     ] = False
     drafter: Annotated[
         str | None,
-        spec_option("Set a round of this drafter, acceptance included, against a plain step."),
+        spec_option(
+            "Compare a round of this drafter, given with its acceptance, with a plain step."
+        ),
     ] = None
     draft_len: Annotated[
         int | None,

@@ -86,10 +86,10 @@ class Flags(Group):
 
 @flags
 def explore(output: Output, options: OptionFlags, ask: Flags) -> None:
-    """Make a page for trying models, chips, loads and drafters in a browser.
+    """Make an interactive page of models, chips, loads and drafters.
 
     It needs no server and no network: open it from disk, send it, or put it on any web server.
-    Its address holds what it shows.
+    The address of the page holds its settings.
 
     Example: specroof explore Qwen/Qwen3-8B deepseek-ai/DeepSeek-V4-Pro -H b200,h100 -o page.html
     """

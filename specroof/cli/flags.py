@@ -194,18 +194,22 @@ Family = Annotated[
 TensorParallel = Annotated[
     int, typer.Option("--tp", "--tensor-parallel-size", help="Devices (tensor parallelism).")
 ]
-ExpertParallel = Annotated[int, typer.Option("--ep", help="Devices that share the experts.")]
+ExpertParallel = Annotated[
+    int, typer.Option("--ep", help="Expert parallelism: devices that share the experts.")
+]
 AttentionData = Annotated[
     int,
-    typer.Option("--dp-attention", help="Groups of devices that attend to separate sequences."),
+    typer.Option(
+        "--dp-attention", help="Data-parallel attention: groups of devices with separate sequences."
+    ),
 ]
 Engine = Annotated[
     str | None,
     typer.Option(
         "--engine",
         metavar="NAME",
-        help="Engine profile of the hardware; `generic` serves any chip, `ideal` reaches every "
-        "peak.",
+        help="Engine profile: one of the chip's, as vllm or sglang; `generic`, for any chip; or "
+        "`ideal`, a plain roofline.",
         show_default="the profile's default",
     ),
 ]
@@ -219,7 +223,7 @@ ServerWords = Annotated[
     ),
 ]
 OneContext = Annotated[float, typer.Option("--context", help="Cached tokens of each sequence.")]
-Seed = Annotated[int, typer.Option(help="Seed of the dice.")]
+Seed = Annotated[int, typer.Option(help="Random seed.")]
 KvDtype = Annotated[
     str | None, choice("kv_dtype", "--kv-cache", help_text="Format of cached keys and values.")
 ]
@@ -228,9 +232,7 @@ WeightDtype = Annotated[
 ]
 NoCapacity = Annotated[
     bool,
-    typer.Option(
-        "--no-capacity", help="Ignore the limits of memory, as the ideal engine does anyway."
-    ),
+    typer.Option("--no-capacity", help="Ignore memory limits. The ideal engine always does."),
     Read(lambda _, given: False if given else None, into="capacity"),
 ]
 PrefixHitRate = Annotated[
@@ -246,8 +248,7 @@ Waves = Annotated[
     bool,
     typer.Option(
         "--waves",
-        help="Requests come together: all at once, the next when all are answered. "
-        "With --input-len.",
+        help="Send all requests at once, and the next when all are answered. With --input-len.",
     ),
 ]
 PricePerHour = Annotated[
@@ -260,7 +261,7 @@ PricePerHour = Annotated[
     ),
 ]
 CostOf = Annotated[
-    str, choice("cost_of", "--cost-of", help_text="A drafter's cost is a share of this.")
+    str, choice("cost_of", "--cost-of", help_text="What the cost of a drafter is a share of.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on one line.")]
 CsvFile = Annotated[
@@ -337,7 +338,11 @@ class OptionFlags(FormatFlags):
 
     granularity: Annotated[
         str,
-        choice("granularity", "--granularity", help_text="Take max(compute, memory) over each."),
+        choice(
+            "granularity",
+            "--granularity",
+            help_text="Take max(compute, memory) over each of these.",
+        ),
     ] = "op"
     experts: Annotated[
         str | None,
@@ -367,7 +372,7 @@ class OptionFlags(FormatFlags):
         choice("v4_attention", "--v4-attention", help_text="How DeepSeek-V4's attention counts."),
     ] = "shared-kv"
     strict_dtype: Annotated[
-        bool, typer.Option("--strict-dtype", help="Refuse a chip that lacks a dtype.")
+        bool, typer.Option("--strict-dtype", help="Refuse a chip that lacks a dtype of the model.")
     ] = False
 
 
@@ -399,6 +404,6 @@ class ResultFlags(Group):
     drafter: Annotated[str | None, spec_option("Drafter of results with drafts.")] = None
     draft_len: Annotated[
         int | None,
-        typer.Option("--draft-len", help="Drafts per round, where a result does not say."),
+        typer.Option("--draft-len", help="Drafts per round, if a result does not say."),
     ] = None
     server: ServerWords = None

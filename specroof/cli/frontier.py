@@ -45,7 +45,7 @@ class Flags(OneChip):
     ] = None
     tpot: Annotated[
         float | None,
-        typer.Option("--tpot", metavar="MS", help="Milliseconds per token that a user may wait."),
+        typer.Option("--tpot", metavar="MS", help="Target: milliseconds per token."),
         Read(in_seconds, into="tpot_s"),
     ] = None
     price_per_hour: PricePerHour = None

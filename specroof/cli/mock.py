@@ -50,8 +50,8 @@ class Flags(OneChip):
 def mock(ask: Flags, formats: FormatFlags, as_json: AsJson = False) -> None:
     """Print the commands that measure a predicted point without trained weights.
 
-    The engine runs with random weights and accepts as many drafts as it is told. Compare the
-    results with predictions by `specroof validate`, and fit them by `specroof calibrate`.
+    The server runs with random weights and a forced acceptance length. Compare its results with
+    predictions by `specroof validate`, and fit a profile to them by `specroof calibrate`.
 
     Example: specroof mock Qwen/Qwen3.5-27B -H b200 --drafter mtp,accept=0.8 --draft-len 3
     """

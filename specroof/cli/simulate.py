@@ -27,7 +27,7 @@ __all__ = ["simulate_app"]
 simulate_app = typer.Typer(
     add_completion=False,
     cls=CommandGroup,
-    help="Show that speculative sampling is exact, and how times spread.",
+    help="Check by simulation that speculative sampling is exact, and how latency varies.",
 )
 
 

@@ -44,7 +44,7 @@ class Flags(Group):
             "--output",
             "-o",
             metavar="DIR",
-            help="Write files here, or go on where a run of the same study ended. A folder, or a "
+            help="Write files here, or continue a run of the same study. A folder, or a "
             "URL such as s3://bucket/folder.",
         ),
     ] = None
@@ -63,12 +63,12 @@ class Flags(Group):
         typer.Option(
             "--on",
             metavar="dask://HOST:PORT",
-            help="A cluster of dask, instead of processes here.",
+            help="A Dask cluster, instead of local processes.",
         ),
     ] = None
     plot: Annotated[bool, typer.Option("--plot", help="Draw charts into the folder.")] = False
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what the study takes, and write nothing.")
+        bool, typer.Option("--dry-run", help="Estimate points, time and size, and write nothing.")
     ] = False
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress and no summary.")] = False
     schema: Annotated[
@@ -80,14 +80,14 @@ class Flags(Group):
 def sweep(ask: Flags) -> None:
     """Run a study: several models x hardware x drafters.
 
-    The file is checked whole before anything is computed, and every mistake told. Its keys:
+    The whole file is checked first, and every mistake is reported. Its keys:
     format_version (1), targets (a list of model, hardware, family, tensor_parallel,
     expert_parallel, attention_data_parallel), drafters (SPECs), batch_size, context_len or
     workload (input_len, output_len and prefix_hit_rate of requests, whose prefills then count;
     batch_size is how many are in flight), max_draft_len, engine, options, server, capacity.
 
     DIR gets points/, a file for each target and drafter; summary, the best of each load; and
-    manifest.json. The same command goes on where it ended, whatever ended it.
+    manifest.json. The same command continues an interrupted run.
     """
     from specroof.questions.study import load_study, study_schema  # noqa: PLC0415 - pydantic
 

@@ -52,7 +52,10 @@ class Flags(Group):
         int | None, typer.Option("--tp", help="Devices (tensor parallelism).", show_default="1")
     ] = None
     expert_parallel: Annotated[
-        int | None, typer.Option("--ep", help="Devices that share the experts.", show_default="1")
+        int | None,
+        typer.Option(
+            "--ep", help="Expert parallelism: devices that share the experts.", show_default="1"
+        ),
     ] = None
 
 

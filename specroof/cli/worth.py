@@ -53,7 +53,7 @@ class Flags(OneChip):
         typer.Option(
             "--tpot",
             metavar="MS",
-            help="Milliseconds per token that users may wait.",
+            help="Target: milliseconds per token.",
             show_default="the time of a plain step",
         ),
         Read(in_seconds, into="tpot_s"),

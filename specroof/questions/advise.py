@@ -200,7 +200,7 @@ class Advice(Noted):
 
 @question(AdviseRequest)
 def advise(request: AdviseRequest) -> Advice:
-    """Say whether speculative decoding pays, with which drafter, and what to type."""
+    """Say whether speculative decoding pays, with which drafter and which server flags."""
     asked, request = checked(request), replace(request, framework=engine_name(request.framework))
     model = model_of(request.model, request.family)
     drafters = drafters_of(request.drafters)

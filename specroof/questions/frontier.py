@@ -185,7 +185,7 @@ class FrontierAnswer(Noted):
 
 @question(FrontierRequest)
 def frontier(request: FrontierRequest) -> FrontierAnswer:
-    """Find what each user and each device can get, with speculation and without."""
+    """Find the best speeds per user and per device, with speculation and without."""
     if request.tpot_s is not None:
         number_within("tpot_s", request.tpot_s, "tpot_s")
     chip = hardware_of(request.hardware)

@@ -173,7 +173,7 @@ def _length(given: object, drafts: int) -> float:
 
 @question(WorthRequest)
 def worth(request: WorthRequest) -> Worth:
-    """Show what a better drafter would bring: speedup, price and users by acceptance length."""
+    """Show the speedup, price and users of better drafters, by acceptance length."""
     drafter = drafter_of(request.drafter)
     if drafter.is_ideal:
         message = "drafter is 'ideal', which nothing improves; allowed: another drafter"
