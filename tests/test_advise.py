@@ -681,7 +681,7 @@ def test_the_sentence_says_why_drafts_are_others_than_in_the_table() -> None:
     assert said(((1, 8, 6),), 0.004) == f"{shared} 0.4% more."
     assert said(((1, 8, 6),), 0.0001) == f"{shared} less than 0.1% more."
     assert said(((1, 8, 6),), None) == (
-        "6 at 1-8, which is best over the day; the table has the best of each load."
+        "6 at 1-8, chosen for the whole day; the table has the best of each load."
     )
     # A load at which another drafter is best has lengths of that one in the table.
     rows = (replace(one, draft_len=6), replace(eight, draft_len=3, drafter=1))

@@ -46,6 +46,7 @@ SERVED = {
     "attention_data_parallel": 1,
     "engine": None,
     "options": None,
+    "server": None,
 }
 #: Every public callable with arguments, and arguments that it answers.
 CALLS: dict[str, dict[str, Any]] = {
@@ -78,6 +79,22 @@ CALLS: dict[str, dict[str, Any]] = {
         "n_rounds": 10,
         "seed": 0,
     },
+    "advise": {
+        **SERVED,
+        "drafters": "autoregressive,accept=0.7,cost=0.1",
+        "input_len": 64,
+        "output_len": 8,
+        "prefix_hit_rate": None,
+        "concurrency": 1,
+        "draft_len": [1, 2],
+        "framework": None,
+        "draft_model": None,
+        "ttft_ms": None,
+        "tpot_ms": None,
+        "min_speedup": None,
+        "price_per_hour": None,
+        "traffic": None,
+    },
     "beta_acceptance": {"a": 4, "b": 2},
     "breakeven": {
         **SERVED,
@@ -89,6 +106,13 @@ CALLS: dict[str, dict[str, Any]] = {
         "draft_len": 2,
         "most": 8,
         "capacity": False,
+    },
+    "capacity": {
+        **SERVED,
+        "engine_from": None,
+        "context_len": 512,
+        "drafters": "eagle3",
+        "draft_len": None,
     },
     "constant_acceptance": {"rate": 0.7},
     "context_acceptance": {"curves": {1024: CURVE, 4096: CURVE}},
@@ -157,7 +181,11 @@ CALLS: dict[str, dict[str, Any]] = {
         "context_len": None,
         "input_len": None,
         "output_len": None,
+        "prefix_hit_rate": None,
+        "waves": False,
         "max_draft_len": 2,
+        "draft_len": None,
+        "engine_from": None,
     },
     "rate_acceptance": {"rates": [0.9, 0.5]},
     "simulate_batch": {

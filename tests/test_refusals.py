@@ -261,3 +261,33 @@ def test_batches_that_a_server_does_not_run_are_said(command: str) -> None:
     beyond = CliRunner().invoke(app, [*words, *more[command], "--batch", large])
     within = CliRunner().invoke(app, [*words, *more[command], "--batch", small])
     assert (said in beyond.stdout, said in within.stdout) == (True, False), beyond.output
+
+
+@pytest.mark.parametrize(
+    ("question", "name", "value", "says"),
+    [
+        ("predict", "server", 3, "server is 3; allowed: ServerSettings, a mapping of their keys,"),
+        ("predict", "server", ["running=3"], "server is ['running=3']; allowed: ServerSettings"),
+        ("predict", "waves", "yes", "waves is 'yes'; allowed: True or False"),
+        ("capacity", "engine", ["vllm"], "engine is ['vllm']; allowed: the name of an engine"),
+        ("advise", "framework", {}, "framework is {}; allowed: vllm, sglang, tensorrt-llm"),
+        ("advise", "traffic", 3, "traffic is 3; allowed: a file, or a TrafficFile"),
+        ("advise", "prefix_hit_rate", [], "prefix_hit_rate is []; allowed: a number from 0 to 1"),
+    ],
+)
+def test_python_refuses_what_is_of_another_kind(
+    question: str, name: str, value: object, says: str
+) -> None:
+    asked = {"drafters": "ngram,accept=.5"} | (
+        {"input_len": 10, "output_len": 10, "concurrency": 1} if question == "advise" else {}
+    )
+    with pytest.raises(OptionError) as refused:
+        getattr(specroof, question)(MODEL, "h100", **asked | {name: value})
+    assert str(refused.value).startswith(says)
+
+
+def test_capacity_understands_engines_in_others_words() -> None:
+    ours, theirs = (
+        specroof.capacity(MODEL, "mi300x", engine=name).to_dict() for name in ("vllm", "vLLM")
+    )
+    assert ours == theirs

@@ -11,7 +11,7 @@ import numpy as np
 from specroof.architecture import Architecture
 from specroof.arrays import array_within, number_within
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, refuse
+from specroof.errors import OptionError, expect, refuse
 from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Placement
 from specroof.latency import Setup, check_placement, engine_setup
 from specroof.policies.traffic import Traffic
@@ -163,6 +163,7 @@ def checked(request: AdviseRequest) -> Asked:
     loads = _usual_loads(traffic) if request.concurrency is None else listed(request.concurrency)
     batches = array_within("concurrency", loads, "batch_size")
     lengths = lengths_of(request.draft_len) or None
+    expect("framework", request.framework, str | None, ", ".join(LAUNCHERS))
     if request.framework is not None and engine_name(request.framework) not in LAUNCHERS:
         refuse("framework", request.framework, ", ".join(LAUNCHERS))
     if request.price_per_hour is not None:
@@ -176,17 +177,18 @@ def checked(request: AdviseRequest) -> Asked:
 def _sizes(request: AdviseRequest, mix: Mix | None) -> tuple[Workload, float]:
     """Return the mean request, and the mean context while answers are decoded."""
     given = (request.input_len, request.output_len)
+    cached = 0.0 if request.prefix_hit_rate is None else request.prefix_hit_rate
     if mix is not None:
         if given != (None, None):
             message = "input_len or output_len is given with a mix in traffic; allowed: one of both"
             raise OptionError(message)
-        workload = replace(mix.workload, prefix_hit_rate=request.prefix_hit_rate or 0.0)
+        workload = replace(mix.workload, prefix_hit_rate=cached)
         return workload, mix.mean_context_len
     for name, value in zip(("input_len", "output_len"), given, strict=True):
         if value is None:
             message = f"{name} is missing; allowed: both lengths of a request (tokens in and out), or a mix in traffic"
             raise OptionError(message)
-    workload = Workload(*given, request.prefix_hit_rate or 0.0)  # type: ignore[arg-type]  # none of them is None
+    workload = Workload(*given, cached)  # type: ignore[arg-type]  # none of them is None
     return workload, workload.mean_context_len
 
 

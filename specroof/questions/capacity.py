@@ -18,6 +18,7 @@ from specroof.questions.request import (
     DrafterLike,
     Served,
     drafters_of,
+    engine_name,
     hardware_of,
     question,
 )
@@ -68,7 +69,7 @@ class CapacityRequest(Served):
         profile = hardware_of(self.hardware)
         if self.engine_from is not None:
             return Served.resolved(self)
-        name = self.engine or profile.default_engine or STAND_IN
+        name = engine_name(self.engine) or profile.default_engine or STAND_IN
         if name not in profile.engines and name in FRAMEWORKS:
             engines = {**profile.engines, name: EngineProfile(name=name)}
             profile = replace(profile, engines=engines)

@@ -129,7 +129,7 @@ def absent_layers(model: Architecture, drafters: Sequence[Drafter]) -> list[str]
         f"{drafter.name}: the config of {model.name} names no multi-token-prediction layers; the "
         f"usual ones are priced, and a server has none to load"
         for drafter in drafters
-        if drafter.name.partition(",")[0] == "mtp" and ",config=" not in drafter.name
+        if drafter.kind == "mtp" and ",config=" not in drafter.name
     ]
 
 
@@ -168,6 +168,7 @@ def load_of(request: PredictRequest) -> Load:
         batches = listed(request.concurrency)
     context, prompt, answer = request.context_len, request.input_len, request.output_len
     cached = request.prefix_hit_rate
+    expect("waves", request.waves, bool, "True or False")
     if prompt is None and answer is None:
         if cached is not None:
             refuse("prefix_hit_rate", cached, "with the lengths of a request")
@@ -181,5 +182,5 @@ def load_of(request: PredictRequest) -> Load:
         missing = "input_len" if prompt is None else "output_len"
         message = f"{missing} is missing; allowed: both lengths of a request (tokens in and out), or neither"
         raise OptionError(message)
-    workload = Workload(prompt, answer, cached or 0.0, request.waves)
+    workload = Workload(prompt, answer, 0.0 if cached is None else cached, request.waves)
     return Load(batches, [workload.mean_context_len], workload)

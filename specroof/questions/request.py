@@ -178,6 +178,9 @@ def options_of(options: OptionsLike | None) -> Options:
         raise OptionError(str(refusal)) from None
 
 
+_SERVER: Final = "ServerSettings, a mapping of their keys, or text such as 'running=64'"
+
+
 def server_of(server: ServerLike | None) -> ServerSettings:
     """Return the settings of a server from text or a mapping; none if None.
 
@@ -191,6 +194,7 @@ def server_of(server: ServerLike | None) -> ServerSettings:
     >>> server_of("running=64") == server_of({"running": 64})
     True
     """
+    expect("server", server, ServerSettings | str | Mapping | None, _SERVER)
     if isinstance(server, ServerSettings):
         return server
     return parse_server(server) if isinstance(server, str) else server_settings(server or {})
@@ -355,13 +359,18 @@ _SPELT_ENGINES: Final = {
 def engine_name(name: str | None) -> str | None:
     """Return the name of an engine or framework in our spelling; unknown names stay as they are.
 
+    Raises
+    ------
+    OptionError
+        For anything but text.
+
     Examples
     --------
     >>> engine_name("trtllm"), engine_name("vLLM"), engine_name("mine"), engine_name(None)
     ('tensorrt-llm', 'vllm', 'mine', None)
     """
-    plain = name.casefold().replace("_", "-") if isinstance(name, str) else None
-    return name if plain is None else _SPELT_ENGINES.get(plain, name)
+    expect("engine", name, str | None, "the name of an engine, or None")
+    return None if name is None else _SPELT_ENGINES.get(name.casefold().replace("_", "-"), name)
 
 
 @dataclass(frozen=True)

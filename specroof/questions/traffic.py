@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from specroof.arrays import number_within, real_number
 from specroof.catalog.files import read_text
-from specroof.errors import MeasurementError, OptionError, refuse
+from specroof.errors import MeasurementError, OptionError, expect, refuse
 from specroof.policies.traffic import Traffic
 from specroof.reading.table import parse_table
 from specroof.reading.yaml_text import parse_yaml, shown
@@ -98,6 +98,7 @@ def traffic_of(traffic: str | os.PathLike[str] | TrafficFile) -> TrafficFile:
     MeasurementError
         For a file that cannot be read, and hours with holes.
     """
+    expect("traffic", traffic, str | os.PathLike | TrafficFile, "a file, or a TrafficFile")
     if isinstance(traffic, TrafficFile):
         return traffic
     path = Path(traffic)

@@ -231,7 +231,7 @@ def _schedule_line(advised: Advised) -> str:
     if all(advised.drafts(load) == drafts for load, drafts in table.items()):
         return f"{told}."
     if advised.lost is None:
-        return f"{told}, which is best over the day; the table has the best of each load."
+        return f"{told}, chosen for the whole day; the table has the best of each load."
     more = f"{advised.lost:.1%}" if advised.lost >= _SHOWN_SHARE else "less than 0.1%"
     return f"{told}, in few ranges: the best of each load, as in the table, gives {more} more."
 
