@@ -504,7 +504,8 @@ def test_a_drafter_of_unknown_size_is_said() -> None:
     look_up = room("Qwen/Qwen3-8B", "vllm", "ngram,accept=0.8", verify=4)
     assert look_up.need.draft is None
     assert not any("unknown" in note for note in look_up.notes)
-    assert not look_up.server.overlap
+    assert look_up.server.overlap
+    assert not room("Qwen/Qwen3-8B", "vllm", "suffix,accept=0.8", verify=4).server.overlap
 
 
 def test_a_drafter_elsewhere_takes_no_memory_here() -> None:

@@ -136,7 +136,7 @@ def test_a_framework_brings_its_rules() -> None:
     assert "defaults of sglang 0.5.23 for" in text
     assert "no server" not in text
     plain = shell("-H", "l40s")
-    assert "kernel efficiency as timed on ada" in plain
+    assert "kernel efficiency as measured on ada" in plain
     assert "rules of vllm" in plain
 
 

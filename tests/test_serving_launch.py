@@ -27,6 +27,7 @@ from specroof.serving.launch import (
     launch,
 )
 from specroof.serving.server_flags import server_command
+from specroof.serving.vllm import SYNCHRONOUS
 
 # The fields of vllm 0.33.0's SpeculativeConfig that plans may use, and its methods.
 VLLM_FIELDS = {
@@ -378,6 +379,20 @@ def test_vllm_defines_every_key_and_method() -> None:
     arguments = source("vllm", "0.33.0", "engine/arg_utils.py")
     words = {node.value for node in ast.walk(arguments) if isinstance(node, ast.Constant)}
     assert words >= VLLM_SERVER
+
+
+def test_vllm_schedules_suffix_trees_alone_without_overlap() -> None:
+    tree = source("vllm", "0.33.0", "config/vllm.py")
+    lacks = next(
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and node.name == "_get_v2_model_runner_unsupported_features"
+    )
+    words = {node.value for node in ast.walk(lacks) if isinstance(node, ast.Constant)}
+    # DFlash and DSpark are named as those whose parallel drafting it has.
+    assert {*priced_kinds("vllm")} & words == {*SYNCHRONOUS, "dflash", "dspark"}
+    assert "method in ('suffix', 'custom_class')" in ast.unparse(lacks)
 
 
 def test_sglang_defines_every_flag_and_algorithm() -> None:

@@ -92,15 +92,15 @@ class Proposals:
         positions of a pass, and of how many such passes there are for each draft length.
     branches
         Whether the drafts are a tree, for each draft length.
-    on_host
-        Whether the host looks the drafts up: no model drafts.
+    looked_up
+        Whether the drafts are looked up in the text so far: no model drafts.
     """
 
     verify_len: Counts
     tokens_per_round: Array
     expansions: tuple[tuple[float, Array], ...]
     branches: npt.NDArray[np.bool_]
-    on_host: bool = False
+    looked_up: bool = False
 
 
 def chain_proposals(tokens: TokensPerRound, draft_len: Counts) -> Proposals:
@@ -274,3 +274,8 @@ class Drafter:
     propose: Callable[[TokensPerRound, Counts], Proposals] = chain_proposals
     held: Callable[[Architecture], Held] = unknown_held
     at_share: "Callable[[float], Drafter] | None" = None
+
+    @property
+    def kind(self) -> str:
+        """The kind that its name begins with."""
+        return self.name.partition(",")[0].strip()

@@ -51,7 +51,7 @@ def matched_proposals(tokens: TokensPerRound, draft_len: Counts, match_rate: flo
     >>> found.verify_len, found.tokens_per_round  # 1 + 0.5 * 2, 1 + 0.5 * 0.75
     (array([2.]), array([1.375]))
     """
-    chain = replace(chain_proposals(tokens, draft_len), on_host=True)
+    chain = replace(chain_proposals(tokens, draft_len), looked_up=True)
     if match_rate == 1:
         return chain
     return replace(

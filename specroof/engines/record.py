@@ -27,7 +27,7 @@ from specroof.serving.request_times import (
     prefill_plan,
 )
 from specroof.serving.requests import end_to_end_tokens_per_s
-from specroof.speedup.round import PassSeconds, draft_time, proposals, round_time
+from specroof.speedup.round import PassSeconds, draft_time, engine_round_s, proposals, round_time
 from specroof.speedup.served import Served
 
 __all__ = ["ONLY", "Case", "Rates", "Record", "case_of"]
@@ -201,7 +201,7 @@ class _Group:
             verify_len=ones if drafter is None else proposed.verify_len,
             tokens_per_round=ones if drafter is None else proposed.tokens_per_round,
         )
-        kind = None if drafter is None else drafter.name.partition(",")[0]
+        kind = None if drafter is None else drafter.kind
         return prefill_plan(load, prefill_rules(self.served.model, self.served.setup, kind))
 
     def rates(self, found: _Seconds, engine: EngineProfile) -> Rates:
@@ -211,14 +211,10 @@ class _Group:
             nothing = np.full(len(self.rows), np.nan)
             return Rates(plain, nothing, nothing, nothing)
         proposed = self._proposed
-        round_s = round_time(
-            found.verify_s,
-            found.drafting,
-            engine,
-            self._batch,
-            proposed.branches,
-            on_host=proposed.on_host,
+        added_s = engine_round_s(
+            engine, self._batch, proposed.branches, looked_up=proposed.looked_up
         )
+        round_s = round_time(found.verify_s, found.drafting, added_s)
         return Rates(
             plain,
             self._rate(round_s, self._proposed.tokens_per_round, found.prompts, engine),
@@ -252,7 +248,7 @@ def _together(proposed: Sequence[Proposals]) -> Proposals:
         tokens_per_round=np.concatenate([one.tokens_per_round for one in proposed]),
         expansions=tuple(zip(_widths(proposed[0]), counts, strict=True)),
         branches=np.concatenate([one.branches for one in proposed]),
-        on_host=proposed[0].on_host,
+        looked_up=proposed[0].looked_up,
     )
 
 

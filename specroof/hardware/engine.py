@@ -241,16 +241,16 @@ class EngineProfile:
         the device waits: without `overlap`.
     overlap
         Whether the scheduler lets the host work while the device does.
-    lookups_overlap
-        Whether it does so where the host looks drafts up.
+    synchronous
+        Kinds of drafters whose rounds wait for the host although plain steps do not.
     round_overhead_s, round_sequence_overhead_s
         Seconds on top of each speculative round, and of each sequence in it.
     tree_round_overhead_s
         Seconds on top of each round whose drafts are a tree: its mask, the choice among children,
         the cache that is moved behind what was accepted.
     lookup_round_frac
-        Share of `round_overhead_s` and `round_sequence_overhead_s` that a round has where the host
-        looks drafts up and no drafter runs, from 0.
+        Share of `round_overhead_s` and `round_sequence_overhead_s` that a round has where
+        drafts are looked up and no drafter runs, from 0.
     request_overhead_s
         Seconds that each request keeps the whole batch waiting, its prefill apart.
     request_latency_s
@@ -299,7 +299,7 @@ class EngineProfile:
     host_s: Seconds = 0.0
     host_sequence_s: Seconds = 0.0
     overlap: bool = True
-    lookups_overlap: bool = True
+    synchronous: tuple[DrafterKind, ...] = ()
     round_overhead_s: Seconds = 0.0
     round_sequence_overhead_s: Seconds = 0.0
     tree_round_overhead_s: Seconds = 0.0

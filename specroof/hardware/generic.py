@@ -97,10 +97,10 @@ class GenericEngines:
 
     def about(self, chip: str, engine: EngineProfile) -> str:
         """Return where the figures of one of them come from, in a sentence."""
-        whose = "all timed chips" if self.family is None else self.family
+        whose = "other chips" if self.family is None else self.family
         return (
-            f"engine {engine.name} of {chip}: no engine was fitted to this chip; kernel efficiency as "
-            f"timed on {whose}, overheads as fitted to other chips, "
+            f"engine {engine.name} of {chip}: no engine was fitted to this chip; "
+            f"kernel efficiency as measured on {whose}, overheads as fitted to other chips, "
             f"memory rules of {engine.framework or 'vllm'}"
         )
 

@@ -346,7 +346,7 @@ def _launches(
         return [], dict.fromkeys(frameworks, ""), []
     told = server_of(request.server)
     plan = Speculation(
-        kind=drafter.name.partition(",")[0],
+        kind=drafter.kind,
         schedule=advised.reached,
         draft_model=request.draft_model,
         is_tree=advised.is_tree,

@@ -154,7 +154,7 @@ class BenchmarkRequest(Recorded):
         drafter = None
         if self.drafter is not None:
             drafter = drafter_of(self.drafter)
-            evidence.refuse_other_kinds(points, drafter.name.partition(",")[0].strip())
+            evidence.refuse_other_kinds(points, drafter.kind)
         notes += idle_notes(points, {"drafter": self.drafter, "draft length": self.draft_len})
         placement = Placement(self.tensor_parallel, self.expert_parallel)
         asked = evidence.server_told(points, server_of(self.server))

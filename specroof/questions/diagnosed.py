@@ -94,7 +94,7 @@ def running_of(seen: Observed, replicas: int) -> float:
 
 def kind_of(drafter: Drafter) -> str:
     """Return the kind of a drafter, as a SPEC calls it."""
-    return drafter.name.partition(",")[0]
+    return drafter.kind
 
 
 def is_tree(drafter: Drafter) -> bool:

@@ -165,9 +165,9 @@ def _largest(model: Architecture, setup: Setup, drafter: Drafter, curve: Speedup
     return limits_of(model, setup, drafter, curve).largest
 
 
-def _engine_round_s(setup: Setup, *, on_host: bool = False) -> tuple[float, float]:
+def _engine_round_s(setup: Setup, *, looked_up: bool = False) -> tuple[float, float]:
     """Return what an engine adds to each round of a chain, and to each sequence in it."""
-    none, one = engine_round_s(setup.engine, [0, 1], on_host=on_host).tolist()
+    none, one = engine_round_s(setup.engine, [0, 1], looked_up=looked_up).tolist()
     return none, one - none
 
 
@@ -183,13 +183,13 @@ def _drafting(model: Architecture, setup: Setup, kind: str, axes: Axes) -> Draft
         none = _curve(model, setup, drafter, constant_acceptance(0.0), axes)
     except SpecroofError:
         return None
-    on_host = drafter.propose(constant_acceptance(0.0), np.array([1])).on_host
+    looked_up = drafter.propose(constant_acceptance(0.0), np.array([1])).looked_up
     found = Drafting(
         draft_s=none.draft_s,
         more_s=_more_s(model, setup, drafter, none, axes),
         largest=_largest(model, setup, drafter, none),
         depth=depth,
-        engine_round_s=_engine_round_s(setup, on_host=on_host),
+        engine_round_s=_engine_round_s(setup, looked_up=looked_up),
     )
     probe = _curve(model, setup, drafter, constant_acceptance(_PROBE), axes)
     drafts = slice(1, depth + 1)

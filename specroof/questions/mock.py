@@ -181,7 +181,7 @@ def _point(request: MockRequest, drafter: Drafter, curve: SpeedupCurve) -> MockP
     options = options_of(request.options)
     return MockPoint(
         model=os.fspath(request.model),
-        method=drafter.name.partition(",")[0],
+        method=drafter.kind,
         drafter=request.draft_model,
         draft_len=request.draft_len,
         tokens_per_round=round(float(curve.tokens_per_round[0, 0, -1]), 4),

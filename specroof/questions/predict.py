@@ -129,7 +129,7 @@ def absent_layers(model: Architecture, drafters: Sequence[Drafter]) -> list[str]
         f"{drafter.name}: the config of {model.name} names no multi-token-prediction layers; the "
         f"usual ones are priced, and a server has none to load"
         for drafter in drafters
-        if drafter.name.partition(",")[0] == "mtp" and ",config=" not in drafter.name
+        if drafter.kind == "mtp" and ",config=" not in drafter.name
     ]
 
 

@@ -84,7 +84,7 @@ def measured_next(
 
 def _command(setup: Setup, drafter: Drafter, row: Row, words: Mapping[str, Any]) -> str | None:
     """Return the `mock` command of a point."""
-    kind, model = drafter.name.partition(",")[0], words["model"]
+    kind, model = drafter.kind, words["model"]
     can_be_told = kind in FORCED and ",tree=" not in drafter.name and drafter.acceptance is not None
     if isinstance(model, Architecture) or not can_be_told or not _can_be_served(setup):
         return None

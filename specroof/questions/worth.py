@@ -225,7 +225,7 @@ def _point(request: WorthRequest, drafter: Drafter) -> Point:
 
 
 def _acceptance(drafter: Drafter, length: float, drafts: int) -> Any:
-    kind = drafter.name.partition(",")[0]
+    kind = drafter.kind
     return acceptance_from_length(length, drafts, kind=kind)
 
 

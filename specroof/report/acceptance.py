@@ -18,8 +18,8 @@ def profiles_table(found: Profiles) -> str:
         return "\n".join(found.notes)
     header = ["profile", "drafts", "tokens/round", "temperature", "measured"]
     table = format_table(header, [_cells(one) for one in found.profiles], left=[0, 4])
-    told = "tokens per round with the bonus token. Use: profile=NAME in a SPEC."
-    return f"{table}\n\n{len(found.profiles)} profiles; {told}"
+    told = "tokens per round include the bonus token. Use: profile=NAME in a SPEC."
+    return f"{table}\n\nProfiles: {len(found.profiles)}; {told}"
 
 
 def _cells(profile: AcceptanceProfile) -> list[str]:

@@ -42,27 +42,28 @@ class Framework:
         Whether requests draft in a pass that they share with prompts.
     fp8_keys
         Whether an indexer's keys are fp8 in a cache of any dtype.
+    synchronous
+        Kinds of drafters whose scheduling does not overlap with the device's work by default.
     """
 
     resolve: Callable[[ServerSettings, Place, int], Server]
     room: Callable[[Server, Need, Array, Array], Room]
     drafts_beside: bool = True
     fp8_keys: bool = False
+    synchronous: tuple[str, ...] = ()
 
 
 #: Rules by the name that engines have in hardware files; `ideal` is the textbook.
 FRAMEWORKS: Final[Mapping[str, Framework]] = {
     # managers/scheduler.py, mix_with_running: one token of each request that decodes.
     "sglang": Framework(sglang.resolve, sglang.room, drafts_beside=False, fp8_keys=True),
-    "vllm": Framework(vllm.resolve, vllm.room, fp8_keys=True),
+    "vllm": Framework(vllm.resolve, vllm.room, fp8_keys=True, synchronous=vllm.SYNCHRONOUS),
     "tensorrt-llm": Framework(unmanaged.resolve_tensorrt_llm, unmanaged.room_tensorrt_llm),
     "ideal": Framework(unmanaged.resolve_ideal, unmanaged.room_ideal),
 }
 
 #: Gives its rules to an engine without a known server: `generic`, or a user's calibration.
 _STAND_IN: Final = "vllm"
-#: A kind whose drafts the host looks up.
-_LOOKUP: Final = "ngram"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,14 +161,11 @@ def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup
         setup = replace(setup, options=replace(options, state_dtype=asked.state_dtype))
     place = Place(model=model, hardware=setup.hardware, placement=setup.placement)
     name = framework_of(setup.engine.framework or setup.engine.name)
-    resolve = FRAMEWORKS[name].resolve
-    setup = replace(setup, server=resolve(asked, place, 1))
-    if asked.overlap is None:
-        lookups = resolve(asked, replace(place, kind=_LOOKUP), 1)
-        engine = replace(setup.engine, lookups_overlap=lookups.overlap)
-    else:
+    rules = FRAMEWORKS[name]
+    engine = replace(setup.engine, synchronous=rules.synchronous)
+    if asked.overlap is not None:
         engine = replace(setup.engine, overlap=asked.overlap)
-    setup = replace(setup, engine=engine)
+    setup = replace(setup, engine=engine, server=rules.resolve(asked, place, 1))
     if asked.capture is None or name not in _CAPTURED:
         return setup
     graphs = setup.engine.graphs or CapturedGraphs(sizes=())
@@ -262,7 +260,7 @@ def served_room(
         model=model,
         hardware=setup.hardware,
         placement=setup.placement,
-        kind=None if drafter is None else drafter.name.partition(",")[0],
+        kind=None if drafter is None else drafter.kind,
         target=target_footprint(model, *where, fp8_keys=keys),
         draft=None if held is None else draft_footprint(held, *where, fp8_keys=keys),
     )

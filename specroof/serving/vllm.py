@@ -37,8 +37,9 @@ _ALIKE: Final = 1.5
 #: What a captured size takes besides memory that the sizes share: assumed equal to
 #: what SGLang reserves for its captured prefills.
 _GRAPH_BYTES: Final = 8 * MEBIBYTE
-#: Kinds whose scheduling is not asynchronous by default (config/vllm.py).
-_SYNCHRONOUS: Final = ("ngram", "prompt_lookup", "suffix")
+#: Kinds that the second model runner lacks, and the first schedules synchronously (config/vllm.py,
+#: _get_v2_model_runner_unsupported_features). N-grams are looked up on the device there.
+SYNCHRONOUS: Final = ("suffix",)
 #: Kinds that draft in a block and limit the requests by the tokens of a pass (config/vllm.py,
 #: _set_max_num_scheduled_tokens).
 _BLOCK_KINDS: Final = ("dflash", "dspark")
@@ -61,7 +62,7 @@ def resolve(asked: ServerSettings, place: Place, verify_len: int = 1) -> Server:
         capture = largest_captured(
             place.hardware, running=running, tokens=most, verify_len=verify_len
         )
-    overlap = place.kind not in _SYNCHRONOUS if asked.overlap is None else asked.overlap
+    overlap = place.kind not in SYNCHRONOUS if asked.overlap is None else asked.overlap
     return Server(
         framework="vllm",
         version=VERSION,

@@ -139,7 +139,7 @@ def _curve_at(
     cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit
     proposed = proposals(drafter, tokens, draft_lens)
     times, of_passes = _grid_times(Served(model, setup), drafter, proposed, axes)
-    kind = drafter.name.partition(",")[0]
+    kind = drafter.kind
     band = setup.engine.band(kind)
     notes = (
         *model.notes,

@@ -235,7 +235,7 @@ def least_length(point: Point, wanted: float) -> Threshold:
     if point.draft_len is None:
         message = "draft_len is None; allowed: the drafts of the acceptance length"
         raise OptionError(message)
-    drafts, kind = point.draft_len, point.drafter.name.partition(",")[0]
+    drafts, kind = point.draft_len, point.drafter.kind
 
     def gain(length: float) -> tuple[float, int]:
         return point.gain(acceptance_from_length(length, drafts, kind=kind))

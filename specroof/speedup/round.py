@@ -34,6 +34,7 @@ __all__ = [
     "proposals",
     "round_time",
     "round_times",
+    "waits_for_host",
 ]
 
 
@@ -165,12 +166,13 @@ def engine_round_s(
     batch_size: npt.ArrayLike,
     branches: npt.ArrayLike = False,
     *,
-    on_host: bool = False,
+    looked_up: bool = False,
+    waits: bool = False,
 ) -> Array:
     r"""Return what an engine adds to a round: :math:`t_{round} + B \, t_{sequence} + t_{tree}`.
 
-    Where the host looks drafts up, a share of it that the engine states. Such a round waits for the
-    host, :math:`t_{host} + B \, t_{host,sequence}`, where plain steps do not.
+    Where drafts are looked up, a share of it that the engine states. A round that waits for the
+    host takes :math:`t_{host} + B \, t_{host,sequence}` more.
 
     Parameters
     ----------
@@ -180,8 +182,10 @@ def engine_round_s(
         B.
     branches
         Whether the drafts are a tree.
-    on_host
-        Whether the host looks them up.
+    looked_up
+        Whether they are looked up.
+    waits
+        Whether it waits for the host: see `waits_for_host`.
 
     Examples
     --------
@@ -191,39 +195,31 @@ def engine_round_s(
     """
     batch = np.asarray(batch_size)
     model_s = engine.round_overhead_s + engine.round_sequence_overhead_s * batch
-    if not on_host:
-        return np.asarray(model_s + engine.tree_round_overhead_s * np.asarray(branches))
-    host_s = engine.host_s + engine.host_sequence_s * batch
-    return np.asarray(engine.lookup_round_frac * model_s + _lookups_wait(engine) * host_s)
+    frac = engine.lookup_round_frac if looked_up else 1.0
+    tree_s = engine.tree_round_overhead_s * np.asarray(branches)
+    host_s = waits * (engine.host_s + engine.host_sequence_s * batch)
+    return np.asarray(frac * model_s + tree_s + host_s)
 
 
-def _lookups_wait(engine: EngineProfile) -> bool:
-    """Return whether rounds of look-ups wait for a host that works beside plain steps."""
-    return engine.overlap and not engine.lookups_overlap
+def waits_for_host(engine: EngineProfile, drafter: Drafter) -> bool:
+    """Return whether rounds of a drafter wait for a host that works beside plain steps."""
+    return engine.overlap and drafter.kind in engine.synchronous
 
 
-def _host_notes(engine: EngineProfile) -> Iterator[str]:
-    """Yield what rounds of look-ups wait for."""
-    if _lookups_wait(engine) and engine.host_s:
+def _host_notes(engine: EngineProfile, drafter: Drafter) -> Iterator[str]:
+    """Yield what rounds wait for."""
+    if waits_for_host(engine, drafter) and engine.host_s:
         yield (
-            f"look-ups are scheduled synchronously: each round waits {format_seconds(engine.host_s)} "
-            f"for the host, and {format_seconds(engine.host_sequence_s)} for each sequence"
+            f"{drafter.kind} is scheduled synchronously: a round waits "
+            f"{format_seconds(engine.host_s)} for the host, and "
+            f"{format_seconds(engine.host_sequence_s)} for each sequence"
         )
 
 
-def round_time(
-    verify_s: Array,
-    drafting: DraftTime,
-    engine: EngineProfile,
-    batch_size: npt.ArrayLike,
-    branches: npt.ArrayLike = False,
-    *,
-    on_host: bool = False,
-) -> Array:
+def round_time(verify_s: Array, drafting: DraftTime, engine_s: Array) -> Array:
     r"""Return the seconds of a round: the one formula that everything calls.
 
-    .. math:: t = t_{serial} + \max(t_{verify}, t_{overlapped})
-        + t_{round} + B \, t_{sequence} + t_{tree}
+    .. math:: t = t_{serial} + \max(t_{verify}, t_{overlapped}) + t_{engine}
 
     Parameters
     ----------
@@ -231,14 +227,8 @@ def round_time(
         Of the verification.
     drafting
         Before the verification, and while it runs.
-    engine
-        What it adds to each round, to each sequence in it, and where drafts are a tree.
-    batch_size
-        B.
-    branches
-        Whether they are.
-    on_host
-        As of `engine_round_s`.
+    engine_s
+        What the engine adds: see `engine_round_s`.
 
     Source
         Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8; Sadhukhan et al. 2024,
@@ -246,14 +236,12 @@ def round_time(
 
     Examples
     --------
-    >>> engine = EngineProfile(name="e", round_overhead_s=1.0, round_sequence_overhead_s=0.5)
     >>> drafting = DraftTime(np.array(2.0), overlapped_s=np.array(5.0))
-    >>> float(round_time(np.array(4.0), drafting, engine, 8))  # 2 + 5 + 1 + 8 / 2
+    >>> float(round_time(np.array(4.0), drafting, np.array(5.0)))  # 2 + 5 + 5
     12.0
     """
     felt_s = np.maximum(verify_s, drafting.overlapped_s)
-    added_s = engine_round_s(engine, batch_size, branches, on_host=on_host)
-    return np.asarray(drafting.serial_s + felt_s + added_s)
+    return np.asarray(drafting.serial_s + felt_s + engine_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -301,14 +289,14 @@ def round_times(
     target_s = (verify_s[..., :1], verify_s)
     drafting = draft_time(served, drafter, proposed, grid, target_s, passes)
     speculates = draft_lens > 0
-    round_s = round_time(
-        verify_s,
-        drafting,
+    added_s = engine_round_s(
         served.setup.engine,
         batches,
         proposed.branches,
-        on_host=proposed.on_host,
+        looked_up=proposed.looked_up,
+        waits=waits_for_host(served.setup.engine, drafter),
     )
+    round_s = round_time(verify_s, drafting, added_s)
     draft_s = drafting.serial_s + drafting.overlapped_s
     # No depth, no time.
     known = np.where(np.isfinite(proposed.tokens_per_round), 1.0, np.nan)
@@ -316,5 +304,5 @@ def round_times(
         draft_s=np.where(speculates, draft_s, 0.0) * known,
         verify_s=verify_s * known,
         round_s=np.where(speculates, round_s, verify_s) * known,
-        notes=(*passes.said, *(_host_notes(served.setup.engine) if proposed.on_host else ())),
+        notes=(*passes.said, *_host_notes(served.setup.engine, drafter)),
     )

@@ -12,7 +12,7 @@ from specroof.cost import ForwardPass
 from specroof.latency import PassLatency
 from specroof.speedup.curve import acceptance_of, pass_latency
 from specroof.speedup.inverses import Point
-from specroof.speedup.round import engine_round_s, proposals
+from specroof.speedup.round import engine_round_s, proposals, waits_for_host
 
 __all__ = ["DRAFTING", "ENGINE", "RoundParts", "group_seconds", "round_parts"]
 
@@ -148,7 +148,11 @@ def round_parts(point: Point, draft_len: int) -> tuple[RoundParts, PassLatency]:
     tokens = accepted_at(acceptance_of(point.drafter), context)
     proposed = proposals(point.drafter, tokens, np.array([draft_len]))
     added_s = engine_round_s(
-        point.setup.engine, [batch], proposed.branches, on_host=proposed.on_host
+        point.setup.engine,
+        [batch],
+        proposed.branches,
+        looked_up=proposed.looked_up,
+        waits=waits_for_host(point.setup.engine, point.drafter),
     )
     engine_s = float(added_s[0])
     # What the target waits for: of drafting beside the verification, what outlasts it.

@@ -84,4 +84,4 @@ def _unit(one: Scored, by_family: bool) -> str:
 
 def _drafter(one: Scored) -> str:
     """Return the kind of drafter that a method stands for."""
-    return drafter_of(one.point).name.partition(",")[0]
+    return drafter_of(one.point).kind

@@ -112,7 +112,7 @@ def own_validation(
     arms = [_plain_arm(point, points) for point in points]
     measured = np.array([point.rate for point in points])
 
-    kind = "" if drafter is None else drafter.name.partition(",")[0]
+    kind = "" if drafter is None else drafter.kind
     band = served.setup.engine.band(kind)
 
     def beside(predicted: np.ndarray, width: float | None) -> tuple[OwnPoint, ...]:
