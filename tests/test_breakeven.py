@@ -18,7 +18,14 @@ from specroof import OptionError, breakeven, plot
 from specroof.cli import app
 from specroof.drafters import Drafter, DraftTime
 from specroof.report.breakeven import breakeven_text
-from specroof.speedup.inverses import Point, crossing, least_length, paying_runs, slowed
+from specroof.speedup.inverses import (
+    Point,
+    crossing,
+    drafting_gain,
+    least_length,
+    paying_runs,
+    slowed,
+)
 
 DENSE, EXPERTS, CHIP = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "h100"
 LOADS: dict[str, Any] = {"batch_size": [1, 16, 96], "context_len": [512, 8192], "capacity": False}
@@ -191,6 +198,19 @@ def test_a_batch_needs_room() -> None:
     )
     assert nowhere.rows[0].to_dict()["ceiling"] is None
     assert "no room" in breakeven_text(nowhere)
+
+
+def test_lengths_without_room_or_depth_gain_nothing() -> None:
+    curve = specroof.speedup_curve(
+        "Qwen/Qwen3-8B", "b200", drafter="block,rates=.9/.9,cost=.1,drafts=4"
+    )
+    two = float(curve.speedup[0, 0, 2])
+    assert drafting_gain(curve, None)[0] == two
+    room = np.zeros((1, len(curve.draft_len)))
+    assert drafting_gain(curve, None, room)[0] == -np.inf
+    room[0, 1] = 1
+    gains, drafts = drafting_gain(curve, None, room)
+    assert (gains.item(), drafts.item()) == (curve.speedup[0, 0, 1], 1)
 
 
 def test_a_tie_at_the_wanted_speedup_is_an_answer() -> None:

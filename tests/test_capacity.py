@@ -466,6 +466,17 @@ def test_a_batch_that_fits_nowhere_says_by_how_much() -> None:
         assert float(fits.room.short_bytes) == 0
 
 
+def test_slots_and_copies_are_what_one_request_lacks() -> None:
+    words = ("Qwen/Qwen3.5-27B", "sglang", "mtp,accept=0.8")
+    told: dict[str, Any] = {"verify": 4, "memory_frac": 0.9}
+    need = room(*words, **told).need
+    gib = (need.weight_bytes + need.target.state_bytes) / 0.9 / GIB
+    short = float(room(*words, chip=chip_of(gib), **told).room.short_bytes)
+    for more, runs in ((-0.01, False), (0.01, True)):
+        chip = chip_of(gib + short / 0.9 / GIB + more)
+        assert (largest(*words, chip=chip, **told) > 0) == runs
+
+
 @pytest.mark.parametrize("groups", [1, 2])
 def test_slots_of_one_group_are_what_one_request_lacks(groups: int) -> None:
     # Without the cache of prefixes SGLang holds the states of all 9 requests that a group runs

@@ -564,6 +564,16 @@ def test_data_parallel_attention_reduces_within_its_groups() -> None:
     assert exchange_s("attention", Placement(8, attention_data_parallel=8)) == 0
 
 
+def test_experts_of_two_nodes_exchange_a_half_within_each() -> None:
+    # Each of 8 devices sends 800 * 6 / 8 bytes, 300 of them within its node of 4: there and back
+    # 2 + 3/4 * 300 / 50 = 6.5, twice. What leaves the node is faster.
+    use = LinkUse(latency_s=2.0, link_frac=0.5, scale_out_latency_s=0.5)
+    links = Interconnect(link_bytes_per_s=100.0, max_devices=4, scale_out_bytes_per_s=1e6)
+    nodes = device({"bf16": 1.0}, 1.0, interconnect=links, engine=real_engine(collective=use))
+    placement = Placement(8, 8, attention_data_parallel=8)
+    assert exchange_s("experts", placement, copies=6, hardware=nodes) == 26
+
+
 @pytest.mark.parametrize("groups", [2, 8])
 def test_behind_data_parallel_attention_a_feed_forward_gathers_and_scatters(groups: int) -> None:
     # An all-gather and a reduce-scatter, each 2 + 7/8 * 800 / 50 = 16; twice.
