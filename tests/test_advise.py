@@ -139,6 +139,15 @@ def test_the_schedule_covers_every_load_once_and_is_pasted() -> None:
     assert not [one for one in found["warnings"] if "YOUR-DRAFT-MODEL" in one]
 
 
+def test_a_schedule_that_ends_without_drafts_has_flags() -> None:
+    words = "Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --concurrency 1,256 --draft-len 3"
+    found = answer(f"{words} --drafter eagle3,accept=0.35 --framework vllm")
+    assert [drafts for _, _, drafts in found["schedule"]] == [3, 0]
+    config = json.loads(shlex.split(found["engine_config"]["vllm"])[1])
+    assert config["num_speculative_tokens"] == 3
+    assert config["num_speculative_tokens_per_batch_size"] == found["schedule"]
+
+
 def test_the_page_is_pasted_as_the_flags_are() -> None:
     printed = page(f"{EXAMPLE} --framework vllm")
     command = printed[printed.index("vllm serve") : printed.index("\n\nnote")]
@@ -631,6 +640,8 @@ def test_the_benchmark_to_run_serves_as_it_was_asked() -> None:
     # No flag of `mock` asks for these.
     for more in ("--ep 2", "--dp-attention 2", "--kv-cache int8", "--weights int4"):
         assert answer(f"{words} --concurrency 4 {more}")["to_measure"]["command"] is None
+    tree = f"{words},tree=2/1,siblings=.2 --concurrency 4"
+    assert answer(tree)["to_measure"]["command"] is None
 
 
 def test_where_no_length_can_be_nothing_is_to_measure() -> None:

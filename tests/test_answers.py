@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import specroof
 from specroof.cli import app
+from specroof.questions.simulate import sampling_is_exact
 
 MODEL, CHIP = "Qwen/Qwen3-8B", "h100"
 EAGLE = "eagle3,accept=.7"
@@ -91,6 +92,13 @@ def test_frames_hold_what_the_answers_hold() -> None:
     assert frontier.to_frame().series.tolist() == ["plain", "plain", EAGLE, EAGLE]
     page = specroof.mock(MODEL, CHIP, drafter=EAGLE, draft_len=2, draft_model="a/b").to_frame()
     assert page.columns.tolist() == ["title", "command"]
+
+
+def test_an_answer_of_single_values_is_one_row() -> None:
+    found = sampling_is_exact(n_tokens=2000)
+    (row,) = found.records
+    assert row == {name: one for name, one in found.to_dict().items() if not isinstance(one, list)}
+    assert row["n_tokens"] == found.result.n_tokens
 
 
 def test_csv_of_break_evens_is_the_frame() -> None:

@@ -484,4 +484,5 @@ def test_drafters_say_where_their_sizes_come_from() -> None:
     )
     assert medusa_drafter().describe(TARGET).startswith("the usual five heads (no config= given)")
     assert "block of 16" in head_block_drafter("dflash").describe(TARGET)
-    assert lookup_drafter(round_s=0.01).describe(TARGET).startswith("a lookup on the host")
+    said = lookup_drafter(round_s=0.01, token_s=2e-6).describe(TARGET)
+    assert said == "a lookup on the host, no model: 10.0 ms a round, 2.00 µs a token"

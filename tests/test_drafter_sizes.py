@@ -279,6 +279,23 @@ def test_usual_geometries_of_dense_and_of_latent_targets() -> None:
     assert usual_dflash(latent).model.layers[0].blocks[1].linears[1].in_features == 3 * 7168
 
 
+def test_the_usual_mtp_has_three_norms_beside_its_layer() -> None:
+    # DeepSeek-V3's `enorm`, `hnorm` and that of `shared_head`.
+    model = load_model("Qwen/Qwen3-8B")
+    head = usual_mtp(model)
+    blocks = head.model.layers[0].blocks
+    assert head.n_params == sum(block.n_params for block in blocks) + 3 * 4096
+    assert blocks[0].linears[0].n_params == 2 * 4096 * 4096
+
+
+def test_a_usual_head_is_as_wide_as_the_widest_layer() -> None:
+    # Nemotron Super 49B is Llama 3.3 70B with narrower layers, and some as they were.
+    model = load_model("nvidia/Llama-3_3-Nemotron-Super-49B-v1")
+    (layer,) = usual_eagle3(model).model.layers
+    down = [one for block in layer.blocks for one in block.linears if one.name == "down_proj"]
+    assert [one.in_features for one in down] == [28672]
+
+
 def test_the_usual_draft_layer_of_v4_has_no_compressed_entries() -> None:
     (layer,) = usual_mtp(load_model("deepseek-ai/DeepSeek-V4-Pro")).model.layers
     core = layer.blocks[0].core

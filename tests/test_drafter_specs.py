@@ -97,6 +97,13 @@ def test_a_tree_is_verified_at_its_number_of_drafts() -> None:
     assert found.tokens_per_round[0, 0, 1] == pytest.approx(1.79)
 
 
+def test_the_largest_tree_has_512_drafts() -> None:
+    shares = "/".join(["0.01"] * 31)
+    assert load_drafter(f"mtp,tree=32/15,siblings={shares}").name.startswith("mtp,tree=32/15")
+    with pytest.raises(OptionError, match="513 drafts; allowed: up to 512"):
+        load_drafter(f"mtp,tree=27/18,siblings={shares}")
+
+
 def test_a_tree_of_width_one_is_the_chain_in_every_figure() -> None:
     for kind in ("mtp", "eagle3", "dflash", "model,config=Qwen/Qwen3.5-4B"):
         chain = curve(f"{kind},accept=0.7", batch_size=[1, 64])

@@ -93,6 +93,15 @@ def test_a_drafter_that_no_grid_says_exactly_is_left_out(monkeypatch: pytest.Mon
     assert set(cell.drafting) == {"ngram"}  # the same whatever was accepted
 
 
+def test_the_page_has_the_bands_of_every_kind() -> None:
+    kinds = {"ideal", "autoregressive", "block", "mtp", "eagle3", "dflash", "ngram"}
+    found = specroof.explore("Qwen/Qwen3-8B", "b200", tensor_parallel=1, **SMALL)
+    cell = found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1]
+    widths = {kind: cell.setup.engine.band(kind) for kind in kinds}
+    assert cell.bands == {kind: band.width for kind, band in widths.items() if band is not None}
+    assert {*cell.bands} == kinds
+
+
 def test_drafting_after_many_tokens_is_as_the_library_prices_it() -> None:
     asked: dict[str, Any] = {**SMALL, "tensor_parallel": 1}
     found = specroof.explore("Qwen/Qwen3-8B", "b200", **asked)

@@ -1,5 +1,6 @@
 """The bundled measurements: every row readable, every name known, figures as in their sources."""
 
+import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,9 @@ import pytest
 import specroof
 from specroof import load_hardware, load_model
 from specroof.errors import MeasurementError
-from specroof.evidence import committed_tokens
+from specroof.evidence import committed_tokens, request_lengths
 from specroof.evidence.bundled import load_measurements, parse_measurements
-from specroof.evidence.measurement import Measurement, refuse_repeats
+from specroof.evidence.measurement import Measurement, checked, refuse_repeats
 
 FILES = sorted((Path(specroof.__file__).parent / "evidence" / "measurements").glob("*.csv"))
 HEAD = ("title", "url", "trust", "setup", "counts", "lengths")
@@ -154,6 +155,32 @@ def test_tokens_of_a_round_are_those_of_throughput() -> None:
     assert committed_tokens(replace(mean, tokens_per_round=1.05)) == 1.0
     # Where a source is silent, 45 % of the drafts count as accepted.
     assert committed_tokens(replace(point, tokens_per_round=None)) == pytest.approx(2.8)
+
+
+def test_lengths_of_a_request_are_presumed_where_a_source_is_silent() -> None:
+    point = replace(load_measurements()[0], input_len=1000.0, output_len=300.0, context_len=None)
+    assert request_lengths(point) == (1000.0, 300.0, 1150.0)
+    assert request_lengths(replace(point, context_len=1200.0)) == (1000.0, 300.0, 1200.0)
+    silent = replace(point, input_len=None, output_len=None)
+    assert request_lengths(silent) == (200.0, 1000.0, 700.0)
+
+
+def test_a_round_gives_from_one_token_to_all_drafts_and_one() -> None:
+    point = replace(load_measurements()[0], draft_len=3)
+    for tokens in (1.0, 4.0):
+        most = replace(point, tokens_per_round=tokens)
+        assert checked(most) == most
+    for tokens in (0.99, 4.01):
+        with pytest.raises(
+            MeasurementError, match="with 3 drafts; allowed: from 1 to 4, the bonus"
+        ):
+            checked(replace(point, tokens_per_round=tokens))
+
+
+def test_a_rate_that_no_source_prints_is_no_number() -> None:
+    point = load_measurements()[0]
+    assert replace(point, tokens_per_s=12.5).rate == 12.5
+    assert math.isnan(replace(point, tokens_per_s=None).rate)
 
 
 def test_trees_are_told_from_chains_of_as_many_drafts() -> None:

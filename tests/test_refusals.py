@@ -246,6 +246,10 @@ def test_an_explained_pass_says_which_pass_it_is() -> None:
     assert [found[name] for name in ("batch_size", "context_len", "query_len")] == [3, 700, 4]
 
 
+#: An engine whose memory has no end.
+IDEAL = ["--engine", "ideal"]
+
+
 @pytest.mark.parametrize("command", ["adaptive", "simulate batch"])
 def test_batches_that_a_server_does_not_run_are_said(command: str) -> None:
     # The server is told to run 6 requests at a time.
@@ -261,6 +265,9 @@ def test_batches_that_a_server_does_not_run_are_said(command: str) -> None:
     beyond = CliRunner().invoke(app, [*words, *more[command], "--batch", large])
     within = CliRunner().invoke(app, [*words, *more[command], "--batch", small])
     assert (said in beyond.stdout, said in within.stdout) == (True, False), beyond.output
+    endless = CliRunner().invoke(app, [*words, *more[command], "--batch", large, *IDEAL])
+    assert endless.exit_code == 0, endless.output
+    assert "larger batches" not in endless.stdout
 
 
 @pytest.mark.parametrize(

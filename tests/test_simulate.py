@@ -233,6 +233,13 @@ def test_rounds_get_shorter_as_sequences_finish() -> None:
     assert run.batch.mean_s == pytest.approx(3 / 4 + 6 / 4 + (3 + 1) / 2, abs=0.03)
 
 
+def test_sequences_of_one_rate_of_a_beta_law_follow_it() -> None:
+    # Rates within 0.0005 of a half: N = 1 + 1/2 + 1/4.
+    law = specroof.beta_acceptance(5e5, 5e5)
+    run = specroof.simulate_batch(law, 0.01, draft_len=2, output_len=3000, n_batches=20, seed=4)
+    assert run.tokens_per_round == pytest.approx(1.75, abs=0.02)
+
+
 def test_sequences_that_differ_have_a_longer_tail() -> None:
     words = {"draft_len": 4, "output_len": 400, "n_batches": 400}
     alike = specroof.simulate_batch(specroof.constant_acceptance(0.7), 0.01, **words)
@@ -245,6 +252,7 @@ def test_sequences_that_differ_have_a_longer_tail() -> None:
     [
         ({"round_s": []}, "round_s is"),
         ({"round_s": [0.0]}, "round_s is"),
+        ({"round_s": [0.01, 0.0]}, "allowed: seconds above 0 for 1, 2, … sequences"),
         ({"round_s": [math.nan]}, "round_s is"),
         ({"round_s": "fast"}, "round_s is 'fast'"),
         ({"round_s": [[1.0]]}, "round_s is"),

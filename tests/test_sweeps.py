@@ -190,6 +190,14 @@ def test_slices_write_the_bytes_of_one(tmp_path: Path, monkeypatch: pytest.Monke
 # --- going on ------------------------------------------------------------------------------------
 
 
+def test_a_lost_summary_is_written_again(tmp_path: Path) -> None:
+    write_sweep(CONTENT, tmp_path, form="csv")
+    whole = (tmp_path / "summary.csv").read_bytes()
+    (tmp_path / "summary.csv").unlink()
+    write_sweep(CONTENT, tmp_path, form="csv")
+    assert (tmp_path / "summary.csv").read_bytes() == whole
+
+
 def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     whole = write_sweep(CONTENT, tmp_path / "whole", form="csv")
     told: list[int] = []

@@ -127,5 +127,5 @@ def extrapolated(few: tuple[float, float], many: tuple[float, float], points: fl
     """
     more = many[0] - few[0]
     # Many that took less than few have met a machine with other work.
-    each = max(many[1] - few[1], 0.0) / more if more else many[1] / many[0]
+    each = max(many[1] - few[1], 0.0) / more if more else 0.0
     return float(many[1] + each * (points - many[0]))
