@@ -18,7 +18,7 @@ from specroof.cli import app
 from specroof.errors import OptionError
 from specroof.policies.decision import best_choice
 from specroof.questions.advise import _unreached
-from specroof.questions.advised import Advised, Row
+from specroof.questions.advised import Advised, Row, Targets
 from specroof.report.advice import decision_line
 
 EXAMPLE = (
@@ -335,6 +335,12 @@ def test_the_page_says_at_which_loads_targets_are_met() -> None:
     assert f"TTFT of 1000 ms and TPOT of 20 ms: {told}" in printed
     assert "0.1 ms: met at no load; without drafts at no load." in page(f"{EXAMPLE} --tpot 0.1")
     assert "met at" not in page(EXAMPLE)
+
+
+def test_targets_are_in_milliseconds() -> None:
+    targets = Targets(ttft_ms=500, tpot_ms=20)
+    assert targets.met([0.5, 0.501, 0.5], [0.02, 0.02, 0.0201]).tolist() == [True, False, False]
+    assert Targets().met(1e9, 1e9)
 
 
 def test_targets_rule_out_what_misses_them() -> None:

@@ -229,6 +229,8 @@ def test_experts() -> None:
     # Eight experts of 768 for each token, over both.
     pool = VLLM - weights - (2 * 8192 * (4 * 2048 + 8 * 768) + 8 * 1024 * 151936)
     assert largest("Qwen/Qwen3-30B-A3B", "vllm", placement=two) == pool // (257 * 16 * cell)
+    left = room("Qwen/Qwen3-30B-A3B", "vllm", placement=two).room.cache_pool_bytes
+    assert left == pytest.approx(pool, rel=1e-12)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

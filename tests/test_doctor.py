@@ -273,6 +273,12 @@ def test_a_load_beyond_the_room_has_no_advice(saved: Any) -> None:
     assert found.compared[1].predicted is None
 
 
+def test_the_first_length_beyond_the_grid_has_no_figure() -> None:
+    rates, speedup = [[1.0, 2.0, 3.0]], [1.0, 2.0, 3.0]
+    gains = [best_change([8], rates, running=8, now=k, speedup=speedup).gain for k in (2, 3)]
+    assert gains == [0.0, pytest.approx(float("nan"), nan_ok=True)]
+
+
 def test_drafts_beyond_the_grid_have_no_figure(saved: Any) -> None:
     deep = replace(LIFE, survival=tuple(0.9**depth for depth in range(1, 21)))
     found = of(saved(vllm_page(deep), vllm_page(deep.at(1030.0))), drafter="eagle3")
