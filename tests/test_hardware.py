@@ -283,6 +283,16 @@ def test_a_good_file_arrives_figure_by_figure() -> None:
     }
 
 
+def test_kinds_of_drafters_are_a_list_in_a_file_and_never_change_in_a_profile() -> None:
+    line = "    memory_frac: 0.8\n"
+    text = changed(line, f"{line}    synchronous: [suffix, ngram]\n")
+    assert parse_hardware(text, source="x.yaml").engine("fast").synchronous == ("suffix", "ngram")
+    allowed = "lower-case text of a-z, 0-9, '.', '_' and '-'"
+    said = refusal(changed(line, f"{line}    synchronous: [7]\n"))
+    assert said.endswith(f"synchronous.0 is 7; allowed: {allowed}")
+    assert parse_hardware(GOOD, source="x.yaml").engine("fast").synchronous == ()
+
+
 def test_whole_numbers_do_for_figures() -> None:
     profile = parse_hardware(changed("24.0e+9", "24000000000"), source="x.yaml")
     assert profile.peak.memory_bytes == 24e9
