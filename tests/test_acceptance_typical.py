@@ -354,8 +354,8 @@ def test_a_best_draft_beyond_what_was_measured_is_said() -> None:
         return [note for note in answer.notes if "was measured with" in note]
 
     assert told("eagle3,accept-length=2.8@3") == [
-        "eagle3,accept-length=2.8@3: acceptance was measured with 3 drafts; longer best drafts rest "
-        "on its shape"
+        "eagle3,accept-length=2.8@3: acceptance was measured with 3 drafts; beyond that it is "
+        "extrapolated"
     ]
     assert told("eagle3,accept-length=2.8@3,extrapolate=zero") == []  # none pays beyond
     assert told("eagle3,accept=0.8") == []

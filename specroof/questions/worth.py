@@ -200,6 +200,10 @@ def worth(request: WorthRequest) -> Worth:
     ]
     usd = usd_per_hour(setup.hardware, request.price_per_hour)
     unknown = f"price of {setup.hardware.name} unknown: --price-per-hour USD"
+    notes = [*([unknown] if usd is None else []), *first.notes]
+    if limited:
+        room = limits_of(point.model, setup, drafter, first)
+        notes += room.warnings(first, "larger batches are priced as if memory had no end")
     return Worth(
         model=first.model,
         hardware=first.hardware,
@@ -211,7 +215,7 @@ def worth(request: WorthRequest) -> Worth:
         draft_len=drafts,
         tpot_s=tpot_s,
         rows=_rows(lengths, curves, users, usd),
-        notes=(*((unknown,) if usd is None else ()), *first.notes),
+        notes=tuple(notes),
     )
 
 
