@@ -148,6 +148,16 @@ def test_a_band_is_set_by_others() -> None:
     assert banded([beside(2.0, 2.2, "plain")])[0].band is None
 
 
+def test_a_band_may_be_set_by_predictions_of_another_kind() -> None:
+    # As those of an engine that no fit knows have the bands of the generic profile.
+    wide = [beside(2.0, 2.0 * math.exp(0.4), source=f"wide-{n}") for n in range(3)]
+    near = beside(2.0, 2.0 * math.exp(0.1), source="near")
+    (own,) = banded([near], seen=[near])
+    (other,) = banded([near], seen=[*wide, near])
+    assert own.band is None
+    assert other.band == pytest.approx(0.4)
+
+
 def test_a_free_factor_makes_misses_small() -> None:
     shapes = [
         beside(2.0, 2.0 * math.exp(off), "shape", batch_size=1 + n)

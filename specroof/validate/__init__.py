@@ -45,7 +45,7 @@ class Validation:
         Measurements that could not, and what they lack.
     generic, generic_engines
         The same beside the generic engine, fitted without the family of their chip, and without
-        their engine; bands are of the other sources.
+        their engine; the bands of both are those of the other families.
     """
 
     points: tuple[Scored, ...]
@@ -145,12 +145,14 @@ def validation(measurements: Iterable[Measurement] | None = None) -> Validation:
         else:
             strange.append(point)
     every = [*points, *strange]
+    generic = _beside(every, generic_rates(every))
+    unknown = _beside(points, generic_rates(points, by_engine=True))
     return Validation(
         banded(_beside(points, left_out_rates(points)), calibrated=True),
         _beside(points, ideal_published_rates(points)),
         tuple(lacking),
-        banded(_beside(every, generic_rates(every)), by_family=True),
-        banded(_beside(points, generic_rates(points, by_engine=True))),
+        banded(generic, by_family=True),
+        banded(unknown, seen=generic, by_family=True),
     )
 
 

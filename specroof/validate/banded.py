@@ -18,7 +18,11 @@ _BANDED: Final = ("speedup", "shape")
 
 
 def banded(
-    points: Sequence[Scored], *, by_family: bool = False, calibrated: bool = False
+    points: Sequence[Scored],
+    *,
+    seen: Sequence[Scored] | None = None,
+    by_family: bool = False,
+    calibrated: bool = False,
 ) -> tuple[Scored, ...]:
     """Return the points with the bands that the other sources set.
 
@@ -26,6 +30,8 @@ def banded(
     ----------
     points
         Beside predictions of one kind of profile, each made without its source; shapes levelled.
+    seen
+        The predictions that set the bands, where those are another kind's: `points` if None.
     by_family
         Whether predictions were made without the family of the chip, as of the generic engine.
         Then the other families set the band, each as much as any other.
@@ -33,7 +39,7 @@ def banded(
         Whether bands are as wide as the other sources say that they have to be: see
         `specroof.engines.bands.calibration`.
     """
-    misses = misses_of(points, by_family=by_family)
+    misses = misses_of(points if seen is None else seen, by_family=by_family)
     units = dict.fromkeys(_unit(one, by_family) for one in points)
     others = {unit: [miss for miss in misses if miss.source != unit] for unit in units}
     scales = {unit: calibration(rest) if calibrated else 1.0 for unit, rest in others.items()}
