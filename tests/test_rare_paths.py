@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ import specroof
 from benchmark_points import MODEL
 from specroof import OutputError, load_drafter, load_hardware, speedup_curve
 from specroof.drafters.base import chain_proposals
-from specroof.engines import predicted_tokens_per_s, shared_fit
+from specroof.engines import calibrated_yaml, predicted_tokens_per_s, shared_fit
 from specroof.engines.record import Case
 from specroof.evidence import Measurement
 from specroof.evidence.bundled import load_measurements
@@ -93,11 +94,16 @@ def test_pages_without_a_curve_and_lines_beyond_the_most_are_left_out() -> None:
     assert sum(one.get_marker() != "None" for one in lines) == 8
 
 
-def test_an_engine_that_a_chip_lacks_is_left_out_of_the_page() -> None:
+def test_an_engine_that_a_chip_lacks_is_left_out_of_the_page(tmp_path: Path) -> None:
+    chip = load_hardware("b200")
+    own = tmp_path / "own.yaml"
+    own.write_text(
+        calibrated_yaml(chip, chip.engine("vllm"), name="own", source="made up"), encoding="utf-8"
+    )
     found = explore(
         "Qwen/Qwen3-8B",
-        "b200",
-        engines=["nonsense", "ideal"],
+        ["b200", str(own)],
+        engines=["own", "ideal"],
         tensor_parallel=1,
         context_len=1024,
         batch_size=1,
