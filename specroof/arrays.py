@@ -12,18 +12,6 @@ import numpy.typing as npt
 from specroof.errors import refuse
 from specroof.units import BOUNDS, MOST_POINTS, Bounds
 
-__all__ = [
-    "Array",
-    "IntArray",
-    "array_within",
-    "broadcast",
-    "distinct",
-    "number_within",
-    "real_array",
-    "real_number",
-    "whole_within",
-]
-
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 

@@ -6,24 +6,6 @@ from importlib import import_module
 from types import UnionType
 from typing import Any, Final, NoReturn, Self
 
-__all__ = [
-    "CatalogError",
-    "ConfigError",
-    "MeasurementError",
-    "Note",
-    "OptionError",
-    "OutputError",
-    "ProfileError",
-    "SpecroofError",
-    "StudyError",
-    "expect",
-    "expect_word",
-    "one_line",
-    "optional_library",
-    "printable",
-    "refuse",
-]
-
 #: How the libraries of extras call themselves.
 #: Characters of the longest line that is printed: lists of what is allowed have up to 1 400.
 _LONGEST_LINE: Final = 2_000

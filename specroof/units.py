@@ -8,27 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = [
-    "BOUNDS",
-    "DTYPE_BYTES",
-    "GIBIBYTE",
-    "HOUR",
-    "MEBIBYTE",
-    "MICROSECOND",
-    "MILLION",
-    "MILLISECOND",
-    "MOST_POINTS",
-    "WIDER_DTYPES",
-    "Bounds",
-    "dtype_bytes",
-    "format_binary_bytes",
-    "format_count",
-    "format_drafts",
-    "format_seconds",
-    "format_si",
-    "plain_number",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Bounds:

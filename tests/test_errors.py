@@ -11,8 +11,8 @@ from specroof.errors import OptionError, SpecroofError, one_line, printable
 
 KINDS = [
     kind
-    for name in errors.__all__
-    if isinstance(kind := getattr(errors, name), type) and kind is not errors.Note
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and kind.__module__ == errors.__name__ and kind is not errors.Note
 ]
 
 

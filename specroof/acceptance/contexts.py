@@ -13,8 +13,6 @@ from specroof.acceptance.checks import number_from
 from specroof.acceptance.curve import Acceptance
 from specroof.errors import OptionError
 
-__all__ = ["ContextAcceptance", "accepted_at", "context_acceptance"]
-
 Known = TypeVar("Known")
 
 _ALLOWED = "a number of cached tokens above 0"

@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from specroof.acceptance.checks import draft_lengths
 
-__all__ = ["Acceptance", "Law", "acceptance_notes"]
-
 Law = Callable[[tuple[float, ...], int], NDArray[np.float64]]
 
 

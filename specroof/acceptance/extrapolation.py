@@ -12,8 +12,6 @@ from specroof.acceptance.law_fits import fit_acceptance
 from specroof.acceptance.typical import SHAPES, acceptance_from_length
 from specroof.errors import expect, refuse
 
-__all__ = ["EXTRAPOLATIONS", "extrapolated_acceptance"]
-
 #: The way of an acceptance length alone; see `acceptance_from_length`.
 _CONSTANT: Final = "constant"
 

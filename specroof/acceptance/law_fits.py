@@ -13,8 +13,6 @@ from specroof.acceptance.decay import decay_acceptance
 from specroof.acceptance.laws import beta_acceptance, constant_acceptance, survival_acceptance
 from specroof.errors import OptionError, expect_word
 
-__all__ = ["FITTED_LAWS", "AcceptanceFit", "fit_acceptance"]
-
 #: Points on each side of a search box, and how often it shrinks around the best of them.
 _POINTS: Final = 13
 _ZOOMS: Final = 40

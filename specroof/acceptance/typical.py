@@ -12,17 +12,6 @@ from specroof.acceptance.laws import constant_acceptance, survival_of_rates
 from specroof.arrays import Array
 from specroof.errors import expect, expect_word
 
-__all__ = [
-    "FAMILIES",
-    "LENGTH_LAWS",
-    "SHAPES",
-    "Shape",
-    "acceptance_from_length",
-    "falling_odds_acceptance",
-    "falling_odds_rates",
-    "first_rate_of_length",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Shape:

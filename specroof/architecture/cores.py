@@ -6,20 +6,6 @@ from typing import ClassVar
 from specroof.architecture.matrices import BF16, WeightFormat
 from specroof.units import dtype_bytes
 
-__all__ = [
-    "BlockSparseAttention",
-    "ChunkedAttention",
-    "CompressedAttention",
-    "Compressor",
-    "Core",
-    "Experts",
-    "GroupedQueryAttention",
-    "Indexer",
-    "LatentAttention",
-    "SharedCacheAttention",
-    "SoftmaxAttention",
-]
-
 
 class Core:
     """What a block does besides multiplying by its matrices, and the traits that others ask for.

@@ -9,8 +9,6 @@ from specroof.architecture.draft_layers import draft_model, replicated
 from specroof.architecture.matrices import BF16, WeightFormat
 from specroof.architecture.model import Architecture, Block, Layer
 
-__all__ = ["block_head", "context_layers", "markov_step"]
-
 #: Projections whose outputs are cached: all that a context token costs a block drafter.
 _CACHED: Final = ("k_proj", "v_proj", "kv_a_proj_with_mqa", "wkv")
 

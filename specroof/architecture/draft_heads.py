@@ -22,14 +22,6 @@ from specroof.architecture.matrices import BF16, TENSOR, Linear
 from specroof.architecture.model import Architecture, Block, Layer
 from specroof.units import dtype_bytes
 
-__all__ = [
-    "DraftHead",
-    "MedusaHeads",
-    "eagle3_head",
-    "eagle_head",
-    "medusa_head",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class MedusaHeads:

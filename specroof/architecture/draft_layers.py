@@ -13,8 +13,6 @@ from specroof.architecture.matrices import (
 from specroof.architecture.model import Architecture, Block, Layer
 from specroof.architecture.usual_blocks import AttentionShape, gated_pair, grouped_query_block
 
-__all__ = ["DraftShape", "draft_layer", "draft_model", "replicated", "with_first"]
-
 
 @dataclass(frozen=True, slots=True)
 class DraftShape(AttentionShape):

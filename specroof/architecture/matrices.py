@@ -5,21 +5,6 @@ from typing import Final
 
 from specroof.units import dtype_bytes
 
-__all__ = [
-    "ATTENTION_REPLICATED",
-    "BF16",
-    "FEED_FORWARD_REPLICATED",
-    "FP32",
-    "HEADS",
-    "TENSOR",
-    "WEIGHT_FORMATS",
-    "Linear",
-    "Shard",
-    "WeightFormat",
-    "by_kv_heads",
-    "cache_only",
-]
-
 #: More devices than anything is ever split over: "divides without end".
 _UNLIMITED: Final = 1 << 30
 

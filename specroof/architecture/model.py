@@ -8,14 +8,6 @@ from specroof.architecture.cores import Core, Experts
 from specroof.architecture.matrices import Linear, WeightFormat
 from specroof.units import dtype_bytes
 
-__all__ = [
-    "Architecture",
-    "Block",
-    "Layer",
-    "VisionTower",
-    "stack_layers",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Block:

@@ -5,14 +5,6 @@ from dataclasses import dataclass
 from specroof.architecture.cores import Core
 from specroof.units import dtype_bytes
 
-__all__ = [
-    "GatedDeltaNet",
-    "KimiDeltaAttention",
-    "LightningAttention",
-    "Mamba2",
-    "RecurrentCore",
-]
-
 
 class RecurrentCore(Core):
     """A matrix state per head, updated by every token, often behind a short convolution.

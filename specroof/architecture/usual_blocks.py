@@ -14,8 +14,6 @@ from specroof.architecture.matrices import (
 )
 from specroof.architecture.model import Block
 
-__all__ = ["AttentionShape", "gated_pair", "grouped_query_block"]
-
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:

@@ -12,19 +12,6 @@ from typing import Final
 from specroof.errors import CatalogError, SpecroofError, refuse
 from specroof.reading.yaml_text import shown
 
-__all__ = [
-    "bundled",
-    "bundled_names",
-    "data_folder",
-    "decoded",
-    "is_file",
-    "is_folder",
-    "name_text",
-    "read_text",
-    "study_path",
-    "suggestion",
-]
-
 #: Larger than any published file (the longest real config has 90 KB), small enough to read.
 MAX_FILE_BYTES: Final = 16 * 2**20
 

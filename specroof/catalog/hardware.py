@@ -13,8 +13,6 @@ from specroof.errors import CatalogError, ProfileError
 from specroof.hardware import Generic, HardwareProfile, parse_generic, parse_hardware
 from specroof.reading.yaml_text import shown
 
-__all__ = ["HARDWARE_PATH_VARIABLE", "hardware_names", "load_hardware"]
-
 HARDWARE_PATH_VARIABLE: Final = "SPECROOF_HARDWARE_PATH"
 
 #: The generic engine, for chips without measurements; `benchmarks/fit_engines.py` writes it.

@@ -7,8 +7,6 @@ from typing import Final
 from specroof.catalog.files import MAX_FILE_BYTES, bundled_names, suggestion
 from specroof.errors import CatalogError
 
-__all__ = ["LONGEST_FETCH_S", "Fetch", "fetch_from_hub"]
-
 Fetch = Callable[[str, str], Path | None]
 
 #: Seconds after which a file that still comes is given up. Each read alone has its own limit

@@ -13,8 +13,6 @@ from specroof.errors import CatalogError, ConfigError, expect
 from specroof.parsers import parse_config
 from specroof.reading.yaml_text import shown
 
-__all__ = ["load_draft_config", "load_model", "model_names"]
-
 _DRAFTER_FOLDER: Final = "model_configs/drafters"
 
 _CONFIG_NAME: Final = "config.json"

@@ -15,8 +15,6 @@ from specroof.catalog.files import MAX_FILE_BYTES, decoded, name_text, read_text
 from specroof.catalog.waiting import within
 from specroof.errors import CatalogError, OptionError
 
-__all__ = ["LONGEST_PAGE_S", "USUAL_WAIT_S", "MetricsPages", "is_url", "metrics_pages"]
-
 #: Seconds after which a page that still comes is given up.
 LONGEST_PAGE_S: Final = 10.0
 #: Default seconds between two reads of a server: hundreds of rounds.

@@ -12,8 +12,6 @@ from specroof.acceptance.published import (
 from specroof.catalog.files import is_file, name_text, read_text
 from specroof.errors import CatalogError, expect
 
-__all__ = ["load_profile", "load_profiles_file"]
-
 
 def load_profile(name: str | os.PathLike[str], *, drafts: str | None = None) -> AcceptanceProfile:
     """Return a measured acceptance: a file that holds one, or a bundled profile by its name.

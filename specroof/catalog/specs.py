@@ -25,8 +25,6 @@ from specroof.catalog.models import load_draft_config, load_model
 from specroof.drafters import KINDS, Drafter
 from specroof.errors import OptionError, expect, refuse
 
-__all__ = ["ACCEPTANCE_KEYS", "load_drafter"]
-
 
 def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
     """Return the drafter that a SPEC describes, with its acceptance if the SPEC gives one.

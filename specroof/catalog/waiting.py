@@ -5,8 +5,6 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["within"]
-
 _Outcome = TypeVar("_Outcome")
 
 

@@ -12,8 +12,6 @@ from specroof.questions import acceptance as asked
 from specroof.questions.acceptance import DRAFT_COUNTS, FITTED_LAWS, profile_names
 from specroof.report.acceptance import fits_text, profiles_table, profiles_text
 
-__all__ = ["acceptance_app"]
-
 acceptance_app = typer.Typer(
     add_completion=False,
     cls=CommandGroup,

@@ -20,8 +20,6 @@ from specroof.questions.adaptive import USUAL_CONFIDENCE
 from specroof.questions.adaptive import adaptive as asked
 from specroof.report.adaptive import adaptive_csv, adaptive_text
 
-__all__ = ["adaptive"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Flags(OneChip):

@@ -24,8 +24,6 @@ from specroof.questions.advise import advise as asked
 from specroof.questions.advise_request import LAUNCHERS, USUAL_LOADS
 from specroof.report.advice import advice_text
 
-__all__ = ["advise"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Flags(Group):

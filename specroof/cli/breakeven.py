@@ -22,8 +22,6 @@ from specroof.questions.breakeven import breakeven as asked
 from specroof.questions.words import SOLVED
 from specroof.report.breakeven import breakeven_csv, breakeven_text
 
-__all__ = ["breakeven"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Flags(OneChip):

@@ -22,8 +22,6 @@ from specroof.errors import OptionError
 from specroof.questions.calibrate import DEFAULT_ENGINE_NAME
 from specroof.questions.calibrate import calibrate as asked
 
-__all__ = ["calibrate"]
-
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write the hardware YAML here."),

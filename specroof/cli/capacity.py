@@ -11,8 +11,6 @@ from specroof.questions.capacity import capacity as asked
 from specroof.questions.words import KINDS
 from specroof.report.capacity import capacity_csv, capacity_text
 
-__all__ = ["capacity"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Flags(OneChip):

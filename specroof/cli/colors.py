@@ -7,8 +7,6 @@ from rich.console import Console
 from rich.highlighter import RegexHighlighter
 from rich.theme import Theme
 
-__all__ = ["Answers", "show"]
-
 
 class Answers(RegexHighlighter):
     """Marks what is looked for first: titles, decisions, verdicts in tables, notes."""

@@ -11,8 +11,6 @@ from specroof.questions.doctor import doctor as asked
 from specroof.questions.words import KINDS, model_names
 from specroof.report.doctor import doctor_text
 
-__all__ = ["doctor"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Flags(Group):

@@ -10,8 +10,6 @@ from specroof.cli.grouping import command
 from specroof.questions.explain import explain as asked
 from specroof.report.operations import explanation_csv, explanation_text
 
-__all__ = ["explain"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Flags(OneChip):

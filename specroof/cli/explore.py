@@ -24,8 +24,6 @@ from specroof.questions.explore import Exploration
 from specroof.questions.explore import explore as asked
 from specroof.questions.words import hardware_names, model_names
 
-__all__ = ["explore"]
-
 Output = Annotated[
     Path,
     typer.Option(

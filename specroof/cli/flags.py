@@ -19,40 +19,6 @@ from specroof.questions.words import (
 )
 from specroof.units import MILLISECOND
 
-__all__ = [
-    "AsJson",
-    "CostOf",
-    "CsvFile",
-    "Drafters",
-    "Engine",
-    "ExpertParallel",
-    "Family",
-    "FormatFlags",
-    "Group",
-    "HardwareWord",
-    "ModelWord",
-    "NoCapacity",
-    "OneChip",
-    "OneContext",
-    "OptionFlags",
-    "PlaceFlags",
-    "PrefixHitRate",
-    "PricePerHour",
-    "Read",
-    "Seed",
-    "SetupFlags",
-    "SeveralChips",
-    "TensorParallel",
-    "Waves",
-    "batch_option",
-    "choice",
-    "completion",
-    "context_option",
-    "in_seconds",
-    "plot_option",
-    "spec_option",
-]
-
 
 @dataclass(frozen=True)
 class Read:

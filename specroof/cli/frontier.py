@@ -22,8 +22,6 @@ from specroof.cli.lists import numbers
 from specroof.questions.frontier import frontier as asked
 from specroof.report.frontier import frontier_csv, frontier_text
 
-__all__ = ["frontier"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Flags(OneChip):

@@ -18,8 +18,6 @@ from specroof.errors import OptionError
 from specroof.questions.words import OPTIONS
 from specroof.report.fitting import name_sources
 
-__all__ = ["command", "flags", "given"]
-
 #: A flag that changes reports; no command sees it.
 _SOURCES: Final = Annotated[
     bool, typer.Option("--sources", help="Name the source of every figure, in full.")

@@ -13,8 +13,6 @@ from specroof.cli.streams import drop, ready_streams, say_aside, screen_width
 from specroof.errors import OptionError, SpecroofError, one_line, refuse
 from specroof.report.fitting import on_screen
 
-__all__ = ["Command", "CommandGroup", "OneLineGroup"]
-
 # What is wrong with the words of a command: an unknown flag, a missing argument.
 _UsageError: Final = typer.BadParameter.__bases__[0]
 

@@ -11,8 +11,6 @@ from specroof.questions import hardware as asked
 from specroof.questions.words import hardware_names
 from specroof.report.chips import hardware_table, hardware_text
 
-__all__ = ["hardware_app"]
-
 hardware_app = typer.Typer(
     add_completion=False,
     cls=CommandGroup,

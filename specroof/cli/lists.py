@@ -4,8 +4,6 @@ import math
 
 from specroof.errors import OptionError
 
-__all__ = ["numbers", "whole_numbers", "words"]
-
 
 def numbers(word: str, text: str) -> list[float]:
     """Return the numbers of a comma-separated `text`; ``1..128`` doubles.

@@ -15,8 +15,6 @@ from specroof.questions.mock import mock as asked
 from specroof.questions.to_measure import FRAMEWORKS
 from specroof.report.mock import mock_text
 
-__all__ = ["mock"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Flags(OneChip):

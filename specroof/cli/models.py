@@ -8,8 +8,6 @@ from specroof.cli.output import give
 from specroof.questions import models as asked
 from specroof.report.models import diff_text, model_text, models_table
 
-__all__ = ["models_app"]
-
 models_app = typer.Typer(
     add_completion=False,
     cls=CommandGroup,

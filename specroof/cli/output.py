@@ -14,18 +14,6 @@ from specroof.errors import OutputError, printable
 from specroof.report.fitting import fitted
 from specroof.report.layout import json_line
 
-__all__ = [
-    "check_folder",
-    "figure_files",
-    "folder_of_figures",
-    "give",
-    "say",
-    "say_json",
-    "text_file",
-    "write",
-    "write_folder",
-]
-
 Draw: TypeAlias = Callable[[ModuleType], Any]
 
 

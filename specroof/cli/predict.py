@@ -35,8 +35,6 @@ from specroof.questions.prediction import Prediction
 from specroof.questions.request import hardware_of, several
 from specroof.report.prediction import prediction_csv, prediction_text, predictions_json
 
-__all__ = ["predict"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Flags(Group):

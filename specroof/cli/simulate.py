@@ -22,8 +22,6 @@ from specroof.cli.output import give
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
 from specroof.report.simulation import exactness_text, times_text
 
-__all__ = ["simulate_app"]
-
 simulate_app = typer.Typer(
     add_completion=False,
     cls=CommandGroup,

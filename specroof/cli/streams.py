@@ -14,8 +14,6 @@ import typer
 
 from specroof.errors import OutputError, printable
 
-__all__ = ["STANDARD_OUTPUT", "drop", "give_data", "ready_streams", "say_aside", "screen_width"]
-
 #: What stands for standard output where a file is asked for.
 STANDARD_OUTPUT: Final = Path("-")
 

@@ -21,8 +21,6 @@ from specroof.questions.sweep import Slice, Study, lacking_room, study_slices
 from specroof.report.sweep import sweep_text
 from specroof.units import format_binary_bytes
 
-__all__ = ["sweep"]
-
 #: The exit code that shells expect after an interrupt.
 _INTERRUPTED: Final = 130
 

@@ -20,8 +20,6 @@ from specroof.cli.output import figure_files, give
 from specroof.questions.validate import validate as asked
 from specroof.questions.words import hardware_names
 
-__all__ = ["validate"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Flags(Group):

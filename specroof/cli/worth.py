@@ -21,8 +21,6 @@ from specroof.cli.lists import numbers
 from specroof.questions.worth import worth as asked
 from specroof.report.worth import worth_csv, worth_text
 
-__all__ = ["worth"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Flags(OneChip):

@@ -15,19 +15,6 @@ from specroof.cost.base import Array, ForwardPass, OpCost, Options, Setting, mat
 from specroof.cost.layout import HeadsCached, index_key_bytes, kv_token_bytes
 from specroof.cost.two_way import two_way_tokens
 
-__all__ = [
-    "attended_tokens",
-    "attention_flops",
-    "attention_op",
-    "cached_tokens_read",
-    "counted_pairs",
-    "grouped_query_cache_bytes",
-    "grouped_query_costs",
-    "heads_op",
-    "indexer_op",
-    "shared_cache_costs",
-]
-
 
 def attended_tokens(
     query_len: npt.ArrayLike, context_len: npt.ArrayLike, window: int | None = None

@@ -12,13 +12,6 @@ from specroof.cost.attention import counted_pairs, heads_op, indexer_op
 from specroof.cost.base import Array, OpCost, Setting
 from specroof.cost.layout import cache_element_bytes, kv_token_bytes
 
-__all__ = [
-    "block_index_bytes",
-    "block_pairs",
-    "block_sparse_cache_bytes",
-    "block_sparse_costs",
-]
-
 
 def block_pairs(query_len: Array, context_len: Array, block_len: int, top_k: int) -> Array:
     r"""Return the (query, key) pairs of one sequence, each query in `top_k` blocks.

@@ -8,8 +8,6 @@ from specroof.cost.attention import heads_op
 from specroof.cost.base import Array, OpCost, Setting
 from specroof.cost.layout import kv_token_bytes
 
-__all__ = ["chunked_cache_bytes", "chunked_costs", "chunked_pairs"]
-
 
 def chunked_pairs(query_len: npt.ArrayLike, context_len: npt.ArrayLike, chunk: int) -> Array:
     r"""Return the (query, key) pairs of chunked attention in one sequence.

@@ -19,13 +19,6 @@ from specroof.cost.base import Array, OpCost, Setting
 from specroof.cost.layout import entry_bytes, index_key_bytes
 from specroof.units import dtype_bytes
 
-__all__ = [
-    "attended_entries",
-    "compressed_cache_bytes",
-    "compressed_costs",
-    "compressed_state_bytes",
-]
-
 
 def attended_entries(
     query_len: Array, context_len: Array, ratio: int, cap: int | None = None

@@ -43,8 +43,6 @@ from specroof.cost.latent import latent_cache_bytes, latent_costs
 from specroof.cost.recurrent import delta_net_costs, recurrent_state_bytes
 from specroof.cost.state_space import kimi_delta_costs, lightning_costs, mamba2_costs
 
-__all__ = ["CORES", "CoreFormulas"]
-
 
 def _by_heads(_core: Core) -> Shard:
     return HEADS

@@ -13,8 +13,6 @@ import numpy as np
 from specroof.architecture import Linear
 from specroof.cost.base import Array, OpCost, matmul_flops
 
-__all__ = ["linear_cost", "logit_bytes"]
-
 
 def linear_cost(linear: Linear, *, tokens: Array, block: str, count: int) -> OpCost:
     r"""Return the cost of one matrix for `tokens` positions.

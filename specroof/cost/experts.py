@@ -7,8 +7,6 @@ import numpy as np
 from specroof.architecture import TENSOR, Experts
 from specroof.cost.base import Array, OpCost, Setting, matmul_flops
 
-__all__ = ["distinct_experts", "expert_costs", "independent_tokens"]
-
 
 def distinct_experts(tokens: Array, n_experts: int, top_k: int, method: str = "exact") -> Array:
     r"""Return the expected number of distinct experts that `tokens` tokens visit.

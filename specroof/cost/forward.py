@@ -12,8 +12,6 @@ from specroof.cost.dense import linear_cost, logit_bytes
 from specroof.errors import expect
 from specroof.units import dtype_bytes
 
-__all__ = ["forward_cost"]
-
 #: Kinds that ``count="attention+ffn"`` keeps.
 _ATTENTION_AND_FFN: Final = {
     *("dense", "experts", "attention", "latent_attention", "indexer", "state")

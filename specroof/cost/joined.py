@@ -7,8 +7,6 @@ import numpy as np
 
 from specroof.cost.base import Array, Collective, OpCost
 
-__all__ = ["joined_costs", "joined_groups"]
-
 
 def joined_costs(first: Sequence[OpCost], second: Sequence[OpCost]) -> tuple[list[OpCost], ...]:
     """Return what one pass over two batches of the same model costs.

@@ -13,8 +13,6 @@ from specroof.cost.attention import (
 from specroof.cost.base import Array, ForwardPass, OpCost, Setting, matmul_flops
 from specroof.cost.layout import index_key_bytes, latent_bytes
 
-__all__ = ["latent_cache_bytes", "latent_costs"]
-
 
 def latent_costs(core: LatentAttention, setting: Setting) -> list[OpCost]:
     r"""Return the cost of multi-head latent attention in one layer, indexer included.

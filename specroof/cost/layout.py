@@ -10,15 +10,6 @@ from specroof.architecture import (
 )
 from specroof.units import dtype_bytes
 
-__all__ = [
-    "HeadsCached",
-    "cache_element_bytes",
-    "entry_bytes",
-    "index_key_bytes",
-    "kv_token_bytes",
-    "latent_bytes",
-]
-
 
 class HeadsCached(Protocol):
     """Attention that caches a key and a value of each token for every KV head."""

@@ -10,15 +10,6 @@ from specroof.architecture import HEADS, GatedDeltaNet, RecurrentCore
 from specroof.cost.base import Array, OpCost, Setting, matmul_flops
 from specroof.units import dtype_bytes
 
-__all__ = [
-    "delta_net_costs",
-    "delta_rule_flops",
-    "recurrent_costs",
-    "recurrent_state_bytes",
-    "replay_token_bytes",
-    "state_passes",
-]
-
 
 def delta_rule_flops(core: RecurrentCore, tokens: Array) -> Array:
     r"""Return the FLOP of the gated delta rule in one layer.

@@ -14,17 +14,6 @@ from specroof.cost.base import Array, OpCost, Setting, matmul_flops
 from specroof.cost.recurrent import delta_rule_flops, recurrent_costs
 from specroof.units import dtype_bytes
 
-__all__ = [
-    "kimi_delta_costs",
-    "kimi_delta_flops",
-    "kimi_delta_replay_bytes",
-    "lightning_costs",
-    "lightning_replay_bytes",
-    "mamba2_costs",
-    "mamba2_replay_bytes",
-    "scan_flops",
-]
-
 
 def scan_flops(core: RecurrentCore, tokens: Array) -> Array:
     r"""Return the FLOP of a state that decays, takes in a rank-one term and is read out.

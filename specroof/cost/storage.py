@@ -19,8 +19,6 @@ from specroof.cost.base import Array, Options
 from specroof.cost.cores import CORES, CoreFormulas
 from specroof.units import dtype_bytes
 
-__all__ = ["Storage", "kv_bytes_per_token", "kv_cache_bytes", "state_bytes", "storage"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Storage:

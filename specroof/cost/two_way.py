@@ -5,8 +5,6 @@ import numpy.typing as npt
 
 from specroof.arrays import Array
 
-__all__ = ["two_way_tokens"]
-
 
 def two_way_tokens(
     query_len: npt.ArrayLike, context_len: npt.ArrayLike, window: int | None = None

@@ -15,8 +15,6 @@ from specroof.drafters.placed import Geometry, Seconds, Where, timed_drafter
 from specroof.errors import OptionError
 from specroof.units import Bounds
 
-__all__ = ["BLOCK_KINDS", "BlockKind", "block_s", "head_block_drafter"]
-
 _LONGEST_BLOCK = 4096
 
 

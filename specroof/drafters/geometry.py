@@ -31,17 +31,6 @@ from specroof.architecture import (
 )
 from specroof.errors import OptionError
 
-__all__ = [
-    "USUAL_BLOCKS",
-    "usual_dflash",
-    "usual_dspark",
-    "usual_eagle",
-    "usual_eagle3",
-    "usual_medusa",
-    "usual_mtp",
-    "usual_p_eagle",
-]
-
 #: Positions of a block, by kind.
 USUAL_BLOCKS: Final = {"dflash": 16, "dspark": 7}
 #: Heads that the published Medusa weights have.

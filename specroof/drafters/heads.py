@@ -20,17 +20,6 @@ from specroof.drafters.geometry import (
 from specroof.drafters.placed import Geometry, Seconds, Where, timed_drafter
 from specroof.errors import OptionError
 
-__all__ = [
-    "HEAD_KINDS",
-    "HeadKind",
-    "accepted_work",
-    "chained_s",
-    "head_drafter",
-    "medusa_drafter",
-    "parallel_s",
-    "usual_origin",
-]
-
 
 def accepted_work(head: DraftHead, round_: Round) -> tuple[Work, ...]:
     """Return what the accepted tokens of a round cost a drafter beside its first pass.

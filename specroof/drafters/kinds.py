@@ -17,8 +17,6 @@ from specroof.drafters.trees import with_tree
 from specroof.errors import OptionError
 from specroof.units import BOUNDS
 
-__all__ = ["KINDS", "Kind"]
-
 Values = Mapping[str, Any]
 
 #: Nodes times children of a sequoia tree: its search takes a second at the usual depths.

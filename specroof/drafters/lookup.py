@@ -18,8 +18,6 @@ from specroof.drafters.base import (
 )
 from specroof.units import format_seconds
 
-__all__ = ["MEASURED_LOOKUP_SHARE", "lookup_drafter", "matched_proposals"]
-
 #: Share of the verification that n-gram lookup took in vLLM on one H100 (Llama-3.1-8B).
 MEASURED_LOOKUP_SHARE = 0.005875
 

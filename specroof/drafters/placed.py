@@ -11,8 +11,6 @@ from specroof.errors import OptionError
 from specroof.hardware import HardwareProfile, Placement
 from specroof.units import format_count, format_seconds, format_si
 
-__all__ = ["Geometry", "Seconds", "Where", "fitted", "overlapped_time", "timed_drafter"]
-
 #: From a target to the drafter that is built for it.
 Geometry = Callable[[Architecture], DraftHead]
 #: Seconds of drafting in line with the target, given the drafter, the round and its passes.

@@ -9,8 +9,6 @@ from specroof.arrays import number_within, whole_within
 from specroof.drafters.base import Drafter, DraftTime, Round, nothing_held
 from specroof.units import Bounds
 
-__all__ = ["autoregressive_drafter", "block_drafter", "ideal_drafter"]
-
 #: A draft token that costs a hundred plain steps is a typing error, such as 10 for 10%.
 _COSTS: Final = Bounds(0, 100)
 _DRAFTS: Final = Bounds(1, 4096, whole=True)

@@ -12,8 +12,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 from specroof.drafters.base import Array
 from specroof.drafters.trees import Node, Rates, Tree
 
-__all__ = ["MOST_NODES", "chain_tree", "dynamic_tree", "expansion_tree", "optimal_tree"]
-
 #: The largest tree that is searched for; engines verify up to some hundred drafts.
 MOST_NODES: Final = 512
 

@@ -15,18 +15,6 @@ import numpy as np
 from specroof.drafters.base import Array, Counts, Drafter, Proposals, TokensPerRound
 from specroof.errors import OptionError
 
-__all__ = [
-    "Grow",
-    "Node",
-    "Rates",
-    "Tree",
-    "branch_rates",
-    "path_rate",
-    "tree_proposals",
-    "tree_tokens",
-    "with_tree",
-]
-
 #: A node by the ranks on the way to it.
 Node = tuple[int, ...]
 #: For each depth, the probabilities that the first, second, … child is the one accepted, given

@@ -8,8 +8,6 @@ import numpy.typing as npt
 from specroof.arrays import Array
 from specroof.errors import OptionError
 
-__all__ = ["Frontier", "frontier_of"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frontier:

@@ -6,8 +6,6 @@ import numpy.typing as npt
 from specroof.arrays import Array
 from specroof.units import HOUR, MILLION
 
-__all__ = ["joules_per_million_tokens", "usd_per_million_tokens"]
-
 
 def usd_per_million_tokens(
     tokens_per_s: npt.ArrayLike, *, devices: npt.ArrayLike, usd_per_hour: float

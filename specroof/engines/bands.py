@@ -9,8 +9,6 @@ import numpy as np
 
 from specroof.hardware import OTHER_DRAFTERS, Band
 
-__all__ = ["BAND_SHARE", "FAMILY_POINTS", "Miss", "band_of", "bands_of", "calibration"]
-
 #: The share of measurements that a band is to hold.
 BAND_SHARE: Final = 0.8
 #: A cell speaks for itself once so many sources have measured it; below, its neighbours join in.

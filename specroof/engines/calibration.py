@@ -17,9 +17,6 @@ from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile
 from specroof.speedup.served import Served
 
-__all__ = ["Calibration", "Fitted", "Residual", "calibrate"]
-
-
 _LEAST_POINTS: Final = 3
 #: A usual change of a parameter that moves predictions by less than this share is not seen.
 _UNSEEN: Final = 1e-3

@@ -15,9 +15,6 @@ from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile
 from specroof.speedup.served import Served
 
-__all__ = ["Problem", "estimate", "noise_of", "prior_width"]
-
-
 #: A residual of 5% is an ordinary one; more is no noise, and less where the points say so.
 _ORDINARY: Final = 0.05
 _SMALLEST: Final = 0.001

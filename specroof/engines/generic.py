@@ -28,8 +28,6 @@ from specroof.hardware import (
     Generic,
 )
 
-__all__ = ["CHIP_FAMILIES", "generic", "generic_family", "generic_rates", "left_out_generic"]
-
 #: Chips by their matrix units, and what kernels reach there: share of the bf16 peak in matmuls of
 #: at least 4096 in each direction, share of the memory's bytes/s with at most 16 rows.
 CHIP_FAMILIES: Final = {

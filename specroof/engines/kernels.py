@@ -15,8 +15,6 @@ from specroof.errors import ProfileError
 from specroof.hardware import Collective, EngineProfile, HardwareProfile
 from specroof.units import MICROSECOND
 
-__all__ = ["KERNEL_ENGINE", "KERNEL_SOURCE", "kernel_engine"]
-
 #: The engine that kernels are known of.
 KERNEL_ENGINE: Final = "tensorrt-llm"
 

@@ -12,8 +12,6 @@ import numpy as np
 from specroof.arrays import Array
 from specroof.errors import MeasurementError, optional_library
 
-__all__ = ["Fit", "chi_square_quantile", "least_squares"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:

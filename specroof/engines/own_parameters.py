@@ -8,8 +8,6 @@ from typing import Final
 from specroof.engines.parameters import Parameter
 from specroof.hardware import EngineProfile
 
-__all__ = ["PARAMETERS", "Coordinate", "ProfileParameter", "coordinate"]
-
 #: No kernel reaches more than this share of a peak; boost clocks add a little.
 _MOST_SHARE: Final = 1.2
 _LEAST_SHARE: Final = 0.05

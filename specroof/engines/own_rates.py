@@ -19,9 +19,6 @@ from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import check_placement, engine_setup
 from specroof.speedup.served import Served
 
-__all__ = ["ideal_rates", "own_cases", "predicted_tokens_per_s"]
-
-
 #: A measurement may beat the ideal roofline by its own noise, not by more.
 _FASTEST: Final = 1.1
 #: Engines are 2 to 20 times slower than it, one sequence at a time; other units are a thousand.

@@ -20,19 +20,6 @@ from specroof.hardware import IDEAL_ENGINE, EngineProfile, Placement
 from specroof.latency import engine_setup
 from specroof.speedup.served import Served
 
-__all__ = [
-    "engine_key",
-    "engine_of",
-    "fitted_parameters",
-    "ideal_published_rates",
-    "left_out_engine",
-    "left_out_name",
-    "left_out_rates",
-    "published_cases",
-    "published_rates",
-    "served_of",
-]
-
 _FITS: Final = "fits.json"
 #: The fit to all sources, which the hardware files hold.
 _ALL: Final = "all"

@@ -30,9 +30,6 @@ from specroof.serving.requests import end_to_end_tokens_per_s
 from specroof.speedup.round import PassSeconds, draft_time, engine_round_s, proposals, round_time
 from specroof.speedup.served import Served
 
-__all__ = ["ONLY", "Case", "Rates", "Record", "case_of"]
-
-
 #: The engine of cases that say no other.
 ONLY: Final = "the engine"
 

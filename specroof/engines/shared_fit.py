@@ -19,16 +19,6 @@ from specroof.engines.shared_parameters import ENGINES, PARAMETERS
 from specroof.evidence import Measurement, kind_of, measured_of, shape_group
 from specroof.hardware import EngineProfile
 
-__all__ = [
-    "Points",
-    "fit",
-    "initial_parameters",
-    "leave_groups_out",
-    "leave_one_out",
-    "parameters_at",
-]
-
-
 # What an ordinary residual is, beyond which a point counts as an outlier (soft L1): 7% at first,
 # then what the first fit leaves, between these bounds.
 _ORDINARY: Final = 0.07

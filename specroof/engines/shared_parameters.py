@@ -20,18 +20,6 @@ from specroof.hardware import (
     HardwareProfile,
 )
 
-__all__ = [
-    "DTYPE_SHARES",
-    "ENGINES",
-    "FAMILIES",
-    "OWN",
-    "PARAMETERS",
-    "chip_family",
-    "fitted_engine",
-    "is_fitted",
-    "own",
-]
-
 #: Chips of one kind of matrix unit, by what their vendor's name holds.
 FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "ampere": ("A100",),

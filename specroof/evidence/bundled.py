@@ -10,9 +10,6 @@ from specroof.errors import MeasurementError
 from specroof.evidence.measurement import STEP, Measurement
 from specroof.reading.yaml_text import shown
 
-__all__ = ["load_measurements", "parse_measurements"]
-
-
 _WHOLE = ("tensor_parallel", "draft_len", "verify_len", "top_k")
 _NUMBERS = (
     "batch_size", "context_len", "input_len", "output_len", "acceptance_length", "tokens_per_s",

@@ -5,8 +5,6 @@ from typing import Final
 from specroof.evidence.measurement import Measurement
 from specroof.evidence.presumed import has_drafter
 
-__all__ = ["kind_of", "measured_of", "shape_group"]
-
 #: What methods without a known cost leave open.
 _LACKING: Final = {
     "mock": "the draft count behind a forced acceptance length",

@@ -9,9 +9,6 @@ from specroof.errors import MeasurementError
 from specroof.hardware import ServerSettings
 from specroof.reading.yaml_text import shown
 
-__all__ = ["STEP", "Measurement", "checked", "refuse_mixed", "refuse_repeats"]
-
-
 #: The `method` of a bare pass over `verify_len` new positions, with no round around it.
 STEP: Final = "step"
 

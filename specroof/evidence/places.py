@@ -5,8 +5,6 @@ from typing import Final
 
 from specroof.catalog import load_hardware, load_model
 
-__all__ = ["chip_of", "model_of"]
-
 #: A chip by the name that a measurement has for it; see `specroof.load_hardware`.
 chip_of: Final = cache(load_hardware)
 

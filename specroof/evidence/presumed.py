@@ -10,8 +10,6 @@ from specroof.drafters.kinds import KINDS
 from specroof.errors import MeasurementError
 from specroof.evidence.measurement import Measurement
 
-__all__ = ["acceptance_of", "committed_tokens", "drafter_of", "has_drafter", "request_lengths"]
-
 #: SPECs of methods that no kind of drafter is called after. Domino drafts a block with the layers
 #: of DFlash; the independent draft model of the one source that has one is named.
 _SPECS: Final = {"domino": "dflash", "draft_model": "model,config=Qwen/Qwen3-0.6B"}

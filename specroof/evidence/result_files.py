@@ -12,8 +12,6 @@ from specroof.reading.json_fields import Fields
 from specroof.reading.json_text import json_values
 from specroof.reading.table import amount, count, parse_table
 
-__all__ = ["read_benchmark"]
-
 
 def _drafts(text: str) -> int:
     """Return a whole number of at least 0."""

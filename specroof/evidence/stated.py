@@ -10,14 +10,6 @@ from specroof.hardware import SERVER_KEYS, Placement, ServerSettings
 from specroof.reading.yaml_text import shown
 from specroof.units import dtype_bytes
 
-__all__ = [
-    "Stated",
-    "refuse_other_drafts",
-    "refuse_other_kinds",
-    "refuse_other_setup",
-    "server_told",
-]
-
 #: Kinds of a SPEC whose costs are shares, or none: they stand for any drafter.
 _STAND_FOR_ANY: Final = frozenset({"ideal", "autoregressive", "block"})
 _LOOKUPS: Final = frozenset({"ngram", "prompt_lookup", "suffix"})

@@ -7,8 +7,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["QUANTUM", "packed", "packed_ends", "packed_shares"]
-
 #: Share of a plain step that is told apart: seconds that are packed are off by half of it. Of
 #: verification and drafting together that is a fifth of the 1e-6 that a page may be off.
 QUANTUM: Final = 2e-7

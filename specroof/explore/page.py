@@ -25,8 +25,6 @@ from specroof.questions.drafts import (
 from specroof.questions.explore import Exploration
 from specroof.questions.grids import KNOTS, PRICED_KINDS, Cell, Drafting
 
-__all__ = ["single_page", "site_files"]
-
 #: Kinds whose typical shapes differ; "" stands for all others.
 _SHAPED_KINDS: Final = ("", *PRICED_KINDS)
 _CHARTS: Final = "plotly.min.js"

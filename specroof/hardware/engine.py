@@ -11,23 +11,6 @@ from typing import Annotated, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "FRAMEWORKS",
-    "IDEAL_ENGINE",
-    "LAYER_KINDS",
-    "OP_KINDS",
-    "OTHER_DRAFTERS",
-    "STATE_TOKENS",
-    "UNSURE_HOST",
-    "Band",
-    "CapturedGraphs",
-    "Collective",
-    "EngineProfile",
-    "ExpectedError",
-    "ExpertLocality",
-    "ExpertTile",
-]
-
 #: Kinds of operation that may have a separate share; `dense` covers all the others.
 OP_KINDS: Final = ("experts", "attention", "latent_attention", "state")
 #: Kinds of layer that may cost time on top of what every layer costs.

@@ -7,8 +7,6 @@ from typing import Final
 
 from specroof.hardware.engine import Collective, EngineProfile
 
-__all__ = ["GENERIC", "ChipFamily", "Generic", "GenericEngines", "generic_engine"]
-
 #: The name of the engine of chips without a fitted one.
 GENERIC: Final = "generic"
 

@@ -11,15 +11,6 @@ from specroof.hardware.generic import GENERIC, GenericEngines
 from specroof.reading.yaml_text import shown
 from specroof.units import DTYPE_BYTES, WIDER_DTYPES
 
-__all__ = [
-    "DevicePower",
-    "DevicePrice",
-    "HardwareProfile",
-    "Interconnect",
-    "Peak",
-    "Placement",
-]
-
 _IDEAL: Final = IDEAL_ENGINE.name
 
 BytesPerS: TypeAlias = Annotated[float, "bytes_per_s"]

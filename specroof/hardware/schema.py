@@ -31,8 +31,6 @@ from specroof.reading.checked import FirstVersion, Text, accept, parse_model
 from specroof.reading.yaml_text import shown
 from specroof.units import BOUNDS, DTYPE_BYTES
 
-__all__ = ["RECURRENT_STATES", "checked_mapping"]
-
 _IDEAL: Final = IDEAL_ENGINE.name
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
 

@@ -8,8 +8,6 @@ from typing import Any, Final
 from specroof.arrays import real_number
 from specroof.errors import refuse
 
-__all__ = ["SERVER_KEYS", "SETTINGS", "Server", "ServerSettings", "Setting"]
-
 #: Dtypes that frameworks keep recurrent state in.
 _STATE_DTYPES: Final = ("fp32", "bf16", "fp16", "fp8")
 

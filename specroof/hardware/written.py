@@ -8,8 +8,6 @@ from specroof.errors import OptionError
 from specroof.hardware import EngineProfile, Generic, HardwareProfile, parse_hardware
 from specroof.reading.yaml_text import dump_yaml
 
-__all__ = ["calibrated_yaml", "written_generic"]
-
 
 def calibrated_yaml(
     hardware: HardwareProfile, engine: EngineProfile, *, name: str, source: str

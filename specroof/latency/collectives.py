@@ -5,8 +5,6 @@ import numpy.typing as npt
 
 from specroof.arrays import Array
 
-__all__ = ["all_reduce_s", "all_to_all_s", "hierarchical_all_reduce_s"]
-
 
 def all_reduce_s(
     message_bytes: npt.ArrayLike,

@@ -13,8 +13,6 @@ from specroof.hardware import EngineProfile, HardwareProfile, Interconnect, Plac
 from specroof.latency.collectives import all_reduce_s, all_to_all_s, hierarchical_all_reduce_s
 from specroof.latency.sums import Array, IntArray, by_pass, total
 
-__all__ = ["Exchange", "communication_s"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Links:

@@ -15,16 +15,6 @@ from specroof.latency.operations import pass_work
 from specroof.latency.pass_seconds import PassLatency, PassShape, PassWork, pass_time
 from specroof.latency.setup import Setup
 
-__all__ = [
-    "Beside",
-    "WorkKind",
-    "launched_kernels",
-    "layer_kinds",
-    "model_latency",
-    "model_work",
-    "padded_pass",
-]
-
 #: Kernels of an operation that are more than one, where nothing fuses them.
 _KERNELS: Final = {
     # rotations of queries and keys (10), their way into the cache (2), layout (1), the core (2)

@@ -13,8 +13,6 @@ from specroof.latency.operations import device_bytes
 from specroof.latency.setup import Setup
 from specroof.units import format_binary_bytes
 
-__all__ = ["engine_notes", "memory_notes", "option_notes"]
-
 
 def engine_notes(setup: Setup) -> Iterator[str]:
     """Yield which engine profile was used, where it comes from and how far off it has been.

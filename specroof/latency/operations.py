@@ -12,8 +12,6 @@ from specroof.latency.pass_seconds import OpWork, PassLatency, PassShape, PassWo
 from specroof.latency.setup import Setup
 from specroof.latency.sums import Array
 
-__all__ = ["device_bytes", "pass_latency", "pass_work"]
-
 
 def pass_latency(
     ops: Iterable[OpCost], setup: Setup, shape: PassShape, *, settled: bool = False

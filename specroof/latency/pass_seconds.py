@@ -13,17 +13,6 @@ from specroof.latency.communication import Exchange, communication_s
 from specroof.latency.sums import Array, IntArray, by_pass, total, weighted_total
 from specroof.units import format_seconds
 
-__all__ = [
-    "OpLatency",
-    "OpWork",
-    "PassLatency",
-    "PassShape",
-    "PassWork",
-    "overlapped_s",
-    "pass_time",
-    "tiled_share",
-]
-
 
 def overlapped_s(compute_s: Array, memory_s: Array, norm: float | None) -> Array:
     r"""Return the seconds of work whose arithmetic and memory traffic overlap.

@@ -7,8 +7,6 @@ from specroof.cost import Options
 from specroof.errors import OptionError
 from specroof.hardware import EngineProfile, HardwareProfile, Placement, Server
 
-__all__ = ["Setup", "check_placement", "drafting_engine", "drafting_setup", "engine_setup"]
-
 
 @dataclass(frozen=True, slots=True)
 class Setup:

@@ -10,8 +10,6 @@ from specroof.latency.communication import Exchange
 from specroof.latency.pass_seconds import OpWork, PassShape, PassWork
 from specroof.latency.sums import Array, IntArray
 
-__all__ = ["stacked"]
-
 
 def stacked(works: Sequence[PassWork], sizes: Sequence[int]) -> PassWork:
     """Return many passes as one value, of which `pass_time` gives the seconds of each.

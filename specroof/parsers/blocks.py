@@ -22,18 +22,6 @@ from specroof.architecture import (
 )
 from specroof.parsers.formats.quantization import LayerWeights
 
-__all__ = [
-    "USUAL_NAMES",
-    "ExpertNames",
-    "ExpertsShape",
-    "attention_block",
-    "experts_block",
-    "feed_forward_block",
-    "matrices",
-    "router",
-    "with_vectors",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ExpertNames:

@@ -25,15 +25,6 @@ from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.model_config import ModelConfig, vision_tower
 from specroof.parsers.tied_heads import tied_embeddings
 
-__all__ = [
-    "Part",
-    "attention_part",
-    "decoder",
-    "feed_forward_builder",
-    "feed_forward_part",
-    "same_part",
-]
-
 _Kind = TypeVar("_Kind", bound=Hashable)
 
 

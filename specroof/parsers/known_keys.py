@@ -12,8 +12,6 @@ from typing import Final
 
 from specroof.reading.json_object import AskedObject, printable
 
-__all__ = ["unread_keys", "unread_notes"]
-
 #: Keys that say nothing of cost in any family: names and versions, tokens, positions, numerics,
 #: training, generation, files of other tools.
 _IRRELEVANT_WORDS: Final = """

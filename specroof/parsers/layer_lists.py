@@ -4,17 +4,6 @@ from collections.abc import Callable, Collection
 
 from specroof.reading.json_object import MAX_LAYERS, Reader
 
-__all__ = [
-    "experts_after_first",
-    "flagged_layers",
-    "layer_overrides",
-    "layer_windows",
-    "listed_experts",
-    "listed_kinds",
-    "sliding_layers",
-    "used_window",
-]
-
 
 def listed_kinds(
     keys: Reader, key: str, allowed: Collection[str], n_layers: int

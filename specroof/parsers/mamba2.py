@@ -14,8 +14,6 @@ from specroof.parsers.blocks import matrices
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.reading.json_object import Reader
 
-__all__ = ["MambaKeys", "MambaShape", "mamba_block", "read_mamba", "read_mamba_core"]
-
 
 @dataclass(frozen=True, slots=True)
 class MambaShape:

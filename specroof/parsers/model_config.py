@@ -13,21 +13,6 @@ from specroof.parsers.formats.weight_formats import PLAIN_FORMATS
 from specroof.reading.json_object import MAX_LAYERS, Reader, read_json
 from specroof.units import format_binary_bytes
 
-__all__ = [
-    "DSPARK_NOTE",
-    "DTYPES",
-    "MTP_NOTE",
-    "ModelConfig",
-    "activation_dtype",
-    "config_name",
-    "open_config",
-    "quantization_section",
-    "read_files",
-    "sidecar_notes",
-    "typed_section",
-    "vision_tower",
-]
-
 #: Torch's names of dtypes, with and without its prefix.
 DTYPES: Final = {
     f"{prefix}{name}": dtype

@@ -6,8 +6,6 @@ from specroof.architecture import AttentionShape
 from specroof.parsers.blocks import ExpertsShape
 from specroof.reading.json_object import Reader
 
-__all__ = ["head_counts", "read_attention", "read_experts", "split_head_dim"]
-
 #: What transformers calls the number of experts in files that it saves again: the `attribute_map`
 #: of a configuration class takes these names for the family's own.
 _SAVED_EXPERTS_KEYS: Final = ("num_local_experts", "num_experts", "n_routed_experts")

@@ -23,8 +23,6 @@ from typing import Final
 
 from specroof.reading.json_object import Reader
 
-__all__ = ["tied_embeddings"]
-
 _KEY: Final = "tie_word_embeddings"
 _TOP: Final = ("qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe")
 _EITHER: Final = ("glm4v_moe", "minimax_m3", "minimax_m3_vl")

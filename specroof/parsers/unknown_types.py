@@ -10,8 +10,6 @@ from specroof.parsers.known_keys import unread_keys
 from specroof.parsers.model_config import ModelConfig, open_config, typed_section
 from specroof.reading.json_object import AskedObject, Reader
 
-__all__ = ["fitting_family", "require_known_type"]
-
 _Parsers = Mapping[str, Callable[[ModelConfig], Architecture]]
 
 #: Families that others are named after, so that they are preferred among equals.

@@ -13,8 +13,6 @@ from specroof.errors import OptionError
 from specroof.plot.style import add_legend, house_style, look, new_chart
 from specroof.questions.acceptance import Acceptance
 
-__all__ = ["plot_acceptance"]
-
 #: A fitted law has no end; it is drawn this much further than what was measured.
 _BEYOND: Final = 1.5
 _LABELS: Final = (

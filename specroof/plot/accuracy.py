@@ -13,8 +13,6 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullForma
 
 from specroof.plot.style import GREY, Chart, add_legend, house_style, look, new_chart
 
-__all__ = ["plot_accuracy", "plot_throughput_accuracy"]
-
 _MEANINGS: Final = {GREY: "acceptance length known", "none": "known up to one factor"}
 _TICKS: Final = (0.25, 0.5, 1, 1.5, 2, 3, 4, 5, 6, 8)
 

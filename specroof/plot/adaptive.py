@@ -11,8 +11,6 @@ from specroof.plot.style import GREY, add_legend, house_style, look, new_chart
 if TYPE_CHECKING:
     from specroof.questions.adaptive import Adaptive
 
-__all__ = ["plot_adaptive"]
-
 
 @house_style()
 def plot_adaptive(found: "Adaptive") -> Figure:

@@ -20,8 +20,6 @@ from specroof.units import plain_number
 if TYPE_CHECKING:
     from specroof.questions.advise import Advice
 
-__all__ = ["plot_advice"]
-
 
 @house_style()
 def plot_advice(found: "Advice") -> Figure:

@@ -38,14 +38,6 @@ from specroof.plot.style import (
 from specroof.questions.overview import drafts_run
 from specroof.speedup.curve import SpeedupCurve
 
-__all__ = [
-    "plot_best_draft_len_map",
-    "plot_by_batch",
-    "plot_draft_len_by_batch",
-    "plot_speedup_by_batch",
-]
-
-
 _NEAR: Final = 0.01
 _NO_ROOM: Final = "no room for drafts"
 _MOST_NUMBERS: Final = 150  # cells; the map of more is read by its colours

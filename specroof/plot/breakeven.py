@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from specroof.questions.breakeven import Breakeven, Row
 
-__all__ = ["plot_breakeven"]
-
 _LABELS: Final = {
     "accept": "Least acceptance rate",
     "accept-length": "Least acceptance length (tokens)",

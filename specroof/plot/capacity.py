@@ -11,8 +11,6 @@ from specroof.units import GIBIBYTE
 if TYPE_CHECKING:
     from specroof.questions.capacity import Capacity
 
-__all__ = ["plot_capacity"]
-
 #: What fills a device, from the left.
 _PARTS: Final = {
     "reserved": ("kept away", GREY),

@@ -33,9 +33,6 @@ from specroof.questions.overview import drafts_run
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import plain_number
 
-__all__ = ["plot_speedup_by_draft_len"]
-
-
 #: With more lines than this the optima stand in the legend, where there is room.
 _MOST_LABELS: Final = 8
 

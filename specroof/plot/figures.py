@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from specroof.questions.acceptance import Profiles
     from specroof.questions.explain import Explanation
 
-__all__ = ["acceptance_figures", "pass_figures", "speedup_figures"]
-
 
 def speedup_figures(curves: "Sequence[SpeedupCurve]") -> "dict[str, Figure]":
     """Return the charts that a grid of this shape can show."""

@@ -9,8 +9,6 @@ from matplotlib.figure import Figure
 from specroof.errors import OutputError
 from specroof.plot.style import house_style
 
-__all__ = ["figure_bytes"]
-
 #: By suffix, metadata without a date: the same chart is the same file.
 _METADATA: Final[dict[str, dict[str, Any]]] = {
     ".png": {},

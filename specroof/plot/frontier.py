@@ -11,8 +11,6 @@ from specroof.plot.style import GREY, INK, add_legend, house_style, look, new_ch
 if TYPE_CHECKING:
     from specroof.questions.frontier import FrontierAnswer
 
-__all__ = ["plot_frontier"]
-
 
 @house_style()
 def plot_frontier(found: "FrontierAnswer") -> Figure:

@@ -14,9 +14,6 @@ from matplotlib.text import Annotation
 from specroof.arrays import Array
 from specroof.plot.style import INK
 
-__all__ = ["Label", "place_labels"]
-
-
 _POINTS_PER_INCH: Final = 72.0
 # Places that are tried for a label: distances from its marker, in points, at as many angles.
 _DISTANCES: Final = np.array([10, 16, 24, 34, 46, 60, 76, 94, 115, 140, 170, 205, 245, 295.0])

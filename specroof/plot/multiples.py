@@ -28,8 +28,6 @@ from specroof.plot.style import (
 )
 from specroof.questions.overview import Overview
 
-__all__ = ["study_figures"]
-
 #: Panels of a page, and lines of a panel.
 _MOST_ROWS: Final = 5
 _MOST_COLUMNS: Final = 5

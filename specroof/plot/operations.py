@@ -19,9 +19,6 @@ from specroof.plot.style import COLORS, GREY, INK, add_legend, house_style, new_
 from specroof.speedup.curve import PassLatency
 from specroof.units import format_seconds, format_si
 
-__all__ = ["plot_roofline", "plot_time_per_op"]
-
-
 _BLUE, _VERMILLION, _GREEN, _PURPLE, _ORANGE, _SKY, _BLACK, _GREY = COLORS
 _YELLOW: Final = "#F0E442"  # of Okabe and Ito as well; a filled mark with an outline may be pale
 _KIND_COLORS: Final = {

@@ -20,32 +20,6 @@ from specroof.errors import OptionError
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import plain_number
 
-__all__ = [
-    "BINARY_PREFIXES",
-    "COLORS",
-    "GREY",
-    "INK",
-    "MARKERS",
-    "Chart",
-    "add_legend",
-    "context_name",
-    "curve_names",
-    "house_style",
-    "look",
-    "marks_every",
-    "new_chart",
-    "plain_line",
-    "position",
-    "require_curves",
-    "short_number",
-    "speedup_label",
-    "speedup_limits",
-    "thin_ticks",
-    "tick_at",
-    "wrapped",
-]
-
-
 #: Okabe and Ito 2008, "Color Universal Design", with its grey for its yellow, which is too pale
 #: for a line on white. Neighbours differ in lightness too.
 COLORS: Final = (

@@ -10,8 +10,6 @@ from specroof.plot.style import COLORS, GREY, INK, add_legend, house_style, new_
 from specroof.speedup.waterfall import RoundParts
 from specroof.units import format_seconds
 
-__all__ = ["plot_waterfall"]
-
 _TOTAL, _ADDED, _SAVED = COLORS[0], COLORS[1], COLORS[2]
 #: Parts below this share of the round are drawn, but not written about.
 _SMALL: Final = 0.002

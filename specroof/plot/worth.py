@@ -9,8 +9,6 @@ from specroof.plot.style import add_legend, house_style, look, new_chart, plain_
 if TYPE_CHECKING:
     from specroof.questions.worth import Worth
 
-__all__ = ["plot_worth"]
-
 
 @house_style()
 def plot_worth(found: "Worth") -> Figure:

@@ -14,15 +14,6 @@ if TYPE_CHECKING:
     # Dice take longer to import than a prediction does.
     from numpy.random import Generator
 
-__all__ = [
-    "LEAST_ROUNDS",
-    "BatchCosts",
-    "Outcome",
-    "best_fixed",
-    "fixed_rates",
-    "simulated_policies",
-]
-
 #: Thresholds of survival that policies choose from; with 0 every draft is made.
 _THRESHOLDS: Final = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 #: Rounds of a batch, at least.

@@ -9,8 +9,6 @@ import numpy.typing as npt
 from specroof.arrays import Array
 from specroof.policies.schedule import Schedule, best_schedule
 
-__all__ = ["Change", "Gain", "best_change"]
-
 #: A further range of a schedule must gain this share of throughput, over all loads.
 LEAST_GAIN = 0.005
 

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from specroof.errors import OptionError
 from specroof.speedup.bands import verdict
 
-__all__ = ["Choice", "Decision", "Verdict", "best_choice", "decided", "paying_up_to"]
-
 Verdict = Literal["pays", "loses", "unclear"]
 Decision = Literal["on", "off", "depends", "unclear"]
 

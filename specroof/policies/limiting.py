@@ -4,8 +4,6 @@ from dataclasses import dataclass, replace
 
 from specroof.acceptance.typical import first_rate_of_length
 
-__all__ = ["Point", "least_rate", "least_tokens_per_round", "limits_of_speedup"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:

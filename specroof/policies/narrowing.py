@@ -7,8 +7,6 @@ from typing import Final
 
 from specroof.policies.limiting import Point
 
-__all__ = ["INPUTS", "least_settled", "swings"]
-
 #: How far each input is moved, either way.
 STEP: Final = 0.1
 #: Inputs of a speedup, in words.

@@ -11,9 +11,6 @@ import numpy.typing as npt
 from specroof.arrays import Array
 from specroof.errors import OptionError
 
-__all__ = ["Schedule", "best_schedule", "drafts_at"]
-
-
 #: Equal but for rounding: fewer ranges win.
 _TIE: Final = 1e-13
 

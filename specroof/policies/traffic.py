@@ -11,8 +11,6 @@ from specroof.arrays import Array
 from specroof.errors import OptionError
 from specroof.policies.schedule import Schedule, best_schedule, held_drafts
 
-__all__ = ["Day", "Traffic", "advised_day"]
-
 IntArray = npt.NDArray[np.intp]
 
 #: A schedule must beat the best fixed length by this share of plain throughput: it is more to run.

@@ -23,8 +23,6 @@ from specroof.questions.request import DrafterLike, Served, Values, drafter_of, 
 from specroof.questions.simulate import chain_acceptance, curve_up_to
 from specroof.speedup.curve import SpeedupCurve, longest_draft
 
-__all__ = ["FIXED", "Adaptive", "AdaptiveRequest", "adaptive"]
-
 #: The policies in closed form: one length for all loads, and one for each.
 FIXED: Final = ("fixed", "by load")
 #: The default share that confidence knows: it gives the gains that Finn 2026 simulates with the

@@ -12,8 +12,6 @@ from specroof.policies.schedule import drafts_at
 from specroof.policies.traffic import Day
 from specroof.units import MILLISECOND
 
-__all__ = ["Advised", "BreakEven", "Row", "Targets", "Times"]
-
 
 @dataclass(frozen=True, slots=True)
 class Targets:

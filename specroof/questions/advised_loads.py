@@ -23,8 +23,6 @@ from specroof.questions.prediction import Prediction, predicted
 from specroof.serving.end_to_end import EndToEnd
 from specroof.units import MILLISECOND
 
-__all__ = ["advised_rows"]
-
 #: Ranges of a schedule, at most; a further one must gain this share of throughput.
 _MOST_RANGES: Final = 4
 _LEAST_GAIN: Final = 0.002

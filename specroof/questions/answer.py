@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from specroof.architecture import Architecture
     from specroof.latency import Setup
 
-__all__ = ["Answer", "Noted", "picked", "place_of", "title_of"]
-
 
 class Answer:
     """An answer: its numbers, and what a reader must know about them.

@@ -33,19 +33,6 @@ from specroof.speedup.served import Served
 if TYPE_CHECKING:
     from specroof.evidence import Measurement
 
-__all__ = [
-    "Benchmark",
-    "BenchmarkRequest",
-    "Recorded",
-    "ResultFile",
-    "engine_of_results",
-    "engine_of_tool",
-    "file_label",
-    "idle_notes",
-    "in_sample_notes",
-    "refuse_others",
-]
-
 ResultFile: TypeAlias = str | os.PathLike[str]
 
 

@@ -29,8 +29,6 @@ from specroof.speedup.inverses import (
     paying_runs,
 )
 
-__all__ = ["Breakeven", "BreakevenRequest", "Row", "breakeven"]
-
 _SOLVERS: Final = {"accept": least_rate, "accept-length": least_length, "cost": largest_cost}
 #: Default loads.
 USUAL_BATCHES: Final = tuple(2.0**power for power in range(9))

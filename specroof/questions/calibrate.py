@@ -11,8 +11,6 @@ from specroof.questions.request import question
 if TYPE_CHECKING:
     from specroof.engines import Calibration
 
-__all__ = ["DEFAULT_ENGINE_NAME", "CalibrateRequest", "Calibrated", "calibrate"]
-
 DEFAULT_ENGINE_NAME: Final = "calibrated"
 
 

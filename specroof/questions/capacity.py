@@ -25,8 +25,6 @@ from specroof.questions.request import (
 from specroof.serving.capacity import FRAMEWORKS, ServedRoom, served_room
 from specroof.units import format_binary_bytes
 
-__all__ = ["Capacity", "CapacityRequest", "Side", "capacity", "usual_drafts"]
-
 #: Drafts of a drafter that makes any number, if not given: as many as the default
 #: shape of SGLang's EAGLE family.
 USUAL_DRAFTS: Final = 3

@@ -29,15 +29,6 @@ from specroof.speedup.curve import (
     pass_latency,
 )
 
-__all__ = [
-    "CostRequest",
-    "CurveRequest",
-    "LatencyRequest",
-    "forward_cost",
-    "forward_latency",
-    "speedup_curve",
-]
-
 
 @dataclass(frozen=True)
 class CostRequest:

@@ -19,20 +19,6 @@ from specroof.questions.prediction import Prediction, predicted
 from specroof.serving.observed import Observed, measured_acceptance
 from specroof.serving.workload import Load
 
-__all__ = [
-    "BEYOND",
-    "LOADS",
-    "USUAL_CONTEXT_LEN",
-    "Compared",
-    "change_of",
-    "compared",
-    "context_of",
-    "drafts_now",
-    "is_tree",
-    "kind_of",
-    "prediction_of",
-]
-
 #: Loads at which a schedule may change its draft length, besides the present one.
 LOADS: Final = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 #: Cached tokens of a request where neither the user nor the server says.

@@ -9,8 +9,6 @@ from specroof.policies.change import Change
 from specroof.questions.diagnosed import drafts_now
 from specroof.serving.observed import Observed
 
-__all__ = ["advice", "gain_words"]
-
 #: A smaller gain is not worth a restart.
 LEAST_GAIN: Final = 0.01
 

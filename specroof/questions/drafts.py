@@ -12,14 +12,6 @@ from specroof.errors import OptionError
 from specroof.serving.launch import LAUNCHERS, Speculation, launch
 from specroof.speedup.bands import tokens_spread
 
-__all__ = [
-    "LENGTH_DEPTHS",
-    "LENGTH_STEPS",
-    "flags_to_paste",
-    "profile_tokens",
-    "typical_acceptance",
-]
-
 #: Depths at which an acceptance length may be stated.
 LENGTH_DEPTHS: Final = (1, 2, 3, 4, 5, 7, 15)
 #: Steps of a stated length for each token.

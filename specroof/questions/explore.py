@@ -35,14 +35,6 @@ from specroof.questions.request import question as asked_as
 from specroof.serving.capacity import in_server
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 
-__all__ = [
-    "PAGE_CHIPS",
-    "Exploration",
-    "ExploreRequest",
-    "Section",
-    "explore",
-]
-
 _Named = TypeVar("_Named", Architecture, HardwareProfile)
 
 #: What a site holds by default.

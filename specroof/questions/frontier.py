@@ -29,8 +29,6 @@ from specroof.questions.request import (
 from specroof.serving.workload import Load
 from specroof.speedup.curve import SpeedupCurve
 
-__all__ = ["FrontierAnswer", "FrontierPoint", "FrontierRequest", "Series", "frontier"]
-
 #: Default batch sizes.
 USUAL_BATCHES: Final = tuple(
     sorted({step * 2.0**power for power in range(12) for step in (1.0, 2.0, 3.0)} - {6144.0})

@@ -18,8 +18,6 @@ from specroof.serving.limits import limits_of
 from specroof.speedup.curve import SpeedupCurve, curve_in
 from specroof.speedup.round import engine_round_s
 
-__all__ = ["KNOTS", "PRICED_KINDS", "Axes", "Cell", "Drafting", "cell_of", "hermite", "slopes"]
-
 #: Drafters that the library prices, as a SPEC calls them.
 PRICED_KINDS: Final = ("mtp", "eagle3", "dflash", "ngram")
 

@@ -9,8 +9,6 @@ from specroof.hardware import HardwareProfile
 from specroof.questions.answer import Noted
 from specroof.questions.request import HardwareLike, hardware_of, question
 
-__all__ = ["HardwareFacts", "HardwareRequest", "check_hardware", "list_hardware", "show_hardware"]
-
 
 @dataclass(frozen=True)
 class HardwareRequest:

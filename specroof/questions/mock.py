@@ -27,8 +27,6 @@ from specroof.serving.requests import end_to_end
 from specroof.serving.workload import Workload
 from specroof.speedup.curve import SpeedupCurve, acceptance_of, curve_in, longest_draft
 
-__all__ = ["Mock", "MockRequest", "mock"]
-
 
 @dataclass(frozen=True)
 class MockRequest:

@@ -11,20 +11,6 @@ from specroof.cost import kv_bytes_per_token, state_bytes
 from specroof.questions.answer import Noted
 from specroof.questions.request import ModelLike, model_of, question
 
-__all__ = [
-    "DiffRequest",
-    "Fact",
-    "ModelDiff",
-    "ModelFacts",
-    "ModelRequest",
-    "diff_models",
-    "list_models",
-    "model_diff",
-    "model_row",
-    "show_model",
-    "weight_formats",
-]
-
 _GROUPS: Final = ("sizes", "formats", "cache", "layers")
 
 #: A number, or words.

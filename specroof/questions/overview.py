@@ -14,8 +14,6 @@ from specroof.speedup.curve import SpeedupCurve
 if TYPE_CHECKING:
     from specroof.questions.sweep import Slice
 
-__all__ = ["Overview", "drafts_run", "overviews"]
-
 #: Loads of a curve that are looked at: what a page can show.
 _MOST_CONTEXTS: Final = 12
 _MOST_BATCHES: Final = 32

@@ -22,29 +22,6 @@ from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
 from specroof.serving.settings import parse_server, server_settings
 
-__all__ = [
-    "DrafterLike",
-    "HardwareLike",
-    "ModelLike",
-    "OptionsLike",
-    "Served",
-    "ServerLike",
-    "Values",
-    "borrowed_engine",
-    "drafter_of",
-    "drafters_of",
-    "engine_name",
-    "given_twice",
-    "hardware_of",
-    "listed",
-    "model_of",
-    "options_of",
-    "question",
-    "server_of",
-    "several",
-    "usd_per_hour",
-]
-
 ModelLike: TypeAlias = str | os.PathLike[str] | Architecture
 HardwareLike: TypeAlias = str | os.PathLike[str] | HardwareProfile
 DrafterLike: TypeAlias = str | Drafter

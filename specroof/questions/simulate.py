@@ -24,17 +24,6 @@ from specroof.simulate import (
 from specroof.simulate import simulate_batch as simulated
 from specroof.speedup.curve import SpeedupCurve, curve_in, longest_draft
 
-__all__ = [
-    "BatchTimes",
-    "ExactRequest",
-    "Exactness",
-    "TimesRequest",
-    "chain_acceptance",
-    "curve_up_to",
-    "sampling_is_exact",
-    "times_of_batches",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TimesRequest(Served):

@@ -17,8 +17,6 @@ from specroof.reading.checked import Count, FirstVersion, Text
 from specroof.reading.yaml_text import shown
 from specroof.serving.workload import Load, Workload
 
-__all__ = ["StudyBlock", "study_schema"]
-
 
 def _listed(value: object) -> object:
     """Return one value as a list of it, where a list is asked for."""

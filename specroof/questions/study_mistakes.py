@@ -14,8 +14,6 @@ from specroof.reading.checked import Path
 from specroof.serving.workload import Load
 from specroof.speedup.curve import acceptance_of
 
-__all__ = ["Mistakes", "study_refusals"]
-
 #: Places that the one line about many mistakes counts.
 _MOST_PLACES: Final = 6
 

@@ -22,20 +22,6 @@ from specroof.serving.workload import Load
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import MOST_POINTS
 
-__all__ = [
-    "Outcome",
-    "Slice",
-    "Study",
-    "StudyLike",
-    "Sweep",
-    "SweepRequest",
-    "Target",
-    "lacking_room",
-    "study_of",
-    "study_slices",
-    "sweep",
-]
-
 #: Points that are held at a time: their arrays and tables stay within some hundreds of MB.
 _SLICE_POINTS: Final = 1 << 18
 

@@ -15,8 +15,6 @@ from specroof.reading.table import parse_table
 from specroof.reading.yaml_text import parse_yaml, shown
 from specroof.serving.workload import Workload
 
-__all__ = ["Mix", "TrafficFile", "parse_traffic", "traffic_of"]
-
 #: The columns of loads, as files spell them.
 _UNITS: Final = {
     "concurrency": "concurrency",

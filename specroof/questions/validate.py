@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from specroof.validate import Validation
     from specroof.validate.own_results import OwnValidation
 
-__all__ = ["OwnValidated", "PublishedValidated", "ValidateRequest", "validate"]
-
 
 @dataclass(frozen=True)
 class ValidateRequest(Recorded):

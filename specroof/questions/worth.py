@@ -29,8 +29,6 @@ from specroof.serving.limits import limits_of
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve
 from specroof.speedup.inverses import Point
 
-__all__ = ["Worth", "WorthRequest", "WorthRow", "worth"]
-
 #: Default acceptance lengths, and the most users to try.
 USUAL_LENGTHS: Final = tuple(range(3, 10))
 _MOST_USERS: Final = 4096

@@ -11,17 +11,6 @@ from pydantic import BeforeValidator, Field
 from specroof.reading.checked import accept
 from specroof.units import BOUNDS
 
-__all__ = [
-    "BatchSize",
-    "CapturedSize",
-    "ContextLen",
-    "DraftLen",
-    "FlopsPerS",
-    "RequestLen",
-    "Share",
-    "within",
-]
-
 
 def within(quantity: str) -> BeforeValidator:
     """Return a validator that lets numbers within the bounds of a quantity through unchanged.

@@ -15,19 +15,6 @@ from pydantic import BaseModel, BeforeValidator, ValidationError
 from specroof.errors import SpecroofError
 from specroof.reading.yaml_text import number_spelling, parse_yaml, shortened, shown
 
-__all__ = [
-    "Count",
-    "FirstVersion",
-    "Mistake",
-    "Path",
-    "Text",
-    "accept",
-    "checked",
-    "parse_model",
-    "without",
-]
-
-
 #: What is allowed where one of pydantic's own checks fails, if its words would not do.
 _EXPECTED: Final = {
     "model_type": "allowed: a mapping of keys to values",

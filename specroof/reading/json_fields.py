@@ -7,8 +7,6 @@ from specroof.arrays import real_number
 from specroof.errors import MeasurementError, refuse
 from specroof.reading.yaml_text import shown
 
-__all__ = ["Fields"]
-
 _Kind = TypeVar("_Kind")
 
 

@@ -14,8 +14,6 @@ from specroof.arrays import real_number
 from specroof.errors import ConfigError
 from specroof.reading.json_text import parse_json
 
-__all__ = ["MAX_LAYERS", "MAX_SIZE", "AskedObject", "Reader", "printable", "read_json"]
-
 #: The longest file that is read. The longest published ones list the format of every expert: for
 #: the 49 152 matrices of Nemotron 3 Ultra about 7 MB.
 MAX_TEXT_LEN: Final = 16_777_216

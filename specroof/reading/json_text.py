@@ -8,8 +8,6 @@ from typing import Any, Final
 from specroof.errors import SpecroofError
 from specroof.reading.yaml_text import shortened
 
-__all__ = ["json_values", "parse_json"]
-
 #: What stands between the values of a list, and between values one after another.
 _BETWEEN: Final = {True: re.compile(r"[\s,]*"), False: re.compile(r"\s*")}
 #: Characters of the explanation that Python gives.

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from specroof.errors import MeasurementError, optional_library
 
-__all__ = ["Sample", "parse_metrics"]
-
 
 @dataclass(frozen=True, slots=True)
 class Sample:

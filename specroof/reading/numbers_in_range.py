@@ -8,8 +8,6 @@ from specroof import errors
 from specroof.arrays import real_number
 from specroof.reading.yaml_text import shown
 
-__all__ = ["MOST_DRAFTS", "entries", "number", "refuse", "whole"]
-
 #: The longest draft that a file may hold; published ones stop at some dozens.
 MOST_DRAFTS: Final = 10_000
 

@@ -9,8 +9,6 @@ from typing import Any, Final
 from specroof.errors import MeasurementError
 from specroof.reading.yaml_text import shown
 
-__all__ = ["amount", "count", "parse_table"]
-
 _NUMERAL: Final = re.compile(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 

@@ -11,16 +11,6 @@ import yaml
 
 from specroof.errors import SpecroofError
 
-__all__ = [
-    "MAX_NESTING",
-    "MAX_TEXT_BYTES",
-    "dump_yaml",
-    "number_spelling",
-    "parse_yaml",
-    "shortened",
-    "shown",
-]
-
 #: Bytes of the longest text that is read: a hundred times the longest file that makes sense.
 MAX_TEXT_BYTES: Final = 262_144
 

@@ -9,8 +9,6 @@ from specroof.questions.acceptance import (
 )
 from specroof.report.layout import format_table
 
-__all__ = ["fits_text", "profiles_table", "profiles_text"]
-
 
 def profiles_table(found: Profiles) -> str:
     """Return a list of profiles, or the nearest names where there are none."""

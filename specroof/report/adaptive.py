@@ -5,8 +5,6 @@ from typing import Final
 from specroof.questions.adaptive import FIXED, Adaptive
 from specroof.report.layout import format_table, page, rows_csv
 
-__all__ = ["adaptive_csv", "adaptive_text"]
-
 #: What each policy does, for whoever reads the table.
 _MEANING: Final = {
     "fixed": "one length for all loads, the one that makes most tokens",

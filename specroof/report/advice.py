@@ -31,8 +31,6 @@ from specroof.report.layout import (
 )
 from specroof.units import format_drafts, format_seconds
 
-__all__ = ["advice_columns", "advice_json", "advice_text"]
-
 #: What a server gives at a load, by the names of the fields.
 _TIMES: Final = tuple(one.name for one in fields(Times))
 _SPEEDUPS: Final = ("speedup", "speedup_low", "speedup_high")

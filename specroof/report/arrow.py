@@ -10,8 +10,6 @@ import numpy as np
 from specroof.errors import OutputError
 from specroof.report.columns import Columns, n_rows, unit_of
 
-__all__ = ["arrow_batch", "arrow_table", "data_library"]
-
 
 def data_library(name: str) -> ModuleType:
     """Return pyarrow or one of its modules.

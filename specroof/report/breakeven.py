@@ -7,8 +7,6 @@ import numpy as np
 from specroof.questions.breakeven import Breakeven, Row
 from specroof.report.layout import ABSENT, figure, format_table, page, rows_csv
 
-__all__ = ["breakeven_csv", "breakeven_text"]
-
 _ANSWERS: Final = {"never": "never", "always": "always", "at": ""}
 
 

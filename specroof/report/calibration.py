@@ -9,15 +9,6 @@ from specroof.questions.records import Calibration, Fitted, Residual
 from specroof.report.layout import figure, format_table
 from specroof.units import format_seconds
 
-__all__ = [
-    "RESIDUAL_HEADER",
-    "calibrated_text",
-    "calibration_json",
-    "calibration_text",
-    "residual_cells",
-    "residual_json",
-]
-
 #: Titles of what `residual_cells` returns.
 RESIDUAL_HEADER: Final = (
     "point", "batch", "context", "drafts", "measured tok/s", "predicted", "off",

@@ -6,8 +6,6 @@ from specroof.questions.capacity import Capacity, Side
 from specroof.report.layout import format_table, page, rows_csv
 from specroof.units import format_binary_bytes
 
-__all__ = ["capacity_csv", "capacity_text"]
-
 #: What people read of each line, in the order of the table.
 _LINES: Final = {
     "memory": "memory of a device",

@@ -7,8 +7,6 @@ from specroof.questions.hardware import HardwareFacts
 from specroof.report.layout import format_table
 from specroof.units import format_binary_bytes, format_si
 
-__all__ = ["hardware_table", "hardware_text"]
-
 
 def hardware_table(found: Sequence[HardwareFacts]) -> str:
     """Return the list of hardware profiles."""

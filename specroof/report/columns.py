@@ -13,21 +13,6 @@ from specroof.questions.overview import drafts_run
 from specroof.questions.prediction import EndToEnd, Prediction, Workload
 from specroof.speedup.curve import SpeedupCurve
 
-__all__ = [
-    "ALL_ROWS",
-    "COUNTED_ARRAYS",
-    "CURVE_ARRAYS",
-    "Columns",
-    "at_best",
-    "data_frame",
-    "listed_columns",
-    "load_columns",
-    "n_rows",
-    "point_columns",
-    "sizes",
-    "unit_of",
-]
-
 #: A value that all rows share, or a number for each row; NaN is a missing figure.
 Columns = dict[str, Any]
 

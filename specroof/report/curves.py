@@ -14,16 +14,6 @@ from specroof.report.layout import ABSENT, figure, format_table, in_line
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import format_seconds
 
-__all__ = [
-    "counted_table",
-    "curves_table",
-    "lengths_table",
-    "pays_lines",
-    "source_lines",
-    "survey_json",
-]
-
-
 #: Columns that one operating point does without.
 _OF_GRIDS: Final = {"context", "batch", "step", "per user", "runs"}
 #: What stands in a table where a batch is larger than a server runs.

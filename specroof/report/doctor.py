@@ -7,8 +7,6 @@ from specroof.questions.doctor import Compared, Diagnosis, Observed
 from specroof.report.layout import figure, format_table, page
 from specroof.units import format_seconds
 
-__all__ = ["doctor_text"]
-
 #: Characters of a line, but for flags, which are pasted, and notes.
 WIDTH = 80
 

@@ -12,8 +12,6 @@ from typing import Final, TypeAlias
 
 from specroof.errors import Note
 
-__all__ = ["brief", "fitted", "folded_table", "name_sources", "on_screen"]
-
 Lines: TypeAlias = Sequence[Sequence[str]]
 
 

@@ -4,8 +4,6 @@ from specroof.questions.frontier import FrontierAnswer, FrontierPoint
 from specroof.report.layout import figure, format_table, in_line, page, rows_csv
 from specroof.units import MILLION, MILLISECOND
 
-__all__ = ["frontier_csv", "frontier_text"]
-
 
 def frontier_csv(found: FrontierAnswer) -> str:
     """Return every point of every frontier as CSV."""

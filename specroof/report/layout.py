@@ -14,21 +14,6 @@ from specroof.errors import one_line, printable
 from specroof.questions.answer import Answer
 from specroof.report.fitting import brief, folded_table
 
-__all__ = [
-    "ABSENT",
-    "PAGE_WIDTH",
-    "columns_csv",
-    "figure",
-    "folded",
-    "format_table",
-    "in_line",
-    "json_line",
-    "note_lines",
-    "page",
-    "rows_csv",
-    "wrapped",
-]
-
 #: Columns of a page that is read whole.
 PAGE_WIDTH: Final = 80
 #: What stands in a table where there is no figure.

@@ -2,8 +2,6 @@
 
 from specroof.questions.mock import Mock
 
-__all__ = ["mock_text"]
-
 
 def mock_text(found: Mock) -> str:
     """Return the commands, the notes and the prediction; all but commands are shell comments."""

@@ -7,8 +7,6 @@ from specroof.questions.models import Fact, ModelDiff, ModelFacts
 from specroof.report.layout import format_table
 from specroof.units import format_binary_bytes, format_count
 
-__all__ = ["diff_table", "diff_text", "model_text", "models_table"]
-
 
 def models_table(found: Sequence[ModelFacts]) -> str:
     """Return the list of models."""

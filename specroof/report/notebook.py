@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Mapping
 from html import escape
 
-__all__ = ["facts_html"]
-
 
 def facts_html(title: str, facts: Mapping[str, object], said: Iterable[str]) -> str:
     """Return a table of facts, by name, and sentences below it.

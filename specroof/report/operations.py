@@ -8,8 +8,6 @@ from specroof.report.layout import format_table, in_line, note_lines, page, rows
 from specroof.speedup.curve import PassLatency
 from specroof.units import format_drafts, format_seconds, format_si
 
-__all__ = ["explain_rows", "explanation_csv", "explanation_text"]
-
 #: What an operation takes, and what rows of the same one add up; in all else they are alike.
 _AMOUNTS: Final = ("flops", "weight_bytes", "cache_bytes", "activation_bytes")
 _ADDED: Final = ("count", *_AMOUNTS, "compute_s", "memory_s", "seconds", "share")

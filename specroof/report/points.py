@@ -19,8 +19,6 @@ from specroof.report.columns import (
 from specroof.report.layout import columns_csv
 from specroof.speedup.curve import SpeedupCurve
 
-__all__ = ["curve_columns", "curves_csv", "curves_json"]
-
 _BAND_KEYS: Final = ("speedup_low", "speedup_high", "verdict", "best_within_band")
 #: Rows that are turned into Python's numbers at once: they take ten times the memory of arrays.
 _SLAB_ROWS: Final = 1 << 16

@@ -15,8 +15,6 @@ from specroof.report.curves import (
 from specroof.report.layout import note_lines
 from specroof.report.points import curves_csv, curves_json
 
-__all__ = ["prediction_csv", "prediction_json", "prediction_text", "predictions_json"]
-
 
 def prediction_json(found: Prediction) -> dict[str, Any]:
     """Return a prediction as the object that ``--json`` prints."""

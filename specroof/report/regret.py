@@ -8,8 +8,6 @@ import numpy as np
 from specroof.questions.answer import picked
 from specroof.questions.records import Regret, Scored, Validation, worst_regrets
 
-__all__ = ["regret_json", "regret_lines"]
-
 #: How many of the worst are listed.
 _WORST: Final = 5
 #: A larger loss is counted.

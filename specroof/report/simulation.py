@@ -6,8 +6,6 @@ from specroof.questions.simulate import BatchTimes, Exactness
 from specroof.report.layout import format_table
 from specroof.units import format_seconds
 
-__all__ = ["exactness_text", "times_text"]
-
 
 def exactness_text(found: Exactness) -> str:
     """Return the counts of speculative sampling, a line for each claim."""

@@ -9,8 +9,6 @@ from specroof.questions.overview import Overview
 from specroof.report.fitting import brief
 from specroof.report.layout import format_table, in_line, note_lines
 
-__all__ = ["sweep_text"]
-
 #: Lines of the tables and of the notes; the text has at most 40 with titles and empty lines.
 _MOST_BEST: Final = 16
 _MOST_STOPS: Final = 10

@@ -20,8 +20,6 @@ from specroof.report.calibration import RESIDUAL_HEADER, residual_cells, residua
 from specroof.report.layout import figure, format_table
 from specroof.report.regret import regret_json, regret_lines
 
-__all__ = ["own_json", "own_text", "validated_text", "validation_json", "validation_table"]
-
 _KEYS: Final = {
     "n": "n",
     "speedup_p90_error": "speedup_p90",

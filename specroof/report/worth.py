@@ -7,9 +7,6 @@ from specroof.questions.worth import Worth, WorthRow
 from specroof.report.layout import figure, format_table, page, rows_csv
 from specroof.units import format_drafts, format_seconds
 
-__all__ = ["worth_csv", "worth_text"]
-
-
 _COLUMNS: Final[dict[str, Callable[[WorthRow], str]]] = {
     "tokens/round": lambda row: f"{row.accept_length:g}",
     "speedup": lambda row: f"{row.speedup:.2f}x",

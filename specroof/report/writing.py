@@ -14,15 +14,6 @@ from typing import Any, BinaryIO, Final
 
 from specroof.errors import OutputError
 
-__all__ = [
-    "MANIFEST",
-    "clear_stale",
-    "joined_files",
-    "whole_file",
-    "write_files",
-    "write_folder",
-]
-
 #: The list of the files that the last run wrote into a folder.
 MANIFEST: Final = "specroof-manifest.json"
 

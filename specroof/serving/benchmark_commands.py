@@ -15,8 +15,6 @@ from specroof.errors import OptionError, expect_word, refuse
 from specroof.serving.launch import SGLANG, SGLANG_ALGORITHMS, VLLM
 from specroof.serving.server_flags import CACHES, MADE_WEIGHTS, format_words, shell_line
 
-__all__ = ["FORCED", "FRAMEWORKS", "MockPoint", "mock_commands"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MockPoint:

@@ -16,17 +16,6 @@ from specroof.serving import sglang, sglang_memory, unmanaged, vllm, vllm_sizes
 from specroof.serving.footprint import cores, draft_footprint, target_footprint
 from specroof.serving.room import Array, Need, Place, Room
 
-__all__ = [
-    "FRAMEWORKS",
-    "Framework",
-    "PrefillRules",
-    "ServedRoom",
-    "framework_of",
-    "in_server",
-    "prefill_rules",
-    "served_room",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Framework:

@@ -8,8 +8,6 @@ import numpy.typing as npt
 
 from specroof.arrays import Array, broadcast
 
-__all__ = ["SharedPasses", "answer_rounds", "prompts_together", "shared_passes"]
-
 #: Halvings of the interval in which the requests that start in a pass lie: twelve digits.
 _HALVINGS: Final = 40
 #: A prompt that fits its passes but for rounding takes no further one.

@@ -10,8 +10,6 @@ from specroof.serving.queue import queue_s
 from specroof.serving.workload import Workload
 from specroof.speedup.curve import SpeedupCurve
 
-__all__ = ["EndToEnd"]
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class EndToEnd:

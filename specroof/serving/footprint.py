@@ -19,9 +19,6 @@ from specroof.drafters import Held
 from specroof.hardware import Placement
 from specroof.latency.operations import device_bytes
 
-__all__ = ["Footprint", "cores", "draft_footprint", "has_core", "target_footprint"]
-
-
 #: A context beyond every window and chunk: what grows there has no end.
 _LONG: float = 2.0**20
 

@@ -9,17 +9,6 @@ from specroof.errors import OptionError, expect_word
 from specroof.serving.server_flags import shell_line
 from specroof.units import format_drafts
 
-__all__ = [
-    "LAUNCHERS",
-    "SGLANG",
-    "SGLANG_ALGORITHMS",
-    "VLLM",
-    "YOUR_DRAFT_MODEL",
-    "Launch",
-    "Speculation",
-    "launch",
-]
-
 #: Stands for the drafter's weights where no name is given.
 YOUR_DRAFT_MODEL: Final = "<YOUR-DRAFT-MODEL>"
 

@@ -16,8 +16,6 @@ from specroof.serving.capacity import ServedRoom, served_room
 from specroof.speedup.curve import SpeedupCurve
 from specroof.units import format_binary_bytes, format_drafts
 
-__all__ = ["Limits", "limits_at", "limits_of"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Limits:

@@ -8,8 +8,6 @@ from typing import Final
 from specroof.errors import MeasurementError
 from specroof.reading.metrics_text import Sample
 
-__all__ = ["NO_PAGE", "SERVERS", "Counted", "Server", "counted", "served_by"]
-
 #: What to say of a server without a metrics page.
 NO_PAGE: Final = (
     "allowed: a server's metrics page, which SGLang publishes with --enable-metrics, and vLLM "

@@ -9,8 +9,6 @@ import numpy as np
 from specroof.acceptance import Acceptance, acceptance_from_length, survival_acceptance
 from specroof.serving.metrics import Counted
 
-__all__ = ["Observed", "measured_acceptance", "observed"]
-
 #: Fewer rounds say little: at an acceptance of 1/2, 400 tell it to 2.5 points (one deviation).
 FEW_ROUNDS: Final = 400
 #: A mean draft shorter than the longest by more than this is one that varies.

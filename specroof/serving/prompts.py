@@ -9,14 +9,6 @@ import numpy.typing as npt
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
 
-__all__ = [
-    "Prompt",
-    "PromptGroups",
-    "prefill_pass",
-    "prompt_groups",
-    "time_to_first_token_s",
-]
-
 _Seconds = TypeVar("_Seconds", float, Array)
 
 

@@ -9,8 +9,6 @@ import numpy.typing as npt
 from specroof.arrays import Array, distinct
 from specroof.speedup.curve import SpeedupCurve
 
-__all__ = ["limited_curve", "queue_s", "running_requests"]
-
 
 def running_requests(asked: npt.ArrayLike, largest: npt.ArrayLike, *, queues: bool) -> Array:
     r"""Return the requests that are decoded at a time; NaN where there is no such batch.

@@ -28,14 +28,6 @@ from specroof.serving.waves import Wave, shared_wave
 from specroof.speedup.round import PassSeconds
 from specroof.speedup.served import Served
 
-__all__ = [
-    "PrefillPlan",
-    "Prefills",
-    "RequestLoad",
-    "RequestTimes",
-    "prefill_plan",
-]
-
 #: Sequences of a pass, at least: perhaps no other request decodes.
 _FEWEST: Final = 0.01
 

@@ -18,8 +18,6 @@ from specroof.speedup.curve import SpeedupCurve
 from specroof.speedup.round import EnginePasses
 from specroof.speedup.served import Served
 
-__all__ = ["end_to_end", "end_to_end_tokens_per_s", "request_s"]
-
 
 def request_s(model: Architecture, setup: Setup, workload: Workload) -> float:
     """Return the seconds from the start of a prompt that is prefilled alone to its first token.

@@ -6,8 +6,6 @@ from typing import Final
 
 from specroof.hardware import Placement
 
-__all__ = ["CACHES", "MADE_WEIGHTS", "format_words", "server_command", "shell_line"]
-
 #: Formats of weights that vLLM and SGLang make of any checkpoint as they load it.
 MADE_WEIGHTS: Final = ("fp8",)
 #: How they call the dtypes of a cache.

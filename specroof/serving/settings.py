@@ -8,8 +8,6 @@ from specroof.hardware import ServerSettings
 from specroof.hardware.server import SETTINGS
 from specroof.reading.yaml_text import shown
 
-__all__ = ["parse_server", "server_settings"]
-
 
 def parse_server(text: str) -> ServerSettings:
     """Return the settings that the words of `--server` state.

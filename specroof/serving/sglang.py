@@ -25,15 +25,6 @@ from specroof.serving.sglang_memory import (
 )
 from specroof.units import MEBIBYTE
 
-__all__ = [
-    "default_requests",
-    "resolve",
-    "room",
-    "state_pool",
-    "state_ratio",
-    "state_slots",
-]
-
 VERSION: Final = "0.5.23"
 
 #: Requests that run while drafting, and of DeepSeek-V4 (arg_groups/speculative_hook.py,

@@ -8,8 +8,6 @@ from typing import Final
 from specroof.architecture import VisionTower
 from specroof.units import GIBIBYTE, MEBIBYTE
 
-__all__ = ["captured_sizes", "memory_defaults", "prefill_sizes", "reserve_mib", "vision_factor"]
-
 #: max_prefill_tokens, which stands in where prompts are taken whole.
 _WHOLE_PROMPTS: Final = 16384
 _LEAST_TOKENS: Final = 2048

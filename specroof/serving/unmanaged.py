@@ -8,8 +8,6 @@ from specroof.hardware import Server, ServerSettings
 from specroof.serving import vllm
 from specroof.serving.room import Array, Need, Place, Room
 
-__all__ = ["resolve_ideal", "resolve_tensorrt_llm", "room_ideal", "room_tensorrt_llm"]
-
 #: free_gpu_memory_fraction, max_batch_size and max_num_tokens of TensorRT-LLM's LLM API, from its
 #: documentation: no source of it is at hand, so they are unchecked.
 _FREE_FRAC: Final = 0.9

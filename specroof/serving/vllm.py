@@ -15,14 +15,6 @@ from specroof.serving.room import Array, Need, Place, Room
 from specroof.serving.vllm_sizes import batch_defaults, captured_sizes, largest_captured
 from specroof.units import MEBIBYTE, dtype_bytes
 
-__all__ = [
-    "activation_bytes",
-    "padded_layers",
-    "resolve",
-    "room",
-    "state_blocks",
-]
-
 VERSION: Final = "0.33.0"
 
 #: gpu_memory_utilization and block_size (config/cache.py).

@@ -8,8 +8,6 @@ from typing import Final
 from specroof.hardware import HardwareProfile
 from specroof.units import GIBIBYTE
 
-__all__ = ["batch_defaults", "captured_sizes", "is_large_blackwell", "largest_captured"]
-
 #: Tokens of a pass on TPUs, by what their names hold (engine/arg_utils.py, get_batch_defaults).
 _TPU_TOKENS: Final = {"TPU v6e": 1024, "TPU v5e": 512, "TPU v5p": 256}
 #: Tokens of the largest graph, and on data-centre Blackwell (config/vllm.py,

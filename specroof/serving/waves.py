@@ -7,8 +7,6 @@ import numpy.typing as npt
 
 from specroof.arrays import Array, broadcast
 
-__all__ = ["Wave", "shared_wave"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wave:

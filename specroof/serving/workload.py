@@ -7,8 +7,6 @@ from specroof.arrays import number_within
 from specroof.errors import expect
 from specroof.units import plain_number
 
-__all__ = ["Load", "Workload"]
-
 
 @dataclass(frozen=True, slots=True)
 class Workload:

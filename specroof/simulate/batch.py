@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     # Dice take longer to import than a prediction does.
     from numpy.random import Generator
 
-__all__ = ["BatchSimulation", "Spread", "check_tokens", "simulate_batch"]
-
-
 #: Sequences times tokens of all batches: what memory and patience allow.
 _MOST_TOKENS: Final = 20_000_000
 

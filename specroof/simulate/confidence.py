@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     # Dice take longer to import than a prediction does.
     from numpy.random import Generator
 
-__all__ = ["confident_rounds"]
-
 
 def confident_rounds(
     survival: ArrayLike, *, known: float, shape: tuple[int, ...], dice: "Generator"

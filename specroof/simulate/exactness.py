@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     # Dice take longer to import than a prediction does.
     from numpy.random import Generator
 
-__all__ = ["ExactnessResult", "random_distributions", "simulate_exactness"]
-
 Tokens = NDArray[np.int64]
 
 #: Sequences that are simulated side by side.

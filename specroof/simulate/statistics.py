@@ -6,8 +6,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["chi_squared_p_value", "chi_squared_test"]
-
 #: Expected counts below this are pooled (Cochran 1954, Biometrics 10, 417).
 _SMALLEST_EXPECTED: Final = 5.0
 

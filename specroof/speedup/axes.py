@@ -11,8 +11,6 @@ from specroof.arrays import Array, IntArray, array_within
 from specroof.errors import OptionError
 from specroof.units import MOST_POINTS
 
-__all__ = ["Axes", "grid_axes", "grid_slices"]
-
 #: Contexts, batch sizes and draft lengths of a grid.
 Axes: TypeAlias = tuple[Array, Array, IntArray]
 

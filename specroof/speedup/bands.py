@@ -9,17 +9,6 @@ from specroof.arrays import Array
 from specroof.drafters import TokensPerRound
 from specroof.hardware import EngineProfile
 
-__all__ = [
-    "LOSES",
-    "PAYS",
-    "UNCLEAR",
-    "band_ends",
-    "band_notes",
-    "tokens_spread",
-    "verdict",
-    "verdicts",
-]
-
 PAYS = "pays"
 LOSES = "loses"
 #: The band holds the speedup from which drafting pays.

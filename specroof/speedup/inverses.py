@@ -15,18 +15,6 @@ from specroof.errors import OptionError, optional_library
 from specroof.latency import Setup
 from specroof.speedup.curve import SpeedupCurve, acceptance_of, curve_in
 
-__all__ = [
-    "Point",
-    "Threshold",
-    "crossing",
-    "drafting_gain",
-    "largest_cost",
-    "least_length",
-    "least_rate",
-    "paying_runs",
-    "slowed",
-]
-
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 

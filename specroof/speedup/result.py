@@ -12,8 +12,6 @@ from specroof.errors import refuse
 from specroof.hardware import Placement
 from specroof.speedup.bands import band_ends, verdicts
 
-__all__ = ["SpeedupCurve"]
-
 #: Batch sizes, and contexts, whose best a notebook shows: more are for `to_frame`.
 _SHOWN_POINTS: Final = 8
 

@@ -24,19 +24,6 @@ from specroof.latency import Setup, check_placement, drafting_setup, model_work,
 from specroof.speedup.served import Served
 from specroof.units import format_seconds
 
-__all__ = [
-    "DrafterPasses",
-    "EnginePasses",
-    "PassSeconds",
-    "RoundTimes",
-    "draft_time",
-    "engine_round_s",
-    "proposals",
-    "round_time",
-    "round_times",
-    "waits_for_host",
-]
-
 
 def proposals(drafter: Drafter, tokens: TokensPerRound, draft_len: IntArray) -> Proposals:
     """Return what is verified and expected at each draft length, unknown past the depth.

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from specroof.architecture import WEIGHT_FORMATS, Architecture, Experts
 from specroof.latency import Setup
 
-__all__ = ["Served"]
-
 
 @dataclass(frozen=True, slots=True)
 class Served:

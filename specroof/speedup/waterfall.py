@@ -14,8 +14,6 @@ from specroof.speedup.curve import acceptance_of, pass_latency
 from specroof.speedup.inverses import Point
 from specroof.speedup.round import engine_round_s, proposals, waits_for_host
 
-__all__ = ["DRAFTING", "ENGINE", "RoundParts", "group_seconds", "round_parts"]
-
 DRAFTING: Final = "drafting"
 ENGINE: Final = "engine, per round"
 #: What kinds of operation are called; `dense` stands for all that are not named.

@@ -13,8 +13,6 @@ from specroof.sweeps.partition import POINTS, UNFINISHED, write_partition
 from specroof.sweeps.places import Place, place_of
 from specroof.sweeps.plan import Partition, Plan, plan_of
 
-__all__ = ["Estimate", "estimate", "extrapolated"]
-
 #: Partitions that are tried, and points of each, few and many: the cost of a file is told apart
 #: from the cost of its points.
 _TRIED: Final = 8

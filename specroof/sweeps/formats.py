@@ -11,8 +11,6 @@ from specroof.report.arrow import arrow_batch, data_library
 from specroof.report.columns import Columns, listed_columns
 from specroof.report.layout import columns_csv
 
-__all__ = ["FORMATS", "best_format", "joined", "table_writer"]
-
 #: Writes some rows of a table.
 Write = Callable[[Columns], object]
 

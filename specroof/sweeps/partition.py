@@ -12,8 +12,6 @@ from specroof.sweeps.formats import table_writer
 from specroof.sweeps.places import Place
 from specroof.sweeps.plan import Partition, Plan
 
-__all__ = ["POINTS", "UNFINISHED", "Advance", "file_metadata", "finished", "write_partition"]
-
 #: Folders: of files with points, and of what is kept until the study is done.
 POINTS: Final = "points"
 UNFINISHED: Final = ".unfinished"

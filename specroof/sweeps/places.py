@@ -12,8 +12,6 @@ from typing import Any, BinaryIO, Protocol, TypeVar
 from specroof.errors import OutputError, optional_library
 from specroof.report.writing import clear_stale, whole_file
 
-__all__ = ["Place", "place_of"]
-
 _Answer = TypeVar("_Answer")
 
 

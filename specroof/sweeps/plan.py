@@ -12,8 +12,6 @@ import numpy as np
 from specroof.questions.sweep import Study
 from specroof.reading.yaml_text import shortened
 
-__all__ = ["Partition", "Plan", "changes", "plan_of"]
-
 #: Changes that a refusal names, and characters of each value.
 _MOST_NAMED: Final = 3
 _MOST_SHOWN: Final = 60

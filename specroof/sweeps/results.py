@@ -14,8 +14,6 @@ from specroof.sweeps.partition import POINTS, UNFINISHED
 from specroof.sweeps.places import Place, place_of
 from specroof.sweeps.run import MANIFEST
 
-__all__ = ["Results", "read_results"]
-
 
 @dataclass(frozen=True, slots=True)
 class Results:

@@ -21,8 +21,6 @@ from specroof.sweeps.partition import (
 from specroof.sweeps.places import Place, place_of
 from specroof.sweeps.plan import Partition, Plan, changes, plan_of
 
-__all__ = ["CHARTS", "MANIFEST", "Run", "write_sweep"]
-
 #: What says which study a folder holds, and whether it is done.
 MANIFEST: Final = "manifest.json"
 

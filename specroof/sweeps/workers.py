@@ -16,8 +16,6 @@ from specroof.sweeps.partition import write_partition
 from specroof.sweeps.places import place_of
 from specroof.sweeps.plan import Partition, Plan, plan_of
 
-__all__ = ["on_cluster", "on_processes", "write_by_number"]
-
 _GO_ON: Final = "allowed: the same command again, which goes on where this one ended"
 #: How the address of a cluster begins.
 _DASK: Final = "dask://"

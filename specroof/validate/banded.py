@@ -11,8 +11,6 @@ from specroof.engines.generic import generic_family
 from specroof.evidence import drafter_of, shape_group
 from specroof.validate.scored import Scored
 
-__all__ = ["banded", "misses_of"]
-
 #: What has a band: ratios, not seconds or rates.
 _BANDED: Final = ("speedup", "shape")
 

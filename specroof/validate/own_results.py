@@ -12,8 +12,6 @@ from specroof.speedup.served import Served
 from specroof.validate.scored import Scored
 from specroof.validate.scores import Errors, errors_of
 
-__all__ = ["OwnErrors", "OwnPoint", "OwnValidation", "own_validation"]
-
 #: Prompts and answers of one load differ by so much between runs: samples, and special tokens.
 _SAME_LENGTH = 0.01
 

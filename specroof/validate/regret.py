@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from specroof.policies.decision import best_choice
 from specroof.validate.scored import Scored
 
-__all__ = ["Regret", "regrets", "worst_regrets"]
-
 
 @dataclass(frozen=True, slots=True)
 class Regret:

@@ -4,8 +4,6 @@ from specroof.engines.published import left_out_engine, served_of
 from specroof.evidence import STEP, Measurement, drafter_of, request_lengths
 from specroof.serving.capacity import served_room
 
-__all__ = ["BOUND", "FREE", "capacity_bound"]
-
 #: What cells call points beyond what a server runs at once, and those within it.
 BOUND = "bound"
 FREE = "free"

@@ -11,8 +11,6 @@ import numpy as np
 from specroof.evidence import Measurement, kind_of, measured_of, shape_group
 from specroof.speedup.bands import LOSES, PAYS, UNCLEAR, verdict
 
-__all__ = ["TRUSTED", "Scored", "levelled", "scored"]
-
 #: A speedup within this of 1 hardly matters either way.
 _UNDECIDED: Final = 0.1
 

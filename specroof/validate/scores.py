@@ -10,8 +10,6 @@ from specroof.speedup.bands import UNCLEAR
 from specroof.validate.regret import regrets
 from specroof.validate.scored import Scored
 
-__all__ = ["Errors", "RoundCosts", "errors_of", "round_costs"]
-
 Array = npt.NDArray[np.float64]
 
 

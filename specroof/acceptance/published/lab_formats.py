@@ -15,8 +15,6 @@ from specroof.errors import OptionError
 from specroof.reading.numbers_in_range import MOST_DRAFTS, entries, number, refuse, whole
 from specroof.reading.yaml_text import MAX_TEXT_BYTES, parse_yaml
 
-__all__ = ["golden_profiles", "speculation_profile", "trace_profiles"]
-
 #: Keys that YAML takes for numbers or for yes and no, where the reader takes text only.
 _BARE_KEY: Final = re.compile(
     r"(^[ \t]*|[{,][ \t]*)([0-9]+|on|off|yes|no|true|false)([ \t]*:)", re.MULTILINE

@@ -13,8 +13,6 @@ from specroof.acceptance.published.profile import AcceptanceProfile
 from specroof.errors import CatalogError
 from specroof.reading.yaml_text import shown
 
-__all__ = ["bundled_profile", "load_profiles", "profile_names"]
-
 _ROWS: Final = "published.csv"
 _SOURCES: Final = "sources.csv"
 

@@ -8,8 +8,6 @@ from specroof.acceptance.extrapolation import extrapolated_acceptance
 from specroof.acceptance.typical import SHAPES, acceptance_from_length
 from specroof.errors import OptionError
 
-__all__ = ["DRAFT_COUNTS", "AcceptanceProfile", "draft_count"]
-
 #: What engines call the length of a draft, and how many more drafts there are than they say.
 DRAFT_COUNTS: Final = {
     "drafts": 0,

@@ -19,8 +19,6 @@ from specroof.errors import OptionError
 from specroof.reading.json_text import json_values, parse_json
 from specroof.reading.yaml_text import MAX_NESTING
 
-__all__ = ["parse_profiles"]
-
 _HISTOGRAM: Final = "acceptance_histogram"
 _FORMATS: Final = (
     "vLLM's counters vllm:spec_decode_num_*, acceptance_histogram or SpecDecoding log lines, "

@@ -30,8 +30,6 @@ from specroof.parsers.drafters.mtp import draft_layers, open_target
 from specroof.parsers.families.deepseek_v3 import latent_block, latent_shape
 from specroof.parsers.formats.quantization import LayerWeights
 
-__all__ = ["parse_dflash", "parse_dflash2", "parse_dspark", "parse_v4_dspark"]
-
 _MOST_POSITIONS: Final = 4096
 _TAP_KEYS: Final = (
     "target_layer_ids",

@@ -10,8 +10,6 @@ from specroof.parsers.model_config import activation_dtype, config_name, quantiz
 from specroof.parsers.sizes import head_counts, split_head_dim
 from specroof.reading.json_object import MAX_LAYERS, Reader
 
-__all__ = ["DraftConfig", "layer_shapes", "open_draft_config"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DraftConfig:

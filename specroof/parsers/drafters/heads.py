@@ -32,15 +32,6 @@ from specroof.parsers.layer_lists import sliding_layers
 from specroof.parsers.sizes import head_counts
 from specroof.reading.json_object import Reader
 
-__all__ = [
-    "parse_assistant",
-    "parse_eagle",
-    "parse_eagle3",
-    "parse_medusa",
-    "parse_p_eagle",
-    "parse_pard",
-]
-
 _MOST_HEADS: Final = 64
 
 

@@ -27,8 +27,6 @@ from specroof.parsers.formats.quantization import Quantization
 from specroof.parsers.model_config import ModelConfig, open_config
 from specroof.reading.json_object import MAX_LAYERS, Reader
 
-__all__ = ["draft_layers", "open_target", "parse_mtp"]
-
 _COUNT_KEYS: Final = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
 #: Families whose checkpoints hold one draft layer that no key mentions.
 _UNMENTIONED: Final = ("qwen3_next",)

@@ -11,8 +11,6 @@ from specroof.parsers.families.deepseek_v3 import latent_decoder
 from specroof.parsers.layer_lists import experts_after_first
 from specroof.parsers.model_config import ModelConfig
 
-__all__ = ["parse_deepseek_v2", "parse_mistral_latent"]
-
 
 def parse_deepseek_v2(config: ModelConfig) -> Architecture:
     """Return a DeepSeek-V2; V2-Lite does not compress its queries."""

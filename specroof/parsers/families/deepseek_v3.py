@@ -28,19 +28,6 @@ from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_experts
 from specroof.reading.json_object import Reader
 
-__all__ = [
-    "LatentShape",
-    "index_weights",
-    "latent_block",
-    "latent_decoder",
-    "latent_shape",
-    "parse_deepseek_v3",
-    "parse_deepseek_v32",
-    "read_indexer",
-    "searching_shape",
-    "sparse_layers",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class LatentShape:

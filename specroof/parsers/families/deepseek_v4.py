@@ -36,8 +36,6 @@ from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_experts
 from specroof.reading.json_object import MAX_LAYERS, Reader
 
-__all__ = ["parse_deepseek_v4", "parse_deepseek_v4_converted"]
-
 _NAMES: Final = ExpertNames(
     routed="ffn.experts.0.w1",
     shared_in="ffn.shared_experts.w1",

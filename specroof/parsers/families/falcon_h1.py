@@ -12,8 +12,6 @@ from specroof.parsers.mamba2 import MambaShape, mamba_block, read_mamba
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_attention
 
-__all__ = ["parse_falcon_h1"]
-
 
 def parse_falcon_h1(config: ModelConfig) -> Architecture:
     """Return a Falcon-H1: the outputs of both mixers are summed before devices exchange them."""

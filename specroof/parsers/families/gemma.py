@@ -15,8 +15,6 @@ from specroof.parsers.layer_lists import layer_windows
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import head_counts, read_attention
 
-__all__ = ["parse_gemma2", "parse_gemma3"]
-
 
 def parse_gemma2(config: ModelConfig) -> Architecture:
     """Return a Gemma 2: every other layer has the window, beginning with the first."""

@@ -34,8 +34,6 @@ from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_attention, read_experts
 from specroof.reading.json_object import MAX_LAYERS, Reader
 
-__all__ = ["parse_gemma4", "parse_gemma4_unified"]
-
 _NAMES: Final = ExpertNames(routed="experts.0.gate_proj")
 
 

@@ -13,8 +13,6 @@ from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_attention, read_experts
 from specroof.reading.json_object import MAX_LAYERS
 
-__all__ = ["parse_glm4_moe", "parse_glm4v_moe"]
-
 
 def parse_glm4_moe(config: ModelConfig) -> Architecture:
     """Return a GLM-4.5, 4.6 or 4.7; `attention_bias` is not on the output."""

@@ -16,8 +16,6 @@ from specroof.parsers.layer_lists import listed_kinds
 from specroof.parsers.model_config import ModelConfig
 from specroof.reading.json_object import MAX_LAYERS, Reader
 
-__all__ = ["parse_glm4_moe_lite", "parse_glm_moe_dsa"]
-
 _FULL: Final = "full"
 _SHARED: Final = "shared"
 #: How `index_topk_pattern` abbreviates them.

@@ -15,8 +15,6 @@ from specroof.parsers.layer_lists import layer_windows
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_attention, read_experts
 
-__all__ = ["parse_gpt_oss"]
-
 _NAMES: Final = ExpertNames(routed="mlp.experts.gate_up_proj")
 
 

@@ -18,8 +18,6 @@ from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_attention, read_experts
 from specroof.reading.json_object import Reader
 
-__all__ = ["parse_granitemoehybrid"]
-
 _BlockBuilder: TypeAlias = Callable[[LayerWeights], Block]
 
 #: Mixers by the spellings of `layer_types`, before and after transformers 5.13 renamed them.

@@ -29,8 +29,6 @@ from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_experts
 from specroof.reading.json_object import Reader
 
-__all__ = ["parse_kimi_linear"]
-
 _NAMES: Final = ExpertNames(
     routed="block_sparse_moe.experts.0.w1",
     shared_in="block_sparse_moe.shared_experts.gate_proj",

@@ -16,8 +16,6 @@ from specroof.parsers.layer_lists import layer_windows, used_window
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import head_counts, read_attention
 
-__all__ = ["dense_decoder", "parse_llama", "parse_qwen2", "parse_qwen3"]
-
 
 def parse_llama(config: ModelConfig) -> Architecture:
     """Return a Llama: `attention_bias` is on all four projections, `mlp_bias` on the others."""

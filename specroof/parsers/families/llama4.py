@@ -17,8 +17,6 @@ from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_attention, read_experts
 from specroof.reading.json_object import MAX_LAYERS, Reader
 
-__all__ = ["parse_llama4"]
-
 _CHUNKED: Final = "chunked_attention"
 _FULL: Final = "full_attention"
 _NAMES: Final = ExpertNames(

@@ -18,8 +18,6 @@ from specroof.parsers.model_config import MTP_NOTE, ModelConfig, quantization_se
 from specroof.parsers.sizes import head_counts, read_experts
 from specroof.reading.json_object import Reader
 
-__all__ = ["parse_mimo_v2"]
-
 
 def parse_mimo_v2(config: ModelConfig) -> Architecture:
     """Return a MiMo-V2; its checkpoints hold draft layers that not every config mentions."""

@@ -12,8 +12,6 @@ from specroof.parsers.layer_lists import layer_windows
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_attention
 
-__all__ = ["parse_ministral", "parse_ministral3", "parse_mistral"]
-
 
 def parse_mistral(config: ModelConfig) -> Architecture:
     """Return a Mistral: all layers have the window, where there is one."""

@@ -12,8 +12,6 @@ from specroof.parsers.decoder import attention_part, decoder, feed_forward_part
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_attention, read_experts
 
-__all__ = ["parse_mixtral"]
-
 _NAMES: Final = ExpertNames(routed="block_sparse_moe.experts.0.w1")
 
 

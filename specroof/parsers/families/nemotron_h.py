@@ -18,8 +18,6 @@ from specroof.parsers.model_config import DTYPES, ModelConfig
 from specroof.parsers.sizes import read_attention, read_experts
 from specroof.reading.json_object import MAX_LAYERS, Reader
 
-__all__ = ["parse_nemotron_h"]
-
 _BlockBuilder: TypeAlias = Callable[[LayerWeights], Block]
 
 #: Kinds of layers by every spelling: characters of `hybrid_override_pattern`, and entries of

@@ -17,8 +17,6 @@ from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_attention
 from specroof.reading.json_object import MAX_SIZE, Reader
 
-__all__ = ["parse_nemotron_nas"]
-
 #: What stands for a block that is one square matrix; a number is its size, None no block at all.
 _LINEAR: Final = "linear"
 _Size: TypeAlias = int | str | None

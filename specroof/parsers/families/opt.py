@@ -14,8 +14,6 @@ from specroof.parsers.decoder import decoder, same_part
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.model_config import ModelConfig
 
-__all__ = ["parse_opt"]
-
 #: `OPTLearnedPositionalEmbedding.offset`: rows before the one of the first position.
 _POSITION_OFFSET: Final = 2
 

@@ -9,8 +9,6 @@ from specroof.parsers.families.llama import dense_decoder
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import head_counts, read_attention
 
-__all__ = ["parse_phi3"]
-
 
 def parse_phi3(config: ModelConfig) -> Architecture:
     """Return a Phi-3 or Phi-4; no matrix has a bias, whatever `attention_bias` says."""

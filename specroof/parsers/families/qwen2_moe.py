@@ -16,8 +16,6 @@ from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_attention, read_experts
 from specroof.reading.json_object import Reader
 
-__all__ = ["SHARED_EXPERT_NAMES", "gated_experts", "parse_qwen2_moe"]
-
 #: What Qwen calls the matrices of its one shared expert.
 SHARED_EXPERT_NAMES: Final = ExpertNames(
     shared_in="mlp.shared_expert.gate_proj", shared_out="mlp.shared_expert.down_proj"

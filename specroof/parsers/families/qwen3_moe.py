@@ -12,8 +12,6 @@ from specroof.parsers.layer_lists import used_window
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_attention, read_experts
 
-__all__ = ["parse_qwen3_moe", "sparse_layers"]
-
 
 def parse_qwen3_moe(config: ModelConfig) -> Architecture:
     """Return a Qwen3 MoE; `intermediate_size` is read only where a layer is dense."""

@@ -21,8 +21,6 @@ from specroof.parsers.model_config import DTYPES, MTP_NOTE, ModelConfig
 from specroof.parsers.sizes import read_attention
 from specroof.reading.json_object import Reader
 
-__all__ = ["parse_qwen3_5", "parse_qwen3_5_moe", "parse_qwen3_next"]
-
 _LINEAR: Final = "linear_attention"
 _FULL: Final = "full_attention"
 

@@ -17,8 +17,6 @@ from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import split_head_dim
 from specroof.reading.json_object import Reader
 
-__all__ = ["parse_step3p5"]
-
 _NAMES: Final = ExpertNames(
     routed="moe.gate_proj", shared_in="share_expert.gate_proj", shared_out="share_expert.down_proj"
 )

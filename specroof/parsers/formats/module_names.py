@@ -13,8 +13,6 @@ from functools import cache, lru_cache
 from math import factorial, prod
 from typing import Final
 
-__all__ = ["ModuleNames"]
-
 # What checkpoints put before the names of their language model.
 _PREFIXES: Final = (
     "model.language_model.",

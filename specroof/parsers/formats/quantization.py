@@ -20,8 +20,6 @@ from specroof.parsers.formats.weight_formats import (
 )
 from specroof.reading.json_object import Reader
 
-__all__ = ["LayerWeights", "Quantization", "Rule", "read_quantization"]
-
 _NONE: Final = ModuleNames(())
 
 

@@ -10,14 +10,6 @@ from typing import Final, NamedTuple
 from specroof.architecture import BF16, FP32, WEIGHT_FORMATS, WeightFormat
 from specroof.reading.json_object import Reader
 
-__all__ = [
-    "PLAIN_FORMATS",
-    "block_format",
-    "compressed_format",
-    "modelopt_format",
-    "packed_format",
-]
-
 #: Unquantised weights by the dtype of the activations, which they share.
 PLAIN_FORMATS: Final = {"bf16": BF16, "fp16": WEIGHT_FORMATS["fp16"], "fp32": FP32}
 
