@@ -28,6 +28,8 @@ from specroof.questions.adaptive import Adaptive
 from specroof.report.adaptive import adaptive_csv, adaptive_text
 from specroof.simulate.confidence import confident_rounds
 
+pytestmark = pytest.mark.slow
+
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept-length=2.8@3"
 CURVE = (0.8, 0.5, 0.3)
 

@@ -15,6 +15,8 @@ import specroof
 from specroof.cli import app
 from specroof.questions.simulate import sampling_is_exact
 
+pytestmark = pytest.mark.slow
+
 MODEL, CHIP = "Qwen/Qwen3-8B", "h100"
 EAGLE = "eagle3,accept=.7"
 

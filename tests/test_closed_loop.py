@@ -25,6 +25,8 @@ from specroof.serving.requests import end_to_end_tokens_per_s
 from specroof.serving.waves import shared_wave
 from specroof.speedup.served import Served
 
+pytestmark = pytest.mark.slow
+
 SERVED = Served(
     load_model("Qwen/Qwen3-8B"), engine_setup(load_hardware("h100"), "ideal", None, None)
 )

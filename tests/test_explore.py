@@ -26,6 +26,8 @@ from specroof.questions.drafts import flags_to_paste, typical_acceptance
 from specroof.questions.explore import PAGE_CHIPS
 from specroof.questions.grids import KNOTS, hermite
 
+pytestmark = pytest.mark.slow
+
 SMALL: dict[str, Any] = {"context_len": [1024, 4096], "batch_size": [1, 8, 64]}
 
 

@@ -26,6 +26,8 @@ from specroof.questions.adaptive import Adaptive
 from specroof.simulate.confidence import confident_rounds
 from specroof.speedup.curve import SpeedupCurve
 
+pytestmark = pytest.mark.slow
+
 Array = npt.NDArray[np.float64]
 Vector = dict[str, Any]
 

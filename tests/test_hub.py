@@ -16,6 +16,8 @@ from typing import ClassVar
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 CONFIG = {
     "model_type": "llama",

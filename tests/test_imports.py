@@ -251,6 +251,7 @@ def test_importing_stays_light(module: str, unwanted: set[str]) -> None:
     assert (run.returncode, run.stdout.strip(), run.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

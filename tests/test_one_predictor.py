@@ -87,6 +87,7 @@ EVERYWHERE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EVERYWHERE)
 @pytest.mark.parametrize(
     "asked", [predicted, validated, validated_own, fitted, calibrated], ids=lambda one: one.__name__

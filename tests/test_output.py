@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 from specroof.cli import app
 from specroof.report.layout import in_line, json_line, rows_csv
 
+pytestmark = pytest.mark.slow
+
 PREDICT = ["predict", "Qwen/Qwen3-8B", "-H", "b200", "--drafter", "ideal"]
 PNG = b"\x89PNG"
 FULL = Path("/dev/full")

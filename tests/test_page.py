@@ -23,6 +23,7 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not 
 
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
     # Of the library that drives the browser: sockets that it closes at its own end.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),

@@ -42,6 +42,8 @@ from specroof.plot import (
 from specroof.plot.style import COLORS, MARKERS
 from specroof.speedup.curve import SpeedupCurve
 
+pytestmark = pytest.mark.slow
+
 Floats = NDArray[np.float64]
 
 LONG_SPEC = "autoregressive,histogram=" + "/".join(map(str, range(1000, 1060))) + ",cost=0.1"

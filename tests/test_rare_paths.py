@@ -29,6 +29,8 @@ from specroof.speedup.bands import tokens_spread
 from specroof.speedup.served import Served
 from specroof.sweeps import places, workers
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_drafter_on_a_device_of_its_own_is_timed_there_by_fits_too() -> None:
     spec = "eagle3,device=h100,link=32.0e+9,link-latency=1e-5"

@@ -157,6 +157,7 @@ def test_no_name_of_a_file_reaches_the_terminal_as_it_is(tmp_path: Path) -> None
         assert r"a\u001b[31mb" in refusal(run(*words))
 
 
+@pytest.mark.slow
 def test_a_long_word_is_not_repeated_whole() -> None:
     word = "x" * 40_000
     for words in (

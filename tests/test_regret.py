@@ -19,6 +19,8 @@ from specroof.validate import regret as room
 from specroof.validate.regret import regrets, worst_regrets
 from specroof.validate.scored import Scored
 
+pytestmark = pytest.mark.slow
+
 SPEEDUP = next(one for one in load_measurements() if kind_of(one)[0] == "speedup")
 
 

@@ -15,6 +15,8 @@ from specroof.errors import Note
 from specroof.report.fitting import fitted, on_screen
 from specroof.report.layout import format_table
 
+pytestmark = pytest.mark.slow
+
 PREDICT = ["predict", "Qwen/Qwen3-8B", "-H", "b200", "--batch", "1,32"]
 PREDICT += ["--drafter", "eagle3,accept-length=2.8@3"]
 

@@ -600,6 +600,7 @@ def test_a_drafter_times_its_own_model_where_the_target_runs() -> None:
 # --- grids ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     architectures(),
     devices(),

@@ -229,6 +229,7 @@ def test_the_schema_refuses_what_is_refused(key: str, value: Any) -> None:
         jsonschema.validate(yaml.safe_load(GOOD) | {key: value}, study_schema())
 
 
+@pytest.mark.slow
 def test_the_schema_lists_every_family() -> None:
     content: dict[str, Any] = yaml.safe_load(GOOD)
     for family in [*PARSERS, None]:

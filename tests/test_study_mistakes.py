@@ -192,6 +192,7 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_twenty_thousand_bad_values_are_each_told_and_then_how_many(
     bad: Path, tmp_path: Path
 ) -> None:

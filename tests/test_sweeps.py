@@ -31,6 +31,8 @@ from specroof.sweeps import formats, partition, places, run, workers
 from specroof.sweeps.estimate import estimate, extrapolated
 from specroof.sweeps.plan import Partition, Plan, changes, plan_of
 
+pytestmark = pytest.mark.slow
+
 CONTENT: dict[str, Any] = {
     "format_version": 1,
     "targets": [{"model": "Qwen/Qwen3-8B", "hardware": ["b200", "l4"]}],

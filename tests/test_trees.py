@@ -76,6 +76,7 @@ def test_tokens_of_a_tree_by_hand() -> None:
     assert tree_tokens([], []) == 1
 
 
+@pytest.mark.slow
 def test_tokens_of_a_tree_are_what_dice_say() -> None:
     table = [[0.5, 0.2, 0.1], [0.4, 0.3, 0.2], [0.7, 0.1, 0.1]]
     tree = expansion_tree((3, 2, 1), table)
@@ -209,6 +210,7 @@ def test_a_dynamic_tree_keeps_what_sorting_every_child_would(
     assert found == eagle2_by_names(rounded, top_k, n_nodes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.0, 0.7, 1.0])
 def test_the_largest_dynamic_trees_take_seconds(rate: float) -> None:
     # Sorting the 160 000 children of each level took over 100 s.

@@ -266,6 +266,7 @@ def test_n_grams_match_as_often_as_their_paper_measured() -> None:
     assert proposed.tokens_per_round[0] == pytest.approx(1 + 0.4 * 0.45 * 3)
 
 
+@pytest.mark.slow
 def test_points_beyond_a_servers_room_are_a_cell_of_their_own(found: Validation) -> None:
     trees = {one.batch_size: one for one in MEASURED if one.source == "specdecode-fig2"}
     # SGLang runs 48 requests with EAGLE-3 unless it is told otherwise; a bare pass has no server.
@@ -580,6 +581,7 @@ def test_every_source_is_left_out_once() -> None:
 # --- the whole -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_targets_are_reached(found: Validation) -> None:
     total, ideal = found.total, found.ideal_total
     assert (total.speedup_mean or 1) <= 0.05
@@ -599,15 +601,18 @@ def test_the_targets_are_reached(found: Validation) -> None:
             assert (errors.speedup_mean or 1) <= 0.12, name
 
 
+@pytest.mark.slow
 @pytest.mark.xfail(strict=True, reason="half of plain throughputs are 5.6 % off or more")
 def test_the_target_of_plain_throughput_is_reached(found: Validation) -> None:
     assert (found.total.decode_median or 1) <= 0.05
 
 
+@pytest.mark.slow
 def test_bands_hold_what_they_promise(found: Validation) -> None:
     assert 0.75 <= (found.total.band80_coverage or 0) <= 0.85
 
 
+@pytest.mark.slow
 def test_what_cannot_be_scored_is_listed_with_what_it_lacks(found: Validation) -> None:
     table = validation_table(found)
     assert "of modal, without the draft count behind a forced acceptance length" in table
@@ -617,6 +622,7 @@ def test_what_cannot_be_scored_is_listed_with_what_it_lacks(found: Validation) -
     assert len(found.points) + len(found.lacking) >= len(known) - 5
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_table_and_one_object(
     found: Validation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -639,6 +645,7 @@ def test_the_command_prints_a_table_and_one_object(
     assert all(set(one) == keys | {"source", "trust"} for one in content["sources"])
 
 
+@pytest.mark.slow
 def test_the_chart_holds_every_speedup(
     found: Validation, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -659,6 +666,7 @@ def test_the_chart_holds_every_speedup(
     assert target.stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_a_round_costs_its_tokens_over_the_speedup(found: Validation) -> None:
     points = [one for one in found.points if one.kind == "speedup"]
     eagle = [one for one in points if one.point.method == "eagle3"]
