@@ -23,7 +23,7 @@ from specroof.latency import engine_setup
 from specroof.plot import study_figures
 from specroof.questions.explore import explore
 from specroof.questions.overview import Overview, _fill
-from specroof.report import advice
+from specroof.report import advice_records
 from specroof.report.sweep import _stop
 from specroof.speedup.bands import tokens_spread
 from specroof.speedup.served import Served
@@ -134,7 +134,7 @@ def test_answers_say_what_they_hold() -> None:
         }
     )
     assert any("requests" in one or "room" in one for one in told.warnings)
-    assert advice._to_measure_json(None) is None
+    assert advice_records._to_measure_json(None) is None
     assert _stop(0, "context 4096").startswith("no room")
 
 

@@ -29,10 +29,11 @@ from specroof.cli.flags import (
 from specroof.cli.grouping import flags, given
 from specroof.cli.lists import numbers, whole_numbers, words
 from specroof.cli.output import figure_files, give, text_file
+from specroof.questions.lists import several
 from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN
 from specroof.questions.predict import predict as asked
 from specroof.questions.prediction import Prediction
-from specroof.questions.request import hardware_of, several
+from specroof.questions.request import hardware_of
 from specroof.report.prediction import prediction_csv, prediction_text, predictions_json
 
 

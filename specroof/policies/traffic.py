@@ -138,11 +138,8 @@ def advised_day(
         axis=-1,
     )
     speed = _speed(running, loads, rates)
-    busy = hours > 0
-    best = np.argmax(speed, axis=1)
-    fixed_gains = [
-        _gain(traffic, hours, speed, np.full(len(hours), k)) for k in range(rates.shape[1])
-    ]
+    busy, best = hours > 0, np.argmax(speed, axis=1)
+    fixed_gains = [_gain(traffic, hours, speed, np.full_like(best, k)) for k in range(len(rates.T))]
     fixed = int(np.argmax(fixed_gains))
     schedule = _schedule(loads, rates, running[busy, best[busy]], most_ranges)
     followed = _followed(schedule, running, best)

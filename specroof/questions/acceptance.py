@@ -22,7 +22,8 @@ from specroof.arrays import Array
 from specroof.catalog.files import is_file
 from specroof.catalog.profiles import load_profile, load_profiles_file
 from specroof.questions.answer import Noted, picked
-from specroof.questions.request import listed, question
+from specroof.questions.lists import listed
+from specroof.questions.request import question
 
 __all__ = [
     "DRAFT_COUNTS",

@@ -19,7 +19,8 @@ from specroof.policies.adaptive import (
     simulated_policies,
 )
 from specroof.questions.answer import Noted, picked
-from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
+from specroof.questions.lists import listed
+from specroof.questions.request import DrafterLike, Served, Values, drafter_of, question
 from specroof.questions.simulate import chain_acceptance, curve_up_to
 from specroof.speedup.curve import SpeedupCurve, longest_draft
 

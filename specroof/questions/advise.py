@@ -26,17 +26,16 @@ from specroof.questions.advise_request import (
 from specroof.questions.advised import Advised, Row, Targets, Times
 from specroof.questions.advised_loads import advised_rows
 from specroof.questions.answer import Noted, title_of
+from specroof.questions.lists import listed, several
 from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN, absent_layers, limited_by
 from specroof.questions.prediction import Prediction, predicted
 from specroof.questions.request import (
     drafters_of,
     engine_name,
     hardware_of,
-    listed,
     model_of,
     question,
     server_of,
-    several,
     usd_per_hour,
 )
 from specroof.questions.to_measure import ToMeasure, measured_next
@@ -167,7 +166,7 @@ class Advice(Noted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        from specroof.report.advice import advice_json  # noqa: PLC0415 - reports import answers
+        from specroof.report.advice_records import advice_json  # noqa: PLC0415 - reports import answers
 
         return advice_json(self)
 
@@ -179,14 +178,14 @@ class Advice(Noted):
         OptionError
             If pandas is not installed.
         """
-        from specroof.report.advice import advice_columns  # noqa: PLC0415 - reports import answers
+        from specroof.report.advice_records import advice_columns  # noqa: PLC0415 - reports import answers
         from specroof.report.columns import data_frame  # noqa: PLC0415 - as above
 
         return data_frame(advice_columns(self))
 
     def to_arrow(self) -> Any:
         """Return the same as an Arrow table; needs pyarrow."""
-        from specroof.report.advice import advice_columns  # noqa: PLC0415 - reports import answers
+        from specroof.report.advice_records import advice_columns  # noqa: PLC0415 - reports import answers
         from specroof.report.arrow import arrow_table  # noqa: PLC0415 - as above
 
         return arrow_table(advice_columns(self))

@@ -16,6 +16,7 @@ from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Placement
 from specroof.latency import Setup, check_placement, engine_setup
 from specroof.policies.traffic import Traffic
 from specroof.questions.advised import Targets
+from specroof.questions.lists import listed
 from specroof.questions.predict import lengths_of
 from specroof.questions.request import (
     DrafterLike,
@@ -25,7 +26,6 @@ from specroof.questions.request import (
     ServerLike,
     Values,
     engine_name,
-    listed,
     options_of,
     server_of,
 )

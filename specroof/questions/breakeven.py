@@ -14,8 +14,9 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
 from specroof.questions.answer import Noted, picked, place_of, title_of
 from specroof.questions.capacity import usual_drafts
+from specroof.questions.lists import listed
 from specroof.questions.predict import limited_by
-from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
+from specroof.questions.request import DrafterLike, Served, Values, drafter_of, question
 from specroof.questions.words import SOLVED
 from specroof.serving.limits import limits_of
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of

@@ -24,15 +24,9 @@ from specroof.questions.diagnosed import (
     prediction_of,
 )
 from specroof.questions.doctor_advice import advice
+from specroof.questions.lists import listed
 from specroof.questions.prediction import Prediction
-from specroof.questions.request import (
-    DrafterLike,
-    Served,
-    drafter_of,
-    hardware_of,
-    listed,
-    question,
-)
+from specroof.questions.request import DrafterLike, Served, drafter_of, hardware_of, question
 from specroof.reading.metrics_text import parse_metrics
 from specroof.serving.launch import Launch, Speculation, launch
 from specroof.serving.metrics import NO_PAGE, counted

@@ -13,6 +13,7 @@ from specroof.economics import usd_per_million_tokens as usd_of
 from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
 from specroof.questions.answer import Noted, picked
+from specroof.questions.lists import listed
 from specroof.questions.predict import limited_by
 from specroof.questions.prediction import Prediction, predicted
 from specroof.questions.request import (
@@ -21,7 +22,6 @@ from specroof.questions.request import (
     Values,
     drafters_of,
     hardware_of,
-    listed,
     model_of,
     question,
     usd_per_hour,

@@ -10,8 +10,9 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Setup
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
+from specroof.questions.lists import listed
 from specroof.questions.prediction import Prediction, predicted
-from specroof.questions.request import DrafterLike, Served, Values, drafters_of, listed, question
+from specroof.questions.request import DrafterLike, Served, Values, drafters_of, question
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,

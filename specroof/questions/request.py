@@ -18,6 +18,7 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect
 from specroof.hardware import FRAMEWORKS, GENERIC, HardwareProfile, Placement, ServerSettings
 from specroof.latency import Setup, engine_setup
+from specroof.questions.lists import several
 from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
 from specroof.serving.settings import parse_server, server_settings
@@ -32,7 +33,6 @@ Values: TypeAlias = float | Sequence[float] | np.ndarray
 _P = ParamSpec("_P")
 _Request = TypeVar("_Request")
 _Answer = TypeVar("_Answer")
-_Named = TypeVar("_Named")
 
 
 def question(
@@ -239,76 +239,6 @@ def borrowed_engine(
         engines={**hardware.engines, engine_from: own},
         sources={**hardware.sources, f"engines.{engine_from}": told},
     ), engine_from
-
-
-def listed(values: Any) -> list[Any]:
-    """Return one value as a list of it, several as their list; text is one value.
-
-    Examples
-    --------
-    >>> listed(1), listed([1, 8]), listed(np.array([1, 8])), listed("ideal")
-    ([1], [1, 8], [1, 8], ['ideal'])
-    """
-    if isinstance(values, np.ndarray):
-        return list(np.atleast_1d(values).tolist())
-    if isinstance(values, Sequence) and not isinstance(values, str):
-        return list(values)
-    return [values]
-
-
-def several(
-    name: str,
-    given: Any,
-    load: Callable[[Any], _Named],
-    *,
-    key: Callable[[_Named], object] = lambda one: one,
-) -> list[_Named]:
-    """Return what one name or several stand for; a thing is not compared with itself.
-
-    Parameters
-    ----------
-    name
-        How refusals call the list.
-    given
-        A name or object, or several.
-    load
-        From one of them to what it stands for.
-    key
-        What is the same in two names of one thing.
-
-    Raises
-    ------
-    OptionError
-        For a thing that is given twice, and whatever `load` refuses.
-
-    Examples
-    --------
-    >>> several("hardware", ["h100", "H100-SXM"], hardware_of)
-    Traceback (most recent call last):
-    specroof.errors.OptionError: hardware: 'H100-SXM' is 'h100' by another name; allowed: once
-    """
-    words, keys, found = listed(given), list[object](), list[_Named]()
-    for word in words:
-        one = load(word)
-        if key(one) in keys:
-            message = f"{name}: {given_twice(word, words[keys.index(key(one))])}"
-            raise OptionError(message)
-        keys.append(key(one))
-        found.append(one)
-    return found
-
-
-def given_twice(word: object, before: object) -> str:
-    """Return why a list is refused that has one thing twice, under one name or under two.
-
-    Examples
-    --------
-    >>> given_twice("h100", "h100")
-    "'h100' is given twice; allowed: once"
-    """
-    again, first = (getattr(one, "name", one) for one in (word, before))
-    how = "given twice" if again == first else f"{first!r} by another name"
-    return f"{again!r} is {how}; allowed: once"
 
 
 def drafters_of(given: DrafterLike | Sequence[DrafterLike]) -> list[Drafter]:

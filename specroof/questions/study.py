@@ -13,7 +13,7 @@ from specroof.errors import CatalogError, OptionError, SpecroofError
 from specroof.hardware import HardwareProfile
 from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
-from specroof.questions.request import given_twice
+from specroof.questions.lists import given_twice
 from specroof.questions.study_block import StudyBlock, study_schema
 from specroof.questions.study_mistakes import Mistakes, study_refusals
 from specroof.questions.sweep import Study, Target

@@ -13,12 +13,8 @@ from specroof.questions.benchmark import (
     ResultFile,
     in_sample_notes,
 )
-from specroof.questions.request import (
-    HardwareLike,
-    ModelLike,
-    listed,
-    question,
-)
+from specroof.questions.lists import listed
+from specroof.questions.request import HardwareLike, ModelLike, question
 
 if TYPE_CHECKING:
     from specroof.validate import Validation

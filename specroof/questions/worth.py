@@ -1,6 +1,6 @@
 """Is a better drafter worth training: what does each further accepted token bring?"""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -15,13 +15,13 @@ from specroof.errors import OptionError, refuse
 from specroof.hardware import Placement
 from specroof.questions.answer import Noted, picked
 from specroof.questions.capacity import usual_drafts
+from specroof.questions.lists import listed
 from specroof.questions.predict import limited_by
 from specroof.questions.request import (
     DrafterLike,
     Served,
     Values,
     drafter_of,
-    listed,
     question,
     usd_per_hour,
 )
@@ -197,11 +197,6 @@ def worth(request: WorthRequest) -> Worth:
         for length in lengths
     ]
     usd = usd_per_hour(setup.hardware, request.price_per_hour)
-    unknown = f"price of {setup.hardware.name} unknown: --price-per-hour USD"
-    notes = [*([unknown] if usd is None else []), *first.notes]
-    if limited:
-        room = limits_of(point.model, setup, drafter, first)
-        notes += room.warnings(first, "larger batches are priced as if memory had no end")
     return Worth(
         model=first.model,
         hardware=first.hardware,
@@ -213,8 +208,18 @@ def worth(request: WorthRequest) -> Worth:
         draft_len=drafts,
         tpot_s=tpot_s,
         rows=_rows(lengths, curves, users, usd),
-        notes=tuple(notes),
+        notes=tuple(_notes(point, first, usd, limited=limited)),
     )
+
+
+def _notes(point: Point, first: SpeedupCurve, usd: float | None, *, limited: bool) -> Iterator[str]:
+    """Yield what there is to say of the price, the curve and the room."""
+    if usd is None:
+        yield f"price of {point.setup.hardware.name} unknown: --price-per-hour USD"
+    yield from first.notes
+    if limited:
+        room = limits_of(point.model, point.setup, point.drafter, first)
+        yield from room.warnings(first, "larger batches are priced as if memory had no end")
 
 
 def _point(request: WorthRequest, drafter: Drafter) -> Point:
@@ -227,8 +232,7 @@ def _point(request: WorthRequest, drafter: Drafter) -> Point:
 
 
 def _acceptance(drafter: Drafter, length: float, drafts: int) -> Any:
-    kind = drafter.kind
-    return acceptance_from_length(length, drafts, kind=kind)
+    return acceptance_from_length(length, drafts, kind=drafter.kind)
 
 
 def _rows(
