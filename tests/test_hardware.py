@@ -85,7 +85,7 @@ def refusal(text: str) -> str:
         parse_hardware(text, source="hardware/x.yaml")
     message = str(caught.value)
     assert "\n" not in message
-    assert len(message) < 700
+    assert len(message) < 650
     assert message.startswith("hardware/x.yaml")
     return message.removeprefix("hardware/x.yaml: ")
 
@@ -281,16 +281,6 @@ def test_a_good_file_arrives_figure_by_figure() -> None:
             collective=Collective(latency_s=5e-6, link_frac=0.9, in_switch_reduce=True),
         )
     }
-
-
-def test_kinds_of_drafters_are_a_list_in_a_file_and_never_change_in_a_profile() -> None:
-    line = "    memory_frac: 0.8\n"
-    text = changed(line, f"{line}    synchronous: [suffix, ngram]\n")
-    assert parse_hardware(text, source="x.yaml").engine("fast").synchronous == ("suffix", "ngram")
-    allowed = "lower-case text of a-z, 0-9, '.', '_' and '-'"
-    said = refusal(changed(line, f"{line}    synchronous: [7]\n"))
-    assert said.endswith(f"synchronous.0 is 7; allowed: {allowed}")
-    assert parse_hardware(GOOD, source="x.yaml").engine("fast").synchronous == ()
 
 
 def test_whole_numbers_do_for_figures() -> None:

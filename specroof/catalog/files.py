@@ -157,13 +157,11 @@ def study_path(name: str) -> Path:
     path = Path(name)
     if is_file(path):
         return path
-    bundled = {
-        file.stem: file
-        for file in (Path(__file__).parents[1] / "questions" / "studies").glob("*.yaml")
-    }
-    if name in bundled:
-        return bundled[name]
-    message = f"study {shown(name)} is neither a file nor a bundled study ({', '.join(bundled)})"
+    folder = Path(__file__).parents[1] / "questions" / "studies"
+    studies = {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+    if name in studies:
+        return studies[name]
+    message = f"study {shown(name)} is neither a file nor a bundled study ({', '.join(studies)})"
     raise CatalogError(message)
 
 

@@ -152,7 +152,6 @@ def _engine(name: str, block: dict[str, Any]) -> EngineProfile:
     parts = {
         key: build(**block[key]) for key, build in _PARTS.items() if block.get(key) is not None
     }
-    parts["synchronous"] = tuple(block.get("synchronous", ()))
     return EngineProfile(**{**block, **parts, "name": name})
 
 

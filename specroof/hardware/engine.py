@@ -224,8 +224,6 @@ class EngineProfile:
         the device waits: without `overlap`.
     overlap
         Whether the scheduler lets the host work while the device does.
-    synchronous
-        Kinds of drafters whose rounds wait for the host although plain steps do not.
     round_overhead_s, round_sequence_overhead_s
         Seconds on top of each speculative round, and of each sequence in it.
     tree_round_overhead_s
@@ -282,7 +280,6 @@ class EngineProfile:
     host_s: Seconds = 0.0
     host_sequence_s: Seconds = 0.0
     overlap: bool = True
-    synchronous: tuple[DrafterKind, ...] = ()
     round_overhead_s: Seconds = 0.0
     round_sequence_overhead_s: Seconds = 0.0
     tree_round_overhead_s: Seconds = 0.0

@@ -122,8 +122,6 @@ def _checked(hint: Any) -> Any:
         return Annotated[plain, within(word)] if word in BOUNDS else _KINDS[word]
     if NoneType in get_args(hint):
         return _checked(get_args(hint)[0]) | None
-    if get_origin(hint) is tuple:
-        return list[_checked(get_args(hint)[0])]  # type: ignore[misc]  # made at run time
     if get_origin(hint) is Mapping:
         key, value = get_args(hint)
         return dict[_checked(key), _checked(value)]  # type: ignore[misc]  # made at run time

@@ -142,6 +142,8 @@ class Server:
         As in `ServerSettings`; `running` is None where nothing but memory limits it.
     stated
         What the user told it.
+    synchronous
+        Kinds of drafters whose rounds wait for the host although plain steps do not.
     """
 
     framework: str
@@ -155,6 +157,7 @@ class Server:
     state_dtype: str
     prefix_cache: bool
     stated: ServerSettings = ServerSettings()
+    synchronous: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON has them, keys spelt as in `--server`."""

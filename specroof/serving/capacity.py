@@ -31,22 +31,19 @@ class Framework:
         Whether requests draft in a pass that they share with prompts.
     fp8_keys
         Whether an indexer's keys are fp8 in a cache of any dtype.
-    synchronous
-        Kinds of drafters whose scheduling does not overlap with the device's work by default.
     """
 
     resolve: Callable[[ServerSettings, Place, int], Server]
     room: Callable[[Server, Need, Array, Array], Room]
     drafts_beside: bool = True
     fp8_keys: bool = False
-    synchronous: tuple[str, ...] = ()
 
 
 #: Rules by the name that engines have in hardware files; `ideal` is the textbook.
 FRAMEWORKS: Final[Mapping[str, Framework]] = {
     # managers/scheduler.py, mix_with_running: one token of each request that decodes.
     "sglang": Framework(sglang.resolve, sglang.room, drafts_beside=False, fp8_keys=True),
-    "vllm": Framework(vllm.resolve, vllm.room, fp8_keys=True, synchronous=vllm.SYNCHRONOUS),
+    "vllm": Framework(vllm.resolve, vllm.room, fp8_keys=True),
     "tensorrt-llm": Framework(unmanaged.resolve_tensorrt_llm, unmanaged.room_tensorrt_llm),
     "ideal": Framework(unmanaged.resolve_ideal, unmanaged.room_ideal),
 }
@@ -150,11 +147,9 @@ def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup
         setup = replace(setup, options=replace(options, state_dtype=asked.state_dtype))
     place = Place(model=model, hardware=setup.hardware, placement=setup.placement)
     name = framework_of(setup.engine.framework or setup.engine.name)
-    rules = FRAMEWORKS[name]
-    engine = replace(setup.engine, synchronous=rules.synchronous)
+    setup = replace(setup, server=FRAMEWORKS[name].resolve(asked, place, 1))
     if asked.overlap is not None:
-        engine = replace(setup.engine, overlap=asked.overlap)
-    setup = replace(setup, engine=engine, server=rules.resolve(asked, place, 1))
+        setup = replace(setup, engine=replace(setup.engine, overlap=asked.overlap))
     if asked.capture is None or name not in _CAPTURED:
         return setup
     graphs = setup.engine.graphs or CapturedGraphs(sizes=())

@@ -54,19 +54,20 @@ def resolve(asked: ServerSettings, place: Place, verify_len: int = 1) -> Server:
         capture = largest_captured(
             place.hardware, running=running, tokens=most, verify_len=verify_len
         )
-    overlap = place.kind not in SYNCHRONOUS if asked.overlap is None else asked.overlap
+    synchronous = SYNCHRONOUS if asked.overlap is None else ()
     return Server(
         framework="vllm",
         version=VERSION,
         memory_frac=asked.memory_frac or _MEMORY_FRAC,
         running=running,
         capture=capture,
-        overlap=overlap,
+        overlap=asked.overlap is not False and place.kind not in synchronous,
         chunk=chunk,
         mixed=chunk > 0 and asked.mixed is not False,
         state_dtype=asked.state_dtype or place.model.state_dtype,
         prefix_cache=asked.prefix_cache is not False,
         stated=asked,
+        synchronous=synchronous,
     )
 
 

@@ -188,14 +188,17 @@ def engine_round_s(
     return np.asarray(frac * model_s + tree_s + host_s)
 
 
-def waits_for_host(engine: EngineProfile, drafter: Drafter) -> bool:
+def waits_for_host(setup: Setup, drafter: Drafter) -> bool:
     """Return whether rounds of a drafter wait for a host that works beside plain steps."""
-    return engine.overlap and drafter.kind in engine.synchronous
+    if setup.server is None or not setup.engine.overlap:
+        return False
+    return drafter.kind in setup.server.synchronous
 
 
-def _host_notes(engine: EngineProfile, drafter: Drafter) -> Iterator[str]:
+def _host_notes(setup: Setup, drafter: Drafter) -> Iterator[str]:
     """Yield what rounds wait for."""
-    if waits_for_host(engine, drafter) and engine.host_s:
+    engine = setup.engine
+    if waits_for_host(setup, drafter) and engine.host_s:
         yield (
             f"{drafter.kind} is scheduled synchronously: a round waits "
             f"{format_seconds(engine.host_s)} for the host, and "
@@ -281,7 +284,7 @@ def round_times(
         batches,
         proposed.branches,
         looked_up=proposed.looked_up,
-        waits=waits_for_host(served.setup.engine, drafter),
+        waits=waits_for_host(served.setup, drafter),
     )
     round_s = round_time(verify_s, drafting, added_s)
     draft_s = drafting.serial_s + drafting.overlapped_s
@@ -291,5 +294,5 @@ def round_times(
         draft_s=np.where(speculates, draft_s, 0.0) * known,
         verify_s=verify_s * known,
         round_s=np.where(speculates, round_s, verify_s) * known,
-        notes=(*passes.said, *_host_notes(served.setup.engine, drafter)),
+        notes=(*passes.said, *_host_notes(served.setup, drafter)),
     )

@@ -150,7 +150,7 @@ def round_parts(point: Point, draft_len: int) -> tuple[RoundParts, PassLatency]:
         [batch],
         proposed.branches,
         looked_up=proposed.looked_up,
-        waits=waits_for_host(point.setup.engine, point.drafter),
+        waits=waits_for_host(point.setup, point.drafter),
     )
     engine_s = float(added_s[0])
     # What the target waits for: of drafting beside the verification, what outlasts it.
