@@ -39,7 +39,7 @@ from specroof.hardware import IDEAL_ENGINE, Collective, EngineProfile
 from specroof.latency.collectives import all_reduce_s
 from specroof.plot import plot_accuracy
 from specroof.report.validation import validation_json, validation_table
-from specroof.validate import TRUSTED, Validation, banded, misses_of, validation
+from specroof.validate import TRUSTED, Validation, banded, misses_of
 from specroof.validate.room import capacity_bound
 from specroof.validate.scored import Scored, levelled, scored
 from specroof.validate.scores import errors_of, round_costs
@@ -47,11 +47,6 @@ from specroof.validate.scores import errors_of, round_costs
 MEASURED = [one for one in load_measurements() if (one.trust or 0) <= TRUSTED]
 PLAIN = next(one for one in MEASURED if kind_of(one)[0] == "plain" and one.method == "ar")
 FAST = next(one for one in MEASURED if kind_of(one)[0] == "speedup")
-
-
-@pytest.fixture(scope="module")
-def found() -> Validation:
-    return validation()
 
 
 def predicted(point: Measurement, engine: EngineProfile) -> tuple[float, float]:
@@ -267,15 +262,15 @@ def test_n_grams_match_as_often_as_their_paper_measured() -> None:
 
 
 @pytest.mark.slow
-def test_points_beyond_a_servers_room_are_a_cell_of_their_own(found: Validation) -> None:
+def test_points_beyond_a_servers_room_are_a_cell_of_their_own(validated: Validation) -> None:
     trees = {one.batch_size: one for one in MEASURED if one.source == "specdecode-fig2"}
     # SGLang runs 48 requests with EAGLE-3 unless it is told otherwise; a bare pass has no server.
     room = {batch: capacity_bound(one) for batch, one in trees.items()}
     assert room == {1: "free", 16: "free", 64: "bound", 128: "bound"}
     bare = next(one for one in MEASURED if one.method == "step" and one.batch_size == 2048)
     assert capacity_bound(bare) == "free"
-    cells = found.cells["capacity"]
-    assert cells["bound"].n + cells["free"].n == found.total.n
+    cells = validated.cells["capacity"]
+    assert cells["bound"].n + cells["free"].n == validated.total.n
     assert cells["bound"].n >= 24  # those of that figure
 
 
@@ -582,8 +577,8 @@ def test_every_source_is_left_out_once() -> None:
 
 
 @pytest.mark.slow
-def test_the_targets_are_reached(found: Validation) -> None:
-    total, ideal = found.total, found.ideal_total
+def test_the_targets_are_reached(validated: Validation) -> None:
+    total, ideal = validated.total, validated.ideal_total
     assert (total.speedup_mean or 1) <= 0.05
     assert (total.speedup_median or 1) <= 0.04
     assert (total.speedup_p90 or 1) <= 0.10
@@ -594,39 +589,39 @@ def test_the_targets_are_reached(found: Validation) -> None:
     assert (total.trees_mean or 1) <= 0.08
     assert (total.drafting_median or 1) <= 0.25
     assert (total.speedup_mean or 1) <= (ideal.speedup_mean or 0) / 3
-    for name, errors in found.sources.items():
-        trusted = next(one.is_trusted for one in found.points if one.source == name)
-        n = sum(one.source == name and one.kind == "speedup" for one in found.points)
+    for name, errors in validated.sources.items():
+        trusted = next(one.is_trusted for one in validated.points if one.source == name)
+        n = sum(one.source == name and one.kind == "speedup" for one in validated.points)
         if trusted and n >= 10:
             assert (errors.speedup_mean or 1) <= 0.12, name
 
 
 @pytest.mark.slow
 @pytest.mark.xfail(strict=True, reason="half of plain throughputs are 5.6 % off or more")
-def test_the_target_of_plain_throughput_is_reached(found: Validation) -> None:
-    assert (found.total.decode_median or 1) <= 0.05
+def test_the_target_of_plain_throughput_is_reached(validated: Validation) -> None:
+    assert (validated.total.decode_median or 1) <= 0.05
 
 
 @pytest.mark.slow
-def test_bands_hold_what_they_promise(found: Validation) -> None:
-    assert 0.75 <= (found.total.band80_coverage or 0) <= 0.85
+def test_bands_hold_what_they_promise(validated: Validation) -> None:
+    assert 0.75 <= (validated.total.band80_coverage or 0) <= 0.85
 
 
 @pytest.mark.slow
-def test_what_cannot_be_scored_is_listed_with_what_it_lacks(found: Validation) -> None:
-    table = validation_table(found)
+def test_what_cannot_be_scored_is_listed_with_what_it_lacks(validated: Validation) -> None:
+    table = validation_table(validated)
     assert "of modal, without the draft count behind a forced acceptance length" in table
     assert "doubleword-gh200 (not in total)" in table
     # Chips of no fitted family are predicted by the generic engine alone, in a table of theirs.
     known = [one for one in load_measurements() if one.source != "strange-chips"]
-    assert len(found.points) + len(found.lacking) >= len(known) - 5
+    assert len(validated.points) + len(validated.lacking) >= len(known) - 5
 
 
 @pytest.mark.slow
 def test_the_command_prints_a_table_and_one_object(
-    found: Validation, monkeypatch: pytest.MonkeyPatch
+    validated: Validation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["specroof.validate"], "validation", lambda: found)
+    monkeypatch.setattr(sys.modules["specroof.validate"], "validation", lambda: validated)
     table = CliRunner().invoke(app, ["validate"])
     assert table.exit_code == 0
     assert table.stdout.splitlines()[0].split()[:2] == ["source", "points"]
@@ -647,19 +642,21 @@ def test_the_command_prints_a_table_and_one_object(
 
 @pytest.mark.slow
 def test_the_chart_holds_every_speedup(
-    found: Validation, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    validated: Validation, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["specroof.validate"], "validation", lambda: found)
-    axes = plot_accuracy(found.points).axes[0]
+    monkeypatch.setattr(sys.modules["specroof.validate"], "validation", lambda: validated)
+    axes = plot_accuracy(validated.points).axes[0]
     drawn = sum(np.size(line.get_xdata()) for line in axes.lines[1:])
-    wanted = [one for one in found.points if one.kind in {"speedup", "shape"} and one.measured <= 8]
+    wanted = [
+        one for one in validated.points if one.kind in {"speedup", "shape"} and one.measured <= 8
+    ]
     assert drawn == len(wanted)
     (legend,) = axes.figure.legends
     told = [text.get_text() for text in legend.get_texts()]
     assert told[-3:] == ["acceptance length known", "known up to one factor", "10% either way"]
     assert axes.get_xlim()[0] < min(one.measured for one in wanted)
     assert axes.get_ylim()[0] < min(one.predicted for one in wanted)
-    assert validation_json(found)["total"]["n"] == found.total.n
+    assert validation_json(validated)["total"]["n"] == validated.total.n
     target = tmp_path / "accuracy.png"
     done = CliRunner().invoke(app, ["validate", "--plot", str(target)])
     assert done.exit_code == 0
@@ -667,8 +664,8 @@ def test_the_chart_holds_every_speedup(
 
 
 @pytest.mark.slow
-def test_a_round_costs_its_tokens_over_the_speedup(found: Validation) -> None:
-    points = [one for one in found.points if one.kind == "speedup"]
+def test_a_round_costs_its_tokens_over_the_speedup(validated: Validation) -> None:
+    points = [one for one in validated.points if one.kind == "speedup"]
     eagle = [one for one in points if one.point.method == "eagle3"]
     costs = round_costs(points)
     assert set(costs) == {one.point.method for one in points}
