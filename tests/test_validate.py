@@ -42,7 +42,7 @@ from specroof.report.validation import validation_json, validation_table
 from specroof.validate import TRUSTED, Validation, banded, misses_of
 from specroof.validate.room import capacity_bound
 from specroof.validate.scored import Scored, levelled, scored
-from specroof.validate.scores import errors_of, round_costs
+from specroof.validate.scores import Errors, errors_of, round_costs
 
 MEASURED = [one for one in load_measurements() if (one.trust or 0) <= TRUSTED]
 PLAIN = next(one for one in MEASURED if kind_of(one)[0] == "plain" and one.method == "ar")
@@ -129,6 +129,8 @@ def test_errors_of_trees_are_of_drafts_that_branch() -> None:
     shape = beside(2.0, 3.0, "shape", draft_len=3, verify_len=9)
     assert errors_of([chain]).trees_mean is None
     assert errors_of([chain, shape]).trees_mean == pytest.approx(0.5)
+    alone = beside(1e-3, 9e-3, "drafting", draft_len=3, verify_len=9)
+    assert errors_of([chain, alone]).trees_mean is None
     assert errors_of([chain, tree, shape]).trees_mean == pytest.approx(0.2)
 
 
@@ -141,6 +143,47 @@ def test_a_band_is_set_by_others() -> None:
     alone = banded([far])
     assert alone[0].band is None
     assert banded([beside(2.0, 2.2, "plain")])[0].band is None
+
+
+@pytest.mark.parametrize(
+    ("near", "far"),
+    [
+        ({"engine": "vllm"}, {"engine": "sglang"}),
+        ({"method": "mtp"}, {"method": "dflash"}),
+    ],
+)
+def test_a_band_is_that_of_its_engine_and_kind_of_drafter(
+    near: dict[str, Any], far: dict[str, Any]
+) -> None:
+    points = [
+        beside(2.0, 2.0 * math.exp(off), source=f"{off}-{n}", **cell)
+        for off, cell in ((0.1, near), (0.5, far))
+        for n in range(4)  # three others speak for each
+    ]
+    assert [one.band for one in banded(points)] == pytest.approx([0.1] * 4 + [0.5] * 4)
+
+
+def test_a_point_of_a_source_weighs_as_the_source_and_of_a_family_as_the_family() -> None:
+    points = [beside(2.0, 2.2, source=f"who-{n}", hardware="h100-sxm") for n in range(3)]
+    points.append(beside(2.0, 2.2, source="who-0", hardware="b200"))
+    sources = [(one.source, one.full_points) for one in misses_of(points)]
+    assert sources == [("who-0", 25), ("who-1", 25), ("who-2", 25), ("who-0", 25)]
+    families = [(one.source, one.full_points) for one in misses_of(points, by_family=True)]
+    assert families == [("hopper", 1)] * 3 + [("blackwell", 1)]
+
+
+def test_generic_bands_are_set_by_other_families_of_chips() -> None:
+    chips = ("a100-sxm-80gb", "h100-sxm", "b200", "l40s")
+    points = [
+        beside(2.0, 2.0 * math.exp(0.1 * n), source="all", hardware=chip)
+        for n, chip in enumerate(chips, 1)
+    ]
+    # By source nobody is left to set one.
+    assert [one.band for one in banded(points)] == [None] * 4
+    # By family the others do: 0.1, 0.3 and 0.4 at 1/6, 3/6 and 5/6, of which 0.8 is passed by
+    # nine tenths of the last step.
+    hopper = banded(points, by_family=True)[1]
+    assert hopper.band == pytest.approx(0.3 + 0.9 * 0.1)
 
 
 def test_a_band_may_be_set_by_predictions_of_another_kind() -> None:
@@ -187,6 +230,49 @@ def test_a_shape_is_right_but_for_one_factor() -> None:
     bent = levelled([shapes[0], replace(shapes[1], predicted=2.0 * 1.21)])
     # A factor of 2 * 1.1 is free: 10 % too low here, 10 % too high there.
     assert [one.predicted / one.measured for one in bent] == pytest.approx([1 / 1.1, 1.1])
+
+
+def test_sources_that_are_not_trusted_count_in_no_total_family_or_cell() -> None:
+    known = [
+        beside(2.0, 2.2, source="known", trust=3, hardware=chip, engine=engine)
+        for chip, engine in (("h100-sxm", "vllm"), ("h200-sxm", "sglang"), ("b200", "vllm"))
+    ]
+    doubted = beside(2.0, 4.0, source="doubted", trust=4, hardware="b200", engine="vllm")
+    strange = beside(2.0, 4.0, source="doubted", trust=4, hardware="l40s", engine="vllm")
+    fitted, every = (*known, doubted), (*known, doubted, strange)
+    found = Validation(fitted, fitted, (), generic=every, generic_engines=fitted)
+
+    def counted(errors: Mapping[str, Errors]) -> dict[str, int]:
+        return {name: one.n for name, one in errors.items()}
+
+    for total in (
+        *(found.total, found.ideal_total),
+        *(found.generic_total, found.generic_engines_total),
+    ):
+        assert total.n == 3
+        assert total.speedup_mean == pytest.approx(0.1)
+    assert counted(found.sources) == {"known": 3, "doubted": 1}
+    assert counted(found.families) == {"blackwell": 1, "hopper": 2}
+    assert counted(found.engines) == {"sglang": 1, "vllm": 2}
+    assert counted(found.strange_chips) == {"NVIDIA L40S": 1}
+    assert {name: counted(cell) for name, cell in found.cells.items() if name != "capacity"} == {
+        "chip": {"blackwell": 1, "hopper": 2},
+        "engine": {"sglang": 1, "vllm": 2},
+        "drafter": {FAST.method: 3},
+        "batch": {f"{FAST.batch_size:g}": 3},
+    }
+
+
+def test_bands_of_fitted_engines_are_calibrated_and_those_of_the_generic_engine_are_not(
+    validated: Validation,
+) -> None:
+    points, generic, engines = (
+        [replace(one, band=None) for one in points]
+        for points in (validated.points, validated.generic, validated.generic_engines)
+    )
+    assert validated.points == banded(points, calibrated=True) != banded(points)
+    assert validated.generic == banded(generic, by_family=True)
+    assert validated.generic_engines == banded(engines, seen=generic, by_family=True)
 
 
 def test_nothing_says_nothing() -> None:
@@ -269,6 +355,19 @@ def test_points_beyond_a_servers_room_are_a_cell_of_their_own(validated: Validat
     assert room == {1: "free", 16: "free", 64: "bound", 128: "bound"}
     bare = next(one for one in MEASURED if one.method == "step" and one.batch_size == 2048)
     assert capacity_bound(bare) == "free"
+    # A state for each verified position of a model with recurrent layers.
+    hybrid = replace(
+        FAST,
+        model="Qwen/Qwen3.5-27B",
+        hardware="h100-sxm",
+        engine="vllm",
+        method="mtp",
+        tensor_parallel=1,
+        batch_size=20.0,
+        context_len=2048.0,
+    )
+    assert capacity_bound(replace(hybrid, draft_len=1, verify_len=2)) == "free"
+    assert capacity_bound(replace(hybrid, draft_len=15, verify_len=16)) == "bound"
     cells = validated.cells["capacity"]
     assert cells["bound"].n + cells["free"].n == validated.total.n
     assert cells["bound"].n >= 24  # those of that figure
