@@ -74,6 +74,9 @@ def test_ties_go_to_the_shorter_draft() -> None:
     (one,) = regrets([option(1.7, 1.5, 7), option(1.6, 1.5, 3)])
     assert one.taken is not None
     assert one.taken.point.draft_len == 3
+    tree, chain = option(1.7, 1.5, verify_len=9), option(1.6, 1.5, verify_len=4)
+    (one,) = regrets([tree, chain])
+    assert one.taken == chain
 
 
 @given(st.lists(st.tuples(st.floats(0.3, 5), st.floats(0.3, 5)), min_size=1, max_size=8))

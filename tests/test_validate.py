@@ -202,6 +202,9 @@ def test_a_free_factor_makes_misses_small() -> None:
         for n, off in enumerate((0.1, -0.1))
     ]
     assert [one.off for one in misses_of(shapes)] == pytest.approx([0.1 * math.sqrt(2)] * 2)
+    known, *others = misses_of([beside(2.0, 2.2), *shapes])  # of the same drafts elsewhere
+    assert known.off == pytest.approx(math.log(1.1))
+    assert [one.off for one in others] == pytest.approx([0.1 * math.sqrt(2)] * 2)
     (alone,) = misses_of(shapes[:1])
     assert alone.off == pytest.approx(0.1)
     assert misses_of([replace(shapes[0], point=replace(shapes[0].point, trust=5))]) == []
