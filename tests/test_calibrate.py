@@ -259,7 +259,12 @@ def test_a_calibrated_engine_keeps_the_rules_of_its_server(
     assert mine.owns("sglang")
     assert not mine.owns("vllm")  # another tool than it was calibrated with
     assert not CHIP.owns("sglang")
-    load = {"input_len": 100, "output_len": 50, "concurrency": [64], "tensor_parallel": 1}
+    load: dict[str, Any] = {
+        "input_len": 100,
+        "output_len": 50,
+        "concurrency": [64],
+        "tensor_parallel": 1,
+    }
     found = {
         framework: advise(
             "Qwen/Qwen3-8B", path, drafters=["eagle3,accept=0.6"], framework=framework, **load
