@@ -10,6 +10,7 @@ from specroof.cli.flags import (
     OneChip,
     OptionFlags,
     Read,
+    RequestFlags,
     SetupFlags,
     batch_option,
     completion,
@@ -57,6 +58,7 @@ class Flags(OneChip):
 breakeven = command(
     asked,
     Flags,
+    RequestFlags,
     SetupFlags,
     OptionFlags,
     example="specroof breakeven Qwen/Qwen3-8B -H b200 --drafter eagle3 --batch 1,8,32,128 for the\n"

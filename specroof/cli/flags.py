@@ -189,6 +189,22 @@ ServerWords = Annotated[
     ),
 ]
 OneContext = Annotated[float, typer.Option("--context", help="Cached tokens of each sequence.")]
+ContextOrRequests = Annotated[
+    float | None,
+    typer.Option("--context", help="Cached tokens of each sequence.", show_default="4096"),
+]
+InputLen = Annotated[
+    float | None,
+    typer.Option(
+        "--input-len",
+        "--isl",
+        help="Tokens of a prompt. Replaces --context, and counts prefills.",
+    ),
+]
+OutputLen = Annotated[
+    float | None,
+    typer.Option("--output-len", "--osl", help="Tokens of an answer, with --input-len."),
+]
 Seed = Annotated[int, typer.Option(help="Random seed.")]
 KvDtype = Annotated[
     str | None, choice("kv_dtype", "--kv-cache", help_text="Format of cached keys and values.")
@@ -286,6 +302,18 @@ class SetupFlags(PlaceFlags, DeviceFlags):  # devices come first in help
             help="Engine that was fitted on another chip, as in h100-sxm:vllm.",
         ),
     ] = None
+
+
+@dataclass(frozen=True)
+class RequestFlags(Group):
+    """Requests in the place of a context: `specroof.questions.loads.ServedRequests`."""
+
+    panel = "Requests"
+
+    input_len: InputLen = None
+    output_len: OutputLen = None
+    prefix_hit_rate: PrefixHitRate = None
+    waves: Waves = False
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 
 from specroof.cli.flags import (
+    ContextOrRequests,
     NoCapacity,
     OneChip,
-    OneContext,
     OptionFlags,
     PricePerHour,
     Read,
+    RequestFlags,
     SetupFlags,
     batch_option,
     in_seconds,
@@ -32,7 +33,7 @@ class Flags(OneChip):
         spec_option("KIND[,key=value…] with its acceptance, repeatable, as in predict."),
     ]
     batch_size: Annotated[str | None, batch_option("1,2,3,4,6,8,…,4096"), Read(numbers)] = None
-    context_len: OneContext = 4096
+    context_len: ContextOrRequests = None
     devices: Annotated[
         str | None,
         typer.Option(help="Numbers of devices to compare, comma-separated.", show_default="--tp"),
@@ -46,6 +47,13 @@ class Flags(OneChip):
         typer.Option("--tpot", metavar="MS", help="Target: milliseconds per token."),
         Read(in_seconds, into="tpot_s"),
     ] = None
+    ttft: Annotated[
+        float | None,
+        typer.Option(
+            "--ttft", metavar="MS", help="Target: milliseconds to the first token of a request."
+        ),
+        Read(in_seconds, into="ttft_s"),
+    ] = None
     price_per_hour: PricePerHour = None
     no_capacity: NoCapacity = False
 
@@ -53,6 +61,7 @@ class Flags(OneChip):
 frontier = command(
     asked,
     Flags,
+    RequestFlags,
     SetupFlags,
     OptionFlags,
     example="specroof frontier Qwen/Qwen3-32B -H h100 --devices 1,2,4 --drafter eagle3,accept=0.7\n"

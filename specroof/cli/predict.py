@@ -17,11 +17,10 @@ from specroof.cli.flags import (
     ModelWord,
     NoCapacity,
     OptionFlags,
-    PrefixHitRate,
     Read,
+    RequestFlags,
     SetupFlags,
     SeveralChips,
-    Waves,
     batch_option,
     context_option,
     plot_option,
@@ -46,20 +45,6 @@ class Flags(Group):
     drafters: Drafters
     batch_size: Annotated[str | None, batch_option("1"), Read(numbers)] = None
     context_len: Annotated[str | None, context_option("4096"), Read(numbers)] = None
-    input_len: Annotated[
-        float | None,
-        typer.Option(
-            "--input-len",
-            "--isl",
-            help="Tokens of a prompt. Replaces --context, and counts prefills.",
-        ),
-    ] = None
-    output_len: Annotated[
-        float | None,
-        typer.Option("--output-len", "--osl", help="Tokens of an answer, with --input-len."),
-    ] = None
-    prefix_hit_rate: PrefixHitRate = None
-    waves: Waves = False
     concurrency: Annotated[
         str | None,
         typer.Option(help="Requests in flight, comma-separated. Replaces --batch."),
@@ -91,8 +76,9 @@ PlotFile = Annotated[
 
 
 @flags
-def predict(
+def predict(  # noqa: PLR0913, PLR0917 - groups of flags
     ask: Flags,
+    requests: RequestFlags,
     setup: SetupFlags,
     options: OptionFlags,
     as_json: AsJson = False,
@@ -107,7 +93,7 @@ def predict(
     """
     chips = words("--hardware", ask.hardware)
     profiles = several("hardware", chips, hardware_of)
-    found = [asked(**given(ask, setup, options) | {"hardware": one}) for one in profiles]
+    found = [asked(**given(ask, requests, setup, options) | {"hardware": one}) for one in profiles]
     give(
         lambda: predictions_json(found),
         lambda: "\n\n".join(map(prediction_text, found)),

@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 
 from specroof.cli.flags import (
+    ContextOrRequests,
     NoCapacity,
     OneChip,
-    OneContext,
     OptionFlags,
     PricePerHour,
     Read,
+    RequestFlags,
     SetupFlags,
     in_seconds,
     spec_option,
@@ -45,14 +46,14 @@ class Flags(OneChip):
         ),
     ] = None
     batch_size: Annotated[float, typer.Option("--batch", help="Sequences in flight.")] = 1
-    context_len: OneContext = 4096
+    context_len: ContextOrRequests = None
     tpot: Annotated[
         float | None,
         typer.Option(
             "--tpot",
             metavar="MS",
             help="Target: milliseconds per token.",
-            show_default="the time of a plain step",
+            show_default="the time of plain decoding",
         ),
         Read(in_seconds, into="tpot_s"),
     ] = None
@@ -63,6 +64,7 @@ class Flags(OneChip):
 worth = command(
     asked,
     Flags,
+    RequestFlags,
     SetupFlags,
     OptionFlags,
     example="specroof worth Qwen/Qwen3-32B -H h100 --tp 2 --drafter block,cost=0.1,block=16\n"
