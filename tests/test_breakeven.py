@@ -384,3 +384,55 @@ def test_a_chart_shows_the_values_it_is_of() -> None:
     assert axes.get_ylabel() == "Least acceptance rate"
     never = plot.plot_breakeven(found).axes[0].lines[1].get_xdata()
     assert np.asarray(never).tolist() == [2048]
+
+
+# --- requests ------------------------------------------------------------------------------------
+
+REQUESTS: dict[str, Any] = {"input_len": 2000, "output_len": 400}
+
+
+def counted(spec: str, batch_size: Any, **more: Any) -> Any:
+    """Return the curve of a SPEC with the prefills of requests, by the forward model."""
+    asked = REQUESTS | {"batch_size": batch_size, "capacity": False} | more
+    (whole,) = specroof.predict(DENSE, CHIP, drafters=spec, **asked).counted
+    return whole.curve
+
+
+@pytest.mark.parametrize("spec", KINDS)
+def test_the_least_acceptance_gives_the_speedup_of_requests(spec: str) -> None:
+    asked: dict[str, Any] = {"speedup": 1.2, "draft_len": 3, "capacity": False} | REQUESTS
+    found = breakeven(DENSE, CHIP, drafter=spec, batch_size=[1, 16], **asked)
+    alone = breakeven(
+        DENSE, CHIP, drafter=spec, speedup=1.2, draft_len=3, batch_size=[1, 16], context_len=2200
+    )
+    for row, decoding in zip(found.rows, alone.rows, strict=True):
+        curve = counted(f"{spec},accept={row.value}", row.batch_size)
+        assert curve.speedup[0, 0, 3] == pytest.approx(1.2, rel=1e-9)
+        assert row.context_len == decoding.context_len == 2200
+        assert (row.value or 0) > (decoding.value or 1)  # prefills are not sped up
+    assert found.to_dict()["workload"] == {**REQUESTS, "prefix_hit_rate": 0, "waves": False}
+    assert ", 2000 tokens in, 400 out: " in found.title
+
+
+def test_the_largest_batch_of_requests_is_the_last_that_pays() -> None:
+    spec = "block,cost=0.2,drafts=3,accept=0.6"
+    asked: dict[str, Any] = {"speedup": 1.2, "draft_len": 3, "capacity": False} | REQUESTS
+    (row,) = breakeven(DENSE, CHIP, drafter=spec, solve="batch", **asked).rows
+    last = row.runs[-1][1]
+    gains = counted(spec, [last, last + 1]).speedup[0, :, 3]
+    assert gains[0] >= 1.2 > gains[1]
+
+
+def test_a_context_is_not_sought_for_requests() -> None:
+    with pytest.raises(OptionError, match="input_len is 2000; allowed: left out with solve"):
+        breakeven(DENSE, CHIP, drafter="ideal", solve="context", **REQUESTS)
+    with pytest.raises(OptionError, match="context_len is given with input_len"):
+        breakeven(DENSE, CHIP, drafter="ideal", solve="batch", context_len=9, **REQUESTS)
+
+
+def test_the_shell_asks_about_requests_as_python_does() -> None:
+    words = ["breakeven", DENSE, "-H", CHIP, "--drafter", "eagle3", "--batch", "1,16"]
+    done = CliRunner().invoke(app, [*words, "--isl", "2000", "--osl", "400", "--json"])
+    assert done.exit_code == 0, done.output
+    answer = breakeven(DENSE, CHIP, drafter="eagle3", batch_size=[1, 16], **REQUESTS)
+    assert json.loads(done.stdout.splitlines()[-1]) == json.loads(json.dumps(answer.to_dict()))

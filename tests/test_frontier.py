@@ -174,3 +174,65 @@ def test_no_number_of_devices_is_refused() -> None:
         OptionError, match=r"devices is \[\]; allowed: one number of devices or more"
     ):
         frontier("Qwen/Qwen3-8B", "b200", drafters="ideal", devices=[])
+
+
+# --- requests ------------------------------------------------------------------------------------
+
+REQUESTS: dict[str, Any] = {"input_len": 2000, "output_len": 400, "prefix_hit_rate": 0.25}
+
+
+def test_points_of_requests_are_those_of_predictions_with_prefills() -> None:
+    answer = frontier(MODEL, CHIP, **ASKED, **REQUESTS)
+    (whole,) = specroof.predict(MODEL, CHIP, **ASKED, **REQUESTS).counted
+    for one in answer.series:
+        assert one.points
+        for point in one.points:
+            b = ASKED["batch_size"].index(point.batch_size)
+            at = (0, b, point.draft_len)
+            assert point.tokens_per_s_per_user == pytest.approx(1 / whole.tpot_s[at], rel=1e-12)
+            assert point.tokens_per_s_per_device == pytest.approx(whole.tokens_per_s[at], rel=1e-12)
+            assert point.ttft_s == pytest.approx(whole.ttft_s[at], rel=1e-12)
+    assert answer.context_len == 2200  # the prompt and half of the answer
+    assert answer.title.endswith("2000 tokens in, 400 out, 25% of a prompt cached")
+    assert answer.to_dict()["workload"] == REQUESTS | {"waves": False}
+    assert "TTFT" in frontier_text(answer)
+    assert "TTFT" not in frontier_text(frontier(MODEL, CHIP, **ASKED))
+
+
+def test_points_whose_first_token_comes_too_late_do_not_count() -> None:
+    every = frontier(MODEL, CHIP, **ASKED, **REQUESTS)
+    waits = sorted(row["ttft_s"] for row in every.records)
+    some = frontier(MODEL, CHIP, **ASKED, **REQUESTS, ttft_s=waits[len(waits) // 2])
+    left = [row["ttft_s"] for row in some.records]
+    assert left
+    assert max(left) <= waits[len(waits) // 2] < waits[-1]
+    none = frontier(MODEL, CHIP, **ASKED, **REQUESTS, ttft_s=1e-5)
+    assert none.records == []
+    assert none.cheapest is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ttft_s": 1}, "ttft_s is 1; allowed: with the lengths of a request"),
+        ({"input_len": 9}, "output_len is missing"),
+        ({"prefix_hit_rate": 0.5}, "prefix_hit_rate is 0.5; allowed: with the lengths"),
+        (REQUESTS | {"context_len": 9}, "context_len is given with input_len or output_len"),
+        (REQUESTS | {"output_len": 1}, "output_len is 1.0; allowed: more than 1 token"),
+        (REQUESTS | {"ttft_s": 0}, "ttft_s is 0; allowed: a number from 1e-06"),
+        ({"context_len": [1, 2]}, "context_len is [1, 2]; allowed: one number"),
+    ],
+)
+def test_requests_that_have_no_frontier_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        frontier(MODEL, CHIP, **ASKED | changes)
+    assert message in str(caught.value)
+
+
+def test_the_shell_asks_about_requests_as_python_does() -> None:
+    words = ["frontier", MODEL, "-H", CHIP, "--drafter", SPEC, "--batch", "1,4,16,32"]
+    words += ["--max-draft-len", "4", "--isl", "2000", "--osl", "400", "--prefix-hit-rate", "0.25"]
+    done = CliRunner().invoke(app, [*words, "--ttft", "900", "--json"])
+    assert done.exit_code == 0, done.output
+    answer = frontier(MODEL, CHIP, **ASKED, **REQUESTS, ttft_s=0.9)
+    assert json.loads(done.stdout.splitlines()[-1]) == json.loads(json.dumps(answer.to_dict()))

@@ -108,3 +108,48 @@ def test_the_shell_answers_as_python_does(tmp_path: Path) -> None:
 def test_lengths_that_are_none_are_refused(length: object) -> None:
     with pytest.raises(OptionError, match=r"accept_length is .*; allowed: numbers from 1 to "):
         worth("Qwen/Qwen3-8B", "b200", drafter="block,cost=0.1,drafts=7", accept_length=[length])  # type: ignore[list-item]
+
+
+def test_prefills_of_requests_count() -> None:
+    requests: dict[str, Any] = {"input_len": 2000, "output_len": 400}
+    asked: dict[str, Any] = {"draft_len": 15, "accept_length": 4, "capacity": False, **requests}
+    (row,) = worth(MODEL, CHIP, drafter=SPEC, batch_size=8, **asked).rows
+    spec = f"{SPEC},accept-length=4@15"
+    many: dict[str, Any] = {"drafters": spec, "max_draft_len": 15, "capacity": False}
+    (whole,) = specroof.predict(MODEL, CHIP, batch_size=8, **many, **requests).counted
+    assert row.speedup == pytest.approx(whole.curve.best_speedup.item(), rel=1e-12)
+    assert row.tokens_per_s == pytest.approx(whole.tokens_per_s[0, 0, row.best_draft_len])
+    found = worth(MODEL, CHIP, drafter=SPEC, tpot_s=0.01, **asked)
+    (row,) = found.rows
+    around = [row.users, row.users + 1]
+    (whole,) = specroof.predict(MODEL, CHIP, batch_size=around, **many, **requests).counted
+    fastest_s = np.nanmin(whole.tpot_s[0], axis=-1)
+    assert fastest_s[0] <= 0.01 < fastest_s[1]
+    assert found.to_dict()["workload"]["input_len"] == 2000
+    assert ", 2000 tokens in, 400 out: " in found.title
+    plain = worth(MODEL, CHIP, drafter=SPEC, batch_size=8, **asked)
+    (whole,) = specroof.predict(MODEL, CHIP, batch_size=8, **many, **requests).counted
+    assert plain.tpot_s == pytest.approx(whole.tpot_s[0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batch_size": [1, 2]}, "several loads, or none; allowed: one number each"),
+        ({"context_len": []}, "several loads, or none; allowed: one number each"),
+        ({"input_len": 9, "output_len": 1}, "output_len is 1.0; allowed: more than 1 token"),
+        ({"input_len": 9}, "output_len is missing"),
+    ],
+)
+def test_what_is_no_load_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        worth(MODEL, CHIP, drafter=SPEC, **changes)
+    assert message in str(caught.value)
+
+
+def test_the_shell_asks_about_requests_as_python_does() -> None:
+    words = ["worth", MODEL, "-H", CHIP, "--drafter", SPEC, "--isl", "2000", "--osl", "400"]
+    done = CliRunner().invoke(app, [*words, "--json"])
+    assert done.exit_code == 0, done.output
+    answer = worth(MODEL, CHIP, drafter=SPEC, input_len=2000, output_len=400)
+    assert json.loads(done.stdout.splitlines()[-1]) == json.loads(json.dumps(answer.to_dict()))

@@ -4,6 +4,7 @@ from specroof.cli.flags import (
     CAPACITY,
     ONE_CHIP,
     OPTIONS,
+    REQUESTS,
     SETUP,
     Flag,
     batch_flag,
@@ -35,6 +36,7 @@ breakeven = command(
         "most": Flag("Largest batch or context to try.", shown="4096; 1048576"),
         "capacity": CAPACITY,
     },
+    REQUESTS,
     SETUP,
     OPTIONS,
     example="specroof breakeven Qwen/Qwen3-8B -H b200 --drafter eagle3 --batch 1,8,32,128 for the\n"

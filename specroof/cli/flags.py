@@ -4,7 +4,7 @@ See `specroof.cli.grouping` for how they become a command.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
@@ -179,6 +179,7 @@ SERVER: Final = Flag(
     shown="as the framework has them",
 )
 CONTEXT: Final = Flag("Cached tokens of each sequence.", "--context")
+CONTEXT_OR_REQUESTS: Final = replace(CONTEXT, shown="4096")
 SEED: Final = Flag("Random seed.")
 CAPACITY: Final = Flag(
     "Ignore memory limits. The ideal engine always does.",
@@ -219,6 +220,20 @@ class Panel(NamedTuple):
     flags: Mapping[str, Flag]
 
 
+#: Requests in the place of a context: fields of `specroof.questions.loads.ServedRequests`.
+REQUESTS: Final = Panel(
+    "Requests",
+    {
+        "input_len": Flag(
+            "Tokens of a prompt. Replaces --context, and counts prefills.", "--input-len --isl"
+        ),
+        "output_len": Flag("Tokens of an answer, with --input-len.", "--output-len --osl"),
+        "prefix_hit_rate": PREFIX_HIT_RATE,
+        "waves": Flag(
+            "Send all requests at once, and the next when all are answered. With --input-len."
+        ),
+    },
+)
 #: Where a model runs, but for the number of devices.
 PLACE: Final = Panel(
     "Placement and server",

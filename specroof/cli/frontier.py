@@ -2,10 +2,11 @@
 
 from specroof.cli.flags import (
     CAPACITY,
-    CONTEXT,
+    CONTEXT_OR_REQUESTS,
     ONE_CHIP,
     OPTIONS,
     PRICE_PER_HOUR,
+    REQUESTS,
     SETUP,
     Flag,
     batch_flag,
@@ -25,15 +26,22 @@ frontier = command(
             "KIND[,key=value…] with its acceptance, repeatable, as in predict.", list[str]
         ),
         "batch_size": batch_flag("1,2,3,4,6,8,…,4096"),
-        "context_len": CONTEXT,
+        "context_len": CONTEXT_OR_REQUESTS,
         "devices": Flag(
             "Numbers of devices to compare, comma-separated.", read=numbers, shown="--tp"
         ),
         "max_draft_len": Flag("Longest draft tried.", shown="16"),
         "tpot_s": Flag("Target: milliseconds per token.", "--tpot", metavar="MS", read=in_seconds),
+        "ttft_s": Flag(
+            "Target: milliseconds to the first token of a request.",
+            "--ttft",
+            metavar="MS",
+            read=in_seconds,
+        ),
         "price_per_hour": PRICE_PER_HOUR,
         "capacity": CAPACITY,
     },
+    REQUESTS,
     SETUP,
     OPTIONS,
     example="specroof frontier Qwen/Qwen3-32B -H h100 --devices 1,2,4 --drafter eagle3,accept=0.7\n"

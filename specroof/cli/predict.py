@@ -12,7 +12,7 @@ from specroof.cli.flags import (
     DRAFTERS,
     MODEL,
     OPTIONS,
-    PREFIX_HIT_RATE,
+    REQUESTS,
     SETUP,
     AsJson,
     CsvFile,
@@ -37,14 +37,6 @@ _FLAGS = {
     "drafters": DRAFTERS,
     "batch_size": batch_flag("1"),
     "context_len": context_flag("4096"),
-    "input_len": Flag(
-        "Tokens of a prompt. Replaces --context, and counts prefills.", "--input-len --isl"
-    ),
-    "output_len": Flag("Tokens of an answer, with --input-len.", "--output-len --osl"),
-    "prefix_hit_rate": PREFIX_HIT_RATE,
-    "waves": Flag(
-        "Send all requests at once, and the next when all are answered. With --input-len."
-    ),
     "concurrency": Flag("Requests in flight, comma-separated. Replaces --batch.", read=numbers),
     "max_draft_len": Flag("Longest draft tried.", shown=str(DEFAULT_MAX_DRAFT_LEN)),
     "draft_len": Flag(
@@ -63,7 +55,7 @@ PlotFile = Annotated[
 ]
 
 
-@flags(asked, _FLAGS, SETUP, OPTIONS)
+@flags(asked, _FLAGS, REQUESTS, SETUP, OPTIONS)
 def predict(
     ask: Asked, as_json: AsJson = False, csv_file: CsvFile = None, plot_file: PlotFile = None
 ) -> None:

@@ -2,10 +2,11 @@
 
 from specroof.cli.flags import (
     CAPACITY,
-    CONTEXT,
+    CONTEXT_OR_REQUESTS,
     ONE_CHIP,
     OPTIONS,
     PRICE_PER_HOUR,
+    REQUESTS,
     SETUP,
     Flag,
     drafter_flag,
@@ -31,17 +32,18 @@ worth = command(
             shown="all that the drafter makes, up to 16",
         ),
         "batch_size": Flag("Sequences in flight.", "--batch"),
-        "context_len": CONTEXT,
+        "context_len": CONTEXT_OR_REQUESTS,
         "tpot_s": Flag(
             "Target: milliseconds per token.",
             "--tpot",
             metavar="MS",
             read=in_seconds,
-            shown="the time of a plain step",
+            shown="the time of plain decoding",
         ),
         "price_per_hour": PRICE_PER_HOUR,
         "capacity": CAPACITY,
     },
+    REQUESTS,
     SETUP,
     OPTIONS,
     example="specroof worth Qwen/Qwen3-32B -H h100 --tp 2 --drafter block,cost=0.1,block=16\n"

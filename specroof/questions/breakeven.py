@@ -14,11 +14,13 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
 from specroof.questions.answer import Noted, picked, place_of, title_of
 from specroof.questions.capacity import usual_drafts
-from specroof.questions.lists import listed
+from specroof.questions.loads import ServedRequests, load_of, of_requests
 from specroof.questions.predict import limited_by
-from specroof.questions.request import DrafterLike, Served, Values, drafter_of, question
+from specroof.questions.request import DrafterLike, Values, drafter_of, question
 from specroof.questions.words import SOLVED
 from specroof.serving.limits import limits_of
+from specroof.serving.requests import point_of
+from specroof.serving.workload import Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of
 from specroof.speedup.inverses import (
     Point,
@@ -33,7 +35,6 @@ from specroof.speedup.inverses import (
 _SOLVERS: Final = {"accept": least_rate, "accept-length": least_length, "cost": largest_cost}
 #: Default loads.
 USUAL_BATCHES: Final = tuple(2.0**power for power in range(9))
-USUAL_CONTEXT: Final = 4096.0
 #: Default ends of the search over batches and contexts.
 _MOST: Final = {"batch": 4096, "context": 1 << 20}
 _AXES: Final = {"batch": "batch_size", "context": "context_len"}
@@ -44,7 +45,7 @@ _PER_OCTAVE: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class BreakevenRequest(Served):
+class BreakevenRequest(ServedRequests):
     """Ask what it takes for speculation to pay, or to reach a speedup.
 
     Parameters
@@ -151,6 +152,8 @@ class Breakeven(Noted):
         What is served, where, and what drafts.
     solve, speedup, draft_len
         What was asked for; `draft_len` is None for the best.
+    workload
+        The requests whose prefills count; None where contexts were asked about.
     rows
         An answer for each load.
     notes, warnings
@@ -163,12 +166,14 @@ class Breakeven(Noted):
     solve: str
     speedup: float
     draft_len: int | None
+    workload: Workload | None
     rows: tuple[Row, ...]
 
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        return f"{title_of(self.model, self.setup)}: {self.drafter.name}"
+        requests = f", {self.workload.requests}" if self.workload else ""
+        return f"{title_of(self.model, self.setup)}{requests}: {self.drafter.name}"
 
     @property
     def sought(self) -> str:
@@ -196,6 +201,7 @@ class Breakeven(Noted):
             "solve": self.solve,
             "wanted_speedup": self.speedup,
             "draft_len": self.draft_len,
+            **of_requests(self.workload),
             "rows": [row.to_dict() for row in self.rows],
             **self.said,
         }
@@ -241,6 +247,7 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
         solve=request.solve,
         speedup=wanted,
         draft_len=point.draft_len,
+        workload=request.workload,
         rows=tuple(rows),
         notes=notes,
     )
@@ -260,21 +267,24 @@ def _point(request: BreakevenRequest, drafter: Drafter) -> Point:
     if request.most is not None and request.solve not in _MOST:
         refuse("most", request.most, "with solve 'batch' or 'context'")
     batches: Any = USUAL_BATCHES if request.batch_size is None else request.batch_size
-    contexts: Any = USUAL_CONTEXT if request.context_len is None else request.context_len
+    load = load_of(request, batches, request.context_len)
+    if request.solve == "context" and load.workload is not None:
+        refuse("input_len", request.input_len, "left out with solve 'context'")
     model, setup = request.resolved()
     drafts = request.draft_len
     if drafts is not None or request.solve == "accept-length":
         drafts = usual_drafts(drafter, model, drafts)
     deepest = drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN
-    return Point(
+    point = Point(
         model=model,
         setup=setup,
         drafter=drafter,
-        batch_size=1.0 if request.solve == "batch" else listed(batches),
-        context_len=1.0 if request.solve == "context" else listed(contexts),
+        batch_size=1.0 if request.solve == "batch" else load.batch_size,
+        context_len=1.0 if request.solve == "context" else load.context_len,
         draft_len=drafts,
         longest=min(deepest, DEFAULT_MAX_DRAFT_LEN) if drafts is None else drafts,
     )
+    return point_of(point, load.workload)
 
 
 def _wanted(request: BreakevenRequest, point: Point) -> float:

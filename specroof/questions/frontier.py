@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from specroof.arrays import number_within, whole_within
+from specroof.arrays import Array, number_within, whole_within
 from specroof.economics import Frontier, frontier_of
 from specroof.economics import joules_per_million_tokens as joules_of
 from specroof.economics import usd_per_million_tokens as usd_of
@@ -14,11 +14,11 @@ from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
 from specroof.questions.answer import Noted, picked
 from specroof.questions.lists import listed
+from specroof.questions.loads import ServedRequests, load_of, of_requests, refuse_one_token
 from specroof.questions.predict import limited_by
-from specroof.questions.prediction import Prediction, predicted
+from specroof.questions.prediction import EndToEnd, Prediction, predicted
 from specroof.questions.request import (
     DrafterLike,
-    Served,
     Values,
     drafters_of,
     hardware_of,
@@ -26,7 +26,7 @@ from specroof.questions.request import (
     question,
     usd_per_hour,
 )
-from specroof.serving.workload import Load
+from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import SpeedupCurve
 
 #: Default batch sizes.
@@ -36,7 +36,7 @@ USUAL_BATCHES: Final = tuple(
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrontierRequest(Served):
+class FrontierRequest(ServedRequests):
     """Ask what each user and each device can get.
 
     Parameters
@@ -44,16 +44,19 @@ class FrontierRequest(Served):
     drafters
         One or several: SPECs with their acceptance, or `Drafter` objects.
     batch_size
-        Sequences in flight, a number or a list; 1, 2, 3, 4, 6, 8 … 4096 if None. Only those count
-        that the server has room for.
+        Sequences or requests in flight, a number or a list; 1, 2, 3, 4, 6, 8 … 4096 if None. Only
+        those count that the server has room for.
     context_len
-        Cached tokens of each sequence.
+        Cached tokens of each sequence; 4096 if None.
     devices
         Numbers of devices (tensor parallelism) to compare; `tensor_parallel` if None.
     max_draft_len
         The longest draft tried; 16 if None.
     tpot_s
         Seconds per output token that a user may wait, for the cheapest point; None for any.
+    ttft_s
+        Seconds to the first token of a request that a user may wait: slower points do not count;
+        None for any.
     price_per_hour
         US dollars of one device; the hardware file's if None.
     capacity
@@ -69,10 +72,11 @@ class FrontierRequest(Served):
 
     drafters: DrafterLike | Sequence[DrafterLike]
     batch_size: Values | None = None
-    context_len: float = 4096
+    context_len: float | None = None
     devices: Values | None = None
     max_draft_len: int | None = None
     tpot_s: float | None = None
+    ttft_s: float | None = None
     price_per_hour: float | None = None
     capacity: bool | None = None
 
@@ -86,9 +90,11 @@ class FrontierPoint:
     devices, batch_size, draft_len
         Over how many devices, how many sequences together, how many drafts per round.
     tokens_per_s_per_user, tokens_per_s_per_device
-        What each gets.
+        What each gets: of requests, a user after the first token and a device with prefills.
     usd_per_million_tokens, joules_per_million_tokens
         Of output tokens; None where price or watts are unknown.
+    ttft_s
+        Seconds to the first token of a request; None where a context was asked about.
     """
 
     devices: int
@@ -98,6 +104,7 @@ class FrontierPoint:
     tokens_per_s_per_device: float
     usd_per_million_tokens: float | None
     joules_per_million_tokens: float | None
+    ttft_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +134,8 @@ class FrontierAnswer(Noted):
     ----------
     model, hardware, engine
         Names.
-    context_len, tpot_s
-        What was asked about.
+    context_len, tpot_s, ttft_s, workload
+        What was asked about; `workload` is None unless these were requests.
     series
         Plain decoding, then each drafter.
     notes, warnings
@@ -140,14 +147,15 @@ class FrontierAnswer(Noted):
     engine: str
     context_len: float
     tpot_s: float | None
+    ttft_s: float | None
+    workload: Workload | None
     series: tuple[Series, ...]
 
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        return (
-            f"{self.model} on {self.hardware}, engine {self.engine}, context {self.context_len:g}"
-        )
+        load = self.workload.requests if self.workload else f"context {self.context_len:g}"
+        return f"{self.model} on {self.hardware}, engine {self.engine}, {load}"
 
     @property
     def cheapest(self) -> tuple[str, FrontierPoint] | None:
@@ -168,7 +176,8 @@ class FrontierAnswer(Noted):
         """Return the answer as the object that ``--json`` prints."""
         best = self.cheapest
         return {
-            **picked(self, "model", "hardware", "engine", "context_len", "tpot_s"),
+            **picked(self, "model", "hardware", "engine", "context_len", "tpot_s", "ttft_s"),
+            **of_requests(self.workload),
             "points": self.records,
             "cheapest": None if best is None else {"series": best[0], **asdict(best[1])},
             **self.said,
@@ -184,16 +193,14 @@ class FrontierAnswer(Noted):
 @question(FrontierRequest)
 def frontier(request: FrontierRequest) -> FrontierAnswer:
     """Find the best speeds per user and per device, with speculation and without."""
-    if request.tpot_s is not None:
-        number_within("tpot_s", request.tpot_s, "tpot_s")
+    load = _load(request)
     chip = hardware_of(request.hardware)
     usd = usd_per_hour(chip, request.price_per_hour)
-    found, left_out = _predictions(replace(request, hardware=chip))
+    found, left_out = _predictions(replace(request, hardware=chip), load)
     watts = None if chip.power is None else chip.power.watts
     names = ["plain", *(curve.drafter for curve in found[0].curves)]
     series = tuple(
-        _series(name, list(_points(found, i, usd, watts)), request.tpot_s)
-        for i, name in enumerate(names)
+        _series(name, list(_points(found, i, usd, watts)), request) for i, name in enumerate(names)
     )
     first = found[0].curves[0]
     notes = dict.fromkeys(note for one in found for note in one.notes)
@@ -201,15 +208,38 @@ def frontier(request: FrontierRequest) -> FrontierAnswer:
         model=first.model,
         hardware=first.hardware,
         engine=first.engine,
-        context_len=request.context_len,
+        context_len=load.context_len[0],
         tpot_s=request.tpot_s,
+        ttft_s=request.ttft_s,
+        workload=load.workload,
         series=series,
         notes=(*_money_notes(chip, usd), *notes),
         warnings=tuple(left_out),
     )
 
 
-def _predictions(request: FrontierRequest) -> tuple[list[Prediction], list[str]]:
+def _load(request: FrontierRequest) -> Load:
+    """Return the loads that are compared, and refuse targets that none can meet.
+
+    Raises
+    ------
+    OptionError
+        For targets out of bounds, several contexts, and a target of requests without any.
+    """
+    batches: Any = USUAL_BATCHES if request.batch_size is None else request.batch_size
+    load = load_of(request, batches, request.context_len)
+    if len(load.context_len) != 1:
+        refuse("context_len", request.context_len, "one number")
+    for name in ("tpot_s", "ttft_s"):
+        if getattr(request, name) is not None:
+            number_within(name, getattr(request, name), "tpot_s")
+    if load.workload is None and request.ttft_s is not None:
+        refuse("ttft_s", request.ttft_s, "with the lengths of a request")
+    refuse_one_token(load)
+    return load
+
+
+def _predictions(request: FrontierRequest, load: Load) -> tuple[list[Prediction], list[str]]:
     """Return a prediction for each number of devices, and what was left out.
 
     Raises
@@ -225,8 +255,6 @@ def _predictions(request: FrontierRequest) -> tuple[list[Prediction], list[str]]
         )
         for one in listed(asked)
     ]
-    batches: Any = USUAL_BATCHES if request.batch_size is None else request.batch_size
-    load = Load(listed(batches), [request.context_len])
     drafters = drafters_of(request.drafters)
     model = model_of(request.model, request.family)
     found: list[Prediction] = []
@@ -261,20 +289,32 @@ def _points(
 ) -> Iterator[FrontierPoint]:
     """Yield all points of a series: 0 is plain decoding, then the drafters."""
     for one in found:
-        curve = one.curves[max(series - 1, 0)]
+        place = max(series - 1, 0)
+        curve = one.curves[place]
+        rates = _rates(curve, one.counted[place] if one.counted else None)
         lengths = [0] if series == 0 else range(1, len(curve.draft_len))
         for draft_len in lengths:
-            yield from _of_batches(curve, int(draft_len), usd, watts)
+            yield from _of_batches(curve, rates, int(draft_len), usd, watts)
+
+
+#: Tokens per second of a user and of all, and seconds to the first token.
+_Rates: TypeAlias = tuple[Array, Array, Array | None]
+
+
+def _rates(curve: SpeedupCurve, whole: EndToEnd | None) -> _Rates:
+    """Return what users get, of requests where there are any."""
+    if whole is None:
+        return curve.tokens_per_s_per_user, curve.tokens_per_s, None
+    return 1.0 / whole.tpot_s, whole.tokens_per_s, whole.ttft_s
 
 
 def _of_batches(
-    curve: SpeedupCurve, draft_len: int, usd: float | None, watts: float | None
+    curve: SpeedupCurve, rates: _Rates, draft_len: int, usd: float | None, watts: float | None
 ) -> Iterator[FrontierPoint]:
     devices = curve.placement.devices
-    users, rates = (
-        rate[0, :, draft_len] for rate in (curve.tokens_per_s_per_user, curve.tokens_per_s)
-    )
-    for batch, user, rate in zip(curve.batch_size, users, rates, strict=True):
+    waits = rates[2]
+    for i, batch in enumerate(curve.batch_size):
+        user, rate = (float(one[0, i, draft_len]) for one in rates[:2])
         if not np.isfinite(rate):
             continue
         price = None if usd is None else float(usd_of(rate, devices=devices, usd_per_hour=usd))
@@ -283,21 +323,24 @@ def _of_batches(
             devices=devices,
             batch_size=float(batch),
             draft_len=draft_len,
-            tokens_per_s_per_user=float(user),
-            tokens_per_s_per_device=float(rate) / devices,
+            tokens_per_s_per_user=user,
+            tokens_per_s_per_device=rate / devices,
             usd_per_million_tokens=price,
             joules_per_million_tokens=energy,
+            ttft_s=None if waits is None else float(waits[0, i, draft_len]),
         )
 
 
-def _series(name: str, points: Sequence[FrontierPoint], tpot_s: float | None) -> Series:
+def _series(name: str, points: Sequence[FrontierPoint], request: FrontierRequest) -> Series:
     """Return the points that no other beats, and the cheapest that is fast enough."""
+    soon = np.inf if request.ttft_s is None else request.ttft_s
+    points = [point for point in points if point.ttft_s is None or point.ttft_s <= soon]
     best: Frontier = frontier_of(
         [point.tokens_per_s_per_user for point in points],
         [point.tokens_per_s_per_device for point in points],
     )
     kept = [points[i] for i in best.index.tolist()]
-    at = best.cheapest_within(np.inf if tpot_s is None else tpot_s)
+    at = best.cheapest_within(np.inf if request.tpot_s is None else request.tpot_s)
     return Series(name, tuple(kept), None if at is None else points[at])
 
 

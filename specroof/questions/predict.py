@@ -11,9 +11,9 @@ from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Setup
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.questions.lists import listed
+from specroof.questions.loads import ServedRequests, load_of
 from specroof.questions.prediction import Prediction, predicted
-from specroof.questions.request import DrafterLike, Served, Values, drafters_of, question
-from specroof.serving.workload import Load, Workload
+from specroof.questions.request import DrafterLike, Values, drafters_of, question
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
 )
@@ -24,13 +24,12 @@ __all__ = [
     "absent_layers",
     "lengths_of",
     "limited_by",
-    "load_of",
     "predict",
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictRequest(Served):
+class PredictRequest(ServedRequests):
     """Ask what speculative decoding gains.
 
     Parameters
@@ -41,12 +40,6 @@ class PredictRequest(Served):
         Sequences in flight, a number or a list; 1 if neither is given. One of the two.
     context_len
         Cached tokens of each sequence, a number or a list; 4096 if None.
-    input_len, output_len
-        Tokens of a prompt and of an answer. They replace `context_len`, and prefills count.
-    prefix_hit_rate
-        Share of a prompt's tokens that the server has cached already; 0 if None.
-    waves
-        Whether requests come together: all at once, and the next when all of these are answered.
     max_draft_len
         The longest draft tried; 16 if None. Of several drafters, one that drafts less is shown
         as far as it goes.
@@ -69,10 +62,6 @@ class PredictRequest(Served):
     batch_size: Values | None = None
     concurrency: Values | None = None
     context_len: Values | None = None
-    input_len: float | None = None
-    output_len: float | None = None
-    prefix_hit_rate: float | None = None
-    waves: bool = False
     max_draft_len: int | None = None
     draft_len: int | Sequence[int] | None = None
     capacity: bool | None = None
@@ -81,7 +70,7 @@ class PredictRequest(Served):
 @question(PredictRequest)
 def predict(request: PredictRequest) -> Prediction:
     """Predict the speedup of speculative decoding and the best draft length."""
-    load = load_of(request)
+    load = load_of(request, _in_flight(request), request.context_len)
     lengths = lengths_of(request.draft_len)
     most = request.max_draft_len
     if most is None and lengths and lengths[-1] > DEFAULT_MAX_DRAFT_LEN:
@@ -151,37 +140,18 @@ def limited_by(setup: Setup, capacity: bool | None, *, queues: bool) -> bool | N
     return queues if ends else None
 
 
-def load_of(request: PredictRequest) -> Load:
-    """Return the load that a request asks about.
+def _in_flight(request: PredictRequest) -> Values:
+    """Return the sequences in flight, 1 where none are named.
 
     Raises
     ------
     OptionError
-        For both spellings of one thing, or half of a workload.
+        For both spellings.
     """
     if request.batch_size is not None and request.concurrency is not None:
         message = "batch_size and concurrency are both given; allowed: one of them"
         raise OptionError(message)
     if request.concurrency is None:
-        batches = listed(1.0 if request.batch_size is None else request.batch_size)
-    else:  # checked by its own name: below it is a batch
-        array_within("concurrency", request.concurrency, "batch_size")
-        batches = listed(request.concurrency)
-    context, prompt, answer = request.context_len, request.input_len, request.output_len
-    cached = request.prefix_hit_rate
-    expect("waves", request.waves, bool, "True or False")
-    if prompt is None and answer is None:
-        if cached is not None:
-            refuse("prefix_hit_rate", cached, "with the lengths of a request")
-        if request.waves:
-            refuse("waves", request.waves, "with the lengths of a request")
-        return Load(batches, listed(4096.0 if context is None else context))
-    if context is not None:
-        message = "context_len is given with input_len or output_len; allowed: one of them"
-        raise OptionError(message)
-    if prompt is None or answer is None:
-        missing = "input_len" if prompt is None else "output_len"
-        message = f"{missing} is missing; allowed: both lengths of a request (tokens in and out), or neither"
-        raise OptionError(message)
-    workload = Workload(prompt, answer, 0.0 if cached is None else cached, request.waves)
-    return Load(batches, [workload.mean_context_len], workload)
+        return 1.0 if request.batch_size is None else request.batch_size
+    array_within("concurrency", request.concurrency, "batch_size")  # below it is a batch
+    return request.concurrency

@@ -16,16 +16,18 @@ from specroof.hardware import Placement
 from specroof.questions.answer import Noted, picked
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.lists import listed
+from specroof.questions.loads import ServedRequests, load_of, of_requests, refuse_one_token
 from specroof.questions.predict import limited_by
 from specroof.questions.request import (
     DrafterLike,
-    Served,
     Values,
     drafter_of,
     question,
     usd_per_hour,
 )
 from specroof.serving.limits import limits_of
+from specroof.serving.requests import point_of
+from specroof.serving.workload import Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve
 from specroof.speedup.inverses import Point
 
@@ -35,7 +37,7 @@ _MOST_USERS: Final = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorthRequest(Served):
+class WorthRequest(ServedRequests):
     """Ask what better drafters would bring.
 
     Parameters
@@ -47,9 +49,9 @@ class WorthRequest(Served):
     draft_len
         The drafts that they are measured with; the drafter's depth up to 16 if None.
     batch_size, context_len
-        The load.
+        The load: sequences or requests in flight, and cached tokens of each, 4096 if None.
     tpot_s
-        Seconds per output token that users may wait; a plain step at the load if None.
+        Seconds per output token that users may wait; those of plain decoding at the load if None.
     price_per_hour
         US dollars of one device; the hardware file's if None.
     capacity
@@ -67,7 +69,7 @@ class WorthRequest(Served):
     accept_length: Values | None = None
     draft_len: int | None = None
     batch_size: float = 1
-    context_len: float = 4096
+    context_len: float | None = None
     tpot_s: float | None = None
     price_per_hour: float | None = None
     capacity: bool | None = None
@@ -113,8 +115,10 @@ class Worth(Noted):
         Names.
     placement
         The devices.
-    batch_size, context_len, draft_len, tpot_s
-        The load, the drafts that lengths are measured with, and what users may wait.
+    batch_size, context_len, workload
+        The load; `workload` is None unless requests were asked about.
+    draft_len, tpot_s
+        The drafts that lengths are measured with, and what users may wait.
     rows
         By acceptance length.
     notes, warnings
@@ -128,6 +132,7 @@ class Worth(Noted):
     drafter: str
     batch_size: float
     context_len: float
+    workload: Workload | None
     draft_len: int
     tpot_s: float
     rows: tuple[WorthRow, ...]
@@ -135,9 +140,10 @@ class Worth(Noted):
     @property
     def title(self) -> str:
         """What was asked, in one line."""
+        load = self.workload.requests if self.workload else f"context {self.context_len:g}"
         return (
             f"{self.model} on {self.placement.devices} x {self.hardware}, engine {self.engine}, "
-            f"batch {self.batch_size:g}, context {self.context_len:g}: {self.drafter}"
+            f"batch {self.batch_size:g}, {load}: {self.drafter}"
         )
 
     @property
@@ -151,6 +157,7 @@ class Worth(Noted):
             **picked(self, "model", "hardware", "engine"),
             "placement": asdict(self.placement),
             **picked(self, "drafter", "batch_size", "context_len", "draft_len", "tpot_s"),
+            **of_requests(self.workload),
             "rows": self.records,
             **self.said,
         }
@@ -182,12 +189,12 @@ def worth(request: WorthRequest) -> Worth:
         lengths = [float(one) for one in USUAL_LENGTHS if one <= drafts + 1]
     else:
         lengths = sorted({_length(one, drafts) for one in listed(request.accept_length)})
-    curves = [point.curve(_acceptance(drafter, length, drafts)) for length in lengths]
-    if not curves:
+    known = [point.waits(_acceptance(drafter, length, drafts)) for length in lengths]
+    if not known:
         message = f"accept_length has none up to {drafts + 1}; allowed: lengths of {drafts} drafts"
         raise OptionError(message)
-    first = curves[0]
-    tpot_s = float(first.decode_s[0, 0])
+    curves = [curve for curve, _ in known]
+    first, tpot_s = curves[0], float(known[0][1][0, 0, 0])
     if request.tpot_s is not None:
         tpot_s = number_within("tpot_s", request.tpot_s, "tpot_s")
     limited = limited_by(setup, request.capacity, queues=False) is not None
@@ -205,6 +212,7 @@ def worth(request: WorthRequest) -> Worth:
         drafter=drafter.name,
         batch_size=float(first.batch_size[0]),
         context_len=float(first.context_len[0]),
+        workload=request.workload,
         draft_len=drafts,
         tpot_s=tpot_s,
         rows=_rows(lengths, curves, users, usd),
@@ -228,7 +236,13 @@ def _point(request: WorthRequest, drafter: Drafter) -> Point:
     drafts = min(drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN)
     if request.draft_len is not None:
         drafts = usual_drafts(drafter, model, request.draft_len)
-    return Point(model, setup, drafter, request.batch_size, request.context_len, None, drafts)
+    load = load_of(request, request.batch_size, request.context_len)
+    refuse_one_token(load)
+    if len(load.batch_size) != 1 or len(load.context_len) != 1:
+        message = "batch_size and context_len are several loads, or none; allowed: one number each"
+        raise OptionError(message)
+    point = Point(model, setup, drafter, load.batch_size, load.context_len, None, drafts)
+    return point_of(point, load.workload)
 
 
 def _acceptance(drafter: Drafter, length: float, drafts: int) -> Any:
@@ -261,10 +275,10 @@ def _rows(
 
 def _users(point: Point, tokens: Any, tpot_s: float, *, limited: bool) -> int:
     """Return the largest batch whose users wait at most so long per token; 0 if there is none."""
-    curve = point.curve(tokens)
-    rates = np.where(np.isnan(curve.round_s), 0.0, curve.tokens_per_s_per_user)[0]
+    curve, waits_s = point.waits(tokens)
+    fast = waits_s[0] <= tpot_s * (1 + 1e-12)
     if limited:
         room = limits_of(point.model, point.setup, point.drafter, curve).largest
-        rates = np.where(curve.batch_size[:, None] <= room, rates, 0.0)
-    fast = np.flatnonzero(rates.max(axis=-1) * tpot_s >= 1 - 1e-12)
-    return int(curve.batch_size[fast[-1]]) if fast.size else 0
+        fast &= curve.batch_size[:, None] <= room
+    served = np.flatnonzero(fast.any(axis=-1))
+    return int(curve.batch_size[served[-1]]) if served.size else 0

@@ -2,7 +2,7 @@
 
 from specroof.questions.frontier import FrontierAnswer, FrontierPoint
 from specroof.report.layout import figure, format_table, in_line, page, rows_csv
-from specroof.units import MILLION, MILLISECOND
+from specroof.units import MILLION, MILLISECOND, format_seconds
 
 
 def frontier_csv(found: FrontierAnswer) -> str:
@@ -13,11 +13,12 @@ def frontier_csv(found: FrontierAnswer) -> str:
 
 def frontier_text(found: FrontierAnswer) -> str:
     """Return a frontier for each series with its cheapest point marked, and the cheapest of all."""
-    header = ["per user", "per device", "devices", "batch", "γ", "$/Mtok", "MJ/Mtok", ""]
+    header = ["per user", "per device", "devices", "batch", "γ", "$/Mtok", "MJ/Mtok"]
+    header += ["TTFT", ""] if found.workload else [""]
     parts = []
     for one in found.series:
         rows = [[*_cells(point), "cheapest" * (point == one.cheapest)] for point in one.points]
-        table = format_table(header, rows, left=[7]) if rows else "no batch has room"
+        table = format_table(header, rows, left=[len(header) - 1]) if rows else "no batch has room"
         parts.append(f"{in_line(one.name)} (tokens/s)\n{table}")
     return page(found, *parts, _cheapest(found))
 
@@ -31,6 +32,7 @@ def _cells(point: FrontierPoint) -> list[str]:
         f"{point.draft_len}",
         figure(point.usd_per_million_tokens, "{:.3g}".format),
         figure(point.joules_per_million_tokens, lambda joules: f"{joules / MILLION:.3g}"),
+        *([] if point.ttft_s is None else [format_seconds(point.ttft_s)]),
     ]
 
 

@@ -7,14 +7,14 @@ from typing import Any, Final
 import numpy as np
 
 from specroof.questions.answer import picked
-from specroof.questions.prediction import EndToEnd, Workload
+from specroof.questions.loads import of_requests
+from specroof.questions.prediction import EndToEnd
 from specroof.report.columns import (
     COUNTED_ARRAYS,
     CURVE_ARRAYS,
     Columns,
     listed_columns,
     point_columns,
-    sizes,
 )
 from specroof.report.layout import columns_csv
 from specroof.speedup.curve import SpeedupCurve
@@ -37,12 +37,6 @@ def _nested(array: Any) -> Any:
 def _plain(values: Any) -> list[int | float]:
     """Return an axis as a list, whole numbers without a point."""
     return [int(value) if float(value).is_integer() else float(value) for value in values]
-
-
-def _lengths(workload: Workload) -> dict[str, int | float]:
-    """Return the numbers of a request, whole ones without a point, and how requests come."""
-    known = sizes(workload)
-    return dict(zip(known, _plain(known.values()), strict=True)) | {"waves": workload.waves}
 
 
 def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()) -> dict[str, Any]:
@@ -71,7 +65,7 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
         "drafters": [_drafter_json(curve) for curve in curves],
     }
     if counted:
-        found["workload"] = _lengths(counted[0].workload)
+        found |= of_requests(counted[0].workload)
         for drafter, whole in zip(found["drafters"], counted, strict=True):
             arrays = {name: _nested(getattr(whole, name)) for name in (*COUNTED_ARRAYS, "answer_s")}
             drafter["end_to_end"] = {

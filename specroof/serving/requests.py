@@ -1,12 +1,14 @@
 """Requests instead of steps: input and output length and concurrency, prefill included."""
 
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from specroof.acceptance import ContextAcceptance
 from specroof.architecture import Architecture
 from specroof.arrays import Array
+from specroof.drafters import TokensPerRound
 from specroof.errors import refuse
 from specroof.latency import Setup, model_latency
 from specroof.serving.capacity import PrefillRules, prefill_rules
@@ -15,8 +17,43 @@ from specroof.serving.prompts import Prompt, prefill_pass, time_to_first_token_s
 from specroof.serving.request_times import RequestLoad, RequestTimes, prefill_plan
 from specroof.serving.workload import Workload
 from specroof.speedup.curve import SpeedupCurve
+from specroof.speedup.inverses import Point
 from specroof.speedup.round import EnginePasses
 from specroof.speedup.served import Served
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class RequestPoint(Point):
+    """One load of requests of one drafter, at which something is varied: prefills count.
+
+    Parameters
+    ----------
+    workload
+        The requests, whose mean context is the point's.
+    """
+
+    workload: Workload
+
+    def curve(self, tokens: TokensPerRound | ContextAcceptance) -> SpeedupCurve:
+        """Return the curve at this load under an acceptance, prefills counted."""
+        return self._counted(tokens).curve
+
+    def waits(self, tokens: TokensPerRound | ContextAcceptance) -> tuple[SpeedupCurve, Array]:
+        """Return that curve, and seconds that a user waits for each token after the first."""
+        counted = self._counted(tokens)
+        return counted.curve, counted.tpot_s
+
+    def _counted(self, tokens: TokensPerRound | ContextAcceptance) -> EndToEnd:
+        curve = Point.curve(self, tokens)
+        return end_to_end(curve, self.model, self.setup, self.workload)
+
+
+def point_of(point: Point, workload: Workload | None) -> Point:
+    """Return a point with prefills counted where requests are asked about."""
+    if workload is None:
+        return point
+    known = {one.name: getattr(point, one.name) for one in fields(point)}
+    return RequestPoint(**known, workload=workload)
 
 
 def request_s(model: Architecture, setup: Setup, workload: Workload) -> float:

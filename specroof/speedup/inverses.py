@@ -81,6 +81,11 @@ class Point:
             longest=self.longest,
         )
 
+    def waits(self, tokens: TokensPerRound | ContextAcceptance) -> tuple[SpeedupCurve, Array]:
+        """Return the curve under an acceptance, and seconds that a user waits for each token."""
+        curve = self.curve(tokens)
+        return curve, 1.0 / curve.tokens_per_s_per_user
+
     @property
     def drafted(self) -> SpeedupCurve:
         """The curve under the drafter's own acceptance."""
