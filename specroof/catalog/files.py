@@ -137,8 +137,9 @@ def _opened(path: Path) -> int:
 
 @cache
 def bundled(folder: str, suffix: str) -> Mapping[str, Path]:
-    """Return the bundled files by stem, sorted; a folder is read once."""
-    return {path.stem: path for path in sorted(data_folder(folder).glob(f"*{suffix}"))}
+    """Return the bundled files by stem, in alphabetical order; a folder is read once."""
+    paths = {path.stem: path for path in data_folder(folder).glob(f"*{suffix}")}
+    return {stem: paths[stem] for stem in sorted(paths, key=str.casefold)}
 
 
 def bundled_names(folder: str) -> list[str]:
