@@ -420,7 +420,7 @@ def test_a_wrong_call_names_the_question_and_its_arguments() -> None:
     with pytest.raises(TypeError, match=r"^predict\(\): missing a required .*argument: 'drafters'"):
         specroof.predict("Qwen/Qwen3-8B", "h100")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"^predict\(\): too many positional arguments; allowed: "):
-        specroof.predict("Qwen/Qwen3-8B", "h100", ["eagle3"])  # type: ignore[call-arg,misc]
+        specroof.predict("Qwen/Qwen3-8B", "h100", ["eagle3"])  # type: ignore[arg-type,call-arg]
 
 
 def test_objects_that_no_command_could_repeat_or_read_are_refused() -> None:
