@@ -16,6 +16,7 @@ from specroof.cli.flags import (
     PricePerHour,
     Read,
     SeveralChips,
+    Waves,
 )
 from specroof.cli.grouping import flags, given
 from specroof.cli.lists import numbers, whole_numbers, words
@@ -39,6 +40,7 @@ class Flags(Group):
         float | None, typer.Option("--output-len", "--osl", help="Tokens of an answer.")
     ] = None
     prefix_hit_rate: PrefixHitRate = None
+    waves: Waves = False
     concurrency: Annotated[
         str | None,
         typer.Option(
