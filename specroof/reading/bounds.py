@@ -12,7 +12,6 @@ from pydantic import BeforeValidator, Field
 from specroof.reading.checked import accept
 from specroof.units import BOUNDS
 
-
 #: Below this a peak, a rate or a memory of a file is in tera, giga or mega of its unit, by mistake.
 WRONG_UNIT: Final = 1e6
 _BASE_UNITS: Final = {"flops_per_s": "FLOP/s", "bytes_per_s": "bytes/s", "memory_bytes": "bytes"}
