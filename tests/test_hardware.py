@@ -4,6 +4,7 @@ import copy
 import math
 import pickle
 import re
+from collections.abc import Callable
 from dataclasses import MISSING, asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -292,11 +293,10 @@ def test_one_dtype_that_computes_every_pass_is_enough(dtype: str) -> None:
     assert parse_hardware(text, source="x.yaml").arithmetic("fp8")[0] == dtype
 
 
-def test_engines_are_asked_for_by_text() -> None:
-    profile = parse_hardware(GOOD, source="x.yaml")
-    for asked in (profile.engine, profile.engine_of):
-        with pytest.raises(OptionError, match=r"is 3; allowed: the name of a"):
-            asked(3)  # type: ignore[operator]
+@pytest.mark.parametrize("ask", [HardwareProfile.engine, HardwareProfile.engine_of])
+def test_engines_are_asked_for_by_text(ask: Callable[[HardwareProfile, Any], Any]) -> None:
+    with pytest.raises(OptionError, match=r"is 3; allowed: the name of a"):
+        ask(parse_hardware(GOOD, source="x.yaml"), 3)
 
 
 def test_whole_numbers_do_for_figures() -> None:
