@@ -157,8 +157,9 @@ def test_parquet_has_units_names_as_dictionaries_and_says_what_it_is(
     assert said[b"specroof_study"].decode() == Path(study).read_text()
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert said[b"specroof_study_sha256"].decode() == manifest["study_sha256"]
-    assert manifest["done"]
+    assert (manifest["format_version"], manifest["done"]) == (1, True)
     assert file.metadata.num_rows == 6 * 17
+    assert file.metadata.row_group(0).column(0).compression == "LZ4"
     assert repr(read_results(tmp_path / "out")) == (
         f"<Results: {tmp_path / 'out'}, 408 points, done>"
     )
@@ -213,8 +214,10 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path) -> Non
     (tmp_path / "parts" / "points" / "00002.csv").write_text("half")
     assert len(list(read_results(tmp_path / "parts").frames())) == 1
     assert repr(read_results(tmp_path / "parts")).endswith("408 points, not done>")
+    done_ns = (tmp_path / "parts" / "points" / "00001.csv").stat().st_mtime_ns
     second = write_sweep(CONTENT, tmp_path / "parts", advance=told.append)
     assert second.done
+    assert (tmp_path / "parts" / "points" / "00001.csv").stat().st_mtime_ns == done_ns
     assert sum(told) == whole.plan.points == 408
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
     # A third has nothing to do, and says so at once.
@@ -232,6 +235,32 @@ def test_files_that_are_lost_are_written_again(tmp_path: Path) -> None:
     (tmp_path / "points" / "00003.csv").write_text("short")
     assert write_sweep(CONTENT, tmp_path).done
     assert contents(tmp_path) == whole
+
+
+def test_a_file_that_is_cut_short_before_the_run_goes_on_is_written_again(tmp_path: Path) -> None:
+    write_sweep(CONTENT, tmp_path / "whole", form="csv")
+    write_sweep(CONTENT, tmp_path / "parts", form="csv", stop=lambda: True)
+    (tmp_path / "parts" / "points" / "00001.csv").write_text("short")
+    assert write_sweep(CONTENT, tmp_path / "parts").done
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+
+
+def test_a_run_tells_each_note_of_its_predictions_once(tmp_path: Path) -> None:
+    noted = [
+        note
+        for chip in ("b200", "l4")
+        for drafter in CONTENT["drafters"]
+        for note in specroof.predict(
+            "Qwen/Qwen3-8B",
+            chip,
+            drafters=drafter,
+            batch_size=CONTENT["batch_size"],
+            context_len=CONTENT["context_len"],
+        ).notes
+    ]
+    assert len(noted) > len(set(noted)) > 1
+    assert write_sweep(CONTENT, tmp_path, form="csv").notes == list(dict.fromkeys(noted))
+    assert write_sweep(CONTENT, tmp_path).notes == list(dict.fromkeys(noted))  # kept in the folder
 
 
 KILLED = """
@@ -298,6 +327,10 @@ def test_another_study_is_refused_with_what_changed(tmp_path: Path, study: str) 
     assert refused(study, "-o", out) == (
         f"{out} holds another study: loads.0.batch_size was [1.0, 8.0, 512.0], is [1.0, 16.0]; "
         "max_draft_len was 16, is 4; allowed: the same study, or another folder"
+    )
+    Path(study).write_text(yaml.safe_dump(CONTENT | {"capacity": False}))
+    assert "holds another study: capacity was nothing, is false; allowed" in refused(
+        study, "-o", out
     )
     Path(study).write_text(yaml.safe_dump(CONTENT))
     assert refused(study, "-o", out, "--format", "jsonl") == (
@@ -618,6 +651,7 @@ def test_a_place_of_fsspec_holds_what_a_folder_holds(tmp_path: Path) -> None:
     assert not write_sweep(CONTENT, url, form="csv", stop=lambda: True).done
     assert write_sweep(CONTENT, url).done
     place = places.place_of(url)
+    assert place.names(partition.UNFINISHED) == []
     assert {name: place.read(name) for name in contents(tmp_path / "folder")} == contents(
         tmp_path / "folder"
     )
