@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize.elementwise import find_root
 
 from specroof import extrapolated_acceptance, load_profiles, survival_acceptance
 from specroof.acceptance.extrapolation import EXTRAPOLATIONS
@@ -65,12 +66,10 @@ def known() -> list[Known]:
 
 def lengths_of(given: float, a: int, b: int, powers: Floats) -> Floats:
     """Return tokens per round at depth b of curves that have `given` at depth a."""
-    low, high = np.zeros_like(powers), np.ones_like(powers)
-    for _ in range(60):
-        middle = (low + high) / 2
-        short = accepted(middle, powers, a) < given - 1
-        low, high = np.where(short, middle, low), np.where(short, high, middle)
-    return 1 + accepted(low, powers, b)
+    found = find_root(
+        lambda first, power: accepted(first, power, a) + 1 - given, (0.0, 1.0), args=(powers,)
+    )
+    return 1 + accepted(found.x, powers, b)
 
 
 def accepted(first: Floats, powers: Floats, depth: int) -> Floats:

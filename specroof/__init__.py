@@ -211,7 +211,8 @@ class _Door(ModuleType):
             super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *_HOMES, "plot"]
+        special = (name for name in super().__dir__() if name.startswith("__"))
+        return [*special, *_HOMES, "plot"]
 
 
 sys.modules[__name__].__class__ = _Door

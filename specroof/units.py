@@ -200,6 +200,18 @@ def format_drafts(count: float) -> str:
     return f"{count:g} draft" if count == 1 else f"{count:g} drafts"
 
 
+def format_price(value: float) -> str:
+    """Return an amount of money: three significant digits, and at least two decimals.
+
+    Examples
+    --------
+    >>> format_price(36.0), format_price(4.5), format_price(0.15), format_price(0.0123)
+    ('36.00', '4.50', '0.150', '0.0123')
+    """
+    size = abs(value)
+    return f"{value:.2f}" if size >= 1 or not size else f"{value:#.3g}"
+
+
 def format_seconds(value: float) -> str:
     """Return a time in the unit that keeps it readable.
 

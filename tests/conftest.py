@@ -2,11 +2,15 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 import specroof
+
+if TYPE_CHECKING:
+    from specroof.validate import Validation
 
 PACKAGE = Path(specroof.__file__).parent
 
@@ -78,3 +82,11 @@ def real_configs() -> Path:
     folder = Path(value)
     assert folder.is_dir(), f"SPECROOF_REAL_CONFIGS={value} is no folder"
     return folder
+
+
+@pytest.fixture(scope="session")
+def validated() -> "Validation":
+    """Return predictions beside all published measurements: seconds of work, done once."""
+    from specroof.validate import validation  # noqa: PLC0415 - after the environment is settled
+
+    return validation()

@@ -683,7 +683,7 @@ def test_the_sentence_says_why_drafts_are_others_than_in_the_table() -> None:
         return decision_line(replace(chip, advised=advised)).partition("Drafts by load: ")[2]
 
     assert said(((1, 7, 6), (8, 8, 4)), 0.0) == "6 at 1-7, 4 at 8."
-    shared = "6 at 1-8, in few ranges: the best of each load, as in the table, gives"
+    shared = "6 at 1-8. The table's best length for each load would give"
     assert said(((1, 8, 6),), 0.004) == f"{shared} 0.4% more."
     assert said(((1, 8, 6),), 0.0001) == f"{shared} less than 0.1% more."
     assert said(((1, 8, 6),), None) == (

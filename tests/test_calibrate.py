@@ -17,6 +17,7 @@ from specroof import (
     MeasurementError,
     OptionError,
     Placement,
+    advise,
     forward_latency,
     load_drafter,
     load_hardware,
@@ -49,7 +50,7 @@ def test_three_points_determine_the_overheads_and_keep_the_rest(three: Calibrati
     )
     assert three.engine.memory_frac == 1
     reasons = dict(three.kept)
-    assert reasons["memory_frac"] == "3 points, of 4 that it takes"
+    assert reasons["memory_frac"] == "it takes 4 points, and there are 3"
     assert reasons["round_overhead_s"] == "no point has drafts"
     assert three.mean_error < 0.001
     assert three.base == "ideal"
@@ -245,6 +246,41 @@ def test_a_chip_that_works_alone_has_no_link_in_its_file(three: Calibration) -> 
     assert "interconnect" not in text
 
 
+def test_a_calibrated_engine_keeps_the_rules_of_its_server(
+    three: Calibration, tmp_path: Path
+) -> None:
+    started = replace(three.engine, name="sglang")  # from which the fit set out
+    path = tmp_path / "mine.yaml"
+    sources = {key: said for key, said in CHIP.sources.items() if not key.startswith("engines")}
+    chip = replace(CHIP, sources=sources)
+    path.write_text(calibrated_yaml(chip, started, name="mine", source="a test"))
+    mine = load_hardware(path)
+    assert mine.engine().framework == "sglang"
+    assert mine.owns("sglang")
+    assert not mine.owns("vllm")  # another tool than it was calibrated with
+    assert not CHIP.owns("sglang")
+    load: dict[str, Any] = {
+        "input_len": 100,
+        "output_len": 50,
+        "concurrency": [64],
+        "tensor_parallel": 1,
+    }
+    found = {
+        framework: advise(
+            "Qwen/Qwen3-8B", path, drafters=["eagle3,accept=0.6"], framework=framework, **load
+        ).chips[0]
+        for framework in (None, "sglang", "vllm")
+    }
+    assert [chip.setup.engine.name for chip in found.values()] == ["mine", "mine", "generic"]
+    # One more file to name, and the server that its rules are of.
+    (measure,) = {chip.to_measure.command for chip in (found[None], found["sglang"])}  # type: ignore[union-attr]
+    assert f"-H {path}" in str(measure)
+    assert str(measure).endswith("--framework sglang")
+    told = " ".join([*found["sglang"].notes, *found["sglang"].warnings])
+    assert "not a server" not in told
+    assert "stands in" not in told
+
+
 def test_the_ideal_engine_cannot_be_calibrated(three: Calibration) -> None:
     with pytest.raises(OptionError, match="which is built in; allowed: another name"):
         calibrated_yaml(CHIP, three.engine, name="ideal", source="a test")
@@ -252,7 +288,7 @@ def test_the_ideal_engine_cannot_be_calibrated(three: Calibration) -> None:
 
 def test_a_calibration_is_told_in_words_and_json(three: Calibration) -> None:
     text = calibration_text(three)
-    assert "kept memory_frac: 3 points, of 4 that it takes" in text
+    assert "kept memory_frac: it takes 4 points, and there are 3" in text
     assert re.search(r"^pass_overhead_s +(1\.00 ms|1000 µs) ", text, re.MULTILINE)
     found = calibration_json(three)
     assert [one["name"] for one in found["fitted"]] == ["pass_overhead_s", "sequence_overhead_s"]

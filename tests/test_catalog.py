@@ -258,3 +258,10 @@ def test_one_file_that_cannot_be_written_leaves_none(bad: str, tmp_path: Path) -
     assert bad in one_line(error)
     assert (tmp_path / "a").read_bytes() == b"old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "folder"]
+
+
+def test_bundled_names_are_in_alphabetical_order() -> None:
+    """As people read them: capitals do not matter, and a name comes before longer ones."""
+    for names in (model_names(), hardware_names()):
+        assert names == sorted(names, key=str.casefold)
+        assert len(names) > 40

@@ -33,7 +33,7 @@ from specroof.hardware import (
 from specroof.hardware.written import calibrated_yaml, written_generic
 from specroof.questions.capacity import CapacityRequest
 from specroof.questions.request import borrowed_engine
-from specroof.validate import Validation, validation
+from specroof.validate import Validation
 
 PARAMETERS = fitted_parameters()
 WORDS = ["predict", "Qwen/Qwen3-8B", "--drafter", "eagle3,accept=0.7", "--max-draft-len", "3"]
@@ -218,34 +218,29 @@ def test_capacity_takes_a_borrowed_engine() -> None:
 # --- what it is worth ----------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def found() -> Validation:
-    return validation()
-
-
 @pytest.mark.slow
-def test_the_targets_of_strange_chips_are_reached(found: Validation) -> None:
-    for total in (found.generic_total, found.generic_engines_total):
+def test_the_targets_of_strange_chips_are_reached(validated: Validation) -> None:
+    for total in (validated.generic_total, validated.generic_engines_total):
         assert (total.speedup_mean or 1) <= 0.10
         assert (total.unclear_share or 0) <= 0.15
-    assert (found.generic_total.verdict_accuracy or 0) >= 0.92
-    assert set(found.families) == {"ampere", "hopper", "blackwell"}
-    assert set(found.engines) >= {"sglang", "vllm"}
-    assert "NVIDIA L40S" in found.strange_chips
+    assert (validated.generic_total.verdict_accuracy or 0) >= 0.92
+    assert set(validated.families) == {"ampere", "hopper", "blackwell"}
+    assert set(validated.engines) >= {"sglang", "vllm"}
+    assert "NVIDIA L40S" in validated.strange_chips
     # Strange chips are shown, and counted in no total.
-    assert found.generic_total.n == found.total.n
+    assert validated.generic_total.n == validated.total.n
     assert not any(is_fitted(load_hardware(name)) for name in ("l40s", "arc-pro-b60"))
 
 
 @pytest.mark.slow
 @pytest.mark.xfail(strict=True, reason="88.7 %: the bands that hold 83 % of them are unclear there")
-def test_the_target_of_verdicts_without_an_engine_is_reached(found: Validation) -> None:
-    assert (found.generic_engines_total.verdict_accuracy or 0) >= 0.92
+def test_the_target_of_verdicts_without_an_engine_is_reached(validated: Validation) -> None:
+    assert (validated.generic_engines_total.verdict_accuracy or 0) >= 0.92
 
 
 @pytest.mark.slow
-def test_bands_hold_engines_that_no_fit_knows(found: Validation) -> None:
-    assert 0.75 <= (found.generic_engines_total.band80_coverage or 0) <= 0.85
+def test_bands_hold_engines_that_no_fit_knows(validated: Validation) -> None:
+    assert 0.75 <= (validated.generic_engines_total.band80_coverage or 0) <= 0.85
 
 
 def test_left_out_fits_have_not_seen_what_they_predict() -> None:

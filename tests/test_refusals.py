@@ -40,6 +40,21 @@ def test_a_number_is_refused_by_its_flag(words: list[str], says: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["models", "show", MODEL, "--family", "x"], "--family is 'x'; allowed: "),
+        (["models", "diff", MODEL, MODEL, "--family", "x"], "--family is 'x'; allowed: "),
+        (
+            ["acceptance", "fit", "qwen3.6-35b-a3b/mtp/speed-bench", "--law", "line"],
+            "--law is 'line'; allowed: constant, decay, beta",
+        ),
+    ],
+)
+def test_commands_of_groups_name_their_flags_too(words: list[str], says: str) -> None:
+    assert refusal(*words).startswith(says)
+
+
+@pytest.mark.parametrize(
     ("command", "words", "says"),
     [
         (

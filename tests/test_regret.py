@@ -14,7 +14,7 @@ from specroof.cli import app
 from specroof.evidence import kind_of, load_measurements
 from specroof.policies.decision import Choice
 from specroof.report.regret import regret_json, regret_lines
-from specroof.validate import Validation, validation
+from specroof.validate import Validation
 from specroof.validate import regret as room
 from specroof.validate.regret import regrets, worst_regrets
 from specroof.validate.scored import Scored
@@ -22,11 +22,6 @@ from specroof.validate.scored import Scored
 pytestmark = pytest.mark.slow
 
 SPEEDUP = next(one for one in load_measurements() if kind_of(one)[0] == "speedup")
-
-
-@pytest.fixture(scope="module")
-def found() -> Validation:
-    return validation()
 
 
 def option(measured: float, predicted: float, drafts: int = 3, **changes: Any) -> Scored:
@@ -79,6 +74,9 @@ def test_ties_go_to_the_shorter_draft() -> None:
     (one,) = regrets([option(1.7, 1.5, 7), option(1.6, 1.5, 3)])
     assert one.taken is not None
     assert one.taken.point.draft_len == 3
+    tree, chain = option(1.7, 1.5, verify_len=9), option(1.6, 1.5, verify_len=4)
+    (one,) = regrets([tree, chain])
+    assert one.taken == chain
 
 
 @given(st.lists(st.tuples(st.floats(0.3, 5), st.floats(0.3, 5)), min_size=1, max_size=8))
@@ -179,14 +177,14 @@ def test_set_ups_of_one_engine_version_are_told_apart() -> None:
     assert regret_json(made(option(2.0, 1.5, engine_version="")))["one_version"]["most"] is None
 
 
-def test_the_target_is_reached_on_what_was_measured(found: Validation) -> None:
-    told = regret_json(found)
+def test_the_target_is_reached_on_what_was_measured(validated: Validation) -> None:
+    told = regret_json(validated)
     assert told["mean"] <= 0.01
     assert told["mean_with_a_choice"] <= 0.01
     assert told["above_10_percent"] == 0
     assert told["one_version"]["setups"] == 3  # of a pull request, at three loads
     assert told["one_version"]["most"] <= 0.1
-    assert told["mean"] == found.total.regret_mean
+    assert told["mean"] == validated.total.regret_mean
     # The two that lose more than 10 % are of a source whose rounds nothing explains.
     large = [one for one in told["worst"] if one["lost"] > 0.1]
     assert len(large) == told["above_10_percent_not_in_total"] == 2
@@ -196,8 +194,10 @@ def test_the_target_is_reached_on_what_was_measured(found: Validation) -> None:
     )
 
 
-def test_the_command_lists_the_worst(found: Validation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["specroof.validate"], "validation", lambda: found)
+def test_the_command_lists_the_worst(
+    validated: Validation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["specroof.validate"], "validation", lambda: validated)
     lines = CliRunner().invoke(app, ["validate"]).stdout.splitlines()
     assert sum(line.startswith("loses ") for line in lines) == 5
     told = CliRunner().invoke(app, ["validate", "--json"]).stdout.splitlines()[-1]

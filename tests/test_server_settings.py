@@ -18,6 +18,7 @@ from specroof import (
     load_drafter,
     load_hardware,
     load_model,
+    predict,
 )
 from specroof.cli import app
 from specroof.cost import ForwardPass
@@ -264,3 +265,18 @@ def test_a_resolved_server_is_spelt_as_it_is_asked_for() -> None:
     found = after.server.to_dict()
     assert list(found) == ["framework", "version", *SERVER_KEYS]
     assert found["prefix-cache"] is False
+
+
+def test_a_default_limit_on_running_requests_is_named_as_one() -> None:
+    """A reader of "no room" thinks of memory; the default is SGLang's, and can be set."""
+    words: dict[str, Any] = {
+        "drafters": ["eagle3,accept=0.6"],
+        "batch_size": [64],
+        "engine": "sglang",
+    }
+    hint = "the limit of running requests is a default of sglang: --server running=64"
+    found = predict("Qwen/Qwen3-8B", "h100", **words)
+    assert [one for one in found.warnings if one.startswith(hint)]
+    told = predict("Qwen/Qwen3-8B", "h100", **words, server={"running": 32})
+    assert any("with 1 draft of eagle3,accept=0.6 (running)" in one for one in told.warnings)
+    assert not [one for one in told.warnings if "is a default of" in one]

@@ -806,7 +806,7 @@ def test_devices_that_do_not_divide_the_query_heads_are_refused(core: Core) -> N
         curve(model=model, placement=Placement(32))
     assert str(error.value) == (
         "tensor_parallel is 32 with attention_data_parallel 1: groups of 32 devices do not divide "
-        "the 16 query heads of toy"
+        "the 16 query heads of toy; allowed: groups of 1, 2, 4, 8, 16"
     )
     with pytest.raises(OptionError, match="groups of 3 devices"):
         curve(model=model, placement=Placement(6, attention_data_parallel=2))

@@ -119,9 +119,11 @@ def test_arms_are_paired_by_the_load_that_was_asked_for() -> None:
         replace(fast, batch_size=7.3, input_len=(fast.input_len or 0) + 3, concurrency=8.0),
     ]
     assert compared(busy).points[1].scored.kind == "speedup"
+    longer = replace(busy[1], output_len=1.009 * (fast.output_len or 0))
+    assert compared([busy[0], longer]).points[1].scored.kind == "speedup"
     changes: list[dict[str, Any]] = [
         {"concurrency": 16.0},
-        {"output_len": 2 * (fast.output_len or 0)},
+        {"output_len": 1.0105 * (fast.output_len or 0)},
         {"context_len": 4096.0},
         {"input_len": None, "output_len": None},
     ]
@@ -130,6 +132,8 @@ def test_arms_are_paired_by_the_load_that_was_asked_for() -> None:
         assert other.points[1].scored.kind == "rate", change
         assert other.total.scored.speedup_mean is None
         assert other.total.scored.n == 2
+    bare = replace(busy[0], input_len=None, output_len=None)
+    assert compared([bare, busy[1]]).points[1].scored.kind == "rate"
 
 
 def test_repeated_plain_runs_count_by_their_mean() -> None:

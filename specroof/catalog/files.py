@@ -105,7 +105,7 @@ def read_text(path: Path, error: type[SpecroofError]) -> str:
     except (OSError, ValueError) as failure:
         reject(f"{path}: {getattr(failure, 'strerror', None) or failure}", "a readable file", error)
     if len(data) > MAX_FILE_BYTES:
-        reject(f"{path}: larger than {MAX_FILE_BYTES} bytes", "a config of that size", error)
+        reject(f"{path}: larger than {MAX_FILE_BYTES} bytes", "a smaller file", error)
     return decoded(data, str(path), error)
 
 
@@ -132,8 +132,9 @@ def _opened(path: Path) -> int:
 
 @cache
 def bundled(folder: str, suffix: str) -> Mapping[str, Path]:
-    """Return the bundled files by stem, sorted; a folder is read once."""
-    return {path.stem: path for path in sorted(data_folder(folder).glob(f"*{suffix}"))}
+    """Return the bundled files by stem, in alphabetical order; a folder is read once."""
+    paths = {path.stem: path for path in data_folder(folder).glob(f"*{suffix}")}
+    return {stem: paths[stem] for stem in sorted(paths, key=str.casefold)}
 
 
 def bundled_names(folder: str) -> list[str]:

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from specroof.cli.flags import AsJson, completion
+from specroof.cli.flags import AsJson, Flag, plot_option
+from specroof.cli.grouping import Asked, flags
 from specroof.cli.groups import Command, CommandGroup
 from specroof.cli.output import figure_files, give
 from specroof.questions import acceptance as asked
@@ -21,30 +22,26 @@ acceptance_app = typer.Typer(
 Contains = Annotated[
     str, typer.Option("--find", metavar="TEXT", help="Only names that hold this text.")
 ]
-NamesOrFiles = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="NAME|FILE…",
-        help="Profiles by name, or files: vLLM's counters, histograms and log, SGLang's log, "
+PlotFile = Annotated[Path | None, plot_option("Draw survival and tokens per round.")]
+_SHOWN = {
+    "names": Flag(
+        "Profiles by name, or files: vLLM's counters, histograms and log, SGLang's log, "
         "speculation_profile.json, golden acceptance lengths, a trace bank.",
-        autocompletion=completion(profile_names),
+        "NAME|FILE…",
+        kind=list[str],
+        names=profile_names,
     ),
-]
-Drafts = Annotated[
-    str | None,
-    typer.Option(
+    "drafts": Flag(
+        f"Drafts per round, where a file does not say. COUNT: {', '.join(DRAFT_COUNTS)}; the last "
+        "two count the token before the drafts.",
         metavar="[COUNT=]N",
-        help="Drafts per round, where a file does not say. COUNT: "
-        f"{', '.join(DRAFT_COUNTS)}; the last two count the token before the drafts.",
     ),
-]
-Law = Annotated[
-    str, typer.Option("--law", metavar="|".join((*FITTED_LAWS, "all")), help="Law to fit.")
-]
-PlotFile = Annotated[
-    Path | None,
-    typer.Option("--plot", metavar="FILE", help="Draw survival and tokens per round."),
-]
+}
+_FITTED = {
+    "names": _SHOWN["names"],
+    "law": Flag("Law to fit.", metavar="|".join((*FITTED_LAWS, "all"))),
+    "drafts": _SHOWN["drafts"],
+}
 
 
 @acceptance_app.callback(invoke_without_command=True)
@@ -62,11 +59,10 @@ def list_profiles(find: Contains = "", as_json: AsJson = False) -> None:
 
 
 @acceptance_app.command("show", cls=Command)
-def show_profiles(
-    names: NamesOrFiles, drafts: Drafts = None, as_json: AsJson = False, plot_file: PlotFile = None
-) -> None:
+@flags(asked.show_profiles, _SHOWN)
+def show_profiles(ask: Asked, as_json: AsJson = False, plot_file: PlotFile = None) -> None:
     """Show profiles: the survival curve, the counts, the source."""
-    found = asked.show_profiles(names, drafts=drafts)
+    found = asked.show_profiles(**ask)
     give(
         lambda: found.records,
         lambda: profiles_text(found),
@@ -76,15 +72,10 @@ def show_profiles(
 
 
 @acceptance_app.command("fit", cls=Command)
-def fit_profiles(
-    names: NamesOrFiles,
-    law: Law = "all",
-    drafts: Drafts = None,
-    as_json: AsJson = False,
-    plot_file: PlotFile = None,
-) -> None:
+@flags(asked.fit_profiles, _FITTED)
+def fit_profiles(ask: Asked, as_json: AsJson = False, plot_file: PlotFile = None) -> None:
     """Fit laws with few numbers to measured acceptance, and show their residuals."""
-    found = asked.fit_profiles(names, drafts=drafts, law=law)
+    found = asked.fit_profiles(**ask)
     give(
         lambda: found.records,
         lambda: fits_text(found),

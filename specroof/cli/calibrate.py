@@ -1,6 +1,5 @@
 """`specroof calibrate`: your own benchmark results to an engine profile of your own machine."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -8,15 +7,15 @@ import typer
 
 from specroof.cli.flags import (
     BENCH_HELP,
+    EXPERT_PARALLEL,
+    FORMATS,
+    HARDWARE,
+    RESULTS,
+    TENSOR_PARALLEL,
     AsJson,
-    ExpertParallel,
-    FormatFlags,
-    Group,
-    HardwareWord,
-    ResultFlags,
-    TensorParallel,
+    Flag,
 )
-from specroof.cli.grouping import flags, given
+from specroof.cli.grouping import Asked, flags
 from specroof.cli.output import give, text_file
 from specroof.errors import OptionError
 from specroof.questions.calibrate import DEFAULT_ENGINE_NAME
@@ -26,42 +25,23 @@ Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write the hardware YAML here."),
 ]
+_FLAGS = {
+    "results": Flag(BENCH_HELP, "BENCH…", kind=list[Path]),
+    "hardware": HARDWARE,
+    "model": Flag("The served model: a config.json, a bundled model or a Hub name.", "--model"),
+    "tensor_parallel": TENSOR_PARALLEL,
+    "expert_parallel": EXPERT_PARALLEL,
+    "engine_name": Flag(
+        "Name of the engine in the written file.",
+        metavar="NAME",
+        default=None,
+        shown=DEFAULT_ENGINE_NAME,
+    ),
+}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Flags(Group):
-    """Fields of `specroof.questions.calibrate.CalibrateRequest`."""
-
-    results: Annotated[list[Path], typer.Argument(metavar="BENCH…", help=BENCH_HELP)]
-    hardware: HardwareWord
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model", help="The served model: a config.json, a bundled model or a Hub name."
-        ),
-    ]
-    tensor_parallel: TensorParallel = 1
-    expert_parallel: ExpertParallel = 1
-    engine_name: Annotated[
-        str | None,
-        typer.Option(
-            "--engine-name",
-            metavar="NAME",
-            help="Name of the engine in the written file.",
-            show_default=DEFAULT_ENGINE_NAME,
-        ),
-    ] = None
-
-
-@flags
-def calibrate(
-    results: ResultFlags,
-    formats: FormatFlags,
-    output: Output = None,
-    *,
-    ask: Flags,
-    as_json: AsJson = False,
-) -> None:
+@flags(asked, _FLAGS, RESULTS, FORMATS)
+def calibrate(output: Output = None, *, ask: Asked, as_json: AsJson = False) -> None:
     """Fit an engine profile to your own benchmark, and write a hardware file with it.
 
     Three points fit the overheads; more points fit the shares of the peaks too. Figures
@@ -70,12 +50,12 @@ def calibrate(
 
     Example: specroof calibrate bench.jsonl -H b200 --model Qwen/Qwen3-8B -o my-b200.yaml
     """
-    if ask.engine_name is not None and output is None:
+    if "engine_name" in ask and output is None:
         message = (
-            f"engine_name is {ask.engine_name!r} without --output; allowed: with --output FILE"
+            f"engine_name is {ask['engine_name']!r} without --output; allowed: with --output FILE"
         )
         raise OptionError(message)
-    found = asked(**given(ask, results, formats))
+    found = asked(**ask)
     from specroof.report.calibration import calibrated_text  # noqa: PLC0415 - needs fits
 
     give(

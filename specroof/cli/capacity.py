@@ -1,41 +1,23 @@
 """`specroof capacity`: how many requests a server runs at once."""
 
-from dataclasses import dataclass
-from typing import Annotated
-
-import typer
-
-from specroof.cli.flags import FormatFlags, OneChip, SetupFlags, spec_option
+from specroof.cli.flags import FORMATS, ONE_CHIP, SETUP, Flag, drafter_flag
 from specroof.cli.grouping import command
 from specroof.questions.capacity import capacity as asked
 from specroof.questions.words import KINDS
 from specroof.report.capacity import capacity_csv, capacity_text
 
-
-@dataclass(frozen=True, kw_only=True)
-class Flags(OneChip):
-    """Fields of `specroof.questions.capacity.CapacityRequest`."""
-
-    context_len: Annotated[
-        float, typer.Option("--context", help="Cached tokens of each request.")
-    ] = 4096
-    drafters: Annotated[
-        list[str] | None,
-        spec_option(f"KIND[,key=value…], repeatable. Kinds: {', '.join(KINDS)}."),
-    ] = None
-    draft_len: Annotated[
-        int | None,
-        typer.Option(
-            "--draft-len", help="Drafts per round.", show_default="the drafter's block, or 3"
-        ),
-    ] = None
-
-
 capacity = command(
     asked,
-    Flags,
-    SetupFlags,
-    FormatFlags,
+    {
+        **ONE_CHIP,
+        "context_len": Flag("Cached tokens of each request.", "--context"),
+        "drafters": drafter_flag(
+            f"KIND[,key=value…], repeatable. Kinds: {', '.join(KINDS)}.", list[str]
+        ),
+        "draft_len": Flag("Drafts per round.", shown="the drafter's block, or 3"),
+    },
+    SETUP,
+    FORMATS,
     example="specroof capacity Qwen/Qwen3.5-9B -H l40s --engine sglang --context 8192\n"
     "--drafter mtp --server prefix-cache=off",
     text=capacity_text,

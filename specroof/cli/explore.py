@@ -1,23 +1,14 @@
 """`specroof explore`: a page on which models, chips, loads and drafters can be tried."""
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from specroof.cli.flags import (
-    CostOf,
-    Group,
-    OptionFlags,
-    Read,
-    batch_option,
-    completion,
-    context_option,
-)
-from specroof.cli.grouping import flags, given
-from specroof.cli.lists import numbers, whole_numbers, words
+from specroof.cli.flags import COST_OF, OPTIONS, Flag, batch_flag, context_flag
+from specroof.cli.grouping import Asked, flags
+from specroof.cli.lists import whole_numbers, words
 from specroof.cli.output import check_folder, write, write_folder
 from specroof.cli.streams import STANDARD_OUTPUT
 from specroof.questions.explore import Exploration
@@ -35,55 +26,40 @@ Output = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Flags(Group):
-    """Fields of `specroof.questions.explore.ExploreRequest`."""
-
-    models: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[MODEL]…",
-            help="Config files, bundled models or Hub names.",
-            autocompletion=completion(model_names),
-            show_default="all bundled models",
-        ),
-    ] = None
-    hardware: Annotated[
-        str | None,
-        typer.Option(
-            "--hardware",
-            "-H",
-            metavar="NAME[,NAME]…",
-            help="YAML files, names or aliases, comma-separated.",
-            autocompletion=completion(hardware_names),
-            show_default="twelve bundled chips",
-        ),
-        Read(words),
-    ] = None
-    engines: Annotated[
-        str | None,
-        typer.Option(
-            "--engine",
-            metavar="NAME[,NAME]…",
-            help="Engines to choose from.",
-            show_default="each chip's default, generic and ideal",
-        ),
-        Read(words),
-    ] = None
-    devices: Annotated[
-        str | None,
-        typer.Option("--tp", help="Numbers of devices to choose from.", show_default="1,2,4,8"),
-        Read(whole_numbers, into="tensor_parallel"),
-    ] = None
-    batch_size: Annotated[str | None, batch_option("1,2,4,…,256"), Read(numbers)] = None
-    context_len: Annotated[str | None, context_option("1024,4096,16384,65536"), Read(numbers)] = (
-        None
-    )
-    cost_of: CostOf = "decode"
+_FLAGS = {
+    "models": Flag(
+        "Config files, bundled models or Hub names.",
+        "[MODEL]…",
+        kind=list[str],
+        names=model_names,
+        shown="all bundled models",
+    ),
+    "hardware": Flag(
+        "YAML files, names or aliases, comma-separated.",
+        "--hardware -H",
+        metavar="NAME[,NAME]…",
+        names=hardware_names,
+        read=words,
+        shown="twelve bundled chips",
+    ),
+    "engines": Flag(
+        "Engines to choose from.",
+        "--engine",
+        metavar="NAME[,NAME]…",
+        read=words,
+        shown="each chip's default, generic and ideal",
+    ),
+    "tensor_parallel": Flag(
+        "Numbers of devices to choose from.", "--tp", read=whole_numbers, shown="1,2,4,8"
+    ),
+    "batch_size": batch_flag("1,2,4,…,256"),
+    "context_len": context_flag("1024,4096,16384,65536"),
+    "cost_of": COST_OF,
+}
 
 
-@flags
-def explore(output: Output, options: OptionFlags, ask: Flags) -> None:
+@flags(asked, _FLAGS, OPTIONS)
+def explore(output: Output, ask: Asked) -> None:
     """Make an interactive page of models, chips, loads and drafters.
 
     It needs no server and no network: open it from disk, send it, or put it on any web server.
@@ -91,7 +67,7 @@ def explore(output: Output, options: OptionFlags, ask: Flags) -> None:
 
     Example: specroof explore Qwen/Qwen3-8B deepseek-ai/DeepSeek-V4-Pro -H b200,h100 -o page.html
     """
-    found = asked(**given(ask, options))
+    found = asked(**ask)
     if output == STANDARD_OUTPUT or output.suffix.casefold() in {".html", ".htm"}:
         write({output: found.page.encode()}, as_json=False)
         return

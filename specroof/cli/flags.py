@@ -1,13 +1,18 @@
-"""Flags that commands share, and groups of them; see `specroof.cli.grouping`."""
+"""How the shell asks for the parameters of questions: shared flags, and panels of them.
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+See `specroof.cli.grouping` for how they become a command.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
 from specroof.arrays import number_within
+from specroof.cli.lists import numbers, words
 from specroof.questions.words import (
     ACCEPTANCE_KEYS,
     CHOICES,
@@ -21,19 +26,52 @@ from specroof.units import MILLISECOND
 
 
 @dataclass(frozen=True)
-class Read:
-    """How a flag becomes a parameter of a question.
+class Flag:
+    """How the shell asks for one parameter of a question.
 
     Parameters
     ----------
-    value
-        From the flag's word in the shell and what was typed there; not asked where nothing was.
-    into
-        The parameter, where the flag has another name.
+    help
+        What people read.
+    words
+        The flag and its other spellings; ``--name-of-the-parameter`` if empty. A word without
+        hyphens is the title of an argument.
+    metavar, shown
+        What help shows for the value and for the default, where Typer's own words will not do.
+    names
+        What a shell completes.
+    read
+        From the flag and its value to the parameter, where that is not handed on as it is.
+    kind, default
+        The type and the default in the shell, where those of the question will not do.
     """
 
-    value: Callable[[str, Any], Any]
-    into: str = ""
+    help: str
+    words: str = ""
+    _: KW_ONLY
+    metavar: str | None = None
+    shown: str | bool | None = None
+    names: Callable[[], Iterable[str]] | None = None
+    read: Callable[[str, Any], Any] | None = None
+    kind: Any = None
+    default: Any = Parameter.empty
+
+    def word(self, name: str) -> str:
+        """Return the flag in the shell of a parameter; an argument has none but its name."""
+        first = self.words.partition(" ")[0]
+        return first if first[:2] == "--" else name if first else f"--{name.replace('_', '-')}"
+
+    def hint(self, name: str, kind: Any, panel: str | None) -> Any:
+        """Return the annotation of a parameter that Typer reads."""
+        settings: dict[str, Any] = {"help": self.help, "rich_help_panel": panel}
+        if self.names is not None:
+            settings["autocompletion"] = completion(self.names)
+        if self.shown is not None:
+            settings["show_default"] = self.shown
+        if self.word(name) == name:
+            return Annotated[kind, typer.Argument(metavar=self.words, **settings)]
+        spelt = self.words.split() or [self.word(name)]
+        return Annotated[kind, typer.Option(*spelt, metavar=self.metavar, **settings)]
 
 
 def completion(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
@@ -49,52 +87,35 @@ def completion(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]
 _SHORT_CHOICE: Final = 13
 
 
-def choice(name: str, *words: str, help_text: str, **settings: Any) -> Any:
-    """Return an option that takes one of the `CHOICES` of `Options`."""
+def choice(name: str, told: str, word: str = "", *, shown: str | None = None) -> Flag:
+    """Return a flag that takes one of the `CHOICES` of `Options`."""
     choices = "|".join(CHOICES[name])
     if len(choices) > _SHORT_CHOICE:
-        help_text += f" One of {', '.join(CHOICES[name])}."
+        told += f" One of {', '.join(CHOICES[name])}."
         choices = "WORD"
-    return typer.Option(
-        *words,
-        metavar=choices,
-        help=help_text,
-        autocompletion=completion(lambda: CHOICES[name]),
-        **settings,
-    )
+    return Flag(told, word, metavar=choices, names=lambda: CHOICES[name], shown=shown)
 
 
-def spec_option(help_text: str) -> Any:
-    """Return an option that takes a drafter's SPEC."""
-    return typer.Option(
-        "--drafter",
-        metavar="SPEC",
-        help=help_text,
-        autocompletion=completion(lambda: KINDS),
-    )
+def drafter_flag(told: str, kind: Any = str) -> Flag:
+    """Return a flag that takes a drafter's SPEC, or of ``list[str]`` several."""
+    return Flag(told, "--drafter", metavar="SPEC", names=lambda: KINDS, kind=kind)
+
+
+def batch_flag(shown: str) -> Flag:
+    """Return a flag that takes batch sizes."""
+    told = "Sequences in flight, comma-separated; 1..128 doubles."
+    return Flag(told, "--batch", shown=shown, read=numbers)
+
+
+def context_flag(shown: str) -> Flag:
+    """Return a flag that takes contexts."""
+    told = "Cached tokens of each sequence, comma-separated."
+    return Flag(told, "--context", shown=shown, read=numbers)
 
 
 def plot_option(help_text: str) -> Any:
     """Return an option that takes the file of a chart."""
     return typer.Option("--plot", metavar="FILE", help=help_text)
-
-
-def batch_option(default: str) -> Any:
-    """Return an option that takes batch sizes."""
-    return typer.Option(
-        "--batch",
-        help="Sequences in flight, comma-separated; 1..128 doubles.",
-        show_default=default,
-    )
-
-
-def context_option(default: str) -> Any:
-    """Return an option that takes contexts."""
-    return typer.Option(
-        "--context",
-        help="Cached tokens of each sequence, comma-separated.",
-        show_default=default,
-    )
 
 
 def in_seconds(word: str, milliseconds: float) -> float:
@@ -103,301 +124,187 @@ def in_seconds(word: str, milliseconds: float) -> float:
     Raises
     ------
     OptionError
-        With the option's `word`, for no time, and for one that is not a number.
+        For what is no time.
 
     Examples
     --------
-    >>> in_seconds("--tpot", 20)
+    >>> in_seconds("--tpot", 20.0)
     0.02
     """
     return number_within(word, milliseconds, "target") * MILLISECOND
 
 
-ModelWord = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL",
-        help="A config.json, a bundled model or a Hub name (ORG/NAME).",
-        autocompletion=completion(model_names),
-    ),
-]
-HardwareWord = Annotated[
-    str,
-    typer.Option(
-        "--hardware",
-        "-H",
-        help="A YAML file, or a name or alias that `specroof hardware` lists.",
-        autocompletion=completion(hardware_names),
-    ),
-]
-SeveralChips = Annotated[
-    str,
-    typer.Option(
-        "--hardware",
-        "-H",
-        metavar="NAME[,NAME…]",
-        help="YAML files, or names or aliases that `specroof hardware` lists.",
-        autocompletion=completion(hardware_names),
-    ),
-]
-Drafters = Annotated[
-    list[str],
-    spec_option(
-        f"KIND[,key=value…], repeatable. Kinds: {', '.join(KINDS)}. Acceptance: "
-        f"{', '.join(f'{key}=' for key in ACCEPTANCE_KEYS)}."
-    ),
-]
-Family = Annotated[
-    str | None,
-    typer.Option(
-        "--family",
-        metavar="NAME",
-        help="Read the config as this model_type: for an unknown type that is built like a known "
-        "one.",
-        autocompletion=completion(lambda: PARSERS),
-    ),
-]
-TensorParallel = Annotated[
-    int, typer.Option("--tp", "--tensor-parallel-size", help="Devices (tensor parallelism).")
-]
-ExpertParallel = Annotated[
-    int, typer.Option("--ep", help="Expert parallelism: devices that share the experts.")
-]
-AttentionData = Annotated[
-    int,
-    typer.Option(
-        "--dp-attention", help="Data-parallel attention: groups of devices with separate sequences."
-    ),
-]
-Engine = Annotated[
-    str | None,
-    typer.Option(
-        "--engine",
-        metavar="NAME",
-        help="Engine profile: one of the chip's, as vllm or sglang; `generic`, for any chip; or "
-        "`ideal`, a plain roofline.",
-        show_default="the profile's default",
-    ),
-]
-ServerWords = Annotated[
-    str | None,
-    typer.Option(
-        "--server",
-        metavar="KEY=VALUE,…",
-        help=f"Settings of the server: {', '.join(SERVER_KEYS)}.",
-        show_default="as the framework has them",
-    ),
-]
-OneContext = Annotated[float, typer.Option("--context", help="Cached tokens of each sequence.")]
-ContextOrRequests = Annotated[
-    float | None,
-    typer.Option("--context", help="Cached tokens of each sequence.", show_default="4096"),
-]
-InputLen = Annotated[
-    float | None,
-    typer.Option(
-        "--input-len",
-        "--isl",
-        help="Tokens of a prompt. Replaces --context, and counts prefills.",
-    ),
-]
-OutputLen = Annotated[
-    float | None,
-    typer.Option("--output-len", "--osl", help="Tokens of an answer, with --input-len."),
-]
-Seed = Annotated[int, typer.Option(help="Random seed.")]
-KvDtype = Annotated[
-    str | None, choice("kv_dtype", "--kv-cache", help_text="Format of cached keys and values.")
-]
-WeightDtype = Annotated[
-    str | None, choice("weight_dtype", "--weights", help_text="Format of the weights.")
-]
-NoCapacity = Annotated[
-    bool,
-    typer.Option("--no-capacity", help="Ignore memory limits. The ideal engine always does."),
-    Read(lambda _, given: False if given else None, into="capacity"),
-]
-PrefixHitRate = Annotated[
-    float | None,
-    typer.Option(
-        "--prefix-hit-rate",
-        metavar="SHARE",
-        help="Share of a prompt's tokens that the server has cached, 0 to 1. With --input-len.",
-        show_default="0",
-    ),
-]
-Waves = Annotated[
-    bool,
-    typer.Option(
-        "--waves",
-        help="Send all requests at once, and the next when all are answered. With --input-len.",
-    ),
-]
-PricePerHour = Annotated[
-    float | None,
-    typer.Option(
-        "--price-per-hour",
-        metavar="USD",
-        help="Price of one device for an hour.",
-        show_default="the hardware file's",
-    ),
-]
-CostOf = Annotated[
-    str, choice("cost_of", "--cost-of", help_text="What the cost of a drafter is a share of.")
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on one line.")]
 CsvFile = Annotated[
     Path | None,
     typer.Option("--csv", metavar="FILE", help="Write every point as CSV; `-` is standard output."),
 ]
 
+MODEL: Final = Flag(
+    "A config.json, a bundled model or a Hub name (ORG/NAME).", "MODEL", names=model_names
+)
+HARDWARE: Final = Flag(
+    "A YAML file, or a name or alias that `specroof hardware` lists.",
+    "--hardware -H",
+    names=hardware_names,
+)
+CHIPS: Final = Flag(
+    "YAML files, or names or aliases that `specroof hardware` lists.",
+    "--hardware -H",
+    metavar="NAME[,NAME…]",
+    names=hardware_names,
+    read=words,
+)
+DRAFTERS: Final = drafter_flag(
+    f"KIND[,key=value…], repeatable. Kinds: {', '.join(KINDS)}. Acceptance: "
+    f"{', '.join(f'{key}=' for key in ACCEPTANCE_KEYS)}.",
+    list[str],
+)
+FAMILY: Final = Flag(
+    "Read the config as this model_type: for an unknown type that is built like a known one.",
+    metavar="NAME",
+    names=lambda: PARSERS,
+)
+TENSOR_PARALLEL: Final = Flag("Devices (tensor parallelism).", "--tp --tensor-parallel-size")
+EXPERT_PARALLEL: Final = Flag("Expert parallelism: devices that share the experts.", "--ep")
+ENGINE: Final = Flag(
+    "Engine profile: one of the chip's, as vllm or sglang; `generic`, for any chip; or `ideal`, a "
+    "plain roofline.",
+    metavar="NAME",
+    shown="the profile's default",
+)
+SERVER: Final = Flag(
+    f"Settings of the server: {', '.join(SERVER_KEYS)}.",
+    metavar="KEY=VALUE,…",
+    shown="as the framework has them",
+)
+CONTEXT: Final = Flag("Cached tokens of each sequence.", "--context")
+CONTEXT_OR_REQUESTS: Final = replace(CONTEXT, shown="4096")
+SEED: Final = Flag("Random seed.")
+CAPACITY: Final = Flag(
+    "Ignore memory limits. The ideal engine always does.",
+    "--no-capacity",
+    kind=bool,
+    default=False,
+    read=lambda _, given: False if given else None,
+)
+PREFIX_HIT_RATE: Final = Flag(
+    "Share of a prompt's tokens that the server has cached, 0 to 1. With --input-len.",
+    metavar="SHARE",
+    shown="0",
+)
+PRICE_PER_HOUR: Final = Flag(
+    "Price of one device for an hour.", metavar="USD", shown="the hardware file's"
+)
+COST_OF: Final = choice("cost_of", "What the cost of a drafter is a share of.")
 
-# --- groups of flags ---------------------------------------------------------------------------
+#: What is served, on which chip: the first flags of most questions.
+ONE_CHIP: Final = {"model": MODEL, "hardware": HARDWARE}
 
 
-class Group:
-    """Flags of one command."""
-
-    #: The title below which help shows them; with the command's own if None.
-    panel: ClassVar[str | None] = None
+# --- panels of help ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class OneChip(Group):
-    """What is served, on which chip: the first fields of most questions."""
+class Panel(NamedTuple):
+    """Flags by the names of parameters, and the title below which help shows them.
 
-    model: ModelWord
-    hardware: HardwareWord
+    Parameters
+    ----------
+    title
+        None for those of the command itself.
+    flags
+        By the names of parameters of the question, or of fields of `specroof.Options`.
+    """
 
-
-@dataclass(frozen=True)
-class PlaceFlags(Group):
-    """Where a model runs, but for the number of devices."""
-
-    panel = "Placement and server"
-
-    family: Family = None
-    expert_parallel: ExpertParallel = 1
-    attention_data_parallel: AttentionData = 1
-    engine: Engine = None
-    server: ServerWords = None
+    title: str | None
+    flags: Mapping[str, Flag]
 
 
-@dataclass(frozen=True)
-class DeviceFlags(Group):
-    """How many devices a model runs on."""
-
-    tensor_parallel: TensorParallel = 1
-
-
-@dataclass(frozen=True)
-class SetupFlags(PlaceFlags, DeviceFlags):  # devices come first in help
-    """Where a model runs: fields of `specroof.questions.request.Served`."""
-
-    engine_from: Annotated[
-        str | None,
-        typer.Option(
-            "--engine-from",
-            metavar="CHIP:ENGINE",
-            help="Engine that was fitted on another chip, as in h100-sxm:vllm.",
+#: Requests in the place of a context: fields of `specroof.questions.loads.ServedRequests`.
+REQUESTS: Final = Panel(
+    "Requests",
+    {
+        "input_len": Flag(
+            "Tokens of a prompt. Replaces --context, and counts prefills.", "--input-len --isl"
         ),
-    ] = None
-
-
-@dataclass(frozen=True)
-class RequestFlags(Group):
-    """Requests in the place of a context: `specroof.questions.loads.ServedRequests`."""
-
-    panel = "Requests"
-
-    input_len: InputLen = None
-    output_len: OutputLen = None
-    prefix_hit_rate: PrefixHitRate = None
-    waves: Waves = False
-
-
-@dataclass(frozen=True)
-class FormatFlags(Group):
-    """Formats that replace the checkpoint's: fields of `specroof.Options`."""
-
-    panel = "Formats and formulas"
-
-    kv_dtype: KvDtype = None
-    weight_dtype: WeightDtype = None
-
-
-@dataclass(frozen=True)
-class OptionFlags(FormatFlags):
-    """Which formulas: fields of `specroof.Options`."""
-
-    granularity: Annotated[
-        str,
-        choice(
-            "granularity",
-            "--granularity",
-            help_text="Take max(compute, memory) over each of these.",
+        "output_len": Flag("Tokens of an answer, with --input-len.", "--output-len --osl"),
+        "prefix_hit_rate": PREFIX_HIT_RATE,
+        "waves": Flag(
+            "Send all requests at once, and the next when all are answered. With --input-len."
         ),
-    ] = "op"
-    experts: Annotated[
-        str | None,
-        choice(
+    },
+)
+#: Where a model runs, but for the number of devices.
+PLACE: Final = Panel(
+    "Placement and server",
+    {
+        "family": FAMILY,
+        "expert_parallel": EXPERT_PARALLEL,
+        "attention_data_parallel": Flag(
+            "Data-parallel attention: groups of devices with separate sequences.", "--dp-attention"
+        ),
+        "engine": ENGINE,
+        "server": SERVER,
+    },
+)
+#: Where a model runs: fields of `specroof.questions.request.Served`.
+SETUP: Final = Panel(
+    PLACE.title,
+    {
+        "tensor_parallel": TENSOR_PARALLEL,
+        **PLACE.flags,
+        "engine_from": Flag(
+            "Engine that was fitted on another chip, as in h100-sxm:vllm.", metavar="CHIP:ENGINE"
+        ),
+    },
+)
+#: Formats that replace the checkpoint's.
+FORMATS: Final = Panel(
+    "Formats and formulas",
+    {
+        "kv_dtype": choice("kv_dtype", "Format of cached keys and values.", "--kv-cache"),
+        "weight_dtype": choice("weight_dtype", "Format of the weights.", "--weights"),
+    },
+)
+#: Formats, and which formulas: fields of `specroof.Options`.
+OPTIONS: Final = Panel(
+    FORMATS.title,
+    {
+        **FORMATS.flags,
+        "granularity": choice("granularity", "Take max(compute, memory) over each of these."),
+        "experts": choice(
             "experts",
-            "--experts",
-            help_text="How to count distinct experts.",
-            show_default="exact, with the locality that the engine profile measured",
+            "How to count distinct experts.",
+            shown="exact, with the locality that the engine profile measured",
         ),
-    ] = None
-    count: Annotated[str, choice("count", "--count", help_text="Operations to count.")] = "all"
-    recurrent_state: Annotated[
-        str | None,
-        choice(
+        "count": choice("count", "Operations to count."),
+        "recurrent_state": choice(
             "recurrent_state",
-            "--recurrent-state",
-            help_text="How a verification keeps the state of linear attention recoverable.",
-            show_default="as the engine does, else snapshot",
+            "How a verification keeps the state of linear attention recoverable.",
+            shown="as the engine does, else snapshot",
         ),
-    ] = None
-    state_dtype: Annotated[
-        str | None,
-        choice("state_dtype", "--state-dtype", help_text="Format of recurrent state."),
-    ] = None
-    v4_attention: Annotated[
-        str,
-        choice("v4_attention", "--v4-attention", help_text="How DeepSeek-V4's attention counts."),
-    ] = "shared-kv"
-    strict_dtype: Annotated[
-        bool, typer.Option("--strict-dtype", help="Refuse a chip that lacks a dtype of the model.")
-    ] = False
-
-
-# --- results of benchmarks ---------------------------------------------------------------------
-
+        "state_dtype": choice("state_dtype", "Format of recurrent state."),
+        "v4_attention": choice("v4_attention", "How DeepSeek-V4's attention counts."),
+        "strict_dtype": Flag("Refuse a chip that lacks a dtype of the model."),
+    },
+)
+#: How results of benchmarks came about: fields of `specroof.questions.benchmark.Recorded`.
+RESULTS: Final = Panel(
+    "How the results came about",
+    {
+        "family": FAMILY,
+        "engine": Flag(
+            "Engine of the hardware profile.",
+            metavar="NAME",
+            shown="named like the tool that wrote BENCH",
+        ),
+        "drafter": drafter_flag("Drafter of results with drafts."),
+        "draft_len": Flag("Drafts per round, if a result does not say."),
+        "server": SERVER,
+    },
+)
 BENCH_HELP: Final = (
     "JSON of SGLang's bench_serving, of vllm bench serve --save-result or of InferenceX; or a CSV "
     "with batch_size, context_len, draft_len, tokens_per_s and, if known, acceptance_length, "
     "input_len, output_len."
 )
-
-
-@dataclass(frozen=True)
-class ResultFlags(Group):
-    """How results came about: fields of `specroof.questions.benchmark.BenchmarkRequest`."""
-
-    panel = "How the results came about"
-
-    family: Family = None
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            "--engine",
-            metavar="NAME",
-            help="Engine of the hardware profile.",
-            show_default="named like the tool that wrote BENCH",
-        ),
-    ] = None
-    drafter: Annotated[str | None, spec_option("Drafter of results with drafts.")] = None
-    draft_len: Annotated[
-        int | None,
-        typer.Option("--draft-len", help="Drafts per round, if a result does not say."),
-    ] = None
-    server: ServerWords = None

@@ -1,32 +1,35 @@
-"""Commands from groups of flags: a parameter whose type is a group stands for all of its flags."""
+"""Commands from the flags of a question: types and defaults of the flags are the question's own."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from copy import copy
-from dataclasses import MISSING, fields, is_dataclass
-from functools import wraps
+from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature, getdoc, signature
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args, get_type_hints
+from types import NoneType
+from typing import Annotated, Any, Final, TypeAlias, get_args, get_type_hints
 
 import typer
-from typer.models import ArgumentInfo
 
-from specroof.cli.flags import AsJson, CsvFile, PlaceFlags, Read, plot_option
+from specroof.cli.flags import PLACE, AsJson, CsvFile, Flag, Panel, plot_option
 from specroof.cli.output import figure_files, give, text_file
 from specroof.errors import OptionError
-from specroof.questions.words import OPTIONS
+from specroof.questions.words import Options
 from specroof.report.fitting import name_sources
+
+#: What was given of the parameters of a question.
+Asked: TypeAlias = dict[str, Any]
 
 #: A flag that changes reports; no command sees it.
 _SOURCES: Final = Annotated[
     bool, typer.Option("--sources", help="Name the source of every figure, in full.")
 ]
+#: Types that a word is read as.
+_PLAIN: Final = (str, int, float, bool)
 
 
 def command(
-    asked: Callable[..., Any],
-    *groups: type,
+    question: Callable[..., Any],
+    own: Mapping[str, Flag],
+    *panels: Panel,
     example: str,
     text: Callable[[Any], str],
     csv: Callable[[Any], str] | None = None,
@@ -36,10 +39,10 @@ def command(
 
     Parameters
     ----------
-    asked
-        The question. The first sentence of its docstring is the command's help.
-    groups
-        Flags whose names are the question's parameters.
+    question
+        The first sentence of its docstring is the command's help.
+    own, panels
+        Its flags: see `flags`.
     example
         A call, which help ends with.
     text, csv
@@ -50,9 +53,9 @@ def command(
     """
 
     def answer(
-        *, as_json: bool, csv_file: Path | None = None, plot_file: Path | None = None, **ask: Any
+        *, ask: Asked, as_json: bool, csv_file: Path | None = None, plot_file: Path | None = None
     ) -> None:
-        found = asked(**given(*ask.values()))
+        found = question(**ask)
         give(
             found.to_dict,
             lambda: text(found),
@@ -63,156 +66,130 @@ def command(
             as_json=as_json,
         )
 
-    parameters = [_parameter(f"group_{i}", group) for i, group in enumerate(groups)]
-    parameters.append(_parameter("as_json", AsJson, default=False))
+    parameters = [_parameter("ask", Asked), _parameter("as_json", AsJson, default=False)]
     if csv is not None:
         parameters.append(_parameter("csv_file", CsvFile, default=None))
     if charts is not None:
         drawn = Annotated[Path | None, plot_option(charts[0])]
         parameters.append(_parameter("plot_file", drawn, default=None))
-    answer.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # functions take it
-    answer.__annotations__ = {one.name: one.annotation for one in parameters}
-    answer.__doc__ = f"{str(getdoc(asked)).partition(_END)[0]}\n\nExample: {example}"
-    return flags(answer)
+    _be_called(answer, parameters)
+    answer.__doc__ = f"{str(getdoc(question)).partition(_END)[0]}\n\nExample: {example}"
+    return flags(question, own, *panels)(answer)
 
 
 #: What ends the first sentence of a docstring.
 _END: Final = "\n\n"
 
 
-def flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the flags of the groups that its parameters are of.
+def flags(
+    question: Callable[..., Any], own: Mapping[str, Flag], *panels: Panel
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the flags of a question; what was given of them becomes its parameter `ask`.
 
-    A refusal that begins with a parameter of the library names the flag instead. A command that has
-    a setup, and so sources, takes ``--sources``.
+    What was not given is left to the question, and fields of `specroof.Options` are in `options`.
+    A refusal that begins with a parameter of the question names the flag instead. A command that
+    has a setup, and so sources, takes ``--sources``.
+
+    Parameters
+    ----------
+    question
+        Whose parameters they are, with types and defaults.
+    own
+        Flags by the names of parameters.
+    panels
+        The same, below titles of their own.
     """
-    hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
-    parameters: list[Parameter] = []
-    for parameter in signature(command).parameters.values():
-        if parameter.name in groups:
-            parameters += _group_parameters(groups[parameter.name])
-        else:
-            parameters.append(parameter.replace(annotation=hints[parameter.name]))
+    every: dict[str, Flag] = {}
+    shown: list[Parameter] = []
+    known = {**signature(Options).parameters, **signature(question).parameters}
+    for title, some in (Panel(None, own), *panels):
+        every |= some
+        shown += [_flag_parameter(name, one, known[name], title) for name, one in some.items()]
 
-    if any(issubclass(group, PlaceFlags) for group in groups.values()):
-        parameters.append(_parameter("sources", _SOURCES, default=False))
+    def flagged(command: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(command, include_extras=True)
+        parameters: list[Parameter] = []
+        for one in signature(command).parameters.values():
+            parameters += [one.replace(annotation=hints[one.name])] if one.name != "ask" else shown
+        if any(panel.title == PLACE.title for panel in panels):
+            parameters.append(_parameter("sources", _SOURCES, default=False))
 
-    @wraps(command)
-    def called(**given: Any) -> None:
-        if given.pop("sources", False):
-            name_sources()
-        filled = {
-            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
-            for name, group in groups.items()
-        }
-        try:
-            command(**given, **filled)
-        except OptionError as refusal:
-            raise OptionError(
-                _in_flags(str(refusal), _words(parameters, groups.values()))
-            ) from None
+        def called(**given: Any) -> None:
+            if given.pop("sources", False):
+                name_sources()
+            told = {name: given.pop(name) for name in every}
+            try:
+                command(ask=_asked(every, told), **given)
+            except OptionError as refusal:
+                raise OptionError(_in_flags(str(refusal), every)) from None
 
-    ordered = sorted(parameters, key=lambda one: one.default is not Parameter.empty)
-    called.__signature__ = signature(command).replace(parameters=ordered)  # type: ignore[attr-defined]  # functions take it
-    called.__annotations__ = {one.name: one.annotation for one in ordered}
-    del called.__wrapped__
-    return called
+        called.__doc__ = command.__doc__
+        called.__name__ = command.__name__
+        return _be_called(called, sorted(parameters, key=lambda one: one.default is not one.empty))
+
+    return flagged
 
 
-def _hints(group: Any) -> dict[str, Any]:
-    """Return the annotations of a group's flags."""
-    hints = get_type_hints(group, include_extras=True)
-    return {field.name: hints[field.name] for field in fields(group)}
-
-
-def _group_parameters(group: Any) -> list[Parameter]:
-    hints = _hints(group)
-    return [
-        _parameter(
-            field.name,
-            _in_panel(hints[field.name], group.panel),
-            Parameter.empty if field.default is MISSING else field.default,
-        )
-        for field in fields(group)
-    ]
+def _be_called(command: Callable[..., None], parameters: list[Parameter]) -> Callable[..., None]:
+    """Let Typer see these parameters of a function."""
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # functions take it
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    return command
 
 
 def _parameter(name: str, hint: Any, default: Any = Parameter.empty) -> Parameter:
     return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=hint)
 
 
-def _in_panel(hint: Any, title: str) -> Any:
-    """Return a flag that ``--help`` shows below the command's own flags, under a title."""
-    kind, info, *_ = get_args(hint)
-    shown = copy(info)
-    shown.rich_help_panel = title
-    return Annotated[kind, shown]
+def _flag_parameter(name: str, flag: Flag, known: Parameter, panel: str | None) -> Parameter:
+    """Return the parameter of a command for one of the question."""
+    default = known.default if flag.default is Parameter.empty else flag.default
+    if not isinstance(default, (*_PLAIN, type(Parameter.empty))):
+        default = None  # which the question has in its own way
+    kind = _kind(known.annotation) if flag.kind is None else flag.kind
+    return _parameter(name, flag.hint(name, kind, panel), default)
 
 
-def given(*groups: Any) -> dict[str, Any]:
-    """Return the flags of groups as the parameters of a question.
+def _kind(hint: Any) -> type:
+    """Return the type that a word is read as: of a question's plain type that, else text."""
+    kinds = {*(get_args(hint) or [hint])} - {NoneType}
+    return next(iter(kinds)) if len(kinds) == 1 and kinds <= {*_PLAIN} else str
 
-    What was not given is left to the question. Fields of `specroof.Options` go into its `options`.
-    """
-    found: dict[str, Any] = {}
-    options: dict[str, Any] = {}
-    for group in groups:
-        for name, hint in _hints(type(group)).items():
-            value, into = getattr(group, name), name
-            for read in _reads(hint):
-                into = read.into or name
-                value = None if value is None else read.value(_flag(name, hint), value)
-            if value is not None and value != []:
-                (options if into in OPTIONS else found)[into] = value
+
+def _asked(every: Mapping[str, Flag], given: Mapping[str, Any]) -> Asked:
+    """Return the values of flags as parameters of the question."""
+    found, options = Asked(), Asked()
+    for name, flag in every.items():
+        value = given[name]
+        if flag.read is not None and value is not None:
+            value = flag.read(flag.word(name), value)
+        if value is not None and value != []:
+            (options if name in signature(Options).parameters else found)[name] = value
     return found | ({"options": options} if options else {})
-
-
-def _reads(hint: Any) -> list[Read]:
-    """Return how a flag becomes a parameter, where it is not handed on as it is."""
-    return [one for one in get_args(hint) if isinstance(one, Read)]
 
 
 _NAME: Final = re.compile(r"[a-z]\w*")
 
 
-def _words(parameters: Iterable[Parameter], groups: Iterable[Any]) -> dict[str, str]:
-    """Return the flag of each parameter of a question, by its name."""
-    words = {one.name: _flag(one.name, one.annotation) for one in parameters}
-    hints = [pair for group in groups for pair in _hints(group).items()]
-    return words | {read.into: _flag(*pair) for pair in hints for read in _reads(pair[1])}
-
-
-def _in_flags(message: str, words: Mapping[str, str]) -> str:
+def _in_flags(message: str, every: Mapping[str, Flag]) -> str:
     """Return a refusal that names flags instead of parameters.
 
     Parameters
     ----------
     message
         The refusal.
-    words
+    every
         The flag of each parameter.
     """
     first = _NAME.match(message)
-    if first is None or first[0] not in words:
+    if first is None or first[0] not in every:
         return message
 
     def in_flags(found: re.Match[str]) -> str:
         name = found[0]
         # Inside a sentence, a name of one word is plain English, unless it joins another name.
         joined = found.start() == 0 or message[: found.start()].endswith((" and ", " or "))
-        return words.get(name, name) if joined or "_" in name else name
+        is_told = name in every and (joined or "_" in name)
+        return every[name].word(name) if is_told else name
 
     return _NAME.sub(in_flags, message)
-
-
-def _flag(name: str, hint: Any) -> str:
-    """Return the word of a flag in the shell; an argument has none but its name."""
-    for info in get_args(hint)[1:2]:
-        if isinstance(info, ArgumentInfo):
-            return name
-        # Typer keeps the first word of an annotation as its default.
-        for word in (info.default, *(info.param_decls or ())):
-            if isinstance(word, str) and word.startswith("--"):
-                return word
-    return f"--{name.replace('_', '-')}"

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from specroof.cli.flags import AsJson, completion
+from specroof.cli.flags import AsJson, Flag
+from specroof.cli.grouping import Asked, flags
 from specroof.cli.groups import Command, CommandGroup
 from specroof.cli.output import give, say
 from specroof.questions import hardware as asked
@@ -17,14 +18,7 @@ hardware_app = typer.Typer(
     help="List the hardware profiles, show one, or check your own file.",
 )
 
-HardwareName = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME",
-        help="A YAML file, a name or an alias.",
-        autocompletion=completion(hardware_names),
-    ),
-]
+_NAME = Flag("A YAML file, a name or an alias.", "NAME", names=hardware_names)
 HardwareFile = Annotated[str, typer.Argument(metavar="FILE", help="Your own YAML file.")]
 
 
@@ -38,9 +32,10 @@ def list_hardware(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 @hardware_app.command("show", cls=Command)
-def show_hardware(name: HardwareName, as_json: AsJson = False) -> None:
+@flags(asked.show_hardware, {"hardware": _NAME})
+def show_hardware(ask: Asked, as_json: AsJson = False) -> None:
     """Show one profile with the source of each figure."""
-    found = asked.show_hardware(name)
+    found = asked.show_hardware(**ask)
     give(found.to_dict, lambda: hardware_text(found), as_json=as_json)
 
 

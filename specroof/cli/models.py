@@ -2,7 +2,8 @@
 
 import typer
 
-from specroof.cli.flags import AsJson, Family, ModelWord
+from specroof.cli.flags import FAMILY, MODEL, AsJson
+from specroof.cli.grouping import Asked, flags
 from specroof.cli.groups import Command, CommandGroup
 from specroof.cli.output import give
 from specroof.questions import models as asked
@@ -25,19 +26,19 @@ def list_models(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 @models_app.command("show", cls=Command)
-def show_model(model: ModelWord, family: Family = None, as_json: AsJson = False) -> None:
+@flags(asked.show_model, {"model": MODEL, "family": FAMILY})
+def show_model(ask: Asked, as_json: AsJson = False) -> None:
     """Show one model, bundled or not: its sizes, its layers, its formats, its cache."""
-    found = asked.show_model(model, family=family)
+    found = asked.show_model(**ask)
     give(found.to_dict, lambda: model_text(found), as_json=as_json)
 
 
 @models_app.command("diff", cls=Command)
-def diff_models(
-    first: ModelWord, second: ModelWord, family: Family = None, as_json: AsJson = False
-) -> None:
+@flags(asked.diff_models, {"first": MODEL, "second": MODEL, "family": FAMILY})
+def diff_models(ask: Asked, as_json: AsJson = False) -> None:
     """Show in what two models differ: sizes, formats, cache, layers.
 
     Example: specroof models diff Qwen/Qwen3-30B-A3B path/to/Qwen3-30B-A3B-FP8/config.json
     """
-    found = asked.diff_models(first, second, family=family)
+    found = asked.diff_models(**ask)
     give(found.to_dict, lambda: diff_text(found), as_json=as_json)

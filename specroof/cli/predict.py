@@ -1,32 +1,28 @@
 """`specroof predict`: speedup curves of several drafters on one grid."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from specroof.cli.flags import (
+    CAPACITY,
+    CHIPS,
+    COST_OF,
+    DRAFTERS,
+    MODEL,
+    OPTIONS,
+    REQUESTS,
+    SETUP,
     AsJson,
-    CostOf,
     CsvFile,
-    Drafters,
-    Group,
-    ModelWord,
-    NoCapacity,
-    OptionFlags,
-    Read,
-    RequestFlags,
-    SetupFlags,
-    SeveralChips,
-    batch_option,
-    context_option,
+    Flag,
+    batch_flag,
+    context_flag,
     plot_option,
 )
-from specroof.cli.grouping import flags, given
-from specroof.cli.lists import numbers, whole_numbers, words
+from specroof.cli.grouping import Asked, flags
+from specroof.cli.lists import numbers, whole_numbers
 from specroof.cli.output import figure_files, give, text_file
 from specroof.questions.lists import several
 from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN
@@ -35,36 +31,20 @@ from specroof.questions.prediction import Prediction
 from specroof.questions.request import hardware_of
 from specroof.report.prediction import prediction_csv, prediction_text, predictions_json
 
-
-@dataclass(frozen=True, kw_only=True)
-class Flags(Group):
-    """Fields of `specroof.questions.predict.PredictRequest`."""
-
-    model: ModelWord
-    hardware: SeveralChips
-    drafters: Drafters
-    batch_size: Annotated[str | None, batch_option("1"), Read(numbers)] = None
-    context_len: Annotated[str | None, context_option("4096"), Read(numbers)] = None
-    concurrency: Annotated[
-        str | None,
-        typer.Option(help="Requests in flight, comma-separated. Replaces --batch."),
-        Read(numbers),
-    ] = None
-    max_draft_len: Annotated[
-        int | None,
-        typer.Option(help="Longest draft tried.", show_default=str(DEFAULT_MAX_DRAFT_LEN)),
-    ] = None
-    draft_len: Annotated[
-        str | None,
-        typer.Option(
-            help="Drafts per round to show side by side, as in 1,2,3.", show_default="none"
-        ),
-        Read(whole_numbers),
-    ] = None
-    cost_of: CostOf = "decode"
-    no_capacity: NoCapacity = False
-
-
+_FLAGS = {
+    "model": MODEL,
+    "hardware": CHIPS,
+    "drafters": DRAFTERS,
+    "batch_size": batch_flag("1"),
+    "context_len": context_flag("4096"),
+    "concurrency": Flag("Requests in flight, comma-separated. Replaces --batch.", read=numbers),
+    "max_draft_len": Flag("Longest draft tried.", shown=str(DEFAULT_MAX_DRAFT_LEN)),
+    "draft_len": Flag(
+        "Drafts per round to show side by side, as in 1,2,3.", read=whole_numbers, shown="none"
+    ),
+    "cost_of": COST_OF,
+    "capacity": CAPACITY,
+}
 PlotFile = Annotated[
     Path | None,
     plot_option(
@@ -75,15 +55,9 @@ PlotFile = Annotated[
 ]
 
 
-@flags
-def predict(  # noqa: PLR0913, PLR0917 - groups of flags
-    ask: Flags,
-    requests: RequestFlags,
-    setup: SetupFlags,
-    options: OptionFlags,
-    as_json: AsJson = False,
-    csv_file: CsvFile = None,
-    plot_file: PlotFile = None,
+@flags(asked, _FLAGS, REQUESTS, SETUP, OPTIONS)
+def predict(
+    ask: Asked, as_json: AsJson = False, csv_file: CsvFile = None, plot_file: PlotFile = None
 ) -> None:
     """Predict the speedup of speculative decoding and the best draft length.
 
@@ -91,9 +65,8 @@ def predict(  # noqa: PLR0913, PLR0917 - groups of flags
     --drafter ideal --drafter autoregressive,accept=0.75,cost=0.10
     --drafter block,accept=0.89,cost=0.10,drafts=16
     """
-    chips = words("--hardware", ask.hardware)
-    profiles = several("hardware", chips, hardware_of)
-    found = [asked(**given(ask, requests, setup, options) | {"hardware": one}) for one in profiles]
+    chips = ask["hardware"]
+    found = [asked(**ask | {"hardware": one}) for one in several("hardware", chips, hardware_of)]
     give(
         lambda: predictions_json(found),
         lambda: "\n\n".join(map(prediction_text, found)),

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
-from specroof.cli.flags import Group
-from specroof.cli.grouping import flags
+from specroof.cli.flags import Flag
+from specroof.cli.grouping import Asked, flags
 from specroof.cli.output import check_folder, folder_of_figures, say, say_json
 from specroof.cli.streams import say_aside
 from specroof.errors import OptionError, StudyError, refuse
@@ -28,54 +28,46 @@ _INTERRUPTED: Final = 130
 _SCREEN: Final = 30
 
 
-@dataclass(frozen=True, kw_only=True)
-class Flags(Group):
+@dataclass(frozen=True)
+class Run:
     """What is run, and where its files go."""
 
-    study: Annotated[
-        str | None,
-        typer.Argument(metavar="STUDY.yaml", help="A study file, or the bundled study `demo`."),
-    ] = None
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="Write files here, or continue a run of the same study. A folder, or a "
-            "URL such as s3://bucket/folder.",
-        ),
-    ] = None
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="parquet|csv|jsonl",
-            help="Format of the files.",
-            show_default="the folder's, else parquet where pyarrow is installed, else csv",
-        ),
-    ] = None
-    workers: Annotated[int, typer.Option("--workers", metavar="N", help="Processes.")] = 1
-    on: Annotated[
-        str | None,
-        typer.Option(
-            "--on",
-            metavar="dask://HOST:PORT",
-            help="A Dask cluster, instead of local processes.",
-        ),
-    ] = None
-    plot: Annotated[bool, typer.Option("--plot", help="Draw charts into the folder.")] = False
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Estimate points, time and size, and write nothing.")
-    ] = False
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress and no summary.")] = False
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON Schema of a study file.")
-    ] = False
+    study: str | None = None
+    output: str | None = None
+    form: str | None = None
+    workers: int = 1
+    on: str | None = None
+    plot: bool = False
+    dry_run: bool = False
+    quiet: bool = False
+    schema: bool = False
 
 
-@flags
-def sweep(ask: Flags) -> None:
+_FLAGS = {
+    "study": Flag("A study file, or the bundled study `demo`.", "STUDY.yaml"),
+    "output": Flag(
+        "Write files here, or continue a run of the same study. A folder, or a URL such as "
+        "s3://bucket/folder.",
+        "--output -o",
+        metavar="DIR",
+    ),
+    "form": Flag(
+        "Format of the files.",
+        "--format",
+        metavar="parquet|csv|jsonl",
+        shown="the folder's, else parquet where pyarrow is installed, else csv",
+    ),
+    "workers": Flag("Processes.", metavar="N"),
+    "on": Flag("A Dask cluster, instead of local processes.", metavar="dask://HOST:PORT"),
+    "plot": Flag("Draw charts into the folder."),
+    "dry_run": Flag("Estimate points, time and size, and write nothing."),
+    "quiet": Flag("Show no progress and no summary."),
+    "schema": Flag("Print the JSON Schema of a study file."),
+}
+
+
+@flags(Run, _FLAGS)
+def sweep(ask: Asked) -> None:
     """Run a study: several models x hardware x drafters.
 
     The whole file is checked first, and every mistake is reported. Its keys:
@@ -89,39 +81,40 @@ def sweep(ask: Flags) -> None:
     """
     from specroof.questions.study import load_study, study_schema  # noqa: PLC0415 - pydantic
 
-    if ask.schema:
+    run = Run(**ask)
+    if run.schema:
         say_json(study_schema())
         return
-    if ask.study is None:
+    if run.study is None:
         message = "STUDY.yaml is missing; allowed: a study file, or --schema"
         raise OptionError(message)
-    _check(ask)
+    _check(run)
     try:
-        loaded = load_study(ask.study)
+        loaded = load_study(run.study)
     except StudyError as refusal:
         _say_mistakes(refusal.mistakes)
         raise
-    if ask.dry_run:
-        say(_expected(loaded, ask.form))
+    if run.dry_run:
+        say(_expected(loaded, run.form))
         return
-    if ask.output is None:
-        _say_summary(loaded, quiet=ask.quiet)
+    if run.output is None:
+        _say_summary(loaded, quiet=run.quiet)
         return
-    if "://" not in ask.output:
-        check_folder(Path(ask.output))
-    _write(loaded, ask.output, ask)
+    if "://" not in run.output:
+        check_folder(Path(run.output))
+    _write(loaded, run.output, run)
 
 
-def _check(ask: Flags) -> None:
+def _check(run: Run) -> None:
     """Refuse how a study is to be run, before it is read."""
     from specroof.sweeps.formats import best_format  # noqa: PLC0415 - as above
 
-    if ask.output == "":
-        refuse("output", ask.output, "a folder, or a URL")
-    if ask.workers < 1:
-        refuse("workers", ask.workers, "a whole number of at least 1")
-    if ask.form is not None:
-        best_format(ask.form)
+    if run.output == "":
+        refuse("output", run.output, "a folder, or a URL")
+    if run.workers < 1:
+        refuse("workers", run.workers, "a whole number of at least 1")
+    if run.form is not None:
+        best_format(run.form)
 
 
 def _say_mistakes(mistakes: Sequence[str]) -> None:
@@ -175,7 +168,7 @@ def _say_summary(study: Study, *, quiet: bool) -> None:
     say(sweep_text(shown, [*notes], points=study.n_points, without_room=without_room))
 
 
-def _write(study: Study, output: str, ask: Flags) -> None:
+def _write(study: Study, output: str, ask: Run) -> None:
     """Run a study into a folder, and say what it found."""
     from specroof.sweeps.run import CHARTS, write_sweep  # noqa: PLC0415 - as above
 

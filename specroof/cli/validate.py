@@ -1,76 +1,45 @@
 """`specroof validate`: predictions against published measurements, or against your own."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from specroof.cli.flags import (
     BENCH_HELP,
+    EXPERT_PARALLEL,
+    FORMATS,
+    RESULTS,
     AsJson,
-    FormatFlags,
-    Group,
-    ResultFlags,
-    completion,
+    Flag,
     plot_option,
 )
-from specroof.cli.grouping import flags, given
+from specroof.cli.grouping import Asked, flags
 from specroof.cli.output import figure_files, give
 from specroof.questions.validate import validate as asked
 from specroof.questions.words import hardware_names
 
-
-@dataclass(frozen=True, kw_only=True)
-class Flags(Group):
-    """Fields of `specroof.questions.validate.ValidateRequest`."""
-
-    results: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[BENCH…]", help=BENCH_HELP, show_default=False),
-    ] = None
-    hardware: Annotated[
-        str | None,
-        typer.Option(
-            "--hardware",
-            "-H",
-            help="Hardware that BENCH ran on: a YAML file, or a name or alias that `specroof "
-            "hardware` lists.",
-            autocompletion=completion(hardware_names),
-        ),
-    ] = None
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            help="Model that BENCH served: a config.json, a bundled model or a Hub name.",
-        ),
-    ] = None
-    tensor_parallel: Annotated[
-        int | None, typer.Option("--tp", help="Devices (tensor parallelism).", show_default="1")
-    ] = None
-    expert_parallel: Annotated[
-        int | None,
-        typer.Option(
-            "--ep", help="Expert parallelism: devices that share the experts.", show_default="1"
-        ),
-    ] = None
-
-
+_FLAGS = {
+    "results": Flag(BENCH_HELP, "[BENCH…]", kind=list[Path], shown=False),
+    "hardware": Flag(
+        "Hardware that BENCH ran on: a YAML file, or a name or alias that `specroof hardware` "
+        "lists.",
+        "--hardware -H",
+        names=hardware_names,
+    ),
+    "model": Flag(
+        "Model that BENCH served: a config.json, a bundled model or a Hub name.", "--model"
+    ),
+    "tensor_parallel": Flag("Devices (tensor parallelism).", "--tp", shown="1"),
+    "expert_parallel": replace(EXPERT_PARALLEL, shown="1"),
+}
 PlotFile = Annotated[
     Path | None,
     plot_option("Draw predicted against measured: speedup by source, or throughput of BENCH."),
 ]
 
 
-@flags
-def validate(
-    results: ResultFlags,
-    formats: FormatFlags,
-    ask: Flags,
-    as_json: AsJson = False,
-    plot_file: PlotFile = None,
-) -> None:
+@flags(asked, _FLAGS, RESULTS, FORMATS)
+def validate(ask: Asked, as_json: AsJson = False, plot_file: PlotFile = None) -> None:
     """Compare predictions with your own results, or with every bundled measurement.
 
     With BENCH, the command predicts each result by the engine profile and by the ideal roofline.
@@ -82,7 +51,7 @@ def validate(
 
     Example: specroof validate bench.jsonl -H b200 --model Qwen/Qwen3-8B --drafter eagle3
     """
-    found = asked(**given(ask, results, formats))
+    found = asked(**ask)
     from specroof.report.validation import validated_text  # noqa: PLC0415 - reads fits
 
     give(

@@ -175,7 +175,7 @@ def _why_not(
     n_points = len(problem.points)
     if n_points < max(one.parameter.least_points, n_before + 1):
         least = max(one.parameter.least_points, n_before + 1)
-        return f"{n_points} points, of {least} that it takes"
+        return f"it takes {least} points, and there are {n_points}"
     if float(np.sqrt(np.mean(column**2))) < _UNSEEN:
         return "the points hardly depend on it"
     if float(np.linalg.norm(rest)) < _COPIED * float(np.linalg.norm(column)):

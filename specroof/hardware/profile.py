@@ -205,8 +205,7 @@ class HardwareProfile:
     def engine_of(self, tool: str | None) -> str | None:
         """Return the engine that stands for a serving tool; None where the default does.
 
-        A default that is named after no tool is its owner's choice, and stays: it was calibrated
-        to one machine. None stands for an unknown `tool`.
+        A default that is the owner's choice stays: see `owns`. None stands for an unknown `tool`.
 
         Examples
         --------
@@ -214,10 +213,24 @@ class HardwareProfile:
         ('sglang', None, None)
         """
         expect("tool", tool, str | None, "the name of a serving tool, or None")
-        chosen = self.default_engine not in {None, _IDEAL, *FRAMEWORKS}
         stands_in = self.default_engine is None and self.generic is not None
         known = {*self.engines, *(FRAMEWORKS if stands_in else ())}
-        return tool if tool in known and not chosen else None
+        return tool if tool in known and not self.owns(tool) else None
+
+    def owns(self, tool: str | None) -> bool:
+        """Return whether the default engine was calibrated to one machine that runs a tool.
+
+        Such a default is named after no tool. It stands for the tool that it was calibrated with,
+        or for every tool if it does not say.
+
+        Examples
+        --------
+        >>> _EXAMPLE.owns("sglang")
+        False
+        """
+        if self.default_engine in {None, _IDEAL, *FRAMEWORKS}:
+            return False
+        return tool is None or self.engine().framework in {None, tool}
 
     def arithmetic(self, dtype: str, *, strict: bool = False) -> tuple[str, float]:
         """Return the dtype that work in `dtype` really runs in, and its dense peak in FLOP/s.

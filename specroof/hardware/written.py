@@ -1,11 +1,11 @@
 """Fitted engines as files: a whole hardware file, and what all chips share."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING, asdict, fields, replace
 from typing import Any
 
 from specroof.errors import OptionError
-from specroof.hardware import EngineProfile, Generic, HardwareProfile, parse_hardware
+from specroof.hardware import FRAMEWORKS, EngineProfile, Generic, HardwareProfile, parse_hardware
 from specroof.reading.yaml_text import dump_yaml
 
 
@@ -46,10 +46,17 @@ def calibrated_yaml(
         if getattr(hardware, key) is not None:
             content[key] = _given(getattr(hardware, key))
     content["default_engine"] = name
-    content["engines"] = _nameless({**hardware.engines, name: engine})
+    content["engines"] = _nameless({**hardware.engines, name: _served(engine)})
     text = dump_yaml(content)
     parse_hardware(text, source="the calibrated file")  # nothing is written that cannot be read
     return text
+
+
+def _served(engine: EngineProfile) -> EngineProfile:
+    """Return an engine that keeps the rules of its server when it gets another name."""
+    if engine.framework is None and engine.name in FRAMEWORKS:
+        return replace(engine, framework=engine.name)
+    return engine
 
 
 def written_generic(generic: Generic) -> dict[str, Any]:

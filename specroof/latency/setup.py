@@ -103,6 +103,10 @@ def drafting_engine(engine: EngineProfile) -> EngineProfile:
     return replace(bare, pass_overhead_s=engine.draft_pass_overhead_s, sequence_overhead_s=0.0)
 
 
+def _divisors(count: int) -> str:
+    return ", ".join(str(one) for one in range(1, count + 1) if count % one == 0)
+
+
 def check_placement(model: Architecture, placement: Placement) -> None:
     """Refuse tensor parallelism that does not divide the query heads of every layer.
 
@@ -130,6 +134,6 @@ def check_placement(model: Architecture, placement: Placement) -> None:
                 msg = (
                     f"tensor_parallel is {placement.tensor_parallel} with attention_data_parallel "
                     f"{placement.attention_data_parallel}: groups of {group} devices do not divide "
-                    f"the {heads} query heads of {model.name}"
+                    f"the {heads} query heads of {model.name}; allowed: groups of {_divisors(heads)}"
                 )
                 raise OptionError(msg)

@@ -30,6 +30,7 @@ from specroof.questions.lists import listed, several
 from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN, absent_layers, limited_by
 from specroof.questions.prediction import Prediction, predicted
 from specroof.questions.request import (
+    HardwareLike,
     drafters_of,
     engine_name,
     hardware_of,
@@ -208,13 +209,13 @@ def advise(request: AdviseRequest) -> Advice:
         raise OptionError(message)
     chips, unfit = list[Served](), list[str]()
     profiles = several("hardware", request.hardware, hardware_of)
-    for profile in profiles:
+    for given, profile in zip(listed(request.hardware), profiles, strict=True):
         setup = setup_on(model, profile, drafters, request, asked)
         if setup is None:
             most = request.tensor_parallel or f"up to {joined_devices(profile)}"
             unfit.append(f"{model.name} does not fit on {most} x {profile.name}")
         else:
-            chips.append(_advised(model, setup, drafters, request, asked))
+            chips.append(_advised(model, setup, drafters, request, given, asked))
     if not chips:
         message = (
             f"hardware: {'; '.join(unfit)}; allowed: a chip that it fits on, or tensor_parallel"
@@ -237,9 +238,10 @@ def _advised(
     setup: Setup,
     drafters: Sequence[Drafter],
     request: AdviseRequest,
+    given: HardwareLike,
     asked: Asked,
 ) -> Served:
-    """Return the advice for one chip."""
+    """Return the advice for one chip, which was named or given."""
     prediction = _prediction(model, setup, drafters, asked)
     price = usd_per_hour(setup.hardware, request.price_per_hour)
     advised = advised_rows(
@@ -259,7 +261,6 @@ def _advised(
         *prediction.warnings,
         *advised.warnings,
         *_missing(setup, request, priced=price is not None),
-        *_waiting(advised, asked.loads[-1]),
         *_unreached(advised),
     ]
     place = f"{setup.hardware.name}: " if len(listed(request.hardware)) > 1 else ""
@@ -269,7 +270,7 @@ def _advised(
         advised=advised,
         engine_config=config,
         launches=tuple(launches),
-        to_measure=measured_next(setup, drafters, advised.rows, _mock_words(request, asked)),
+        to_measure=measured_next(setup, drafters, advised.rows, _mock_words(request, given, asked)),
         notes=prediction.notes,
         warnings=tuple(f"{place}{one}" for one in dict.fromkeys(warnings)),
     )
@@ -290,22 +291,14 @@ def _prediction(
     )
 
 
-def _waiting(advised: Advised, load: float) -> Iterator[str]:
-    """Yield a way to ask for more running requests, where a default holds them back."""
-    if advised.waits_by_default(load):
-        yield (
-            f"the limit of running requests with drafts is a default of the server: "
-            f"--server running={load:g} asks what more would give"
-        )
-
-
 def _unreached(advised: Advised) -> Iterator[str]:
     """Yield that flags cannot turn drafts off at loads that a server with drafts does not run."""
     off = [one for one in advised.schedule[len(advised.reached) :] if not one[2]]
     if off and advised.reached and advised.capacity is not None:
         most = advised.capacity["speculative"]["largest_batch"]
+        requests = f"{most:g} request" + "s" * (most != 1)
         yield (
-            f"a server with drafts runs at most {most} requests, and never comes to the "
+            f"a server with drafts runs at most {requests}, and never comes to the "
             f"{off[0][0]} in flight from which no drafts are advised: those take a server without"
         )
 
@@ -317,14 +310,15 @@ def _missing(setup: Setup, request: AdviseRequest, *, priced: bool) -> Iterator[
         yield f"no price of {chip} is known: give yours with --price-per-hour"
     if setup.engine == IDEAL_ENGINE and request.engine is None:
         yield f"{chip} has no measured engine: its figures are the ideal bound, and rank last"
-    if request.framework not in {None, engine}:
+    if request.framework not in {None, engine} and not setup.hardware.owns(request.framework):
         yield f"{chip} has no fit of {request.framework}: engine {engine} stands in"
 
 
-def _mock_words(request: AdviseRequest, asked: Asked) -> dict[str, Any]:
+def _mock_words(request: AdviseRequest, given: HardwareLike, asked: Asked) -> dict[str, Any]:
     """Return the words of a `mock` command that do not depend on the point."""
     return {
         "model": request.model,
+        "hardware": given,
         "framework": request.framework,
         "draft_model": request.draft_model,
         "workload": asked.workload,

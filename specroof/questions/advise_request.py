@@ -200,9 +200,11 @@ def _usual_loads(traffic: Traffic | None) -> Sequence[float]:
     return [min(busy), round(np.median(busy)), max(busy)]
 
 
-def engine_of(request: AdviseRequest) -> str | None:
-    """Return the engine that predicts: as asked for, else the framework's."""
-    return engine_name(request.framework if request.engine is None else request.engine)
+def engine_of(request: AdviseRequest, profile: HardwareProfile) -> str | None:
+    """Return the engine that predicts: as asked for, else the chip's for the framework."""
+    if request.engine is not None:
+        return engine_name(request.engine)
+    return None if profile.owns(request.framework) else request.framework
 
 
 def joined_devices(profile: HardwareProfile) -> int:
@@ -223,7 +225,7 @@ def setup_on(
     None is no room: for the model on those that were asked for, for it and any of its drafters on
     as many as can be joined.
     """
-    engine, options = engine_of(request), options_of(request.options)
+    engine, options = engine_of(request, profile), options_of(request.options)
 
     def setup_of(devices: int) -> Setup:
         place = Placement(devices, request.expert_parallel, request.attention_data_parallel)

@@ -195,10 +195,3 @@ class Advised:
             return self.schedule
         most = max(self.capacity["speculative"]["largest_batch"], 1)
         return tuple(one for one in self.schedule if one[0] <= most)
-
-    def waits_by_default(self, load: float) -> bool:
-        """Whether requests wait for the server's limit on running requests, not for memory."""
-        if self.capacity is None:
-            return False
-        side = self.capacity["speculative"]
-        return bool(side["bound_by"] == "running" and side["largest_batch"] < load)

@@ -9,10 +9,13 @@ from typing import Any, Final
 
 from specroof.architecture import Architecture
 from specroof.drafters import Drafter
+from specroof.hardware import HardwareProfile
 from specroof.latency import Setup
 from specroof.policies.narrowing import least_settled, swings
 from specroof.questions.advised import Row
+from specroof.questions.request import HardwareLike
 from specroof.serving.benchmark_commands import FORCED, FRAMEWORKS
+from specroof.serving.capacity import framework_of
 from specroof.serving.launch import YOUR_DRAFT_MODEL
 from specroof.serving.server_flags import CACHES, MADE_WEIGHTS
 
@@ -62,7 +65,7 @@ def measured_next(
     drafters, rows
         What drafts, and the loads.
     words
-        model, framework, draft_model and workload of the request.
+        model, hardware, framework, draft_model and workload of the request.
     """
     known = [row for row in rows if row.point is not None and math.isfinite(row.choice.speedup)]
     if not known:
@@ -88,8 +91,9 @@ def _command(setup: Setup, drafter: Drafter, row: Row, words: Mapping[str, Any])
     can_be_told = kind in FORCED and ",tree=" not in drafter.name and drafter.acceptance is not None
     if isinstance(model, Architecture) or not can_be_told or not _can_be_served(setup):
         return None
-    named = words["framework"] or setup.engine.name
-    call = ["specroof", "mock", os.fspath(model), "-H", _chip(setup), "--drafter", drafter.name]
+    named = words["framework"] or framework_of(setup.engine.framework or setup.engine.name)
+    chip = _chip(setup, words["hardware"])
+    call = ["specroof", "mock", os.fspath(model), "-H", chip, "--drafter", drafter.name]
     if kind != "mtp":
         call += ["--draft-model", words["draft_model"] or YOUR_DRAFT_MODEL]
     sizes = {
@@ -115,6 +119,8 @@ def _can_be_served(setup: Setup) -> bool:
     )
 
 
-def _chip(setup: Setup) -> str:
-    """Return the shortest name of a chip."""
-    return min((setup.hardware.name, *setup.hardware.aliases), key=len)
+def _chip(setup: Setup, given: HardwareLike) -> str:
+    """Return a chip's name as it was given; of a profile, its shortest name."""
+    if isinstance(given, HardwareProfile):
+        return min((setup.hardware.name, *setup.hardware.aliases), key=len)
+    return os.fspath(given)

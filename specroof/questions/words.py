@@ -1,6 +1,5 @@
 """The names and words that questions take, offered by the shell and the page."""
 
-from dataclasses import fields
 from typing import Final
 
 from specroof.catalog import ACCEPTANCE_KEYS, hardware_names, model_names
@@ -13,16 +12,13 @@ __all__ = [
     "ACCEPTANCE_KEYS",
     "CHOICES",
     "KINDS",
-    "OPTIONS",
     "PARSERS",
     "SERVER_KEYS",
     "SOLVED",
+    "Options",
     "hardware_names",
     "model_names",
 ]
-
-#: The fields of `specroof.Options`.
-OPTIONS: Final = tuple(one.name for one in fields(Options))
 
 #: Quantities that can be solved for, and their names in words.
 SOLVED: Final = {

@@ -33,7 +33,8 @@ def adaptive_text(found: Adaptive) -> str:
     )
     means = [f"{name}: {_MEANING[name]}" for name in found.outcomes]
     meaning = [
-        f"fixed is K={found.draft_len}; by load is {lengths}",
+        f"fixed is K={found.draft_len}, as a speedup over no drafts; the others are gains over fixed",
+        f"by load is {lengths}",
         f"dice: ±{most:.1%} at most (one standard error); confidence knows {found.confidence:.0%} of "
         f"the variance of acceptance",
         *means,

@@ -23,7 +23,7 @@ from specroof.report.layout import (
     note_lines,
     wrapped,
 )
-from specroof.units import format_drafts, format_seconds
+from specroof.units import format_drafts, format_price, format_seconds
 
 #: The least share that a percentage with one digit after the point shows.
 _SHOWN_SHARE: Final = 0.0005
@@ -98,7 +98,7 @@ def _schedule_line(advised: Advised) -> str:
     if advised.lost is None:
         return f"{told}, chosen for the whole day; the table has the best of each load."
     more = f"{advised.lost:.1%}" if advised.lost >= _SHOWN_SHARE else "less than 0.1%"
-    return f"{told}, in few ranges: the best of each load, as in the table, gives {more} more."
+    return f"{told}. The table's best length for each load would give {more} more."
 
 
 def _is_of(row: Row, drafter: int) -> bool:
@@ -160,7 +160,7 @@ def _ends(chip: Served) -> Iterator[str]:
         swing = math.expm1(one.swings[one.moved_by])
         told = wrapped(
             f"To measure: {one.concurrency:g} in flight, {format_drafts(one.draft_len)} of {one.drafter}, "
-            f"the least certain point. The {INPUTS[one.moved_by]} moves it most: 10 % up or "
+            f"the least certain point. The {INPUTS[one.moved_by]} moves it most: 10% up or "
             f"down swings it by {swing:.0%}."
         )
         yield told if one.command is None else f"{told}\n{folded(one.command)}"
@@ -181,9 +181,9 @@ def _sureness(rows: Sequence[Row]) -> str:
     unclear = [f"{row.concurrency:g}" for row in rows if row.verdict == "unclear"]
     if unclear:
         return (
-            f"How sure: the band that holds 80 % of measurements leaves {', '.join(unclear)} open."
+            f"How sure: the band that holds 80% of measurements leaves {', '.join(unclear)} open."
         )
-    return "How sure: the band that holds 80 % of measurements agrees at every load."
+    return "How sure: the band that holds 80% of measurements agrees at every load."
 
 
 def _short_names(names: Sequence[str]) -> list[str]:
@@ -217,7 +217,7 @@ def _choices_table(chip: Served, short: Sequence[str]) -> str:
 
 #: Figures of a server by their titles: fields of `Times`, and how they are spelt.
 _RATE: Final = ("tokens_per_s", "{:.0f}".format)
-_PRICE: Final = ("usd_per_million_tokens", "{:.3g}".format)
+_PRICE: Final = ("usd_per_million_tokens", format_price)
 _SERVED: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "tok/s": _RATE,
     "TTFT": ("ttft_s", format_seconds),

@@ -52,7 +52,9 @@ def hardware_text(found: HardwareFacts) -> str:
         lines["power"] = f"{row['power']['board_watts']:g} W a board"
     if row["price"] is not None:
         price = row["price"]
-        lines["price"] = f"${price['usd_per_hour']:g} an hour ({price['date']}, {price['source']})"
+        lines["price"] = (
+            f"${price['usd_per_hour']:.2f} an hour ({price['date']}, {price['source']})"
+        )
     facts = format_table([row["title"], ""], lines.items(), left=(0, 1))
     sources = [f"source of {key}: {text}" for key, text in row["sources"].items()]
     return "\n".join([facts, *sources])

@@ -139,8 +139,16 @@ def data_frame(tables: Iterable[Columns]) -> Any:
         If pandas is not installed.
     """
     pandas = optional_library("pandas", "to_frame")
-    frames = [pandas.DataFrame(listed_columns(columns)) for columns in tables]
+    frames = [
+        pandas.DataFrame(listed_columns(columns)).astype(dict.fromkeys(_flags(columns), bool))
+        for columns in tables
+    ]
     return pandas.concat(frames, ignore_index=True)
+
+
+def _flags(columns: Columns) -> list[str]:
+    """Return the columns that pick rows of a frame; CSV has them as 0 and 1."""
+    return [name for name, values in columns.items() if np.asarray(values).dtype.kind == "b"]
 
 
 def point_columns(

@@ -2,7 +2,7 @@
 
 from specroof.questions.frontier import FrontierAnswer, FrontierPoint
 from specroof.report.layout import figure, format_table, in_line, page, rows_csv
-from specroof.units import MILLION, MILLISECOND, format_seconds
+from specroof.units import MILLION, MILLISECOND, format_price, format_seconds
 
 
 def frontier_csv(found: FrontierAnswer) -> str:
@@ -30,8 +30,8 @@ def _cells(point: FrontierPoint) -> list[str]:
         f"{point.devices}",
         f"{point.batch_size:g}",
         f"{point.draft_len}",
-        figure(point.usd_per_million_tokens, "{:.3g}".format),
-        figure(point.joules_per_million_tokens, lambda joules: f"{joules / MILLION:.3g}"),
+        figure(point.usd_per_million_tokens, format_price),
+        figure(point.joules_per_million_tokens, lambda joules: format_price(joules / MILLION)),
         *([] if point.ttft_s is None else [format_seconds(point.ttft_s)]),
     ]
 
@@ -44,7 +44,7 @@ def _cheapest(found: FrontierAnswer) -> str:
         return f"no point{wanted}"
     name, point = best
     price = point.usd_per_million_tokens
-    told = "" if price is None else f", ${price:.3g} per million tokens"
+    told = "" if price is None else f", ${format_price(price)} per million tokens"
     return in_line(
         f"cheapest{wanted}: {name}, γ = {point.draft_len}, batch {point.batch_size:g} on "
         f"{point.devices} device{'s' * (point.devices > 1)}: {point.tokens_per_s_per_device:.0f} tokens/s each{told}"

@@ -40,7 +40,7 @@ _HEADINGS: Final = (
     ("n", "points"),
     ("speedup_mean", "speedup, mean"),
     ("speedup_median", "median"),
-    ("speedup_p90", "90 %"),
+    ("speedup_p90", "90%"),
     ("shape_mean", "shape alone"),
     ("trees_mean", "trees"),
     ("decode_mean", "plain, mean"),

@@ -5,7 +5,7 @@ from typing import Final
 
 from specroof.questions.worth import Worth, WorthRow
 from specroof.report.layout import figure, format_table, page, rows_csv
-from specroof.units import format_drafts, format_seconds
+from specroof.units import format_drafts, format_price, format_seconds
 
 _COLUMNS: Final[dict[str, Callable[[WorthRow], str]]] = {
     "tokens/round": lambda row: f"{row.accept_length:g}",
@@ -14,7 +14,7 @@ _COLUMNS: Final[dict[str, Callable[[WorthRow], str]]] = {
     "best γ": lambda row: str(row.best_draft_len),
     "enough": lambda row: str(row.enough_drafts),
     "tok/s": lambda row: f"{row.tokens_per_s:.0f}",
-    "$/Mtok": lambda row: figure(row.usd_per_million_tokens, "{:.3g}".format),
+    "$/Mtok": lambda row: figure(row.usd_per_million_tokens, format_price),
     "users": lambda row: str(row.users),
 }
 

@@ -90,6 +90,13 @@ class Limits:
                     f"context {context:g}: not one request fits: {short} more would be needed on "
                     f"each device"
                 )
+        if (
+            bound[:, known][most[:, known] < asked] == "running"
+        ).any() and self.server.stated.running is None:
+            yield (
+                f"the limit of running requests is a default of {self.server.framework}: "
+                f"--server running={asked:g} asks what more would give"
+            )
 
 
 def limits_of(model: Architecture, setup: Setup, drafter: Drafter, curve: SpeedupCurve) -> Limits:

@@ -66,7 +66,7 @@ class Validation:
     @property
     def total(self) -> Errors:
         """The errors over all sources that are trusted."""
-        return errors_of([one for one in self.points if one.is_trusted])
+        return errors_of(_trusted(self.points))
 
     @property
     def regrets(self) -> list[Regret]:
@@ -76,8 +76,7 @@ class Validation:
     @property
     def families(self) -> dict[str, Errors]:
         """The errors of the generic engine on each family of chips, which its fit had not seen."""
-        seen = [one for one in self.generic if one.is_trusted]
-        return _by(seen, lambda one: chip_family(chip_of(one.point.hardware or "")))
+        return _by(_trusted(self.generic), _family)
 
     @property
     def strange_chips(self) -> dict[str, Errors]:
@@ -88,26 +87,25 @@ class Validation:
     @property
     def engines(self) -> dict[str, Errors]:
         """The errors of the generic engine on each engine, which its fit had not seen."""
-        seen = [one for one in self.generic_engines if one.is_trusted]
-        return _by(seen, lambda one: one.point.engine or "")
+        return _by(_trusted(self.generic_engines), _engine)
 
     @property
     def generic_total(self) -> Errors:
         """The errors of the generic engine over all trusted points, chip families left out."""
-        return errors_of([one for one in self.generic if one.is_trusted])
+        return errors_of(_trusted(self.generic))
 
     @property
     def generic_engines_total(self) -> Errors:
         """The same, engines left out."""
-        return errors_of([one for one in self.generic_engines if one.is_trusted])
+        return errors_of(_trusted(self.generic_engines))
 
     @property
     def cells(self) -> dict[str, dict[str, Errors]]:
         """The errors by family of chips, engine, kind of drafter, batch size and room; trusted."""
-        seen = [one for one in self.points if one.is_trusted]
+        seen = _trusted(self.points)
         return {
-            "chip": _by(seen, lambda one: chip_family(chip_of(one.point.hardware or ""))),
-            "engine": _by(seen, lambda one: one.point.engine or ""),
+            "chip": _by(seen, _family),
+            "engine": _by(seen, _engine),
             "drafter": _by(seen, lambda one: one.point.method or ""),
             "batch": _by(seen, lambda one: f"{one.point.batch_size:g}"),
             "capacity": _by(seen, lambda one: capacity_bound(one.point)),
@@ -116,11 +114,23 @@ class Validation:
     @property
     def ideal_total(self) -> Errors:
         """The errors of the ideal roofline over the same points."""
-        return errors_of([one for one in self.ideal if one.is_trusted])
+        return errors_of(_trusted(self.ideal))
+
+
+def _trusted(points: Iterable[Scored]) -> list[Scored]:
+    return [one for one in points if one.is_trusted]
+
+
+def _family(one: Scored) -> str:
+    return chip_family(chip_of(one.point.hardware or ""))
+
+
+def _engine(one: Scored) -> str:
+    return one.point.engine or ""
 
 
 def _by(points: Iterable[Scored], name: Callable[[Scored], str]) -> dict[str, Errors]:
-    """Return the errors of points by what they have in common."""
+    """Return the errors of points by what they have in common, sorted by that."""
     groups: dict[str, list[Scored]] = {}
     for one in points:
         groups.setdefault(name(one), []).append(one)
@@ -148,11 +158,11 @@ def validation(measurements: Iterable[Measurement] | None = None) -> Validation:
     generic = _beside(every, generic_rates(every))
     unknown = _beside(points, generic_rates(points, by_engine=True))
     return Validation(
-        banded(_beside(points, left_out_rates(points)), calibrated=True),
-        _beside(points, ideal_published_rates(points)),
-        tuple(lacking),
-        banded(generic, by_family=True),
-        banded(unknown, seen=generic, by_family=True),
+        points=banded(_beside(points, left_out_rates(points)), calibrated=True),
+        ideal=_beside(points, ideal_published_rates(points)),
+        lacking=tuple(lacking),
+        generic=banded(generic, by_family=True),
+        generic_engines=banded(unknown, seen=generic, by_family=True),
     )
 
 

@@ -45,10 +45,10 @@ def regrets(speedups: Iterable[Scored]) -> list[Regret]:
         had the drafters and draft lengths of all these points to choose from.
 
     Counts
-        the acceptance length of each option as it was measured with it; bands too, which tell a
-        verdict and do not move the choice.
+        the acceptance length of each option as it was measured with it.
     Ignores
-        shapes: the factor that is free in a group comes from the measurements.
+        shapes: the factor that is free in a group comes from the measurements. Bands tell a
+        verdict, and do not move the choice.
     Source
         `specroof.policies.decision.best_choice`, by which `advise` takes draft lengths.
     """
@@ -80,12 +80,10 @@ def _regret(options: Sequence[Scored]) -> Regret:
     # As in `advise`, ties go to the shorter draft.
     ordered = sorted(options, key=lambda one: (one.point.draft_len or 0, one.point.verify_len or 0))
     choices = (None, *ordered)
-    ends = [(1.0, 1.0), *(one.ends for one in ordered)]
-    low, high = zip(*ends, strict=True)
     speedup = [1.0, *(one.predicted for one in ordered)]
     return Regret(
         options=tuple(ordered),
-        taken=choices[best_choice(speedup, low=low, high=high).draft_len],
+        taken=choices[best_choice(speedup).draft_len],
         best=max(choices, key=_measured),
     )
 

@@ -34,4 +34,4 @@ def capacity_bound(point: Measurement) -> str:
         drafter=drafter_of(point) if point.drafts else None,
         verify_len=float(point.verify_len or 1),
     )
-    return BOUND if float(room.largest_batch.min()) < float(point.batch_size or 0) else FREE
+    return BOUND if float(room.largest_batch) < float(point.batch_size or 0) else FREE

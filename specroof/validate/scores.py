@@ -4,13 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from specroof.arrays import Array
 from specroof.speedup.bands import UNCLEAR
 from specroof.validate.regret import regrets
 from specroof.validate.scored import Scored
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
