@@ -8,7 +8,7 @@ import numpy as np
 from specroof.architecture import Architecture, Block, DraftHead, Layer, Linear, MedusaHeads
 from specroof.architecture import medusa_head as sized_medusa
 from specroof.cost import ForwardPass
-from specroof.drafters.base import Array, Drafter, PassTime, Round, Work
+from specroof.drafters.base import Array, Drafter, PassTime, Round
 from specroof.drafters.geometry import (
     USUAL_MEDUSA_HEADS,
     usual_eagle,
@@ -19,6 +19,7 @@ from specroof.drafters.geometry import (
 )
 from specroof.drafters.placed import Geometry, Seconds, Where, timed_drafter
 from specroof.errors import reject
+from specroof.latency import Work
 
 
 def accepted_work(head: DraftHead, round_: Round) -> tuple[Work, ...]:
