@@ -13,6 +13,7 @@ from server_pages import SERVED, Life, give, replay, sglang_page, vllm_page
 from specroof import CatalogError, OptionError, doctor, predict, survival_acceptance
 from specroof.acceptance import context_acceptance
 from specroof.cli import app
+from specroof.engines import calibrated_yaml
 from specroof.policies.change import Change, Gain, best_change
 from specroof.policies.schedule import Schedule
 from specroof.questions.diagnosed import context_of, is_tree
@@ -62,6 +63,9 @@ def test_a_server_is_predicted_with_what_it_counted(saved: Any) -> None:
     assert round_.measured == pytest.approx(0.024)
     assert round_.predicted == pytest.approx(curve.round_s[0, 0, 5])
     assert rate.measured == pytest.approx(40 * 3.04 / 0.024)
+    assert [(one["quantity"], one["measured"]) for one in found.records] == [
+        (one.quantity, one.measured) for one in found.compared
+    ]
     assert rate.predicted == pytest.approx(curve.tokens_per_s[0, 0, 5])
     change = found.change
     assert change is not None
@@ -71,6 +75,19 @@ def test_a_server_is_predicted_with_what_it_counted(saved: Any) -> None:
     assert found.flags is not None
     assert '"method": "eagle3"' in found.flags.text
     assert "served by vllm" in repr(found)
+
+
+def test_a_chip_that_was_calibrated_predicts_its_own_server(saved: Any, tmp_path: Path) -> None:
+    chip = specroof.load_hardware(CHIP)
+    mine = tmp_path / "mine.yaml"
+    fitted = replace(chip.engines["vllm"], framework="vllm")
+    mine.write_text(calibrated_yaml(chip, fitted, name="mine", source="a test"))
+    pages = {"vllm": vllm_page(LIFE), "sglang": sglang_page(LIFE)}
+    engines = {
+        name: doctor(SERVED, mine, pages=saved(page)).setup.engine.name
+        for name, page in pages.items()
+    }
+    assert engines == {"vllm": "mine", "sglang": "sglang"}
 
 
 def test_a_longer_round_or_another_chip_moves_only_its_own_row(saved: Any) -> None:

@@ -408,3 +408,27 @@ def test_a_prediction_is_a_frame_of_all_points() -> None:
     assert len(frame) == 2 * 2 * 5
     one = frame[(frame.batch_size == 8) & (frame.draft_len == 3)]
     assert one.speedup.tolist() == [float(curve.speedup[0, 1, 3]) for curve in found.curves]
+
+
+def test_a_wrong_call_names_the_question_and_its_arguments() -> None:
+    """The request behind a question is nothing that its caller knows."""
+    with pytest.raises(TypeError) as unknown:
+        specroof.capacity("Qwen/Qwen3-8B", "h100", drafter="eagle3")  # type: ignore[call-arg]
+    told = str(unknown.value)
+    assert told.startswith("capacity(): got an unexpected keyword argument 'drafter'; allowed: ")
+    assert " drafters," in told
+    with pytest.raises(TypeError, match=r"^predict\(\): missing a required .*argument: 'drafters'"):
+        specroof.predict("Qwen/Qwen3-8B", "h100")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^predict\(\): too many positional arguments; allowed: "):
+        specroof.predict("Qwen/Qwen3-8B", "h100", ["eagle3"])  # type: ignore[arg-type,call-arg]
+
+
+def test_objects_that_no_command_could_repeat_or_read_are_refused() -> None:
+    model = specroof.load_model("Qwen/Qwen3-8B")
+    with pytest.raises(specroof.OptionError, match=r"^model is .*; allowed: a name or a path"):
+        specroof.mock(model, "h100", drafter="mtp,accept=0.8", draft_len=3)  # type: ignore[arg-type]
+    for results in ([{"batch_size": 1}], 3.0):
+        with pytest.raises(
+            specroof.OptionError, match=r"^results is .*; allowed: a file of results"
+        ):
+            specroof.calibrate(results, "Qwen/Qwen3-8B", "h100")  # type: ignore[arg-type]

@@ -693,7 +693,7 @@ def test_a_file_spells_every_figure() -> None:
         (
             "scale_out_bytes_per_s: 5",
             "scale_out_bytes_per_s: -5",
-            "scale_out_bytes_per_s.*from 1 to",
+            "scale_out_bytes_per_s.*from 1000000 to .* bytes/s",
         ),
     ],
 )

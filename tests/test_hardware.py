@@ -219,7 +219,7 @@ def test_only_bundled_files_are_trusted(
     path = tmp_path / "b200.yaml"
     path.write_text(changed("24.0e+9", "-1"), encoding="utf-8")
     monkeypatch.setenv("SPECROOF_HARDWARE_PATH", str(tmp_path))
-    with pytest.raises(ProfileError, match="memory_bytes is -1; allowed: a number from 1 to"):
+    with pytest.raises(ProfileError, match="memory_bytes is -1; allowed: a number from "):
         specroof.load_hardware("b200" if by_name else path)
 
 
@@ -389,8 +389,9 @@ def test_a_dtype_that_does_not_exist_is_refused(strict: bool) -> None:
 # --- bad files ----------------------------------------------------------------------------------
 
 # Every figure of a file: the key, how it stands in the good file, and what is allowed.
-FLOPS_PER_S = "a number from 1 to 1e+21"
-BYTES_PER_S = "a number from 1 to 1e+18"
+FLOPS_PER_S = "a number from 1000000 to 1e+21 FLOP/s"
+BYTES_PER_S = "a number from 1000000 to 1e+18 bytes/s"
+BYTES = "a number from 1000000 to 1e+18 bytes"
 LATENCY_S = "a number from 1e-09 to 1000000"
 SHARE = "a number from 1e-06 to 1.2"
 SECONDS = "a number from 0 to 1000000"
@@ -398,7 +399,7 @@ DEVICES = "a whole number from 1 to 65536"
 FIGURES = [
     ("peak.flops_per_s.bf16", "bf16: 100.0e+12", FLOPS_PER_S),
     ("peak.memory_bytes_per_s", "memory_bytes_per_s: 1.0e+12", BYTES_PER_S),
-    ("peak.memory_bytes", "memory_bytes: 24.0e+9", BYTES_PER_S),
+    ("peak.memory_bytes", "memory_bytes: 24.0e+9", BYTES),
     ("interconnect.link_bytes_per_s", "link_bytes_per_s: 50.0e+9", BYTES_PER_S),
     ("interconnect.max_devices", "max_devices: 8", DEVICES),
     ("engines.fast.compute_frac.bf16", "bf16: 0.7", SHARE),
@@ -470,10 +471,26 @@ def test_shares_reach_a_little_over_one_and_no_further(key: str, figure: str) ->
     assert refusal(rewritten(key, figure, "1.21")) == f"{key} is 1.21; allowed: {SHARE}"
 
 
+@pytest.mark.parametrize(
+    ("key", "figure", "written", "allowed"),
+    [
+        ("peak.flops_per_s.bf16", "bf16: 100.0e+12", "100", FLOPS_PER_S),  # TFLOP/s
+        ("peak.memory_bytes_per_s", "memory_bytes_per_s: 1.0e+12", "1000.0", BYTES_PER_S),  # GB/s
+        ("peak.memory_bytes", "memory_bytes: 24.0e+9", "24", BYTES),  # GB
+        ("peak.memory_bytes", "memory_bytes: 24.0e+9", "24576", BYTES),  # MiB
+        ("interconnect.link_bytes_per_s", "link_bytes_per_s: 50.0e+9", "50", BYTES_PER_S),  # GB/s
+    ],
+)
+def test_a_peak_in_tera_or_giga_of_its_unit_is_refused(
+    key: str, figure: str, written: str, allowed: str
+) -> None:
+    assert refusal(rewritten(key, figure, written)) == f"{key} is {written}; allowed: {allowed}"
+
+
 def test_a_number_too_large_for_a_float_is_refused() -> None:
     message = refusal(changed("24.0e+9", "1" + "0" * 400))
     assert message.startswith("peak.memory_bytes is 1000")
-    assert message.endswith("…; allowed: a number from 1 to 1e+18")
+    assert message.endswith(f"…; allowed: {BYTES}")
 
 
 @pytest.mark.parametrize("figure", ["1", "8.0", "true"])

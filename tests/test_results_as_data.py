@@ -44,7 +44,8 @@ def test_a_curve_is_a_frame_with_a_row_for_each_point(curve: specroof.SpeedupCur
     assert one.speedup.tolist() == [float(curve.speedup[1, 1, 2])]
     assert one.round_s.tolist() == [float(curve.round_s[1, 1, 2])]
     assert set(one.drafter) == {SPEC}
-    assert frame.is_best.sum() == 4  # one length for each load
+    assert len(frame[frame.is_best]) == 4  # one length for each load; flags pick rows
+    assert frame[~frame.has_room].empty
 
 
 def test_a_curve_is_an_arrow_table_of_the_same_numbers(curve: specroof.SpeedupCurve) -> None:

@@ -108,7 +108,7 @@ def read_text(path: Path, error: type[SpecroofError]) -> str:
         )
         raise error(message) from None
     if len(data) > MAX_FILE_BYTES:
-        message = f"{path}: larger than {MAX_FILE_BYTES} bytes; allowed: a config of that size"
+        message = f"{path}: larger than {MAX_FILE_BYTES} bytes; allowed: a smaller file"
         raise error(message)
     return decoded(data, str(path), error)
 

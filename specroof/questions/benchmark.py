@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from specroof.architecture import Architecture
 from specroof.catalog import read_text
 from specroof.drafters import Drafter
-from specroof.errors import MeasurementError
+from specroof.errors import MeasurementError, expect
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import engine_setup, option_notes
 from specroof.questions.lists import listed
@@ -124,7 +124,7 @@ class BenchmarkRequest(Recorded):
 
         options = options_of(self.options)
         model, hardware = model_of(self.model, self.family), hardware_of(self.hardware)
-        files = [Path(file) for file in listed(self.results)]
+        files = [_path(file) for file in listed(self.results)]
         texts = [read_text(file, MeasurementError) for file in files]
         points = tuple(
             point
@@ -185,6 +185,11 @@ def refuse_others(points: "Sequence[Measurement]", model: str) -> None:
 
 def _last(name: str) -> str:
     return name.rstrip("/").rpartition("/")[2].casefold()
+
+
+def _path(file: ResultFile) -> Path:
+    expect("results", file, str | os.PathLike, "a file of results, or several")
+    return Path(file)
 
 
 def engine_of_results(

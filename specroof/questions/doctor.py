@@ -135,6 +135,11 @@ class Diagnosis(Noted):
             **self.said,
         }
 
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """A row for each quantity: measured, predicted, and how far that is off."""
+        return [one.to_dict() for one in self.compared]
+
 
 _OBSERVED: Final = (
     *("framework", "ranks", "seconds", "running", "running_from", "waiting", "tokens_per_s"),
@@ -215,7 +220,7 @@ def _observed(request: DoctorRequest) -> tuple[Observed, list[str]]:
 def _resolved(request: DoctorRequest, framework: str) -> tuple[Architecture, Setup]:
     """Return the model and its setup, on the engine that the server is where that was fitted."""
     profile = hardware_of(request.hardware)
-    engine = request.engine or (framework if framework in profile.engines else None)
+    engine = request.engine or profile.engine_of(framework)
     return Served.resolved(replace(request, hardware=profile, engine=engine))
 
 

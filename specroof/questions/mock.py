@@ -158,6 +158,7 @@ def mock(request: MockRequest) -> Mock:
 
 def _check(request: MockRequest) -> None:
     """Refuse values that no command could repeat."""
+    expect("model", request.model, str | os.PathLike, "a name or a path, which commands repeat")
     whole_within("draft_len", request.draft_len, "draft_len")
     whole_within("concurrency", request.concurrency, "batch_size")
     expect("framework", request.framework, str, "sglang or vllm")

@@ -58,11 +58,18 @@ def question(
     def asked(answer: Callable[[_Request], _Answer]) -> Callable[_P, _Answer]:
         @functools.wraps(answer)
         def ask(*args: _P.args, **kwargs: _P.kwargs) -> _Answer:
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as mistake:  # of the caller: named after the question, not the request
+                allowed = ", ".join(signature.parameters)
+                message = f"{answer.__name__}(): {mistake}; allowed: {allowed}"
+                raise TypeError(message) from None
             return answer(request(*args, **kwargs))
 
-        ask.__signature__ = inspect.signature(request).replace(  # type: ignore[attr-defined]  # functions take it
+        signature = inspect.signature(request).replace(
             return_annotation=inspect.signature(answer).return_annotation
         )
+        ask.__signature__ = signature  # type: ignore[attr-defined]  # functions take it
         ask.__doc__ = f"{inspect.getdoc(answer)}\n\n{_about(request)}"
         return ask
 
