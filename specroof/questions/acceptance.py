@@ -91,7 +91,7 @@ class Profiles(Charted):
         Sentences for the reader.
     """
 
-    chart = "acceptance_figures"
+    _chart = "acceptance_figures"
 
     profiles: tuple[AcceptanceProfile, ...]
     fits: tuple[tuple[AcceptanceProfile, AcceptanceFit], ...] = ()

@@ -106,7 +106,7 @@ class Adaptive(Charted):
         Sentences for the reader.
     """
 
-    chart = "plot_adaptive"
+    _chart = "plot_adaptive"
 
     model: str
     hardware: str

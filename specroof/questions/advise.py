@@ -136,7 +136,7 @@ class Advice(Charted):
         Sentences for the reader.
     """
 
-    chart = "plot_advice"
+    _chart = "plot_advice"
 
     model: Architecture
     workload: Workload

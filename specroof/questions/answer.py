@@ -93,13 +93,13 @@ class Charted(Noted):
     """An answer that a function of `specroof.plot` draws."""
 
     #: The function's name.
-    chart: ClassVar[str]
+    _chart: ClassVar[str]
 
     def figures(self) -> dict[str, Any]:
         """Return the charts by the endings of their files' names; the first has none."""
         from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
-        drawn = getattr(plot, self.chart)(self)
+        drawn = getattr(plot, self._chart)(self)
         return drawn if isinstance(drawn, dict) else {"": drawn}
 
     def plot(self) -> Any:

@@ -160,7 +160,7 @@ class Breakeven(Charted):
         Sentences for the reader.
     """
 
-    chart = "plot_breakeven"
+    _chart = "plot_breakeven"
 
     model: Architecture
     setup: Setup

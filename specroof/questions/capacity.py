@@ -150,7 +150,7 @@ class Capacity(Charted):
         Sentences for the reader.
     """
 
-    chart = "plot_capacity"
+    _chart = "plot_capacity"
 
     model: Architecture
     setup: Setup

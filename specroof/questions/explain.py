@@ -80,7 +80,7 @@ class Explanation(Charted):
         The least acceptance rate at which that round pays; None where SciPy is missing.
     """
 
-    chart = "pass_figures"
+    _chart = "pass_figures"
 
     model: Architecture
     setup: Setup

@@ -142,7 +142,7 @@ class FrontierAnswer(Charted):
         Sentences for the reader.
     """
 
-    chart = "plot_frontier"
+    _chart = "plot_frontier"
 
     model: str
     hardware: str

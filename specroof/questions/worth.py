@@ -125,7 +125,7 @@ class Worth(Charted):
         Sentences for the reader.
     """
 
-    chart = "plot_worth"
+    _chart = "plot_worth"
 
     model: str
     hardware: str
