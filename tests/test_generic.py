@@ -77,10 +77,14 @@ def test_shares_are_those_of_the_family(chip: str, family: str) -> None:
     assert engine.layer_overhead_s == PARAMETERS["layer_s"]
 
 
-def test_cards_on_a_bus_reduce_as_cards_do() -> None:
-    assert load_hardware("l40s").engine().collective == Collective(
+@pytest.mark.parametrize("chip", ["l40s", "rtx-pro-6000"])  # PCIe 4.0 and, with 64 GB/s, 5.0
+def test_cards_on_a_bus_reduce_as_cards_do(chip: str) -> None:
+    assert load_hardware(chip).engine().collective == Collective(
         latency_s=1.8e-6, device_latency_s=4.2e-6, link_frac=0.22
     )
+
+
+def test_chips_with_a_link_reduce_as_fitted_ones_do() -> None:
     joined = load_hardware("mi300x").engine().collective
     assert joined is not None
     assert joined.link_frac == PARAMETERS["link_frac"]

@@ -4,7 +4,8 @@ import copy
 import math
 import pickle
 import re
-from dataclasses import MISSING, asdict, fields
+from collections.abc import Callable
+from dataclasses import MISSING, asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from specroof import hardware
 from specroof.errors import OptionError, ProfileError
 from specroof.hardware import (
     IDEAL_ENGINE,
+    CapturedGraphs,
     Collective,
     EngineProfile,
     HardwareProfile,
@@ -27,6 +29,8 @@ from specroof.hardware import (
     parse_hardware,
     schema,
 )
+from specroof.hardware.written import calibrated_yaml
+from specroof.reading.yaml_text import parse_yaml
 
 PACKAGE = Path(specroof.__file__).parent
 # An installed wheel carries the folder inside the package; a checkout has it beside.
@@ -219,7 +223,7 @@ def test_only_bundled_files_are_trusted(
     path = tmp_path / "b200.yaml"
     path.write_text(changed("24.0e+9", "-1"), encoding="utf-8")
     monkeypatch.setenv("SPECROOF_HARDWARE_PATH", str(tmp_path))
-    with pytest.raises(ProfileError, match="memory_bytes is -1; allowed: a number from 1 to"):
+    with pytest.raises(ProfileError, match="memory_bytes is -1; allowed: a number from "):
         specroof.load_hardware("b200" if by_name else path)
 
 
@@ -283,6 +287,18 @@ def test_a_good_file_arrives_figure_by_figure() -> None:
     }
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+def test_one_dtype_that_computes_every_pass_is_enough(dtype: str) -> None:
+    text = changed("{bf16: 100.0e+12, fp8: 200.0e+12}", f"{{{dtype}: 100.0e+12}}")
+    assert parse_hardware(text, source="x.yaml").arithmetic("fp8")[0] == dtype
+
+
+@pytest.mark.parametrize("ask", [HardwareProfile.engine, HardwareProfile.engine_of])
+def test_engines_are_asked_for_by_text(ask: Callable[[HardwareProfile, Any], Any]) -> None:
+    with pytest.raises(OptionError, match=r"is 3; allowed: the name of a"):
+        ask(parse_hardware(GOOD, source="x.yaml"), 3)
+
+
 def test_whole_numbers_do_for_figures() -> None:
     profile = parse_hardware(changed("24.0e+9", "24000000000"), source="x.yaml")
     assert profile.peak.memory_bytes == 24e9
@@ -293,6 +309,40 @@ def test_a_profile_never_changes() -> None:
     profile = parse_hardware(GOOD, source="x.yaml")
     with pytest.raises(AttributeError, match="cannot assign"):
         profile.peak.memory_bytes = 1.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", 3),
+        ("peak", {"flops_per_s": {"bf16": 1.0}}),
+        ("interconnect", {"max_devices": 8}),
+        ("price", 2.5),
+        ("power", 700),
+        ("engines", [IDEAL_ENGINE]),
+        ("engines", {"fast": {"memory_frac": 0.8}}),
+    ],
+)
+def test_a_profile_is_put_together_from_its_parts_and_nothing_else(field: str, value: Any) -> None:
+    with pytest.raises(OptionError, match=rf"^{field}(\['fast'\])? is .*; allowed: "):
+        replace(parse_hardware(GOOD, source="x.yaml"), **{field: value})
+
+
+def test_a_written_file_has_what_differs_from_an_engine_that_loses_nothing() -> None:
+    whole = parse_hardware(changed("engines.fast: a measurement", "engines.fast: mine"), source="x")
+    engine = EngineProfile(
+        name="slow",
+        kind_memory_frac={"experts": 0.7},
+        pass_overhead_s=3e-5,
+        graphs=CapturedGraphs(sizes=(1, 2), eager_layer_s=1e-3),
+    )
+    text = calibrated_yaml(whole, engine, name="mine", source="a test")
+    assert parse_yaml(text, source="x", error=ProfileError)["engines"]["mine"] == {
+        "kind_memory_frac": {"experts": 0.7},
+        "pass_overhead_s": 3e-5,
+        # A part of an engine is written whole.
+        "graphs": {"sizes": [1, 2], "counts": "tokens", "eager_layer_s": 1e-3, "eager_kernel_s": 0},
+    }
 
 
 def test_a_profile_can_be_copied_and_sent_to_another_process() -> None:
@@ -389,8 +439,9 @@ def test_a_dtype_that_does_not_exist_is_refused(strict: bool) -> None:
 # --- bad files ----------------------------------------------------------------------------------
 
 # Every figure of a file: the key, how it stands in the good file, and what is allowed.
-FLOPS_PER_S = "a number from 1 to 1e+21"
-BYTES_PER_S = "a number from 1 to 1e+18"
+FLOPS_PER_S = "a number from 1000000 to 1e+21 FLOP/s"
+BYTES_PER_S = "a number from 1000000 to 1e+18 bytes/s"
+BYTES = "a number from 1000000 to 1e+18 bytes"
 LATENCY_S = "a number from 1e-09 to 1000000"
 SHARE = "a number from 1e-06 to 1.2"
 SECONDS = "a number from 0 to 1000000"
@@ -398,7 +449,7 @@ DEVICES = "a whole number from 1 to 65536"
 FIGURES = [
     ("peak.flops_per_s.bf16", "bf16: 100.0e+12", FLOPS_PER_S),
     ("peak.memory_bytes_per_s", "memory_bytes_per_s: 1.0e+12", BYTES_PER_S),
-    ("peak.memory_bytes", "memory_bytes: 24.0e+9", BYTES_PER_S),
+    ("peak.memory_bytes", "memory_bytes: 24.0e+9", BYTES),
     ("interconnect.link_bytes_per_s", "link_bytes_per_s: 50.0e+9", BYTES_PER_S),
     ("interconnect.max_devices", "max_devices: 8", DEVICES),
     ("engines.fast.compute_frac.bf16", "bf16: 0.7", SHARE),
@@ -470,10 +521,26 @@ def test_shares_reach_a_little_over_one_and_no_further(key: str, figure: str) ->
     assert refusal(rewritten(key, figure, "1.21")) == f"{key} is 1.21; allowed: {SHARE}"
 
 
+@pytest.mark.parametrize(
+    ("key", "figure", "written", "allowed"),
+    [
+        ("peak.flops_per_s.bf16", "bf16: 100.0e+12", "100", FLOPS_PER_S),  # TFLOP/s
+        ("peak.memory_bytes_per_s", "memory_bytes_per_s: 1.0e+12", "1000.0", BYTES_PER_S),  # GB/s
+        ("peak.memory_bytes", "memory_bytes: 24.0e+9", "24", BYTES),  # GB
+        ("peak.memory_bytes", "memory_bytes: 24.0e+9", "24576", BYTES),  # MiB
+        ("interconnect.link_bytes_per_s", "link_bytes_per_s: 50.0e+9", "50", BYTES_PER_S),  # GB/s
+    ],
+)
+def test_a_peak_in_tera_or_giga_of_its_unit_is_refused(
+    key: str, figure: str, written: str, allowed: str
+) -> None:
+    assert refusal(rewritten(key, figure, written)) == f"{key} is {written}; allowed: {allowed}"
+
+
 def test_a_number_too_large_for_a_float_is_refused() -> None:
     message = refusal(changed("24.0e+9", "1" + "0" * 400))
     assert message.startswith("peak.memory_bytes is 1000")
-    assert message.endswith("…; allowed: a number from 1 to 1e+18")
+    assert message.endswith(f"…; allowed: {BYTES}")
 
 
 @pytest.mark.parametrize("figure", ["1", "8.0", "true"])

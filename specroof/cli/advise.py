@@ -8,6 +8,7 @@ from specroof.cli.flags import (
     PLACE,
     PREFIX_HIT_RATE,
     PRICE_PER_HOUR,
+    WAVES,
     AsJson,
     Flag,
 )
@@ -25,6 +26,7 @@ _FLAGS = {
     "input_len": Flag("Tokens of a prompt.", "--input-len --isl"),
     "output_len": Flag("Tokens of an answer.", "--output-len --osl"),
     "prefix_hit_rate": PREFIX_HIT_RATE,
+    "waves": WAVES,
     "concurrency": Flag(
         "Requests in flight, comma-separated; 1..128 doubles.",
         read=numbers,

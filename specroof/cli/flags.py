@@ -188,6 +188,9 @@ CAPACITY: Final = Flag(
     default=False,
     read=lambda _, given: False if given else None,
 )
+WAVES: Final = Flag(
+    "Send all requests at once, and the next when all are answered. With --input-len."
+)
 PREFIX_HIT_RATE: Final = Flag(
     "Share of a prompt's tokens that the server has cached, 0 to 1. With --input-len.",
     metavar="SHARE",
@@ -229,9 +232,7 @@ REQUESTS: Final = Panel(
         ),
         "output_len": Flag("Tokens of an answer, with --input-len.", "--output-len --osl"),
         "prefix_hit_rate": PREFIX_HIT_RATE,
-        "waves": Flag(
-            "Send all requests at once, and the next when all are answered. With --input-len."
-        ),
+        "waves": WAVES,
     },
 )
 #: Where a model runs, but for the number of devices.

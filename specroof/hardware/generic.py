@@ -1,6 +1,5 @@
 """The engine of a chip without measurements: its family's kernels, overheads of fits."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -72,7 +71,8 @@ class Generic:
         """
         name = self.family_of(chip)
         family = self.families[name]
-        engines = {key: generic_engine(one, family) for key, one in self.engines.items()}
+        reached = {"compute": family.compute_frac, "memory": family.memory_frac}
+        engines = {key: scaled_engine(one, **reached) for key, one in self.engines.items()}
         if link_bytes_per_s is not None and link_bytes_per_s <= self.card_bytes_per_s:
             engines = {key: replace(one, collective=self.cards) for key, one in engines.items()}
         return GenericEngines(engines=engines, family=name if family.chips else None)
@@ -103,32 +103,31 @@ class GenericEngines:
         )
 
 
-def generic_engine(relative: EngineProfile, family: ChipFamily) -> EngineProfile:
-    """Return an engine with the shares that kernels of a family reach.
+def scaled_engine(engine: EngineProfile, *, compute: float, memory: float) -> EngineProfile:
+    """Return an engine whose kernels reach so many times the share of a peak.
 
     Parameters
     ----------
-    relative
-        As of `Generic.engines`.
-    family
-        The family.
+    engine
+        Any.
+    compute, memory
+        Factors of its shares of arithmetic, and of its shares of the memory's bytes/s.
 
     Examples
     --------
-    >>> half = EngineProfile(name="generic", compute_frac={"bf16": 1.0, "fp8": 0.8})
-    >>> generic_engine(half, ChipFamily(compute_frac=0.5, memory_frac=0.9)).compute_frac["fp8"]
+    >>> whole = EngineProfile(name="generic", compute_frac={"bf16": 1.0, "fp8": 0.8})
+    >>> scaled_engine(whole, compute=0.5, memory=0.9).compute_frac["fp8"]
     0.4
     """
-    dense, moved = family.compute_frac, family.memory_frac
-    tile = relative.expert_tile
+    tile = engine.expert_tile
     return replace(
-        relative,
-        compute_frac=_times(relative.compute_frac, dense),
-        kind_compute_frac=_times(relative.kind_compute_frac, dense),
-        prefill_compute_frac=_times(relative.prefill_compute_frac, dense),
-        expert_tile=None if tile is None else tile.scaled(dense, most=math.inf),
-        memory_frac=relative.memory_frac * moved,
-        kind_memory_frac=_times(relative.kind_memory_frac, moved),
+        engine,
+        compute_frac=_times(engine.compute_frac, compute),
+        kind_compute_frac=_times(engine.kind_compute_frac, compute),
+        prefill_compute_frac=_times(engine.prefill_compute_frac, compute),
+        expert_tile=None if tile is None else tile.scaled(compute),
+        memory_frac=engine.memory_frac * memory,
+        kind_memory_frac=_times(engine.kind_memory_frac, memory),
     )
 
 

@@ -34,16 +34,7 @@ from specroof.serving.capacity import in_server, served_room
 from specroof.serving.launch import LAUNCHERS
 from specroof.serving.workload import Workload
 
-__all__ = [
-    "LAUNCHERS",
-    "USUAL_LOADS",
-    "AdviseRequest",
-    "Asked",
-    "checked",
-    "grid_of",
-    "joined_devices",
-    "setup_on",
-]
+__all__ = ["LAUNCHERS"]
 
 #: Default requests in flight.
 USUAL_LOADS: Final = (1, 8, 32, 64, 128)
@@ -69,6 +60,9 @@ class AdviseRequest:
         Tokens of a prompt and of an answer; a mix in `traffic` takes their place.
     prefix_hit_rate
         Share of a prompt's tokens that the server has cached already; 0 if None.
+    waves
+        Whether requests come together: all at once, and the next when all of these are answered.
+        Not with `traffic`.
     concurrency
         Requests in flight, a number or a list; if None, the least, median and largest of
         `traffic`, else 1, 8, 32, 64 and 128.
@@ -120,6 +114,7 @@ class AdviseRequest:
     input_len: float | None = None
     output_len: float | None = None
     prefix_hit_rate: float | None = None
+    waves: bool = False
     concurrency: Values | None = None
     draft_len: int | Sequence[int] | None = None
     framework: str | None = None
@@ -162,6 +157,9 @@ def checked(request: AdviseRequest) -> Asked:
     traffic = None if day is None else day.traffic
     loads = _usual_loads(traffic) if request.concurrency is None else listed(request.concurrency)
     batches = array_within("concurrency", loads, "batch_size")
+    expect("waves", request.waves, bool, "True or False")
+    if request.waves and day is not None:
+        refuse("waves", request.waves, "False with traffic, whose requests come when they come")
     lengths = lengths_of(request.draft_len) or None
     expect("framework", request.framework, str | None, ", ".join(LAUNCHERS))
     if request.framework is not None and engine_name(request.framework) not in LAUNCHERS:
@@ -188,7 +186,7 @@ def _sizes(request: AdviseRequest, mix: Mix | None) -> tuple[Workload, float]:
         if value is None:
             message = f"{name} is missing; allowed: both lengths of a request (tokens in and out), or a mix in traffic"
             raise OptionError(message)
-    workload = Workload(*given, cached)  # type: ignore[arg-type]  # none of them is None
+    workload = Workload(*given, cached, request.waves)  # type: ignore[arg-type]  # none of them is None
     return workload, workload.mean_context_len
 
 

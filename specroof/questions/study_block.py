@@ -115,6 +115,9 @@ class _WorkloadBlock(_Block):
     input_len: RequestLen = Field(description="tokens of a prompt")
     output_len: RequestLen = Field(description="tokens of an answer")
     prefix_hit_rate: Share = Field(default=0.0, description="cached share of a prompt's tokens")
+    waves: bool = Field(
+        default=False, description="requests come all at once, the next when all are answered"
+    )
 
 
 _Workloads = Annotated[
@@ -198,7 +201,9 @@ class StudyBlock(_Block):
         if not self.workload:
             yield Load(batches, tuple(self.context_len))
         for block in self.workload:
-            workload = Workload(block.input_len, block.output_len, block.prefix_hit_rate)
+            workload = Workload(
+                block.input_len, block.output_len, block.prefix_hit_rate, block.waves
+            )
             yield Load(batches, (workload.mean_context_len,), workload)
 
 

@@ -1,15 +1,20 @@
 """The bounds of quantities as pydantic types, for figures of YAML files.
 
 The table is `specroof.units.BOUNDS`: a figure is held to the same bounds in a file, by a flag and
-in Python.
+in Python. Peaks of a file begin at a million: see `WRONG_UNIT`.
 """
 
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field
 
 from specroof.reading.checked import accept
 from specroof.units import BOUNDS
+
+#: Below this a peak, a rate or a memory of a file is in tera, giga or mega of its unit, by mistake.
+WRONG_UNIT: Final = 1e6
+_BASE_UNITS: Final = {"flops_per_s": "FLOP/s", "bytes_per_s": "bytes/s", "memory_bytes": "bytes"}
 
 
 def within(quantity: str) -> BeforeValidator:
@@ -22,8 +27,15 @@ def within(quantity: str) -> BeforeValidator:
     ValueError: is 1.5; allowed: a whole number from 0 to 1024
     """
     bounds = BOUNDS[quantity]
+    unit = _BASE_UNITS.get(quantity, "")
+    if unit:
+        bounds = replace(bounds, least=WRONG_UNIT)
     kinds = (int,) if bounds.whole else (int, float)
-    return accept(bounds.allowed, lambda value: bounds.least <= value <= bounds.most, *kinds)
+    return accept(
+        f"{bounds.allowed} {unit}".rstrip(),
+        lambda value: bounds.least <= value <= bounds.most,
+        *kinds,
+    )
 
 
 CapturedSize = Annotated[int, within("captured_size")]

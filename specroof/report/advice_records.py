@@ -6,16 +6,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from specroof.questions.advise import (
-    Advice,
-    Day,
-    Row,
-    Served,
-    Times,
-    ToMeasure,
-)
+from specroof.questions.advise import Advice, Day, Served
+from specroof.questions.advised import Row, Times
 from specroof.questions.answer import picked
-from specroof.report.columns import Columns, sizes
+from specroof.questions.loads import of_requests
+from specroof.questions.to_measure import ToMeasure
+from specroof.report.columns import Columns, request_columns
 
 #: What a server gives at a load, by the names of the fields.
 _TIMES: Final = tuple(one.name for one in fields(Times))
@@ -27,7 +23,7 @@ def advice_json(found: Advice) -> dict[str, Any]:
     chips = [_chip_json(found, chip) for chip in found.chips]
     return {
         "model": found.model.name,
-        "workload": picked(found.workload, "input_len", "output_len", "prefix_hit_rate"),
+        **of_requests(found.workload),
         **chips[0],
         "chips": chips,
         "notes": list(found.notes),
@@ -125,7 +121,7 @@ def advice_columns(found: Advice) -> Iterator[Columns]:
             "hardware": setup.hardware.name,
             "engine": setup.engine.name,
             **asdict(setup.placement),
-            **sizes(found.workload),
+            **request_columns(found.workload),
             "concurrency": np.array([row.concurrency for row in rows], dtype=np.float64),
             "drafter": np.array([name or "" for name in advised]),
             "draft_len": np.array([row.draft_len for row in rows], dtype=np.float64),

@@ -39,6 +39,7 @@ COUNTED_ARRAYS: Final = (
     "effective_batch",
 )
 #: What of them the best draft of a load has.
+_OF_REQUESTS: Final = ("input_len", "output_len", "prefix_hit_rate", "waves")
 _COUNTED_BEST: Final = ("tokens_per_s", "requests_per_s", "ttft_s", "tpot_s")
 #: Columns of counts, which are spelt without a point where they are whole.
 _COUNTS: Final = {
@@ -201,17 +202,15 @@ def _is_best(curve: SpeedupCurve) -> npt.NDArray[np.bool_]:
     return np.asarray(best & np.isfinite(curve.best_speedup)[..., None])
 
 
-def sizes(workload: Workload) -> dict[str, float]:
-    """Return the tokens of a request, and how many of them are cached."""
-    names = ("input_len", "output_len", "prefix_hit_rate")
-    return {name: float(getattr(workload, name)) for name in names}
+def request_columns(workload: Workload) -> Columns:
+    """Return the tokens of a request, how many of them are cached, and how requests come."""
+    return {name: getattr(workload, name) for name in _OF_REQUESTS}
 
 
 def _counted(whole: EndToEnd, rows: slice) -> Columns:
     """Return the figures of requests at the points of some contexts."""
     return {
-        **sizes(whole.workload),
-        **({"waves": True} if whole.workload.waves else {}),
+        **request_columns(whole.workload),
         "end_to_end_wait_s": float(whole.wait_s),
         "end_to_end_latency_s": float(whole.latency_s),
         **{f"end_to_end_{name}": getattr(whole, name)[rows].ravel() for name in COUNTED_ARRAYS},
@@ -288,7 +287,7 @@ def _counted_best(whole: EndToEnd) -> Columns:
     curve = whole.curve
     missing = np.isnan(curve.best_speedup)
     return {
-        **sizes(whole.workload),
+        **request_columns(whole.workload),
         "end_to_end_best_draft_len": np.where(missing, np.nan, curve.best_draft_len).ravel(),
         "end_to_end_best_speedup": curve.best_speedup.ravel(),
         **{
