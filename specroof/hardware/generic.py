@@ -45,12 +45,15 @@ class Generic:
         What an all-reduce costs between cards on a bus.
     card_bytes_per_s
         A link of at most so many bytes/s is a bus.
+    memory_bytes_per_s
+        Of the chips that `layer_token_overhead_s` of the engines was fitted on.
     """
 
     engines: Mapping[str, EngineProfile]
     families: Mapping[str, ChipFamily]
     cards: Collective
     card_bytes_per_s: float
+    memory_bytes_per_s: float
 
     def family_of(self, chip: str) -> str:
         """Return the family of a chip by its name; the last family takes all others."""
@@ -60,19 +63,24 @@ class Generic:
                 return name
         return list(self.families)[-1]
 
-    def on_chip(self, chip: str, link_bytes_per_s: float | None) -> "GenericEngines":
+    def on_chip(
+        self, chip: str, *, memory_bytes_per_s: float, link_bytes_per_s: float | None
+    ) -> "GenericEngines":
         """Return the engines of a chip.
 
         Parameters
         ----------
         chip
             Its vendor's name.
+        memory_bytes_per_s
+            Of its memory.
         link_bytes_per_s
             Between its devices; None where that is not known.
         """
         name = self.family_of(chip)
         family = self.families[name]
-        engines = {key: generic_engine(one, family) for key, one in self.engines.items()}
+        faster = memory_bytes_per_s / self.memory_bytes_per_s
+        engines = {key: generic_engine(one, family, faster) for key, one in self.engines.items()}
         if link_bytes_per_s is not None and link_bytes_per_s <= self.card_bytes_per_s:
             engines = {key: replace(one, collective=self.cards) for key, one in engines.items()}
         return GenericEngines(engines=engines, family=name if family.chips else None)
@@ -103,8 +111,12 @@ class GenericEngines:
         )
 
 
-def generic_engine(relative: EngineProfile, family: ChipFamily) -> EngineProfile:
-    """Return an engine with the shares that kernels of a family reach.
+def generic_engine(
+    relative: EngineProfile, family: ChipFamily, faster: float = 1.0
+) -> EngineProfile:
+    r"""Return an engine with the shares that kernels of a family reach.
+
+    .. math:: t_{token} \propto \max(1, W / W_{fitted})^{-1/2}
 
     Parameters
     ----------
@@ -112,6 +124,13 @@ def generic_engine(relative: EngineProfile, family: ChipFamily) -> EngineProfile
         As of `Generic.engines`.
     family
         The family.
+    faster
+        W / W_fitted, the chip's memory against the memory of the fits.
+
+    Counts
+        what a token adds to each layer (norms, activations) as shorter on a faster memory: the
+        fits of Ampere, Hopper and Blackwell lie on powers of 0.53 and 0.61 of its bytes/s. A slower
+        one makes it no longer: cards with less have larger caches.
 
     Examples
     --------
@@ -127,6 +146,7 @@ def generic_engine(relative: EngineProfile, family: ChipFamily) -> EngineProfile
         kind_compute_frac=_times(relative.kind_compute_frac, dense),
         prefill_compute_frac=_times(relative.prefill_compute_frac, dense),
         expert_tile=None if tile is None else tile.scaled(dense, most=math.inf),
+        layer_token_overhead_s=relative.layer_token_overhead_s / max(faster, 1.0) ** 0.5,
         memory_frac=relative.memory_frac * moved,
         kind_memory_frac=_times(relative.kind_memory_frac, moved),
     )
