@@ -17,7 +17,7 @@ import specroof
 from specroof.arrays import array_within, number_within, real_array, whole_within
 from specroof.cli import app
 from specroof.errors import OptionError, ProfileError, expect, refuse
-from specroof.hardware import Interconnect, Peak, parse_hardware
+from specroof.hardware import DevicePower, DevicePrice, Interconnect, Peak, parse_hardware
 from specroof.reading.bounds import within
 from specroof.units import BOUNDS, MOST_POINTS, Bounds
 
@@ -191,6 +191,11 @@ def test_a_chip_that_moves_nothing_is_no_chip(tmp_path: Path) -> None:
             lambda: Interconnect(link_bytes_per_s=1, max_devices=8, scale_out_bytes_per_s=-1),
             "scale_out_bytes_per_s is -1",
         ),
+        (lambda: DevicePrice(usd_per_hour=-1, source="me", date="2026-11-01"), "usd_per_hour is"),
+        (lambda: DevicePrice(usd_per_hour=1, source=3, date="2026-11-01"), "source is 3"),  # type: ignore[arg-type]
+        (lambda: DevicePrice(usd_per_hour=1, source="me", date=2026), "date is 2026"),  # type: ignore[arg-type]
+        (lambda: DevicePower(board_watts=0), "board_watts is 0"),
+        (lambda: DevicePower(board_watts=700, loaded_frac=1.5), "loaded_frac is 1.5"),
     ],
 )
 def test_figures_of_python_have_the_bounds_of_files(build: Any, said: str) -> None:

@@ -80,7 +80,9 @@ def test_a_line_of_sglang_is_read() -> None:
 
 def test_of_a_tree_of_sglang_the_depth_counts() -> None:
     server = {**SGLANG["server_info"], "speculative_num_draft_tokens": 32}
-    assert one(SGLANG, server_info={**server, "speculative_eagle_topk": 4}).draft_len == 3
+    for children in (2, 4):
+        tree = one(SGLANG, server_info={**server, "speculative_eagle_topk": children})
+        assert tree.draft_len == 3
 
 
 def test_plain_results_of_sglang_have_no_drafts() -> None:
@@ -152,6 +154,23 @@ def test_a_table_is_read() -> None:
     assert (fast.context_len, fast.tokens_per_round, fast.place) == (1100, 2.5, "t.csv, line 4")
 
 
+def test_the_time_of_prompts_counts_where_requests_were_measured() -> None:
+    assert one(SGLANG).includes_prefill
+    assert one(VLLM).includes_prefill
+    assert one(INFERENCEX).includes_prefill
+    steps, requests = read_benchmark(
+        WHOLE + "1,4096,0,70,,\n1,4096,0,60,4000,200\n", source="t.csv"
+    )
+    assert not steps.includes_prefill
+    assert requests.includes_prefill
+
+
+@pytest.mark.parametrize("row", ["0.01,1,0,70", "1e6,1e9,4096,70"])
+def test_bounds_of_plausible_figures_are_plausible(row: str) -> None:
+    (point,) = read_benchmark(HEADER + row + "\n", source="t.csv")
+    assert point.tokens_per_s == 70
+
+
 def test_what_serves_and_how_is_kept_as_the_file_says_it() -> None:
     server = {
         **SGLANG["server_info"],
@@ -166,11 +185,13 @@ def test_what_serves_and_how_is_kept_as_the_file_says_it() -> None:
     assert (point.quantization, point.kv_cache) == ("fp8", "fp8_e4m3")
     plain = one(SGLANG, accept_length=None)
     assert (plain.method, plain.top_k) == (None, None)
-    assert one(VLLM).engine == "vllm"
+    assert (one(VLLM).engine, one(VLLM).model) == ("vllm", "Qwen/Qwen3-8B")
     theirs = one(INFERENCEX, framework="vllm", ep=4, precision="fp8", spec_decoding="none")
     assert (theirs.engine, theirs.expert_parallel) == ("vllm", 4)
     assert (theirs.quantization, theirs.method) == ("fp8", None)
+    assert theirs.model == "deepseek-ai/DeepSeek-R1-0528"
     assert one(INFERENCEX, spec_decoding="mtp", draft_len=3).method == "mtp"
+    assert one(INFERENCEX, spec_decoding="").draft_len == 0
     assert one(INFERENCEX, framework="something").engine is one(INFERENCEX).engine is None
 
 

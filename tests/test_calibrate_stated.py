@@ -52,7 +52,7 @@ def refusal(
 PLAIN = points((8,), (2048,))
 
 
-@pytest.mark.parametrize("said", [None, "", "auto", "None", "unquant"])
+@pytest.mark.parametrize("said", [None, "", "auto", "None", "unquant", "bf16", "bfloat16", "fp16"])
 def test_what_leaves_formats_to_the_checkpoint_contradicts_nothing(said: str | None) -> None:
     assert refusal(stated(PLAIN, quantization=said), load_model("Qwen/Qwen3-8B")) is None
     if said in {None, "", "auto"}:
@@ -125,6 +125,21 @@ def test_caches_are_priced_as_they_were_served(cache: str | None, said: str, pas
     if line is not None:
         assert f"bench.csv, line 0: kv_cache_dtype is {said!r}, and Qwen3-8B is" in line
         assert "allowed: the same, by --kv-cache" in line
+
+
+@pytest.mark.parametrize(
+    ("dtype", "names"),
+    [
+        ("bf16", "bf16 bfloat16"),
+        ("fp8", "fp8 fp8_e4m3 fp8_e5m2 mxfp8"),
+        ("fp4", "nvfp4 fp4_e2m1 fp4_mx_block16"),
+    ],
+)
+def test_a_cache_is_as_wide_as_its_name_says(dtype: str, names: str) -> None:
+    for said in names.split():
+        for width in ("bf16", "fp8", "fp4"):
+            line = refusal(stated(PLAIN, kv_cache=said), options=Options(kv_dtype=width))
+            assert (line is None) == (width == dtype), said
 
 
 def test_a_known_cache_is_named_in_the_words_of_the_option() -> None:

@@ -642,6 +642,12 @@ engines:
 """
 
 
+def test_tokens_that_are_routed_alone_have_exponents_of_one() -> None:
+    text = FILE.replace("run: 0.7, batch: 0.9", "run: 1, batch: 1.0")
+    locality = parse_hardware(text, source="test.yaml").engine("fast").expert_locality
+    assert locality == ExpertLocality(run=1.0, batch=1.0)
+
+
 def test_a_file_spells_every_figure() -> None:
     for trusted in (False, True):
         profile = parse_hardware(FILE, source="test.yaml", trusted=trusted)

@@ -89,17 +89,20 @@ def test_tokens_cost_less_on_a_faster_memory_and_no_more_on_a_slower_one() -> No
     for chip in ("l4", "mi250x", "gaudi2"):
         assert load_hardware(chip).engine("generic").layer_token_overhead_s == fitted
     # The fits of the two other families agree with the square root to a tenth.
-    for family, chips in (("ampere", ["a100-80gb"]), ("blackwell", ["b200"])):
-        for chip in chips:
-            share = PARAMETERS[f"layer_token_share.{family}"]
-            root = (4.0e12 / load_hardware(chip).peak.memory_bytes_per_s) ** 0.5
-            assert share == pytest.approx(root, rel=0.1)
+    for family, chip in (("ampere", "a100-80gb"), ("blackwell", "b200")):
+        share = PARAMETERS[f"layer_token_share.{family}"]
+        root = (4.0e12 / load_hardware(chip).peak.memory_bytes_per_s) ** 0.5
+        assert share == pytest.approx(root, rel=0.1)
 
 
-def test_cards_on_a_bus_reduce_as_cards_do() -> None:
-    assert load_hardware("l40s").engine().collective == Collective(
+@pytest.mark.parametrize("chip", ["l40s", "rtx-pro-6000"])  # PCIe 4.0 and, with 64 GB/s, 5.0
+def test_cards_on_a_bus_reduce_as_cards_do(chip: str) -> None:
+    assert load_hardware(chip).engine().collective == Collective(
         latency_s=1.8e-6, device_latency_s=4.2e-6, link_frac=0.22
     )
+
+
+def test_chips_with_a_link_reduce_as_fitted_ones_do() -> None:
     joined = load_hardware("mi300x").engine().collective
     assert joined is not None
     assert joined.link_frac == PARAMETERS["link_frac"]

@@ -4,7 +4,8 @@ import copy
 import math
 import pickle
 import re
-from dataclasses import MISSING, asdict, fields
+from collections.abc import Callable
+from dataclasses import MISSING, asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from specroof import hardware
 from specroof.errors import OptionError, ProfileError
 from specroof.hardware import (
     IDEAL_ENGINE,
+    CapturedGraphs,
     Collective,
     EngineProfile,
     HardwareProfile,
@@ -27,6 +29,8 @@ from specroof.hardware import (
     parse_hardware,
     schema,
 )
+from specroof.hardware.written import calibrated_yaml
+from specroof.reading.yaml_text import parse_yaml
 
 PACKAGE = Path(specroof.__file__).parent
 # An installed wheel carries the folder inside the package; a checkout has it beside.
@@ -283,6 +287,18 @@ def test_a_good_file_arrives_figure_by_figure() -> None:
     }
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+def test_one_dtype_that_computes_every_pass_is_enough(dtype: str) -> None:
+    text = changed("{bf16: 100.0e+12, fp8: 200.0e+12}", f"{{{dtype}: 100.0e+12}}")
+    assert parse_hardware(text, source="x.yaml").arithmetic("fp8")[0] == dtype
+
+
+@pytest.mark.parametrize("ask", [HardwareProfile.engine, HardwareProfile.engine_of])
+def test_engines_are_asked_for_by_text(ask: Callable[[HardwareProfile, Any], Any]) -> None:
+    with pytest.raises(OptionError, match=r"is 3; allowed: the name of a"):
+        ask(parse_hardware(GOOD, source="x.yaml"), 3)
+
+
 def test_whole_numbers_do_for_figures() -> None:
     profile = parse_hardware(changed("24.0e+9", "24000000000"), source="x.yaml")
     assert profile.peak.memory_bytes == 24e9
@@ -293,6 +309,40 @@ def test_a_profile_never_changes() -> None:
     profile = parse_hardware(GOOD, source="x.yaml")
     with pytest.raises(AttributeError, match="cannot assign"):
         profile.peak.memory_bytes = 1.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", 3),
+        ("peak", {"flops_per_s": {"bf16": 1.0}}),
+        ("interconnect", {"max_devices": 8}),
+        ("price", 2.5),
+        ("power", 700),
+        ("engines", [IDEAL_ENGINE]),
+        ("engines", {"fast": {"memory_frac": 0.8}}),
+    ],
+)
+def test_a_profile_is_put_together_from_its_parts_and_nothing_else(field: str, value: Any) -> None:
+    with pytest.raises(OptionError, match=rf"^{field}(\['fast'\])? is .*; allowed: "):
+        replace(parse_hardware(GOOD, source="x.yaml"), **{field: value})
+
+
+def test_a_written_file_has_what_differs_from_an_engine_that_loses_nothing() -> None:
+    whole = parse_hardware(changed("engines.fast: a measurement", "engines.fast: mine"), source="x")
+    engine = EngineProfile(
+        name="slow",
+        kind_memory_frac={"experts": 0.7},
+        pass_overhead_s=3e-5,
+        graphs=CapturedGraphs(sizes=(1, 2), eager_layer_s=1e-3),
+    )
+    text = calibrated_yaml(whole, engine, name="mine", source="a test")
+    assert parse_yaml(text, source="x", error=ProfileError)["engines"]["mine"] == {
+        "kind_memory_frac": {"experts": 0.7},
+        "pass_overhead_s": 3e-5,
+        # A part of an engine is written whole.
+        "graphs": {"sizes": [1, 2], "counts": "tokens", "eager_layer_s": 1e-3, "eager_kernel_s": 0},
+    }
 
 
 def test_a_profile_can_be_copied_and_sent_to_another_process() -> None:

@@ -297,6 +297,7 @@ def test_nothing_says_nothing() -> None:
         ({"draft_share": 0.2}, "drafting", ""),
         ({"method": "mock"}, "", "draft count"),
         ({"method": "medusa9"}, "", "medusa9"),
+        ({"method": "model"}, "", "a known cost of 'model'"),  # which model is not said
         ({"draft_len": 0}, "plain", ""),
         ({"draft_len": 0, "tokens_per_s": None}, "", "throughput"),
     ],

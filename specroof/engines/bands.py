@@ -15,7 +15,7 @@ BAND_SHARE: Final = 0.8
 _LEAST_SOURCES: Final = 3
 #: Points of a source that count in full; a longer table weighs as much as so many. Of families of
 #: chips each weighs the same, as a strange chip is one more family: see `FAMILY_POINTS`.
-_FULL_POINTS: Final = 25.0
+FULL_POINTS: Final = 25.0
 FAMILY_POINTS: Final = 1.0
 
 
@@ -39,7 +39,7 @@ class Miss:
     engine: str
     drafter: str
     off: float
-    full_points: float = _FULL_POINTS
+    full_points: float = FULL_POINTS
 
 
 def calibration(misses: Sequence[Miss]) -> float:

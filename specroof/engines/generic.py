@@ -8,25 +8,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from specroof.engines.published import fitted_parameters, left_out_name, published_cases
-from specroof.engines.record import Rates, Record
-from specroof.engines.shared_parameters import (
-    ENGINES,
-    FAMILIES,
-    OWN,
-    fitted_engine,
-    own,
+from specroof.engines.published import (
+    fitted_parameters,
+    left_out_name,
+    of_bare_passes,
+    published_cases,
 )
+from specroof.engines.record import Rates, Record
+from specroof.engines.shared_parameters import ENGINES, FAMILIES, OWN, fitted_engine, own
 from specroof.evidence import STEP, Measurement
 from specroof.evidence.places import chip_of
-from specroof.hardware import (
-    FRAMEWORKS,
-    GENERIC,
-    ChipFamily,
-    Collective,
-    EngineProfile,
-    Generic,
-)
+from specroof.hardware import FRAMEWORKS, GENERIC, ChipFamily, Collective, EngineProfile, Generic
 
 #: Chips by their matrix units, and what kernels reach there: share of the bf16 peak in matmuls of
 #: at least 4096 in each direction, share of the memory's bytes/s with at most 16 rows.
@@ -143,8 +135,7 @@ def left_out_generic(point: Measurement, *, by_engine: bool = False) -> EnginePr
         link_bytes_per_s=None if link is None else link.link_bytes_per_s,
     ).engines
     profile = found.get(engine, found[GENERIC])
-    # The time of a bare pass: no sequences are scheduled around it.
-    return replace(profile, sequence_overhead_s=0.0) if point.method == STEP else profile
+    return of_bare_passes(profile) if point.method == STEP else profile
 
 
 def generic_rates(points: Iterable[Measurement], *, by_engine: bool = False) -> Rates:

@@ -13,6 +13,7 @@ import numpy as np
 from specroof.engines.shared_parameters import chip_family, fitted_engine, own
 from specroof.errors import ProfileError
 from specroof.hardware import Collective, EngineProfile, HardwareProfile
+from specroof.hardware.generic import scaled_engine
 from specroof.units import MICROSECOND
 
 #: The engine that kernels are known of.
@@ -152,18 +153,17 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
         for dtype in hardware.peak.flops_per_s
     }
     # Kinds keep their distance from large matmuls, and from the weights of small ones.
-    faster = compute["bf16"] / fitted.compute_frac["bf16"]
-    wider = timed.memory_frac / fitted.memory_frac
-    return replace(
+    scaled = scaled_engine(
         fitted,
+        compute=compute["bf16"] / fitted.compute_frac["bf16"],
+        memory=timed.memory_frac / fitted.memory_frac,
+    )
+    return replace(
+        scaled,
         name=KERNEL_ENGINE,
         compute_frac=compute,
-        kind_compute_frac=_scaled(fitted.kind_compute_frac, faster),
-        prefill_compute_frac=_scaled(fitted.prefill_compute_frac, faster),
-        expert_tile=fitted.expert_tile and fitted.expert_tile.scaled(faster),
         lookup_round_frac=1.0,
         memory_frac=timed.memory_frac,
-        kind_memory_frac=_scaled(fitted.kind_memory_frac, wider),
         round_overhead_s=own("round_s", KERNEL_ENGINE, parameters),
         draft_pass_overhead_s=own("draft_pass_s", KERNEL_ENGINE, parameters),
         collective=_collective(timed, hardware, fitted),
@@ -178,10 +178,6 @@ def _timed(hardware: HardwareProfile) -> _Kernels:
             return kernels
     message = f"{hardware.name} has no published kernel timings; allowed: {', '.join(_KERNELS)}"
     raise ProfileError(message)
-
-
-def _scaled(shares: Mapping[str, float], factor: float) -> dict[str, float]:
-    return {kind: share * factor for kind, share in shares.items()}
 
 
 def _collective(

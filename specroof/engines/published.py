@@ -84,8 +84,12 @@ def engine_of(key: tuple[str, str, bool], parameters: Mapping[str, float]) -> En
     if name == KERNEL_ENGINE:
         return kernel_engine(chip_of(family), parameters)
     engine = fitted_engine(name, family, parameters)
-    # The time of a bare pass: no sequences are scheduled around it.
-    return replace(engine, sequence_overhead_s=0.0) if is_step else engine
+    return of_bare_passes(engine) if is_step else engine
+
+
+def of_bare_passes(engine: EngineProfile) -> EngineProfile:
+    """Return an engine whose passes are timed alone: no sequences are scheduled around them."""
+    return replace(engine, sequence_overhead_s=0.0)
 
 
 def left_out_engine(point: Measurement) -> EngineProfile:

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from specroof.arrays import Array
+from specroof.engines.bands import FULL_POINTS
 from specroof.engines.least_squares import least_squares
 from specroof.engines.published import (
     engine_key,
@@ -25,8 +26,6 @@ _ORDINARY: Final = 0.07
 _SMALLEST: Final = 0.001
 # The standard deviation of a normal distribution, by its median of absolute values.
 _SIGMA: Final = 1.4826
-# Points of a source that count in full; a longer table weighs as much as so many.
-_FULL_POINTS: Final = 25
 # Plain throughput moves with versions and clocks that the speedup does not see.
 _PLAIN_WEIGHT: Final = 0.7
 _MOST_STEPS: Final = 80
@@ -77,7 +76,7 @@ class Points:
     def _weights(self) -> Array:
         table = list(zip([one.source for one in self.points], self._plain, strict=True))
         sizes = Counter(table)
-        share = np.array([min(1.0, _FULL_POINTS / sizes[row]) ** 0.5 for row in table])
+        share = np.array([min(1.0, FULL_POINTS / sizes[row]) ** 0.5 for row in table])
         return np.asarray(share * np.where(self._plain, _PLAIN_WEIGHT, 1.0))
 
     def predicted(self, parameters: Mapping[str, float]) -> Array:

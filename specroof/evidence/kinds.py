@@ -21,7 +21,7 @@ def kind_of(point: Measurement) -> tuple[str, str]:
         return ("plain", "") if point.tokens_per_s is not None else ("", "throughput")
     if point.draft_s is not None or point.draft_share is not None:
         return "drafting", ""
-    if point.method in _LACKING or not has_drafter(point.method):
+    if not has_drafter(point.method):
         return "", _LACKING.get(point.method or "", f"a known cost of {point.method!r}")
     for name in ("batch_size", "draft_len", "verify_len"):
         if getattr(point, name) is None:

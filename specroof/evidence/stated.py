@@ -160,19 +160,14 @@ def refuse_other_setup(points: Iterable[Measurement], stated: Stated) -> None:
     MeasurementError
         One line with what the result says, and with what is predicted.
     """
-    devices, expert_devices = stated.placement.tensor_parallel, stated.placement.expert_parallel
     for point in points:
-        if point.tensor_parallel not in {None, devices}:
-            message = (
-                f"{point.place}: tensor parallelism is {point.tensor_parallel}; --tp is {devices}"
-            )
-            raise MeasurementError(message)
-        if point.expert_parallel not in {None, expert_devices}:
-            message = (
-                f"{point.place}: expert parallelism is {point.expert_parallel}; --ep is "
-                f"{expert_devices}"
-            )
-            raise MeasurementError(message)
+        for of, flag, said, asked in (
+            ("tensor", "tp", point.tensor_parallel, stated.placement.tensor_parallel),
+            ("expert", "ep", point.expert_parallel, stated.placement.expert_parallel),
+        ):
+            if said not in {None, asked}:
+                message = f"{point.place}: {of} parallelism is {said}; --{flag} is {asked}"
+                raise MeasurementError(message)
         _refuse_other_weights(point, stated)
         _refuse_other_cache(point, stated)
 

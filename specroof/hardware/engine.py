@@ -114,7 +114,7 @@ class ExpertTile:
     rows: Annotated[float, "expert_rows"]
     compute_frac: Share
 
-    def scaled(self, factor: float, *, most: float = 1.0) -> "ExpertTile":
+    def scaled(self, factor: float, *, most: float = math.inf) -> "ExpertTile":
         """Return it with another share, of at most so much."""
         return replace(self, compute_frac=min(self.compute_frac * factor, most))
 

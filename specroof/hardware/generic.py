@@ -1,6 +1,5 @@
 """The engine of a chip without measurements: its family's kernels, overheads of fits."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -79,8 +78,12 @@ class Generic:
         """
         name = self.family_of(chip)
         family = self.families[name]
+        reached = {"compute": family.compute_frac, "memory": family.memory_frac}
         faster = memory_bytes_per_s / self.memory_bytes_per_s
-        engines = {key: generic_engine(one, family, faster) for key, one in self.engines.items()}
+        engines = {
+            key: with_memory(scaled_engine(one, **reached), faster)
+            for key, one in self.engines.items()
+        }
         if link_bytes_per_s is not None and link_bytes_per_s <= self.card_bytes_per_s:
             engines = {key: replace(one, collective=self.cards) for key, one in engines.items()}
         return GenericEngines(engines=engines, family=name if family.chips else None)
@@ -111,44 +114,58 @@ class GenericEngines:
         )
 
 
-def generic_engine(
-    relative: EngineProfile, family: ChipFamily, faster: float = 1.0
-) -> EngineProfile:
-    r"""Return an engine with the shares that kernels of a family reach.
+def with_memory(engine: EngineProfile, faster: float) -> EngineProfile:
+    r"""Return an engine on a chip whose memory is so many times as fast as that of its fit.
 
     .. math:: t_{token} \propto \max(1, W / W_{fitted})^{-1/2}
 
     Parameters
     ----------
-    relative
-        As of `Generic.engines`.
-    family
-        The family.
+    engine
+        Any.
     faster
-        W / W_fitted, the chip's memory against the memory of the fits.
+        W / W_fitted, in bytes/s.
 
     Counts
-        what a token adds to each layer (norms, activations) as shorter on a faster memory: the
-        fits of Ampere, Hopper and Blackwell lie on powers of 0.53 and 0.61 of its bytes/s. A slower
-        one makes it no longer: cards with less have larger caches.
+        what a token adds to each layer (norms, activations) as shorter on a faster memory: the fits
+        of Ampere, Hopper and Blackwell lie on powers of 0.53 and 0.61. A slower one makes it no
+        longer: cards with less have larger caches.
 
     Examples
     --------
-    >>> half = EngineProfile(name="generic", compute_frac={"bf16": 1.0, "fp8": 0.8})
-    >>> generic_engine(half, ChipFamily(compute_frac=0.5, memory_frac=0.9)).compute_frac["fp8"]
+    >>> fitted = EngineProfile(name="generic", layer_token_overhead_s=2e-7)
+    >>> [with_memory(fitted, faster).layer_token_overhead_s for faster in (4.0, 0.25)]
+    [1e-07, 2e-07]
+    """
+    token_s = engine.layer_token_overhead_s / max(faster, 1.0) ** 0.5
+    return replace(engine, layer_token_overhead_s=token_s)
+
+
+def scaled_engine(engine: EngineProfile, *, compute: float, memory: float) -> EngineProfile:
+    """Return an engine whose kernels reach so many times the share of a peak.
+
+    Parameters
+    ----------
+    engine
+        Any.
+    compute, memory
+        Factors of its shares of arithmetic, and of its shares of the memory's bytes/s.
+
+    Examples
+    --------
+    >>> whole = EngineProfile(name="generic", compute_frac={"bf16": 1.0, "fp8": 0.8})
+    >>> scaled_engine(whole, compute=0.5, memory=0.9).compute_frac["fp8"]
     0.4
     """
-    dense, moved = family.compute_frac, family.memory_frac
-    tile = relative.expert_tile
+    tile = engine.expert_tile
     return replace(
-        relative,
-        compute_frac=_times(relative.compute_frac, dense),
-        kind_compute_frac=_times(relative.kind_compute_frac, dense),
-        prefill_compute_frac=_times(relative.prefill_compute_frac, dense),
-        expert_tile=None if tile is None else tile.scaled(dense, most=math.inf),
-        layer_token_overhead_s=relative.layer_token_overhead_s / max(faster, 1.0) ** 0.5,
-        memory_frac=relative.memory_frac * moved,
-        kind_memory_frac=_times(relative.kind_memory_frac, moved),
+        engine,
+        compute_frac=_times(engine.compute_frac, compute),
+        kind_compute_frac=_times(engine.kind_compute_frac, compute),
+        prefill_compute_frac=_times(engine.prefill_compute_frac, compute),
+        expert_tile=None if tile is None else tile.scaled(compute),
+        memory_frac=engine.memory_frac * memory,
+        kind_memory_frac=_times(engine.kind_memory_frac, memory),
     )
 
 
