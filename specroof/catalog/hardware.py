@@ -94,7 +94,11 @@ def _parse_hardware(path: Path, *, trusted: bool) -> HardwareProfile:
     """Return what a file describes, with the engines that stand in where it has none."""
     profile = _parsed(path, trusted=trusted)
     link = profile.interconnect
-    stand_ins = _generic().on_chip(profile.name, None if link is None else link.link_bytes_per_s)
+    stand_ins = _generic().on_chip(
+        profile.name,
+        memory_bytes_per_s=profile.peak.memory_bytes_per_s,
+        link_bytes_per_s=None if link is None else link.link_bytes_per_s,
+    )
     return replace(profile, generic=stand_ins)
 
 
