@@ -25,7 +25,8 @@ from specroof.policies.adaptive import (
     simulated_policies,
 )
 from specroof.questions.adaptive import Adaptive
-from specroof.report.adaptive import adaptive_csv, adaptive_text
+from specroof.report.adaptive import adaptive_text
+from specroof.report.layout import rows_csv
 from specroof.simulate.confidence import confident_rounds
 
 pytestmark = pytest.mark.slow
@@ -295,7 +296,7 @@ def test_the_text_has_a_row_for_each_policy(found: Adaptive) -> None:
     assert table[-1].split()[-1] == f"{found.total_gain('oracle')[0]:+.1%}"
     first = f"fixed is K={found.draft_len}; by load is K={found.load_draft_len[0]} at 1"
     assert lines[11].startswith(first)
-    csv = adaptive_csv(found).splitlines()
+    csv = rows_csv(found.records).splitlines()
     assert csv[0] == "policy,batch_size,draft_len,tokens_per_s,gain,gain_error"
     assert len(csv) == 1 + 6 * 2
 
@@ -310,7 +311,7 @@ def test_python_and_the_shell_answer_alike(found: Adaptive, tmp_path: Path) -> N
     assert code == 0
     assert adaptive_text(found).splitlines()[3] in out
     assert chart.stat().st_size > 10_000
-    assert table.read_text(encoding="utf-8") == adaptive_csv(found)
+    assert table.read_text(encoding="utf-8") == rows_csv(found.records)
 
 
 def test_the_chart_draws_every_policy_but_the_one_it_is_measured_by(found: Adaptive) -> None:

@@ -66,33 +66,26 @@ TRESPASSES: set[tuple[str, str]] = set()
 
 # Methods of answers and curves, which may import the rooms that show them; nothing else may.
 SHOWN_BY = {
-    "questions/acceptance.py": {("plot", "plot")},
-    "questions/adaptive.py": {("plot", "plot")},
     "questions/advise.py": {
         ("to_arrow", "report"),
         ("to_dict", "report"),
         ("to_frame", "report"),
-        ("plot", "plot"),
     },
-    "questions/answer.py": {("_repr_html_", "report")},
-    "questions/breakeven.py": {("plot", "plot")},
+    "questions/answer.py": {("_repr_html_", "report"), ("figures", "plot")},
     "questions/calibrate.py": {("plot", "plot"), ("to_dict", "report")},
-    "questions/capacity.py": {("plot", "plot")},
-    "questions/explain.py": {("records", "report"), ("plot", "plot")},
+    "questions/explain.py": {("records", "report")},
     "questions/explore.py": {("page", "explore")},
-    "questions/frontier.py": {("plot", "plot")},
     "questions/prediction.py": {
         ("to_arrow", "report"),
         ("to_dict", "report"),
         ("to_frame", "report"),
-        ("plot", "plot"),
+        ("figures", "plot"),
     },
     "questions/sweep.py": {
         ("_repr_html_", "report"),
         ("to_arrow", "report"),
         ("plot", "plot"),
     },
-    "questions/worth.py": {("plot", "plot")},
     "questions/validate.py": {("to_dict", "report"), ("plot", "plot")},
     "speedup/result.py": {
         ("_repr_html_", "report"),

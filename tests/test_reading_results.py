@@ -128,7 +128,7 @@ def test_nothing_measured_cannot_go_on(how: str) -> None:
 @pytest.mark.parametrize("name", ["", "/", "."])
 def test_a_chart_needs_a_name(name: str) -> None:
     with pytest.raises(OutputError, match="allowed: the name of a file"):
-        figure_files(Path(name), lambda _: {})
+        figure_files(Path(name), dict)
 
 
 def test_a_histogram_that_is_no_list_says_nothing_about_rounds() -> None:

@@ -66,7 +66,7 @@ def show_profiles(ask: Asked, as_json: AsJson = False, plot_file: PlotFile = Non
     give(
         lambda: found.records,
         lambda: profiles_text(found),
-        figure_files(plot_file, lambda plot: plot.acceptance_figures(found)),
+        figure_files(plot_file, found.figures),
         as_json=as_json,
     )
 
@@ -79,6 +79,6 @@ def fit_profiles(ask: Asked, as_json: AsJson = False, plot_file: PlotFile = None
     give(
         lambda: found.records,
         lambda: fits_text(found),
-        figure_files(plot_file, lambda plot: plot.acceptance_figures(found)),
+        figure_files(plot_file, found.figures),
         as_json=as_json,
     )

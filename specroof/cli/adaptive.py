@@ -4,7 +4,7 @@ from specroof.cli.flags import CONTEXT, ONE_CHIP, OPTIONS, SEED, SETUP, Flag, dr
 from specroof.cli.grouping import command
 from specroof.cli.lists import numbers
 from specroof.questions.adaptive import adaptive as asked
-from specroof.report.adaptive import adaptive_csv, adaptive_text
+from specroof.report.adaptive import adaptive_text
 
 adaptive = command(
     asked,
@@ -30,6 +30,5 @@ adaptive = command(
     OPTIONS,
     example="specroof adaptive Qwen/Qwen3-8B -H h100 --drafter eagle3,accept-length=2.8@3",
     text=adaptive_text,
-    csv=adaptive_csv,
-    charts=("Draw the gain of each policy by load.", "plot_adaptive"),
+    charts="Draw the gain of each policy by load.",
 )

@@ -14,7 +14,7 @@ from specroof.cli.flags import (
 from specroof.cli.grouping import command
 from specroof.questions.breakeven import breakeven as asked
 from specroof.questions.words import SOLVED
-from specroof.report.breakeven import breakeven_csv, breakeven_text
+from specroof.report.breakeven import breakeven_text
 
 breakeven = command(
     asked,
@@ -42,6 +42,5 @@ breakeven = command(
     example="specroof breakeven Qwen/Qwen3-8B -H b200 --drafter eagle3 --batch 1,8,32,128 for the\n"
     "least acceptance; with --drafter eagle3,accept=0.7 --solve batch for the largest batch.",
     text=breakeven_text,
-    csv=breakeven_csv,
-    charts=("Draw the answer against the load.", "plot_breakeven"),
+    charts="Draw the answer against the load.",
 )

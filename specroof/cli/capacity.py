@@ -4,7 +4,7 @@ from specroof.cli.flags import FORMATS, ONE_CHIP, SETUP, Flag, drafter_flag
 from specroof.cli.grouping import command
 from specroof.questions.capacity import capacity as asked
 from specroof.questions.words import KINDS
-from specroof.report.capacity import capacity_csv, capacity_text
+from specroof.report.capacity import capacity_text
 
 capacity = command(
     asked,
@@ -21,6 +21,5 @@ capacity = command(
     example="specroof capacity Qwen/Qwen3.5-9B -H l40s --engine sglang --context 8192\n"
     "--drafter mtp --server prefix-cache=off",
     text=capacity_text,
-    csv=capacity_csv,
-    charts=("Draw the memory of a device, line by line.", "plot_capacity"),
+    charts="Draw the memory of a device, line by line.",
 )

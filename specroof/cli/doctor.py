@@ -43,4 +43,5 @@ doctor = command(
     FORMATS,
     example="specroof doctor http://localhost:8000 --model Qwen/Qwen3-8B -H h100 --drafter eagle3",
     text=doctor_text,
+    csv=False,
 )

@@ -3,7 +3,7 @@
 from specroof.cli.flags import ONE_CHIP, OPTIONS, SETUP, Flag, drafter_flag
 from specroof.cli.grouping import command
 from specroof.questions.explain import explain as asked
-from specroof.report.operations import explanation_csv, explanation_text
+from specroof.report.operations import explanation_text
 
 explain = command(
     asked,
@@ -33,10 +33,6 @@ explain = command(
     "--query-len 4 for the verification of 3 drafts; with --prefill --query-len 8192 for a prompt;\n"
     "with --drafter eagle3,accept=0.7 --draft-len 3 for a round against a plain step.",
     text=explanation_text,
-    csv=explanation_csv,
-    charts=(
-        "Draw the roofline, and time per operation (NAME-time); with --drafter first the waterfall "
-        "of the round, then NAME-roofline and NAME-time.",
-        "pass_figures",
-    ),
+    charts="Draw the roofline, and time per operation (NAME-time); with --drafter first the waterfall "
+    "of the round, then NAME-roofline and NAME-time.",
 )

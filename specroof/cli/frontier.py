@@ -16,7 +16,7 @@ from specroof.cli.flags import (
 from specroof.cli.grouping import command
 from specroof.cli.lists import numbers
 from specroof.questions.frontier import frontier as asked
-from specroof.report.frontier import frontier_csv, frontier_text
+from specroof.report.frontier import frontier_text
 
 frontier = command(
     asked,
@@ -47,6 +47,5 @@ frontier = command(
     example="specroof frontier Qwen/Qwen3-32B -H h100 --devices 1,2,4 --drafter eagle3,accept=0.7\n"
     "--tpot 20 --plot frontier.png",
     text=frontier_text,
-    csv=frontier_csv,
-    charts=("Draw tokens/s per device against per user.", "plot_frontier"),
+    charts="Draw tokens/s per device against per user.",
 )

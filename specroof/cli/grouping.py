@@ -14,6 +14,7 @@ from specroof.cli.output import figure_files, give, text_file
 from specroof.errors import OptionError
 from specroof.questions.words import Options
 from specroof.report.fitting import name_sources
+from specroof.report.layout import rows_csv
 
 #: What was given of the parameters of a question.
 Asked: TypeAlias = dict[str, Any]
@@ -32,8 +33,8 @@ def command(
     *panels: Panel,
     example: str,
     text: Callable[[Any], str],
-    csv: Callable[[Any], str] | None = None,
-    charts: tuple[str, str] | None = None,
+    csv: bool = True,
+    charts: str = "",
 ) -> Callable[..., None]:
     """Return the command of a question: flags in; text, JSON, CSV and charts out.
 
@@ -45,11 +46,12 @@ def command(
         Its flags: see `flags`.
     example
         A call, which help ends with.
-    text, csv
-        Reports of the answer; without `csv` there is no ``--csv``.
+    text
+        The answer as people read it.
+    csv
+        Whether ``--csv`` writes the answer's records.
     charts
-        The help of ``--plot``, and the function of `specroof.plot` that draws the answer; without
-        them there is no ``--plot``.
+        The help of ``--plot``, which draws the answer; without it there is no ``--plot``.
     """
 
     def answer(
@@ -59,18 +61,16 @@ def command(
         give(
             found.to_dict,
             lambda: text(found),
-            {} if csv is None else text_file(csv_file, lambda: csv(found)),
-            {}
-            if charts is None
-            else figure_files(plot_file, lambda p: getattr(p, charts[1])(found)),
+            text_file(csv_file, lambda: rows_csv(found.records)),
+            {} if plot_file is None else figure_files(plot_file, found.figures),
             as_json=as_json,
         )
 
     parameters = [_parameter("ask", Asked), _parameter("as_json", AsJson, default=False)]
-    if csv is not None:
+    if csv:
         parameters.append(_parameter("csv_file", CsvFile, default=None))
-    if charts is not None:
-        drawn = Annotated[Path | None, plot_option(charts[0])]
+    if charts:
+        drawn = Annotated[Path | None, plot_option(charts)]
         parameters.append(_parameter("plot_file", drawn, default=None))
     _be_called(answer, parameters)
     answer.__doc__ = f"{str(getdoc(question)).partition(_END)[0]}\n\nExample: {example}"

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeAlias
 
 import typer
@@ -14,7 +13,7 @@ from specroof.errors import OutputError, printable
 from specroof.report.fitting import fitted
 from specroof.report.layout import json_line
 
-Draw: TypeAlias = Callable[[ModuleType], Any]
+Figures: TypeAlias = Callable[[], Mapping[str, Any]]
 
 
 def say(text: str, *, to_paste: bool = False) -> None:
@@ -75,7 +74,7 @@ def text_file(path: Path | None, text: Callable[[], str]) -> dict[Path, bytes]:
     return {} if path is None else {path: text().encode()}
 
 
-def figure_files(path: Path | None, draw: Draw) -> dict[Path, bytes]:
+def figure_files(path: Path | None, draw: Figures) -> dict[Path, bytes]:
     """Return figures as files: the first as `path`, others beside it under longer names.
 
     Parameters
@@ -83,7 +82,7 @@ def figure_files(path: Path | None, draw: Draw) -> dict[Path, bytes]:
     path
         Where the first goes; None draws nothing.
     draw
-        From `specroof.plot` to a figure, or figures by what their names end in.
+        Returns figures by what their names end in.
 
     Raises
     ------
@@ -97,8 +96,7 @@ def figure_files(path: Path | None, draw: Draw) -> dict[Path, bytes]:
         raise OutputError(message)
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
-    drawn = draw(plot)
-    figures = drawn if isinstance(drawn, Mapping) else {"": drawn}
+    figures = draw()
     if path == STANDARD_OUTPUT:
         if len(figures) > 1:
             message = f"-: {len(figures)} charts, and standard output takes one; allowed: a file"
@@ -106,14 +104,6 @@ def figure_files(path: Path | None, draw: Draw) -> dict[Path, bytes]:
         (figure,) = figures.values()
         return {path: plot.figure_bytes(figure, "-.png")}
     names = {path.with_stem(path.stem + ending): one for ending, one in figures.items()}
-    return {name: plot.figure_bytes(figure, name) for name, figure in names.items()}
-
-
-def folder_of_figures(folder: Path, draw: Draw) -> dict[Path, bytes]:
-    """Return figures as PNG files of a folder, by name."""
-    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
-
-    names = {folder / f"{name}.png": figure for name, figure in draw(plot).items()}
     return {name: plot.figure_bytes(figure, name) for name, figure in names.items()}
 
 

@@ -1,9 +1,8 @@
 """`specroof predict`: speedup curves of several drafters on one grid."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from specroof.cli.flags import (
     CAPACITY,
@@ -84,8 +83,4 @@ def _figures(
         path = plot_file
         if path is not None and len(chips) > 1:
             path = path.with_stem(f"{path.stem}-{Path(chip).stem}")
-        yield figure_files(path, partial(_drawn, one))
-
-
-def _drawn(found: Prediction, plot: Any) -> Any:
-    return plot.speedup_figures(found.drawn)
+        yield figure_files(path, one.figures)

@@ -13,7 +13,7 @@ import typer
 
 from specroof.cli.flags import Flag
 from specroof.cli.grouping import Asked, flags
-from specroof.cli.output import check_folder, folder_of_figures, say, say_json
+from specroof.cli.output import check_folder, say, say_json
 from specroof.cli.streams import say_aside
 from specroof.errors import OptionError, StudyError, refuse
 from specroof.questions.overview import Overview, overviews
@@ -79,7 +79,8 @@ def sweep(ask: Asked) -> None:
     DIR gets points/, a file for each target and drafter; summary, the best of each load; and
     manifest.json. The same command continues an interrupted run.
     """
-    from specroof.questions.study import load_study, study_schema  # noqa: PLC0415 - pydantic
+    from specroof.questions.study import load_study  # noqa: PLC0415 - pydantic
+    from specroof.questions.study_block import study_schema  # noqa: PLC0415 - as above
 
     run = Run(**ask)
     if run.schema:
@@ -170,7 +171,7 @@ def _say_summary(study: Study, *, quiet: bool) -> None:
 
 def _write(study: Study, output: str, ask: Run) -> None:
     """Run a study into a folder, and say what it found."""
-    from specroof.sweeps.run import CHARTS, write_sweep  # noqa: PLC0415 - as above
+    from specroof.sweeps.run import write_sweep  # noqa: PLC0415 - as above
 
     with _progress(study.n_points, quiet=ask.quiet) as advance, _interrupts() as stop:
         run = write_sweep(
@@ -187,8 +188,11 @@ def _write(study: Study, output: str, ask: Run) -> None:
         say_aside(f"stopped: {done} of {of} files are done; the same command goes on")
         raise typer.Exit(_INTERRUPTED)
     if ask.plot:
-        charts = folder_of_figures(Path(CHARTS), lambda plot: plot.study_figures(run.overviews))
-        run.write_charts({path.name: data for path, data in charts.items()})
+        from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
+
+        figures = plot.study_figures(run.overviews)
+        names = {f"{name}.png": figure for name, figure in figures.items()}
+        run.write_charts({name: plot.figure_bytes(one, name) for name, one in names.items()})
     if not ask.quiet:
         say(
             sweep_text(

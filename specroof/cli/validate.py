@@ -57,6 +57,6 @@ def validate(ask: Asked, as_json: AsJson = False, plot_file: PlotFile = None) ->
     give(
         found.to_dict,
         lambda: validated_text(found),
-        figure_files(plot_file, lambda _: found.plot()),
+        figure_files(plot_file, lambda: {"": found.plot()}),
         as_json=as_json,
     )

@@ -15,7 +15,7 @@ from specroof.cli.flags import (
 from specroof.cli.grouping import command
 from specroof.cli.lists import numbers
 from specroof.questions.worth import worth as asked
-from specroof.report.worth import worth_csv, worth_text
+from specroof.report.worth import worth_text
 
 worth = command(
     asked,
@@ -49,6 +49,5 @@ worth = command(
     example="specroof worth Qwen/Qwen3-32B -H h100 --tp 2 --drafter block,cost=0.1,block=16\n"
     "--batch 32",
     text=worth_text,
-    csv=worth_csv,
-    charts=("Draw speedup and users against the length.", "plot_worth"),
+    charts="Draw speedup and users against the length.",
 )

@@ -21,7 +21,7 @@ from specroof.acceptance.published import (
 from specroof.arrays import Array
 from specroof.catalog.files import is_file
 from specroof.catalog.profiles import load_profile, load_profiles_file
-from specroof.questions.answer import Noted, picked
+from specroof.questions.answer import Charted, picked
 from specroof.questions.lists import listed
 from specroof.questions.request import question
 
@@ -31,17 +31,7 @@ __all__ = [
     "Acceptance",
     "AcceptanceFit",
     "AcceptanceProfile",
-    "FitRequest",
-    "FittedProfiles",
-    "Profiles",
-    "ProfilesRequest",
-    "find_profiles",
-    "fit_profiles",
-    "fit_row",
-    "nearest_models",
     "profile_names",
-    "profile_row",
-    "show_profiles",
 ]
 
 ProfileName = str | os.PathLike[str]
@@ -88,7 +78,7 @@ class FitRequest(ProfilesRequest):
 
 
 @dataclass(frozen=True, repr=False)
-class Profiles(Noted):
+class Profiles(Charted):
     """Measured acceptance.
 
     Attributes
@@ -100,6 +90,8 @@ class Profiles(Noted):
     notes, warnings
         Sentences for the reader.
     """
+
+    _chart = "acceptance_figures"
 
     profiles: tuple[AcceptanceProfile, ...]
     fits: tuple[tuple[AcceptanceProfile, AcceptanceFit], ...] = ()
@@ -117,12 +109,6 @@ class Profiles(Noted):
     def to_dict(self) -> dict[str, Any]:
         """Return the profiles by name."""
         return {row["name"]: row for row in self.records}
-
-    def plot(self) -> Any:
-        """Draw survival and tokens per round."""
-        from specroof.plot import acceptance_figures  # noqa: PLC0415 - matplotlib is slow to import
-
-        return acceptance_figures(self)[""]
 
 
 @dataclass(frozen=True, repr=False)

@@ -18,7 +18,7 @@ from specroof.policies.adaptive import (
     fixed_rates,
     simulated_policies,
 )
-from specroof.questions.answer import Noted, picked
+from specroof.questions.answer import Charted, picked
 from specroof.questions.lists import listed
 from specroof.questions.request import DrafterLike, Served, Values, drafter_of, question
 from specroof.questions.simulate import chain_acceptance, curve_up_to
@@ -83,7 +83,7 @@ class AdaptiveRequest(Served):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Adaptive(Noted):
+class Adaptive(Charted):
     """What adaptive draft lengths gain.
 
     Attributes
@@ -105,6 +105,8 @@ class Adaptive(Noted):
     notes, warnings
         Sentences for the reader.
     """
+
+    _chart = "plot_adaptive"
 
     model: str
     hardware: str
@@ -200,12 +202,6 @@ class Adaptive(Noted):
             "total_gain": total,
             "total_gain_error": error,
         }
-
-    def plot(self) -> Any:
-        """Draw the gain of each policy against the load."""
-        from specroof.plot import plot_adaptive  # noqa: PLC0415 - matplotlib is slow to import
-
-        return plot_adaptive(self)
 
 
 @question(AdaptiveRequest)

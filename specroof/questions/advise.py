@@ -23,9 +23,9 @@ from specroof.questions.advise_request import (
     joined_devices,
     setup_on,
 )
-from specroof.questions.advised import Advised, Row, Targets, Times
+from specroof.questions.advised import Advised, Row, Targets
 from specroof.questions.advised_loads import advised_rows
-from specroof.questions.answer import Noted, title_of
+from specroof.questions.answer import Charted, title_of
 from specroof.questions.lists import listed, several
 from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN, absent_layers, limited_by
 from specroof.questions.prediction import Prediction, predicted
@@ -44,20 +44,7 @@ from specroof.serving.launch import Launch, Speculation, launch
 from specroof.serving.server_flags import server_command
 from specroof.serving.workload import Load, Workload
 
-__all__ = [
-    "INPUTS",
-    "Advice",
-    "AdviseRequest",
-    "Advised",
-    "Day",
-    "Launch",
-    "Row",
-    "Served",
-    "Times",
-    "ToMeasure",
-    "advise",
-    "server_command",
-]
+__all__ = ["INPUTS", "Day", "Launch", "server_command"]
 
 #: Frameworks whose flags are written by default.
 USUAL_FRAMEWORKS: Final = ("vllm", "sglang")
@@ -134,7 +121,7 @@ class Served:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Advice(Noted):
+class Advice(Charted):
     """What to do.
 
     Attributes
@@ -148,6 +135,8 @@ class Advice(Noted):
     notes, warnings
         Sentences for the reader.
     """
+
+    _chart = "plot_advice"
 
     model: Architecture
     workload: Workload
@@ -190,12 +179,6 @@ class Advice(Noted):
         from specroof.report.arrow import arrow_table  # noqa: PLC0415 - as above
 
         return arrow_table(advice_columns(self))
-
-    def plot(self) -> Any:
-        """Draw the speedup of what is advised against the load, a line for each chip."""
-        from specroof.plot import plot_advice  # noqa: PLC0415 - matplotlib is slow to import
-
-        return plot_advice(self)
 
 
 @question(AdviseRequest)

@@ -34,16 +34,7 @@ from specroof.serving.capacity import in_server, served_room
 from specroof.serving.launch import LAUNCHERS
 from specroof.serving.workload import Workload
 
-__all__ = [
-    "LAUNCHERS",
-    "USUAL_LOADS",
-    "AdviseRequest",
-    "Asked",
-    "checked",
-    "grid_of",
-    "joined_devices",
-    "setup_on",
-]
+__all__ = ["LAUNCHERS"]
 
 #: Default requests in flight.
 USUAL_LOADS: Final = (1, 8, 32, 64, 128)

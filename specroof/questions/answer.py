@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from specroof.errors import optional_library
 
@@ -86,6 +86,25 @@ class Noted(Answer):
     def said(self) -> dict[str, list[str]]:
         """The sentences as the object that ``--json`` prints ends with them."""
         return {"notes": list(self.notes), "warnings": list(self.warnings)}
+
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class Charted(Noted):
+    """An answer that a function of `specroof.plot` draws."""
+
+    #: The function's name.
+    _chart: ClassVar[str]
+
+    def figures(self) -> dict[str, Any]:
+        """Return the charts by the endings of their files' names; the first has none."""
+        from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
+
+        drawn = getattr(plot, self._chart)(self)
+        return drawn if isinstance(drawn, dict) else {"": drawn}
+
+    def plot(self) -> Any:
+        """Draw the answer; of several charts, the first."""
+        return self.figures()[""]
 
 
 def picked(one: object, *names: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from specroof.arrays import Array, IntArray, number_within, whole_within
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
-from specroof.questions.answer import Noted, picked, place_of, title_of
+from specroof.questions.answer import Charted, picked, place_of, title_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.loads import ServedRequests, load_of, of_requests
 from specroof.questions.predict import limited_by
@@ -143,7 +143,7 @@ class Row:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Breakeven(Noted):
+class Breakeven(Charted):
     """What it takes for speculation to pay, or to reach a speedup.
 
     Attributes
@@ -159,6 +159,8 @@ class Breakeven(Noted):
     notes, warnings
         Sentences for the reader.
     """
+
+    _chart = "plot_breakeven"
 
     model: Architecture
     setup: Setup
@@ -205,12 +207,6 @@ class Breakeven(Noted):
             "rows": [row.to_dict() for row in self.rows],
             **self.said,
         }
-
-    def plot(self) -> Any:
-        """Draw the answer against the load."""
-        from specroof.plot import plot_breakeven  # noqa: PLC0415 - matplotlib is slow to import
-
-        return plot_breakeven(self)
 
 
 @question(BreakevenRequest)

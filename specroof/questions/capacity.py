@@ -13,7 +13,7 @@ from specroof.drafters import Drafter
 from specroof.errors import refuse
 from specroof.hardware import EngineProfile
 from specroof.latency import Setup
-from specroof.questions.answer import Noted, picked, place_of
+from specroof.questions.answer import Charted, picked, place_of
 from specroof.questions.request import (
     DrafterLike,
     Served,
@@ -137,7 +137,7 @@ class Side:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Capacity(Noted):
+class Capacity(Charted):
     """How many requests a server runs at once.
 
     Attributes
@@ -149,6 +149,8 @@ class Capacity(Noted):
     notes, warnings
         Sentences for the reader.
     """
+
+    _chart = "plot_capacity"
 
     model: Architecture
     setup: Setup
@@ -174,12 +176,6 @@ class Capacity(Noted):
         names = ("drafter", "draft_len", "largest_batch", "bound_by")
         pairs = zip(self.sides, sizes, strict=True)
         return [picked(side, *names) | absent | one for side, one in pairs]
-
-    def plot(self) -> Any:
-        """Draw the memory of a device, line by line, and how many requests it holds."""
-        from specroof.plot import plot_capacity  # noqa: PLC0415 - matplotlib is slow to import
-
-        return plot_capacity(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""

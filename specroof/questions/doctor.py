@@ -32,7 +32,7 @@ from specroof.serving.launch import Launch, Speculation, launch
 from specroof.serving.metrics import NO_PAGE, counted
 from specroof.serving.observed import Observed, observed
 
-__all__ = ["Compared", "Diagnosis", "DoctorRequest", "Observed", "doctor"]
+__all__ = ["Observed"]
 
 _PREFILLS: Final = "measured rounds hold the prefills that delayed them; predicted rounds hold none"
 

@@ -9,7 +9,7 @@ from specroof.architecture import Architecture
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
-from specroof.questions.answer import Noted, picked, place_of
+from specroof.questions.answer import Charted, picked, place_of
 from specroof.questions.request import DrafterLike, Served, drafter_of, question
 from specroof.serving.prompts import prefill_pass, time_to_first_token_s
 from specroof.speedup.curve import (
@@ -21,8 +21,6 @@ from specroof.speedup.curve import (
 from specroof.speedup.inverses import Point, Threshold, drafting_gain, least_rate
 from specroof.speedup.waterfall import RoundParts, round_parts
 from specroof.units import format_drafts
-
-__all__ = ["ExplainRequest", "Explanation", "RoundParts", "explain"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +61,7 @@ _PASS: Final = ("batch_size", "context_len", "query_len")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Explanation(Noted):
+class Explanation(Charted):
     """Where one pass spends its time.
 
     Attributes
@@ -81,6 +79,8 @@ class Explanation(Noted):
     break_even
         The least acceptance rate at which that round pays; None where SciPy is missing.
     """
+
+    _chart = "pass_figures"
 
     model: Architecture
     setup: Setup
@@ -161,12 +161,6 @@ class Explanation(Noted):
         if least.value is None:
             return ", which no acceptance gives"
         return f", an acceptance of {least.value:.2f}"
-
-    def plot(self) -> Any:
-        """Draw the roofline, with a mark for each operation; of a round, its waterfall."""
-        from specroof.plot import pass_figures  # noqa: PLC0415 - matplotlib is slow to import
-
-        return pass_figures(self)[""]
 
 
 @question(ExplainRequest)

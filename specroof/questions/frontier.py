@@ -12,7 +12,7 @@ from specroof.economics import joules_per_million_tokens as joules_of
 from specroof.economics import usd_per_million_tokens as usd_of
 from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
-from specroof.questions.answer import Noted, picked
+from specroof.questions.answer import Charted, picked
 from specroof.questions.lists import listed
 from specroof.questions.loads import ServedRequests, load_of, of_requests, refuse_one_token
 from specroof.questions.predict import limited_by
@@ -127,7 +127,7 @@ class Series:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class FrontierAnswer(Noted):
+class FrontierAnswer(Charted):
     """What each user and each device can get.
 
     Attributes
@@ -141,6 +141,8 @@ class FrontierAnswer(Noted):
     notes, warnings
         Sentences for the reader.
     """
+
+    _chart = "plot_frontier"
 
     model: str
     hardware: str
@@ -182,12 +184,6 @@ class FrontierAnswer(Noted):
             "cheapest": None if best is None else {"series": best[0], **asdict(best[1])},
             **self.said,
         }
-
-    def plot(self) -> Any:
-        """Draw tokens per second of a device against tokens per second of a user."""
-        from specroof.plot import plot_frontier  # noqa: PLC0415 - matplotlib is slow to import
-
-        return plot_frontier(self)
 
 
 @question(FrontierRequest)

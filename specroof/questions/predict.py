@@ -18,14 +18,7 @@ from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
 )
 
-__all__ = [
-    "DEFAULT_MAX_DRAFT_LEN",
-    "PredictRequest",
-    "absent_layers",
-    "lengths_of",
-    "limited_by",
-    "predict",
-]
+__all__ = ["DEFAULT_MAX_DRAFT_LEN"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from specroof.architecture import Architecture
 from specroof.drafters import Drafter
 from specroof.errors import OptionError
 from specroof.latency import Setup
-from specroof.questions.answer import Noted
+from specroof.questions.answer import Charted
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.limits import Limits, limits_at
 from specroof.serving.queue import limited_curve
@@ -28,14 +28,14 @@ from specroof.speedup.curve import (
 from specroof.speedup.round import proposals
 from specroof.units import format_drafts
 
-__all__ = ["EndToEnd", "Prediction", "Workload", "predicted", "predicted_to", "shared_longest"]
+__all__ = ["EndToEnd", "Workload"]
 
 #: Batch sizes at which `Prediction.survey` looks, besides those asked for.
 SURVEYED_BATCHES: Final = tuple(2.0**power for power in range(11))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Prediction(Noted):
+class Prediction(Charted):
     """What speculative decoding gains.
 
     Attributes
@@ -132,11 +132,11 @@ class Prediction(Noted):
 
         return arrow_table(curve_columns(self.curves, self.counted))
 
-    def plot(self) -> Any:
-        """Draw speedup against draft length."""
+    def figures(self) -> dict[str, Any]:
+        """Return speedup against draft length, and what a grid of this shape can show besides."""
         from specroof.plot import speedup_figures  # noqa: PLC0415 - matplotlib is slow to import
 
-        return speedup_figures(self.drawn)[""]
+        return speedup_figures(self.drawn)
 
 
 def predicted(

@@ -14,15 +14,13 @@ from specroof.hardware import HardwareProfile
 from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
 from specroof.questions.lists import given_twice
-from specroof.questions.study_block import StudyBlock, study_schema
+from specroof.questions.study_block import StudyBlock
 from specroof.questions.study_mistakes import Mistakes, study_refusals
 from specroof.questions.sweep import Study, Target
 from specroof.reading import checked as reading
 from specroof.reading.checked import checked, without
 from specroof.reading.yaml_text import parse_yaml, shown
 from specroof.serving.capacity import in_server
-
-__all__ = ["load_study", "parse_study", "study_schema"]
 
 #: Names that the Hub may fail to have before no more are looked up there.
 _MOST_UNKNOWN: Final = 20

@@ -19,7 +19,7 @@ from specroof.serving.capacity import framework_of
 from specroof.serving.launch import YOUR_DRAFT_MODEL
 from specroof.serving.server_flags import CACHES, MADE_WEIGHTS
 
-__all__ = ["FRAMEWORKS", "ToMeasure", "measured_next"]
+__all__ = ["FRAMEWORKS"]
 
 #: Whose benchmark is written where the engine is of no server that can be told what to accept.
 _USUAL: Final = "sglang"

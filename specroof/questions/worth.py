@@ -13,7 +13,7 @@ from specroof.drafters import Drafter
 from specroof.economics import usd_per_million_tokens
 from specroof.errors import OptionError, refuse
 from specroof.hardware import Placement
-from specroof.questions.answer import Noted, picked
+from specroof.questions.answer import Charted, picked
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.lists import listed
 from specroof.questions.loads import ServedRequests, load_of, of_requests, refuse_one_token
@@ -106,7 +106,7 @@ class WorthRow:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Worth(Noted):
+class Worth(Charted):
     """What better drafters would bring.
 
     Attributes
@@ -124,6 +124,8 @@ class Worth(Noted):
     notes, warnings
         Sentences for the reader.
     """
+
+    _chart = "plot_worth"
 
     model: str
     hardware: str
@@ -161,12 +163,6 @@ class Worth(Noted):
             "rows": self.records,
             **self.said,
         }
-
-    def plot(self) -> Any:
-        """Draw speedup and users against acceptance length."""
-        from specroof.plot import plot_worth  # noqa: PLC0415 - matplotlib is slow to import
-
-        return plot_worth(self)
 
 
 def _length(given: object, drafts: int) -> float:

@@ -1,9 +1,9 @@
-"""The gains of adaptive draft lengths, as a table and as CSV."""
+"""The gains of adaptive draft lengths, as a table."""
 
 from typing import Final
 
 from specroof.questions.adaptive import FIXED, Adaptive
-from specroof.report.layout import format_table, page, rows_csv
+from specroof.report.layout import format_table, page
 
 #: What each policy does, for whoever reads the table.
 _MEANING: Final = {
@@ -14,11 +14,6 @@ _MEANING: Final = {
     "sequence confidence": "the drafts that are sure enough, chosen each round",
     "oracle": "drafts that will be accepted, as far as they pay: no policy can beat it",
 }
-
-
-def adaptive_csv(found: Adaptive) -> str:
-    """Return a row for each policy and load as CSV."""
-    return rows_csv(found.records)
 
 
 def adaptive_text(found: Adaptive) -> str:

@@ -4,17 +4,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from specroof.questions.advise import (
-    INPUTS,
-    Advice,
-    Advised,
-    Day,
-    Launch,
-    Row,
-    Served,
-    Times,
-    server_command,
-)
+from specroof.questions.advise import INPUTS, Advice, Day, Launch, Served, server_command
+from specroof.questions.advised import Advised, Row, Times
 from specroof.report.layout import (
     ABSENT,
     figure,

@@ -6,16 +6,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from specroof.questions.advise import (
-    Advice,
-    Day,
-    Row,
-    Served,
-    Times,
-    ToMeasure,
-)
+from specroof.questions.advise import Advice, Day, Served
+from specroof.questions.advised import Row, Times
 from specroof.questions.answer import picked
 from specroof.questions.loads import of_requests
+from specroof.questions.to_measure import ToMeasure
 from specroof.report.columns import Columns, request_columns
 
 #: What a server gives at a load, by the names of the fields.

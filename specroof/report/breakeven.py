@@ -1,20 +1,13 @@
-"""Break-even points, as a table and as CSV."""
+"""Break-even points, as a table."""
 
 from typing import Final
 
 import numpy as np
 
 from specroof.questions.breakeven import Breakeven, Row
-from specroof.report.layout import ABSENT, figure, format_table, page, rows_csv
+from specroof.report.layout import ABSENT, figure, format_table, page
 
 _ANSWERS: Final = {"never": "never", "always": "always", "at": ""}
-
-
-def breakeven_csv(found: Breakeven) -> str:
-    """Return the answer at each load as CSV."""
-    return rows_csv(found.records)
-
-
 _SEVERAL: Final = {"batch": "batches", "context": "contexts"}
 
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from specroof.questions.capacity import Capacity, Side
-from specroof.report.layout import format_table, page, rows_csv
+from specroof.report.layout import format_table, page
 from specroof.units import format_binary_bytes
 
 #: What people read of each line, in the order of the table.
@@ -34,11 +34,6 @@ def capacity_text(found: Capacity) -> str:
     table = format_table(["", *names], rows)
     drafters = [f"{_short(side)}: {side.drafter}" for side in found.sides[1:]]
     return page(found, table, "\n".join(drafters))
-
-
-def capacity_csv(found: Capacity) -> str:
-    """Return a row for plain decoding and one for each drafter as CSV; sizes are in bytes."""
-    return rows_csv(found.records)
 
 
 def _short(side: Side) -> str:

@@ -3,7 +3,8 @@
 import textwrap
 from collections.abc import Callable, Iterator
 
-from specroof.questions.doctor import Compared, Diagnosis, Observed
+from specroof.questions.diagnosed import Compared
+from specroof.questions.doctor import Diagnosis, Observed
 from specroof.report.layout import figure, format_table, page
 from specroof.units import format_seconds
 

@@ -1,14 +1,8 @@
-"""Frontiers, as tables and as CSV."""
+"""Frontiers, as tables."""
 
 from specroof.questions.frontier import FrontierAnswer, FrontierPoint
-from specroof.report.layout import figure, format_table, in_line, page, rows_csv
+from specroof.report.layout import figure, format_table, in_line, page
 from specroof.units import MILLION, MILLISECOND, format_price, format_seconds
-
-
-def frontier_csv(found: FrontierAnswer) -> str:
-    """Return every point of every frontier as CSV."""
-    rows = [row | {"is_cheapest": int(row["is_cheapest"])} for row in found.records]
-    return rows_csv(rows)
 
 
 def frontier_text(found: FrontierAnswer) -> str:

@@ -136,8 +136,12 @@ def json_line(value: object) -> str:
 
 
 def rows_csv(rows: Sequence[Mapping[str, object]]) -> str:
-    """Return rows of equal keys as CSV with a header; None is an empty cell."""
-    return columns_csv([{name: [row[name] for row in rows] for name in rows[0]}])
+    """Return rows of equal keys as CSV with a header; None is an empty cell, and True is 1."""
+    return columns_csv([{name: [_number(row[name]) for row in rows] for name in rows[0]}])
+
+
+def _number(value: object) -> object:
+    return int(value) if isinstance(value, bool) else value
 
 
 def columns_csv(parts: Iterable[Mapping[str, Sequence[object]]], *, header: bool = True) -> str:

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from specroof.questions.explain import Explanation, RoundParts
-from specroof.report.layout import format_table, in_line, note_lines, page, rows_csv
+from specroof.questions.explain import Explanation
+from specroof.report.layout import format_table, in_line, note_lines, page
 from specroof.speedup.curve import PassLatency
+from specroof.speedup.waterfall import RoundParts
 from specroof.units import format_drafts, format_seconds, format_si
 
 #: What an operation takes, and what rows of the same one add up; in all else they are alike.
@@ -62,11 +63,6 @@ def _merged(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _intensity(flops: float, memory_bytes: float) -> float | None:
     return flops / memory_bytes if memory_bytes else None
-
-
-def explanation_csv(found: Explanation) -> str:
-    """Return the operations of a pass as CSV, longest first."""
-    return rows_csv(explain_rows(found.latency))
 
 
 def explanation_text(found: Explanation) -> str:

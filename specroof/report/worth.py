@@ -1,10 +1,10 @@
-"""The gains of better drafters, as a table and as CSV."""
+"""The gains of better drafters, as a table."""
 
 from collections.abc import Callable
 from typing import Final
 
 from specroof.questions.worth import Worth, WorthRow
-from specroof.report.layout import figure, format_table, page, rows_csv
+from specroof.report.layout import figure, format_table, page
 from specroof.units import format_drafts, format_price, format_seconds
 
 _COLUMNS: Final[dict[str, Callable[[WorthRow], str]]] = {
@@ -17,11 +17,6 @@ _COLUMNS: Final[dict[str, Callable[[WorthRow], str]]] = {
     "$/Mtok": lambda row: figure(row.usd_per_million_tokens, format_price),
     "users": lambda row: str(row.users),
 }
-
-
-def worth_csv(found: Worth) -> str:
-    """Return a row for each acceptance length as CSV."""
-    return rows_csv(found.records)
 
 
 def worth_text(found: Worth) -> str:
