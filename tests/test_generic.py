@@ -123,7 +123,11 @@ def test_the_bundled_file_is_what_the_fits_say() -> None:
         bundled = hardware.generic.engines[name]
         assert replace(bundled, bands={}) == engine
         assert "other" in bundled.bands
-    cards = generic(PARAMETERS).on_chip("NVIDIA L40S", link_bytes_per_s=32e9).engines["generic"]
+    cards = (
+        generic(PARAMETERS)
+        .on_chip("NVIDIA L40S", memory_bytes_per_s=864e9, link_bytes_per_s=32e9)
+        .engines["generic"]
+    )
     assert load_hardware("l40s").engine("generic").collective == cards.collective
     told = generic(PARAMETERS)
     assert parse_generic(json.loads(json.dumps(written_generic(told)))) == told
