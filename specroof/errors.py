@@ -122,6 +122,31 @@ class OutputError(SpecroofError):
     """A result that cannot be written where it was asked for."""
 
 
+def reject(found: str, allowed: str, error: type[SpecroofError] = OptionError) -> NoReturn:
+    """Raise the one line that says what was found and what is allowed.
+
+    Parameters
+    ----------
+    found, allowed
+        What the line says.
+    error
+        The class of the refusal.
+
+    Raises
+    ------
+    SpecroofError
+        Always.
+
+    Examples
+    --------
+    >>> reject("block and drafts are given", "one of them")
+    Traceback (most recent call last):
+    specroof.errors.OptionError: block and drafts are given; allowed: one of them
+    """
+    message = f"{found}; allowed: {allowed}"
+    raise error(message) from None
+
+
 def refuse(
     name: str,
     value: object,
@@ -153,8 +178,7 @@ def refuse(
     Traceback (most recent call last):
     specroof.errors.OptionError: rate is 2.0; allowed: a number from 0 to 1
     """
-    message = f"{name} is {(show or _python_spelling)(value)}; allowed: {allowed}"
-    raise error(message) from None
+    reject(f"{name} is {(show or _python_spelling)(value)}", allowed, error)
 
 
 def _python_spelling(value: object) -> str:

@@ -14,9 +14,8 @@ from specroof import load_hardware, load_model
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.cost.joined import joined_groups
-from specroof.drafters import Work
 from specroof.hardware import EngineProfile
-from specroof.latency import engine_setup, model_latency
+from specroof.latency import Work, engine_setup, model_latency
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.closed_loop import answer_rounds, prompts_together, shared_passes
 from specroof.serving.prompts import Prompt, prefill_pass, prompt_groups

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from known_passes import pass_latency
 from specroof import (
     constant_acceptance,
     forward_latency,
@@ -29,7 +30,7 @@ from specroof.architecture import (
 )
 from specroof.cost import CHOICES, Collective, ForwardPass, OpCost, Options, forward_cost
 from specroof.cost.experts import distinct_experts, independent_tokens
-from specroof.drafters import Drafter, DraftTime, Round, Work, ideal_drafter
+from specroof.drafters import Drafter, DraftTime, Round, ideal_drafter
 from specroof.drafters.tree_shapes import expansion_tree
 from specroof.drafters.trees import with_tree
 from specroof.engines.published import fitted_parameters
@@ -49,9 +50,15 @@ from specroof.hardware import (
 )
 from specroof.hardware import Collective as Reached
 from specroof.hardware.schema import RECURRENT_STATES
-from specroof.latency import Setup, drafting_setup, engine_notes, engine_setup, model_latency
+from specroof.latency import (
+    Setup,
+    Work,
+    drafting_setup,
+    engine_notes,
+    engine_setup,
+    model_latency,
+)
 from specroof.latency.model import launched_kernels, layer_kinds, padded_pass
-from specroof.latency.operations import pass_latency
 from specroof.latency.pass_seconds import PassShape, overlapped_s
 
 

@@ -77,6 +77,24 @@ def test_shares_are_those_of_the_family(chip: str, family: str) -> None:
     assert engine.layer_overhead_s == PARAMETERS["layer_s"]
 
 
+def test_tokens_cost_less_on_a_faster_memory_and_no_more_on_a_slower_one() -> None:
+    fitted = PARAMETERS["layer_token_s"]
+    for chip, memory in (("mi325x", 6.0e12), ("mi355x", 8.0e12), ("tpu-v7", 7.37e12)):
+        hardware = load_hardware(chip)
+        assert hardware.peak.memory_bytes_per_s == pytest.approx(memory, rel=0.01)
+        expected = fitted * (4.0e12 / hardware.peak.memory_bytes_per_s) ** 0.5
+        for engine in ("generic", "sglang"):
+            found = hardware.engine(engine).layer_token_overhead_s
+            assert found == pytest.approx(expected)
+    for chip in ("l4", "mi250x", "gaudi2"):
+        assert load_hardware(chip).engine("generic").layer_token_overhead_s == fitted
+    # The fits of the two other families agree with the square root to a tenth.
+    for family, chip in (("ampere", "a100-80gb"), ("blackwell", "b200")):
+        share = PARAMETERS[f"layer_token_share.{family}"]
+        root = (4.0e12 / load_hardware(chip).peak.memory_bytes_per_s) ** 0.5
+        assert share == pytest.approx(root, rel=0.1)
+
+
 @pytest.mark.parametrize("chip", ["l40s", "rtx-pro-6000"])  # PCIe 4.0 and, with 64 GB/s, 5.0
 def test_cards_on_a_bus_reduce_as_cards_do(chip: str) -> None:
     assert load_hardware(chip).engine().collective == Collective(
@@ -94,7 +112,9 @@ def test_the_bundled_file_is_what_the_fits_say() -> None:
     hardware = load_hardware("mi300x")
     assert hardware.generic is not None
     assert set(hardware.generic.engines) == {"generic", "sglang", "vllm", "tensorrt-llm"}
-    made = generic(PARAMETERS).on_chip(hardware.name, 448e9)
+    made = generic(PARAMETERS).on_chip(
+        hardware.name, memory_bytes_per_s=5.3e12, link_bytes_per_s=448e9
+    )
     for name, engine in made.engines.items():
         bundled = hardware.generic.engines[name]
         assert replace(bundled, bands={}) == engine

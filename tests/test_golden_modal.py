@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from known_passes import pass_latency
 from published_models import (
     calculator_qwen35_27b,
     calculator_v4_flash,
@@ -26,7 +27,6 @@ from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import ForwardPass, Options, forward_cost
 from specroof.hardware import IDEAL_ENGINE, Placement
 from specroof.latency import Setup
-from specroof.latency.operations import pass_latency
 from specroof.latency.pass_seconds import PassShape
 from specroof.speedup.curve import SpeedupCurve
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from known_passes import pass_latency
 from specroof import forward_latency
 from specroof.architecture import (
     ATTENTION_REPLICATED,
@@ -34,7 +35,7 @@ from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Interconnect, Place
 from specroof.hardware import Collective as LinkUse
 from specroof.latency import PassLatency, Setup
 from specroof.latency.collectives import all_reduce_s, all_to_all_s, hierarchical_all_reduce_s
-from specroof.latency.operations import device_bytes, pass_latency
+from specroof.latency.operations import device_bytes
 from specroof.latency.pass_seconds import PassShape
 from strategies import (
     Grid,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specroof.arrays import real_array, real_number
-from specroof.errors import OptionError, refuse
+from specroof.errors import refuse, reject
 
 # What its functions do is checked where formulas call them; they are not formulas themselves.
 __all__ = ["LONGEST_DRAFT", "PROBABILITY"]
@@ -43,8 +43,7 @@ def numbers_from(name: str, values: object, high: float, allowed: str) -> tuple[
     except TypeError:  # an array without an axis calls itself iterable
         refuse(name, values, f"a list, each {allowed}")
     if not entries:
-        msg = f"{name} is empty; allowed: at least one entry, each {allowed}"
-        raise OptionError(msg)
+        reject(f"{name} is empty", f"at least one entry, each {allowed}")
     if len(entries) > LONGEST_DRAFT:
         refuse(name, values, f"at most {LONGEST_DRAFT} entries, each {allowed}")
     return tuple(

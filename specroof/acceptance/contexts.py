@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from specroof.acceptance.checks import number_from
 from specroof.acceptance.curve import Acceptance
-from specroof.errors import OptionError
+from specroof.errors import reject
 
 Known = TypeVar("Known")
 
@@ -136,8 +136,7 @@ def context_acceptance(curves: Mapping[float, Acceptance]) -> ContextAcceptance:
     """
     given: object = curves
     if not isinstance(given, Mapping) or len(given) < 2:
-        msg = "curves holds fewer than two contexts; allowed: two or more, by number of tokens"
-        raise OptionError(msg)
+        reject("curves holds fewer than two contexts", "two or more, by number of tokens")
     smallest = math.ulp(0.0)
     checked = {
         number_from("a key of curves", context, smallest, math.inf, _ALLOWED): curve

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from specroof.acceptance.checks import LONGEST_DRAFT, PROBABILITY, drafts_of, length_of, number_from
 from specroof.acceptance.curve import Acceptance
 from specroof.acceptance.laws import listed_law, survival_of_rates
-from specroof.errors import OptionError
+from specroof.errors import reject
 
 __all__ = [
     "decay_acceptance",
@@ -119,8 +119,7 @@ def _checked_lengths(tokens_per_round: Mapping[int, float]) -> dict[int, float]:
     """Return the lengths by draft length, ascending, each within what its drafts can give."""
     given: object = tokens_per_round
     if not isinstance(given, Mapping) or not given:
-        msg = "tokens_per_round holds no lengths; allowed: one or more, by number of drafts"
-        raise OptionError(msg)
+        reject("tokens_per_round holds no lengths", "one or more, by number of drafts")
     checked: dict[int, float] = {}
     for drafts, length in tokens_per_round.items():
         allowed = f"a whole number of drafts from 1 to {LONGEST_DRAFT}"

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from specroof.acceptance.curve import Acceptance
 from specroof.acceptance.decay import decay_acceptance
 from specroof.acceptance.laws import beta_acceptance, constant_acceptance, survival_acceptance
-from specroof.errors import OptionError, expect_word
+from specroof.errors import expect_word, reject
 
 #: Points on each side of a search box, and how often it shrinks around the best of them.
 _POINTS: Final = 13
@@ -96,11 +96,10 @@ def fit_acceptance(survival: ArrayLike, law: str) -> AcceptanceFit:
     family = FITTED_LAWS[law]
     depth = measured.max_draft_len or 0
     if depth < len(family.bounds):
-        msg = (
-            f"law is {law!r}, which has {len(family.bounds)} numbers; allowed: at most as many "
-            f"as the depths measured, which are {depth}"
+        reject(
+            f"law is {law!r}, which has {len(family.bounds)} numbers",
+            f"at most as many as the depths measured, which are {depth}",
         )
-        raise OptionError(msg)
     positions = np.arange(1, depth + 1)
     target = measured.survival(positions)
     parameters = family.parameters(_closest(family, target))

@@ -12,7 +12,7 @@ from specroof.acceptance.checks import (
     some,
 )
 from specroof.acceptance.curve import Acceptance
-from specroof.errors import OptionError
+from specroof.errors import reject
 
 __all__ = [
     "beta_acceptance",
@@ -98,11 +98,10 @@ def survival_acceptance(survival: ArrayLike) -> Acceptance:
     checked = numbers_from("survival", survival, 1.0, PROBABILITY)
     for index in range(1, len(checked)):
         if checked[index] > checked[index - 1]:
-            msg = (
-                f"survival[{index}] is {checked[index]}, above {checked[index - 1]} before it; "
-                "allowed: values that never rise (conditional rates may rise, survival cannot)"
+            reject(
+                f"survival[{index}] is {checked[index]}, above {checked[index - 1]} before it",
+                "values that never rise (conditional rates may rise, survival cannot)",
             )
-            raise OptionError(msg)
     return Acceptance(f"survival {some(checked)} by depth", len(checked), listed_law, checked)
 
 
@@ -131,8 +130,7 @@ def histogram_acceptance(counts: ArrayLike) -> Acceptance:
         at_least = np.cumsum(checked[::-1])[::-1]
     total = float(at_least[0])
     if not 0.0 < total < math.inf:
-        msg = f"counts add up to {total}; allowed: a finite sum above 0"
-        raise OptionError(msg)
+        reject(f"counts add up to {total}", "a finite sum above 0")
     survival = tuple((at_least[1:] / total).tolist())
     description = (
         f"histogram of 0 to {len(survival)} accepted drafts, mean {math.fsum(survival):.4g}"

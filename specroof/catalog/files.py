@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from specroof.errors import CatalogError, SpecroofError, refuse
+from specroof.errors import CatalogError, SpecroofError, refuse, reject
 from specroof.reading.yaml_text import shown
 
 #: Larger than any published file (the longest real config has 90 KB), small enough to read.
@@ -103,13 +103,9 @@ def read_text(path: Path, error: type[SpecroofError]) -> str:
         with os.fdopen(_opened(place), "rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as failure:
-        message = (
-            f"{path}: {getattr(failure, 'strerror', None) or failure}; allowed: a readable file"
-        )
-        raise error(message) from None
+        reject(f"{path}: {getattr(failure, 'strerror', None) or failure}", "a readable file", error)
     if len(data) > MAX_FILE_BYTES:
-        message = f"{path}: larger than {MAX_FILE_BYTES} bytes; allowed: a smaller file"
-        raise error(message)
+        reject(f"{path}: larger than {MAX_FILE_BYTES} bytes", "a smaller file", error)
     return decoded(data, str(path), error)
 
 
@@ -118,8 +114,7 @@ def decoded(data: bytes, source: str, error: type[SpecroofError]) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as failure:
-        message = f"{source}: byte {failure.start} is not UTF-8; allowed: UTF-8 text"
-        raise error(message) from None
+        reject(f"{source}: byte {failure.start} is not UTF-8", "UTF-8 text", error)
 
 
 def _opened(path: Path) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from specroof.catalog.files import bundled, is_file, is_folder, name_text, read_text, suggestion
-from specroof.errors import CatalogError, ProfileError
+from specroof.errors import CatalogError, ProfileError, reject
 from specroof.hardware import Generic, HardwareProfile, parse_generic, parse_hardware
 from specroof.reading.yaml_text import shown
 
@@ -86,8 +86,7 @@ def _hardware_files() -> dict[str, tuple[Path, bool]]:
 
 def _yaml_files(folder: Path) -> Iterator[Path]:
     if not is_folder(folder):
-        message = f"{HARDWARE_PATH_VARIABLE} is {shown(str(folder))}; allowed: a folder"
-        raise CatalogError(message)
+        reject(f"{HARDWARE_PATH_VARIABLE} is {shown(str(folder))}", "a folder", CatalogError)
     yield from (path for path in sorted(folder.glob("*.yaml")) if is_file(path))
 
 
@@ -95,7 +94,11 @@ def _parse_hardware(path: Path, *, trusted: bool) -> HardwareProfile:
     """Return what a file describes, with the engines that stand in where it has none."""
     profile = _parsed(path, trusted=trusted)
     link = profile.interconnect
-    stand_ins = _generic().on_chip(profile.name, None if link is None else link.link_bytes_per_s)
+    stand_ins = _generic().on_chip(
+        profile.name,
+        memory_bytes_per_s=profile.peak.memory_bytes_per_s,
+        link_bytes_per_s=None if link is None else link.link_bytes_per_s,
+    )
     return replace(profile, generic=stand_ins)
 
 

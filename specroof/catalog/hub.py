@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from specroof.catalog.files import MAX_FILE_BYTES, bundled_names, suggestion
-from specroof.errors import CatalogError
+from specroof.errors import CatalogError, reject
 
 Fetch = Callable[[str, str], Path | None]
 
@@ -42,8 +42,7 @@ def fetch_from_hub(repository: str, file_name: str) -> Path | None:
     try:
         return within(LONGEST_FETCH_S, lambda: _download(repository, file_name))
     except HFValidationError as failure:
-        message = f"{repository}: {failure}; allowed: a Hub name (ORG/NAME)"
-        raise CatalogError(message) from None
+        reject(f"{repository}: {failure}", "a Hub name (ORG/NAME)", CatalogError)
     # Whatever the HTTP library of the day raises: its names differ from version to version.
     except Exception as failure:  # noqa: BLE001
         # "Local": not in the cache and not fetched. An earlier call may have found it missing.

@@ -9,7 +9,7 @@ from typing import Final, TypedDict
 from specroof.architecture import Architecture, DraftHead, MedusaHeads
 from specroof.catalog.files import bundled, bundled_names, is_file, name_text, read_text, suggestion
 from specroof.catalog.hub import Fetch, fetch_from_hub
-from specroof.errors import CatalogError, ConfigError, expect
+from specroof.errors import CatalogError, ConfigError, expect, reject
 from specroof.parsers import parse_config
 from specroof.reading.yaml_text import shown
 
@@ -96,8 +96,9 @@ def _found_config(
     fetch = fetch or fetch_from_hub
     config = fetch(text, _CONFIG_NAME)
     if config is None:
-        message = f"{text}: the repository has no {_CONFIG_NAME}; allowed: a {what} repository"
-        raise CatalogError(message)
+        reject(
+            f"{text}: the repository has no {_CONFIG_NAME}", f"a {what} repository", CatalogError
+        )
     return _config_texts(config, fetch(text, _SIDECAR_NAME), text.partition("/")[2])
 
 

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from specroof.arrays import number_within
 from specroof.catalog.files import MAX_FILE_BYTES, decoded, name_text, read_text
 from specroof.catalog.waiting import within
-from specroof.errors import CatalogError, OptionError
+from specroof.errors import CatalogError, reject
 
 #: Seconds after which a page that still comes is given up.
 LONGEST_PAGE_S: Final = 10.0
@@ -85,8 +85,7 @@ def metrics_pages(
     wait = None if wait_s is None else number_within("wait_s", wait_s, "seconds")
     urls = [name for name in names if is_url(name)]
     if len(names) not in {1, 2} or (urls and len(names) == 2):
-        message = f"{len(names)} places are given; allowed: one address, or one or two files"
-        raise OptionError(message)
+        reject(f"{len(names)} places are given", "one address, or one or two files")
     if not urls:
         texts = tuple(read_text(Path(name), CatalogError) for name in names)
         known = wait if len(names) == 2 and wait else None
@@ -120,8 +119,7 @@ def _address(text: str) -> SplitResult:
     except ValueError as problem:
         wrong = f"{text!r}: {problem}"
     if wrong:
-        message = f"{wrong}; allowed: http://HOST[:PORT][/PATH], or https"
-        raise OptionError(message)
+        reject(wrong, "http://HOST[:PORT][/PATH], or https")
     path = _USUAL_PATH if parts.path in {"", "/"} else parts.path
     return parts._replace(path=path, fragment="")
 
@@ -133,8 +131,7 @@ def _page(address: SplitResult) -> str | None:
         data = within(LONGEST_PAGE_S, lambda: _got(address))
     except (OSError, http.client.HTTPException, ValueError) as failure:
         reason = getattr(failure, "strerror", None) or str(failure) or type(failure).__name__
-        message = f"{source}: {reason}; allowed: a server that answers"
-        raise CatalogError(message) from None
+        reject(f"{source}: {reason}", "a server that answers", CatalogError)
     return None if data is None else decoded(data, source, CatalogError)
 
 
@@ -154,12 +151,12 @@ def _got(address: SplitResult) -> bytes | None:
             break
         moved = urlsplit(urljoin(address.geturl(), place))
         if moved[:2] != address[:2]:  # scheme, and host with port
-            message = f"{address.geturl()}: leads to {moved.geturl()!r}; allowed: the same server"
-            raise CatalogError(message)
+            reject(
+                f"{address.geturl()}: leads to {moved.geturl()!r}", "the same server", CatalogError
+            )
         address = moved
     if status != 200:
-        message = f"{address.geturl()}: status {status}; allowed: a metrics page"
-        raise CatalogError(message)
+        reject(f"{address.geturl()}: status {status}", "a metrics page", CatalogError)
     return data
 
 
@@ -185,8 +182,7 @@ def _answer(address: SplitResult) -> tuple[int, str, bytes]:
                 data += chunk
                 if len(data) > MAX_FILE_BYTES:
                     place = address.geturl()
-                    message = f"{place}: larger than {MAX_FILE_BYTES} bytes; allowed: less"
-                    raise CatalogError(message)
+                    reject(f"{place}: larger than {MAX_FILE_BYTES} bytes", "less", CatalogError)
                 if time.monotonic() > ends:  # a slow drip is not waited for
                     message = f"given up after {LONGEST_PAGE_S:g} seconds"
                     raise TimeoutError(message)

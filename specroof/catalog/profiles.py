@@ -10,7 +10,7 @@ from specroof.acceptance.published import (
     parse_profiles,
 )
 from specroof.catalog.files import is_file, name_text, read_text
-from specroof.errors import CatalogError, expect
+from specroof.errors import CatalogError, expect, reject
 
 
 def load_profile(name: str | os.PathLike[str], *, drafts: str | None = None) -> AcceptanceProfile:
@@ -42,8 +42,7 @@ def load_profile(name: str | os.PathLike[str], *, drafts: str | None = None) -> 
     found = load_profiles_file(path, drafts=drafts)
     if len(found) > 1:
         names = ", ".join(profile.name for profile in found[:4])
-        message = f"{path}: holds {len(found)} profiles ({names}, …); allowed: a file with one"
-        raise CatalogError(message)
+        reject(f"{path}: holds {len(found)} profiles ({names}, …)", "a file with one", CatalogError)
     return found[0]
 
 

@@ -23,7 +23,7 @@ from specroof.catalog.hardware import load_hardware
 from specroof.catalog.hub import Fetch
 from specroof.catalog.models import load_draft_config, load_model
 from specroof.drafters import KINDS, Drafter
-from specroof.errors import OptionError, expect, refuse
+from specroof.errors import OptionError, expect, refuse, reject
 
 
 def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
@@ -56,14 +56,12 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
     given = [key for key in ACCEPTANCE_KEYS if key in values]
     extrapolate = values.pop(_EXTRAPOLATE, None)
     if len(given) > 1:
-        message = f"{where}: gives {' and '.join(given)}; allowed: one acceptance"
-        raise OptionError(message)
+        reject(f"{where}: gives {' and '.join(given)}", "one acceptance")
     if extrapolate is not None and not given:
-        message = (
-            f"{where}: {_EXTRAPOLATE} is given without an acceptance that could go on; allowed: "
-            f"beside {', '.join(ACCEPTANCE_KEYS)}"
+        reject(
+            f"{where}: {_EXTRAPOLATE} is given without an acceptance that could go on",
+            f"beside {', '.join(ACCEPTANCE_KEYS)}",
         )
-        raise OptionError(message)
     try:
         own = {
             key: _own_value(kind_name, key, value, fetch)
@@ -153,11 +151,9 @@ def _spec_values(where: str, pairs: list[str], known: list[str]) -> dict[str, st
         key, equals, value = (part.strip() for part in pair.partition("="))
         if not equals or not value or key not in known:
             allowed = ", ".join(f"{name}=…" for name in known) or "nothing after the kind"
-            message = f"{where}: {pair!r} is not understood; allowed: {allowed}"
-            raise OptionError(message)
+            reject(f"{where}: {pair!r} is not understood", allowed)
         if key in values:
-            message = f"{where}: {key} is given twice; allowed: once"
-            raise OptionError(message)
+            reject(f"{where}: {key} is given twice", "once")
         values[key] = value
     return values
 
@@ -200,8 +196,7 @@ def _profile(text: str, _kind: str) -> Acceptance | ContextAcceptance:
     for part in text.split("+"):
         name, at, context = part.rpartition("@")
         if not at:
-            message = f"profile is {text!r}; allowed: NAME, or NAME@CONTEXT+NAME@CONTEXT"
-            raise OptionError(message)
+            reject(f"profile is {text!r}", "NAME, or NAME@CONTEXT+NAME@CONTEXT")
         curves[_number("context of a profile", context)] = load_profile(name).acceptance()
     return context_acceptance(curves)
 

@@ -8,7 +8,6 @@ from specroof.drafters.base import (
     Proposals,
     Round,
     TokensPerRound,
-    Work,
 )
 from specroof.drafters.kinds import KINDS
 from specroof.drafters.shares import ideal_drafter
@@ -22,6 +21,5 @@ __all__ = [
     "Proposals",
     "Round",
     "TokensPerRound",
-    "Work",
     "ideal_drafter",
 ]

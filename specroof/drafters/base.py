@@ -12,7 +12,7 @@ from specroof.architecture import Architecture, DraftHead
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.hardware import HardwareProfile, Placement
-from specroof.latency import WorkKind
+from specroof.latency import Work
 
 __all__ = [
     "Array",
@@ -24,7 +24,6 @@ __all__ = [
     "Proposals",
     "Round",
     "TokensPerRound",
-    "Work",
     "chain_proposals",
     "nothing_held",
     "silent",
@@ -44,27 +43,6 @@ class TokensPerRound(Protocol):
 
     def tokens_per_round(self, draft_len: npt.ArrayLike) -> Array:
         """Return the expected tokens per round, bonus token included."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Work:
-    """Work inside a pass of a model: it adds no launch.
-
-    Parameters
-    ----------
-    architecture, forward_pass
-        What runs.
-    times
-        How often, one after another: a weight is read each time.
-    kind
-        ``"layers"`` of another model; ``"steps"``: each time waits for the token of the one before;
-        ``"prompts"``: a second batch of the pass's own model, its matrices read once for both.
-    """
-
-    architecture: Architecture
-    forward_pass: ForwardPass
-    times: float = 1.0
-    kind: WorkKind = "layers"
 
 
 class PassTime(Protocol):

@@ -8,11 +8,12 @@ import numpy as np
 from specroof.architecture import Architecture, DraftHead
 from specroof.arrays import whole_within
 from specroof.cost import ForwardPass
-from specroof.drafters.base import Array, Drafter, PassTime, Round, Work
+from specroof.drafters.base import Array, Drafter, PassTime, Round
 from specroof.drafters.geometry import USUAL_BLOCKS, usual_dflash, usual_dspark
 from specroof.drafters.heads import accepted_work, usual_origin
 from specroof.drafters.placed import Geometry, Seconds, Where, timed_drafter
-from specroof.errors import OptionError
+from specroof.errors import reject
+from specroof.latency import Work
 from specroof.units import Bounds
 
 _LONGEST_BLOCK = 4096
@@ -156,6 +157,5 @@ def _block_len(
     if drafts is not None:
         return whole_within("drafts", drafts, Bounds(1, most - anchors, whole=True)) + anchors
     if configured is None:
-        message = "block is missing and the config has no block size; allowed: block= or drafts="
-        raise OptionError(message)
+        reject("block is missing and the config has no block size", "block= or drafts=")
     return configured

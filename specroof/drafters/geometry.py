@@ -29,7 +29,7 @@ from specroof.architecture import (
     replicated,
     with_first,
 )
-from specroof.errors import OptionError
+from specroof.errors import reject
 
 #: Positions of a block, by kind.
 USUAL_BLOCKS: Final = {"dflash": 16, "dspark": 7}
@@ -77,8 +77,7 @@ def _last_layer(target: Architecture) -> tuple[Block, ...]:
             if block.core is not None and block.core.caches_tokens:
                 behind = [other for other in layer.blocks if other.name == "feed_forward"]
                 return (_windowed(block), *(behind or _feed_forwards(target)))
-    message = f"{target.name} has no attention over a cache; allowed: config= of its draft layer"
-    raise OptionError(message)
+    return reject(f"{target.name} has no attention over a cache", "config= of its draft layer")
 
 
 def _feed_forwards(target: Architecture) -> list[Block]:

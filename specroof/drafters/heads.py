@@ -8,7 +8,7 @@ import numpy as np
 from specroof.architecture import Architecture, Block, DraftHead, Layer, Linear, MedusaHeads
 from specroof.architecture import medusa_head as sized_medusa
 from specroof.cost import ForwardPass
-from specroof.drafters.base import Array, Drafter, PassTime, Round, Work
+from specroof.drafters.base import Array, Drafter, PassTime, Round
 from specroof.drafters.geometry import (
     USUAL_MEDUSA_HEADS,
     usual_eagle,
@@ -18,7 +18,8 @@ from specroof.drafters.geometry import (
     usual_p_eagle,
 )
 from specroof.drafters.placed import Geometry, Seconds, Where, timed_drafter
-from specroof.errors import OptionError
+from specroof.errors import reject
+from specroof.latency import Work
 
 
 def accepted_work(head: DraftHead, round_: Round) -> tuple[Work, ...]:
@@ -170,8 +171,7 @@ def head_drafter(
         head = DraftHead(kind, head, vocab_size=head.vocab_size)
     usual = row.usual
     if head is None and usual is None:
-        message = f"config is missing; allowed: config= of the {kind} drafter"
-        raise OptionError(message)
+        reject("config is missing", f"config= of the {kind} drafter")
 
     def geometry(target: Architecture) -> DraftHead:
         return head or usual(target)  # type: ignore[misc]  # one of them is there

@@ -14,7 +14,7 @@ from specroof.drafters.placed import Where
 from specroof.drafters.shares import autoregressive_drafter, block_drafter, ideal_drafter
 from specroof.drafters.tree_shapes import MOST_NODES, dynamic_tree, expansion_tree, optimal_tree
 from specroof.drafters.trees import with_tree
-from specroof.errors import OptionError
+from specroof.errors import reject
 from specroof.units import BOUNDS
 
 Values = Mapping[str, Any]
@@ -81,16 +81,14 @@ def _block_share(values: Values, name: str) -> Drafter:
         return block_drafter(values["cost"], drafts=_whole("drafts", values["drafts"]), name=name)
     block = _whole("block", values["block"])
     if not 2 <= block <= 4097:
-        msg = f"block is {block}; allowed: from 2 (one anchor and one draft) to 4097"
-        raise OptionError(msg)
+        reject(f"block is {block}", "from 2 (one anchor and one draft) to 4097")
     return block_drafter(values["cost"], drafts=block - 1, name=name)
 
 
 def _whole(key: str, value: float, most: int | None = None) -> int:
     if not float(value).is_integer() or (most is not None and not 1 <= value <= most):
         bounds = "" if most is None else f" from 1 to {most}"
-        msg = f"{key} is {value:g}; allowed: a whole number{bounds}"
-        raise OptionError(msg)
+        reject(f"{key} is {value:g}", f"a whole number{bounds}")
     return int(value)
 
 
@@ -102,8 +100,7 @@ def _where(values: Values) -> Where:
     """Return where a drafter runs; a separate device needs a link."""
     own = [key for key in ("device", "link", "link-latency") if key in values]
     if own and len(own) < 3:
-        msg = f"{' and '.join(own)} without the rest; allowed: device=, link= and link-latency="
-        raise OptionError(msg)
+        reject(f"{' and '.join(own)} without the rest", "device=, link= and link-latency=")
     for key, quantity in _WHERE_QUANTITIES.items():
         if key in values:
             number_within(key, values[key], quantity)
@@ -123,8 +120,7 @@ def _branching(drafter: Drafter, values: Values) -> Drafter:
     stray = [key for key in ("nodes", "top-k", "siblings") if key in values]
     if "tree" not in values:
         if stray:
-            msg = f"{stray[0]} is given without tree=; allowed: {_TREE['tree']}"
-            raise OptionError(msg)
+            reject(f"{stray[0]} is given without tree=", _TREE["tree"])
         return drafter
     siblings = tuple(values.get("siblings", ()))
     tree = values["tree"]
@@ -134,8 +130,7 @@ def _branching(drafter: Drafter, values: Values) -> Drafter:
     if {*stray} - {"siblings"} != set(needed):
         wanted = " and ".join(f"{key}=" for key in needed)
         given = ", ".join(stray) or "nothing"
-        msg = f"tree is {tree!r} with {given}; allowed: {wanted}, and siblings="
-        raise OptionError(msg)
+        reject(f"tree is {tree!r} with {given}", f"{wanted}, and siblings=")
     nodes = _whole("nodes", values["nodes"], MOST_NODES)
     label = f"{tree} trees of {nodes} drafts"
     if tree == "sequoia":
@@ -150,8 +145,7 @@ def _check_shared(nodes: int, n_siblings: int) -> None:
     """Refuse a tree whose best shape takes minutes to find."""
     most = _MOST_SHARES // nodes - 1
     if n_siblings > most:
-        msg = f"siblings has {n_siblings} shares; allowed: up to {most} with nodes={nodes}"
-        raise OptionError(msg)
+        reject(f"siblings has {n_siblings} shares", f"up to {most} with nodes={nodes}")
 
 
 def _static(drafter: Drafter, tree: str, siblings: tuple[float, ...], stray: list[str]) -> Drafter:
@@ -161,21 +155,17 @@ def _static(drafter: Drafter, tree: str, siblings: tuple[float, ...], stray: lis
     except ValueError:
         branches = ()
     if not branches or min(branches) < 1:
-        msg = f"tree is {tree!r}; allowed: {_TREE['tree']}"
-        raise OptionError(msg)
+        reject(f"tree is {tree!r}", _TREE["tree"])
     if {*stray} - {"siblings"}:
-        msg = f"{stray[0]} is given with a static tree; allowed: siblings="
-        raise OptionError(msg)
+        reject(f"{stray[0]} is given with a static tree", "siblings=")
     if max(branches) > len(siblings) + 1:
-        msg = f"tree is {tree!r} with {len(siblings)} siblings; allowed: up to one child more"
-        raise OptionError(msg)
+        reject(f"tree is {tree!r} with {len(siblings)} siblings", "up to one child more")
     total, level = 0, 1
     for branch in branches:
         level *= branch
         total += level
     if total > MOST_NODES:
-        msg = f"tree is {tree!r}, {total} drafts; allowed: up to {MOST_NODES}"
-        raise OptionError(msg)
+        reject(f"tree is {tree!r}, {total} drafts", f"up to {MOST_NODES}")
     return with_tree(
         drafter,
         partial(expansion_tree, branches),
@@ -206,8 +196,7 @@ def _blocks(kind: str) -> Kind:
 
     def built(values: Values, name: str) -> Drafter:
         if "block" in values and "drafts" in values:
-            msg = "block and drafts are given; allowed: one of them"
-            raise OptionError(msg)
+            reject("block and drafts are given", "one of them")
         sizes = _sizes(values, "block", "drafts", "steps")
         drafter = head_block_drafter(
             kind, values.get("config"), name=name, where=_where(values), **sizes

@@ -7,7 +7,7 @@ import numpy as np
 
 from specroof.architecture import Architecture, DraftHead
 from specroof.drafters.base import Array, Drafter, DraftTime, Held, PassTime, Round
-from specroof.errors import OptionError
+from specroof.errors import reject
 from specroof.hardware import HardwareProfile, Placement
 from specroof.units import format_count, format_seconds, format_si
 
@@ -137,21 +137,22 @@ def fitted(head: DraftHead, target: Architecture) -> DraftHead:
     """
     size = head.target_size
     if size is not None and size != target.hidden_size:
-        message = (
-            f"{head.name} takes features of width {size}; allowed: {target.hidden_size}, the "
-            f"width of {target.name}"
+        reject(
+            f"{head.name} takes features of width {size}",
+            f"{target.hidden_size}, the width of {target.name}",
         )
-        raise OptionError(message)
     if head.vocab_size is not None and head.vocab_size > target.vocab_size:
-        message = f"{head.name} has a vocabulary of {head.vocab_size}; allowed: at most the"
-        msg = f"{message} {target.vocab_size} of {target.name}"
-        raise OptionError(msg)
+        reject(
+            f"{head.name} has a vocabulary of {head.vocab_size}",
+            f"at most the {target.vocab_size} of {target.name}",
+        )
     if not head.shares_head:
         return head
     if head.model.hidden_size != target.head.in_features:
-        message = f"{head.name} has width {head.model.hidden_size} and no separate head; allowed:"
-        msg = f"{message} {target.head.in_features}, the width of the head of {target.name}"
-        raise OptionError(msg)
+        reject(
+            f"{head.name} has width {head.model.hidden_size} and no separate head",
+            f"{target.head.in_features}, the width of the head of {target.name}",
+        )
     return replace(head, model=replace(head.model, head=target.head))
 
 

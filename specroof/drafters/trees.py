@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from specroof.drafters.base import Array, Counts, Drafter, Proposals, TokensPerRound
-from specroof.errors import OptionError
+from specroof.errors import reject
 
 #: A node by the ranks on the way to it.
 Node = tuple[int, ...]
@@ -208,8 +208,7 @@ def with_tree(
     """
     if any(not 0 <= share <= 1 for share in siblings) or sum(siblings) > 1:
         shown = "/".join(f"{share:g}" for share in siblings)
-        message = f"siblings is {shown}; allowed: shares from 0 to 1 that add up to at most 1"
-        raise OptionError(message)
+        reject(f"siblings is {shown}", "shares from 0 to 1 that add up to at most 1")
     ends = [end for end in (drafter.max_draft_len, depth) if end is not None]
     return replace(
         drafter,

@@ -43,6 +43,8 @@ CHIP_FAMILIES: Final = {
 _CARDS: Final = Collective(latency_s=1.8e-6, device_latency_s=4.2e-6, link_frac=0.22)
 #: PCIe 5.0 x16 is 64 GB/s in one direction; the slowest link that is no bus has 103.
 _CARD_BYTES_PER_S: Final = 64e9
+#: H100 and H200, geometric mean: the cost of a token in a layer is a figure of Hopper.
+_HOPPER_BYTES_PER_S: Final = 4.0e12
 
 
 def generic(parameters: Mapping[str, float], bands: Mapping[str, Any] | None = None) -> Generic:
@@ -70,6 +72,7 @@ def generic(parameters: Mapping[str, float], bands: Mapping[str, Any] | None = N
         families=CHIP_FAMILIES,
         cards=_CARDS,
         card_bytes_per_s=_CARD_BYTES_PER_S,
+        memory_bytes_per_s=_HOPPER_BYTES_PER_S,
     )
 
 
@@ -126,7 +129,11 @@ def left_out_generic(point: Measurement, *, by_engine: bool = False) -> EnginePr
             parameters[f"{name}.{engine}"] = parameters[f"{name}.{other}"]
     link = chip.interconnect
     known = generic(parameters)
-    found = known.on_chip(chip.name, None if link is None else link.link_bytes_per_s).engines
+    found = known.on_chip(
+        chip.name,
+        memory_bytes_per_s=chip.peak.memory_bytes_per_s,
+        link_bytes_per_s=None if link is None else link.link_bytes_per_s,
+    ).engines
     profile = found.get(engine, found[GENERIC])
     return of_bare_passes(profile) if point.method == STEP else profile
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
-from specroof.drafters import Drafter, DraftTime, Proposals, TokensPerRound, Work
+from specroof.drafters import Drafter, DraftTime, Proposals, TokensPerRound
 from specroof.errors import MeasurementError
 from specroof.evidence import STEP, Measurement, measured_of, request_lengths
 from specroof.hardware import EngineProfile
-from specroof.latency import PassWork, drafting_engine, model_work, pass_time, stacked
+from specroof.latency import PassWork, Work, drafting_engine, model_work, pass_time, stacked
 from specroof.serving.capacity import prefill_rules
 from specroof.serving.prompts import Prompt
 from specroof.serving.request_times import (

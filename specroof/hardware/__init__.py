@@ -144,6 +144,7 @@ def parse_generic(content: dict[str, Any]) -> Generic:
         },
         cards=Collective(**content["cards"]),
         card_bytes_per_s=content["card_bytes_per_s"],
+        memory_bytes_per_s=content["memory_bytes_per_s"],
     )
 
 

@@ -44,12 +44,15 @@ class Generic:
         What an all-reduce costs between cards on a bus.
     card_bytes_per_s
         A link of at most so many bytes/s is a bus.
+    memory_bytes_per_s
+        Of the chips that `layer_token_overhead_s` of the engines was fitted on.
     """
 
     engines: Mapping[str, EngineProfile]
     families: Mapping[str, ChipFamily]
     cards: Collective
     card_bytes_per_s: float
+    memory_bytes_per_s: float
 
     def family_of(self, chip: str) -> str:
         """Return the family of a chip by its name; the last family takes all others."""
@@ -59,20 +62,28 @@ class Generic:
                 return name
         return list(self.families)[-1]
 
-    def on_chip(self, chip: str, link_bytes_per_s: float | None) -> "GenericEngines":
+    def on_chip(
+        self, chip: str, *, memory_bytes_per_s: float, link_bytes_per_s: float | None
+    ) -> "GenericEngines":
         """Return the engines of a chip.
 
         Parameters
         ----------
         chip
             Its vendor's name.
+        memory_bytes_per_s
+            Of its memory.
         link_bytes_per_s
             Between its devices; None where that is not known.
         """
         name = self.family_of(chip)
         family = self.families[name]
         reached = {"compute": family.compute_frac, "memory": family.memory_frac}
-        engines = {key: scaled_engine(one, **reached) for key, one in self.engines.items()}
+        faster = memory_bytes_per_s / self.memory_bytes_per_s
+        engines = {
+            key: with_memory(scaled_engine(one, **reached), faster)
+            for key, one in self.engines.items()
+        }
         if link_bytes_per_s is not None and link_bytes_per_s <= self.card_bytes_per_s:
             engines = {key: replace(one, collective=self.cards) for key, one in engines.items()}
         return GenericEngines(engines=engines, family=name if family.chips else None)
@@ -101,6 +112,33 @@ class GenericEngines:
             f"kernel efficiency as measured on {whose}, overheads as fitted to other chips, "
             f"memory rules of {engine.framework or 'vllm'}"
         )
+
+
+def with_memory(engine: EngineProfile, faster: float) -> EngineProfile:
+    r"""Return an engine on a chip whose memory is so many times as fast as that of its fit.
+
+    .. math:: t_{token} \propto \max(1, W / W_{fitted})^{-1/2}
+
+    Parameters
+    ----------
+    engine
+        Any.
+    faster
+        W / W_fitted, in bytes/s.
+
+    Counts
+        what a token adds to each layer (norms, activations) as shorter on a faster memory: the fits
+        of Ampere, Hopper and Blackwell lie on powers of 0.53 and 0.61. A slower one makes it no
+        longer: cards with less have larger caches.
+
+    Examples
+    --------
+    >>> fitted = EngineProfile(name="generic", layer_token_overhead_s=2e-7)
+    >>> [with_memory(fitted, faster).layer_token_overhead_s for faster in (4.0, 0.25)]
+    [1e-07, 2e-07]
+    """
+    token_s = engine.layer_token_overhead_s / max(faster, 1.0) ** 0.5
+    return replace(engine, layer_token_overhead_s=token_s)
 
 
 def scaled_engine(engine: EngineProfile, *, compute: float, memory: float) -> EngineProfile:

@@ -72,6 +72,7 @@ def written_generic(generic: Generic) -> dict[str, Any]:
         "families": {name: _given(one) for name, one in generic.families.items()},
         "cards": _given(generic.cards),
         "card_bytes_per_s": generic.card_bytes_per_s,
+        "memory_bytes_per_s": generic.memory_bytes_per_s,
     }
 
 

@@ -1,6 +1,6 @@
 """Seconds of a pass: operations x profile x placement x engine."""
 
-from specroof.latency.model import WorkKind, model_latency, model_work
+from specroof.latency.model import Work, model_latency, model_work
 from specroof.latency.notes import engine_notes, memory_notes, option_notes
 from specroof.latency.pass_seconds import PassLatency, PassWork, pass_time
 from specroof.latency.setup import (
@@ -16,7 +16,7 @@ __all__ = [
     "PassLatency",
     "PassWork",
     "Setup",
-    "WorkKind",
+    "Work",
     "check_placement",
     "drafting_engine",
     "drafting_setup",

@@ -1,8 +1,8 @@
 """A model in a setup: from a forward pass to what it does, and to its seconds."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Final, Literal, Protocol
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -34,34 +34,29 @@ _KERNELS: Final = {
 _LAYER_KERNELS: Final = 20
 
 
-#: What runs beside a pass: layers of another model; the same, each of its times a step that waits
-#: for the token of the one before; or prompts of the pass's own model, which read its matrices once
-#: with the rest.
-WorkKind = Literal["layers", "steps", "prompts"]
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """Work inside a pass of a model: it adds no launch.
 
+    Parameters
+    ----------
+    architecture, forward_pass
+        What runs.
+    times
+        How often, one after another: a weight is read each time.
+    kind
+        ``"layers"`` of another model; ``"steps"``: each time waits for the token of the one before;
+        ``"prompts"``: a second batch of the pass's own model, its matrices read once for both.
+    """
 
-class Beside(Protocol):
-    """Work in the same pass, which adds no launches; `specroof.drafters.Work` is one."""
-
-    @property
-    def architecture(self) -> Architecture:
-        """The model."""
-
-    @property
-    def forward_pass(self) -> ForwardPass:
-        """Its positions."""
-
-    @property
-    def times(self) -> float:
-        """How often it runs, one after another: a weight is read each time."""
-
-    @property
-    def kind(self) -> WorkKind:
-        """What it is."""
+    architecture: Architecture
+    forward_pass: ForwardPass
+    times: float = 1.0
+    kind: Literal["layers", "steps", "prompts"] = "layers"
 
 
 def model_latency(
-    model: Architecture, setup: Setup, forward: ForwardPass, *, beside: Sequence[Beside] = ()
+    model: Architecture, setup: Setup, forward: ForwardPass, *, beside: Sequence[Work] = ()
 ) -> PassLatency:
     """Return the seconds of one pass of a model.
 
@@ -74,7 +69,7 @@ def model_latency(
     forward
         The pass as it is asked for.
     beside
-        What runs in the same pass, such as `specroof.drafters.Work`.
+        What runs in the same pass.
 
     Raises
     ------
@@ -109,7 +104,7 @@ def model_work(
     setup: Setup,
     forward: ForwardPass,
     *,
-    beside: Sequence[Beside] = (),
+    beside: Sequence[Work] = (),
     by_sequence: bool = False,
 ) -> PassWork:
     """Return what one pass of a model does at the peaks of its devices: padded and counted.

@@ -8,55 +8,9 @@ import numpy.typing as npt
 from specroof.cost import OpCost, Shard, Storage
 from specroof.hardware import Placement
 from specroof.latency.communication import Exchange
-from specroof.latency.pass_seconds import OpWork, PassLatency, PassShape, PassWork, pass_time
+from specroof.latency.pass_seconds import OpWork, PassShape, PassWork
 from specroof.latency.setup import Setup
 from specroof.latency.sums import Array
-
-
-def pass_latency(
-    ops: Iterable[OpCost], setup: Setup, shape: PassShape, *, settled: bool = False
-) -> PassLatency:
-    """Return the seconds of a pass whose operations are known.
-
-    Parameters
-    ----------
-    ops
-        From `specroof.cost.forward_cost`.
-    setup
-        Where, how well, over how many devices, and at which granularity.
-    shape
-        Layers and sequences, for what an engine loses around the work.
-    settled
-        Whether all new positions are accepted already, as those of a prompt are.
-
-    Raises
-    ------
-    ProfileError
-        If the device has no arithmetic for a dtype, or with ``strict_dtype`` not just that one.
-
-    Source
-        See `specroof.latency.pass_time`.
-
-    Examples
-    --------
-    >>> from specroof.cost import Options
-    >>> from specroof.hardware import parse_hardware
-    >>> text = '''
-    ... format_version: 1
-    ... name: one petaflop, one terabyte per second
-    ... aliases: []
-    ... sources: {peak.flops_per_s: "-", peak.memory_bytes_per_s: "-", peak.memory_bytes: "-"}
-    ... peak: {flops_per_s: {bf16: 1.0e+15}, memory_bytes_per_s: 1.0e+12, memory_bytes: 80.0e+9}
-    ... '''
-    >>> chip = parse_hardware(text, source="chip.yaml")
-    >>> setup = Setup(chip, chip.engine("ideal"), Placement(), Options())
-    >>> nothing = np.zeros(())
-    >>> op = OpCost("up_proj", "dense", 10, np.array(2e9), np.array(2e9), nothing, nothing, "bf16")
-    >>> float(pass_latency([op], setup, PassShape(10, 1)).total_s)  # 10 * 2 GB / 1 TB/s
-    0.02
-    """
-    work = pass_work(ops, setup, shape, settled=settled)
-    return pass_time(work, setup.engine, setup.options.granularity)
 
 
 def pass_work(
@@ -70,13 +24,19 @@ def pass_work(
 
     Parameters
     ----------
-    ops, setup, shape, settled
-        As of `pass_latency`; of the setup the engine does not matter.
+    ops
+        From `specroof.cost.forward_cost`.
+    setup
+        Where, and over how many devices; its engine does not matter.
+    shape
+        Layers and sequences, for what an engine loses around the work.
+    settled
+        Whether all new positions are accepted already, as those of a prompt are.
 
     Raises
     ------
     ProfileError
-        As `pass_latency` does.
+        If the device has no arithmetic for a dtype, or with ``strict_dtype`` not just that one.
 
     Source
         Williams et al. 2009, CACM 52(4), "Roofline".

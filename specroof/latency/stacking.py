@@ -1,7 +1,8 @@
 """Many passes as one: operations of a kind together, whatever model and chip they are of."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -98,14 +99,10 @@ def _shapes(shapes: Sequence[PassShape], sizes: Sequence[int]) -> PassShape:
     def joined(values: Sequence[object]) -> Array:
         return _joined(list(zip(values, where, strict=True)))
 
-    return PassShape(
-        n_layers=joined([shape.n_layers for shape in shapes]),
-        batch_size=joined([shape.batch_size for shape in shapes]),
-        layer_kinds={
-            kind: joined([shape.layer_kinds.get(kind, 0) for shape in shapes]) for kind in kinds
-        },
-        query_len=joined([shape.query_len for shape in shapes]),
-        eager=joined([shape.eager for shape in shapes]) > 0,
-        kernels=joined([shape.kernels for shape in shapes]),
-        serial_steps=joined([shape.serial_steps for shape in shapes]),
-    )
+    rows: dict[str, Any] = {
+        one.name: joined([getattr(shape, one.name) for shape in shapes])
+        for one in fields(PassShape)
+        if one.name != "layer_kinds"
+    }
+    layers = {kind: joined([shape.layer_kinds.get(kind, 0) for shape in shapes]) for kind in kinds}
+    return PassShape(**rows, layer_kinds=layers)

@@ -3,7 +3,7 @@
 A family is one file with one function, and one row of `PARSERS`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from typing import Final
@@ -14,103 +14,88 @@ from specroof.parsers.known_keys import unread_keys, unread_notes
 from specroof.parsers.model_config import ModelConfig, open_config, read_files, sidecar_notes
 from specroof.parsers.unknown_types import require_known_type
 
-__all__ = ["PARSERS", "parse_config"]
-
-
-class _Parsers(Mapping[str, Callable[[ModelConfig], Architecture]]):
-    """Functions by `model_type`; a family's file is imported when the first model needs it.
-
-    A model is of one family, and a cold start is felt.
-    """
-
-    def __init__(self, rows: Mapping[str, str]) -> None:
-        self._rows = rows
-
-    def __getitem__(self, model_type: str) -> Callable[[ModelConfig], Architecture]:
-        file, function = self._rows[model_type].split(":")
-        module = import_module(f"{__name__}.families.{file}")
-        parse: Callable[[ModelConfig], Architecture] = getattr(module, function)
-        return parse
-
-    def __contains__(self, model_type: object) -> bool:
-        return model_type in self._rows
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
+__all__ = ["PARSERS", "parse_config", "parse_family"]
 
 
 #: Family parsers by `model_type`, as the file and its function; of a multimodal file, by the type
 #: inside `text_config`.
-PARSERS: Final = _Parsers(
-    {
-        "deepseek_ref": "deepseek_v4:parse_deepseek_v4_converted",
-        "deepseek_v2": "deepseek_v2:parse_deepseek_v2",
-        "deepseek_v3": "deepseek_v3:parse_deepseek_v3",
-        "deepseek_v32": "deepseek_v3:parse_deepseek_v32",
-        "deepseek_v4": "deepseek_v4:parse_deepseek_v4",
-        "falcon_h1": "falcon_h1:parse_falcon_h1",
-        "gemma2": "gemma:parse_gemma2",
-        "gemma3": "gemma:parse_gemma3",
-        "gemma3_text": "gemma:parse_gemma3",
-        "gemma4": "gemma4:parse_gemma4",
-        "gemma4_text": "gemma4:parse_gemma4",
-        "gemma4_unified": "gemma4:parse_gemma4_unified",
-        "gemma4_unified_text": "gemma4:parse_gemma4_unified",
-        "glm4_moe": "glm4_moe:parse_glm4_moe",
-        "glm4_moe_lite": "glm_moe_dsa:parse_glm4_moe_lite",
-        "glm4v_moe": "glm4_moe:parse_glm4v_moe",
-        "glm4v_moe_text": "glm4_moe:parse_glm4v_moe",
-        "glm_moe_dsa": "glm_moe_dsa:parse_glm_moe_dsa",
-        "gpt_oss": "gpt_oss:parse_gpt_oss",
-        "granitemoehybrid": "granitemoehybrid:parse_granitemoehybrid",
-        "kimi_k2": "deepseek_v3:parse_deepseek_v3",
-        "kimi_k25": "deepseek_v3:parse_deepseek_v3",
-        "kimi_k3": "kimi_linear:parse_kimi_linear",
-        "kimi_linear": "kimi_linear:parse_kimi_linear",
-        "llama": "llama:parse_llama",
-        "llama4": "llama4:parse_llama4",
-        "llama4_text": "llama4:parse_llama4",
-        "mimo": "llama:parse_qwen2",
-        "mimo_v2": "mimo_v2:parse_mimo_v2",
-        "mimo_v2_flash": "mimo_v2:parse_mimo_v2",
-        "minimax": "minimax_m1:parse_minimax_m1",
-        "minimax_m1": "minimax_m1:parse_minimax_m1",
-        "minimax_m2": "minimax_m2:parse_minimax_m2",
-        "minimax_m3": "minimax_m3:parse_minimax_m3",
-        "minimax_m3_vl": "minimax_m3:parse_minimax_m3",
-        "minimax_m3_vl_text": "minimax_m3:parse_minimax_m3",
-        "minimax_text_01": "minimax_m1:parse_minimax_m1",
-        "ministral": "mistral:parse_ministral",
-        "ministral3": "mistral:parse_ministral3",
-        "mistral": "mistral:parse_mistral",
-        "mistral3": "mistral:parse_mistral",
-        "mistral4": "deepseek_v2:parse_mistral_latent",
-        "mistral_large3": "deepseek_v2:parse_mistral_latent",
-        "mixtral": "mixtral:parse_mixtral",
-        "nemotron-nas": "nemotron_nas:parse_nemotron_nas",
-        "nemotron_h": "nemotron_h:parse_nemotron_h",
-        "opt": "opt:parse_opt",
-        "phi3": "phi3:parse_phi3",
-        "qwen2": "llama:parse_qwen2",
-        "qwen2_moe": "qwen2_moe:parse_qwen2_moe",
-        "qwen3": "llama:parse_qwen3",
-        "qwen3_5": "qwen3_next:parse_qwen3_5",
-        "qwen3_5_moe": "qwen3_next:parse_qwen3_5_moe",
-        "qwen3_5_moe_text": "qwen3_next:parse_qwen3_5_moe",
-        "qwen3_5_text": "qwen3_next:parse_qwen3_5",
-        "qwen3_moe": "qwen3_moe:parse_qwen3_moe",
-        "qwen3_next": "qwen3_next:parse_qwen3_next",
-        "qwen3_vl": "llama:parse_qwen3",
-        "qwen3_vl_moe": "qwen3_moe:parse_qwen3_moe",
-        "qwen3_vl_moe_text": "qwen3_moe:parse_qwen3_moe",
-        "qwen3_vl_text": "llama:parse_qwen3",
-        "step3p5": "step3p5:parse_step3p5",
-        "step3p7": "step3p5:parse_step3p5",
-    }
-)
+PARSERS: Final = {
+    "deepseek_ref": "deepseek_v4:parse_deepseek_v4_converted",
+    "deepseek_v2": "deepseek_v2:parse_deepseek_v2",
+    "deepseek_v3": "deepseek_v3:parse_deepseek_v3",
+    "deepseek_v32": "deepseek_v3:parse_deepseek_v32",
+    "deepseek_v4": "deepseek_v4:parse_deepseek_v4",
+    "falcon_h1": "falcon_h1:parse_falcon_h1",
+    "gemma2": "gemma:parse_gemma2",
+    "gemma3": "gemma:parse_gemma3",
+    "gemma3_text": "gemma:parse_gemma3",
+    "gemma4": "gemma4:parse_gemma4",
+    "gemma4_text": "gemma4:parse_gemma4",
+    "gemma4_unified": "gemma4:parse_gemma4_unified",
+    "gemma4_unified_text": "gemma4:parse_gemma4_unified",
+    "glm4_moe": "glm4_moe:parse_glm4_moe",
+    "glm4_moe_lite": "glm_moe_dsa:parse_glm4_moe_lite",
+    "glm4v_moe": "glm4_moe:parse_glm4v_moe",
+    "glm4v_moe_text": "glm4_moe:parse_glm4v_moe",
+    "glm_moe_dsa": "glm_moe_dsa:parse_glm_moe_dsa",
+    "gpt_oss": "gpt_oss:parse_gpt_oss",
+    "granitemoehybrid": "granitemoehybrid:parse_granitemoehybrid",
+    "kimi_k2": "deepseek_v3:parse_deepseek_v3",
+    "kimi_k25": "deepseek_v3:parse_deepseek_v3",
+    "kimi_k3": "kimi_linear:parse_kimi_linear",
+    "kimi_linear": "kimi_linear:parse_kimi_linear",
+    "llama": "llama:parse_llama",
+    "llama4": "llama4:parse_llama4",
+    "llama4_text": "llama4:parse_llama4",
+    "mimo": "llama:parse_qwen2",
+    "mimo_v2": "mimo_v2:parse_mimo_v2",
+    "mimo_v2_flash": "mimo_v2:parse_mimo_v2",
+    "minimax": "minimax_m1:parse_minimax_m1",
+    "minimax_m1": "minimax_m1:parse_minimax_m1",
+    "minimax_m2": "minimax_m2:parse_minimax_m2",
+    "minimax_m3": "minimax_m3:parse_minimax_m3",
+    "minimax_m3_vl": "minimax_m3:parse_minimax_m3",
+    "minimax_m3_vl_text": "minimax_m3:parse_minimax_m3",
+    "minimax_text_01": "minimax_m1:parse_minimax_m1",
+    "ministral": "mistral:parse_ministral",
+    "ministral3": "mistral:parse_ministral3",
+    "mistral": "mistral:parse_mistral",
+    "mistral3": "mistral:parse_mistral",
+    "mistral4": "deepseek_v2:parse_mistral_latent",
+    "mistral_large3": "deepseek_v2:parse_mistral_latent",
+    "mixtral": "mixtral:parse_mixtral",
+    "nemotron-nas": "nemotron_nas:parse_nemotron_nas",
+    "nemotron_h": "nemotron_h:parse_nemotron_h",
+    "opt": "opt:parse_opt",
+    "phi3": "phi3:parse_phi3",
+    "qwen2": "llama:parse_qwen2",
+    "qwen2_moe": "qwen2_moe:parse_qwen2_moe",
+    "qwen3": "llama:parse_qwen3",
+    "qwen3_5": "qwen3_next:parse_qwen3_5",
+    "qwen3_5_moe": "qwen3_next:parse_qwen3_5_moe",
+    "qwen3_5_moe_text": "qwen3_next:parse_qwen3_5_moe",
+    "qwen3_5_text": "qwen3_next:parse_qwen3_5",
+    "qwen3_moe": "qwen3_moe:parse_qwen3_moe",
+    "qwen3_next": "qwen3_next:parse_qwen3_next",
+    "qwen3_vl": "llama:parse_qwen3",
+    "qwen3_vl_moe": "qwen3_moe:parse_qwen3_moe",
+    "qwen3_vl_moe_text": "qwen3_moe:parse_qwen3_moe",
+    "qwen3_vl_text": "llama:parse_qwen3",
+    "step3p5": "step3p5:parse_step3p5",
+    "step3p7": "step3p5:parse_step3p5",
+}
+
+
+def parse_family(config: ModelConfig) -> Architecture:
+    """Return the model of an opened config, from the parser of its family.
+
+    A family's file is imported when the first model needs it: a model is of one family, and a cold
+    start is felt.
+    """
+    file, function = PARSERS[config.family].split(":")
+    module = import_module(f"{__name__}.families.{file}")
+    parse: Callable[[ModelConfig], Architecture] = getattr(module, function)
+    return parse(config)
 
 
 def parse_config(
@@ -157,14 +142,14 @@ def parse_config(
         expect_word("family", family, sorted(PARSERS))
     root, sidecar = read_files(text, quantization_text, source=source)
     if family is None:
-        require_known_type(root, PARSERS)
+        require_known_type(root, PARSERS, parse_family)
     config = open_config(root, known=PARSERS, name=name, family=family, sidecar=sidecar)
-    model = PARSERS[config.family](config)
+    model = parse_family(config)
     unread = unread_keys(config.keys.values, config.family)
     if "per_layer_config" in unread:
         config.keys.refuse("per_layer_config", "none: layers of this family are alike")
     model = replace(model, notes=(*model.notes, *unread_notes(unread)))
     if sidecar is None or not config.states_quantization:
         return model
-    notes = sidecar_notes(config, model, sidecar, PARSERS[config.family])
+    notes = sidecar_notes(config, model, sidecar, parse_family)
     return replace(model, notes=(*model.notes, *notes))

@@ -44,6 +44,12 @@ class ExpertNames:
 
 
 USUAL_NAMES: Final = ExpertNames()
+#: As Mixtral has them, and those that follow it.
+BLOCK_SPARSE_NAMES: Final = ExpertNames(
+    routed="block_sparse_moe.experts.0.w1",
+    shared_in="block_sparse_moe.shared_experts.gate_proj",
+    shared_out="block_sparse_moe.shared_experts.down_proj",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +107,13 @@ def router(
     return Linear(name, hidden_size, rows, weights.plain, shard, kind="router", bias=bias)
 
 
-def with_vectors(block: Block, n_params: int) -> Block:
-    """Return a block with more vectors, such as the norm that its output passes."""
-    return replace(block, vector_params=block.vector_params + n_params)
+def extended(block: Block, *linears: Linear, n_params: int = 0) -> Block:
+    """Return a block with more matrices, or vectors such as the norm that its output passes."""
+    return replace(
+        block,
+        linears=(*block.linears, *linears),
+        vector_params=block.vector_params + n_params,
+    )
 
 
 def attention_block(

@@ -1,8 +1,8 @@
 """A model from its parts: each layer's mixer and feed-forward, then head and embedding."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from specroof.architecture import (
     TENSOR,
@@ -26,6 +26,8 @@ from specroof.parsers.model_config import ModelConfig, vision_tower
 from specroof.parsers.tied_heads import tied_embeddings
 
 _Kind = TypeVar("_Kind", bound=Hashable)
+#: Makes a block with the formats of a layer.
+BlockBuilder: TypeAlias = Callable[[LayerWeights], Block]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,19 @@ class Part(Generic[_Kind]):
     build: Callable[[_Kind, LayerWeights], Block | None]
 
 
-def same_part(config: ModelConfig, build: Callable[[LayerWeights], Block]) -> Part[None]:
+def same_part(config: ModelConfig, build: BlockBuilder) -> Part[None]:
     """Return a block that all layers have alike."""
     return Part([None] * config.n_layers, lambda _, weights: build(weights))
+
+
+def kinds_part(
+    config: ModelConfig,
+    kinds: Sequence[str],
+    builders: Mapping[str, Callable[[ModelConfig], BlockBuilder]],
+) -> Part[str]:
+    """Return the block of layers of several kinds; what a kind needs is read only if one has it."""
+    built = {kind: builders[kind](config) for kind in dict.fromkeys(kinds)}
+    return Part(kinds, lambda kind, weights: built[kind](weights))
 
 
 def attention_part(
@@ -57,6 +69,14 @@ def attention_part(
     return Part([replace(shape, window=window) for window in each], attention_block)
 
 
+def dense_part(config: ModelConfig, *, bias: bool = False, module: str = "mlp") -> Part[None]:
+    """Return a gated feed-forward that all layers have alike."""
+    size, width = config.hidden_size, config.keys.positive_int("intermediate_size")
+    return same_part(
+        config, lambda weights: feed_forward_block(size, width, weights, bias=bias, module=module)
+    )
+
+
 def feed_forward_part(
     config: ModelConfig,
     experts: ExpertsShape | None,
@@ -65,21 +85,7 @@ def feed_forward_part(
     names: ExpertNames = USUAL_NAMES,
     width_key: str = "intermediate_size",
 ) -> Part[bool]:
-    """Return the feed-forward of all layers: see `feed_forward_builder`; all sparse if None."""
-    sparse = sparse or [True] * config.n_layers
-    build = feed_forward_builder(config, experts, sparse, names=names, width_key=width_key)
-    return Part(sparse, build)
-
-
-def feed_forward_builder(
-    config: ModelConfig,
-    experts: ExpertsShape | None,
-    sparse: Sequence[bool],
-    *,
-    names: ExpertNames = USUAL_NAMES,
-    width_key: str = "intermediate_size",
-) -> Callable[[bool, LayerWeights], Block]:
-    """Return what builds the feed-forward of layers with experts and of dense ones.
+    """Return the feed-forward of all layers, dense ones and those with experts.
 
     Parameters
     ----------
@@ -88,12 +94,13 @@ def feed_forward_builder(
     experts
         Sizes of the experts; None where no layer has any.
     sparse
-        Whether each layer has experts.
+        Whether each layer has experts; None: all have.
     names
         What the checkpoint calls its matrices.
     width_key
         Where the config says the inner width of a dense layer.
     """
+    sparse = sparse or [True] * config.n_layers
     width = 0 if all(sparse) else config.keys.positive_int(width_key)
 
     def build(is_sparse: bool, weights: LayerWeights) -> Block:
@@ -101,7 +108,7 @@ def feed_forward_builder(
             return experts_block(experts, weights, names)
         return feed_forward_block(config.hidden_size, width, weights, module=names.dense)
 
-    return build
+    return Part(sparse, build)
 
 
 def decoder(  # noqa: PLR0913 - what families differ in around their layers, by name

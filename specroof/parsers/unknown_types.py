@@ -1,6 +1,6 @@
 """What to do with an unknown `model_type`: say which family its keys fit."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import SequenceMatcher
 from typing import Final
 
@@ -10,7 +10,7 @@ from specroof.parsers.known_keys import unread_keys
 from specroof.parsers.model_config import ModelConfig, open_config, typed_section
 from specroof.reading.json_object import AskedObject, Reader
 
-_Parsers = Mapping[str, Callable[[ModelConfig], Architecture]]
+_Parse = Callable[[ModelConfig], Architecture]
 
 #: Families that others are named after, so that they are preferred among equals.
 _PLAIN: Final = ("deepseek_v3", "llama", "mistral", "mixtral", "qwen3_moe")
@@ -20,7 +20,7 @@ _ALIKE: Final = 0.6
 _DEPTH: Final = 4
 
 
-def require_known_type(root: Reader, parsers: _Parsers) -> None:
+def require_known_type(root: Reader, known: Collection[str], parse: _Parse) -> None:
     """Refuse a config of a `model_type` without a parser, and say which family its keys fit.
 
     Raises
@@ -30,26 +30,26 @@ def require_known_type(root: Reader, parsers: _Parsers) -> None:
     """
     typed = typed_section(root)
     stated = typed.text("model_type", default="")
-    if stated in parsers:
+    if stated in known:
         return
-    family = fitting_family(root, parsers, stated)
+    family = fitting_family(root, known, parse, stated)
     advice = "and none fits its keys"
     if family is not None:
         advice = f"or --family: its keys fit {family}, try --family {family}"
-    typed.refuse("model_type", f"one of {len(parsers)} known types, {advice}")
+    typed.refuse("model_type", f"one of {len(known)} known types, {advice}")
 
 
-def fitting_family(root: Reader, parsers: _Parsers, stated: str) -> str | None:
+def fitting_family(root: Reader, known: Collection[str], parse: _Parse, stated: str) -> str | None:
     """Return the family that leaves the fewest keys of a config unread; None where all refuse it.
 
     Among equals the one whose name is like the `stated` one goes first, then plain ones, then the
     one that has read more keys.
     """
     ranks = {}
-    for family, parse in parsers.items():
+    for family in known:
         fresh = Reader(root.source, _unasked(root.values))
         try:
-            config = open_config(fresh, known=parsers, name=None, family=family, sidecar=None)
+            config = open_config(fresh, known=known, name=None, family=family, sidecar=None)
             parse(config)
         except ConfigError:
             continue

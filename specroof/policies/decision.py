@@ -8,7 +8,7 @@ from typing import Final, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from specroof.errors import OptionError
+from specroof.errors import reject
 from specroof.speedup.bands import verdict
 
 Verdict = Literal["pays", "loses", "unclear"]
@@ -116,8 +116,7 @@ def decided(verdicts: Sequence[Verdict]) -> Decision:
     ('on', 'depends', 'unclear')
     """
     if not verdicts:
-        message = "verdicts is empty; allowed: at least one load"
-        raise OptionError(message)
+        reject("verdicts is empty", "at least one load")
     found = {*verdicts}
     if found == {"pays"}:
         return "on"

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.arrays import Array
-from specroof.errors import OptionError
+from specroof.errors import reject
 
 #: Equal but for rounding: fewer ranges win.
 _TIE: Final = 1e-13
@@ -144,14 +144,12 @@ def _traced(before: Sequence[npt.NDArray[np.int_]], n: int) -> list[int]:
 def _refuse_loads(loads: Sequence[int], rates: Array) -> None:
     rising = all(low < high for low, high in pairwise(loads))
     if not loads or loads[0] < 1 or not rising:
-        message = f"loads is {list(loads)}; allowed: whole numbers from 1 on that rise"
-        raise OptionError(message)
+        reject(f"loads is {list(loads)}", "whole numbers from 1 on that rise")
     if rates.ndim != 2 or len(rates) != len(loads) or not np.isfinite(rates).any(axis=1).all():
-        message = (
-            f"tokens_per_s has shape {rates.shape}; allowed: ({len(loads)}, draft lengths), with "
-            f"a number for each load"
+        reject(
+            f"tokens_per_s has shape {rates.shape}",
+            f"({len(loads)}, draft lengths), with a number for each load",
         )
-        raise OptionError(message)
 
 
 def held_drafts(schedule: Schedule, running: Sequence[float], *, margin: float) -> list[int]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.arrays import Array
-from specroof.errors import OptionError
+from specroof.errors import reject
 from specroof.policies.schedule import Schedule, best_schedule, held_drafts
 
 IntArray = npt.NDArray[np.intp]
@@ -43,11 +43,9 @@ class Traffic:
 
     def __post_init__(self) -> None:
         if not self.loads or not all(np.isfinite(one) and one >= 0 for one in self.loads):
-            message = f"traffic is {list(self.loads)}; allowed: a load of at least 0 for each hour"
-            raise OptionError(message)
+            reject(f"traffic is {list(self.loads)}", "a load of at least 0 for each hour")
         if not any(self.loads):
-            message = "traffic has no load in any hour; allowed: one above 0"
-            raise OptionError(message)
+            reject("traffic has no load in any hour", "one above 0")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import math
 from typing import Any, NoReturn, TypeVar
 
 from specroof.arrays import real_number
-from specroof.errors import MeasurementError, refuse
+from specroof.errors import MeasurementError, refuse, reject
 from specroof.reading.yaml_text import shown
 
 _Kind = TypeVar("_Kind")
@@ -37,8 +37,7 @@ class Fields:
 
     def __init__(self, content: Any, place: str) -> None:
         if not isinstance(content, dict):
-            message = f"{place}: is {shown(content)}; allowed: a JSON object"
-            raise MeasurementError(message)
+            reject(f"{place}: is {shown(content)}", "a JSON object", MeasurementError)
         self._content = content
         self.place = place
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from specroof.arrays import real_number
-from specroof.errors import ConfigError
+from specroof.errors import ConfigError, reject
 from specroof.reading.json_text import parse_json
 
 #: The longest file that is read. The longest published ones list the format of every expert: for
@@ -200,8 +200,7 @@ class Reader:
         if value is _UNSET:
             value = self.values.get(key, _UNSET)
         stated = "is missing" if value is _UNSET else f"is {_shown(value)}"
-        message = f"{self.source}: {printable(self.prefix + key)} {stated}; allowed: {allowed}"
-        raise ConfigError(message) from None
+        reject(f"{self.source}: {printable(self.prefix + key)} {stated}", allowed, ConfigError)
 
     def _first(self, keys: Sequence[str]) -> str:
         """Return the first of alternative spellings that has a value, else the usual one."""
@@ -248,8 +247,9 @@ def read_json(text: str, *, source: str) -> Reader:
     64
     """
     if len(text) > MAX_TEXT_LEN:
-        message = f"{source}: the file has {len(text)} characters; allowed: up to {MAX_TEXT_LEN}"
-        raise ConfigError(message)
+        reject(
+            f"{source}: the file has {len(text)} characters", f"up to {MAX_TEXT_LEN}", ConfigError
+        )
     value = parse_json(
         text,
         source=source,
@@ -258,8 +258,7 @@ def read_json(text: str, *, source: str) -> Reader:
         object_type=AskedObject,
     )
     if not isinstance(value, dict):
-        message = f"{source}: the file holds {_shown(value)}; allowed: a config.json object"
-        raise ConfigError(message)
+        reject(f"{source}: the file holds {_shown(value)}", "a config.json object", ConfigError)
     return Reader(source, value)
 
 

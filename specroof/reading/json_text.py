@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from specroof.errors import SpecroofError
+from specroof.errors import SpecroofError, reject
 from specroof.reading.yaml_text import shortened
 
 #: What stands between the values of a list, and between values one after another.
@@ -60,8 +60,7 @@ def parse_json(
             text.removeprefix("\ufeff"), object_pairs_hook=lambda pairs: object_type(_unique(pairs))
         )
     except (RecursionError, ValueError) as problem:
-        message = f"{source}: no readable JSON: {_reason(problem)}; allowed: {allowed}"
-        raise error(message) from None
+        reject(f"{source}: no readable JSON: {_reason(problem)}", allowed, error)
 
 
 def json_values(text: str, *, source: str, error: type[SpecroofError]) -> Iterator[tuple[str, Any]]:
@@ -118,8 +117,7 @@ def _list_end(
     rest = text[end:].lstrip()
     if rest:
         place = f"{source}, line {_line(text, len(text) - len(rest))}"
-        message = f"{place}: stands behind a list; allowed: one list, or one result a line"
-        raise error(message)
+        reject(f"{place}: stands behind a list", "one list, or one result a line", error)
     return end - 1
 
 
@@ -134,8 +132,7 @@ def _decoded(
     try:
         return decoder.raw_decode(text, start)
     except (RecursionError, ValueError) as problem:
-        message = f"{place}: is not valid JSON ({_reason(problem)}); allowed: one result a line"
-        raise error(message) from None
+        reject(f"{place}: is not valid JSON ({_reason(problem)})", "one result a line", error)
 
 
 def _reason(problem: Exception) -> str:

@@ -6,7 +6,7 @@ Needs prometheus-client, which the extra `metrics` brings.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from specroof.errors import MeasurementError, optional_library
+from specroof.errors import MeasurementError, optional_library, reject
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,11 @@ def parse_metrics(text: str, *, source: str) -> list[Sample]:
         ]
     # What the parser stumbles over: a name, a number, the end of a line.
     except (ValueError, IndexError, KeyError, AttributeError, TypeError, OverflowError) as problem:
-        message = f"{source}: {problem}; allowed: metrics in the text format of Prometheus"
-        raise MeasurementError(message) from None
+        reject(f"{source}: {problem}", "metrics in the text format of Prometheus", MeasurementError)
     if not found:
-        message = f"{source}: holds no metric; allowed: metrics in the text format of Prometheus"
-        raise MeasurementError(message)
+        reject(
+            f"{source}: holds no metric",
+            "metrics in the text format of Prometheus",
+            MeasurementError,
+        )
     return found

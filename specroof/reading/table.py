@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from specroof.errors import MeasurementError
+from specroof.errors import MeasurementError, reject
 from specroof.reading.yaml_text import shown
 
 _NUMERAL: Final = re.compile(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -111,14 +111,14 @@ def _columns(
 ) -> list[str]:
     """Return the names of the columns, once they are known to be good ones."""
     if len(lines) < 2:  # a line of names, and a line of values
-        message = f"{source}: is empty; allowed: a line of column names and one a point"
-        raise MeasurementError(message)
+        reject(f"{source}: is empty", "a line of column names and one a point", MeasurementError)
     place = f"{source}, line {lines[0][0]}"
     names = [name.strip() for name in _cells(lines[0][1], place)]
     for name in names:
         if name not in readers:
-            message = f"{place}: column {shown(name)} is unknown; allowed: {', '.join(readers)}"
-            raise MeasurementError(message)
+            reject(
+                f"{place}: column {shown(name)} is unknown", ", ".join(readers), MeasurementError
+            )
         if names.count(name) > 1:
             message = f"{place}: column {name!r} appears twice"
             raise MeasurementError(message)
@@ -134,8 +134,7 @@ def _cells(line: str, place: str) -> list[str]:
     try:
         (cells,) = csv.reader([line])
     except csv.Error as problem:  # a cell of more than 131 072 characters
-        message = f"{place}: {problem}; allowed: plain CSV"
-        raise MeasurementError(message) from None
+        reject(f"{place}: {problem}", "plain CSV", MeasurementError)
     return cells
 
 
@@ -155,5 +154,4 @@ def _cell(
     try:
         return readers[name](text)
     except ValueError as allowed:
-        message = f"{place}: {name} is {shown(text)}; allowed: {allowed}"
-        raise MeasurementError(message) from None
+        reject(f"{place}: {name} is {shown(text)}", str(allowed), MeasurementError)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from specroof.errors import SpecroofError
+from specroof.errors import SpecroofError, reject
 
 #: Bytes of the longest text that is read: a hundred times the longest file that makes sense.
 MAX_TEXT_BYTES: Final = 262_144
@@ -86,12 +86,10 @@ def parse_yaml(text: str, *, source: str, error: type[SpecroofError]) -> dict[st
         message = f"{_place(source, mark)}: cannot be read as YAML: {_reason(problem)}"
         raise error(message) from None
     if content is None:
-        message = f"{source}: is empty; allowed: a mapping of keys to values"
-        raise error(message)
+        reject(f"{source}: is empty", "a mapping of keys to values", error)
     if not isinstance(content, dict):
         kind = "list" if isinstance(content, list) else type(content).__name__
-        message = f"{source}: holds a {kind} at the top level; allowed: a mapping of keys to values"
-        raise error(message)
+        reject(f"{source}: holds a {kind} at the top level", "a mapping of keys to values", error)
     return content
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from specroof.errors import OptionError, expect_word, refuse
+from specroof.errors import OptionError, expect_word, refuse, reject
 from specroof.serving.launch import SGLANG, SGLANG_ALGORITHMS, VLLM
 from specroof.serving.server_flags import CACHES, MADE_WEIGHTS, format_words, shell_line
 
@@ -78,11 +78,10 @@ class MockPoint:
             if getattr(self, name) < 1:
                 refuse(name, getattr(self, name), "a whole number of at least 1")
         if not 1 <= self.tokens_per_round <= self.draft_len + 1:
-            message = (
-                f"tokens_per_round is {self.tokens_per_round:g}; allowed: from 1 to "
-                f"{self.draft_len + 1}, the drafts and the bonus token"
+            reject(
+                f"tokens_per_round is {self.tokens_per_round:g}",
+                f"from 1 to {self.draft_len + 1}, the drafts and the bonus token",
             )
-            raise OptionError(message)
 
 
 def _refuse_format(word: str, value: str | None, known: Sequence[str]) -> None:

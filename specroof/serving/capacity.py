@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from specroof.architecture import Architecture, LatentAttention
 from specroof.drafters import Drafter
-from specroof.errors import OptionError
+from specroof.errors import reject
 from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
 from specroof.latency import Setup
 from specroof.serving import sglang, sglang_memory, unmanaged, vllm, vllm_sizes
@@ -139,11 +139,11 @@ def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup
     options = setup.options
     if asked.state_dtype is not None:
         if options.state_dtype not in {None, asked.state_dtype}:
-            message = (
+            reject(
                 f"server: state-dtype is {asked.state_dtype!r} and --state-dtype "
-                f"{options.state_dtype!r}; allowed: one of them, or the same"
+                f"{options.state_dtype!r}",
+                "one of them, or the same",
             )
-            raise OptionError(message)
         setup = replace(setup, options=replace(options, state_dtype=asked.state_dtype))
     place = Place(model=model, hardware=setup.hardware, placement=setup.placement)
     name = framework_of(setup.engine.framework or setup.engine.name)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from specroof.errors import OptionError, expect_word
+from specroof.errors import expect_word, reject
 from specroof.serving.server_flags import shell_line
 from specroof.units import format_drafts
 
@@ -57,15 +57,14 @@ class Speculation:
         expected = 1
         for first, last, drafts in self.schedule:
             if first != expected or last < first or drafts < 0:
-                message = (
-                    f"schedule is {list(self.schedule)}; allowed: ranges of running requests from "
-                    f"1 on, without gaps, each with a number of drafts from 0"
+                reject(
+                    f"schedule is {list(self.schedule)}",
+                    "ranges of running requests from 1 on, without gaps, each with a number of drafts "
+                    "from 0",
                 )
-                raise OptionError(message)
             expected = last + 1
         if not self.drafts:
-            message = f"schedule is {list(self.schedule)}; allowed: drafts at some load"
-            raise OptionError(message)
+            reject(f"schedule is {list(self.schedule)}", "drafts at some load")
 
     @property
     def drafts(self) -> int:
@@ -142,8 +141,7 @@ def launch(plan: Speculation, framework: str) -> Launch:
 
 def _refuse(plan: Speculation, release: str, known: Sequence[str]) -> None:
     what = f"trees of {plan.kind}" if plan.is_tree else plan.kind
-    message = f"{release} has no flag for {what}; allowed: {', '.join(known)}"
-    raise OptionError(message)
+    reject(f"{release} has no flag for {what}", ", ".join(known))
 
 
 def _to_fill_in(plan: Speculation, *, needs_weights: bool) -> tuple[str, ...]:
@@ -232,8 +230,7 @@ def _sglang(plan: Speculation) -> Launch:
     if algorithm is None or (plan.is_tree and algorithm not in _STEPPED):
         _refuse(plan, SGLANG, list(SGLANG_ALGORITHMS))
     if plan.data_parallel > 1 and algorithm in _NOT_IN_GROUPS:
-        message = f"{SGLANG} has no {algorithm} with data-parallel attention; allowed: without it"
-        raise OptionError(message)
+        reject(f"{SGLANG} has no {algorithm} with data-parallel attention", "without it")
     needs_weights = plan.kind not in _NO_WEIGHTS
     words: list[object] = ["--speculative-algorithm", algorithm]
     if needs_weights:

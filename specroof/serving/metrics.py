@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Final
 
-from specroof.errors import MeasurementError
+from specroof.errors import MeasurementError, reject
 from specroof.reading.metrics_text import Sample
 
 #: What to say of a server without a metrics page.
@@ -172,8 +172,7 @@ def served_by(samples: Iterable[Sample], *, source: str) -> Server:
         return found[0]
     prefixes = " or ".join(one.prefix for one in SERVERS)
     has = "both" if found else f"no such metric, but {', '.join(names[:3])}"
-    message = f"{source}: has {has}; allowed: metrics of one server, {prefixes}"
-    raise MeasurementError(message)
+    return reject(f"{source}: has {has}", f"metrics of one server, {prefixes}", MeasurementError)
 
 
 def counted(
@@ -212,8 +211,9 @@ def counted(
     server = servers[-1]
     if servers[0] != server:
         names = f"{servers[0].framework} and {server.framework}"
-        message = f"{sources[-1]}: the pages are of {names}; allowed: two pages of one server"
-        raise MeasurementError(message)
+        reject(
+            f"{sources[-1]}: the pages are of {names}", "two pages of one server", MeasurementError
+        )
     name = _served_name(pages[-1], server, sources[-1], model)
     left_out: dict[str, None] = {}
     views = [_View(page, server, name, left_out) for page in pages]
@@ -245,8 +245,9 @@ def _served_name(page: Sequence[Sample], server: Server, source: str, asked: str
     if asked is None and len(names) == 1:
         return names[0]
     what = "several models" if asked is None else f"no model {asked!r}"
-    message = f"{source}: serves {what}; allowed: one of {', '.join(names)} (served_name)"
-    raise MeasurementError(message)
+    return reject(
+        f"{source}: serves {what}", f"one of {', '.join(names)} (served_name)", MeasurementError
+    )
 
 
 def _is_of(sample: Sample, server: Server) -> bool:

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
-from specroof.drafters import Work
 from specroof.hardware import EngineProfile
+from specroof.latency import Work
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.closed_loop import (
     SharedPasses,

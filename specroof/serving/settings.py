@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from specroof.errors import OptionError, refuse
+from specroof.errors import refuse, reject
 from specroof.hardware import ServerSettings
 from specroof.hardware.server import SETTINGS
 from specroof.reading.yaml_text import shown
@@ -31,11 +31,9 @@ def parse_server(text: str) -> ServerSettings:
     for pair in text.split(","):
         key, equals, value = (part.strip() for part in pair.partition("="))
         if not equals or not value:
-            message = f"--server: {pair.strip()!r} is not understood; allowed: KEY=VALUE[,…]"
-            raise OptionError(message)
+            reject(f"--server: {pair.strip()!r} is not understood", "KEY=VALUE[,…]")
         if key in values:
-            message = f"--server: {key} is given twice; allowed: once"
-            raise OptionError(message)
+            reject(f"--server: {key} is given twice", "once")
         values[key] = value
     return server_settings(values, where="--server")
 
@@ -63,8 +61,7 @@ def server_settings(values: Mapping[str, Any], *, where: str = "server") -> Serv
     read: dict[str, Any] = {}
     for key, value in values.items():
         if key not in SETTINGS:
-            message = f"{where}: unknown key {shown(key)}; allowed: {', '.join(SETTINGS)}"
-            raise OptionError(message)
+            reject(f"{where}: unknown key {shown(key)}", ", ".join(SETTINGS))
         setting = SETTINGS[key]
         try:
             read[setting.field] = setting.read(value) if isinstance(value, str) else value

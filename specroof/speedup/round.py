@@ -17,10 +17,16 @@ from specroof.drafters import (
     Proposals,
     Round,
     TokensPerRound,
-    Work,
 )
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
-from specroof.latency import Setup, check_placement, drafting_setup, model_work, pass_time
+from specroof.latency import (
+    Setup,
+    Work,
+    check_placement,
+    drafting_setup,
+    model_work,
+    pass_time,
+)
 from specroof.speedup.served import Served
 from specroof.units import format_seconds
 

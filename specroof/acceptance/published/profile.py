@@ -6,7 +6,7 @@ from typing import Final
 from specroof.acceptance import Acceptance, lengths_acceptance, survival_acceptance
 from specroof.acceptance.extrapolation import extrapolated_acceptance
 from specroof.acceptance.typical import SHAPES, acceptance_from_length
-from specroof.errors import OptionError
+from specroof.errors import reject
 
 #: What engines call the length of a draft, and how many more drafts there are than they say.
 DRAFT_COUNTS: Final = {
@@ -158,10 +158,8 @@ def draft_count(text: str) -> int:
     name, equals, number = (part.strip() for part in text.rpartition("="))
     name = name if equals else "drafts"
     if name not in DRAFT_COUNTS:
-        message = f"drafts is {text!r}; allowed: a number after {', '.join(DRAFT_COUNTS)}"
-        raise OptionError(message)
+        reject(f"drafts is {text!r}", f"a number after {', '.join(DRAFT_COUNTS)}")
     smallest = 1 - DRAFT_COUNTS[name]
     if not (number.isascii() and number.isdigit()) or not smallest <= int(number[:9]) <= 1_000_000:
-        message = f"{name} is {number[:40]!r}; allowed: a whole number from {smallest} to 1000000"
-        raise OptionError(message)
+        reject(f"{name} is {number[:40]!r}", f"a whole number from {smallest} to 1000000")
     return int(number) + DRAFT_COUNTS[name]

@@ -15,7 +15,7 @@ from specroof.acceptance.published.lab_formats import (
     trace_profiles,
 )
 from specroof.acceptance.published.profile import AcceptanceProfile
-from specroof.errors import OptionError
+from specroof.errors import OptionError, reject
 from specroof.reading.json_text import json_values, parse_json
 from specroof.reading.yaml_text import MAX_NESTING
 
@@ -67,10 +67,9 @@ def parse_profiles(text: str, source: str, drafts: int | None = None) -> list[Ac
         document = _json(stripped, source)
         if document is not None:
             return [_from_json(document, source)]
-    if ":" in text:
-        return golden_profiles(text, source)
-    message = f"{source}: holds no acceptance that is understood; allowed: {_FORMATS}"
-    raise OptionError(message)
+    if ":" not in text:
+        reject(f"{source}: holds no acceptance that is understood", _FORMATS)
+    return golden_profiles(text, source)
 
 
 def _from_json(document: list[Any], source: str) -> AcceptanceProfile:
@@ -80,8 +79,7 @@ def _from_json(document: list[Any], source: str) -> AcceptanceProfile:
         return speculation_profile(first, source)
     histograms = list(_histograms(document, 0))
     if not histograms:
-        message = f"{source}: holds no {_HISTOGRAM} or num_speculative_tokens; allowed: {_FORMATS}"
-        raise OptionError(message)
+        reject(f"{source}: holds no {_HISTOGRAM} or num_speculative_tokens", _FORMATS)
     return histogram_profile(histograms, source)
 
 

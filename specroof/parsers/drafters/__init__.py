@@ -125,7 +125,7 @@ def parse_drafter_config(
     """
     expect_word("kind", kind, DRAFTER_KINDS)
     root, sidecar = read_files(text, quantization_text, source=source)
-    config = open_draft_config(root, kind=kind, name=name, sidecar=sidecar)
+    config = open_draft_config(root, name=name, sidecar=sidecar)
     parsers = DRAFTER_KINDS[kind]
     found = _form(config)
     if found not in parsers:

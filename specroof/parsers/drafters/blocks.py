@@ -23,7 +23,7 @@ from specroof.architecture import (
     replicated,
     stack_layers,
 )
-from specroof.parsers import PARSERS
+from specroof.parsers import parse_family
 from specroof.parsers.blocks import feed_forward_block
 from specroof.parsers.drafters.config import DraftConfig, layer_shapes
 from specroof.parsers.drafters.mtp import draft_layers, open_target
@@ -203,8 +203,7 @@ def _gemma_layers(config: DraftConfig) -> list[Layer]:
     Source
         deepseek-ai/DeepSpec, ``Gemma4DSparkModel``: layers of the Gemma 4 family.
     """
-    model = open_target(config)
-    parsed = PARSERS[model.family](model)
+    parsed = parse_family(open_target(config))
     return [
         Layer(tuple(_both_ways(block) for block in layer.blocks), layer.count)
         for layer in parsed.layers

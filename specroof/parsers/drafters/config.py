@@ -17,8 +17,8 @@ class DraftConfig:
 
     Parameters
     ----------
-    name, kind
-        What outputs and SPECs call it.
+    name
+        What outputs call it.
     keys
         The keys of its layers: those of `transformer_layer_config` or `text_config`, or the
         root's.
@@ -35,7 +35,6 @@ class DraftConfig:
     """
 
     name: str
-    kind: str
     keys: Reader
     root: Reader
     settings: Reader
@@ -63,9 +62,7 @@ class DraftConfig:
         return self.settings if self.settings.has(key) else self.root
 
 
-def open_draft_config(
-    root: Reader, *, kind: str, name: str | None, sidecar: Reader | None
-) -> DraftConfig:
+def open_draft_config(root: Reader, *, name: str | None, sidecar: Reader | None) -> DraftConfig:
     """Return the opened config, with what is common to all kinds read."""
     keys = root.section("transformer_layer_config") or root.section("text_config") or root
     settings = root.section("dflash_config") or root.section("eagle_config") or root
@@ -73,7 +70,6 @@ def open_draft_config(
     section = quantization_section(keys, root)
     return DraftConfig(
         name=name or config_name(root),
-        kind=kind,
         keys=keys,
         root=root,
         settings=settings,

@@ -25,7 +25,7 @@ from specroof.architecture import (
     stack_layers,
     with_first,
 )
-from specroof.parsers import PARSERS
+from specroof.parsers import parse_family
 from specroof.parsers.drafters.config import DraftConfig, layer_shapes
 from specroof.parsers.drafters.mtp import open_target
 from specroof.parsers.layer_lists import sliding_layers
@@ -107,25 +107,17 @@ def parse_medusa(config: DraftConfig) -> MedusaHeads:
 
 def parse_pard(config: DraftConfig) -> DraftHead:
     """Return a PARD drafter: a small model, in PARD-2 with a projection of target features."""
-    root = config.root
-    model = open_target(config)
-    architecture = PARSERS[model.family](model)
+    root, model = config.root, parse_family(open_target(config))
+    head = DraftHead("pard", model, vocab_size=model.vocab_size)
     if not root.has("pard2_target_dim"):
-        return DraftHead("pard", architecture, vocab_size=architecture.vocab_size)
+        return head
     taken = root.positive_int("pard2_target_dim")
     taps = len(root.ints("pard2_target_layers", minimum=-_MOST_HEADS)) or 1
     if taken % taps:
         root.refuse("pard2_target_dim", f"a multiple of the {taps} pard2_target_layers")
-    projection = replicated("target_proj", taken, architecture.hidden_size, config.plain)
+    projection = replicated("target_proj", taken, model.hidden_size, config.plain)
     biased = replace(projection, bias=root.flag("pard2_proj_bias", default=False))
-    return DraftHead(
-        "pard",
-        architecture,
-        fusion=(biased,),
-        taps=taps,
-        target_size=taken // taps,
-        vocab_size=architecture.vocab_size,
-    )
+    return replace(head, fusion=(biased,), taps=taps, target_size=taken // taps)
 
 
 def parse_assistant(config: DraftConfig) -> DraftHead:

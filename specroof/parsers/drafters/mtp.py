@@ -11,7 +11,7 @@ Source
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from specroof.architecture import (
     Architecture,
@@ -21,12 +21,14 @@ from specroof.architecture import (
     replicated,
     with_first,
 )
-from specroof.parsers import PARSERS
+from specroof.parsers import PARSERS, parse_family
 from specroof.parsers.drafters.config import DraftConfig
 from specroof.parsers.formats.quantization import Quantization
 from specroof.parsers.model_config import ModelConfig, open_config
 from specroof.reading.json_object import MAX_LAYERS, Reader
 
+#: From the keys of a target to those that describe its draft layer.
+_Changes: TypeAlias = Callable[[Reader], dict[str, object]]
 _COUNT_KEYS: Final = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
 #: Families whose checkpoints hold one draft layer that no key mentions.
 _UNMENTIONED: Final = ("qwen3_next",)
@@ -95,7 +97,7 @@ def draft_layers(model: ModelConfig, changes: Mapping[str, object]) -> Architect
             quantization.plain, quantization.rules, quantization.kv_dtype, stored
         ),
     )
-    return PARSERS[model.family](changed)
+    return parse_family(changed)
 
 
 def _modules(model: ModelConfig) -> int:
@@ -104,39 +106,6 @@ def _modules(model: ModelConfig) -> int:
     key = next((key for key in _COUNT_KEYS if key in keys.values), _COUNT_KEYS[0])
     default = 1 if model.family in _UNMENTIONED else None
     return keys.positive_int(key, maximum=MAX_LAYERS, default=default)
-
-
-def _latent(_keys: Reader) -> dict[str, object]:
-    return {"num_hidden_layers": 1, "first_k_dense_replace": 0, "moe_layer_freq": 1}
-
-
-def _latent_listed(keys: Reader) -> dict[str, object]:
-    lists = {"indexer_types": ["full"], "mlp_layer_types": ["sparse"], "index_topk_pattern": "F"}
-    present = {key: value for key, value in lists.items() if keys.has(key)}
-    return {**_latent(keys), **present}
-
-
-def _full_attention(_keys: Reader) -> dict[str, object]:
-    return {"num_hidden_layers": 1, "layer_types": ["full_attention"], "mlp_only_layers": []}
-
-
-def _one_layer(_keys: Reader) -> dict[str, object]:
-    return {"num_hidden_layers": 1}
-
-
-def _window_and_experts(_keys: Reader) -> dict[str, object]:
-    # The lists that transformers saves describe the model's layers, and would go first.
-    lists = {"layer_types": None, "mlp_layer_types": None}
-    return {**lists, "num_hidden_layers": 1, "compress_ratios": [0], "num_hash_layers": 0}
-
-
-def _window_and_dense(_keys: Reader) -> dict[str, object]:
-    # `hybrid_layer_pattern` and `moe_layer_freq` go before the lists that transformers saves.
-    return {"num_hidden_layers": 1, "hybrid_layer_pattern": [1], "moe_layer_freq": [0]}
-
-
-def _all_attend(_keys: Reader) -> dict[str, object]:
-    return {"num_hidden_layers": 1, "attn_type_list": [1]}
 
 
 def _listed_blocks(keys: Reader) -> dict[str, object]:
@@ -152,23 +121,41 @@ def _listed_blocks(keys: Reader) -> dict[str, object]:
     return keys.refuse("mtp_hybrid_override_pattern", "the blocks of the draft layer")
 
 
+def _one_layer(**lists: object) -> _Changes:
+    """Return the changes to one layer, whatever the config; None where no list is to be read."""
+    return lambda _keys: {"num_hidden_layers": 1, **lists}
+
+
+def _latent_listed(keys: Reader) -> dict[str, object]:
+    lists = {"indexer_types": ["full"], "mlp_layer_types": ["sparse"], "index_topk_pattern": "F"}
+    return {**_LATENT(keys), **{key: value for key, value in lists.items() if keys.has(key)}}
+
+
+_LATENT: Final = _one_layer(first_k_dense_replace=0, moe_layer_freq=1)
+_FULL_ATTENTION: Final = _one_layer(layer_types=["full_attention"], mlp_only_layers=[])
+# `hybrid_layer_pattern` and `moe_layer_freq` go before the lists that transformers saves.
+_WINDOW_AND_DENSE: Final = _one_layer(hybrid_layer_pattern=[1], moe_layer_freq=[0])
+# The lists that transformers saves describe the model's layers, and would go first.
+_WINDOW_AND_EXPERTS: Final = _one_layer(
+    layer_types=None, mlp_layer_types=None, compress_ratios=[0], num_hash_layers=0
+)
 #: For each family, the keys that describe its draft layer in the place of the model's layers.
-_CHANGES: Final[dict[str, Callable[[Reader], dict[str, object]]]] = {
-    "deepseek_v3": _latent,
+_CHANGES: Final[dict[str, _Changes]] = {
+    "deepseek_v3": _LATENT,
     "deepseek_v32": _latent_listed,
-    "deepseek_v4": _window_and_experts,
-    "glm4_moe": _latent,
+    "deepseek_v4": _WINDOW_AND_EXPERTS,
+    "glm4_moe": _LATENT,
     "glm4_moe_lite": _latent_listed,
     "glm_moe_dsa": _latent_listed,
-    "kimi_k2": _latent,
-    "mimo": _one_layer,
-    "mimo_v2": _window_and_dense,
-    "mimo_v2_flash": _window_and_dense,
-    "minimax_m2": _all_attend,
+    "kimi_k2": _LATENT,
+    "mimo": _one_layer(),
+    "mimo_v2": _WINDOW_AND_DENSE,
+    "mimo_v2_flash": _WINDOW_AND_DENSE,
+    "minimax_m2": _one_layer(attn_type_list=[1]),
     "nemotron_h": _listed_blocks,
-    "qwen3_5": _full_attention,
-    "qwen3_5_moe": _full_attention,
-    "qwen3_5_moe_text": _full_attention,
-    "qwen3_5_text": _full_attention,
-    "qwen3_next": _full_attention,
+    "qwen3_5": _FULL_ATTENTION,
+    "qwen3_5_moe": _FULL_ATTENTION,
+    "qwen3_5_moe_text": _FULL_ATTENTION,
+    "qwen3_5_text": _FULL_ATTENTION,
+    "qwen3_next": _FULL_ATTENTION,
 }

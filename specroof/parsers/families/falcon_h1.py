@@ -6,8 +6,7 @@ Source
 """
 
 from specroof.architecture import Architecture
-from specroof.parsers.blocks import feed_forward_block
-from specroof.parsers.decoder import attention_part, decoder, same_part
+from specroof.parsers.decoder import attention_part, decoder, dense_part, same_part
 from specroof.parsers.mamba2 import MambaShape, mamba_block, read_mamba
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_attention
@@ -27,15 +26,9 @@ def parse_falcon_h1(config: ModelConfig) -> Architecture:
         out_bias=keys.flag("projectors_bias", default=False),
         shares_norm=True,
     )
-    width = keys.positive_int("intermediate_size")
     return decoder(
         config,
         same_part(config, lambda weights: mamba_block(mamba, weights, joins_next=True)),
         attention_part(config, read_attention(keys, biased=True)),
-        same_part(
-            config,
-            lambda weights: feed_forward_block(
-                hidden_size, width, weights, bias=mlp_bias, module="feed_forward"
-            ),
-        ),
+        dense_part(config, bias=mlp_bias, module="feed_forward"),
     )

@@ -8,7 +8,7 @@ Source
 from dataclasses import replace
 
 from specroof.architecture import Architecture, AttentionShape, Block
-from specroof.parsers.blocks import attention_block, feed_forward_block, with_vectors
+from specroof.parsers.blocks import attention_block, extended, feed_forward_block
 from specroof.parsers.decoder import Part, decoder, same_part
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.layer_lists import layer_windows
@@ -56,10 +56,10 @@ def _gemma(
     # Each block has a second norm, which its output passes.
     def attention(window: int | None, weights: LayerWeights) -> Block:
         block = attention_block(replace(shape, window=window), weights)
-        return with_vectors(block, hidden_size)
+        return extended(block, n_params=hidden_size)
 
     def feed_forward(weights: LayerWeights) -> Block:
-        return with_vectors(feed_forward_block(hidden_size, width, weights), hidden_size)
+        return extended(feed_forward_block(hidden_size, width, weights), n_params=hidden_size)
 
     return decoder(
         config,

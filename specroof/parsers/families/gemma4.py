@@ -23,9 +23,9 @@ from specroof.parsers.blocks import (
     ExpertsShape,
     attention_block,
     experts_block,
+    extended,
     feed_forward_block,
     matrices,
-    with_vectors,
 )
 from specroof.parsers.decoder import Part, decoder
 from specroof.parsers.formats.quantization import LayerWeights
@@ -223,7 +223,7 @@ def _attention_block(attention: _Attention, weights: LayerWeights) -> Block:
     """
     shape = attention.shape
     block = attention_block(shape, weights)
-    block = with_vectors(block, shape.hidden_size)
+    block = extended(block, n_params=shape.hidden_size)
     if attention.shares_cache and isinstance(block.core, GroupedQueryAttention):
         return replace(
             block,
@@ -250,7 +250,7 @@ def _feed_forward_block(
     """
     hidden_size = feed_forward.hidden_size
     width = feed_forward.shared_width if shares_cache else feed_forward.width
-    dense = with_vectors(feed_forward_block(hidden_size, width, weights), hidden_size)
+    dense = extended(feed_forward_block(hidden_size, width, weights), n_params=hidden_size)
     linears, core, vectors = dense.linears, None, dense.vector_params + 1
     if feed_forward.experts is not None:
         routed = experts_block(feed_forward.experts, weights, _NAMES)

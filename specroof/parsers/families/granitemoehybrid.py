@@ -7,18 +7,16 @@ Source
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final
 
 from specroof.architecture import Architecture, Block, gated_pair
 from specroof.parsers.blocks import ExpertNames, attention_block, experts_block
-from specroof.parsers.decoder import Part, decoder, same_part
+from specroof.parsers.decoder import BlockBuilder, decoder, kinds_part, same_part
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.mamba2 import MambaShape, mamba_block, read_mamba
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_attention, read_experts
 from specroof.reading.json_object import Reader
-
-_BlockBuilder: TypeAlias = Callable[[LayerWeights], Block]
 
 #: Mixers by the spellings of `layer_types`, before and after transformers 5.13 renamed them.
 _MIXERS: Final = {
@@ -37,10 +35,9 @@ _NAMES: Final = ExpertNames(
 def parse_granitemoehybrid(config: ModelConfig) -> Architecture:
     """Return a Granite 4; `intermediate_size` is the width of an expert."""
     mixers = _mixers(config.keys, config.n_layers)
-    builders = {kind: _BUILDERS[kind](config) for kind in dict.fromkeys(mixers)}
     return decoder(
         config,
-        Part(mixers, lambda kind, weights: builders[kind](weights)),
+        kinds_part(config, mixers, _BUILDERS),
         same_part(config, _feed_forward(config.keys)),
     )
 
@@ -54,7 +51,7 @@ def _mixers(keys: Reader, n_layers: int) -> tuple[str, ...]:
     return tuple(_MIXERS[spelling] for spelling in spelled[:n_layers])
 
 
-def _mamba_builder(config: ModelConfig) -> _BlockBuilder:
+def _mamba_builder(config: ModelConfig) -> BlockBuilder:
     keys, hidden_size = config.keys, config.hidden_size
     core = read_mamba(keys, hidden_size)
     if keys.has("mamba_expand"):
@@ -67,19 +64,19 @@ def _mamba_builder(config: ModelConfig) -> _BlockBuilder:
     return lambda weights: mamba_block(shape, weights)
 
 
-def _attention_builder(config: ModelConfig) -> _BlockBuilder:
+def _attention_builder(config: ModelConfig) -> BlockBuilder:
     # configuration_granitemoehybrid.py: attention_bias False
     shape = read_attention(config.keys, biased=True)
     return lambda weights: attention_block(shape, weights)
 
 
-_BUILDERS: Final[dict[str, Callable[[ModelConfig], _BlockBuilder]]] = {
+_BUILDERS: Final[dict[str, Callable[[ModelConfig], BlockBuilder]]] = {
     "mamba": _mamba_builder,
     "attention": _attention_builder,
 }
 
 
-def _feed_forward(keys: Reader) -> _BlockBuilder:
+def _feed_forward(keys: Reader) -> BlockBuilder:
     """Return the builder of experts with a shared one, or of the shared one where no others are."""
     shared_width = keys.positive_int("shared_intermediate_size")
     if not keys.positive_int("num_local_experts", minimum=0):

@@ -6,7 +6,7 @@ Source
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from specroof.architecture import (
@@ -20,42 +20,24 @@ from specroof.architecture import (
     Linear,
     Shard,
 )
-from specroof.parsers.blocks import ExpertNames, ExpertsShape, matrices, with_vectors
-from specroof.parsers.decoder import Part, decoder, feed_forward_builder
-from specroof.parsers.families.deepseek_v3 import LatentShape, latent_block, latent_shape
+from specroof.parsers.blocks import (
+    BLOCK_SPARSE_NAMES,
+    ExpertsShape,
+    experts_block,
+    extended,
+    feed_forward_block,
+    matrices,
+)
+from specroof.parsers.decoder import BlockBuilder, Part, decoder
+from specroof.parsers.families.deepseek_v3 import latent_block, latent_shape
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.layer_lists import experts_after_first, listed_experts, listed_kinds
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_experts
 from specroof.reading.json_object import Reader
 
-_NAMES: Final = ExpertNames(
-    routed="block_sparse_moe.experts.0.w1",
-    shared_in="block_sparse_moe.shared_experts.gate_proj",
-    shared_out="block_sparse_moe.shared_experts.down_proj",
-)
 _DELTA: Final = "linear_attention"
 _FULL: Final = "full_attention"
-
-
-@dataclass(frozen=True, slots=True)
-class _Mixers:
-    """Sizes of both kinds of attention.
-
-    Parameters
-    ----------
-    latent, delta
-        Latent attention, and delta attention.
-    latent_gate
-        Whether latent attention has an output gate (K3).
-    full_rank_gate
-        Whether the output gate of delta attention is one matrix (K3), not two of one head's rank.
-    """
-
-    latent: LatentShape
-    delta: KimiDeltaAttention
-    latent_gate: bool
-    full_rank_gate: bool
 
 
 def parse_kimi_linear(config: ModelConfig) -> Architecture:
@@ -70,16 +52,16 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
     if sparse is None:
         # Without a default of dense layers: 0 in mlx-lm, 1 in transformers.
         sparse = experts_after_first(keys, config.n_layers)
-    mixers, feed_forward = _mixers(config), _feed_forward(config, sparse)
+    mixers = {_FULL: _latent_builder(keys), _DELTA: _delta_builder(keys)}
+    feed_forward = _feed_forward(config, sparse)
     # Per sublayer, and once behind the last: a projection to one number, and a norm.
     residual_params = 2 * hidden_size if keys.has("attn_res_block_size") else 0
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
-        build = _latent_block if kind == _FULL else _delta_block
-        return with_vectors(build(mixers, weights), residual_params)
+        return extended(mixers[kind](weights), n_params=residual_params)
 
     def behind(is_sparse: bool, weights: LayerWeights) -> Block:
-        return with_vectors(feed_forward(is_sparse, weights), residual_params)
+        return extended(feed_forward(is_sparse, weights), n_params=residual_params)
 
     return decoder(
         config,
@@ -89,16 +71,41 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
     )
 
 
-def _mixers(config: ModelConfig) -> _Mixers:
-    keys = config.keys
-    section = keys.section("linear_attn_config")
-    # modeling_kimi_linear.py and kimi_k3.py: neither gate is of full rank unless a key says so.
-    return _Mixers(
-        latent_shape(keys),
-        _delta(keys, section),
-        latent_gate=keys.flag("mla_use_output_gate", default=False),
-        full_rank_gate=section is not None and section.flag("use_full_rank_gate", default=False),
+def _latent_builder(keys: Reader) -> BlockBuilder:
+    """Return what builds latent attention: no rotary positions, though their dimensions are cached.
+
+    K3 has an output gate.
+    """
+    latent = latent_shape(keys)
+    # modeling_kimi_linear.py: no gate unless a key says so.
+    if not keys.flag("mla_use_output_gate", default=False):
+        return lambda weights: latent_block(latent, weights)
+    gate = ("g_proj", latent.hidden_size, latent.n_heads * latent.value_dim)
+    return lambda weights: extended(
+        latent_block(latent, weights), *matrices(weights, "self_attn.", HEADS, gate)
     )
+
+
+def _delta_builder(keys: Reader) -> BlockBuilder:
+    """Return what builds delta attention; q, k and v are one matrix.
+
+    Vectors: the norm before it, A_log per head, dt_bias per channel, the gated norm of one head.
+    """
+    section, hidden_size = keys.section("linear_attn_config"), keys.positive_int("hidden_size")
+    delta = _delta(keys, section)
+    # kimi_k3.py: the output gate is two matrices of one head's rank unless a key says so.
+    full_rank = section is not None and section.flag("use_full_rank_gate", default=False)
+    rows = tuple(_delta_matrices(hidden_size, delta, full_rank_gate=full_rank))
+    vectors = hidden_size + delta.n_heads + delta.n_heads * delta.head_dim + delta.head_dim
+
+    def build(weights: LayerWeights) -> Block:
+        linears = tuple(
+            Linear(name, in_features, out_features, weights(f"self_attn.{stored}"), shard)
+            for name, stored, in_features, out_features, shard in rows
+        )
+        return Block("attention", linears, delta, vector_params=vectors)
+
+    return build
 
 
 def _delta(keys: Reader, section: Reader | None) -> KimiDeltaAttention:
@@ -144,13 +151,15 @@ def _feed_forward(
     """Return what builds the feed-forwards; routed experts of K3 work on another width."""
     keys = config.keys
     experts = _experts(keys) if any(sparse) else None
-    usual = feed_forward_builder(config, experts, sparse, names=_NAMES)
+    width = 0 if all(sparse) else keys.positive_int("intermediate_size")
     latent = keys.optional_int("routed_expert_hidden_size")
     # kimi_k3.py of mlx-lm: a norm of that width stands behind them where this key says so.
     norm_params = (latent or 0) if keys.flag("latent_moe_use_norm", default=False) else 0
 
     def build(is_sparse: bool, weights: LayerWeights) -> Block:
-        block = usual(is_sparse, weights)
+        if experts is None or not is_sparse:
+            return feed_forward_block(config.hidden_size, width, weights)
+        block = experts_block(experts, weights, BLOCK_SPARSE_NAMES)
         if latent is None or not isinstance(block.core, Experts):
             return block
         # The lists of K3 do not name these, and its checkpoint holds them in bfloat16.
@@ -158,8 +167,7 @@ def _feed_forward(
         down = Linear("routed_expert_down_proj", config.hidden_size, latent, form, shard)
         up = Linear("routed_expert_up_proj", latent, config.hidden_size, form, shard)
         core = replace(block.core, in_features=latent)
-        block = replace(block, linears=(*block.linears, down, up), core=core)
-        return with_vectors(block, norm_params)
+        return extended(replace(block, core=core), down, up, n_params=norm_params)
 
     return build
 
@@ -176,41 +184,17 @@ def _experts(keys: Reader) -> ExpertsShape:
     )
 
 
-def _latent_block(mixers: _Mixers, weights: LayerWeights) -> Block:
-    """Return latent attention: no rotary positions, though the rotary dimensions are cached."""
-    block = latent_block(mixers.latent, weights)
-    if not mixers.latent_gate:
-        return block
-    latent = mixers.latent
-    gate = ("g_proj", latent.hidden_size, latent.n_heads * latent.value_dim)
-    return replace(block, linears=(*block.linears, *matrices(weights, "self_attn.", HEADS, gate)))
-
-
-def _delta_block(mixers: _Mixers, weights: LayerWeights) -> Block:
-    """Return delta attention with its projections; q, k and v are one matrix.
-
-    Vectors: the norm before it, A_log per head, dt_bias per channel, the gated norm of one head.
-    """
-    delta, hidden_size = mixers.delta, mixers.latent.hidden_size
-    inner_dim = delta.n_heads * delta.head_dim
-    linears = tuple(
-        Linear(name, in_features, out_features, weights(f"self_attn.{stored}"), shard)
-        for name, stored, in_features, out_features, shard in _delta_matrices(mixers)
-    )
-    vectors = hidden_size + delta.n_heads + inner_dim + delta.head_dim
-    return Block("attention", linears, delta, vector_params=vectors)
-
-
-def _delta_matrices(mixers: _Mixers) -> Iterator[tuple[str, str, int, int, Shard]]:
+def _delta_matrices(
+    hidden_size: int, delta: KimiDeltaAttention, *, full_rank_gate: bool
+) -> Iterator[tuple[str, str, int, int, Shard]]:
     """Yield name, name in the checkpoint, widths and shard of each projection."""
-    hidden_size, delta = mixers.latent.hidden_size, mixers.delta
     head_dim, inner_dim = delta.head_dim, delta.n_heads * delta.head_dim
     yield "qkv_proj", "q_proj", hidden_size, 3 * inner_dim, HEADS
     # Decay of each channel through one head's width, write strength of each head.
     yield "f_a_proj", "f_a_proj", hidden_size, head_dim, ATTENTION_REPLICATED
     yield "f_b_proj", "f_b_proj", head_dim, inner_dim, HEADS
     yield "b_proj", "b_proj", hidden_size, delta.n_heads, HEADS
-    if mixers.full_rank_gate:
+    if full_rank_gate:
         yield "g_proj", "g_proj", hidden_size, inner_dim, HEADS
     else:
         yield "g_a_proj", "g_a_proj", hidden_size, head_dim, ATTENTION_REPLICATED

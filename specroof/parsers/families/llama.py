@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from specroof.architecture import Architecture, AttentionShape
-from specroof.parsers.blocks import feed_forward_block
-from specroof.parsers.decoder import attention_part, decoder, same_part
+from specroof.parsers.decoder import attention_part, decoder, dense_part
 from specroof.parsers.layer_lists import layer_windows, used_window
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import head_counts, read_attention
@@ -58,9 +57,5 @@ def dense_decoder(
     mlp_bias: bool = False,
 ) -> Architecture:
     """Return layers of attention and a gated feed-forward, alike but for each one's window."""
-    width = config.keys.positive_int("intermediate_size")
-    feed_forward = same_part(
-        config,
-        lambda weights: feed_forward_block(shape.hidden_size, width, weights, bias=mlp_bias),
-    )
+    feed_forward = dense_part(config, bias=mlp_bias)
     return decoder(config, attention_part(config, shape, windows), feed_forward)

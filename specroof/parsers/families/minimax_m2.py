@@ -5,18 +5,14 @@ Source
     SGLang `models/minimax_m2.py`; the tensors of the published checkpoints.
 """
 
-from typing import Final
-
 from specroof.architecture import Architecture, AttentionShape, Block
-from specroof.parsers.blocks import ExpertNames, attention_block, with_vectors
+from specroof.parsers.blocks import BLOCK_SPARSE_NAMES, attention_block, extended
 from specroof.parsers.decoder import decoder, feed_forward_part, same_part
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.layer_lists import flagged_layers
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_attention, read_experts
 from specroof.reading.json_object import Reader
-
-_NAMES: Final = ExpertNames(routed="block_sparse_moe.experts.0.w1")
 
 
 def parse_minimax_m2(config: ModelConfig) -> Architecture:
@@ -39,10 +35,12 @@ def parse_minimax_m2(config: ModelConfig) -> Architecture:
     )
 
     def mixer(weights: LayerWeights) -> Block:
-        return with_vectors(attention_block(attention, weights), norm_params)
+        return extended(attention_block(attention, weights), n_params=norm_params)
 
     return decoder(
-        config, same_part(config, mixer), feed_forward_part(config, experts, names=_NAMES)
+        config,
+        same_part(config, mixer),
+        feed_forward_part(config, experts, names=BLOCK_SPARSE_NAMES),
     )
 
 

@@ -7,7 +7,7 @@ Source
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from specroof.architecture import (
@@ -17,12 +17,14 @@ from specroof.architecture import (
     Block,
     BlockSparseAttention,
     Indexer,
+    Linear,
     by_kv_heads,
 )
 from specroof.parsers.blocks import (
-    ExpertNames,
+    BLOCK_SPARSE_NAMES,
     ExpertsShape,
     attention_block,
+    extended,
     matrices,
 )
 from specroof.parsers.decoder import Part, decoder, feed_forward_part
@@ -32,11 +34,6 @@ from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_attention, read_experts
 from specroof.reading.json_object import Reader
 
-_NAMES: Final = ExpertNames(
-    routed="block_sparse_moe.experts.0.w1",
-    shared_in="block_sparse_moe.shared_experts.gate_proj",
-    shared_out="block_sparse_moe.shared_experts.down_proj",
-)
 _FULL: Final = "full_attention"
 _SPARSE: Final = "minimax_m3_sparse"
 #: Keys of the indexer's heads, their width, top blocks, and the length of one.
@@ -54,14 +51,6 @@ _SAVED_INDEXER: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _BlockIndexer:
-    """The indexer of the sparse layers; its `top_k` counts blocks of `block_len` tokens."""
-
-    indexer: Indexer
-    block_len: int
-
-
 def parse_minimax_m3(config: ModelConfig) -> Architecture:
     """Return the language model of a MiniMax-M3; `intermediate_size` is the width of one expert."""
     keys = config.keys
@@ -70,49 +59,36 @@ def parse_minimax_m3(config: ModelConfig) -> Architecture:
     # MiniMaxM3VLAttention has a norm of one head's width for queries and for keys.
     attention = replace(read_attention(keys), qk_norm=keys.flag("use_qk_norm", default=True))
     searching = _sparse_attention(keys, config.n_layers)
-    indexer = _indexer(keys) if any(searching) else None
+    core = _searching_core(keys, attention) if any(searching) else None
     sparse = _expert_layers(keys, config.n_layers)
     experts = _experts_shape(keys) if any(sparse) else None
 
     def mixer(searches: bool, weights: LayerWeights) -> Block:
         block = attention_block(attention, weights)
-        if searches and indexer is not None:
-            return _searching(block, attention, indexer, weights)
-        return block
+        if not searches or core is None:
+            return block
+        linears = _indexer_linears(core.indexer, config.hidden_size, weights)
+        # norms of index queries and keys
+        return replace(extended(block, *linears, n_params=2 * core.indexer.head_dim), core=core)
 
     return decoder(
         config,
         Part(searching, mixer),
         feed_forward_part(
-            config, experts, sparse, names=_NAMES, width_key="dense_intermediate_size"
+            config, experts, sparse, names=BLOCK_SPARSE_NAMES, width_key="dense_intermediate_size"
         ),
     )
 
 
-def _searching(
-    block: Block, attention: AttentionShape, found: _BlockIndexer, weights: LayerWeights
-) -> Block:
-    """Return an attention block that scores keys first, with the indexer's two projections."""
-    indexer, size = found.indexer, attention.hidden_size
-    queries = ("index_q_proj", size, indexer.n_heads * indexer.head_dim)
-    keys = ("index_k_proj", size, indexer.head_dim)
-    return replace(
-        block,
-        linears=(
-            *block.linears,
-            *matrices(weights, "self_attn.", by_kv_heads(indexer.n_heads), queries),
-            *matrices(weights, "self_attn.", ATTENTION_REPLICATED, keys),
-        ),
-        core=BlockSparseAttention(
-            attention.n_heads,
-            attention.n_kv_heads,
-            attention.head_dim,
-            attention.head_dim,
-            indexer,
-            found.block_len,
-        ),
-        # norms of index queries and keys
-        vector_params=block.vector_params + 2 * indexer.head_dim,
+def _indexer_linears(
+    indexer: Indexer, hidden_size: int, weights: LayerWeights
+) -> tuple[Linear, ...]:
+    """Return the projections of index queries and of the one index key."""
+    queries = ("index_q_proj", hidden_size, indexer.n_heads * indexer.head_dim)
+    keys = ("index_k_proj", hidden_size, indexer.head_dim)
+    return (
+        *matrices(weights, "self_attn.", by_kv_heads(indexer.n_heads), queries),
+        *matrices(weights, "self_attn.", ATTENTION_REPLICATED, keys),
     )
 
 
@@ -135,8 +111,8 @@ def _sparse_attention(keys: Reader, n_layers: int) -> list[bool]:
     return searching
 
 
-def _indexer(keys: Reader) -> _BlockIndexer:
-    """Return the indexer by the keys of the checkpoint, or by those that transformers writes."""
+def _searching_core(keys: Reader, attention: AttentionShape) -> BlockSparseAttention:
+    """Return attention with the indexer that the checkpoint states, or what transformers writes."""
     section = keys.section("sparse_attention_config")
     if section is None:
         names: Sequence[str] = _SAVED_INDEXER
@@ -145,7 +121,9 @@ def _indexer(keys: Reader) -> _BlockIndexer:
         # highest.
         keys, names = section, _PUBLISHED_INDEXER
     n_heads, head_dim, top_k, block_len = (keys.positive_int(name) for name in names)
-    return _BlockIndexer(Indexer(n_heads, head_dim, top_k), block_len)
+    indexer = Indexer(n_heads, head_dim, top_k)
+    heads = attention.n_heads, attention.n_kv_heads, attention.head_dim, attention.head_dim
+    return BlockSparseAttention(*heads, indexer, block_len)
 
 
 def _expert_layers(keys: Reader, n_layers: int) -> list[bool]:

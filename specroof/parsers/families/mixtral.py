@@ -4,15 +4,11 @@ Source
     transformers 5, `models/mixtral/modeling_mixtral.py` and `configuration_mixtral.py`.
 """
 
-from typing import Final
-
 from specroof.architecture import Architecture
-from specroof.parsers.blocks import ExpertNames
+from specroof.parsers.blocks import BLOCK_SPARSE_NAMES
 from specroof.parsers.decoder import attention_part, decoder, feed_forward_part
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_attention, read_experts
-
-_NAMES: Final = ExpertNames(routed="block_sparse_moe.experts.0.w1")
 
 
 def parse_mixtral(config: ModelConfig) -> Architecture:
@@ -22,4 +18,4 @@ def parse_mixtral(config: ModelConfig) -> Architecture:
     # configuration_mixtral.py: sliding_window None; where it is a number, all layers have it.
     windows = [keys.optional_int("sliding_window")] * config.n_layers
     attention = attention_part(config, read_attention(keys), windows)
-    return decoder(config, attention, feed_forward_part(config, experts, names=_NAMES))
+    return decoder(config, attention, feed_forward_part(config, experts, names=BLOCK_SPARSE_NAMES))

@@ -7,18 +7,16 @@ Source
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final
 
 from specroof.architecture import FEED_FORWARD_REPLICATED, TENSOR, Architecture, Block, Experts
 from specroof.parsers.blocks import attention_block, matrices, router
-from specroof.parsers.decoder import Part, decoder
+from specroof.parsers.decoder import BlockBuilder, decoder, kinds_part
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.mamba2 import MambaKeys, MambaShape, mamba_block, read_mamba_core
 from specroof.parsers.model_config import DTYPES, ModelConfig
 from specroof.parsers.sizes import read_attention, read_experts
 from specroof.reading.json_object import MAX_LAYERS, Reader
-
-_BlockBuilder: TypeAlias = Callable[[LayerWeights], Block]
 
 #: Kinds of layers by every spelling: characters of `hybrid_override_pattern`, and entries of
 #: `layers_block_type` before and after transformers 5.13 renamed them.
@@ -44,12 +42,11 @@ def parse_nemotron_h(config: ModelConfig) -> Architecture:
     """Return a Nemotron-H: a norm and one mixer a layer, nothing gated."""
     keys = config.keys
     kinds = _layer_kinds(keys)
-    builders = {kind: _BUILDERS[kind](config) for kind in dict.fromkeys(kinds)}
     # configuration_nemotron_h.py: mamba_ssm_cache_dtype float32
     state = keys.text("mamba_ssm_cache_dtype", allowed=DTYPES, default="float32")
     return decoder(
         config,
-        Part(kinds, lambda kind, weights: builders[kind](weights)),
+        kinds_part(config, kinds, _BUILDERS),
         state_dtype=DTYPES[state],
     )
 
@@ -76,7 +73,7 @@ def _layer_kinds(keys: Reader) -> tuple[str, ...]:
     return tuple(_KINDS[spelling] for spelling in spelled)
 
 
-def _mamba_builder(config: ModelConfig) -> _BlockBuilder:
+def _mamba_builder(config: ModelConfig) -> BlockBuilder:
     keys = config.keys
     core = read_mamba_core(keys, _MAMBA_KEYS, keys.positive_int("mamba_head_dim"))
     # configuration_nemotron_h.py: use_bias False
@@ -85,7 +82,7 @@ def _mamba_builder(config: ModelConfig) -> _BlockBuilder:
     return lambda weights: mamba_block(shape, weights)
 
 
-def _attention_builder(config: ModelConfig) -> _BlockBuilder:
+def _attention_builder(config: ModelConfig) -> BlockBuilder:
     keys = config.keys
     # configuration_nemotron_h.py: attention_bias False, head_dim 128; the first models call it
     # attention_head_dim.
@@ -94,7 +91,7 @@ def _attention_builder(config: ModelConfig) -> _BlockBuilder:
     return lambda weights: attention_block(shape, weights, module="mixer")
 
 
-def _mlp_builder(config: ModelConfig) -> _BlockBuilder:
+def _mlp_builder(config: ModelConfig) -> BlockBuilder:
     hidden_size, bias = config.hidden_size, _mlp_bias(config.keys)
     width = config.keys.positive_int("intermediate_size")
     rows = _plain_mlp(hidden_size, width)
@@ -105,7 +102,7 @@ def _mlp_builder(config: ModelConfig) -> _BlockBuilder:
     )
 
 
-def _experts_builder(config: ModelConfig) -> _BlockBuilder:
+def _experts_builder(config: ModelConfig) -> BlockBuilder:
     """Return the builder of expert layers; experts may work on a latent of the hidden state."""
     keys, hidden_size = config.keys, config.hidden_size
     latent = keys.optional_int("moe_latent_size")
@@ -150,7 +147,7 @@ def _plain_mlp(hidden_size: int, width: int) -> tuple[tuple[str, int, int], ...]
     return ("up_proj", hidden_size, width), ("down_proj", width, hidden_size)
 
 
-_BUILDERS: Final[dict[str, Callable[[ModelConfig], _BlockBuilder]]] = {
+_BUILDERS: Final[dict[str, Callable[[ModelConfig], BlockBuilder]]] = {
     "mamba": _mamba_builder,
     "attention": _attention_builder,
     "mlp": _mlp_builder,

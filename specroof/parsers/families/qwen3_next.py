@@ -7,12 +7,12 @@ Source
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from specroof.architecture import HEADS, Architecture, AttentionShape, Block, GatedDeltaNet, Linear
-from specroof.parsers.blocks import attention_block, feed_forward_block, matrices
-from specroof.parsers.decoder import Part, decoder, feed_forward_part, same_part
+from specroof.parsers.blocks import attention_block, matrices
+from specroof.parsers.decoder import Part, decoder, dense_part, feed_forward_part
 from specroof.parsers.families.qwen2_moe import SHARED_EXPERT_NAMES, gated_experts
 from specroof.parsers.families.qwen3_moe import sparse_layers
 from specroof.parsers.formats.quantization import LayerWeights
@@ -25,38 +25,24 @@ _LINEAR: Final = "linear_attention"
 _FULL: Final = "full_attention"
 
 
-@dataclass(frozen=True, slots=True)
-class _DeltaNetNames:
-    """What the fused input projections are called in the checkpoint (by their parts)."""
-
-    qkvz: tuple[str, ...]
-    ba: tuple[str, ...]
-
-
-_NEXT_NAMES: Final = _DeltaNetNames(("linear_attn.in_proj_qkvz",), ("linear_attn.in_proj_ba",))
-_QWEN3_5_NAMES: Final = _DeltaNetNames(
-    ("linear_attn.in_proj_qkv", "linear_attn.in_proj_qkvz"),
-    ("linear_attn.in_proj_b", "linear_attn.in_proj_ba"),
-)
+#: What checkpoints call two fused matrices, Qwen3.5's being of parts that engines fuse.
+_QKVZ: Final = ("linear_attn.in_proj_qkv", "linear_attn.in_proj_qkvz")
+_BA: Final = ("linear_attn.in_proj_b", "linear_attn.in_proj_ba")
 
 
 def parse_qwen3_next(config: ModelConfig) -> Architecture:
     """Return a Qwen3-Next; its checkpoints hold a draft layer that no key mentions."""
-    return _hybrid(config, _sparse_part(config), _NEXT_NAMES, (MTP_NOTE,))
+    return _hybrid(config, _sparse_part(config), (MTP_NOTE,))
 
 
 def parse_qwen3_5(config: ModelConfig) -> Architecture:
     """Return a dense Qwen3.5 or Qwen3.6."""
-    hidden_size, width = config.hidden_size, config.keys.positive_int("intermediate_size")
-    feed_forward = same_part(
-        config, lambda weights: feed_forward_block(hidden_size, width, weights)
-    )
-    return _hybrid(config, feed_forward, _QWEN3_5_NAMES)
+    return _hybrid(config, dense_part(config))
 
 
 def parse_qwen3_5_moe(config: ModelConfig) -> Architecture:
     """Return a Qwen3.5 or Qwen3.6 with experts."""
-    return _hybrid(config, _sparse_part(config), _QWEN3_5_NAMES)
+    return _hybrid(config, _sparse_part(config))
 
 
 def _sparse_part(config: ModelConfig) -> Part[bool]:
@@ -65,7 +51,7 @@ def _sparse_part(config: ModelConfig) -> Part[bool]:
 
 
 def _hybrid(
-    config: ModelConfig, feed_forward: Part[Any], names: _DeltaNetNames, notes: Sequence[str] = ()
+    config: ModelConfig, feed_forward: Part[Any], notes: Sequence[str] = ()
 ) -> Architecture:
     keys = config.keys
     attention, delta_net = _attention_shape(keys), _delta_net(keys)
@@ -73,7 +59,7 @@ def _hybrid(
     def mixer(kind: str, weights: LayerWeights) -> Block:
         if kind == _FULL:
             return attention_block(attention, weights)
-        return _delta_net_block(config.hidden_size, delta_net, names, weights)
+        return _delta_net_block(config.hidden_size, delta_net, weights)
 
     return decoder(
         config,
@@ -118,9 +104,7 @@ def _delta_net(keys: Reader) -> GatedDeltaNet:
     )
 
 
-def _delta_net_block(
-    hidden_size: int, delta_net: GatedDeltaNet, names: _DeltaNetNames, weights: LayerWeights
-) -> Block:
+def _delta_net_block(hidden_size: int, delta_net: GatedDeltaNet, weights: LayerWeights) -> Block:
     """Return a Gated DeltaNet with its projections, fused as engines multiply them.
 
     Vectors: the norm before it, A_log and dt_bias per value head, the gated norm of one head.
@@ -130,8 +114,8 @@ def _delta_net_block(
     # z gates the output, b and a make the write strength and decay of each value head.
     qkvz_dim = delta_net.conv_dim + value_dim
     linears = (
-        Linear("in_proj_qkvz", hidden_size, qkvz_dim, weights(*names.qkvz), HEADS),
-        Linear("in_proj_ba", hidden_size, 2 * n_heads, weights(*names.ba), HEADS),
+        Linear("in_proj_qkvz", hidden_size, qkvz_dim, weights(*_QKVZ), HEADS),
+        Linear("in_proj_ba", hidden_size, 2 * n_heads, weights(*_BA), HEADS),
         *matrices(weights, "linear_attn.", HEADS, ("out_proj", value_dim, hidden_size)),
     )
     vectors = hidden_size + 2 * n_heads + delta_net.value_dim

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from specroof.architecture import HEADS, Architecture, AttentionShape, Block
-from specroof.parsers.blocks import ExpertNames, ExpertsShape, attention_block, matrices
+from specroof.parsers.blocks import ExpertNames, ExpertsShape, attention_block, extended, matrices
 from specroof.parsers.decoder import Part, decoder, feed_forward_part
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.layer_lists import layer_overrides, listed_experts, sliding_layers
@@ -38,9 +38,7 @@ def parse_step3p5(config: ModelConfig) -> Architecture:
             return block
         # one gate per head
         gate = ("g_proj", attention.hidden_size, attention.n_heads)
-        return replace(
-            block, linears=(*block.linears, *matrices(weights, "self_attn.", HEADS, gate))
-        )
+        return extended(block, *matrices(weights, "self_attn.", HEADS, gate))
 
     return decoder(
         config,

@@ -1,0 +1,12 @@
+"""Seconds of passes whose operations a test states itself."""
+
+from collections.abc import Iterable
+
+from specroof.cost import OpCost
+from specroof.latency import PassLatency, Setup, pass_time
+from specroof.latency.operations import pass_work
+from specroof.latency.pass_seconds import PassShape
+
+
+def pass_latency(ops: Iterable[OpCost], setup: Setup, shape: PassShape) -> PassLatency:
+    return pass_time(pass_work(ops, setup, shape), setup.engine, setup.options.granularity)
