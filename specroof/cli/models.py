@@ -2,6 +2,7 @@
 
 import typer
 
+from specroof.cli import COMMANDS
 from specroof.cli.flags import FAMILY, MODEL, AsJson
 from specroof.cli.grouping import Asked, flags
 from specroof.cli.groups import Command, CommandGroup
@@ -9,11 +10,7 @@ from specroof.cli.output import give
 from specroof.questions import models as asked
 from specroof.report.models import diff_text, model_text, models_table
 
-models_app = typer.Typer(
-    add_completion=False,
-    cls=CommandGroup,
-    help="List the bundled models, show one, or compare two.",
-)
+models_app = typer.Typer(add_completion=False, cls=CommandGroup, help=COMMANDS["models"])
 
 
 @models_app.callback(invoke_without_command=True)

@@ -2,6 +2,7 @@
 
 import typer
 
+from specroof.cli import COMMANDS
 from specroof.cli.flags import (
     ENGINE,
     ONE_CHIP,
@@ -18,11 +19,7 @@ from specroof.cli.output import give
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
 from specroof.report.simulation import exactness_text, times_text
 
-simulate_app = typer.Typer(
-    add_completion=False,
-    cls=CommandGroup,
-    help="Check by simulation that speculative sampling is exact, and how latency varies.",
-)
+simulate_app = typer.Typer(add_completion=False, cls=CommandGroup, help=COMMANDS["simulate"])
 
 
 _SAMPLED = {
