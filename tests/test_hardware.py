@@ -375,20 +375,30 @@ def test_an_unknown_engine_is_refused_with_those_there_are(name: str) -> None:
 
 
 def test_the_ideal_engine_takes_nothing_off_and_puts_nothing_on() -> None:
-    shares = [IDEAL_ENGINE.memory_frac, *IDEAL_ENGINE.compute_frac.values()]
-    overheads = [
-        IDEAL_ENGINE.pass_overhead_s,
-        IDEAL_ENGINE.layer_overhead_s,
-        IDEAL_ENGINE.sequence_overhead_s,
-        IDEAL_ENGINE.round_overhead_s,
-    ]
-    assert (set(shares), set(overheads), IDEAL_ENGINE.collective) == ({1.0}, {0.0}, None)
+    ideal = {one.name: getattr(IDEAL_ENGINE, one.name) for one in fields(IDEAL_ENGINE)}
+    assert (ideal.pop("name"), ideal.pop("overlap")) == ("ideal", True)
+    for name, value in ideal.items():
+        if name.endswith("_frac"):
+            assert value in (1.0, {}), name
+        else:
+            assert not value, name
 
 
-def test_a_collective_reaches_the_whole_link_unless_it_says_otherwise() -> None:
+def test_what_a_block_does_not_say_costs_nothing() -> None:
     assert Collective(latency_s=1e-6) == Collective(
-        latency_s=1e-6, link_frac=1.0, in_switch_reduce=False
+        latency_s=1e-6, device_latency_s=0.0, link_frac=1.0, in_switch_reduce=False
     )
+    assert CapturedGraphs(sizes=(1, 2)) == CapturedGraphs(
+        sizes=(1, 2), counts="tokens", eager_layer_s=0.0, eager_kernel_s=0.0
+    )
+
+
+@pytest.mark.parametrize("name", ["Mine", "my engine", "generic"])
+def test_a_file_that_could_not_be_read_is_not_written(name: str) -> None:
+    with pytest.raises(ProfileError, match=name):
+        calibrated_yaml(
+            parse_hardware(GOOD, source="x.yaml"), IDEAL_ENGINE, name=name, source="a test"
+        )
 
 
 @pytest.mark.parametrize(

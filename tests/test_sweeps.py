@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from specroof.catalog import hardware_names
 from specroof.cli import app
 from specroof.errors import CatalogError
 from specroof.questions.study import load_study
-from specroof.questions.sweep import Study, study_of, study_slices
+from specroof.questions.sweep import Study, Target, study_of, study_slices
 from specroof.sweeps import formats, partition, places, run, workers
 from specroof.sweeps.estimate import estimate, extrapolated
 from specroof.sweeps.plan import Partition, Plan, changes, plan_of
@@ -109,8 +110,10 @@ def test_columns_agree_with_predict_to_the_digit(tmp_path: Path, form: str) -> N
 
 
 def test_rows_without_room_stay_and_are_marked(tmp_path: Path) -> None:
-    write_sweep(CONTENT, tmp_path, form="parquet")
+    found = write_sweep(CONTENT, tmp_path, form="parquet")
     frame = read_results(tmp_path).to_frame()
+    loads = frame.groupby(["target", "drafter", "context_len", "batch_size"], observed=True)
+    assert found.without_room == sum(not has_room for has_room in loads.has_room.any()) > 2
     # 512 sequences of 30 000 tokens have 36 x 2 x 8 x 128 keys and values of 2 bytes each: 2.3 TB.
     lost = frame[(frame.hardware == "NVIDIA B200 SXM") & (frame.batch_size == 512)]
     lost = lost[lost.context_len == 30000]
@@ -157,8 +160,15 @@ def test_parquet_has_units_names_as_dictionaries_and_says_what_it_is(
     assert said[b"specroof_study"].decode() == Path(study).read_text()
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert said[b"specroof_study_sha256"].decode() == manifest["study_sha256"]
-    assert manifest["done"]
+    assert (manifest["format_version"], manifest["done"]) == (1, True)
     assert file.metadata.num_rows == 6 * 17
+    columns = [file.metadata.row_group(0).column(n) for n in range(file.metadata.num_columns)]
+    summary = pq.ParquetFile(tmp_path / "out" / "summary.parquet").metadata.row_group(0)
+    assert {one.compression for one in (*columns, summary.column(0))} == {"LZ4"}
+    packed = {one.path_in_schema: set(one.encodings) for one in columns}
+    assert "BYTE_STREAM_SPLIT" in packed["speedup"]
+    assert "RLE_DICTIONARY" in packed["model"]
+    assert "RLE_DICTIONARY" not in packed["speedup"]
     assert repr(read_results(tmp_path / "out")) == (
         f"<Results: {tmp_path / 'out'}, 408 points, done>"
     )
@@ -213,8 +223,10 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path) -> Non
     (tmp_path / "parts" / "points" / "00002.csv").write_text("half")
     assert len(list(read_results(tmp_path / "parts").frames())) == 1
     assert repr(read_results(tmp_path / "parts")).endswith("408 points, not done>")
+    done_ns = (tmp_path / "parts" / "points" / "00001.csv").stat().st_mtime_ns
     second = write_sweep(CONTENT, tmp_path / "parts", advance=told.append)
     assert second.done
+    assert (tmp_path / "parts" / "points" / "00001.csv").stat().st_mtime_ns == done_ns
     assert sum(told) == whole.plan.points == 408
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
     # A third has nothing to do, and says so at once.
@@ -230,8 +242,37 @@ def test_files_that_are_lost_are_written_again(tmp_path: Path) -> None:
     whole = contents(tmp_path)
     (tmp_path / "points" / "00002.csv").unlink()
     (tmp_path / "points" / "00003.csv").write_text("short")
+    # A run that stops on the way leaves the summary of the old one, and goes on.
+    assert not write_sweep(CONTENT, tmp_path, stop=lambda: True).done
+    assert not write_sweep(CONTENT, tmp_path, stop=lambda: True).done
     assert write_sweep(CONTENT, tmp_path).done
     assert contents(tmp_path) == whole
+
+
+def test_a_file_that_is_cut_short_before_the_run_goes_on_is_written_again(tmp_path: Path) -> None:
+    write_sweep(CONTENT, tmp_path / "whole", form="csv")
+    write_sweep(CONTENT, tmp_path / "parts", form="csv", stop=lambda: True)
+    (tmp_path / "parts" / "points" / "00001.csv").write_text("short")
+    assert write_sweep(CONTENT, tmp_path / "parts").done
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+
+
+def test_a_run_tells_each_note_of_its_predictions_once(tmp_path: Path) -> None:
+    noted = [
+        note
+        for chip in ("b200", "l4")
+        for drafter in CONTENT["drafters"]
+        for note in specroof.predict(
+            "Qwen/Qwen3-8B",
+            chip,
+            drafters=drafter,
+            batch_size=CONTENT["batch_size"],
+            context_len=CONTENT["context_len"],
+        ).notes
+    ]
+    assert len(noted) > len(set(noted)) > 1
+    assert write_sweep(CONTENT, tmp_path, form="csv").notes == list(dict.fromkeys(noted))
+    assert write_sweep(CONTENT, tmp_path).notes == list(dict.fromkeys(noted))  # kept in the folder
 
 
 KILLED = """
@@ -299,11 +340,38 @@ def test_another_study_is_refused_with_what_changed(tmp_path: Path, study: str) 
         f"{out} holds another study: loads.0.batch_size was [1.0, 8.0, 512.0], is [1.0, 16.0]; "
         "max_draft_len was 16, is 4; allowed: the same study, or another folder"
     )
+    Path(study).write_text(yaml.safe_dump(CONTENT | {"capacity": False}))
+    assert "holds another study: capacity was nothing, is false; allowed" in refused(
+        study, "-o", out
+    )
     Path(study).write_text(yaml.safe_dump(CONTENT))
     assert refused(study, "-o", out, "--format", "jsonl") == (
         f"{out} holds csv, and format is jsonl; allowed: the same study, or another folder"
     )
     assert contents(tmp_path / "out") == whole
+
+
+def test_another_study_is_told_by_what_stands_behind_the_same_names() -> None:
+    study = study_of(CONTENT)
+    target, drafter = study.targets[0], study.drafters[0]
+    chip = target.setup.hardware
+    slower = replace(
+        target.setup, hardware=replace(chip, peak=replace(chip.peak, memory_bytes=1e9))
+    )
+    larger = replace(target.model, layers=target.model.layers[:1] + target.model.layers)
+    others: dict[str, dict[str, Any]] = {
+        "targets.0.setup_sha256": {"targets": (Target(target.model, slower),)},
+        "targets.0.model_sha256": {"targets": (Target(larger, target.setup),)},
+        "drafters.0.acceptance_sha256": {
+            "drafters": (replace(drafter, acceptance=specroof.constant_acceptance(0.71)),)
+        },
+    }
+    one = replace(study, targets=(target,), drafters=(drafter,))
+    before = plan_of(one)
+    for key, parts in others.items():
+        plan = plan_of(replace(one, **parts))
+        assert changes(before.described, plan.described).startswith(f"{key} was "), key
+        assert plan.study_sha256 != before.study_sha256
 
 
 def test_what_changed_is_named_three_times_at_most() -> None:
@@ -618,6 +686,7 @@ def test_a_place_of_fsspec_holds_what_a_folder_holds(tmp_path: Path) -> None:
     assert not write_sweep(CONTENT, url, form="csv", stop=lambda: True).done
     assert write_sweep(CONTENT, url).done
     place = places.place_of(url)
+    assert place.names(partition.UNFINISHED) == []
     assert {name: place.read(name) for name in contents(tmp_path / "folder")} == contents(
         tmp_path / "folder"
     )

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import cache
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,13 @@ from specroof.engines.published import (
     published_rates,
 )
 from specroof.engines.record import Record
-from specroof.engines.shared_fit import Points, fit, leave_one_out, parameters_at
+from specroof.engines.shared_fit import (
+    Points,
+    fit,
+    initial_parameters,
+    leave_one_out,
+    parameters_at,
+)
 from specroof.engines.shared_parameters import ENGINES, PARAMETERS, chip_family, fitted_engine
 from specroof.errors import MeasurementError, ProfileError
 from specroof.evidence import (
@@ -598,6 +605,35 @@ def synthetic(noise: float = 0.0, most: float = 0.0) -> list[Measurement]:
         rates_of = {"tokens_per_s": measured, "baseline_tokens_per_s": plain, "speedup": None}
         made.append(replace(point, **(drafting or rates_of)))
     return made
+
+
+def test_a_fit_weighs_residuals_by_kind_and_by_the_length_of_their_table() -> None:
+    # Speedups of short tables count in full, plain throughput 0.7 of it; 100 points as much as 25.
+    table = [replace(FAST, source="long", batch_size=float(n)) for n in range(1, 101)]
+    points = Points([replace(FAST, source="short"), replace(PLAIN, source="short"), *table])
+    assert points.weights == pytest.approx(np.array([1, 0.7, *[0.5] * 100]) / 0.07)
+    there = np.zeros(len(PARAMETERS))
+    off = points.predicted(initial_parameters()) - np.log(
+        [FAST.measured_speedup or 0, PLAIN.rate, *[FAST.measured_speedup or 0] * 100]
+    )
+    assert points.objective(there) == pytest.approx(off * points.weights)
+
+
+@pytest.mark.parametrize(
+    ("deviation", "counts_as"),
+    [(0.03, 0.03), (0.5, 0.07), (1e-5, 0.001)],  # within bounds, and beyond them
+)
+def test_an_ordinary_residual_is_a_standard_deviation_of_what_is_left(
+    deviation: float, counts_as: float
+) -> None:
+    # 999 quantiles of a normal distribution, as what plain throughput is off.
+    left = [deviation * NormalDist().inv_cdf(n / 1000) for n in range(1, 1000)]
+    (rate,) = np.exp(Points([PLAIN]).predicted(fitted_parameters()))
+    points = Points(
+        [replace(PLAIN, source=f"{off}", tokens_per_s=rate * math.exp(off)) for off in left]
+    )
+    points.learn_scale(fitted_parameters())
+    assert points.weights == pytest.approx(0.7 / counts_as, rel=1e-3)
 
 
 @cache

@@ -38,7 +38,7 @@ class ProfileParameter(Parameter):
     start: Callable[[EngineProfile], float] = field(kw_only=True)
     apply: Callable[[EngineProfile, float], EngineProfile] = field(kw_only=True)
     needs_drafts: bool = False
-    least_points: int = 3
+    least_points: int = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
