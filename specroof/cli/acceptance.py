@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from specroof.cli import COMMANDS
 from specroof.cli.flags import AsJson, Flag, plot_option
 from specroof.cli.grouping import Asked, flags
 from specroof.cli.groups import Command, CommandGroup
@@ -13,11 +14,7 @@ from specroof.questions import acceptance as asked
 from specroof.questions.acceptance import DRAFT_COUNTS, FITTED_LAWS, profile_names
 from specroof.report.acceptance import fits_text, profiles_table, profiles_text
 
-acceptance_app = typer.Typer(
-    add_completion=False,
-    cls=CommandGroup,
-    help="List published acceptance profiles, show and plot them or your own files, fit laws.",
-)
+acceptance_app = typer.Typer(add_completion=False, cls=CommandGroup, help=COMMANDS["acceptance"])
 
 Contains = Annotated[
     str, typer.Option("--find", metavar="TEXT", help="Only names that hold this text.")

@@ -1,6 +1,6 @@
 """`specroof adaptive`: what draft lengths gain that follow load or confidence."""
 
-from specroof.cli.flags import CONTEXT, ONE_CHIP, OPTIONS, SEED, SETUP, Flag, drafter_flag
+from specroof.cli.flags import OPTIONS, SETUP, Flag, drafter_flag, shared
 from specroof.cli.grouping import command
 from specroof.cli.lists import numbers
 from specroof.questions.adaptive import adaptive as asked
@@ -9,7 +9,7 @@ from specroof.report.adaptive import adaptive_text
 adaptive = command(
     asked,
     {
-        **ONE_CHIP,
+        **shared("model", "hardware"),
         "drafter": drafter_flag("KIND[,key=value…], as in predict."),
         "batch_size": Flag(
             "Sequences decoded at a time, comma-separated. Name one twice to give it twice the "
@@ -18,13 +18,13 @@ adaptive = command(
             read=numbers,
             default="1,8,32,128",
         ),
-        "context_len": CONTEXT,
+        **shared("context_len"),
         "max_draft_len": Flag("The longest draft.", shown="the drafter's depth, up to 16"),
         "confidence": Flag(
             "Share of the variance of acceptance that the drafter's confidence explains, 0 to 1."
         ),
         "n_rounds": Flag("Simulated rounds of single sequences.", "--rounds"),
-        "seed": SEED,
+        **shared("seed"),
     },
     SETUP,
     OPTIONS,

@@ -1,17 +1,6 @@
 """`specroof advise`: on or off, which drafter, how many drafts, at what price, by which flags."""
 
-from specroof.cli.flags import (
-    CHIPS,
-    DRAFTERS,
-    MODEL,
-    OPTIONS,
-    PLACE,
-    PREFIX_HIT_RATE,
-    PRICE_PER_HOUR,
-    WAVES,
-    AsJson,
-    Flag,
-)
+from specroof.cli.flags import CHIPS, OPTIONS, PLACE, AsJson, Flag, shared
 from specroof.cli.grouping import Asked, flags
 from specroof.cli.lists import numbers, whole_numbers
 from specroof.cli.output import give
@@ -20,13 +9,12 @@ from specroof.questions.advise_request import LAUNCHERS, USUAL_LOADS
 from specroof.report.advice import advice_text
 
 _FLAGS = {
-    "model": MODEL,
+    **shared("model"),
     "hardware": CHIPS,
-    "drafters": DRAFTERS,
+    **shared("drafters"),
     "input_len": Flag("Tokens of a prompt.", "--input-len --isl"),
     "output_len": Flag("Tokens of an answer.", "--output-len --osl"),
-    "prefix_hit_rate": PREFIX_HIT_RATE,
-    "waves": WAVES,
+    **shared("prefix_hit_rate", "waves"),
     "concurrency": Flag(
         "Requests in flight, comma-separated; 1..128 doubles.",
         read=numbers,
@@ -44,7 +32,7 @@ _FLAGS = {
     "ttft_ms": Flag("Target: time to the first token.", "--ttft", metavar="MS"),
     "tpot_ms": Flag("Target: time per later token.", "--tpot", metavar="MS"),
     "min_speedup": Flag("Target: the smallest speedup that is worth it."),
-    "price_per_hour": PRICE_PER_HOUR,
+    **shared("price_per_hour"),
     "traffic": Flag(
         "Load over the day: CSV with hour and concurrency or requests_per_s, or YAML with hours "
         "and a mix of input_len, output_len and weight.",

@@ -1,8 +1,6 @@
 """`specroof breakeven`: what it takes for speculation to pay."""
 
 from specroof.cli.flags import (
-    CAPACITY,
-    ONE_CHIP,
     OPTIONS,
     REQUESTS,
     SETUP,
@@ -10,6 +8,7 @@ from specroof.cli.flags import (
     batch_flag,
     context_flag,
     drafter_flag,
+    shared,
 )
 from specroof.cli.grouping import command
 from specroof.questions.breakeven import breakeven as asked
@@ -19,7 +18,7 @@ from specroof.report.breakeven import breakeven_text
 breakeven = command(
     asked,
     {
-        **ONE_CHIP,
+        **shared("model", "hardware"),
         "drafter": drafter_flag(
             "KIND[,key=value…], as in predict. Needs no acceptance to solve for one."
         ),
@@ -34,7 +33,7 @@ breakeven = command(
         "context_len": context_flag("4096"),
         "draft_len": Flag("Drafts per round.", shown="the best of 1 to 16"),
         "most": Flag("Largest batch or context to try.", shown="4096; 1048576"),
-        "capacity": CAPACITY,
+        **shared("capacity"),
     },
     REQUESTS,
     SETUP,

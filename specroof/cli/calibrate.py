@@ -5,16 +5,7 @@ from typing import Annotated
 
 import typer
 
-from specroof.cli.flags import (
-    BENCH_HELP,
-    EXPERT_PARALLEL,
-    FORMATS,
-    HARDWARE,
-    RESULTS,
-    TENSOR_PARALLEL,
-    AsJson,
-    Flag,
-)
+from specroof.cli.flags import BENCH_HELP, FORMATS, RESULTS, AsJson, Flag, shared
 from specroof.cli.grouping import Asked, flags
 from specroof.cli.output import give, text_file
 from specroof.errors import OptionError
@@ -27,10 +18,9 @@ Output = Annotated[
 ]
 _FLAGS = {
     "results": Flag(BENCH_HELP, "BENCH…", kind=list[Path]),
-    "hardware": HARDWARE,
+    **shared("hardware"),
     "model": Flag("The served model: a config.json, a bundled model or a Hub name.", "--model"),
-    "tensor_parallel": TENSOR_PARALLEL,
-    "expert_parallel": EXPERT_PARALLEL,
+    **shared("tensor_parallel", "expert_parallel"),
     "engine_name": Flag(
         "Name of the engine in the written file.",
         metavar="NAME",

@@ -1,6 +1,6 @@
 """`specroof capacity`: how many requests a server runs at once."""
 
-from specroof.cli.flags import FORMATS, ONE_CHIP, SETUP, Flag, drafter_flag
+from specroof.cli.flags import FORMATS, SETUP, Flag, drafter_flag, shared
 from specroof.cli.grouping import command
 from specroof.questions.capacity import capacity as asked
 from specroof.questions.words import KINDS
@@ -9,7 +9,7 @@ from specroof.report.capacity import capacity_text
 capacity = command(
     asked,
     {
-        **ONE_CHIP,
+        **shared("model", "hardware"),
         "context_len": Flag("Cached tokens of each request.", "--context"),
         "drafters": drafter_flag(
             f"KIND[,key=value…], repeatable. Kinds: {', '.join(KINDS)}.", list[str]

@@ -1,6 +1,6 @@
 """`specroof doctor`: a running server, read, and what it should change."""
 
-from specroof.cli.flags import FORMATS, HARDWARE, SETUP, Flag, drafter_flag
+from specroof.cli.flags import FORMATS, SETUP, Flag, drafter_flag, shared
 from specroof.cli.grouping import command
 from specroof.questions.doctor import doctor as asked
 from specroof.questions.words import KINDS, model_names
@@ -18,7 +18,7 @@ doctor = command(
         "model": Flag(
             "A config.json, a bundled model or a Hub name (ORG/NAME).", names=model_names
         ),
-        "hardware": HARDWARE,
+        **shared("hardware"),
         "drafter": drafter_flag(
             f"What drafts: KIND[,key=value…]. Kinds: {', '.join(KINDS)}. The prediction uses the "
             f"acceptance that the server counts; one given here is compared with it."

@@ -1,6 +1,6 @@
 """`specroof explain`: where one pass spends its time, and why a round pays or loses."""
 
-from specroof.cli.flags import ONE_CHIP, OPTIONS, SETUP, Flag, drafter_flag
+from specroof.cli.flags import OPTIONS, SETUP, Flag, drafter_flag, shared
 from specroof.cli.grouping import command
 from specroof.questions.explain import explain as asked
 from specroof.report.operations import explanation_text
@@ -8,7 +8,7 @@ from specroof.report.operations import explanation_text
 explain = command(
     asked,
     {
-        **ONE_CHIP,
+        **shared("model", "hardware"),
         "batch_size": Flag("Sequences in the pass.", "--batch"),
         "context_len": Flag(
             "Cached tokens of each sequence.", "--context", shown="4096; 0 with --prefill"

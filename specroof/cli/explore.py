@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from specroof.cli.flags import COST_OF, OPTIONS, Flag, batch_flag, context_flag
+from specroof.cli.flags import OPTIONS, Flag, batch_flag, context_flag, shared
 from specroof.cli.grouping import Asked, flags
 from specroof.cli.lists import whole_numbers, words
 from specroof.cli.output import check_folder, write, write_folder
@@ -54,7 +54,7 @@ _FLAGS = {
     ),
     "batch_size": batch_flag("1,2,4,…,256"),
     "context_len": context_flag("1024,4096,16384,65536"),
-    "cost_of": COST_OF,
+    **shared("cost_of"),
 }
 
 

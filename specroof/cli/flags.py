@@ -3,7 +3,7 @@
 See `specroof.cli.grouping` for how they become a command.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from inspect import Parameter
 from pathlib import Path
@@ -118,19 +118,12 @@ def plot_option(help_text: str) -> Any:
     return typer.Option("--plot", metavar="FILE", help=help_text)
 
 
-def in_seconds(word: str, milliseconds: float) -> float:
-    """Return the seconds of a target in milliseconds.
+def target_flag(told: str, word: str, shown: str | None = None) -> Flag:
+    """Return a flag that takes a target in milliseconds, of which the question wants seconds."""
+    return Flag(told, word, metavar="MS", shown=shown, read=_in_seconds)
 
-    Raises
-    ------
-    OptionError
-        For what is no time.
 
-    Examples
-    --------
-    >>> in_seconds("--tpot", 20.0)
-    0.02
-    """
+def _in_seconds(word: str, milliseconds: float) -> float:
     return number_within(word, milliseconds, "target") * MILLISECOND
 
 
@@ -140,14 +133,96 @@ CsvFile = Annotated[
     typer.Option("--csv", metavar="FILE", help="Write every point as CSV; `-` is standard output."),
 ]
 
-MODEL: Final = Flag(
-    "A config.json, a bundled model or a Hub name (ORG/NAME).", "MODEL", names=model_names
-)
-HARDWARE: Final = Flag(
-    "A YAML file, or a name or alias that `specroof hardware` lists.",
-    "--hardware -H",
-    names=hardware_names,
-)
+#: Flags that mean the same in every command, by the parameters of questions and the fields of
+#: `specroof.Options`.
+_SHARED: Final = {
+    "model": Flag(
+        "A config.json, a bundled model or a Hub name (ORG/NAME).", "MODEL", names=model_names
+    ),
+    "hardware": Flag(
+        "A YAML file, or a name or alias that `specroof hardware` lists.",
+        "--hardware -H",
+        names=hardware_names,
+    ),
+    "drafters": drafter_flag(
+        f"KIND[,key=value…], repeatable. Kinds: {', '.join(KINDS)}. Acceptance: "
+        f"{', '.join(f'{key}=' for key in ACCEPTANCE_KEYS)}.",
+        list[str],
+    ),
+    "context_len": Flag("Cached tokens of each sequence.", "--context"),
+    "seed": Flag("Random seed."),
+    "price_per_hour": Flag(
+        "Price of one device for an hour.", metavar="USD", shown="the hardware file's"
+    ),
+    "capacity": Flag(
+        "Ignore memory limits. The ideal engine always does.",
+        "--no-capacity",
+        kind=bool,
+        default=False,
+        read=lambda _, given: False if given else None,
+    ),
+    "input_len": Flag(
+        "Tokens of a prompt. Replaces --context, and counts prefills.", "--input-len --isl"
+    ),
+    "output_len": Flag("Tokens of an answer, with --input-len.", "--output-len --osl"),
+    "prefix_hit_rate": Flag(
+        "Share of a prompt's tokens that the server has cached, 0 to 1. With --input-len.",
+        metavar="SHARE",
+        shown="0",
+    ),
+    "waves": Flag(
+        "Send all requests at once, and the next when all are answered. With --input-len."
+    ),
+    "family": Flag(
+        "Read the config as this model_type: for an unknown type that is built like a known one.",
+        metavar="NAME",
+        names=lambda: PARSERS,
+    ),
+    "tensor_parallel": Flag("Devices (tensor parallelism).", "--tp --tensor-parallel-size"),
+    "expert_parallel": Flag("Expert parallelism: devices that share the experts.", "--ep"),
+    "attention_data_parallel": Flag(
+        "Data-parallel attention: groups of devices with separate sequences.", "--dp-attention"
+    ),
+    "engine": Flag(
+        "Engine profile: one of the chip's, as vllm or sglang; `generic`, for any chip; or "
+        "`ideal`, a plain roofline.",
+        metavar="NAME",
+        shown="the profile's default",
+    ),
+    "server": Flag(
+        f"Settings of the server: {', '.join(SERVER_KEYS)}.",
+        metavar="KEY=VALUE,…",
+        shown="as the framework has them",
+    ),
+    "engine_from": Flag(
+        "Engine that was fitted on another chip, as in h100-sxm:vllm.", metavar="CHIP:ENGINE"
+    ),
+    "kv_dtype": choice("kv_dtype", "Format of cached keys and values.", "--kv-cache"),
+    "weight_dtype": choice("weight_dtype", "Format of the weights.", "--weights"),
+    "granularity": choice("granularity", "Take max(compute, memory) over each of these."),
+    "experts": choice(
+        "experts",
+        "How to count distinct experts.",
+        shown="exact, with the locality that the engine profile measured",
+    ),
+    "count": choice("count", "Operations to count."),
+    "recurrent_state": choice(
+        "recurrent_state",
+        "How a verification keeps the state of linear attention recoverable.",
+        shown="as the engine does, else snapshot",
+    ),
+    "state_dtype": choice("state_dtype", "Format of recurrent state."),
+    "v4_attention": choice("v4_attention", "How DeepSeek-V4's attention counts."),
+    "strict_dtype": Flag("Refuse a chip that lacks a dtype of the model."),
+    "cost_of": choice("cost_of", "What the cost of a drafter is a share of."),
+}
+
+
+def shared(*names: str, **settings: Any) -> dict[str, Flag]:
+    """Return some of the flags that commands share, with other settings if any are given."""
+    return {name: replace(_SHARED[name], **settings) for name in names}
+
+
 CHIPS: Final = Flag(
     "YAML files, or names or aliases that `specroof hardware` lists.",
     "--hardware -H",
@@ -155,54 +230,6 @@ CHIPS: Final = Flag(
     names=hardware_names,
     read=words,
 )
-DRAFTERS: Final = drafter_flag(
-    f"KIND[,key=value…], repeatable. Kinds: {', '.join(KINDS)}. Acceptance: "
-    f"{', '.join(f'{key}=' for key in ACCEPTANCE_KEYS)}.",
-    list[str],
-)
-FAMILY: Final = Flag(
-    "Read the config as this model_type: for an unknown type that is built like a known one.",
-    metavar="NAME",
-    names=lambda: PARSERS,
-)
-TENSOR_PARALLEL: Final = Flag("Devices (tensor parallelism).", "--tp --tensor-parallel-size")
-EXPERT_PARALLEL: Final = Flag("Expert parallelism: devices that share the experts.", "--ep")
-ENGINE: Final = Flag(
-    "Engine profile: one of the chip's, as vllm or sglang; `generic`, for any chip; or `ideal`, a "
-    "plain roofline.",
-    metavar="NAME",
-    shown="the profile's default",
-)
-SERVER: Final = Flag(
-    f"Settings of the server: {', '.join(SERVER_KEYS)}.",
-    metavar="KEY=VALUE,…",
-    shown="as the framework has them",
-)
-CONTEXT: Final = Flag("Cached tokens of each sequence.", "--context")
-CONTEXT_OR_REQUESTS: Final = replace(CONTEXT, shown="4096")
-SEED: Final = Flag("Random seed.")
-CAPACITY: Final = Flag(
-    "Ignore memory limits. The ideal engine always does.",
-    "--no-capacity",
-    kind=bool,
-    default=False,
-    read=lambda _, given: False if given else None,
-)
-WAVES: Final = Flag(
-    "Send all requests at once, and the next when all are answered. With --input-len."
-)
-PREFIX_HIT_RATE: Final = Flag(
-    "Share of a prompt's tokens that the server has cached, 0 to 1. With --input-len.",
-    metavar="SHARE",
-    shown="0",
-)
-PRICE_PER_HOUR: Final = Flag(
-    "Price of one device for an hour.", metavar="USD", shown="the hardware file's"
-)
-COST_OF: Final = choice("cost_of", "What the cost of a drafter is a share of.")
-
-#: What is served, on which chip: the first flags of most questions.
-ONE_CHIP: Final = {"model": MODEL, "hardware": HARDWARE}
 
 
 # --- panels of help ----------------------------------------------------------------------------
@@ -220,80 +247,32 @@ class Panel(NamedTuple):
     """
 
     title: str | None
-    flags: Mapping[str, Flag]
+    flags: dict[str, Flag]
 
 
 #: Requests in the place of a context: fields of `specroof.questions.loads.ServedRequests`.
-REQUESTS: Final = Panel(
-    "Requests",
-    {
-        "input_len": Flag(
-            "Tokens of a prompt. Replaces --context, and counts prefills.", "--input-len --isl"
-        ),
-        "output_len": Flag("Tokens of an answer, with --input-len.", "--output-len --osl"),
-        "prefix_hit_rate": PREFIX_HIT_RATE,
-        "waves": WAVES,
-    },
-)
+REQUESTS: Final = Panel("Requests", shared("input_len", "output_len", "prefix_hit_rate", "waves"))
 #: Where a model runs, but for the number of devices.
 PLACE: Final = Panel(
     "Placement and server",
-    {
-        "family": FAMILY,
-        "expert_parallel": EXPERT_PARALLEL,
-        "attention_data_parallel": Flag(
-            "Data-parallel attention: groups of devices with separate sequences.", "--dp-attention"
-        ),
-        "engine": ENGINE,
-        "server": SERVER,
-    },
+    shared("family", "expert_parallel", "attention_data_parallel", "engine", "server"),
 )
 #: Where a model runs: fields of `specroof.questions.request.Served`.
-SETUP: Final = Panel(
-    PLACE.title,
-    {
-        "tensor_parallel": TENSOR_PARALLEL,
-        **PLACE.flags,
-        "engine_from": Flag(
-            "Engine that was fitted on another chip, as in h100-sxm:vllm.", metavar="CHIP:ENGINE"
-        ),
-    },
-)
+SETUP: Final = Panel(PLACE.title, shared("tensor_parallel") | PLACE.flags | shared("engine_from"))
 #: Formats that replace the checkpoint's.
-FORMATS: Final = Panel(
-    "Formats and formulas",
-    {
-        "kv_dtype": choice("kv_dtype", "Format of cached keys and values.", "--kv-cache"),
-        "weight_dtype": choice("weight_dtype", "Format of the weights.", "--weights"),
-    },
-)
+FORMATS: Final = Panel("Formats and formulas", shared("kv_dtype", "weight_dtype"))
 #: Formats, and which formulas: fields of `specroof.Options`.
 OPTIONS: Final = Panel(
     FORMATS.title,
-    {
-        **FORMATS.flags,
-        "granularity": choice("granularity", "Take max(compute, memory) over each of these."),
-        "experts": choice(
-            "experts",
-            "How to count distinct experts.",
-            shown="exact, with the locality that the engine profile measured",
-        ),
-        "count": choice("count", "Operations to count."),
-        "recurrent_state": choice(
-            "recurrent_state",
-            "How a verification keeps the state of linear attention recoverable.",
-            shown="as the engine does, else snapshot",
-        ),
-        "state_dtype": choice("state_dtype", "Format of recurrent state."),
-        "v4_attention": choice("v4_attention", "How DeepSeek-V4's attention counts."),
-        "strict_dtype": Flag("Refuse a chip that lacks a dtype of the model."),
-    },
+    FORMATS.flags
+    | shared("granularity", "experts", "count", "recurrent_state", "state_dtype")
+    | shared("v4_attention", "strict_dtype"),
 )
 #: How results of benchmarks came about: fields of `specroof.questions.benchmark.Recorded`.
 RESULTS: Final = Panel(
     "How the results came about",
     {
-        "family": FAMILY,
+        **shared("family"),
         "engine": Flag(
             "Engine of the hardware profile.",
             metavar="NAME",
@@ -301,7 +280,7 @@ RESULTS: Final = Panel(
         ),
         "drafter": drafter_flag("Drafter of results with drafts."),
         "draft_len": Flag("Drafts per round, if a result does not say."),
-        "server": SERVER,
+        **shared("server"),
     },
 )
 BENCH_HELP: Final = (

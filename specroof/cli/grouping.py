@@ -29,7 +29,7 @@ _PLAIN: Final = (str, int, float, bool)
 
 def command(
     question: Callable[..., Any],
-    own: Mapping[str, Flag],
+    own: dict[str, Flag],
     *panels: Panel,
     example: str,
     text: Callable[[Any], str],
@@ -82,7 +82,7 @@ _END: Final = "\n\n"
 
 
 def flags(
-    question: Callable[..., Any], own: Mapping[str, Flag], *panels: Panel
+    question: Callable[..., Any], own: dict[str, Flag], *panels: Panel
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the flags of a question; what was given of them becomes its parameter `ask`.
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from specroof.cli import COMMANDS
 from specroof.cli.flags import AsJson, Flag
 from specroof.cli.grouping import Asked, flags
 from specroof.cli.groups import Command, CommandGroup
@@ -12,11 +13,7 @@ from specroof.questions import hardware as asked
 from specroof.questions.words import hardware_names
 from specroof.report.chips import hardware_table, hardware_text
 
-hardware_app = typer.Typer(
-    add_completion=False,
-    cls=CommandGroup,
-    help="List the hardware profiles, show one, or check your own file.",
-)
+hardware_app = typer.Typer(add_completion=False, cls=CommandGroup, help=COMMANDS["hardware"])
 
 _NAME = Flag("A YAML file, a name or an alias.", "NAME", names=hardware_names)
 HardwareFile = Annotated[str, typer.Argument(metavar="FILE", help="Your own YAML file.")]

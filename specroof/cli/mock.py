@@ -4,15 +4,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from specroof.cli.flags import (
-    FAMILY,
-    FORMATS,
-    ONE_CHIP,
-    TENSOR_PARALLEL,
-    AsJson,
-    Flag,
-    drafter_flag,
-)
+from specroof.cli.flags import FORMATS, AsJson, Flag, drafter_flag, shared
 from specroof.cli.grouping import Asked, flags
 from specroof.cli.output import give
 from specroof.questions.mock import mock as asked
@@ -20,7 +12,7 @@ from specroof.questions.to_measure import FRAMEWORKS
 from specroof.report.mock import mock_text
 
 _FLAGS = {
-    **ONE_CHIP,
+    **shared("model", "hardware"),
     "drafter": drafter_flag("Drafter and its acceptance, as in predict."),
     "draft_len": Flag("Drafts per round."),
     "draft_model": Flag("Hub name or folder with the drafter's config; mtp needs none."),
@@ -28,13 +20,13 @@ _FLAGS = {
     "concurrency": Flag("Requests in flight."),
     "input_len": Flag("Tokens of each prompt."),
     "output_len": Flag("Tokens of each answer."),
-    "tensor_parallel": TENSOR_PARALLEL,
+    **shared("tensor_parallel"),
     "engine": Flag(
         "Engine of the hardware profile.",
         metavar="NAME",
         shown="named like --framework, else the profile's default",
     ),
-    "family": FAMILY,
+    **shared("family"),
 }
 
 

@@ -2,18 +2,17 @@
 
 import typer
 
-from specroof.cli.flags import FAMILY, MODEL, AsJson
+from specroof.cli import COMMANDS
+from specroof.cli.flags import AsJson, shared
 from specroof.cli.grouping import Asked, flags
 from specroof.cli.groups import Command, CommandGroup
 from specroof.cli.output import give
 from specroof.questions import models as asked
 from specroof.report.models import diff_text, model_text, models_table
 
-models_app = typer.Typer(
-    add_completion=False,
-    cls=CommandGroup,
-    help="List the bundled models, show one, or compare two.",
-)
+_MODEL = shared("model")["model"]
+
+models_app = typer.Typer(add_completion=False, cls=CommandGroup, help=COMMANDS["models"])
 
 
 @models_app.callback(invoke_without_command=True)
@@ -26,7 +25,7 @@ def list_models(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 @models_app.command("show", cls=Command)
-@flags(asked.show_model, {"model": MODEL, "family": FAMILY})
+@flags(asked.show_model, shared("model", "family"))
 def show_model(ask: Asked, as_json: AsJson = False) -> None:
     """Show one model, bundled or not: its sizes, its layers, its formats, its cache."""
     found = asked.show_model(**ask)
@@ -34,7 +33,7 @@ def show_model(ask: Asked, as_json: AsJson = False) -> None:
 
 
 @models_app.command("diff", cls=Command)
-@flags(asked.diff_models, {"first": MODEL, "second": MODEL, "family": FAMILY})
+@flags(asked.diff_models, {"first": _MODEL, "second": _MODEL, **shared("family")})
 def diff_models(ask: Asked, as_json: AsJson = False) -> None:
     """Show in what two models differ: sizes, formats, cache, layers.
 

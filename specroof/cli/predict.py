@@ -5,11 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from specroof.cli.flags import (
-    CAPACITY,
     CHIPS,
-    COST_OF,
-    DRAFTERS,
-    MODEL,
     OPTIONS,
     REQUESTS,
     SETUP,
@@ -19,6 +15,7 @@ from specroof.cli.flags import (
     batch_flag,
     context_flag,
     plot_option,
+    shared,
 )
 from specroof.cli.grouping import Asked, flags
 from specroof.cli.lists import numbers, whole_numbers
@@ -31,9 +28,9 @@ from specroof.questions.request import hardware_of
 from specroof.report.prediction import prediction_csv, prediction_text, predictions_json
 
 _FLAGS = {
-    "model": MODEL,
+    **shared("model"),
     "hardware": CHIPS,
-    "drafters": DRAFTERS,
+    **shared("drafters"),
     "batch_size": batch_flag("1"),
     "context_len": context_flag("4096"),
     "concurrency": Flag("Requests in flight, comma-separated. Replaces --batch.", read=numbers),
@@ -41,8 +38,7 @@ _FLAGS = {
     "draft_len": Flag(
         "Drafts per round to show side by side, as in 1,2,3.", read=whole_numbers, shown="none"
     ),
-    "cost_of": COST_OF,
-    "capacity": CAPACITY,
+    **shared("cost_of", "capacity"),
 }
 PlotFile = Annotated[
     Path | None,

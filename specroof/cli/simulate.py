@@ -2,15 +2,8 @@
 
 import typer
 
-from specroof.cli.flags import (
-    ENGINE,
-    ONE_CHIP,
-    SEED,
-    TENSOR_PARALLEL,
-    AsJson,
-    Flag,
-    drafter_flag,
-)
+from specroof.cli import COMMANDS
+from specroof.cli.flags import AsJson, Flag, drafter_flag, shared
 from specroof.cli.grouping import Asked, flags
 from specroof.cli.groups import Command, CommandGroup
 from specroof.cli.lists import numbers
@@ -18,11 +11,7 @@ from specroof.cli.output import give
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
 from specroof.report.simulation import exactness_text, times_text
 
-simulate_app = typer.Typer(
-    add_completion=False,
-    cls=CommandGroup,
-    help="Check by simulation that speculative sampling is exact, and how latency varies.",
-)
+simulate_app = typer.Typer(add_completion=False, cls=CommandGroup, help=COMMANDS["simulate"])
 
 
 _SAMPLED = {
@@ -33,19 +22,17 @@ _SAMPLED = {
     "markov": Flag("Random distributions depend on the token before."),
     "draft_len": Flag("Drafts per round."),
     "n_tokens": Flag("Tokens to commit.", "--tokens"),
-    "seed": SEED,
+    **shared("seed"),
 }
 _DECODED = {
-    **ONE_CHIP,
+    **shared("model", "hardware"),
     "drafter": drafter_flag("As in predict."),
     "batch_size": Flag("Sequences at the start.", "--batch"),
     "context_len": Flag("Cached tokens of each.", "--context"),
     "draft_len": Flag("Drafts per round.", shown="the best"),
     "output_len": Flag("Tokens of each answer."),
     "n_batches": Flag("Batches to decode.", "--batches"),
-    "tensor_parallel": TENSOR_PARALLEL,
-    "engine": ENGINE,
-    "seed": SEED,
+    **shared("tensor_parallel", "engine", "seed"),
 }
 
 

@@ -1,18 +1,9 @@
 """`specroof validate`: predictions against published measurements, or against your own."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from specroof.cli.flags import (
-    BENCH_HELP,
-    EXPERT_PARALLEL,
-    FORMATS,
-    RESULTS,
-    AsJson,
-    Flag,
-    plot_option,
-)
+from specroof.cli.flags import BENCH_HELP, FORMATS, RESULTS, AsJson, Flag, plot_option, shared
 from specroof.cli.grouping import Asked, flags
 from specroof.cli.output import figure_files, give
 from specroof.questions.validate import validate as asked
@@ -30,7 +21,7 @@ _FLAGS = {
         "Model that BENCH served: a config.json, a bundled model or a Hub name.", "--model"
     ),
     "tensor_parallel": Flag("Devices (tensor parallelism).", "--tp", shown="1"),
-    "expert_parallel": replace(EXPERT_PARALLEL, shown="1"),
+    **shared("expert_parallel", shown="1"),
 }
 PlotFile = Annotated[
     Path | None,

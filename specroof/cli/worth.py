@@ -1,17 +1,6 @@
 """`specroof worth`: what a better drafter would bring."""
 
-from specroof.cli.flags import (
-    CAPACITY,
-    CONTEXT_OR_REQUESTS,
-    ONE_CHIP,
-    OPTIONS,
-    PRICE_PER_HOUR,
-    REQUESTS,
-    SETUP,
-    Flag,
-    drafter_flag,
-    in_seconds,
-)
+from specroof.cli.flags import OPTIONS, REQUESTS, SETUP, Flag, drafter_flag, shared, target_flag
 from specroof.cli.grouping import command
 from specroof.cli.lists import numbers
 from specroof.questions.worth import worth as asked
@@ -20,7 +9,7 @@ from specroof.report.worth import worth_text
 worth = command(
     asked,
     {
-        **ONE_CHIP,
+        **shared("model", "hardware"),
         "drafter": drafter_flag("KIND[,key=value…], as in predict; needs no acceptance."),
         "accept_length": Flag(
             "Acceptance lengths to compare, bonus included, comma-separated.",
@@ -32,16 +21,11 @@ worth = command(
             shown="all that the drafter makes, up to 16",
         ),
         "batch_size": Flag("Sequences in flight.", "--batch"),
-        "context_len": CONTEXT_OR_REQUESTS,
-        "tpot_s": Flag(
-            "Target: milliseconds per token.",
-            "--tpot",
-            metavar="MS",
-            read=in_seconds,
-            shown="the time of plain decoding",
+        **shared("context_len", shown="4096"),
+        "tpot_s": target_flag(
+            "Target: milliseconds per token.", "--tpot", "the time of plain decoding"
         ),
-        "price_per_hour": PRICE_PER_HOUR,
-        "capacity": CAPACITY,
+        **shared("price_per_hour", "capacity"),
     },
     REQUESTS,
     SETUP,

@@ -1,7 +1,7 @@
 """Predicted against measured: how far to trust a prediction, at a glance."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -13,40 +13,11 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullForma
 
 from specroof.plot.style import GREY, Chart, add_legend, house_style, look, new_chart
 
+if TYPE_CHECKING:
+    from specroof.questions.records import Residual, Scored
+
 _MEANINGS: Final = {GREY: "acceptance length known", "none": "known up to one factor"}
 _TICKS: Final = (0.25, 0.5, 1, 1.5, 2, 3, 4, 5, 6, 8)
-
-
-class Compared(Protocol):
-    """A prediction beside a measurement; `specroof.validate.Scored` is one."""
-
-    @property
-    def source(self) -> str:
-        """Who measured."""
-
-    @property
-    def kind(self) -> str:
-        """``"speedup"``, ``"shape"`` or another, which is not drawn."""
-
-    @property
-    def predicted(self) -> float:
-        """What the library says."""
-
-    @property
-    def measured(self) -> float:
-        """What was measured."""
-
-
-class Rate(Protocol):
-    """A throughput beside its prediction; `specroof.engines.Residual` is one."""
-
-    @property
-    def predicted(self) -> float:
-        """Tokens per second that are predicted."""
-
-    @property
-    def off(self) -> float:
-        """How far that is off, as a share of what was measured."""
 
 
 #: A source, what it measured, what is predicted, and whether the mark is filled.
@@ -89,7 +60,7 @@ def _compared(
 
 
 @house_style()
-def plot_accuracy(points: Sequence[Compared], *, title: str | None = None) -> Figure:
+def plot_accuracy(points: "Sequence[Scored]", *, title: str | None = None) -> Figure:
     """Draw predicted against measured speedup, a colour for each source.
 
     The band is 10% either way. Filled points know their acceptance length; hollow ones are
@@ -125,8 +96,8 @@ def plot_accuracy(points: Sequence[Compared], *, title: str | None = None) -> Fi
 
 @house_style()
 def plot_throughput_accuracy(
-    rates: Sequence[tuple[str, Rate]],
-    ideal: Sequence[tuple[str, Rate]],
+    rates: "Sequence[tuple[str, Residual]]",
+    ideal: "Sequence[tuple[str, Residual]]",
     *,
     engine: str,
     title: str | None = None,

@@ -159,21 +159,19 @@ class Adaptive(Charted):
     @property
     def records(self) -> list[dict[str, Any]]:
         """A row for each policy and load."""
-        rows = []
-        for policy, outcomes in self.outcomes.items():
-            gains, errors = self.gains(policy)
-            for place, (load, outcome) in enumerate(zip(self.loads, outcomes, strict=True)):
-                rows.append(
-                    {
-                        "policy": policy,
-                        "batch_size": load,
-                        "draft_len": outcome.draft_len,
-                        "tokens_per_s": outcome.tokens_per_s,
-                        "gain": float(gains[place]),
-                        "gain_error": float(errors[place]),
-                    }
-                )
-        return rows
+        return [
+            {
+                "policy": policy,
+                "batch_size": load,
+                **picked(outcome, "draft_len", "tokens_per_s"),
+                "gain": gain,
+                "gain_error": error,
+            }
+            for policy, outcomes in self.outcomes.items()
+            for load, outcome, gain, error in zip(
+                self.loads, outcomes, *map(np.ndarray.tolist, self.gains(policy)), strict=True
+            )
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""

@@ -4,6 +4,9 @@ from abc import abstractmethod
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
+
 from specroof.errors import optional_library
 
 if TYPE_CHECKING:
@@ -116,6 +119,22 @@ def picked(one: object, *names: str) -> dict[str, Any]:
     {'imag': 2.0, 'real': 1.0}
     """
     return {name: getattr(one, name) for name in names}
+
+
+def nested(array: npt.ArrayLike | None) -> Any:
+    """Return numbers as JSON has them: nested lists, NaN as None.
+
+    Examples
+    --------
+    >>> nested([[1.0, float("nan")]]), nested(2.5), nested(None)
+    ([[1.0, None]], 2.5, None)
+    """
+    values = np.asarray(array)
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        holes = np.isnan(values)
+        values = values.astype(object)
+        values[holes] = None
+    return values.tolist()
 
 
 def title_of(model: "Architecture", setup: "Setup") -> str:

@@ -24,10 +24,10 @@ from specroof.speedup.curve import (
     PassLatency,
     SpeedupCurve,
     acceptance_of,
-    curve_in,
     longest_draft,
     pass_latency,
 )
+from specroof.speedup.inverses import Point
 
 
 @dataclass(frozen=True)
@@ -178,12 +178,6 @@ def speedup_curve(request: CurveRequest) -> SpeedupCurve:
     model, setup = model_of(request.model), request.setup
     drafter = drafter_of(request.drafter)
     tokens = acceptance_of(drafter, request.acceptance)
-    return curve_in(
-        model,
-        setup,
-        drafter=drafter,
-        tokens=tokens,
-        batch_size=request.batch_size,
-        context_len=request.context_len,
-        longest=longest_draft(drafter, tokens, request.max_draft_len),
-    )
+    longest = longest_draft(drafter, tokens, request.max_draft_len)
+    loads = request.batch_size, request.context_len
+    return Point(model, setup, drafter, *loads, None, longest).curve(tokens)

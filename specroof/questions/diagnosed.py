@@ -78,11 +78,6 @@ def running_of(seen: Observed, replicas: int) -> float:
     return max((seen.running or 0.0) / replicas, 1.0)
 
 
-def kind_of(drafter: Drafter) -> str:
-    """Return the kind of a drafter, as a SPEC calls it."""
-    return drafter.kind
-
-
 def is_tree(drafter: Drafter) -> bool:
     """Tell whether a drafter has more positions verified than a chain of its depth."""
     depths = np.array([1, 2, 3])
@@ -95,7 +90,7 @@ def _with_measured(drafter: Drafter, seen: Observed) -> Drafter:
 
     What was counted by position goes on past the deepest by a law.
     """
-    measured = measured_acceptance(seen, kind_of(drafter))
+    measured = measured_acceptance(seen, drafter.kind)
     if measured is None or drafter.is_ideal or is_tree(drafter):
         return drafter
     if measured.max_draft_len is not None:

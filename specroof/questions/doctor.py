@@ -1,6 +1,5 @@
 """How does a running server fare, beside what was predicted, and what should it change?"""
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from specroof.drafters import Drafter
 from specroof.errors import CatalogError, OptionError
 from specroof.latency import Setup
 from specroof.policies.change import Change, Gain
-from specroof.questions.answer import Noted, picked, place_of, title_of
+from specroof.questions.answer import Noted, nested, picked, place_of, title_of
 from specroof.questions.diagnosed import (
     BEYOND,
     Compared,
@@ -20,7 +19,6 @@ from specroof.questions.diagnosed import (
     compared,
     context_of,
     is_tree,
-    kind_of,
     prediction_of,
 )
 from specroof.questions.doctor_advice import advice
@@ -161,7 +159,7 @@ def _change_json(change: Change) -> dict[str, Any]:
 
 def _gain_json(one: Change | Gain) -> dict[str, float | None]:
     gains = {"gain": one.gain, "gain_low": one.low, "gain_high": one.high}
-    return {name: None if math.isnan(gain) else gain for name, gain in gains.items()}
+    return {name: nested(gain) for name, gain in gains.items()}
 
 
 @question(DoctorRequest)
@@ -250,7 +248,7 @@ def _flags(
         return None, ["drafting pays at no load: start the server without its speculative flags"]
     try:
         plan = Speculation(
-            kind=kind_of(drafter),
+            kind=drafter.kind,
             schedule=change.schedule.ranges,
             draft_model=request.draft_model,
             data_parallel=setup.placement.attention_data_parallel,

@@ -1,21 +1,21 @@
 """Seconds of one model on one chip over a grid, without acceptance, which a page adds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from specroof.acceptance import Acceptance, constant_acceptance, survival_acceptance
+from specroof.acceptance import constant_acceptance, survival_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import Array
 from specroof.catalog import load_drafter
-from specroof.drafters import Drafter
 from specroof.errors import SpecroofError
 from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Setup
 from specroof.serving.limits import limits_of
-from specroof.speedup.curve import SpeedupCurve, curve_in
+from specroof.speedup.curve import SpeedupCurve
+from specroof.speedup.inverses import Point
 from specroof.speedup.round import engine_round_s
 
 #: Drafters that the library prices, as a SPEC calls them.
@@ -129,38 +129,25 @@ def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
     SpecroofError
         For a placement that does not divide the model, and a format that the chip lacks.
     """
-    ideal = load_drafter("ideal")
-    curve = _curve(model, setup, ideal, constant_acceptance(1.0), axes)
+    drafter, grid = load_drafter("ideal"), (axes.batch_size, axes.context_len)
+    point = Point(model, setup, drafter, *grid, None, axes.max_draft_len)
+    curve = point.curve(constant_acceptance(1.0))
     # The textbook's seconds have corners, which no table of knots holds; a look-up has no passes.
     kinds = ("ngram",) if setup.engine == IDEAL_ENGINE else PRICED_KINDS
-    found = {kind: _drafting(model, setup, kind, axes) for kind in kinds}
+    found = {kind: _drafting(replace(point, drafter=load_drafter(kind))) for kind in kinds}
     return Cell(
         setup=setup,
         verify_s=curve.verify_s,
-        largest=_largest(model, setup, ideal, curve),
+        largest=_largest(point, curve),
         drafting={kind: drafting for kind, drafting in found.items() if drafting is not None},
     )
 
 
-def _curve(
-    model: Architecture, setup: Setup, drafter: Drafter, tokens: Acceptance, axes: Axes
-) -> SpeedupCurve:
-    return curve_in(
-        model,
-        setup,
-        drafter=drafter,
-        tokens=tokens,
-        batch_size=axes.batch_size,
-        context_len=axes.context_len,
-        longest=axes.max_draft_len,
-    )
-
-
-def _largest(model: Architecture, setup: Setup, drafter: Drafter, curve: SpeedupCurve) -> Array:
+def _largest(point: Point, curve: SpeedupCurve) -> Array:
     """Return the largest batch of a server; infinity for the textbook, which has no server."""
-    if setup.engine == IDEAL_ENGINE:
+    if point.setup.engine == IDEAL_ENGINE:
         return np.full((len(curve.context_len), len(curve.draft_len)), np.inf)
-    return limits_of(model, setup, drafter, curve).largest
+    return limits_of(point.model, point.setup, point.drafter, curve).largest
 
 
 def _engine_round_s(setup: Setup, *, looked_up: bool = False) -> tuple[float, float]:
@@ -169,27 +156,27 @@ def _engine_round_s(setup: Setup, *, looked_up: bool = False) -> tuple[float, fl
     return none, one - none
 
 
-def _drafting(model: Architecture, setup: Setup, kind: str, axes: Axes) -> Drafting | None:
-    """Return the seconds of one kind of drafter; None where no grid says them exactly.
+def _drafting(point: Point) -> Drafting | None:
+    """Return the seconds of a drafter; None where no grid says them exactly.
 
     That is so where the model cannot have such a drafter, and where its seconds have corners
     between two knots or several of its passes read what was committed.
     """
-    drafter = load_drafter(kind)
-    depth = min(drafter.max_draft_len or axes.max_draft_len, axes.max_draft_len)
+    drafter, longest = point.drafter, point.longest
+    depth = min(drafter.max_draft_len or longest, longest)
     try:
-        none = _curve(model, setup, drafter, constant_acceptance(0.0), axes)
+        none = point.curve(constant_acceptance(0.0))
     except SpecroofError:
         return None
     looked_up = drafter.propose(constant_acceptance(0.0), np.array([1])).looked_up
     found = Drafting(
         draft_s=none.draft_s,
-        more_s=_more_s(model, setup, drafter, none, axes),
-        largest=_largest(model, setup, drafter, none),
+        more_s=_more_s(point, none, depth),
+        largest=_largest(point, none),
         depth=depth,
-        engine_round_s=_engine_round_s(setup, looked_up=looked_up),
+        engine_round_s=_engine_round_s(point.setup, looked_up=looked_up),
     )
-    probe = _curve(model, setup, drafter, constant_acceptance(_PROBE), axes)
+    probe = point.curve(constant_acceptance(_PROBE))
     drafts = slice(1, depth + 1)
     read = probe.tokens_per_round[0, 0, drafts]
     draft_s = found.draft_s[..., drafts] + hermite(found.more_s, read)
@@ -197,16 +184,12 @@ def _drafting(model: Architecture, setup: Setup, kind: str, axes: Axes) -> Draft
     return found if float(off.max()) < _EXACT else None
 
 
-def _more_s(
-    model: Architecture, setup: Setup, drafter: Drafter, none: SpeedupCurve, axes: Axes
-) -> Array:
+def _more_s(point: Point, none: SpeedupCurve, depth: int) -> Array:
     """Return the added seconds of drafting at each of `KNOTS`, as far as the drafter goes."""
-    depth = drafter.max_draft_len or axes.max_draft_len
     # Tokens per round are then 1.25, 1.5, … and 2, 3, …, one for each draft length.
-    quarters = survival_acceptance([_STEP] * axes.max_draft_len)
-    whole = constant_acceptance(1.0)
-    few = _curve(model, setup, drafter, quarters, axes).draft_s - none.draft_s
-    many = _curve(model, setup, drafter, whole, axes).draft_s - none.draft_s
+    quarters = survival_acceptance([_STEP] * point.longest)
+    few = point.curve(quarters).draft_s - none.draft_s
+    many = point.curve(constant_acceptance(1.0)).draft_s - none.draft_s
     return np.concatenate(
         [np.zeros_like(few[..., :1]), few[..., 1:_N_FEW], many[..., 4 : depth + 1]], axis=-1
     )

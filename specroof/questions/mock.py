@@ -25,7 +25,8 @@ from specroof.serving.benchmark_commands import MockPoint, mock_commands
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.requests import end_to_end
 from specroof.serving.workload import Workload
-from specroof.speedup.curve import SpeedupCurve, acceptance_of, curve_in, longest_draft
+from specroof.speedup.curve import SpeedupCurve, acceptance_of, longest_draft
+from specroof.speedup.inverses import Point
 
 
 @dataclass(frozen=True)
@@ -138,15 +139,9 @@ def mock(request: MockRequest) -> Mock:
         engine, notes = engine_of_tool(request.framework, hardware)
     setup = engine_setup(hardware, engine, Placement(request.tensor_parallel), options)
     tokens = acceptance_of(drafter)
-    curve = curve_in(
-        model,
-        setup,
-        drafter=drafter,
-        tokens=tokens,
-        batch_size=request.concurrency,
-        context_len=workload.mean_context_len,
-        longest=longest_draft(drafter, tokens, request.draft_len, name="draft_len"),
-    )
+    longest = longest_draft(drafter, tokens, request.draft_len, name="draft_len")
+    load = request.concurrency, workload.mean_context_len
+    curve = Point(model, setup, drafter, *load, None, longest).curve(tokens)
     _refuse_trees(drafter, curve)
     return Mock(
         commands=tuple(mock_commands(_point(request, drafter, curve), request.framework)),

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.arrays import Array
+from specroof.questions.answer import nested
 from specroof.serving.workload import Load
 from specroof.speedup.curve import SpeedupCurve
 
@@ -62,7 +63,7 @@ class Overview:
         """Return the overview as JSON has it."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
-            name: _listed(value) if isinstance(value, np.ndarray) else value
+            name: nested(value) if isinstance(value, np.ndarray) else value
             for name, value in values.items()
         }
 
@@ -74,13 +75,6 @@ class Overview:
             for name, value in content.items()
         }
         return cls(**values)
-
-
-def _listed(values: npt.NDArray[Any]) -> list[Any]:
-    found = values.astype(object)
-    found[np.isnan(values)] = None
-    listed: list[Any] = found.tolist()
-    return listed
 
 
 def drafts_run(curve: SpeedupCurve) -> npt.NDArray[np.bool_]:

@@ -11,7 +11,7 @@ from specroof.architecture import Architecture
 from specroof.drafters import Drafter
 from specroof.errors import OptionError
 from specroof.latency import Setup
-from specroof.questions.answer import Charted
+from specroof.questions.answer import Charted, title_of
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.limits import Limits, limits_at
 from specroof.serving.queue import limited_curve
@@ -21,10 +21,10 @@ from specroof.speedup.curve import (
     SpeedupCurve,
     acceptance_of,
     check_placement,
-    curve_in,
     draft_depth,
     longest_draft,
 )
+from specroof.speedup.inverses import Point
 from specroof.speedup.round import proposals
 from specroof.units import format_drafts
 
@@ -72,10 +72,8 @@ class Prediction(Charted):
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        first = self.curves[0]
         names = ", ".join(curve.drafter for curve in self.curves)
-        devices = first.placement.devices
-        return f"{first.model} on {devices} x {first.hardware}, engine {first.engine}: {names}"
+        return f"{title_of(self.model, self.setup)}: {names}"
 
     @property
     def drawn(self) -> tuple[SpeedupCurve, ...]:
@@ -207,6 +205,11 @@ def predicted_to(  # noqa: PLR0913 - a question's parts
     )
     told = (note for curve in curves for note in curve.notes)
     notes = dict.fromkeys([*told, *extended, *said, *assumed])
+    counted: list[EndToEnd] = []
+    if load.workload is not None:
+        from specroof.serving.requests import end_to_end  # noqa: PLC0415 - a cold start is felt
+
+        counted = [end_to_end(curve, model, setup, load.workload) for curve in curves]
     return Prediction(
         model=model,
         setup=setup,
@@ -214,23 +217,12 @@ def predicted_to(  # noqa: PLR0913 - a question's parts
         load=load,
         longest=longest,
         curves=tuple(curves),
-        counted=_counted(curves, model, setup, load.workload),
+        counted=tuple(counted),
         notes=tuple(notes),
         warnings=tuple(warnings),
         limits=tuple(limits),
         queues=bool(limited),
     )
-
-
-def _counted(
-    curves: Sequence[SpeedupCurve], model: Architecture, setup: Setup, workload: Workload | None
-) -> tuple[EndToEnd, ...]:
-    """Return the curves with prefills counted; none where no requests were asked about."""
-    if workload is None:
-        return ()
-    from specroof.serving.requests import end_to_end  # noqa: PLC0415 - a cold start is felt
-
-    return tuple(end_to_end(curve, model, setup, workload) for curve in curves)
 
 
 def _limited(
@@ -246,15 +238,8 @@ def _limited(
     tokens = acceptance_of(drafter)
 
     def priced(batches: Any) -> SpeedupCurve:
-        return curve_in(
-            model,
-            setup,
-            drafter=drafter,
-            tokens=tokens,
-            batch_size=batches,
-            context_len=load.context_len,
-            longest=longest,
-        )
+        point = Point(model, setup, drafter, batches, load.context_len, None, longest)
+        return point.curve(tokens)
 
     if limited is None:
         return priced(load.batch_size), None

@@ -22,7 +22,8 @@ from specroof.simulate import (
     simulate_exactness,
 )
 from specroof.simulate import simulate_batch as simulated
-from specroof.speedup.curve import SpeedupCurve, curve_in, longest_draft
+from specroof.speedup.curve import SpeedupCurve, longest_draft
+from specroof.speedup.inverses import Point
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,15 +144,8 @@ def curve_up_to(
     Its notes say where a server has no room for them.
     """
     model, setup = served.resolved()
-    curve = curve_in(
-        model,
-        setup,
-        drafter=drafter,
-        tokens=acceptance,
-        batch_size=np.arange(1, batch_size + 1),
-        context_len=context_len,
-        longest=longest,
-    )
+    load = np.arange(1, batch_size + 1), context_len
+    curve = Point(model, setup, drafter, *load, None, longest).curve(acceptance)
     if limited_by(setup, None, queues=False) is None:
         return curve
     limits = limits_of(model, setup, drafter, curve)

@@ -91,7 +91,7 @@ def _command(setup: Setup, drafter: Drafter, row: Row, words: Mapping[str, Any])
     can_be_told = kind in FORCED and ",tree=" not in drafter.name and drafter.acceptance is not None
     if isinstance(model, Architecture) or not can_be_told or not _can_be_served(setup):
         return None
-    named = words["framework"] or framework_of(setup.engine.framework or setup.engine.name)
+    named = words["framework"] or framework_of(setup.engine)
     chip = _chip(setup, words["hardware"])
     call = ["specroof", "mock", os.fspath(model), "-H", chip, "--drafter", drafter.name]
     if kind != "mtp":

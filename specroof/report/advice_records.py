@@ -8,7 +8,7 @@ import numpy as np
 
 from specroof.questions.advise import Advice, Day, Served
 from specroof.questions.advised import Row, Times
-from specroof.questions.answer import picked
+from specroof.questions.answer import nested, picked
 from specroof.questions.loads import of_requests
 from specroof.questions.to_measure import ToMeasure
 from specroof.report.columns import Columns, request_columns
@@ -71,17 +71,13 @@ def _to_measure_json(found: ToMeasure | None) -> dict[str, Any] | None:
     return picked(found, *names)
 
 
-def _number(value: float | None) -> float | None:
-    return None if value is None or np.isnan(value) else value
-
-
 def _times_json(times: Times) -> dict[str, float | None]:
-    return {name: _number(getattr(times, name)) for name in _TIMES}
+    return {name: nested(getattr(times, name)) for name in _TIMES}
 
 
 def _speedups_json(*ends: float) -> dict[str, float | None]:
     """Return a speedup and the ends of its band."""
-    return dict(zip(_SPEEDUPS, map(_number, ends), strict=True))
+    return dict(zip(_SPEEDUPS, map(nested, ends), strict=True))
 
 
 def _row_json(row: Row, names: Sequence[str]) -> dict[str, Any]:
@@ -100,11 +96,11 @@ def _row_json(row: Row, names: Sequence[str]) -> dict[str, Any]:
             **_speedups_json(choice.speedup, choice.low, choice.high),
         },
         "own_lengths": [
-            {"drafter": names[d], "draft_len": k, "speedup": _number(speedup)}
+            {"drafter": names[d], "draft_len": k, "speedup": nested(speedup)}
             for (d, k), speedup in row.own.items()
         ],
         "limited_by": row.limited_by or None,
-        "speedup_without": {name: _number(value) for name, value in row.limits.items()},
+        "speedup_without": {name: nested(value) for name, value in row.limits.items()},
         "meets_targets": row.meets,
     }
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from specroof.errors import Note
+from specroof.questions.answer import nested
 from specroof.questions.overview import drafts_run
 from specroof.questions.prediction import EndToEnd
 from specroof.report.columns import at_best
@@ -40,13 +41,9 @@ def curves_table(curves: Sequence[SpeedupCurve]) -> str:
     Per drafter and operating point: the best draft length, its speedup, the drafts within 1% of
     it, tokens per round and throughput there.
     """
-    first = curves[0]
-    title = in_line(
-        f"{first.model} on {first.placement.devices} x {first.hardware}, engine {first.engine}"
-    )
-    if first.speedup.shape[:2] == (1, 1):
-        return "\n\n".join([title, _one_point(curves)])
-    return "\n\n".join([title, *(_one_drafter(curve) for curve in curves)])
+    if curves[0].speedup.shape[:2] == (1, 1):
+        return _one_point(curves)
+    return "\n\n".join(_one_drafter(curve) for curve in curves)
 
 
 def _one_point(curves: Sequence[SpeedupCurve]) -> str:
@@ -180,10 +177,7 @@ def survey_json(curves: Sequence[SpeedupCurve]) -> dict[str, Any]:
             {
                 "name": curve.drafter,
                 "best_draft_len": curve.best_draft_len.tolist(),
-                "best_speedup": [
-                    [None if np.isnan(one) else one for one in row]
-                    for row in curve.best_speedup.tolist()
-                ],
+                "best_speedup": nested(curve.best_speedup),
                 "does_not_pay": [
                     [list(run) for run in _losing_runs(curve, i)]
                     for i in range(len(curve.context_len))

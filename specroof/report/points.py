@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from specroof.questions.answer import picked
+from specroof.questions.answer import nested, picked
 from specroof.questions.loads import of_requests
 from specroof.questions.prediction import EndToEnd
 from specroof.report.columns import (
@@ -22,16 +22,6 @@ from specroof.speedup.curve import SpeedupCurve
 _BAND_KEYS: Final = ("speedup_low", "speedup_high", "verdict", "best_within_band")
 #: Rows that are turned into Python's numbers at once: they take ten times the memory of arrays.
 _SLAB_ROWS: Final = 1 << 16
-
-
-def _nested(array: Any) -> Any:
-    """Return an array as nested lists, NaN as None."""
-    values = np.asarray(array)
-    if values.dtype.kind == "f" and np.isnan(values).any():
-        holes = np.isnan(values)
-        values = values.astype(object)
-        values[holes] = None
-    return values.tolist()
 
 
 def _plain(values: Any) -> list[int | float]:
@@ -59,20 +49,20 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
         },
         "notes": list(dict.fromkeys(note for curve in curves for note in curve.notes)),
         "baseline": {
-            "step_s": _nested(first.decode_s),
-            "tokens_per_s": _nested(first.running_batch[..., 0] / first.decode_s),
+            "step_s": nested(first.decode_s),
+            "tokens_per_s": nested(first.running_batch[..., 0] / first.decode_s),
         },
         "drafters": [_drafter_json(curve) for curve in curves],
     }
     if counted:
         found |= of_requests(counted[0].workload)
         for drafter, whole in zip(found["drafters"], counted, strict=True):
-            arrays = {name: _nested(getattr(whole, name)) for name in (*COUNTED_ARRAYS, "answer_s")}
+            arrays = {name: nested(getattr(whole, name)) for name in (*COUNTED_ARRAYS, "answer_s")}
             drafter["end_to_end"] = {
                 **picked(whole, "wait_s", "latency_s"),
                 **arrays,
-                "best_draft_len": _nested(_known(whole.curve, whole.curve.best_draft_len)),
-                "best_speedup": _nested(whole.curve.best_speedup),
+                "best_draft_len": nested(_known(whole.curve, whole.curve.best_draft_len)),
+                "best_speedup": nested(whole.curve.best_speedup),
             }
     return found
 
@@ -83,11 +73,11 @@ def _drafter_json(curve: SpeedupCurve) -> dict[str, Any]:
         "name": curve.drafter,
         **picked(curve, "cost_from", "acceptance_from"),
         "verify_len": _plain(curve.verify_len),
-        **{name: _nested(getattr(curve, name)) for name in CURVE_ARRAYS},
-        **({} if curve.running is None else {"running": _nested(curve.running)}),
-        "best_draft_len": _nested(_known(curve, curve.best_draft_len)),
-        "best_speedup": _nested(curve.best_speedup),
-        "near_best": _nested(_known(curve, np.stack([shortest, longest], axis=-1))),
+        **{name: nested(getattr(curve, name)) for name in CURVE_ARRAYS},
+        **({} if curve.running is None else {"running": nested(curve.running)}),
+        "best_draft_len": nested(_known(curve, curve.best_draft_len)),
+        "best_speedup": nested(curve.best_speedup),
+        "near_best": nested(_known(curve, np.stack([shortest, longest], axis=-1))),
         **_band_json(curve),
     }
 
@@ -100,8 +90,8 @@ def _band_json(curve: SpeedupCurve) -> dict[str, Any]:
     told = curve.verdict.astype(object)
     told[told == ""] = None
     ends = np.stack(within, axis=-1)
-    values = (_nested(curve.speedup_low), _nested(curve.speedup_high), told.tolist())
-    return dict(zip(_BAND_KEYS, (*values, _nested(_known(curve, ends))), strict=True))
+    values = (nested(curve.speedup_low), nested(curve.speedup_high), told.tolist())
+    return dict(zip(_BAND_KEYS, (*values, nested(_known(curve, ends))), strict=True))
 
 
 def _known(curve: SpeedupCurve, best: Any) -> Any:

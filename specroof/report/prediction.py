@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from specroof.questions.answer import title_of
 from specroof.questions.prediction import Prediction
 from specroof.report.curves import (
     counted_table,
@@ -12,7 +13,7 @@ from specroof.report.curves import (
     source_lines,
     survey_json,
 )
-from specroof.report.layout import note_lines
+from specroof.report.layout import in_line, note_lines
 from specroof.report.points import curves_csv, curves_json
 
 
@@ -56,15 +57,14 @@ def prediction_csv(*found: Prediction) -> str:
 
 def prediction_text(found: Prediction) -> str:
     """Return the loads where drafting does not pay, best draft lengths, sources and sentences."""
-    title, _, tables = curves_table(found.curves).partition("\n\n")
     parts = [
-        title,
+        in_line(title_of(found.model, found.setup)),
         pays_lines(found.survey),
         note_lines(found.warnings),
-        tables,
+        curves_table(found.curves),
         counted_table(found.curves, found.counted) if found.counted else "",
         lengths_table(found.drawn, found.draft_len) if found.draft_len else "",
         source_lines(found.curves),
         note_lines(found.notes),
     ]
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(filter(None, parts))

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+from specroof.questions.answer import picked
 from specroof.questions.records import (
     TRUSTED,
     Errors,
@@ -20,22 +21,14 @@ from specroof.report.calibration import RESIDUAL_HEADER, residual_cells, residua
 from specroof.report.layout import figure, format_table
 from specroof.report.regret import regret_json, regret_lines
 
-_KEYS: Final = {
-    "n": "n",
-    "speedup_p90_error": "speedup_p90",
-    "speedup_median_error": "speedup_median",
-    "speedup_mean_error": "speedup_mean",
-    "decode_median_error": "decode_median",
-    "decode_mean_error": "decode_mean",
-    "drafting_median_error": "drafting_median",
-    "trees_mean_error": "trees_mean",
-    "verdict_accuracy": "verdict_accuracy",
-    "unclear_share": "unclear_share",
-    "regret_mean": "regret_mean",
-    "band80_coverage": "band80_coverage",
-    "band80_width": "band80_width",
-}
-
+#: Fields of `Errors`, in the order in which JSON has them: those that are errors, and the rest.
+_ERRORS: Final = (
+    *("speedup_p90", "speedup_median", "speedup_mean", "decode_median", "decode_mean"),
+    *("drafting_median", "trees_mean"),
+)
+_SHARES: Final = (
+    *("verdict_accuracy", "unclear_share", "regret_mean", "band80_coverage", "band80_width"),
+)
 _HEADINGS: Final = (
     ("n", "points"),
     ("speedup_mean", "speedup, mean"),
@@ -60,7 +53,8 @@ _OWN_HEADINGS: Final = tuple(one for one in _HEADINGS if one[0] not in _NOT_OWN)
 
 
 def _errors_json(errors: Errors) -> dict[str, Any]:
-    return {key: getattr(errors, name) for key, name in _KEYS.items()}
+    found = {f"{name}_error": getattr(errors, name) for name in _ERRORS}
+    return {"n": errors.n, **found, **picked(errors, *_SHARES)}
 
 
 def validation_json(found: Validation) -> dict[str, Any]:
