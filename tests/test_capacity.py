@@ -535,7 +535,7 @@ def test_a_drafter_elsewhere_takes_no_memory_here() -> None:
 
 
 def test_whose_rules_an_engine_has() -> None:
-    assert [framework_of(name) for name in ("sglang", "generic", "mine")] == [
+    assert [framework_of(EngineProfile(name=name)) for name in ("sglang", "generic", "mine")] == [
         "sglang",
         "vllm",
         "vllm",

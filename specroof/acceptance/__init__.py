@@ -7,11 +7,12 @@ accepted. That curve, and the tokens per round that follow from it, is all the s
 
 from specroof.acceptance.contexts import ContextAcceptance, accepted_at, context_acceptance
 from specroof.acceptance.curve import Acceptance, acceptance_notes
-from specroof.acceptance.decay import decay_acceptance, lengths_acceptance
 from specroof.acceptance.laws import (
     beta_acceptance,
     constant_acceptance,
+    decay_acceptance,
     histogram_acceptance,
+    lengths_acceptance,
     rate_acceptance,
     survival_acceptance,
 )

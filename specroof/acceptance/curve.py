@@ -3,13 +3,14 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specroof.acceptance.checks import draft_lengths
 
-Law = Callable[[tuple[float, ...], int], NDArray[np.float64]]
+Law = Callable[[tuple[Any, ...], int], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from specroof.acceptance.curve import Acceptance
 from specroof.acceptance.law_fits import fit_acceptance
+from specroof.acceptance.laws import rates_of_survival
 from specroof.acceptance.typical import SHAPES, acceptance_from_length
 from specroof.errors import expect, refuse
 
@@ -92,8 +93,7 @@ def _continued_law(parameters: tuple[float, ...], depth: int) -> NDArray[np.floa
 
 
 def _last_rate(survival: tuple[float, ...]) -> tuple[float, float, float]:
-    before = (1.0, *survival)[-2]
-    rate = survival[-1] / before if before > 0.0 else 0.0
+    rate = float(rates_of_survival(survival)[-1])
     return rate, rate, 1.0
 
 

@@ -3,14 +3,21 @@
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specroof.acceptance.curve import Acceptance
-from specroof.acceptance.decay import decay_acceptance
-from specroof.acceptance.laws import beta_acceptance, constant_acceptance, survival_acceptance
+from specroof.acceptance.curve import Acceptance, Law
+from specroof.acceptance.laws import (
+    beta_acceptance,
+    constant_acceptance,
+    constant_law,
+    decay_acceptance,
+    decay_law,
+    survival_acceptance,
+    survival_of_rates,
+)
 from specroof.errors import expect_word, reject
 
 #: Points on each side of a search box, and how often it shrinks around the best of them.
@@ -51,12 +58,12 @@ class AcceptanceFit:
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """A law as a search sees it: a box of numbers, and their survival for many at once."""
+    """A law as a search sees it: a box of points, survival at many, and the numbers of a point."""
 
     bounds: tuple[tuple[float, float], ...]
-    rates: Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.float64]]
-    parameters: Callable[[tuple[float, ...]], tuple[float, ...]]
+    law: Law
     acceptance: Callable[..., Acceptance]
+    parameters: Callable[[tuple[float, ...]], tuple[float, ...]] = tuple
 
 
 def fit_acceptance(survival: ArrayLike, law: str) -> AcceptanceFit:
@@ -120,7 +127,6 @@ def _closest(family: _Family, target: NDArray[np.float64]) -> tuple[float, ...]:
     """Return the point of a law's box whose survival is closest to the target's."""
     low, high = (np.array(side) for side in zip(*family.bounds, strict=True))
     best, width = (low + high) / 2, high - low
-    depths = np.arange(1, len(target) + 1)
     for _ in range(_ZOOMS):
         sides = [
             np.clip(np.linspace(middle - half, middle + half, _POINTS), *bounds)
@@ -128,22 +134,17 @@ def _closest(family: _Family, target: NDArray[np.float64]) -> tuple[float, ...]:
         ]
         # The best so far stays in the race, so that a step never loses ground.
         points = np.array([best, *itertools.product(*sides)])
-        survival = np.cumprod(family.rates(points.T[..., None], depths), axis=-1)
+        survival = family.law(tuple(points.T[..., None]), len(target))[..., 1:]
         best = points[int(np.argmin(np.sum((survival - target) ** 2, axis=-1)))]
         width = width * _SHRINK
     return tuple(best.tolist())
 
 
-def _decay_rates(parameters: NDArray[np.float64], depths: NDArray[np.int64]) -> NDArray[np.float64]:
-    first, last, ratio = parameters
-    return np.asarray(last + (first - last) * ratio ** (depths - 1))
-
-
-def _beta_rates(parameters: NDArray[np.float64], depths: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return E[α^d] / E[α^(d-1)] of a mean rate and the logarithm of a + b."""
-    mean, log_sum = parameters
-    total = np.exp(log_sum)
-    return np.asarray((mean * total + depths - 1) / (total + depths - 1))
+def _beta_law(point: tuple[Any, ...], depth: int) -> NDArray[np.float64]:
+    """Return the law of a mean rate and the logarithm of a + b."""
+    mean, log_sum = point
+    total, depths = np.exp(log_sum), np.arange(1, depth + 1)
+    return survival_of_rates((mean * total + depths - 1) / (total + depths - 1))
 
 
 def _beta_parameters(point: tuple[float, ...]) -> tuple[float, ...]:
@@ -154,26 +155,14 @@ def _beta_parameters(point: tuple[float, ...]) -> tuple[float, ...]:
 
 #: What can be fitted, and within which box.
 FITTED_LAWS: Final = {
-    "constant": _Family(
-        bounds=((0.0, 1.0),),
-        rates=lambda parameters, depths: np.broadcast_to(
-            parameters[0], (len(parameters[0]), len(depths))
-        ),
-        parameters=lambda point: point,
-        acceptance=constant_acceptance,
-    ),
-    "decay": _Family(
-        bounds=((0.0, 1.0), (0.0, 1.0), (0.0, 1.0)),
-        rates=_decay_rates,
-        parameters=lambda point: point,
-        acceptance=decay_acceptance,
-    ),
+    "constant": _Family(((0.0, 1.0),), constant_law, constant_acceptance),
+    "decay": _Family(((0.0, 1.0), (0.0, 1.0), (0.0, 1.0)), decay_law, decay_acceptance),
     # A mean of 0 or 1 has no beta distribution; a + b from sequences that are all or nothing to
     # sequences that are alike.
     "beta": _Family(
-        bounds=((_SMALLEST_MEAN, 1.0 - _SMALLEST_MEAN), (-7.0, 14.0)),
-        rates=_beta_rates,
-        parameters=_beta_parameters,
-        acceptance=beta_acceptance,
+        ((_SMALLEST_MEAN, 1.0 - _SMALLEST_MEAN), (-7.0, 14.0)),
+        _beta_law,
+        beta_acceptance,
+        _beta_parameters,
     ),
 }

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from specroof.acceptance.laws import rates_of_survival
 from specroof.drafters.base import Array, Counts, Drafter, Proposals, TokensPerRound
 from specroof.errors import reject
 
@@ -105,13 +106,10 @@ def branch_rates(
     [[0.5, 0.25, 0.1], [0.5, 0.25, 0.1]]
     """
     survival = np.diff(tokens.tokens_per_round(np.arange(depth + 1)))
-    rates = []
-    before = 1.0
-    for rate in survival.tolist():
-        first = rate / before if before > 0 else 0.0
-        rates.append([first, *((1.0 - first) * share for share in siblings)])
-        before = rate
-    return rates
+    return [
+        [first, *((1.0 - first) * share for share in siblings)]
+        for first in rates_of_survival(survival).tolist()
+    ]
 
 
 def tree_proposals(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from specroof.architecture import Architecture
 from specroof.cost import Options
 from specroof.errors import OptionError
-from specroof.hardware import EngineProfile, HardwareProfile, Placement, Server
+from specroof.hardware import EngineProfile, HardwareProfile, Placement, Server, ServerSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,11 @@ class Setup:
     placement: Placement
     options: Options
     server: Server | None = None
+
+    @property
+    def told(self) -> ServerSettings:
+        """What the user told the server."""
+        return ServerSettings() if self.server is None else self.server.stated
 
 
 def engine_setup(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specroof.acceptance.laws import rates_of_survival
 from specroof.arrays import Array
 from specroof.simulate.confidence import confident_rounds
 
@@ -336,10 +337,7 @@ def _drawn(
     shape = (n_batches, costs.batch_size)
     worth, accepted = confident_rounds(survival, known=known, shape=shape, dice=dice)
     survived = accepted[..., None] > np.arange(costs.longest)
-    curve = np.asarray(survival, dtype=np.float64)
-    before = np.concatenate(([1.0], curve[:-1]))
-    rates = np.divide(curve, before, out=np.zeros_like(curve), where=before > 0.0)
-    return _Rounds(worth, survived, rates, costs)
+    return _Rounds(worth, survived, rates_of_survival(survival), costs)
 
 
 def _outcome(options: _Options, taken: NDArray[np.intp], batch_size: int) -> Outcome:

@@ -223,6 +223,7 @@ def _advised(asked: Asked, setup: Setup, given: HardwareLike) -> Served:
         *advised.warnings,
         *_missing(setup, request, priced=price is not None),
         *_unreached(advised),
+        *_nodes(setup),
     ]
     place = f"{setup.hardware.name}: " if len(listed(request.hardware)) > 1 else ""
     return Served(
@@ -259,6 +260,20 @@ def _unreached(advised: Advised) -> Iterator[str]:
         yield (
             f"a server with drafts runs at most {requests}, and never comes to the "
             f"{off[0][0]} in flight from which no drafts are advised: those take a server without"
+        )
+
+
+def _nodes(setup: Setup) -> Iterator[str]:
+    """Yield what flags lack that start a server on devices of several nodes.
+
+    Source
+        vllm 0.33.0, ``engine/arg_utils.py``; sglang 0.5.23, ``srt/arg_groups/fields/parallel.py``.
+    """
+    devices, link = setup.placement.devices, setup.hardware.interconnect
+    if link is not None and devices > link.max_devices:
+        yield (
+            f"{devices} devices are more than the {link.max_devices} of one node: start the server on "
+            f"each, with --nnodes, --node-rank and --master-addr (vLLM) or --dist-init-addr (SGLang)"
         )
 
 

@@ -92,7 +92,7 @@ def _command(asked: Asked, setup: Setup, hardware: HardwareLike, row: Row) -> st
     can_be_told = kind in FORCED and ",tree=" not in drafter.name and drafter.acceptance is not None
     if isinstance(model, Architecture) or not can_be_told or not _can_be_served(setup):
         return None
-    named = request.framework or framework_of(setup.engine.framework or setup.engine.name)
+    named = request.framework or framework_of(setup.engine)
     chip = _chip(setup, hardware)
     call = ["specroof", "mock", os.fspath(model), "-H", chip, "--drafter", drafter.name]
     if kind != "mtp":

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from specroof.architecture import Architecture, LatentAttention
 from specroof.drafters import Drafter
 from specroof.errors import reject
-from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
+from specroof.hardware import SERVER_KEYS, CapturedGraphs, EngineProfile, Server, ServerSettings
 from specroof.latency import Setup
 from specroof.serving import sglang, sglang_memory, unmanaged, vllm, vllm_sizes
 from specroof.serving.footprint import cores, draft_footprint, target_footprint
@@ -99,15 +99,16 @@ class PrefillRules:
     drafts_beside: bool
 
 
-def framework_of(engine: str) -> str:
+def framework_of(engine: EngineProfile) -> str:
     """Return whose rules an engine has.
 
     Examples
     --------
-    >>> framework_of("sglang"), framework_of("generic"), framework_of("ideal")
-    ('sglang', 'vllm', 'ideal')
+    >>> [framework_of(EngineProfile(name=name)) for name in ("sglang", "generic", "ideal")]
+    ['sglang', 'vllm', 'ideal']
     """
-    return engine if engine in FRAMEWORKS else _STAND_IN
+    name = engine.framework or engine.name
+    return name if name in FRAMEWORKS else _STAND_IN
 
 
 def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup:
@@ -146,7 +147,7 @@ def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup
             )
         setup = replace(setup, options=replace(options, state_dtype=asked.state_dtype))
     place = Place(model=model, hardware=setup.hardware, placement=setup.placement)
-    name = framework_of(setup.engine.framework or setup.engine.name)
+    name = framework_of(setup.engine)
     setup = replace(setup, server=FRAMEWORKS[name].resolve(asked, place, 1))
     if asked.overlap is not None:
         setup = replace(setup, engine=replace(setup.engine, overlap=asked.overlap))
@@ -182,11 +183,10 @@ def prefill_rules(model: Architecture, setup: Setup, kind: str | None = None) ->
     >>> prefill_rules(model, engine_setup(chip, "vllm", None, None)).shares_passes
     True
     """
-    asked = ServerSettings() if setup.server is None else setup.server.stated
     place = Place(model=model, hardware=setup.hardware, placement=setup.placement, kind=kind)
-    name = framework_of(setup.engine.framework or setup.engine.name)
+    name = framework_of(setup.engine)
     framework = FRAMEWORKS[name]
-    server = framework.resolve(asked, place, 1)
+    server = framework.resolve(setup.told, place, 1)
     return PrefillRules(
         chunk=server.chunk,
         shares_passes=server.mixed and server.chunk > 0,
@@ -236,10 +236,9 @@ def served_room(
     Source
         `specroof.serving.sglang`, `specroof.serving.vllm`, `specroof.serving.unmanaged`.
     """
-    name = framework_of(setup.engine.framework or setup.engine.name)
+    name = framework_of(setup.engine)
     held = None if drafter is None else drafter.held(model)
     where, keys = (setup.placement, setup.options), FRAMEWORKS[name].fp8_keys
-    asked = ServerSettings() if setup.server is None else setup.server.stated
     need = Need(
         model=model,
         hardware=setup.hardware,
@@ -250,7 +249,7 @@ def served_room(
     )
     contexts = np.asarray(context_len, dtype=np.float64)
     positions = np.asarray(verify_len, dtype=np.float64)
-    server = FRAMEWORKS[name].resolve(asked, need, int(np.ceil(positions.max())))
+    server = FRAMEWORKS[name].resolve(setup.told, need, int(np.ceil(positions.max())))
     notes = _notes(setup.engine.framework or setup.engine.name, server)
     if _caches_in_fp8(model, setup, name):
         notes.append(f"server: {name} caches in fp8 on this chip by default: --kv-cache fp8")

@@ -11,6 +11,8 @@ from specroof.units import format_drafts
 
 #: Stands for the drafter's weights where no name is given.
 YOUR_DRAFT_MODEL: Final = "<YOUR-DRAFT-MODEL>"
+#: Kinds without separate weights.
+_NO_WEIGHTS: Final = frozenset({"mtp", "ngram", "prompt_lookup", "suffix"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,18 @@ class Speculation:
         """The drafter's weights, or the placeholder."""
         return self.draft_model or YOUR_DRAFT_MODEL
 
+    @property
+    def needs_weights(self) -> bool:
+        """Whether the drafter has separate weights."""
+        return self.kind not in _NO_WEIGHTS
+
+    @property
+    def to_fill_in(self) -> list[str]:
+        """What the reader has to put in place."""
+        if not self.needs_weights or self.draft_model is not None:
+            return []
+        return [f"put the drafter's weights in the place of {YOUR_DRAFT_MODEL} (--draft-model)"]
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:
@@ -144,12 +158,6 @@ def _refuse(plan: Speculation, release: str, known: Sequence[str]) -> None:
     reject(f"{release} has no flag for {what}", ", ".join(known))
 
 
-def _to_fill_in(plan: Speculation, *, needs_weights: bool) -> tuple[str, ...]:
-    if not needs_weights or plan.draft_model is not None:
-        return ()
-    return (f"put the drafter's weights in the place of {YOUR_DRAFT_MODEL} (--draft-model)",)
-
-
 # --- vLLM -----------------------------------------------------------------------------------------
 
 VLLM: Final = "vLLM 0.33.0"
@@ -168,19 +176,16 @@ _VLLM_METHODS: Final[Mapping[str, Mapping[str, object]]] = {
     "prompt_lookup": {"method": "ngram", "prompt_lookup_max": 5},
     "suffix": {"method": "suffix"},
 }
-#: Kinds without separate weights.
-_NO_WEIGHTS: Final = frozenset({"mtp", "ngram", "prompt_lookup", "suffix"})
 
 
 def _vllm(plan: Speculation) -> Launch:
     if plan.is_tree or plan.kind not in _VLLM_METHODS:
         _refuse(plan, VLLM, list(_VLLM_METHODS))
-    needs_weights = plan.kind not in _NO_WEIGHTS
     config: dict[str, object] = dict(_VLLM_METHODS[plan.kind])
-    if needs_weights:
+    if plan.needs_weights:
         config["model"] = plan.weights
     config["num_speculative_tokens"] = plan.drafts
-    notes = list(_to_fill_in(plan, needs_weights=needs_weights))
+    notes = plan.to_fill_in
     suffix = plan.kind == "suffix"
     if suffix:
         notes.append(f"{VLLM} needs the package arctic-inference for suffix decoding")
@@ -231,12 +236,11 @@ def _sglang(plan: Speculation) -> Launch:
         _refuse(plan, SGLANG, list(SGLANG_ALGORITHMS))
     if plan.data_parallel > 1 and algorithm in _NOT_IN_GROUPS:
         reject(f"{SGLANG} has no {algorithm} with data-parallel attention", "without it")
-    needs_weights = plan.kind not in _NO_WEIGHTS
     words: list[object] = ["--speculative-algorithm", algorithm]
-    if needs_weights:
+    if plan.needs_weights:
         words += ["--speculative-draft-model-path", plan.weights]
     words += _sglang_drafts(plan, str(algorithm))
-    notes = list(_to_fill_in(plan, needs_weights=needs_weights))
+    notes = plan.to_fill_in
     files = {}
     follows = algorithm in _ADAPTIVE and not plan.is_tree and plan.data_parallel == 1
     if plan.differs and follows:
@@ -290,7 +294,6 @@ _TENSORRT_TYPES: Final[Mapping[str, str]] = {
 def _tensorrt(plan: Speculation) -> Launch:
     if plan.is_tree or plan.kind not in _TENSORRT_TYPES:
         _refuse(plan, _TENSORRT, list(_TENSORRT_TYPES))
-    needs_weights = plan.kind not in _NO_WEIGHTS
     lines = [
         "speculative_config:",
         f"  decoding_type: {_TENSORRT_TYPES[plan.kind]}",
@@ -298,9 +301,9 @@ def _tensorrt(plan: Speculation) -> Launch:
     ]
     if plan.kind == "mtp":
         lines.append(f"  num_nextn_predict_layers: {plan.drafts}")
-    if needs_weights:
+    if plan.needs_weights:
         lines.append(f"  speculative_model: {json.dumps(plan.weights)}")
-    notes = list(_to_fill_in(plan, needs_weights=needs_weights))
+    notes = plan.to_fill_in
     if plan.differs:
         last_on = max(last for _, last, drafts in plan.schedule if drafts)
         if plan.schedule[-1][2] == 0:

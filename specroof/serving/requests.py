@@ -145,8 +145,7 @@ def end_to_end(
     Source
         See `end_to_end_tokens_per_s` and `specroof.serving.request_times.prefill_plan`.
     """
-    told = setup.server
-    if workload.prefix_hit_rate and told is not None and told.stated.prefix_cache is False:
+    if workload.prefix_hit_rate and setup.told.prefix_cache is False:
         refuse("prefix_hit_rate", workload.prefix_hit_rate, "0 with prefix-cache=off")
     load = _load(curve, workload)
     kind = curve.drafter.partition(",")[0]

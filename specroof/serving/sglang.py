@@ -3,6 +3,7 @@
 Each function names the file (below ``srt/``) and the function that it follows.
 """
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from specroof.architecture import (
 from specroof.hardware import Server, ServerSettings
 from specroof.serving.footprint import cores, has_core
 from specroof.serving.room import Array, Need, Place, Room
+from specroof.serving.settings import resolved
 from specroof.serving.sglang_memory import (
     memory_defaults,
     prefill_sizes,
@@ -118,37 +120,42 @@ def resolve(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server
     """
     memory_mib = place.hardware.peak.memory_bytes / MEBIBYTE
     chunk, capture = memory_defaults(memory_mib, place.placement.tensor_parallel)
-    chunk = chunk if asked.chunk is None else asked.chunk
-    # Lowered to the requests that run only where the user gave those.
-    capture = min(capture, asked.running or capture) if asked.capture is None else asked.capture
-    share = asked.memory_frac
-    if share is None:
-        reserve = reserve_mib(
-            memory_mib=memory_mib,
-            chunk=chunk,
-            capture=capture,
-            tensor_parallel=place.placement.tensor_parallel,
-            prefill_graphs_mib=_prefill_graphs_mib(place.model, chunk),
-            ranks=place.ranks,
-        )
-        share = max(round((memory_mib - reserve) / memory_mib, 3), 0.0)
-        if place.model.vision is not None and _reads_images(place.model):
-            share *= vision_factor(place.model.vision)
-    share *= _attention_share(place)
-    may_mix = place.kind not in _NEVER_MIXED
-    return Server(
+    server = resolved(
+        asked,
         framework="sglang",
         version=VERSION,
-        memory_frac=share,
-        running=asked.running or default_requests(place.kind, place.model),
-        capture=capture,
-        overlap=asked.overlap is not False,
+        memory_frac=0.0,
+        running=default_requests(place.kind, place.model),
+        # Lowered to the requests that run only where the user gave those.
+        capture=min(capture, asked.running or capture),
+        overlap=True,
         chunk=chunk,
-        mixed=bool(asked.mixed) and may_mix,
-        state_dtype=asked.state_dtype or place.model.state_dtype,
-        prefix_cache=asked.prefix_cache is not False,
-        stated=asked,
+        mixed=False,
+        state_dtype=place.model.state_dtype,
+        prefix_cache=True,
     )
+    share = asked.memory_frac or _static_share(server, place)
+    may_mix = place.kind not in _NEVER_MIXED
+    return replace(
+        server, memory_frac=share * _attention_share(place), mixed=server.mixed and may_mix
+    )
+
+
+def _static_share(server: Server, place: Place) -> float:
+    """Return the share of the memory for weights and pools where no setting says it."""
+    memory_mib = place.hardware.peak.memory_bytes / MEBIBYTE
+    reserve = reserve_mib(
+        memory_mib=memory_mib,
+        chunk=server.chunk,
+        capture=server.capture,
+        tensor_parallel=place.placement.tensor_parallel,
+        prefill_graphs_mib=_prefill_graphs_mib(place.model, server.chunk),
+        ranks=place.ranks,
+    )
+    share = max(round((memory_mib - reserve) / memory_mib, 3), 0.0)
+    if place.model.vision is not None and _reads_images(place.model):
+        share *= vision_factor(place.model.vision)
+    return share
 
 
 def state_ratio(server: Server) -> int:

@@ -7,6 +7,7 @@ import numpy as np
 from specroof.hardware import Server, ServerSettings
 from specroof.serving import vllm
 from specroof.serving.room import Array, Need, Place, Room
+from specroof.serving.settings import resolved
 
 #: free_gpu_memory_fraction, max_batch_size and max_num_tokens of TensorRT-LLM's LLM API, from its
 #: documentation: no source of it is at hand, so they are unchecked.
@@ -16,22 +17,11 @@ _TENSORRT_TOKENS: Final = 8192
 _TENSORRT_CAPTURED: Final = 128
 
 
-def _resolved(framework: str, asked: ServerSettings, place: Place, **defaults: object) -> Server:
-    stated = {
-        name: value
-        for name in ServerSettings.__slots__
-        if (value := getattr(asked, name)) is not None
-    }
-    defaults = {"state_dtype": place.model.state_dtype, **defaults, **stated, "stated": asked}
-    return Server(framework=framework, **defaults)  # type: ignore[arg-type]  # one key a field
-
-
 def resolve_ideal(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server:
     """Return a server that fills the memory, and that nothing else limits."""
-    return _resolved(
-        "ideal",
+    return resolved(
         asked,
-        place,
+        framework="ideal",
         version="",
         memory_frac=1.0,
         running=None,
@@ -39,16 +29,16 @@ def resolve_ideal(asked: ServerSettings, place: Place, _verify_len: int = 1) -> 
         overlap=True,
         chunk=0,
         mixed=False,
+        state_dtype=place.model.state_dtype,
         prefix_cache=False,
     )
 
 
 def resolve_tensorrt_llm(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server:
     """Return what TensorRT-LLM runs with, by its documentation; no release was checked."""
-    return _resolved(
-        "tensorrt-llm",
+    return resolved(
         asked,
-        place,
+        framework="tensorrt-llm",
         version="unchecked",
         memory_frac=_FREE_FRAC,
         running=_TENSORRT_REQUESTS,
@@ -56,6 +46,7 @@ def resolve_tensorrt_llm(asked: ServerSettings, place: Place, _verify_len: int =
         overlap=True,
         chunk=_TENSORRT_TOKENS,
         mixed=True,
+        state_dtype=place.model.state_dtype,
         prefix_cache=True,
     )
 

@@ -3,6 +3,7 @@
 Each function names the file and the function that it follows.
 """
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from specroof.arrays import distinct
 from specroof.hardware import Server, ServerSettings
 from specroof.serving.footprint import has_core
 from specroof.serving.room import Array, Need, Place, Room
+from specroof.serving.settings import resolved
 from specroof.serving.vllm_sizes import batch_defaults, captured_sizes, largest_captured
 from specroof.units import MEBIBYTE, dtype_bytes
 
@@ -48,27 +50,24 @@ def resolve(asked: ServerSettings, place: Place, verify_len: int = 1) -> Server:
     running, tokens = batch_defaults(place.hardware)
     chunk = tokens if asked.chunk is None else asked.chunk
     running = asked.running or min(running, chunk or tokens)
-    capture = asked.capture
-    if capture is None:
-        most = chunk or tokens
-        capture = largest_captured(
-            place.hardware, running=running, tokens=most, verify_len=verify_len
-        )
     synchronous = SYNCHRONOUS if asked.overlap is None else ()
-    return Server(
+    server = resolved(
+        asked,
         framework="vllm",
         version=VERSION,
-        memory_frac=asked.memory_frac or _MEMORY_FRAC,
+        memory_frac=_MEMORY_FRAC,
         running=running,
-        capture=capture,
-        overlap=asked.overlap is not False and place.kind not in synchronous,
+        capture=largest_captured(
+            place.hardware, running=running, tokens=chunk or tokens, verify_len=verify_len
+        ),
+        overlap=place.kind not in synchronous,
         chunk=chunk,
-        mixed=chunk > 0 and asked.mixed is not False,
-        state_dtype=asked.state_dtype or place.model.state_dtype,
-        prefix_cache=asked.prefix_cache is not False,
-        stated=asked,
+        mixed=True,
+        state_dtype=place.model.state_dtype,
+        prefix_cache=True,
         synchronous=synchronous,
     )
+    return replace(server, mixed=server.mixed and chunk > 0)
 
 
 def activation_bytes(model: Architecture, *, tokens: int, running: int, devices: int) -> float:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from specroof.acceptance.laws import rates_of_survival
 from specroof.arrays import Array, number_within
 
 if TYPE_CHECKING:
@@ -58,10 +59,8 @@ def confident_rounds(
            [0.8, 0.4]])
     """
     share = number_within("known", known, "share")
-    curve = np.asarray(survival, dtype=np.float64)
-    before = np.concatenate(([1.0], curve[:-1]))
-    rates = np.divide(curve, before, out=np.zeros_like(curve), where=before > 0.0)
-    full = (*shape, len(curve))
+    rates = rates_of_survival(survival)
+    full = (*shape, len(rates))
     chances = dice.random(full)
     if share in {0.0, 1.0}:
         surely = (dice.random(full) < rates).astype(np.float64)
@@ -72,4 +71,4 @@ def confident_rounds(
         open_ = np.clip(rates, 1e-12, 1.0 - 1e-12)
         confidence = dice.beta(kappa * open_, kappa * (1.0 - open_), full)
     accepted = np.cumprod(chances < confidence, axis=-1).sum(axis=-1)
-    return np.cumprod(confidence, axis=-1), accepted
+    return np.cumprod(confidence, axis=-1, dtype=np.float64), accepted
