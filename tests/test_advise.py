@@ -227,7 +227,7 @@ def test_a_drafter_that_never_pays_is_off() -> None:
     tried = found.chips[0].rows[0].choice  # at one in flight, which the page begins with
     low, high = tried.low, tried.high
     assert f"   1  off      0    {tried.speedup:.2f}x  {low:.2f}-{high:.2f}  loses" in printed
-    footnote = "off: speedup and band are those of the best draft there"
+    footnote = "off: speedup and band of the best draft there"
     assert footnote in printed
     assert footnote not in page(f"{EXAMPLE} --framework vllm")
 
