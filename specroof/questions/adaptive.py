@@ -226,11 +226,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
         for one in costs
     ]
     return Adaptive(
-        model=curve.model,
-        hardware=curve.hardware,
-        engine=curve.engine,
-        placement=curve.placement,
-        drafter=curve.drafter,
+        **picked(curve, "model", "hardware", "engine", "placement", "drafter"),
         context_len=float(curve.context_len[0]),
         confidence=known,
         loads=loads,
