@@ -15,7 +15,6 @@ from specroof import predict
 from specroof.cli import app
 from specroof.questions.prediction import Prediction
 from specroof.serving.queue import limited_curve, queue_s, running_requests
-from specroof.speedup import inverses
 from specroof.speedup.curve import SpeedupCurve, curve_in
 
 Array = npt.NDArray[np.float64]
@@ -267,7 +266,7 @@ def test_a_limited_prediction_prices_its_grid_once(monkeypatch: pytest.MonkeyPat
         priced.append(asked["batch_size"])
         return curve_in(*args, **asked)
 
-    monkeypatch.setattr(inverses, "curve_in", counted)
+    monkeypatch.setattr("specroof.speedup.inverses.curve_in", counted)
     found = predict("Qwen/Qwen3-8B", "h100", drafters="eagle3,accept=0.7", batch_size=[1, 8])
     assert found.limits  # a server has an end
     assert [np.asarray(one).tolist() for one in priced] == [[1, 8]]
