@@ -98,6 +98,7 @@ def parse_gemma4(config: ModelConfig) -> Architecture:
 
 def parse_gemma4_unified(config: ModelConfig) -> Architecture:
     """Return a Gemma 4 whose pictures and sounds need no tower; it has no experts."""
+    config.keys.pass_over("vocab_size_per_layer_input")
     # configuration_gemma4_unified.py: sliding_window 1024; knows no embeddings per layer.
     feed_forward = _feed_forward_shape(config, None, 0)
     return _gemma4(config, feed_forward, window_default=1024, lookup_params=0)
@@ -117,6 +118,7 @@ def _gemma4(
     config: ModelConfig, feed_forward: _FeedForward, *, window_default: int, lookup_params: int
 ) -> Architecture:
     keys = config.keys
+    keys.pass_over("global_head_dim num_global_key_value_heads")
     if keys.has("use_bidirectional_attention"):
         keys.text("use_bidirectional_attention", allowed=("vision",))  # "all" is not a decoder
     slides = _sliding_layers(keys, config.n_layers)
