@@ -213,24 +213,14 @@ def _cached_bytes(need: Need, tokens: Array, block: float) -> Array:
 
 def _graph_bytes(server: Server, need: Need, tokens: int, verify_len: Array) -> Array:
     """Return what captured graphs take, for each number of positions of a verification."""
-    running = server.running or 1
-    asked = server.stated.capture
+    chip, running, asked = need.hardware, server.running or 1, server.stated.capture
 
     def sizes(positions: float) -> int:
         verify = int(np.ceil(positions))
-        most = asked
-        if most is None:
-            most = largest_captured(
-                need.hardware, running=running, tokens=tokens, verify_len=verify
-            )
-        listed = captured_sizes(
-            need.hardware,
-            most,
-            tokens=tokens,
-            running=running if asked is None else None,
-            verify_len=verify,
-        )
-        return len(listed)
+        if asked is not None:
+            return len(captured_sizes(chip, asked, tokens=tokens, verify_len=verify))
+        most = largest_captured(chip, running=running, tokens=tokens, verify_len=verify)
+        return len(captured_sizes(chip, most, tokens=tokens, running=running, verify_len=verify))
 
     counts = {float(positions): sizes(positions) for positions in distinct(verify_len)}
     found = [counts[float(positions)] for positions in verify_len.ravel()]
