@@ -14,19 +14,6 @@ from specroof.cost import ForwardPass
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Work
 
-__all__ = [
-    "Array",
-    "Counts",
-    "DraftTime",
-    "Drafter",
-    "Held",
-    "PassTime",
-    "Proposals",
-    "Round",
-    "TokensPerRound",
-    "chain_proposals",
-]
-
 #: Counts: whole numbers of a chain or a tree, means where some sequences propose nothing.
 Counts = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 
