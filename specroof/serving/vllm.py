@@ -13,7 +13,6 @@ from specroof.arrays import distinct
 from specroof.hardware import Server, ServerSettings
 from specroof.serving.footprint import has_core
 from specroof.serving.room import Array, Need, Place, Room
-from specroof.serving.settings import resolved
 from specroof.serving.vllm_sizes import batch_defaults, captured_sizes, largest_captured
 from specroof.units import MEBIBYTE, dtype_bytes
 
@@ -51,7 +50,7 @@ def resolve(asked: ServerSettings, place: Place, verify_len: int = 1) -> Server:
     chunk = tokens if asked.chunk is None else asked.chunk
     running = asked.running or min(running, chunk or tokens)
     synchronous = SYNCHRONOUS if asked.overlap is None else ()
-    server = resolved(
+    server = place.server(
         asked,
         framework="vllm",
         version=VERSION,
@@ -63,7 +62,6 @@ def resolve(asked: ServerSettings, place: Place, verify_len: int = 1) -> Server:
         overlap=place.kind not in synchronous,
         chunk=chunk,
         mixed=True,
-        state_dtype=place.model.state_dtype,
         prefix_cache=True,
         synchronous=synchronous,
     )
