@@ -294,8 +294,8 @@ def test_the_text_has_a_row_for_each_policy(found: Adaptive) -> None:
     speedup = found.outcomes["fixed"][0].tokens_per_s / found.plain_tokens_per_s[0]
     assert table[1].split()[1] == f"{speedup:.2f}x"
     assert table[-1].split()[-1] == f"{found.total_gain('oracle')[0]:+.1%}"
-    first = f"fixed is K={found.draft_len}; by load is K={found.load_draft_len[0]} at 1"
-    assert lines[11].startswith(first)
+    assert lines[11].startswith(f"fixed is K={found.draft_len}, as a speedup over no drafts")
+    assert lines[12].startswith(f"by load is K={found.load_draft_len[0]} at 1")
     csv = rows_csv(found.records).splitlines()
     assert csv[0] == "policy,batch_size,draft_len,tokens_per_s,gain,gain_error"
     assert len(csv) == 1 + 6 * 2

@@ -227,7 +227,7 @@ def test_a_drafter_that_never_pays_is_off() -> None:
     tried = found.chips[0].rows[0].choice  # at one in flight, which the page begins with
     low, high = tried.low, tried.high
     assert f"   1  off      0    {tried.speedup:.2f}x  {low:.2f}-{high:.2f}  loses" in printed
-    footnote = "off: speedup and band are those of the best draft there"
+    footnote = "off: speedup and band of the best draft there"
     assert footnote in printed
     assert footnote not in page(f"{EXAMPLE} --framework vllm")
 
@@ -731,3 +731,17 @@ def test_the_sentence_tells_the_most_of_the_drafter_that_it_names() -> None:
     assert f"{chip.drafter.name}, up to {eight.choice.speedup:.2f}x." in decision_line(mixed)
     none = replace(chip, advised=replace(chip.advised, rows=rows, chosen=2))
     assert f"in flight: {chip.drafter.name}. How sure" in decision_line(none)
+
+
+def test_flags_for_several_nodes_say_what_they_lack() -> None:
+    words: dict[str, Any] = {
+        "drafters": "ngram,accept=0.3",
+        "input_len": 100,
+        "output_len": 50,
+        "concurrency": 1,
+    }
+    for devices, told in ((8, False), (16, True)):
+        found = advise("Qwen/Qwen3-235B-A22B", "h100", tensor_parallel=devices, **words)
+        said = [one for one in found.warnings if "--nnodes" in one]
+        assert bool(said) == told
+        assert all(one.startswith("16 devices are more than the 8 of one node") for one in said)

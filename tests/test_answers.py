@@ -147,7 +147,7 @@ def test_memory_is_drawn_as_it_is_counted() -> None:
         sizes = [max(side.lines.get(name, 0.0), 0.0) / 2**30 for name in names]
         assert drawn == pytest.approx(sizes)
     assert found.sides[0].largest_batch == 0
-    assert [text.get_text() for text in axes.texts] == ["0 requests", "0 requests"]
+    assert [text.get_text() for text in axes.texts] == ["0 requests (cache)"] * 2
 
 
 def test_bundled_measurements_have_a_row_for_each_source() -> None:

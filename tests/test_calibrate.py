@@ -21,6 +21,7 @@ from specroof import (
     forward_latency,
     load_drafter,
     load_hardware,
+    load_model,
     speedup_curve,
 )
 from specroof.cli import app
@@ -150,6 +151,15 @@ def test_two_points_are_too_few() -> None:
 
 def test_points_that_are_all_alike_tell_one_figure() -> None:
     found = calibrate(points((8, 8.001, 8.002), (512,)), MODEL, CHIP)
+    assert list(values(found)) == ["pass_overhead_s"]
+    assert dict(found.kept)["sequence_overhead_s"] == (
+        "the points cannot tell it from those before it"
+    )
+
+
+def test_one_batch_size_cannot_tell_seconds_per_sequence_from_those_per_pass() -> None:
+    small = load_model("Qwen/Qwen3-0.6B")
+    found = calibrate(points((256,), (512, 4096, 16384), model=small), small, CHIP)
     assert list(values(found)) == ["pass_overhead_s"]
     assert dict(found.kept)["sequence_overhead_s"] == (
         "the points cannot tell it from those before it"

@@ -541,7 +541,7 @@ def test_whose_rules_an_engine_has() -> None:
         "vllm",
     ]
     notes = " ".join(room("Qwen/Qwen3-8B", "mine").notes)
-    assert "engine mine is not a server: the memory rules are those of vllm 0.33.0" in notes
+    assert "engine mine is not a server: the memory rules of vllm 0.33.0 apply" in notes
     assert "unchecked" in " ".join(room("Qwen/Qwen3-8B", "tensorrt-llm").notes)
     assert room("Qwen/Qwen3-8B", "ideal").notes == ()
     stated: dict[str, Any] = {

@@ -160,7 +160,7 @@ def test_groups_of_devices_are_said_where_their_requests_are_added_up() -> None:
     asked: dict[str, Any] = {"tensor_parallel": 2, "engine": "vllm", "context_len": 2048}
     one = capacity("Qwen/Qwen3-30B-A3B", "h200", **asked)
     two = capacity("Qwen/Qwen3-30B-A3B", "h200", attention_data_parallel=2, **asked)
-    said = "2 groups of devices serve separate requests: most requests are those of all"
+    said = "2 groups of devices serve separate requests: most requests counts all of them"
     assert (said in one.notes, two.notes[0]) == (False, said)
     # The limits are those of a group.
     (side,) = two.sides

@@ -169,7 +169,8 @@ def test_a_drafter_may_use_fewer_of_the_targets_devices() -> None:
 
 def test_heads_that_do_not_divide_are_refused_with_the_drafters_name() -> None:
     odd = target_of(4, n_heads=6)
-    with pytest.raises(OptionError, match="do not divide the 6 query heads of 4 layers"):
+    told = "do not divide the 6 query heads of 4 layers; allowed: groups of 1, 2, 3, 6; or tp= in the SPEC"
+    with pytest.raises(OptionError, match=told):
         curve(head_drafter("model", odd), placement=Placement(4))
     alone = curve(
         head_drafter("model", odd, where=Where(tensor_parallel=1)), placement=Placement(4)

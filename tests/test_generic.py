@@ -20,7 +20,12 @@ from specroof.engines.generic import (
     generic_rates,
     left_out_generic,
 )
-from specroof.engines.published import fitted_parameters, ideal_published_rates, left_out_rates
+from specroof.engines.published import (
+    fitted_parameters,
+    ideal_published_rates,
+    left_out_engine,
+    left_out_rates,
+)
 from specroof.engines.record import Rates
 from specroof.engines.shared_fit import leave_groups_out
 from specroof.engines.shared_parameters import is_fitted
@@ -294,6 +299,14 @@ def test_left_out_fits_have_not_seen_what_they_predict() -> None:
     assert float(rates.plain[0]) > 0
 
 
+def test_around_a_bare_pass_no_sequences_are_scheduled() -> None:
+    step = next(one for one in MEASURED if one.method == STEP)
+    for made in (left_out_engine, left_out_generic, partial(left_out_generic, by_engine=True)):
+        bare, scheduled = made(step), made(replace(step, method="ar"))
+        assert scheduled.sequence_overhead_s > 0
+        assert bare == replace(scheduled, sequence_overhead_s=0.0)
+
+
 @pytest.mark.parametrize(
     "rates",
     [
@@ -306,10 +319,9 @@ def test_left_out_fits_have_not_seen_what_they_predict() -> None:
 def test_points_are_predicted_as_if_each_stood_alone(
     rates: Callable[[list[Measurement]], Rates],
 ) -> None:
-    # Several tables, engines, chips and methods; bare passes beside rounds of the same engine.
-    step = next(one for one in MEASURED if one.method == STEP)
-    alike = [one for one in MEASURED if (one.engine, one.hardware) == (step.engine, step.hardware)]
-    points = [step, next(one for one in alike if one.method != STEP), *MEASURED[::97]]
+    # Of each table one point for each engine, chip and whether it is a bare pass.
+    keys = [(one.source, one.engine, one.hardware, one.method == STEP) for one in MEASURED]
+    points = list(dict(zip(keys, MEASURED, strict=True)).values())
     together = rates(points)
     for row, point in enumerate(points):
         alone = rates([point])

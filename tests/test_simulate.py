@@ -56,6 +56,11 @@ def test_outcomes_that_are_rare_are_counted_as_one() -> None:
     expected = np.array([50.0, 40.0, 2.0, 2.0, 6.0])
     # 10^2 / 50 + 10^2 / 40, and 10 that came of 10 that should
     assert chi_squared_test(counts, expected) == (4.5, 2)
+    # Two that are rare each, and together are not, leave the third alone.
+    statistic, freedom = chi_squared_test(np.array([49.0, 6, 4, 2]), np.array([50.0, 5, 3, 3]))
+    assert statistic == pytest.approx(1 / 50 + 1 / 5)
+    assert freedom == 2
+    assert chi_squared_test(np.array([6.0, 2.0]), np.array([4.0, 4.0])) == (0.0, 0)
     assert chi_squared_test(np.array([3.0, 0.0]), np.array([3.0, 0.0])) == (0.0, 0)
     assert chi_squared_test(np.array([9.0, 1.0]), np.array([10.0, 0.0])) == (math.inf, 1)
     never = np.array([5.0, 5.0, 0.0])
@@ -161,8 +166,8 @@ def test_acceptance_and_length_that_disagree_are_found_out(
         ([1.0], [1.0], "of shape"),
         ([[0.5, 0.5]] * 3, [[0.5, 0.5]] * 3, "of shape"),
         (np.ones((2, 2, 2)) / 2, [0.5, 0.5], "of shape"),
-        ([[0.5], [0.5, 0.5]], [0.5, 0.5], "target is"),
-        (["a", "b"], [0.5, 0.5], "target is"),
+        ([[0.5], [0.5, 0.5]], [0.5, 0.5], r"target is \[\[0.5\], \[0.5, 0.5\]\]; allowed"),
+        (["a", "b"], [0.5, 0.5], r"target is \['a', 'b'\]; allowed"),
     ],
 )
 def test_what_is_no_distribution_is_refused(target: object, draft: object, message: str) -> None:
@@ -187,6 +192,12 @@ def test_random_distributions_out_of_range_are_refused(
 ) -> None:
     with pytest.raises(specroof.OptionError, match="allowed: a"):
         random_distributions(vocabulary, closeness, seed=seed)
+
+
+def test_each_token_before_has_distributions_of_its_own() -> None:
+    for rows in random_distributions(4, 0.0, contexts=True):
+        assert rows.shape == (4, 4)
+        assert len({tuple(row) for row in rows.round(9).tolist()}) == 4
 
 
 # --- a batch round by round --------------------------------------------------------------------

@@ -642,6 +642,11 @@ def clean() -> Points:
     return Points(synthetic())
 
 
+@pytest.mark.slow
+def test_what_parameters_predict_leaves_no_residual() -> None:
+    assert clean().residuals(fitted_parameters()) == pytest.approx(0, abs=1e-12)
+
+
 def moved_by(fitted: Mapping[str, float]) -> np.ndarray:
     """Return how far a fit moves each prediction from that of the parameters behind the points."""
     points = clean()

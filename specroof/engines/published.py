@@ -32,13 +32,13 @@ def _fits() -> dict[str, dict[str, float]]:
     return fits
 
 
-def fitted_parameters(without: str | None = None) -> Mapping[str, float]:
+def fitted_parameters(without: str = "") -> Mapping[str, float]:
     """Return the parameters that were fitted to all measurements, or to all but one source.
 
     Parameters
     ----------
     without
-        The source that was left out. One that no fit ever saw needs none left out.
+        The source that was left out; empty for none. One that no fit ever saw needs none.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def fitted_parameters(without: str | None = None) -> Mapping[str, float]:
     True
     """
     fits = _fits()
-    return fits.get(without or _ALL, fits[_ALL])
+    return fits.get(without, fits[_ALL])
 
 
 def left_out_name(*, family: str = "", engine: str = "") -> str:

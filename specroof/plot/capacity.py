@@ -43,14 +43,14 @@ def plot_capacity(found: "Capacity") -> Figure:
             axes.barh(row, width, left=left, color=color, edgecolor=INK, lw=0.6, height=0.7)
             left += width
         axes.annotate(
-            f"{side.largest_batch} requests",
+            f"{side.largest_batch} requests ({side.bound_by})",
             (left, row),
             xytext=(4, 0),
             textcoords="offset points",
             va="center",
         )
     axes.axvline(sides[0].lines["memory"] / GIBIBYTE, color=INK, ls="--", lw=1.0)
-    axes.set_xlim(0, 1.2 * max(bar.get_x() + bar.get_width() for bar in axes.patches))  # type: ignore[attr-defined]  # bars are rectangles
+    axes.set_xlim(0, 1.3 * max(bar.get_x() + bar.get_width() for bar in axes.patches))  # type: ignore[attr-defined]  # bars are rectangles
     names = ["plain", *(f"{side.drafter}, γ = {side.draft_len}" for side in sides[1:])]
     axes.set_yticks(range(len(sides)), names)
     axes.set_ylim(len(sides) - 0.4, -0.6)

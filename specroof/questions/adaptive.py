@@ -35,8 +35,8 @@ USUAL_LOADS: Final = (1, 8, 32, 128)
 _MOST_DRAFTS: Final = 10_000_000
 _MOST_DRAFTS_OF_ONE: Final = 1_000_000
 _LATE: Final = (
-    "a drafter of one draft at a time knows how sure a draft is once it is made: stopping is what it "
-    "can reach, and confidence of drafts to come is an upper limit"
+    "a drafter that makes one draft at a time knows how sure a draft is only after making it: it can "
+    "reach stopping, and the confidence policies are upper limits"
 )
 #: A further draft that takes less than this share of the first is made in the same pass.
 _SAME_PASS: Final = 0.1
@@ -226,11 +226,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
         for one in costs
     ]
     return Adaptive(
-        model=curve.model,
-        hardware=curve.hardware,
-        engine=curve.engine,
-        placement=curve.placement,
-        drafter=curve.drafter,
+        **picked(curve, "model", "hardware", "engine", "placement", "drafter"),
         context_len=float(curve.context_len[0]),
         confidence=known,
         loads=loads,

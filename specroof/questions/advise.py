@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -31,10 +31,7 @@ from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN, absent_layers, lim
 from specroof.questions.prediction import Prediction, predicted
 from specroof.questions.request import (
     HardwareLike,
-    drafters_of,
-    engine_name,
     hardware_of,
-    model_of,
     question,
     server_of,
     usd_per_hour,
@@ -184,21 +181,16 @@ class Advice(Charted):
 @question(AdviseRequest)
 def advise(request: AdviseRequest) -> Advice:
     """Say whether speculative decoding pays, with which drafter and which server flags."""
-    asked, request = checked(request), replace(request, framework=engine_name(request.framework))
-    model = model_of(request.model, request.family)
-    drafters = drafters_of(request.drafters)
-    if not drafters:
-        message = "drafters is empty; allowed: at least one drafter (--drafter SPEC)"
-        raise OptionError(message)
+    asked = checked(request)
     chips, unfit = list[Served](), list[str]()
     profiles = several("hardware", request.hardware, hardware_of)
     for given, profile in zip(listed(request.hardware), profiles, strict=True):
-        setup = setup_on(model, profile, drafters, request, asked)
+        setup = setup_on(asked, profile)
         if setup is None:
             most = request.tensor_parallel or f"up to {joined_devices(profile)}"
-            unfit.append(f"{model.name} does not fit on {most} x {profile.name}")
+            unfit.append(f"{asked.model.name} does not fit on {most} x {profile.name}")
         else:
-            chips.append(_advised(model, setup, drafters, request, given, asked))
+            chips.append(_advised(asked, setup, given))
     if not chips:
         message = (
             f"hardware: {'; '.join(unfit)}; allowed: a chip that it fits on, or tensor_parallel"
@@ -206,45 +198,32 @@ def advise(request: AdviseRequest) -> Advice:
         raise OptionError(message)
     chips.sort(key=_rank)
     return Advice(
-        model=model,
+        model=asked.model,
         workload=asked.workload,
         targets=asked.targets,
-        drafters=tuple(drafter.name for drafter in drafters),
+        drafters=tuple(drafter.name for drafter in asked.drafters),
         chips=tuple(chips),
         notes=tuple(dict.fromkeys(note for chip in chips for note in chip.notes)),
         warnings=(*unfit, *dict.fromkeys(one for chip in chips for one in chip.warnings)),
     )
 
 
-def _advised(
-    model: Architecture,
-    setup: Setup,
-    drafters: Sequence[Drafter],
-    request: AdviseRequest,
-    given: HardwareLike,
-    asked: Asked,
-) -> Served:
+def _advised(asked: Asked, setup: Setup, given: HardwareLike) -> Served:
     """Return the advice for one chip, which was named or given."""
-    prediction = _prediction(model, setup, drafters, asked)
+    request, prediction = asked.request, _prediction(asked, setup)
     price = usd_per_hour(setup.hardware, request.price_per_hour)
-    advised = advised_rows(
-        prediction,
-        asked.loads,
-        lengths=asked.lengths,
-        targets=asked.targets,
-        usd_per_hour=price,
-        traffic=asked.traffic,
-    )
+    advised = advised_rows(asked, prediction, price)
     frameworks = USUAL_FRAMEWORKS if request.framework is None else (request.framework,)
-    drafter = drafters[advised.chosen]
+    drafter = asked.drafters[advised.chosen]
     launches, config, refusals = _launches(drafter, advised, request, frameworks)
     warnings = [
         *refusals,
-        *absent_layers(model, drafters),
+        *absent_layers(asked.model, asked.drafters),
         *prediction.warnings,
         *advised.warnings,
         *_missing(setup, request, priced=price is not None),
         *_unreached(advised),
+        *_nodes(setup),
     ]
     place = f"{setup.hardware.name}: " if len(listed(request.hardware)) > 1 else ""
     return Served(
@@ -253,21 +232,19 @@ def _advised(
         advised=advised,
         engine_config=config,
         launches=tuple(launches),
-        to_measure=measured_next(setup, drafters, advised.rows, _mock_words(request, given, asked)),
+        to_measure=measured_next(asked, setup, given, advised.rows),
         notes=prediction.notes,
         warnings=tuple(f"{place}{one}" for one in dict.fromkeys(warnings)),
     )
 
 
-def _prediction(
-    model: Architecture, setup: Setup, drafters: Sequence[Drafter], asked: Asked
-) -> Prediction:
+def _prediction(asked: Asked, setup: Setup) -> Prediction:
     """Return the drafters' gains at the loads that were asked about, and at others."""
     longest = None if asked.lengths is None else asked.lengths[-1]
     return predicted(
-        model,
+        asked.model,
         setup,
-        drafters,
+        asked.drafters,
         Load(grid_of(asked), [asked.context_len], asked.workload),
         max_draft_len=None if (longest or 0) <= DEFAULT_MAX_DRAFT_LEN else longest,
         limited=limited_by(setup, None, queues=True),
@@ -286,6 +263,20 @@ def _unreached(advised: Advised) -> Iterator[str]:
         )
 
 
+def _nodes(setup: Setup) -> Iterator[str]:
+    """Yield what flags lack that start a server on devices of several nodes.
+
+    Source
+        vllm 0.33.0, ``engine/arg_utils.py``; sglang 0.5.23, ``srt/arg_groups/fields/parallel.py``.
+    """
+    devices, link = setup.placement.devices, setup.hardware.interconnect
+    if link is not None and devices > link.max_devices:
+        yield (
+            f"{devices} devices are more than the {link.max_devices} of one node: start the server on "
+            f"each, with --nnodes, --node-rank and --master-addr (vLLM) or --dist-init-addr (SGLang)"
+        )
+
+
 def _missing(setup: Setup, request: AdviseRequest, *, priced: bool) -> Iterator[str]:
     """Yield the facts that a chip lacks, and how to give them."""
     chip, engine = setup.hardware.name, setup.engine.name
@@ -295,17 +286,6 @@ def _missing(setup: Setup, request: AdviseRequest, *, priced: bool) -> Iterator[
         yield f"{chip} has no measured engine: its figures are the ideal bound, and rank last"
     if request.framework not in {None, engine} and not setup.hardware.owns(request.framework):
         yield f"{chip} has no fit of {request.framework}: engine {engine} stands in"
-
-
-def _mock_words(request: AdviseRequest, given: HardwareLike, asked: Asked) -> dict[str, Any]:
-    """Return the words of a `mock` command that do not depend on the point."""
-    return {
-        "model": request.model,
-        "hardware": given,
-        "framework": request.framework,
-        "draft_model": request.draft_model,
-        "workload": asked.workload,
-    }
 
 
 def _spec_pairs(drafter: Drafter) -> list[tuple[str, str]]:

@@ -25,7 +25,9 @@ from specroof.questions.request import (
     OptionsLike,
     ServerLike,
     Values,
+    drafters_of,
     engine_name,
+    model_of,
     options_of,
     server_of,
 )
@@ -135,8 +137,11 @@ class AdviseRequest:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a request asks for, checked."""
+    """What a request asks for, checked: its parameters, what they name, and what follows."""
 
+    request: AdviseRequest
+    model: Architecture
+    drafters: tuple[Drafter, ...]
     workload: Workload
     context_len: float
     loads: tuple[float, ...]
@@ -169,7 +174,13 @@ def checked(request: AdviseRequest) -> Asked:
     targets = Targets(request.ttft_ms, request.tpot_ms, request.min_speedup)
     workload, context_len = _sizes(request, None if day is None else day.mix)
     asked_loads = tuple(sorted({*batches.tolist()}))
-    return Asked(workload, context_len, asked_loads, lengths, targets, traffic)
+    request = replace(request, framework=engine_name(request.framework))
+    model, drafters = model_of(request.model, request.family), drafters_of(request.drafters)
+    if not drafters:
+        message = "drafters is empty; allowed: at least one drafter (--drafter SPEC)"
+        raise OptionError(message)
+    served = request, model, tuple(drafters)
+    return Asked(*served, workload, context_len, asked_loads, lengths, targets, traffic)
 
 
 def _sizes(request: AdviseRequest, mix: Mix | None) -> tuple[Workload, float]:
@@ -211,18 +222,13 @@ def joined_devices(profile: HardwareProfile) -> int:
     return 1 if link is None else min(link.max_devices, _MOST_DEVICES)
 
 
-def setup_on(
-    model: Architecture,
-    profile: HardwareProfile,
-    drafters: Sequence[Drafter],
-    request: AdviseRequest,
-    asked: Asked,
-) -> Setup | None:
+def setup_on(asked: Asked, profile: HardwareProfile) -> Setup | None:
     """Return the setup with as many devices as asked for, or as few as hold the model.
 
     None is no room: for the model on those that were asked for, for it and any of its drafters on
     as many as can be joined.
     """
+    request, model = asked.request, asked.model
     engine, options = engine_of(request, profile), options_of(request.options)
 
     def setup_of(devices: int) -> Setup:
@@ -234,24 +240,21 @@ def setup_on(
     if request.tensor_parallel is not None:
         setup = setup_of(request.tensor_parallel)
         endless = setup.engine == IDEAL_ENGINE  # whose memory is not counted
-        return setup if endless or _has_room(model, setup, None, asked.workload) else None
+        return setup if endless or _has_room(asked, setup, None) else None
     for power in range(joined_devices(profile).bit_length()):
         try:
             setup = setup_of(2**power)
         except OptionError:  # it does not divide
             continue
-        if all(_has_room(model, setup, one, asked.workload) for one in (None, *drafters)):
+        if all(_has_room(asked, setup, one) for one in (None, *asked.drafters)):
             return setup
     return None
 
 
-def _has_room(
-    model: Architecture, setup: Setup, drafter: Drafter | None, workload: Workload
-) -> bool:
-    held = workload.input_len + workload.output_len
-    room = served_room(
-        model, setup, context_len=held, drafter=drafter, verify_len=1.0 + (drafter is not None)
-    )
+def _has_room(asked: Asked, setup: Setup, drafter: Drafter | None) -> bool:
+    held = asked.workload.input_len + asked.workload.output_len
+    positions = 1.0 + (drafter is not None)
+    room = served_room(asked.model, setup, context_len=held, drafter=drafter, verify_len=positions)
     return bool(room.largest_batch >= 1)
 
 

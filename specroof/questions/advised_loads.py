@@ -18,6 +18,7 @@ from specroof.policies.limiting import (
 )
 from specroof.policies.schedule import best_schedule
 from specroof.policies.traffic import Day, Traffic, advised_day
+from specroof.questions.advise_request import Asked
 from specroof.questions.advised import Advised, BreakEven, Row, Targets, Times
 from specroof.questions.prediction import Prediction, predicted
 from specroof.serving.end_to_end import EndToEnd
@@ -51,32 +52,20 @@ class _Grid:
         return np.asarray(self.whole.tokens_per_s[0])
 
 
-def advised_rows(
-    prediction: Prediction,
-    loads: Sequence[float],
-    *,
-    lengths: Sequence[int] | None,
-    targets: Targets,
-    usd_per_hour: float | None,
-    traffic: Traffic | None = None,
-) -> Advised:
+def advised_rows(asked: Asked, prediction: Prediction, usd_per_hour: float | None) -> Advised:
     """Return the advice for each load.
 
     Parameters
     ----------
+    asked
+        The question: loads, drafts to choose from, targets, and traffic that schedules are made
+        for; without any, every load counts the same.
     prediction
         Curves with prefills counted, at these loads and others.
-    loads
-        Those that were asked about.
-    lengths
-        The drafts to choose from; any if None.
-    targets
-        What users are promised.
     usd_per_hour
         Price of one device; None if not known.
-    traffic
-        The load of each hour, which schedules are made for; every load counts the same if None.
     """
+    lengths, targets, traffic = asked.lengths, asked.targets, asked.traffic
     grids = [_grid_of(whole, lengths) for whole in prediction.counted]
     batches = list(prediction.load.batch_size)
     choices = [[_choice(grid, i, targets) for i in range(len(batches))] for grid in grids]
@@ -85,7 +74,7 @@ def advised_rows(
     own = _own_lengths(prediction, lengths)
     hourly = None if usd_per_hour is None else usd_per_hour * prediction.setup.placement.devices
     rows = []
-    for load in loads:
+    for load in asked.loads:
         i = batches.index(load)
         best = _largest([of_drafter[i].speedup for of_drafter in choices])
         row = _row(grids[best], i, choices[best][i], hourly, targets)

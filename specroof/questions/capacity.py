@@ -202,7 +202,9 @@ def capacity(request: CapacityRequest) -> Capacity:
     notes = dict.fromkeys(note for side in sides for note in side.served.notes)
     groups = setup.placement.attention_data_parallel
     if groups > 1:
-        told = f"{groups} groups of devices serve separate requests: most requests are those of all"
+        told = (
+            f"{groups} groups of devices serve separate requests: most requests counts all of them"
+        )
         notes = {told: None} | notes
     warnings = [_warning(side) for side in sides if side.largest_batch == 0]
     return Capacity(

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from specroof.acceptance import ContextAcceptance, constant_acceptance
+from specroof.acceptance import accepted_at, constant_acceptance
 from specroof.acceptance.extrapolation import extrapolated_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import number_within
-from specroof.drafters import Drafter, TokensPerRound
+from specroof.drafters import Drafter
 from specroof.latency import Setup
 from specroof.policies.change import Change, best_change
 from specroof.questions.answer import picked
@@ -66,16 +66,45 @@ def context_of(asked: float | None, seen: Observed) -> float:
     return seen.input_len + seen.output_len / 2
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """A server that was read, and what it serves.
+
+    Parameters
+    ----------
+    model, setup, drafter
+        What is served, where, and what drafts; None if nobody says.
+    seen
+        What the server counted.
+    context_len
+        Cached tokens of a request.
+    replicas
+        Servers that share the load.
+    """
+
+    model: Architecture
+    setup: Setup
+    drafter: Drafter | None
+    seen: Observed
+    context_len: float
+    replicas: int
+
+    @property
+    def now(self) -> int:
+        """Drafts of a round: the mean, rounded."""
+        return drafts_now(self.seen)
+
+    @property
+    def running(self) -> float:
+        """Requests that one replica decodes at a time: one at least."""
+        return max((self.seen.running or 0.0) / self.replicas, 1.0)
+
+
 def drafts_now(seen: Observed) -> int:
     """Return the drafts of a round: the mean, rounded."""
     if not seen.speculates:
         return 0
     return round(seen.longest or 0 if seen.draft_len is None else seen.draft_len)
-
-
-def running_of(seen: Observed, replicas: int) -> float:
-    """Return the requests that one replica decodes at a time: one at least."""
-    return max((seen.running or 0.0) / replicas, 1.0)
 
 
 def is_tree(drafter: Drafter) -> bool:
@@ -98,34 +127,23 @@ def _with_measured(drafter: Drafter, seen: Observed) -> Drafter:
     return replace(drafter, acceptance=measured)
 
 
-def prediction_of(
-    model: Architecture,
-    setup: Setup,
-    drafter: Drafter,
-    seen: Observed,
-    *,
-    context: float,
-    replicas: int,
-) -> Prediction | None:
+def prediction_of(case: Case) -> Prediction | None:
     """Return the prediction at this load and at others; None without any acceptance."""
-    with_it = _with_measured(drafter, seen)
+    if case.drafter is None:
+        return None
+    with_it = _with_measured(case.drafter, case.seen)
     if with_it.acceptance is None and not with_it.is_ideal:
         return None
-    running = running_of(seen, replicas)
-    loads = sorted({*map(float, LOADS), float(round(running)), running})
-    return predicted(
-        model,
-        setup,
-        [with_it],
-        Load(loads, [context]),
-        limited=limited_by(setup, None, queues=False),
-    )
+    loads = sorted({*map(float, LOADS), float(round(case.running)), case.running})
+    limited = limited_by(case.setup, None, queues=False)
+    load = Load(loads, [case.context_len])
+    return predicted(case.model, case.setup, [with_it], load, limited=limited)
 
 
-def change_of(found: Prediction, seen: Observed, replicas: int) -> Change | None:
+def change_of(case: Case, found: Prediction) -> Change | None:
     """Return the gain of another draft length; None where the load does not fit."""
     (curve,) = found.curves
-    running = round(running_of(seen, replicas))
+    running = round(case.running)
     rates = curve.tokens_per_s[0]
     # A server that drafts never comes to loads for which no draft has room.
     rows = [
@@ -142,45 +160,32 @@ def change_of(found: Prediction, seen: Observed, replicas: int) -> Change | None
         loads,
         rates[rows],
         running=running,
-        now=drafts_now(seen),
+        now=case.now,
         speedup=curve.speedup[0, row],
         ends=None if low is None or high is None else (low[0, row], high[0, row]),
         measured=curve.measured_draft_len,
     )
 
 
-def compared(
-    seen: Observed,
-    drafter: Drafter | None,
-    found: Prediction | None,
-    context: float,
-    replicas: int,
-) -> Iterator[Compared]:
+def compared(case: Case, found: Prediction | None) -> Iterator[Compared]:
     """Yield measured quantities beside predicted ones, for the draft length that runs."""
-    now = drafts_now(seen)
+    seen, drafter, now = case.seen, case.drafter, case.now
     length = round_s = rate = None
     if drafter is not None and drafter.acceptance is not None and now:
-        length = _promised(drafter, drafter.acceptance, now, context)
+        accepted = accepted_at(drafter.acceptance, case.context_len)
+        length = _finite(drafter.propose(accepted, np.array([now])).tokens_per_round[0])
     if found is not None and seen.running:
         (curve,) = found.curves
-        row = list(curve.batch_size).index(running_of(seen, replicas))
+        row = list(curve.batch_size).index(case.running)
         if now < len(curve.draft_len):
             round_s = _finite(curve.round_s[0, row, now])
             rate = _finite(curve.tokens_per_s[0, row, now])
-    measured = None if seen.tokens_per_s is None else seen.tokens_per_s / replicas
+    measured = None if seen.tokens_per_s is None else seen.tokens_per_s / case.replicas
     if seen.speculates:
         yield Compared("tokens per round", "", seen.tokens_per_round, length)
     name = "round" if seen.speculates else "step"
     yield Compared(name, "s", seen.round_s, round_s)
     yield Compared("tokens per second", "tok/s", measured, rate)
-
-
-def _promised(
-    drafter: Drafter, tokens: TokensPerRound | ContextAcceptance, drafts: int, context: float
-) -> float | None:
-    """Return the tokens per round that a SPEC says, None past its depth."""
-    at = tokens.at_context(context) if isinstance(tokens, ContextAcceptance) else tokens
-    return _finite(drafter.propose(at, np.array([drafts])).tokens_per_round[0])
 
 
 def _finite(value: float) -> float | None:

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from specroof.architecture import Architecture
 from specroof.catalog.pages import metrics_pages
-from specroof.drafters import Drafter
 from specroof.errors import CatalogError, OptionError
 from specroof.latency import Setup
 from specroof.policies.change import Change, Gain
 from specroof.questions.answer import Noted, nested, picked, place_of, title_of
 from specroof.questions.diagnosed import (
     BEYOND,
+    Case,
     Compared,
     change_of,
     compared,
@@ -170,11 +170,10 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     model, setup = _resolved(request, seen.framework)
     context = context_of(request.context_len, seen)
     replicas = seen.ranks if setup.placement.attention_data_parallel == 1 else 1
-    found = None
-    if drafter is not None:
-        found = prediction_of(model, setup, drafter, seen, context=context, replicas=replicas)
-    change = None if found is None else change_of(found, seen, replicas)
-    flags, unknown = _flags(change, drafter, seen, request, setup)
+    case = Case(model, setup, drafter, seen, context, replicas)
+    found = prediction_of(case)
+    change = None if found is None else change_of(case, found)
+    flags, unknown = _flags(case, change, request.draft_model)
     of_prediction = () if found is None else (_PREFILLS, *found.warnings, *found.notes)
     replicated = [f"{replicas} replicas: the load of one is predicted"] if replicas > 1 else []
     by_law = _law_notes(seen, change)
@@ -183,7 +182,7 @@ def doctor(request: DoctorRequest) -> Diagnosis:
         setup=setup,
         context_len=context,
         observed=seen,
-        compared=tuple(compared(seen, drafter, found, context, replicas)),
+        compared=tuple(compared(case, found)),
         prediction=found,
         change=change,
         advice=tuple(advice(seen, drafter, change)),
@@ -197,14 +196,12 @@ def doctor(request: DoctorRequest) -> Diagnosis:
 def _observed(request: DoctorRequest) -> tuple[Observed, list[str]]:
     """Return the server's counts, and notes on reading them."""
     pages = metrics_pages(listed(request.pages), wait_s=request.wait_s)
+    samples = []
     for source, text in zip(pages.sources, pages.texts, strict=True):
         if text is None:
             message = f"{source}: the page is missing; {NO_PAGE}"
             raise CatalogError(message)
-    samples = [
-        parse_metrics(str(text), source=source)
-        for source, text in zip(pages.sources, pages.texts, strict=True)
-    ]
+        samples.append(parse_metrics(text, source=source))
     found = counted(samples, sources=pages.sources, model=request.served_name)
     read = f"metrics are named as in {found.server.release}"
     if len(samples) == 2:
@@ -235,25 +232,21 @@ def _law_notes(seen: Observed, change: Change | None) -> list[str]:
 
 
 def _flags(
-    change: Change | None,
-    drafter: Drafter | None,
-    seen: Observed,
-    request: DoctorRequest,
-    setup: Setup,
+    case: Case, change: Change | None, draft_model: str | None
 ) -> tuple[Launch | None, list[str]]:
     """Return the flags of the schedule, and why there are none where no flag is known."""
-    if change is None or drafter is None or is_tree(drafter):
+    if change is None or case.drafter is None or is_tree(case.drafter):
         return None, []
     if not any(drafts for _, _, drafts in change.schedule.ranges):
         return None, ["drafting pays at no load: start the server without its speculative flags"]
     try:
         plan = Speculation(
-            kind=drafter.kind,
+            kind=case.drafter.kind,
             schedule=change.schedule.ranges,
-            draft_model=request.draft_model,
-            data_parallel=setup.placement.attention_data_parallel,
+            draft_model=draft_model,
+            data_parallel=case.setup.placement.attention_data_parallel,
         )
-        flags = launch(plan, seen.framework)
+        flags = launch(plan, case.seen.framework)
     except OptionError as refusal:
         return None, [f"no flags: {refusal}"]
     return flags, list(flags.notes)

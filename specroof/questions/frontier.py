@@ -201,12 +201,9 @@ def frontier(request: FrontierRequest) -> FrontierAnswer:
     first = found[0].curves[0]
     notes = dict.fromkeys(note for one in found for note in one.notes)
     return FrontierAnswer(
-        model=first.model,
-        hardware=first.hardware,
-        engine=first.engine,
+        **picked(first, "model", "hardware", "engine"),
         context_len=load.context_len[0],
-        tpot_s=request.tpot_s,
-        ttft_s=request.ttft_s,
+        **picked(request, "tpot_s", "ttft_s"),
         workload=load.workload,
         series=series,
         notes=(*_money_notes(chip, usd), *notes),

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.arrays import Array
-from specroof.questions.answer import nested
+from specroof.questions.answer import nested, picked
 from specroof.serving.workload import Load
 from specroof.speedup.curve import SpeedupCurve
 
@@ -104,27 +104,21 @@ def overviews(loads: Sequence[Load], slices: "Iterable[Slice]") -> list[Overview
 
 
 def _empty(part: "Slice", load: Load, curve: SpeedupCurve) -> Overview:
-    contexts, batches = (
-        _thinned(load.context_len, _MOST_CONTEXTS),
-        _thinned(load.batch_size, _MOST_BATCHES),
-    )
+    contexts = _thinned(load.context_len, _MOST_CONTEXTS)
+    batches = _thinned(load.batch_size, _MOST_BATCHES)
+    shape = contexts.size, batches.size
     return Overview(
         target=part.target,
         drafter_number=part.drafter,
         workload=part.workload,
-        model=curve.model,
-        hardware=curve.hardware,
-        engine=curve.engine,
-        drafter=curve.drafter,
+        **picked(curve, "model", "hardware", "engine", "drafter", "requests"),
         devices=curve.placement.devices,
-        requests=curve.requests,
         context_len=contexts,
         batch_size=batches,
-        **{
-            name: np.full((contexts.size, batches.size), np.nan)
-            for name in ("best_draft_len", "best_speedup", "tokens_per_s")
-        },
-        drafts_run=np.zeros((contexts.size, batches.size)),
+        best_draft_len=np.full(shape, np.nan),
+        best_speedup=np.full(shape, np.nan),
+        tokens_per_s=np.full(shape, np.nan),
+        drafts_run=np.zeros(shape),
     )
 
 

@@ -3,15 +3,15 @@
 import math
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from specroof.architecture import Architecture
-from specroof.drafters import Drafter
 from specroof.hardware import HardwareProfile
 from specroof.latency import Setup
 from specroof.policies.narrowing import least_settled, swings
+from specroof.questions.advise_request import Asked
 from specroof.questions.advised import Row
 from specroof.questions.request import HardwareLike
 from specroof.serving.benchmark_commands import FORCED, FRAMEWORKS
@@ -54,18 +54,18 @@ class ToMeasure:
 
 
 def measured_next(
-    setup: Setup, drafters: Sequence[Drafter], rows: Sequence[Row], words: Mapping[str, Any]
+    asked: Asked, setup: Setup, hardware: HardwareLike, rows: Sequence[Row]
 ) -> ToMeasure | None:
     """Return the point to measure; None where nothing was tried.
 
     Parameters
     ----------
-    setup
-        Where passes run.
-    drafters, rows
-        What drafts, and the loads.
-    words
-        model, hardware, framework, draft_model and workload of the request.
+    asked
+        The question.
+    setup, hardware
+        Where passes run, and the chip as it was given.
+    rows
+        The loads.
     """
     known = [row for row in rows if row.point is not None and math.isfinite(row.choice.speedup)]
     if not known:
@@ -75,32 +75,33 @@ def measured_next(
         tuple(e / least for e in (r.choice.low, r.choice.speedup, r.choice.high)) for r in known
     ]
     row = known[least_settled(bands)]  # type: ignore[arg-type]  # three of each
-    drafter = drafters[row.tried]
+    drafter = asked.drafters[row.tried]
     return ToMeasure(
         concurrency=row.concurrency,
         drafter=drafter.name,
         draft_len=row.choice.tried,
         swings=swings(row.point) if row.point is not None else {},
-        command=_command(setup, drafter, row, words),
+        command=_command(asked, setup, hardware, row),
     )
 
 
-def _command(setup: Setup, drafter: Drafter, row: Row, words: Mapping[str, Any]) -> str | None:
+def _command(asked: Asked, setup: Setup, hardware: HardwareLike, row: Row) -> str | None:
     """Return the `mock` command of a point."""
-    kind, model = drafter.kind, words["model"]
+    drafter, request, model = asked.drafters[row.tried], asked.request, asked.request.model
+    kind = drafter.kind
     can_be_told = kind in FORCED and ",tree=" not in drafter.name and drafter.acceptance is not None
     if isinstance(model, Architecture) or not can_be_told or not _can_be_served(setup):
         return None
-    named = words["framework"] or framework_of(setup.engine)
-    chip = _chip(setup, words["hardware"])
+    named = request.framework or framework_of(setup.engine)
+    chip = _chip(setup, hardware)
     call = ["specroof", "mock", os.fspath(model), "-H", chip, "--drafter", drafter.name]
     if kind != "mtp":
-        call += ["--draft-model", words["draft_model"] or YOUR_DRAFT_MODEL]
+        call += ["--draft-model", request.draft_model or YOUR_DRAFT_MODEL]
     sizes = {
         "--draft-len": row.choice.tried,
         "--concurrency": round(row.concurrency),
-        "--input-len": round(words["workload"].input_len),
-        "--output-len": round(words["workload"].output_len),
+        "--input-len": round(asked.workload.input_len),
+        "--output-len": round(asked.workload.output_len),
         "--tp": setup.placement.tensor_parallel,
     }
     call += [str(word) for pair in sizes.items() for word in pair]

@@ -201,10 +201,7 @@ def worth(request: WorthRequest) -> Worth:
     ]
     usd = usd_per_hour(setup.hardware, request.price_per_hour)
     return Worth(
-        model=first.model,
-        hardware=first.hardware,
-        engine=first.engine,
-        placement=first.placement,
+        **picked(first, "model", "hardware", "engine", "placement"),
         drafter=drafter.name,
         batch_size=float(first.batch_size[0]),
         context_len=float(first.context_len[0]),

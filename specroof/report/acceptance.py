@@ -22,7 +22,9 @@ def profiles_table(found: Profiles) -> str:
 
 def _cells(profile: AcceptanceProfile) -> list[str]:
     temperature = "" if profile.temperature is None else f"{profile.temperature:g}"
-    measured = "by position" if profile.survival else f"{len(profile.lengths)} length(s)"
+    lengths = len(profile.lengths)
+    counted = f"{lengths} length" + "s" * (lengths != 1)
+    measured = "by position" if profile.survival else counted
     return [
         profile.name,
         str(profile.draft_len),

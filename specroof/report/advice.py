@@ -203,7 +203,7 @@ def _choices_table(chip: Served, short: Sequence[str]) -> str:
     table = format_table(header, rows, left=[1, 5, len(header) - 1])
     if all(row.drafter is not None for row in chip.rows):
         return table
-    return f"{table}\noff: speedup and band are those of the best draft there"
+    return f"{table}\noff: speedup and band of the best draft there"
 
 
 #: Figures of a server by their titles: fields of `Times`, and how they are spelt.

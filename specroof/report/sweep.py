@@ -94,7 +94,7 @@ def _best_rows(overviews: Sequence[Overview], most: int) -> Iterator[list[str]]:
         rate, speedup, draft_len, one = max(found, key=lambda entry: entry[0])
         chip = _short(f"{one.devices} x {one.hardware}")
         cells = [f"{batch:g}", f"{rate:.0f}", f"{speedup:.2f}x", f"{draft_len:g}", chip]
-        yield [name, load, *cells, _short(one.drafter)]
+        yield [name, load, *cells, _short(one.drafter) if draft_len else "none"]
 
 
 def _loads(overviews: Sequence[Overview]) -> set[tuple[str, float, float]]:

@@ -281,7 +281,7 @@ def _notes(engine: str, server: Server) -> list[str]:
     whose = f"{name} {server.version}"
     notes = [f"server: defaults of {whose} for {', '.join(left)}"] if left else []
     if name != engine:
-        notes.append(f"engine {engine} is not a server: the memory rules are those of {whose}")
+        notes.append(f"engine {engine} is not a server: the memory rules of {whose} apply")
     if name == "tensorrt-llm":
         notes.append("server: rules of tensorrt-llm are from its documentation, unchecked")
     if name in {"vllm", "tensorrt-llm"}:

@@ -75,8 +75,7 @@ def chi_squared_test(
     counts, expected = counts[order], expected[order]
     # The rarest outcomes go together, and others with them until they are not rare any more.
     behind = np.append(np.cumsum(expected[:0:-1])[::-1], 0.0)
-    fits = (expected >= _SMALLEST_EXPECTED) & ((behind >= _SMALLEST_EXPECTED) | (behind == 0.0))
-    kept = int(np.max(np.flatnonzero(fits), initial=-1)) + 1
+    kept = np.count_nonzero((expected >= _SMALLEST_EXPECTED) & (behind >= _SMALLEST_EXPECTED))
     groups = np.append(expected[:kept], expected[kept:].sum())
     found = np.append(counts[:kept], counts[kept:].sum())
     there = groups > 0.0

@@ -18,6 +18,7 @@ from specroof.drafters import (
     Round,
     TokensPerRound,
 )
+from specroof.errors import OptionError
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import (
     Setup,
@@ -98,7 +99,13 @@ class DrafterPasses:
 
     def here(self, architecture: Architecture, forward: ForwardPass, /, *beside: Work) -> Array:
         """Return the seconds of a pass on the target's devices."""
-        check_placement(architecture, self.setup.placement)
+        try:
+            check_placement(architecture, self.setup.placement)
+        except OptionError as refusal:
+            message = (
+                f"{refusal}; or tp= in the SPEC of the drafter, for other devices than the target's"
+            )
+            raise OptionError(message) from None
         return self.seconds(Served(architecture, self.setup), forward, *beside, drafts=True)
 
     def elsewhere(self, hardware: HardwareProfile | None, placement: Placement | None) -> PassTime:
