@@ -204,7 +204,9 @@ def test_few_sources_borrow_from_their_neighbours() -> None:
 def test_a_profile_holds_what_was_measured_often_enough() -> None:
     seen = [Miss(name, "vllm", "mtp", 0.1) for name in "abc"]
     seen += [Miss("a", "vllm", "medusa", 0.5)]
-    assert list(bands_of(seen, "vllm")) == ["mtp", "other"]
+    bands = bands_of(seen, "vllm")
+    assert list(bands) == ["mtp", "other"]
+    assert bands["mtp"].width == pytest.approx(0.1)
     assert bands_of([], "vllm") == {}
     assert band_of([], "vllm", "mtp") is None
 

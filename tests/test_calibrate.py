@@ -26,8 +26,9 @@ from specroof import (
 )
 from specroof.cli import app
 from specroof.engines import Calibration, calibrated_yaml, predicted_tokens_per_s
+from specroof.engines.own_parameters import PARAMETERS
 from specroof.evidence import Measurement
-from specroof.hardware import EngineProfile, parse_hardware
+from specroof.hardware import EngineProfile, ExpertTile, parse_hardware
 from specroof.latency import engine_setup
 from specroof.questions.benchmark import refuse_others
 from specroof.report.calibration import calibration_json, calibration_text
@@ -98,6 +99,28 @@ def test_shares_of_kinds_keep_their_ratio() -> None:
     found = calibrate(points(engine=engine), MODEL, chip, engine="true")
     assert found.engine.memory_frac == pytest.approx(0.8, rel=0.01)
     assert found.engine.kind_memory_frac["attention"] == pytest.approx(0.6, rel=0.01)
+
+
+def test_every_share_of_a_peak_moves_with_the_one_that_is_fitted() -> None:
+    engine = EngineProfile(
+        name="e",
+        compute_frac={"bf16": 0.8, "fp8": 0.4},
+        kind_compute_frac={"experts": 0.1},
+        prefill_compute_frac={"attention": 0.9},
+        expert_tile=ExpertTile(rows=16.0, compute_frac=0.5),
+        memory_frac=0.8,
+        kind_memory_frac={"attention": 0.4},
+    )
+    fitted = {one.name: one for one in PARAMETERS}
+    found = fitted["compute_frac"].apply(engine, 1.2)  # half as much again, and no share above 1.2
+    assert [found.compute_frac[dtype] for dtype in ("bf16", "fp8")] == pytest.approx([1.2, 0.6])
+    assert found.compute_frac["int8"] == 1.2  # which was all of the peak
+    assert found.kind_compute_frac["experts"] == pytest.approx(0.15)
+    assert found.prefill_compute_frac["attention"] == 1.2
+    assert found.expert_tile is not None
+    assert (found.expert_tile.rows, found.expert_tile.compute_frac) == pytest.approx((16, 0.75))
+    slower = fitted["memory_frac"].apply(engine, 0.4)
+    assert (slower.memory_frac, slower.kind_memory_frac) == (0.4, {"attention": 0.2})
 
 
 def test_kernels_of_a_prompt_keep_their_distance_from_matmuls() -> None:

@@ -384,6 +384,12 @@ def test_hardware_lists_shows_and_checks(tmp_path: Path, hardware_folder: Path) 
     assert "peak.memory_bytes_per_s" in refused("hardware", "check", str(mine))
 
 
+def test_a_chip_with_fp16_alone_shows_that_peak() -> None:
+    (row,) = [line for line in run("hardware").splitlines() if line.startswith("t4 ")]
+    assert row.split()[:6] == ["t4", "65.0", "T", "fp16", "-", "-"]
+    assert run("hardware", "show", "t4").startswith("NVIDIA T4\npeak fp32  8.10 TFLOP/s\n")
+
+
 def test_a_chip_without_a_link_is_shown_without_one(tmp_path: Path) -> None:
     alone = tmp_path / "alone.yaml"
     alone.write_text(

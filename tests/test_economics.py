@@ -155,7 +155,8 @@ def test_a_calibrated_file_keeps_price_and_power() -> None:
 def test_the_command_shows_them() -> None:
     shown = CliRunner().invoke(app, ["hardware", "show", "b200"]).stdout
     assert "1000 W a board" in shown
-    assert "$3.75 an hour (2026-06-01, packet.ai" in shown
+    assert "$3.75 an hour (2026-06-01)" in shown
+    assert "source of price: packet.ai" in shown
     rows = json.loads(CliRunner().invoke(app, ["hardware", "--json"]).stdout.splitlines()[-1])
     prices = {row["name"]: row["price"] for row in rows}
     assert prices["b300"] is None

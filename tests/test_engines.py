@@ -59,6 +59,7 @@ from specroof.latency import (
     model_latency,
 )
 from specroof.latency.model import launched_kernels, layer_kinds, padded_pass
+from specroof.latency.notes import option_notes
 from specroof.latency.pass_seconds import PassShape, overlapped_s
 
 
@@ -565,6 +566,28 @@ def test_a_prediction_says_which_profile_it_used_and_how_far_off_that_was() -> N
         toy(ATTENTION), hardware, drafter=ideal_drafter(), engine="real", max_draft_len=1
     )
     assert note in curve.notes
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (Options(), []),
+        (Options(kv_dtype="bf16", state_dtype="fp32"), []),  # as the checkpoint has them
+        (
+            Options(kv_dtype="fp8", state_dtype="bf16"),
+            [
+                "KV cache counted as fp8, in the place of bf16",
+                "recurrent state counted as bf16, in the place of fp32",
+            ],
+        ),
+    ],
+)
+def test_formats_are_told_where_they_are_not_those_of_the_checkpoint(
+    options: Options, told: list[str]
+) -> None:
+    assert list(option_notes(load_model("Qwen/Qwen3.5-27B"), options)) == told
+    dense = load_model("Qwen/Qwen3-8B")  # which has no state
+    assert list(option_notes(dense, options)) == told[:1]
 
 
 FITTED = [

@@ -28,7 +28,8 @@ def test_a_server_is_read_twice_at_its_usual_path() -> None:
         assert pages.sources == (f"{url}/metrics",) * 2
         once = metrics_pages([f"{url}/elsewhere?a=b#c"], wait_s=0)
         assert (once.texts, once.seconds) == (("up 2\n",), None)
-    assert paths == ["GET /metrics", "GET /metrics", "GET /elsewhere?a=b"]
+        metrics_pages([f"{url}/"], wait_s=0)
+    assert paths == ["GET /metrics", "GET /metrics", "GET /elsewhere?a=b", "GET /metrics"]
 
 
 def test_a_server_without_such_a_page_is_not_asked_again() -> None:

@@ -258,6 +258,7 @@ def test_gptq_settings_by_expression_count_in_their_order() -> None:
             "+:.*down_proj": {"bits": 8, "group_size": 32},
             ".*q_proj": {"bits": 8},
             ".*(q|k)_proj": {"group_size": 64},
+            ".*up_proj": None,  # names no settings
         }
     }
     model = parse(TINY | {"quantization_config": section})

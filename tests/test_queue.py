@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from specroof import predict
 from specroof.cli import app
-from specroof.questions import prediction
 from specroof.questions.prediction import Prediction
 from specroof.serving.queue import limited_curve, queue_s, running_requests
 from specroof.speedup.curve import SpeedupCurve, curve_in
@@ -267,7 +266,7 @@ def test_a_limited_prediction_prices_its_grid_once(monkeypatch: pytest.MonkeyPat
         priced.append(asked["batch_size"])
         return curve_in(*args, **asked)
 
-    monkeypatch.setattr(prediction, "curve_in", counted)
+    monkeypatch.setattr("specroof.speedup.inverses.curve_in", counted)
     found = predict("Qwen/Qwen3-8B", "h100", drafters="eagle3,accept=0.7", batch_size=[1, 8])
     assert found.limits  # a server has an end
     assert [np.asarray(one).tolist() for one in priced] == [[1, 8]]

@@ -172,10 +172,9 @@ def _why_not(
     reason = _why_unasked(one.parameter, problem)
     if reason:
         return reason
-    n_points = len(problem.points)
-    if n_points < max(one.parameter.least_points, n_before + 1):
-        least = max(one.parameter.least_points, n_before + 1)
-        return f"it takes {least} points, and there are {n_points}"
+    least = max(one.parameter.least_points, n_before + 1)
+    if len(problem.points) < least:
+        return f"it takes {least} points, and there are {len(problem.points)}"
     if float(np.sqrt(np.mean(column**2))) < _UNSEEN:
         return "the points hardly depend on it"
     if float(np.linalg.norm(rest)) < _COPIED * float(np.linalg.norm(column)):

@@ -21,8 +21,9 @@ from specroof.policies.adaptive import (
 from specroof.questions.answer import Charted, picked
 from specroof.questions.lists import listed
 from specroof.questions.request import DrafterLike, Served, Values, drafter_of, question
-from specroof.questions.simulate import chain_acceptance, curve_up_to
+from specroof.questions.simulate import chain_acceptance, curve_with_room, up_to
 from specroof.speedup.curve import SpeedupCurve, longest_draft
+from specroof.speedup.inverses import Point
 
 #: The policies in closed form: one length for all loads, and one for each.
 FIXED: Final = ("fixed", "by load")
@@ -212,9 +213,9 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     n_rounds = whole_within("n_rounds", request.n_rounds, "simulated_len")
     seed = whole_within("seed", request.seed, "seed")
     _refuse_many(loads, longest, n_rounds)
-    curve = curve_up_to(
-        max(loads), request, drafter, acceptance, context_len=request.context_len, longest=longest
-    )
+    load = up_to(max(loads)), request.context_len
+    point = Point(*request.resolved(), drafter, *load, None, longest)
+    curve = curve_with_room(point, acceptance)
     costs = [_costs(curve, load) for load in loads]
     survival = acceptance.survival(np.arange(1, costs[0].longest + 1))
     rates = np.array([fixed_rates(one, survival) for one in costs])

@@ -29,13 +29,7 @@ from specroof.questions.answer import Charted, title_of
 from specroof.questions.lists import listed, several
 from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN, absent_layers, limited_by
 from specroof.questions.prediction import Prediction, predicted
-from specroof.questions.request import (
-    HardwareLike,
-    hardware_of,
-    question,
-    server_of,
-    usd_per_hour,
-)
+from specroof.questions.request import HardwareLike, hardware_of, question, server_of, usd_per_hour
 from specroof.questions.to_measure import ToMeasure, measured_next
 from specroof.serving.launch import Launch, Speculation, launch
 from specroof.serving.server_flags import server_command

@@ -11,11 +11,7 @@ from specroof.acceptance import constant_acceptance
 from specroof.arrays import Array
 from specroof.economics import usd_per_million_tokens
 from specroof.policies.decision import Choice, best_choice
-from specroof.policies.limiting import (
-    Point,
-    least_rate,
-    least_tokens_per_round,
-)
+from specroof.policies.limiting import Point, least_rate, least_tokens_per_round
 from specroof.policies.schedule import best_schedule
 from specroof.policies.traffic import Day, Traffic, advised_day
 from specroof.questions.advise_request import Asked

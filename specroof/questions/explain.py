@@ -12,12 +12,7 @@ from specroof.latency import Setup
 from specroof.questions.answer import Charted, picked, place_of
 from specroof.questions.request import DrafterLike, Served, drafter_of, question
 from specroof.serving.prompts import prefill_pass, time_to_first_token_s
-from specroof.speedup.curve import (
-    PassLatency,
-    acceptance_of,
-    longest_draft,
-    pass_latency,
-)
+from specroof.speedup.curve import PassLatency, acceptance_of, longest_draft, pass_latency
 from specroof.speedup.inverses import Point, Threshold, drafting_gain, least_rate
 from specroof.speedup.waterfall import RoundParts, round_parts
 from specroof.units import format_drafts

@@ -14,9 +14,7 @@ from specroof.questions.lists import listed
 from specroof.questions.loads import ServedRequests, load_of
 from specroof.questions.prediction import Prediction, predicted
 from specroof.questions.request import DrafterLike, Values, drafters_of, question
-from specroof.speedup.curve import (
-    DEFAULT_MAX_DRAFT_LEN,
-)
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 
 __all__ = ["DEFAULT_MAX_DRAFT_LEN"]
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -84,11 +84,12 @@ class Prediction(Charted):
     def survey(self) -> tuple[SpeedupCurve, ...]:
         """The curves at more batch sizes, which show where drafting does not pay."""
         batches = sorted({*self.load.batch_size, *SURVEYED_BATCHES})
-        load = Load(batches, self.load.context_len)
-        return tuple(
-            _limited(self.model, self.setup, drafter, load, self.longest, limited=self.limited)[0]
+        load = batches, self.load.context_len
+        points = (
+            Point(self.model, self.setup, drafter, *load, None, self.longest)
             for drafter in self.drafters
         )
+        return tuple(_limited(point, limited=self.limited)[0] for point in points)
 
     @property
     def limited(self) -> bool | None:
@@ -191,7 +192,9 @@ def predicted_to(  # noqa: PLR0913 - a question's parts
     beyond = "the rest wait" if limited else "larger batches have no room"
     warnings: dict[str, None] = {}
     for drafter in drafters:
-        curve, limit = _limited(model, setup, drafter, load, longest, limited=limited)
+        grid = load.batch_size, load.context_len
+        point = Point(model, setup, drafter, *grid, None, longest)
+        curve, limit = _limited(point, limited=limited)
         curves.append(curve)
         if limit is not None:
             limits.append(limit)
@@ -225,29 +228,21 @@ def predicted_to(  # noqa: PLR0913 - a question's parts
     )
 
 
-def _limited(
-    model: Architecture,
-    setup: Setup,
-    drafter: Drafter,
-    load: Load,
-    longest: int,
-    *,
-    limited: bool | None,
-) -> tuple[SpeedupCurve, Limits | None]:
+def _limited(point: Point, *, limited: bool | None) -> tuple[SpeedupCurve, Limits | None]:
     """Return a curve of what the server runs, and its limits; None where memory has no end."""
+    model, drafter = point.model, point.drafter
     tokens = acceptance_of(drafter)
+    if limited is None:
+        return point.curve(tokens), None
 
     def priced(batches: Any) -> SpeedupCurve:
-        point = Point(model, setup, drafter, batches, load.context_len, None, longest)
-        return point.curve(tokens)
+        return replace(point, batch_size=batches).curve(tokens)
 
-    if limited is None:
-        return priced(load.batch_size), None
-    contexts, batches, drafts = grid_axes(load.context_len, load.batch_size, longest)
-    check_placement(model, setup.placement)
+    contexts, batches, drafts = grid_axes(point.context_len, point.batch_size, point.longest)
+    check_placement(model, point.setup.placement)
     drafter.describe(model)  # refuses a model that the drafter does not fit
     verified = proposals(drafter, accepted_at(tokens, contexts[0]), drafts).verify_len
-    limits = limits_at(model, setup, drafter, contexts, verified)
+    limits = limits_at(model, point.setup, drafter, contexts, verified)
     return limited_curve(batches, limits.largest, priced, queues=limited), limits
 
 

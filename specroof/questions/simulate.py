@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from specroof.acceptance import Acceptance, constant_acceptance
+from specroof.arrays import IntArray
 from specroof.drafters import Drafter
 from specroof.drafters.base import chain_proposals
 from specroof.errors import OptionError
@@ -106,14 +107,10 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
         output_len=request.output_len,
         n_batches=request.n_batches,
     )
-    curve = curve_up_to(
-        request.batch_size,
-        request,
-        drafter,
-        acceptance,
-        context_len=request.context_len,
-        longest=longest_draft(drafter, acceptance, request.draft_len, name="draft_len"),
-    )
+    longest = longest_draft(drafter, acceptance, request.draft_len, name="draft_len")
+    load = up_to(request.batch_size), request.context_len
+    point = Point(*request.resolved(), drafter, *load, None, longest)
+    curve = curve_with_room(point, acceptance)
     asked = request.draft_len
     length = int(curve.best_draft_len[0, -1]) if asked is None else asked
     runs = {
@@ -130,25 +127,17 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
     return BatchTimes(curve.model, curve.hardware, curve.drafter, runs, notes=curve.notes)
 
 
-def curve_up_to(
-    batch_size: int,
-    served: Served,
-    drafter: Drafter,
-    acceptance: Acceptance,
-    *,
-    context_len: float,
-    longest: int,
-) -> SpeedupCurve:
-    """Return the curve over every batch size from 1: batches shrink while they are decoded.
+def up_to(batch_size: int) -> IntArray:
+    """Return every batch size from 1: batches shrink while they are decoded."""
+    return np.arange(1, batch_size + 1)
 
-    Its notes say where a server has no room for them.
-    """
-    model, setup = served.resolved()
-    load = np.arange(1, batch_size + 1), context_len
-    curve = Point(model, setup, drafter, *load, None, longest).curve(acceptance)
-    if limited_by(setup, None, queues=False) is None:
+
+def curve_with_room(point: Point, acceptance: Acceptance) -> SpeedupCurve:
+    """Return a curve whose notes say where a server has no room for its batches."""
+    curve = point.curve(acceptance)
+    if limited_by(point.setup, None, queues=False) is None:
         return curve
-    limits = limits_of(model, setup, drafter, curve)
+    limits = limits_of(point.model, point.setup, point.drafter, curve)
     told = limits.warnings(curve, "larger batches are priced as if memory had no end")
     return replace(curve, notes=(*curve.notes, *told))
 

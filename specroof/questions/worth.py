@@ -18,13 +18,7 @@ from specroof.questions.capacity import usual_drafts
 from specroof.questions.lists import listed
 from specroof.questions.loads import ServedRequests, load_of, of_requests, refuse_one_token
 from specroof.questions.predict import limited_by
-from specroof.questions.request import (
-    DrafterLike,
-    Values,
-    drafter_of,
-    question,
-    usd_per_hour,
-)
+from specroof.questions.request import DrafterLike, Values, drafter_of, question, usd_per_hour
 from specroof.serving.limits import limits_of
 from specroof.serving.requests import point_of
 from specroof.serving.workload import Workload

@@ -6,14 +6,7 @@ from typing import Final
 
 from specroof.questions.advise import INPUTS, Advice, Day, Launch, Served, server_command
 from specroof.questions.advised import Advised, Row, Times
-from specroof.report.layout import (
-    ABSENT,
-    figure,
-    folded,
-    format_table,
-    note_lines,
-    wrapped,
-)
+from specroof.report.layout import ABSENT, figure, folded, format_table, note_lines, wrapped
 from specroof.units import format_drafts, format_price, format_seconds
 
 #: The least share that a percentage with one digit after the point shows.

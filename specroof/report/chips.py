@@ -27,8 +27,11 @@ def hardware_table(found: Sequence[HardwareFacts]) -> str:
 
 
 def _peak(row: Mapping[str, Any], dtype: str) -> str:
-    flops_per_s = row["peak"]["flops_per_s"].get(dtype)
-    return "-" if flops_per_s is None else format_si(flops_per_s, "")
+    peaks = row["peak"]["flops_per_s"]
+    if dtype in peaks:
+        return format_si(peaks[dtype], "")
+    # Old chips have the one 16-bit format without the other.
+    return f"{format_si(peaks['fp16'], '')} fp16" if dtype == "bf16" and "fp16" in peaks else "-"
 
 
 def hardware_text(found: HardwareFacts) -> str:
@@ -52,9 +55,9 @@ def hardware_text(found: HardwareFacts) -> str:
         lines["power"] = f"{row['power']['board_watts']:g} W a board"
     if row["price"] is not None:
         price = row["price"]
-        lines["price"] = (
-            f"${price['usd_per_hour']:.2f} an hour ({price['date']}, {price['source']})"
-        )
-    facts = format_table([row["title"], ""], lines.items(), left=(0, 1))
+        lines["price"] = f"${price['usd_per_hour']:.2f} an hour ({price['date']})"
+        row["sources"]["price"] = price["source"]
+    width = max(map(len, lines)) + 2
+    facts = [f"{name:{width}}{told}" for name, told in lines.items()]
     sources = [f"source of {key}: {text}" for key, text in row["sources"].items()]
-    return "\n".join([facts, *sources])
+    return "\n".join([row["title"], *facts, *sources])

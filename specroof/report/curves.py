@@ -52,10 +52,13 @@ def _one_point(curves: Sequence[SpeedupCurve]) -> str:
     plain = f"context {first.context_len[0]:g}, batch {batch:g}: "
     plain += _NO_ROOM if np.isnan(step_s) else _plain_step(first, step_s)
     columns = [_columns(curve) | {"drafter": [curve.drafter]} for curve in curves]
-    shown = [title for title in columns[0] if title not in _OF_GRIDS]
+    one = len(curves) == 1  # the line of its cost names it
+    shown = [
+        title for title in columns[0] if title not in _OF_GRIDS | ({"drafter"} if one else set())
+    ]
     rows = [[cells[title][0] for title in shown] for cells in columns]
     header = [title.replace("tok/round", "tokens") for title in shown]
-    return f"{plain}\n\n{format_table(header, rows, left=[len(header) - 1])}"
+    return f"{plain}\n\n{format_table(header, rows, left=[] if one else [len(header) - 1])}"
 
 
 def _plain_step(curve: SpeedupCurve, step_s: float) -> str:
