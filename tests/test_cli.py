@@ -384,6 +384,20 @@ def test_hardware_lists_shows_and_checks(tmp_path: Path, hardware_folder: Path) 
     assert "peak.memory_bytes_per_s" in refused("hardware", "check", str(mine))
 
 
+def test_an_alias_that_finds_another_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hardware_folder: Path
+) -> None:
+    text = (hardware_folder / "l4.yaml").read_text()
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(text.replace("aliases: [l4, l4-24gb]", "aliases: [mine, h100]"))
+    told = run("hardware", "check", str(mine))
+    assert told.splitlines()[1:] == ["note: alias h100 is one of h100-sxm, which -H h100 finds"]
+    monkeypatch.setenv("SPECROOF_HARDWARE_PATH", str(tmp_path))
+    assert run("hardware", "check", str(mine)) == told  # its own aliases are its own
+    bundled = hardware_folder / "h100-sxm.yaml"
+    assert run("hardware", "check", str(bundled)).count("\n") == 1
+
+
 def test_a_chip_with_fp16_alone_shows_that_peak() -> None:
     (row,) = [line for line in run("hardware").splitlines() if line.startswith("t4 ")]
     assert row.split()[:6] == ["t4", "65.0", "T", "fp16", "-", "-"]

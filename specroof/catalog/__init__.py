@@ -1,7 +1,7 @@
 """Names and SPECs to objects: bundled files, paths, the Hub. The only disk and network."""
 
 from specroof.catalog.files import read_text, study_path
-from specroof.catalog.hardware import hardware_names, load_hardware
+from specroof.catalog.hardware import hardware_names, load_hardware, taken_aliases
 from specroof.catalog.models import load_model, model_names
 from specroof.catalog.specs import ACCEPTANCE_KEYS, load_drafter
 
@@ -14,4 +14,5 @@ __all__ = [
     "model_names",
     "read_text",
     "study_path",
+    "taken_aliases",
 ]

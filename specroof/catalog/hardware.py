@@ -20,7 +20,7 @@ _GENERIC: Final = "generic.json"
 
 
 def hardware_names() -> list[str]:
-    """Return the names of all hardware files: the user's own, then the bundled ones."""
+    """Return the names of all hardware files: the bundled ones, then the user's own."""
     return list(_hardware_files())
 
 
@@ -53,20 +53,46 @@ def load_hardware(name: str | os.PathLike[str], *, check: bool = False) -> Hardw
     path = Path(text)
     if is_file(path):
         return _parse_hardware(path, trusted=False)
-    wanted = text.casefold()
-    files = _hardware_files()
+    found = _found(text, check=check)
+    if found is None:
+        message = f"hardware {shown(text)} is neither a file nor a bundled name or alias"
+        msg = f"{message}{suggestion(text, hardware_names())}; see: specroof hardware"
+        raise CatalogError(msg)
+    return found[1]
+
+
+def _found(name: str, *, check: bool = False) -> tuple[Path, HardwareProfile] | None:
+    """Return the file that a name or an alias finds, and what it describes."""
+    wanted, files = name.casefold(), _hardware_files()
     for stem, (known, is_bundled) in files.items():
         if stem.casefold() == wanted:
-            return _parse_hardware(known, trusted=is_bundled and not check)
+            return known, _parse_hardware(known, trusted=is_bundled and not check)
     for known, is_bundled in files.values():
         # Parsing is slow and aliases stand in plain text: parse only files that hold the word.
         if wanted in _folded(known, known.stat().st_mtime_ns):
             profile = _parse_hardware(known, trusted=is_bundled and not check)
             if wanted in (alias.casefold() for alias in profile.aliases):
-                return profile
-    message = f"hardware {shown(text)} is neither a file nor a bundled name or alias"
-    msg = f"{message}{suggestion(text, list(files))}; see: specroof hardware"
-    raise CatalogError(msg)
+                return known, profile
+    return None
+
+
+def taken_aliases(file: str | os.PathLike[str]) -> dict[str, str]:
+    """Return the aliases of a hardware file that find another one, and the name of that one.
+
+    Parameters
+    ----------
+    file
+        A YAML file.
+
+    Examples
+    --------
+    >>> taken_aliases(_hardware_files()["b200"][0])
+    {}
+    """
+    own = Path(name_text("file", file))
+    found = {alias: _found(alias) for alias in load_hardware(own).aliases}
+    others = {alias: one[0] for alias, one in found.items() if one is not None}
+    return {alias: path.stem for alias, path in others.items() if not path.samefile(own)}
 
 
 @lru_cache(maxsize=256)

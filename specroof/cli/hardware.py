@@ -12,6 +12,7 @@ from specroof.cli.output import give, say
 from specroof.questions import hardware as asked
 from specroof.questions.words import hardware_names
 from specroof.report.chips import hardware_table, hardware_text
+from specroof.report.layout import note_lines
 
 hardware_app = typer.Typer(add_completion=False, cls=CommandGroup, help=COMMANDS["hardware"])
 
@@ -40,4 +41,5 @@ def show_hardware(ask: Asked, as_json: AsJson = False) -> None:
 def check_hardware(file: HardwareFile) -> None:
     """Check a hardware file: every key, every figure, every source."""
     found = asked.check_hardware(file)
-    say(f"{file}: {found.profile.name}, every figure is valid and names a source")
+    told = [f"{file}: {found.profile.name}, every figure is valid and names a source"]
+    say("\n".join([*told, note_lines(found.warnings)]).rstrip())

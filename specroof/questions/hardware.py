@@ -4,7 +4,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from specroof.catalog import hardware_names, load_hardware
+from specroof.catalog import hardware_names, load_hardware, taken_aliases
 from specroof.hardware import HardwareProfile
 from specroof.questions.answer import Noted
 from specroof.questions.request import HardwareLike, hardware_of, question
@@ -67,4 +67,9 @@ def show_hardware(request: HardwareRequest) -> HardwareFacts:
 
 def check_hardware(file: str | os.PathLike[str]) -> HardwareFacts:
     """Check a hardware file: every key, every figure, every source."""
-    return HardwareFacts(os.fspath(file), load_hardware(file, check=True))
+    profile = load_hardware(file, check=True)
+    taken = (
+        f"alias {alias} is one of {name}, which -H {alias} finds"
+        for alias, name in taken_aliases(file).items()
+    )
+    return HardwareFacts(os.fspath(file), profile, warnings=tuple(taken))
