@@ -212,18 +212,11 @@ def _accept_length(text: str, kind: str) -> Acceptance:
     return acceptance_from_length(_number("accept-length", length), int(measured_with), kind=kind)
 
 
-def _beta(text: str, _kind: str) -> Acceptance:
-    parameters = _numbers("beta", text)
-    if len(parameters) != 2:
-        refuse("beta", text, "A/B, two numbers above 0")
-    return beta_acceptance(*parameters)
-
-
-def _decay(text: str, _kind: str) -> Acceptance:
-    parameters = _numbers("decay", text)
-    if len(parameters) != 3:
-        refuse("decay", text, "FIRST/LAST/RATIO, three numbers from 0 to 1")
-    return decay_acceptance(*parameters)
+def _parameters(key: str, text: str, count: int, allowed: str) -> list[float]:
+    numbers = _numbers(key, text)
+    if len(numbers) != count:
+        refuse(key, text, allowed)
+    return numbers
 
 
 #: The key that lets a measured acceptance go on past its depth.
@@ -236,7 +229,11 @@ ACCEPTANCE_KEYS: Final[dict[str, Callable[[str, str], Acceptance | ContextAccept
     "rates": lambda text, _kind: rate_acceptance(_numbers("rates", text)),
     "survival": lambda text, _kind: survival_acceptance(_numbers("survival", text)),
     "histogram": lambda text, _kind: histogram_acceptance(_numbers("histogram", text)),
-    "beta": _beta,
-    "decay": _decay,
+    "beta": lambda text, _kind: beta_acceptance(
+        *_parameters("beta", text, 2, "A/B, two numbers above 0")
+    ),
+    "decay": lambda text, _kind: decay_acceptance(
+        *_parameters("decay", text, 3, "FIRST/LAST/RATIO, three numbers from 0 to 1")
+    ),
     "profile": _profile,
 }

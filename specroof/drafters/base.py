@@ -14,22 +14,6 @@ from specroof.cost import ForwardPass
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Work
 
-__all__ = [
-    "Array",
-    "Counts",
-    "DraftTime",
-    "Drafter",
-    "Held",
-    "PassTime",
-    "Proposals",
-    "Round",
-    "TokensPerRound",
-    "chain_proposals",
-    "nothing_held",
-    "silent",
-    "unknown_held",
-]
-
 #: Counts: whole numbers of a chain or a tree, means where some sequences propose nothing.
 Counts = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 
@@ -182,11 +166,6 @@ class DraftTime:
     overlapped_s: Array = field(default_factory=lambda: np.zeros(()))
 
 
-def silent(_target: Architecture) -> str:
-    """Return nothing: a drafter whose name says where its cost comes from."""
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class Held:
     """What a drafter keeps in the memory of the target's devices.
@@ -204,16 +183,6 @@ class Held:
     head: DraftHead | None = None
     tensor_parallel: int | None = None
     is_known: bool = True
-
-
-def unknown_held(_target: Architecture) -> Held:
-    """Return nothing: a share of time has no known source."""
-    return Held(is_known=False)
-
-
-def nothing_held(_target: Architecture) -> Held:
-    """Return that nothing is kept on the target's devices."""
-    return Held()
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +217,9 @@ class Drafter:
     max_draft_len: int | None = None
     acceptance: TokensPerRound | ContextAcceptance | None = None
     is_ideal: bool = False
-    describe: Callable[[Architecture], str] = silent
+    describe: Callable[[Architecture], str] = lambda _target: ""
     propose: Callable[[TokensPerRound, Counts], Proposals] = chain_proposals
-    held: Callable[[Architecture], Held] = unknown_held
+    held: Callable[[Architecture], Held] = lambda _target: Held(is_known=False)
     at_share: "Callable[[float], Drafter] | None" = None
 
     @property

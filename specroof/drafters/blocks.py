@@ -6,9 +6,9 @@ from typing import Final
 import numpy as np
 
 from specroof.architecture import Architecture, DraftHead
-from specroof.arrays import whole_within
+from specroof.arrays import Array, whole_within
 from specroof.cost import ForwardPass
-from specroof.drafters.base import Array, Drafter, PassTime, Round
+from specroof.drafters.base import Drafter, PassTime, Round
 from specroof.drafters.geometry import USUAL_BLOCKS, usual_dflash, usual_dspark
 from specroof.drafters.heads import accepted_work, usual_origin
 from specroof.drafters.placed import Geometry, Seconds, Where, timed_drafter

@@ -7,8 +7,9 @@ import numpy as np
 
 from specroof.architecture import Architecture, Block, DraftHead, Layer, Linear, MedusaHeads
 from specroof.architecture import medusa_head as sized_medusa
+from specroof.arrays import Array
 from specroof.cost import ForwardPass
-from specroof.drafters.base import Array, Drafter, PassTime, Round
+from specroof.drafters.base import Drafter, PassTime, Round
 from specroof.drafters.geometry import (
     USUAL_MEDUSA_HEADS,
     usual_eagle,

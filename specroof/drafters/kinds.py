@@ -92,10 +92,6 @@ def _whole(key: str, value: float, most: int | None = None) -> int:
     return int(value)
 
 
-def _sizes(values: Values, *keys: str) -> dict[str, int]:
-    return {key: _whole(key, values[key]) for key in keys if key in values}
-
-
 def _where(values: Values) -> Where:
     """Return where a drafter runs; a separate device needs a link."""
     own = [key for key in ("device", "link", "link-latency") if key in values]
@@ -177,34 +173,14 @@ def _static(drafter: Drafter, tree: str, siblings: tuple[float, ...], stray: lis
 
 def _head(kind: str, *, config: str = "drafter", tree: bool = True) -> Kind:
     """Return one of `HEAD_KINDS`; `config` is what its config holds."""
-
-    def built(values: Values, name: str) -> Drafter:
-        drafter = head_drafter(kind, values.get("config"), name=name, where=_where(values))
-        return _branching(drafter, values)
-
     required = HEAD_KINDS[kind].usual is None
-    return _with_config(built, config=config, required=required, tree=tree)
-
-
-def _medusa(values: Values, name: str) -> Drafter:
-    drafter = medusa_drafter(values.get("config"), name=name, where=_where(values))
-    return _branching(drafter, values)
+    return _with_config(partial(head_drafter, kind), config=config, required=required, tree=tree)
 
 
 def _blocks(kind: str) -> Kind:
     """Return one of `BLOCK_KINDS`."""
-
-    def built(values: Values, name: str) -> Drafter:
-        if "block" in values and "drafts" in values:
-            reject("block and drafts are given", "one of them")
-        sizes = _sizes(values, "block", "drafts", "steps")
-        drafter = head_block_drafter(
-            kind, values.get("config"), name=name, where=_where(values), **sizes
-        )
-        return _branching(drafter, values)
-
     steps = _STEPS if BLOCK_KINDS[kind].most_steps > 1 else {}
-    return _with_config(built, _BLOCK | steps)
+    return _with_config(partial(head_block_drafter, kind), _BLOCK | steps)
 
 
 def _lookup(values: Values, name: str) -> Drafter:
@@ -217,17 +193,26 @@ def _lookup(values: Values, name: str) -> Drafter:
 
 
 def _with_config(
-    build: Callable[[Values, str], Drafter],
-    more: Mapping[str, str] | None = None,
+    build: Callable[..., Drafter],
+    sizes: Mapping[str, str] | None = None,
     *,
     config: str = "drafter",
     required: bool = False,
     tree: bool = True,
 ) -> Kind:
-    """Return a kind with `config=`, the keys of its place, of trees, and its own."""
+    """Return a kind with `config=`, whole numbers as sizes, the keys of its place, and of trees."""
+    keys = sizes or {}
+
+    def built(values: Values, name: str) -> Drafter:
+        if "block" in values and "drafts" in values:
+            reject("block and drafts are given", "one of them")
+        given = {key: _whole(key, values[key]) for key in keys if key in values}
+        drafter = build(values.get("config"), name=name, where=_where(values), **given)
+        return _branching(drafter, values)
+
     return Kind(
-        build,
-        keys={**_CONFIG, **(more or {}), **_WHERE, **(_TREE if tree else {})},
+        built,
+        keys={**_CONFIG, **keys, **_WHERE, **(_TREE if tree else {})},
         required=(("config",),) if required else (),
         reads={**_READS, "config": config},
     )
@@ -262,7 +247,7 @@ KINDS: Final[dict[str, Kind]] = {
     "mtp": _head("mtp"),
     "eagle": _head("eagle"),
     "eagle3": _head("eagle3"),
-    "medusa": _with_config(_medusa),
+    "medusa": _with_config(medusa_drafter),
     "dflash": _blocks("dflash"),
     "dspark": _blocks("dspark"),
     "p_eagle": _head("p_eagle", tree=False),

@@ -10,11 +10,11 @@ from specroof.drafters.base import (
     Counts,
     Drafter,
     DraftTime,
+    Held,
     Proposals,
     Round,
     TokensPerRound,
     chain_proposals,
-    nothing_held,
 )
 from specroof.units import format_seconds
 
@@ -116,5 +116,5 @@ def lookup_drafter(
         draft,
         describe=describe,
         propose=lambda tokens, draft_len: matched_proposals(tokens, draft_len, match_rate),
-        held=nothing_held,
+        held=lambda _: Held(),
     )

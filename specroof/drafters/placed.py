@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from specroof.architecture import Architecture, DraftHead
-from specroof.drafters.base import Array, Drafter, DraftTime, Held, PassTime, Round
+from specroof.arrays import Array
+from specroof.drafters.base import Drafter, DraftTime, Held, PassTime, Round
 from specroof.errors import reject
 from specroof.hardware import HardwareProfile, Placement
 from specroof.units import format_count, format_seconds, format_si

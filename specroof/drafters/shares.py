@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from specroof.arrays import number_within, whole_within
-from specroof.drafters.base import Drafter, DraftTime, Round, nothing_held
+from specroof.drafters.base import Drafter, DraftTime, Held, Round
 from specroof.units import Bounds
 
 #: A draft token that costs a hundred plain steps is a typing error, such as 10 for 10%.
@@ -37,7 +37,7 @@ def ideal_drafter() -> Drafter:
         lambda _: DraftTime(np.zeros(())),
         is_ideal=True,
         describe=lambda _: "nothing: what verification alone allows",
-        held=nothing_held,
+        held=lambda _: Held(),
     )
 
 

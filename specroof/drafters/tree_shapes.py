@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from specroof.drafters.base import Array
+from specroof.arrays import Array
 from specroof.drafters.trees import Node, Rates, Tree
 
 #: The largest tree that is searched for; engines verify up to some hundred drafts.

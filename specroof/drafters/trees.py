@@ -13,7 +13,8 @@ from typing import Final
 import numpy as np
 
 from specroof.acceptance.laws import rates_of_survival
-from specroof.drafters.base import Array, Counts, Drafter, Proposals, TokensPerRound
+from specroof.arrays import Array
+from specroof.drafters.base import Counts, Drafter, Proposals, TokensPerRound
 from specroof.errors import reject
 
 #: A node by the ranks on the way to it.

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.arrays import Array
-from specroof.errors import OptionError
+from specroof.errors import reject
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,11 +66,10 @@ def frontier_of(
     user = np.asarray(tokens_per_s_per_user, dtype=np.float64)
     device = np.asarray(tokens_per_s_per_device, dtype=np.float64)
     if user.shape != device.shape:
-        message = (
-            f"tokens_per_s_per_device has shape {device.shape}; allowed: {user.shape}, the "
-            f"shape of tokens_per_s_per_user"
+        reject(
+            f"tokens_per_s_per_device has shape {device.shape}",
+            f"{user.shape}, the shape of tokens_per_s_per_user",
         )
-        raise OptionError(message)
     user, device = user.ravel(), device.ravel()
     known = np.flatnonzero(np.isfinite(user) & np.isfinite(device))
     # Fastest users first; of equals the one with more of each device.

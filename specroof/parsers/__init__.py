@@ -47,7 +47,7 @@ PARSERS: Final = {
     "llama": "llama:parse_llama",
     "llama4": "llama4:parse_llama4",
     "llama4_text": "llama4:parse_llama4",
-    "mimo": "llama:parse_qwen2",
+    "mimo": "llama:parse_mimo",
     "mimo_v2": "mimo_v2:parse_mimo_v2",
     "mimo_v2_flash": "mimo_v2:parse_mimo_v2",
     "minimax": "minimax_m1:parse_minimax_m1",
@@ -145,7 +145,7 @@ def parse_config(
         require_known_type(root, PARSERS, parse_family)
     config = open_config(root, known=PARSERS, name=name, family=family, sidecar=sidecar)
     model = parse_family(config)
-    unread = unread_keys(config.keys.values, config.family)
+    unread = list(unread_keys(config.keys.values))
     if "per_layer_config" in unread:
         config.keys.refuse("per_layer_config", "none: layers of this family are alike")
     model = replace(model, notes=(*model.notes, *unread_notes(unread)))

@@ -78,6 +78,8 @@ def layer_windows(
 
 def used_window(keys: Reader) -> int | None:
     """Return the window of a Qwen; many configs carry a `sliding_window` that is switched off."""
+    # A dense width where no layer is dense, too.
+    keys.pass_over("max_window_layers sliding_window intermediate_size use_qk_norm")
     # configuration_qwen*.py: use_sliding_window False, sliding_window 4096
     if keys.flag("use_sliding_window", default=False):
         return keys.optional_int("sliding_window", missing=4096)

@@ -55,7 +55,7 @@ def fitting_family(root: Reader, known: Collection[str], parse: _Parse, stated: 
             continue
         alike = SequenceMatcher(None, stated[:80], family).ratio()
         ranks[family] = (
-            len(unread_keys(config.keys.values, family)),
+            len(list(unread_keys(config.keys.values))),
             -alike if alike >= _ALIKE else 0.0,
             family not in _PLAIN,
             -_n_read(config.keys.values),

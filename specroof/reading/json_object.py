@@ -39,11 +39,12 @@ class AskedObject(dict[str, object]):
     (64, False, ['head_dim', 'hidden_size'])
     """
 
-    __slots__ = ("asked",)
+    __slots__ = ("asked", "passed")
 
     def __init__(self, values: Iterable[tuple[str, object]] = ()) -> None:
         super().__init__(values)
         self.asked: set[str] = set()
+        self.passed: set[str] = set()
 
     def __getitem__(self, key: str) -> object:
         self.asked.add(key)
@@ -80,6 +81,11 @@ class Reader:
     def has(self, key: str) -> bool:
         """Whether `key` is there and not null."""
         return self.values.get(key) is not None
+
+    def pass_over(self, keys: str) -> None:
+        """Say of some keys, with spaces between, that nobody needs to read them."""
+        if isinstance(self.values, AskedObject):
+            self.values.passed.update(keys.split())
 
     def positive_int(
         self,

@@ -63,15 +63,16 @@ class MockPoint:
             refuse(
                 "drafter", self.method, f"{', '.join(FORCED)}: engines can force their acceptance"
             )
-        if (self.drafter is None) != (self.method == "mtp"):
-            message = (
-                f"draft_model is missing; {self.method} needs the drafter's config; allowed: a Hub "
-                f"name or a folder"
-                if self.drafter is None
-                else f"draft_model is {self.drafter!r}; allowed: to leave it out: {self.method} "
-                f"drafts with layers of the model"
+        if self.drafter is None and self.method != "mtp":
+            reject(
+                f"draft_model is missing; {self.method} needs the drafter's config",
+                "a Hub name or a folder",
             )
-            raise OptionError(message)
+        if self.drafter is not None and self.method == "mtp":
+            reject(
+                f"draft_model is {self.drafter!r}",
+                "to leave it out: mtp drafts with layers of the model",
+            )
         _refuse_format("--weights", self.weights, MADE_WEIGHTS)
         _refuse_format("--kv-cache", self.kv_cache, tuple(CACHES["sglang"]))
         for name in ("draft_len", "batch_size", "input_len", "output_len", "tensor_parallel"):

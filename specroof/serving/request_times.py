@@ -258,7 +258,9 @@ def prefill_plan(load: RequestLoad, rules: PrefillRules) -> PrefillPlan:
         a drafter's own passes over prompts: a layer or a few, beside those of the model.
     """
     if rules.shares_passes:
-        return _in_waves(load, rules) if load.waves else _shared(load, rules)
+        if not load.waves:
+            return _shared(load, rules)
+        return WavePlan(load, rules, shared_wave(load.running, load.rounds, **_terms(load, rules)))
     together = prompts_together(load.running, load.rounds)
     mean, found = (load.running, load.running) if load.waves else together
     return StoppedPlan(
@@ -266,10 +268,6 @@ def prefill_plan(load: RequestLoad, rules: PrefillRules) -> PrefillPlan:
         mean=prompt_groups(load.prompt, mean, rules.chunk),
         found=prompt_groups(load.prompt, found, rules.chunk),
     )
-
-
-def _in_waves(load: RequestLoad, rules: PrefillRules) -> WavePlan:
-    return WavePlan(load, rules, shared_wave(load.running, load.rounds, **_terms(load, rules)))
 
 
 def _terms(load: RequestLoad, rules: PrefillRules) -> dict[str, npt.ArrayLike]:

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import Architecture
 from specroof.arrays import Array
-from specroof.hardware import HardwareProfile, Placement
+from specroof.hardware import SERVER_KEYS, HardwareProfile, Placement, Server, ServerSettings
 from specroof.serving.footprint import Footprint
 
 __all__ = ["Array", "Need", "Place", "Room"]
@@ -35,6 +36,21 @@ class Place:
     def ranks(self) -> int:
         """Groups of devices with separate sequences."""
         return self.placement.attention_data_parallel
+
+    def server(self, asked: ServerSettings, **defaults: Any) -> Server:
+        """Return what a server runs with: as it was told, else by its framework's defaults.
+
+        Parameters
+        ----------
+        asked
+            What it was told.
+        defaults
+            Every field of `Server` that the model does not decide.
+        """
+        told = {name: getattr(asked, name) for name in SERVER_KEYS.values()}
+        stated = {name: value for name, value in told.items() if value is not None}
+        defaults = {"state_dtype": self.model.state_dtype, **defaults}
+        return Server(**{**defaults, **stated}, stated=asked)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

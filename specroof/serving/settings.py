@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from specroof.errors import refuse, reject
-from specroof.hardware import SERVER_KEYS, Server, ServerSettings
+from specroof.hardware import ServerSettings
 from specroof.hardware.server import SETTINGS
 from specroof.reading.yaml_text import shown
 
@@ -68,18 +68,3 @@ def server_settings(values: Mapping[str, Any], *, where: str = "server") -> Serv
         except (KeyError, ValueError):
             refuse(f"{where}: {key}", value, setting.allowed)
     return ServerSettings(**read)
-
-
-def resolved(asked: ServerSettings, **defaults: Any) -> Server:
-    """Return what a server runs with: as it was told, else by the defaults of its framework.
-
-    Parameters
-    ----------
-    asked
-        What it was told.
-    defaults
-        Every field of `Server` besides.
-    """
-    told = {name: getattr(asked, name) for name in SERVER_KEYS.values()}
-    stated = {name: value for name, value in told.items() if value is not None}
-    return Server(**{**defaults, **stated}, stated=asked)

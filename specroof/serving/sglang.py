@@ -18,7 +18,6 @@ from specroof.architecture import (
 from specroof.hardware import Server, ServerSettings
 from specroof.serving.footprint import cores, has_core
 from specroof.serving.room import Array, Need, Place, Room
-from specroof.serving.settings import resolved
 from specroof.serving.sglang_memory import (
     memory_defaults,
     prefill_sizes,
@@ -120,7 +119,7 @@ def resolve(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server
     """
     memory_mib = place.hardware.peak.memory_bytes / MEBIBYTE
     chunk, capture = memory_defaults(memory_mib, place.placement.tensor_parallel)
-    server = resolved(
+    server = place.server(
         asked,
         framework="sglang",
         version=VERSION,
@@ -131,7 +130,6 @@ def resolve(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server
         overlap=True,
         chunk=chunk,
         mixed=False,
-        state_dtype=place.model.state_dtype,
         prefix_cache=True,
     )
     share = asked.memory_frac or _static_share(server, place)

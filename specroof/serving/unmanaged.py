@@ -7,7 +7,6 @@ import numpy as np
 from specroof.hardware import Server, ServerSettings
 from specroof.serving import vllm
 from specroof.serving.room import Array, Need, Place, Room
-from specroof.serving.settings import resolved
 
 #: free_gpu_memory_fraction, max_batch_size and max_num_tokens of TensorRT-LLM's LLM API, from its
 #: documentation: no source of it is at hand, so they are unchecked.
@@ -19,7 +18,7 @@ _TENSORRT_CAPTURED: Final = 128
 
 def resolve_ideal(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server:
     """Return a server that fills the memory, and that nothing else limits."""
-    return resolved(
+    return place.server(
         asked,
         framework="ideal",
         version="",
@@ -29,14 +28,13 @@ def resolve_ideal(asked: ServerSettings, place: Place, _verify_len: int = 1) -> 
         overlap=True,
         chunk=0,
         mixed=False,
-        state_dtype=place.model.state_dtype,
         prefix_cache=False,
     )
 
 
 def resolve_tensorrt_llm(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server:
     """Return what TensorRT-LLM runs with, by its documentation; no release was checked."""
-    return resolved(
+    return place.server(
         asked,
         framework="tensorrt-llm",
         version="unchecked",
@@ -46,7 +44,6 @@ def resolve_tensorrt_llm(asked: ServerSettings, place: Place, _verify_len: int =
         overlap=True,
         chunk=_TENSORRT_TOKENS,
         mixed=True,
-        state_dtype=place.model.state_dtype,
         prefix_cache=True,
     )
 

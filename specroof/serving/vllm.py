@@ -13,7 +13,6 @@ from specroof.arrays import distinct
 from specroof.hardware import Server, ServerSettings
 from specroof.serving.footprint import has_core
 from specroof.serving.room import Array, Need, Place, Room
-from specroof.serving.settings import resolved
 from specroof.serving.vllm_sizes import batch_defaults, captured_sizes, largest_captured
 from specroof.units import MEBIBYTE, dtype_bytes
 
@@ -51,7 +50,7 @@ def resolve(asked: ServerSettings, place: Place, verify_len: int = 1) -> Server:
     chunk = tokens if asked.chunk is None else asked.chunk
     running = asked.running or min(running, chunk or tokens)
     synchronous = SYNCHRONOUS if asked.overlap is None else ()
-    server = resolved(
+    server = place.server(
         asked,
         framework="vllm",
         version=VERSION,
@@ -63,7 +62,6 @@ def resolve(asked: ServerSettings, place: Place, verify_len: int = 1) -> Server:
         overlap=place.kind not in synchronous,
         chunk=chunk,
         mixed=True,
-        state_dtype=place.model.state_dtype,
         prefix_cache=True,
         synchronous=synchronous,
     )
@@ -213,24 +211,14 @@ def _cached_bytes(need: Need, tokens: Array, block: float) -> Array:
 
 def _graph_bytes(server: Server, need: Need, tokens: int, verify_len: Array) -> Array:
     """Return what captured graphs take, for each number of positions of a verification."""
-    running = server.running or 1
-    asked = server.stated.capture
+    chip, running, asked = need.hardware, server.running or 1, server.stated.capture
 
     def sizes(positions: float) -> int:
         verify = int(np.ceil(positions))
-        most = asked
-        if most is None:
-            most = largest_captured(
-                need.hardware, running=running, tokens=tokens, verify_len=verify
-            )
-        listed = captured_sizes(
-            need.hardware,
-            most,
-            tokens=tokens,
-            running=running if asked is None else None,
-            verify_len=verify,
-        )
-        return len(listed)
+        if asked is not None:
+            return len(captured_sizes(chip, asked, tokens=tokens, verify_len=verify))
+        most = largest_captured(chip, running=running, tokens=tokens, verify_len=verify)
+        return len(captured_sizes(chip, most, tokens=tokens, running=running, verify_len=verify))
 
     counts = {float(positions): sizes(positions) for positions in distinct(verify_len)}
     found = [counts[float(positions)] for positions in verify_len.ravel()]

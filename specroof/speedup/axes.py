@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.arrays import Array, IntArray, array_within
-from specroof.errors import OptionError
+from specroof.errors import reject
 from specroof.units import MOST_POINTS
 
 #: Contexts, batch sizes and draft lengths of a grid.
@@ -49,11 +49,10 @@ def grid_axes(context_len: npt.ArrayLike, batch_size: npt.ArrayLike, longest: in
     shape = [len(axis) for axis in axes]
     if math.prod(shape) > MOST_POINTS:
         sizes = " x ".join(str(size) for size in shape)
-        message = (
-            f"the grid has {sizes} points (contexts, batch sizes and draft lengths); "
-            f"allowed: up to {MOST_POINTS}"
+        reject(
+            f"the grid has {sizes} points (contexts, batch sizes and draft lengths)",
+            f"up to {MOST_POINTS}",
         )
-        raise OptionError(message)
     return axes
 
 
@@ -61,8 +60,7 @@ def _axis(name: str, values: npt.ArrayLike) -> Array:
     """Return an axis of the grid from a number or a list of numbers."""
     axis = np.atleast_1d(array_within(name, values, name))
     if axis.ndim != 1:
-        message = f"{name} has shape {axis.shape}; allowed: a number or a list of numbers"
-        raise OptionError(message)
+        reject(f"{name} has shape {axis.shape}", "a number or a list of numbers")
     return axis
 
 

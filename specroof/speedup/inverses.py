@@ -11,7 +11,7 @@ import numpy.typing as npt
 from specroof.acceptance import ContextAcceptance, acceptance_from_length, constant_acceptance
 from specroof.architecture import Architecture
 from specroof.drafters import Drafter, DraftTime, Round, TokensPerRound
-from specroof.errors import OptionError, optional_library
+from specroof.errors import OptionError, optional_library, reject
 from specroof.latency import Setup
 from specroof.speedup.curve import SpeedupCurve, acceptance_of, curve_in
 
@@ -226,8 +226,7 @@ def least_length(point: Point, wanted: float) -> Threshold:
         As `least_rate`; `specroof.acceptance.acceptance_from_length`.
     """
     if point.draft_len is None:
-        message = "draft_len is None; allowed: the drafts of the acceptance length"
-        raise OptionError(message)
+        reject("draft_len is None", "the drafts of the acceptance length")
     drafts, kind = point.draft_len, point.drafter.kind
 
     def gain(length: float) -> tuple[float, int]:

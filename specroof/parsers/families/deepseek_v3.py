@@ -8,6 +8,7 @@ Source
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from specroof.architecture import (
     ATTENTION_REPLICATED,
@@ -27,6 +28,9 @@ from specroof.parsers.layer_lists import experts_after_first, listed_experts
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_experts
 from specroof.reading.json_object import Reader
+
+#: Which layers have experts, where a list does not say so already.
+EXPERTS_FROM: Final = "first_k_dense_replace moe_layer_freq"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,7 @@ def parse_deepseek_v3(config: ModelConfig) -> Architecture:
 
 def parse_deepseek_v32(config: ModelConfig) -> Architecture:
     """Return a DeepSeek-V3.2: every layer attends to the tokens that its indexer picks."""
+    config.keys.pass_over(EXPERTS_FROM)
     attentions = [searching_shape(config.keys)] * config.n_layers
     return latent_decoder(config, sparse_layers(config, n_dense_default=3), attentions)
 
@@ -85,6 +90,7 @@ def sparse_layers(config: ModelConfig, *, n_dense_default: int) -> list[bool]:
 
 def latent_shape(keys: Reader) -> LatentShape:
     """Return the sizes of latent attention; a null `q_lora_rank` projects queries at once."""
+    keys.pass_over("head_dim num_key_value_heads qk_head_dim")  # the cache has no heads
     if "q_lora_rank" not in keys.values:
         # Null means something (no compression), so leaving the key out does not.
         keys.refuse("q_lora_rank", "a whole number from 1, or null")

@@ -109,6 +109,7 @@ def _deepseek_v4(config: ModelConfig, *, expert_dtype: str) -> Architecture:
     """Return the model; experts have `expert_dtype` where no key says theirs."""
     config = replace(config, quantization=_quantization(config, expert_dtype))
     keys, n_layers = config.keys, config.n_layers
+    keys.pass_over("hc_sinkhorn_iters expert_dtype compress_ratios num_hash_layers")
     shape = _shape(config)
     # configuration_deepseek_v4.py: n_shared_experts 1
     n_shared = keys.positive_int("n_shared_experts", minimum=0, default=1)

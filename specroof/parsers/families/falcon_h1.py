@@ -15,6 +15,11 @@ from specroof.parsers.sizes import read_attention
 def parse_falcon_h1(config: ModelConfig) -> Architecture:
     """Return a Falcon-H1: the outputs of both mixers are summed before devices exchange them."""
     keys, hidden_size = config.keys, config.hidden_size
+    keys.pass_over(
+        "attention_in_multiplier attention_out_multiplier key_multiplier lm_head_multiplier "
+        "mlp_multipliers ssm_in_multiplier ssm_multipliers ssm_out_multiplier mamba_chunk_size "
+        "mamba_expand mamba_norm_before_gate mamba_use_mlp"
+    )
     # configuration_falcon_h1.py: attention_bias, mlp_bias, mamba_proj_bias, projectors_bias and
     # mamba_rms_norm False
     mlp_bias = keys.flag("mlp_bias", default=False)

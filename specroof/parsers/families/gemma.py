@@ -19,6 +19,7 @@ from specroof.parsers.sizes import head_counts, read_attention
 def parse_gemma2(config: ModelConfig) -> Architecture:
     """Return a Gemma 2: every other layer has the window, beginning with the first."""
     keys = config.keys
+    keys.pass_over("sliding_window_size")
     # configuration_gemma2.py: attention_bias False, head_dim 256, sliding_window 4096.
     shape = read_attention(keys, keys.positive_int("head_dim", default=256), biased=True)
     return _gemma(config, shape, full_every=2)

@@ -57,27 +57,6 @@ class _Attention:
     shares_cache: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _FeedForward:
-    """The feed-forward of all layers.
-
-    Parameters
-    ----------
-    hidden_size, width
-        Of the dense part; `shared_width` in layers that share a cache.
-    experts
-        What runs beside the dense part, if anything.
-    per_layer_dim
-        Width of the embedding that every layer adds; 0 where there is none.
-    """
-
-    hidden_size: int
-    width: int
-    shared_width: int
-    experts: ExpertsShape | None
-    per_layer_dim: int
-
-
 def parse_gemma4(config: ModelConfig) -> Architecture:
     """Return a Gemma 4."""
     # configuration_gemma4.py: sliding_window 512, hidden_size_per_layer_input 256,
@@ -90,33 +69,34 @@ def parse_gemma4(config: ModelConfig) -> Architecture:
         experts = read_experts(keys, "num_experts", "top_k_experts")
     return _gemma4(
         config,
-        _feed_forward_shape(config, experts, per_layer_dim),
+        experts,
+        per_layer_dim,
         window_default=512,
-        lookup_params=per_layer_vocab * config.n_layers * per_layer_dim,
+        per_layer_vocab=per_layer_vocab,
     )
 
 
 def parse_gemma4_unified(config: ModelConfig) -> Architecture:
     """Return a Gemma 4 whose pictures and sounds need no tower; it has no experts."""
+    config.keys.pass_over("vocab_size_per_layer_input")
     # configuration_gemma4_unified.py: sliding_window 1024; knows no embeddings per layer.
-    feed_forward = _feed_forward_shape(config, None, 0)
-    return _gemma4(config, feed_forward, window_default=1024, lookup_params=0)
-
-
-def _feed_forward_shape(
-    config: ModelConfig, experts: ExpertsShape | None, per_layer_dim: int
-) -> _FeedForward:
-    width = config.keys.positive_int("intermediate_size")
-    double = config.keys.flag("use_double_wide_mlp", default=False)
-    return _FeedForward(
-        config.hidden_size, width, 2 * width if double else width, experts, per_layer_dim
-    )
+    return _gemma4(config, None, 0, window_default=1024, per_layer_vocab=0)
 
 
 def _gemma4(
-    config: ModelConfig, feed_forward: _FeedForward, *, window_default: int, lookup_params: int
+    config: ModelConfig,
+    experts: ExpertsShape | None,
+    per_layer_dim: int,
+    *,
+    window_default: int,
+    per_layer_vocab: int,
 ) -> Architecture:
+    """Return a Gemma 4 with embeddings of some width for each layer; 0 where there are none."""
     keys = config.keys
+    width = keys.positive_int("intermediate_size")
+    wide = 2 * width if keys.flag("use_double_wide_mlp", default=False) else width
+    size = config.hidden_size
+    keys.pass_over("global_head_dim num_global_key_value_heads")
     if keys.has("use_bidirectional_attention"):
         keys.text("use_bidirectional_attention", allowed=("vision",))  # "all" is not a decoder
     slides = _sliding_layers(keys, config.n_layers)
@@ -125,13 +105,15 @@ def _gemma4(
         config,
         Part(_attentions(config, slides, shared, window_default), _attention_block),
         Part(
-            shared,
-            lambda shares, weights: _feed_forward_block(feed_forward, weights, shares_cache=shares),
+            [wide if shares else width for shares in shared],
+            lambda width, weights: _feed_forward_block(
+                size, width, experts, per_layer_dim, weights
+            ),
         ),
         tied_default=True,
         # the last norm, and the one of all embeddings per layer
-        vector_params=config.hidden_size + feed_forward.per_layer_dim,
-        lookup_params=lookup_params,
+        vector_params=size + per_layer_dim,
+        lookup_params=per_layer_vocab * config.n_layers * per_layer_dim,
     )
 
 
@@ -241,35 +223,36 @@ def _without(block: Block, *names: str) -> tuple[Linear, ...]:
 
 
 def _feed_forward_block(
-    feed_forward: _FeedForward, weights: LayerWeights, *, shares_cache: bool
+    hidden_size: int,
+    width: int,
+    experts: ExpertsShape | None,
+    per_layer_dim: int,
+    weights: LayerWeights,
 ) -> Block:
     """Return the dense feed-forward with what runs beside and after it, as one block.
 
     Vectors: a norm before and after, and the layer's scalar; beside experts, three more norms,
     the router's scale, and one of each expert; after the embedding of the layer, one more norm.
     """
-    hidden_size = feed_forward.hidden_size
-    width = feed_forward.shared_width if shares_cache else feed_forward.width
     dense = extended(feed_forward_block(hidden_size, width, weights), n_params=hidden_size)
     linears, core, vectors = dense.linears, None, dense.vector_params + 1
-    if feed_forward.experts is not None:
-        routed = experts_block(feed_forward.experts, weights, _NAMES)
+    if experts is not None:
+        routed = experts_block(experts, weights, _NAMES)
         linears, core = (*linears, *routed.linears), routed.core
-        vectors += 4 * hidden_size + feed_forward.experts.n_experts
-    if feed_forward.per_layer_dim:
+        vectors += 4 * hidden_size + experts.n_experts
+    if per_layer_dim:
         # First, since the exchange between devices belongs to the last matrix of a block.
-        linears = (*_per_layer_linears(feed_forward, weights), *linears)
+        linears = (*_per_layer_linears(hidden_size, per_layer_dim, weights), *linears)
         vectors += hidden_size
     return Block("feed_forward", linears, core, vector_params=vectors)
 
 
-def _per_layer_linears(feed_forward: _FeedForward, weights: LayerWeights) -> tuple[Linear, ...]:
+def _per_layer_linears(hidden_size: int, dim: int, weights: LayerWeights) -> tuple[Linear, ...]:
     """Return the matrices around a layer's own embedding of the token.
 
     The model projects its first hidden state once for all layers; each layer has its share here:
     the same weights and the same arithmetic.
     """
-    hidden_size, dim = feed_forward.hidden_size, feed_forward.per_layer_dim
     return matrices(
         weights,
         "",

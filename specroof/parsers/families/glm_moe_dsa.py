@@ -11,7 +11,12 @@ from dataclasses import replace
 from typing import Final
 
 from specroof.architecture import Architecture
-from specroof.parsers.families.deepseek_v3 import latent_decoder, searching_shape, sparse_layers
+from specroof.parsers.families.deepseek_v3 import (
+    EXPERTS_FROM,
+    latent_decoder,
+    searching_shape,
+    sparse_layers,
+)
 from specroof.parsers.layer_lists import listed_kinds
 from specroof.parsers.model_config import ModelConfig
 from specroof.reading.json_object import MAX_LAYERS, Reader
@@ -25,6 +30,10 @@ _LETTERS: Final = {"F": _FULL, "S": _SHARED}
 def parse_glm_moe_dsa(config: ModelConfig) -> Architecture:
     """Return a GLM-5: in GLM-5.2 three layers of four share the selection of the one before."""
     keys = config.keys
+    keys.pass_over(
+        f"{EXPERTS_FROM} index_share_for_mtp_iteration index_skip_topk_offset index_topk_freq "
+        "indexer_rope_interleave moe_router_dtype num_experts"
+    )
     full = searching_shape(keys)
     shared = replace(full, indexer=None, shared_top_k=keys.positive_int("index_topk"))
     kinds = _indexer_kinds(keys, config.n_layers)
@@ -35,6 +44,7 @@ def parse_glm_moe_dsa(config: ModelConfig) -> Architecture:
 
 def parse_glm4_moe_lite(config: ModelConfig) -> Architecture:
     """Return a GLM-4.7-Flash: latent attention to all tokens."""
+    config.keys.pass_over(EXPERTS_FROM)
     # configuration_glm4_moe_lite.py: all layers but the first have experts.
     return latent_decoder(config, sparse_layers(config, n_dense_default=1))
 

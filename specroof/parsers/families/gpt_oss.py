@@ -21,6 +21,7 @@ _NAMES: Final = ExpertNames(routed="mlp.experts.gate_up_proj")
 def parse_gpt_oss(config: ModelConfig) -> Architecture:
     """Return a gpt-oss; router and experts have biases, whatever `attention_bias` says."""
     keys = config.keys
+    keys.pass_over("experts_per_token")
     # configuration_gpt_oss.py: attention_bias True, head_dim 64.
     bias = keys.flag("attention_bias", default=True)
     attention = read_attention(keys, keys.positive_int("head_dim", default=64))

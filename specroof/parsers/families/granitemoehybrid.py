@@ -34,6 +34,9 @@ _NAMES: Final = ExpertNames(
 
 def parse_granitemoehybrid(config: ModelConfig) -> Architecture:
     """Return a Granite 4; `intermediate_size` is the width of an expert."""
+    config.keys.pass_over(
+        "attention_multiplier residual_multiplier mamba_chunk_size intermediate_size"
+    )
     mixers = _mixers(config.keys, config.n_layers)
     return decoder(
         config,

@@ -29,7 +29,7 @@ from specroof.parsers.blocks import (
     matrices,
 )
 from specroof.parsers.decoder import BlockBuilder, Part, decoder
-from specroof.parsers.families.deepseek_v3 import latent_block, latent_shape
+from specroof.parsers.families.deepseek_v3 import EXPERTS_FROM, latent_block, latent_shape
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.layer_lists import experts_after_first, listed_experts, listed_kinds
 from specroof.parsers.model_config import ModelConfig
@@ -48,6 +48,11 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
         blocks, 0.3 MFLOP of a sublayer's 900; their weights are counted.
     """
     keys, hidden_size = config.keys, config.hidden_size
+    keys.pass_over(
+        f"{EXPERTS_FROM} activation_situ_beta activation_situ_linear_beta linear_conv_kernel_dim "
+        "linear_head_dim linear_num_heads mla_use_nope moe_renormalize moe_router_activation_func "
+        "use_grouped_topk"
+    )
     sparse = listed_experts(keys, config.n_layers)
     if sparse is None:
         # Without a default of dense layers: 0 in mlx-lm, 1 in transformers.
@@ -118,6 +123,7 @@ def _delta(keys: Reader, section: Reader | None) -> KimiDeltaAttention:
         head_dim = keys.positive_int("linear_head_dim")
         conv_kernel = keys.positive_int("linear_conv_kernel_dim", default=4)
     else:
+        section.pass_over("kda_layers full_attn_layers gate_lower_bound")
         n_heads = section.positive_int("num_heads")
         head_dim = section.positive_int("head_dim")
         conv_kernel = section.positive_int("short_conv_kernel_size", default=4)

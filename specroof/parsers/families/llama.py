@@ -31,6 +31,12 @@ def parse_qwen2(config: ModelConfig) -> Architecture:
     return dense_decoder(config, shape, _sliding_windows(config))
 
 
+def parse_mimo(config: ModelConfig) -> Architecture:
+    """Return a MiMo: a Qwen2, whose bias is not the config's to say."""
+    config.keys.pass_over("attention_bias")
+    return parse_qwen2(config)
+
+
 def parse_qwen3(config: ModelConfig) -> Architecture:
     """Return a Qwen3: queries and keys pass a norm per head."""
     # configuration_qwen3.py: attention_bias False, head_dim 128 (not a share of hidden_size).

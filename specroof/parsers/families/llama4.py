@@ -34,6 +34,10 @@ def parse_llama4(config: ModelConfig) -> Architecture:
     the width of a dense layer.
     """
     keys = config.keys
+    keys.pass_over(
+        "attn_scale attn_temperature_tuning floor_scale no_rope_layers no_rope_layer_interval "
+        "interleave_moe_layer_step intermediate_size_mlp use_qk_norm"
+    )
     sparse = _sparse_layers(keys, config.n_layers)
     experts = None
     if any(sparse):

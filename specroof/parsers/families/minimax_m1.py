@@ -22,6 +22,12 @@ _NAMES: Final = ExpertNames(
     shared_in="shared_mlp.gate_up_proj",
     shared_out="shared_mlp.down_proj",
 )
+#: Factors around the layers of a MiniMax, and how its shared expert is weighed.
+PASSED_OVER: Final = (
+    "layernorm_full_attention_alpha layernorm_full_attention_beta layernorm_linear_attention_alpha "
+    "layernorm_linear_attention_beta layernorm_mlp_alpha layernorm_mlp_beta postnorm "
+    "shared_moe_mode mlp_intermediate_size"
+)
 _SOFTMAX: Final = 1
 _LIGHTNING: Final = 0
 _TYPES: Final = {"full_attention": _SOFTMAX, "linear_attention": _LIGHTNING}
@@ -33,6 +39,7 @@ _NOTE: Final = (
 def parse_minimax_m1(config: ModelConfig) -> Architecture:
     """Return a MiniMax-M1; `intermediate_size` is the width of an expert."""
     keys = config.keys
+    keys.pass_over(PASSED_OVER)
     attention = read_attention(keys)
     lightning = LightningAttention(attention.n_heads, attention.head_dim)
     experts = replace(

@@ -8,6 +8,7 @@ Source
 from specroof.architecture import Architecture, AttentionShape, Block
 from specroof.parsers.blocks import BLOCK_SPARSE_NAMES, attention_block, extended
 from specroof.parsers.decoder import decoder, feed_forward_part, same_part
+from specroof.parsers.families.minimax_m1 import PASSED_OVER
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.layer_lists import flagged_layers
 from specroof.parsers.model_config import ModelConfig
@@ -18,6 +19,7 @@ from specroof.reading.json_object import Reader
 def parse_minimax_m2(config: ModelConfig) -> Architecture:
     """Return a MiniMax-M2; `intermediate_size` is the width of one expert."""
     keys = config.keys
+    keys.pass_over(PASSED_OVER)
     full = flagged_layers(keys, "attn_type_list", config.n_layers)
     if full is not None and not all(full):
         # 0 is the linear attention of MiniMax-M1, which no model of this type has.

@@ -28,6 +28,7 @@ from specroof.parsers.blocks import (
     matrices,
 )
 from specroof.parsers.decoder import Part, decoder, feed_forward_part
+from specroof.parsers.families.deepseek_v3 import EXPERTS_FROM
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.layer_lists import flagged_layers, listed_experts, listed_kinds
 from specroof.parsers.model_config import ModelConfig
@@ -54,6 +55,10 @@ _SAVED_INDEXER: Final = (
 def parse_minimax_m3(config: ModelConfig) -> Architecture:
     """Return the language model of a MiniMax-M3; `intermediate_size` is the width of one expert."""
     keys = config.keys
+    keys.pass_over(
+        f"{EXPERTS_FROM} moe_intermediate_size dense_intermediate_size qk_norm_type use_gemma_norm "
+        "index_n_heads index_head_dim index_block_size index_topk_blocks index_local_blocks"
+    )
     if keys.flag("attention_output_gate", default=False):
         keys.refuse("attention_output_gate", "false, as in the published checkpoint")
     # MiniMaxM3VLAttention has a norm of one head's width for queries and for keys.
@@ -92,12 +97,19 @@ def _indexer_linears(
     )
 
 
+def _sparse_section(keys: Reader) -> Reader | None:
+    section = keys.section("sparse_attention_config")
+    if section is not None:
+        section.pass_over("sparse_local_block sparse_score_type")
+    return section
+
+
 def _sparse_attention(keys: Reader, n_layers: int) -> list[bool]:
     """Return which layers have an indexer: `layer_types`, else the section of the checkpoint."""
     kinds = listed_kinds(keys, "layer_types", (_FULL, _SPARSE), n_layers)
     if kinds is not None:
         return [kind == _SPARSE for kind in kinds]
-    section = keys.section("sparse_attention_config")
+    section = _sparse_section(keys)
     # configuration_minimax_m3_vl.py: without the section, all layers attend fully.
     if section is None or not section.flag("use_sparse_attention", default=True):
         return [False] * n_layers
@@ -113,7 +125,7 @@ def _sparse_attention(keys: Reader, n_layers: int) -> list[bool]:
 
 def _searching_core(keys: Reader, attention: AttentionShape) -> BlockSparseAttention:
     """Return attention with the indexer that the checkpoint states, or what transformers writes."""
-    section = keys.section("sparse_attention_config")
+    section = _sparse_section(keys)
     if section is None:
         names: Sequence[str] = _SAVED_INDEXER
     else:

@@ -41,6 +41,11 @@ _MAMBA_KEYS: Final = MambaKeys(
 def parse_nemotron_h(config: ModelConfig) -> Architecture:
     """Return a Nemotron-H: a norm and one mixer a layer, nothing gated."""
     keys = config.keys
+    keys.pass_over(
+        "attention_head_dim chunk_size expand intermediate_size moe_intermediate_size "
+        "moe_shared_expert_intermediate_size moe_shared_expert_overlap n_routed_experts "
+        "n_shared_experts num_experts_per_tok rescale_prenorm_residual use_mamba_kernels"
+    )
     kinds = _layer_kinds(keys)
     # configuration_nemotron_h.py: mamba_ssm_cache_dtype float32
     state = keys.text("mamba_ssm_cache_dtype", allowed=DTYPES, default="float32")

@@ -21,6 +21,7 @@ def parse_opt(config: ModelConfig) -> Architecture:
     """Return an OPT."""
     keys = config.keys
     hidden_size = config.hidden_size
+    keys.pass_over("activation_function")
     # configuration_opt.py: word_embed_proj_dim as hidden_size, max_position_embeddings 2048,
     # enable_bias, layer_norm_elementwise_affine, do_layer_norm_before and tie_word_embeddings
     # True, _remove_final_layer_norm False.

@@ -37,15 +37,18 @@ def parse_qwen3_next(config: ModelConfig) -> Architecture:
 
 def parse_qwen3_5(config: ModelConfig) -> Architecture:
     """Return a dense Qwen3.5 or Qwen3.6."""
+    config.keys.pass_over("output_gate_type")
     return _hybrid(config, dense_part(config))
 
 
 def parse_qwen3_5_moe(config: ModelConfig) -> Architecture:
     """Return a Qwen3.5 or Qwen3.6 with experts."""
+    config.keys.pass_over("output_gate_type")
     return _hybrid(config, _sparse_part(config))
 
 
 def _sparse_part(config: ModelConfig) -> Part[bool]:
+    config.keys.pass_over("intermediate_size")
     experts, sparse = gated_experts(config.keys), sparse_layers(config)
     return feed_forward_part(config, experts, sparse, names=SHARED_EXPERT_NAMES)
 
@@ -54,6 +57,7 @@ def _hybrid(
     config: ModelConfig, feed_forward: Part[Any], notes: Sequence[str] = ()
 ) -> Architecture:
     keys = config.keys
+    keys.pass_over("full_attention_interval")
     attention, delta_net = _attention_shape(keys), _delta_net(keys)
 
     def mixer(kind: str, weights: LayerWeights) -> Block:

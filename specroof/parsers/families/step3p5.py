@@ -27,6 +27,7 @@ _N_DENSE: Final = 3
 def parse_step3p5(config: ModelConfig) -> Architecture:
     """Return the language model of a Step 3.5 or 3.7."""
     keys = config.keys
+    keys.pass_over("num_sliding_attention_heads attention_other_setting")
     # Step3p7Attention gates every head; SGLang where this key says so.
     gated = keys.flag("use_head_wise_attn_gate", default=True)
     sparse = _expert_layers(keys, config.n_layers)
