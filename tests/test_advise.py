@@ -643,6 +643,9 @@ def test_the_point_to_measure_has_a_command_that_runs() -> None:
     ]
     assert "--draft-model" not in heads["command"]
     assert "--framework sglang" in heads["command"]
+    (chip,) = advise("Qwen/Qwen3-8B", load_hardware("h100"), **SMALL).chips
+    assert chip.to_measure is not None
+    assert "-H h100 " in str(chip.to_measure.command)  # of a profile, its shortest name
     named = load_model("Qwen/Qwen3-8B")
     (chip,) = advise(named, "h100", **SMALL).chips  # a model without a name to repeat
     assert chip.to_measure is not None

@@ -189,6 +189,18 @@ def test_one_batch_size_cannot_tell_seconds_per_sequence_from_those_per_pass() -
     )
 
 
+def test_what_is_harder_to_tell_takes_more_points() -> None:
+    # A plain run, and three lengths of drafts.
+    found = calibrate(points((8,), (2048,), (0, 1, 3, 7)), MODEL, CHIP, drafter=DRAFTER)
+    takes = re.compile(r"it takes (\d) points, and there are 4")
+    told = {name: takes.fullmatch(reason) for name, reason in found.kept}
+    assert {name: int(match[1]) for name, match in told.items() if match} == {
+        "compute_frac": 5,
+        "round_sequence_overhead_s": 5,
+        "request_overhead_s": 5,
+    }
+
+
 def test_points_that_depend_on_no_overhead_tell_nothing() -> None:
     # Ten million cached tokens of a thousand sequences: some minutes a step.
     slow = points((1000, 1001, 1002), (10_000_000,))

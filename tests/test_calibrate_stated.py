@@ -147,6 +147,15 @@ def test_a_known_cache_is_named_in_the_words_of_the_option() -> None:
     assert (line or "").endswith("is predicted with bf16; allowed: the same, by --kv-cache fp8")
 
 
+def test_a_point_may_beat_the_roofline_by_its_noise_and_miss_it_200_times() -> None:
+    ideal = Served(MODEL, engine_setup(CHIP, "ideal", None, None))
+    (rate,) = predicted_tokens_per_s(PLAIN, ideal, None).tolist()
+    for share in (1.09, 1 / 199):
+        assert refusal(stated(PLAIN, tokens_per_s=share * rate)) is None
+    assert "is more than the" in (refusal(stated(PLAIN, tokens_per_s=1.11 * rate)) or "")
+    assert "is less than a 200th of the" in (refusal(stated(PLAIN, tokens_per_s=rate / 201)) or "")
+
+
 def test_experts_are_spread_as_they_were_served() -> None:
     line = refusal(stated(PLAIN, expert_parallel=8))
     assert line == "bench.csv, line 0: expert parallelism is 8; --ep is 1"

@@ -3,6 +3,7 @@
 import json
 import shlex
 from datetime import datetime
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +11,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import specroof
 from specroof.cli import app
 from specroof.cli.flags import completion
 from specroof.cli.groups import Command, OneLineGroup
+from specroof.questions import QUESTIONS
 
 
 def doubled(value: int) -> int:
@@ -104,6 +107,21 @@ def test_words_are_completed_whatever_their_capitals() -> None:
     assert complete("qwen/Q") == ["Qwen/Qwen3-8B"]
     assert complete("QWEN") == ["Qwen/Qwen3-8B", "qwen/other"]
     assert complete("x") == []
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_flags_have_the_defaults_of_their_question(name: str) -> None:
+    group: Any = typer.main.get_command(app)
+    _, command, _ = group.resolve_command(typer.Context(group), [name])
+    known = signature(getattr(specroof, name)).parameters
+    defaults = {
+        one.name: (one.default, known[one.name].default)
+        for one in command.params
+        if one.name in known and isinstance(known[one.name].default, str | int | float)
+    }
+    # What help shows in other words: the flag has no default of its own, or turns something off.
+    told = {"calibrate": {"engine_name"}}.get(name, set())
+    assert {key for key, (own, theirs) in defaults.items() if own != theirs} == told
 
 
 def failing_app(failure: Exception) -> typer.Typer:

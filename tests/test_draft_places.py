@@ -16,9 +16,13 @@ from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, DraftTime
 from specroof.drafters.heads import head_drafter
 from specroof.drafters.placed import Where, overlapped_time
+from specroof.engines.record import Record, case_of
 from specroof.errors import OptionError
+from specroof.evidence import Measurement
 from specroof.hardware import Placement
+from specroof.latency import engine_setup
 from specroof.speedup.curve import SpeedupCurve
+from specroof.speedup.served import Served
 from strategies import device, real_engine
 
 SHAPE: Final = DraftShape(64, n_heads=4, n_kv_heads=2, head_dim=16, width=128)
@@ -176,6 +180,19 @@ def test_heads_that_do_not_divide_are_refused_with_the_drafters_name() -> None:
         head_drafter("model", odd, where=Where(tensor_parallel=1)), placement=Placement(4)
     )
     assert np.all(alone.draft_s[..., 1:] > 0)
+
+
+def test_drafters_on_two_kinds_of_devices_are_each_timed_on_their_own() -> None:
+    hardware = device({"bf16": 1e15, "fp16": 1e15}, 1e12, engine=real_engine())
+    served = Served(TARGET, engine_setup(hardware, "real", None, None))
+    point = Measurement(place="here", batch_size=1.0, context_len=100.0, draft_len=2)
+    cases = []
+    for overhead_s in (1.0, 5.0):  # of a pass of the drafter, of which there are two
+        elsewhere = replace(hardware, engines={"real": real_engine(pass_overhead_s=overhead_s)})
+        where = Where(elsewhere, link_bytes_per_s=1e30)
+        drafter = head_drafter("model", SMALL, where=where)
+        cases.append(case_of(point, served, (drafter, constant_acceptance(0.8))))
+    assert Record(cases).rates().draft_s == pytest.approx([2.0, 10.0], rel=1e-3)
 
 
 def test_the_drafters_device_runs_the_same_engine() -> None:

@@ -336,7 +336,8 @@ def test_a_written_file_has_what_differs_from_an_engine_that_loses_nothing() -> 
         pass_overhead_s=3e-5,
         graphs=CapturedGraphs(sizes=(1, 2), eager_layer_s=1e-3),
     )
-    text = calibrated_yaml(whole, engine, name="mine", source="a test")
+    text = calibrated_yaml(whole, engine, name="mine", source="a test in Łódź")
+    assert "engines.mine: a test in Łódź" in text  # for people to read
     assert parse_yaml(text, source="x", error=ProfileError)["engines"]["mine"] == {
         "kind_memory_frac": {"experts": 0.7},
         "pass_overhead_s": 3e-5,

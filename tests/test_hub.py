@@ -223,7 +223,7 @@ def test_a_token_opens_what_is_closed_without(hub: Served) -> None:
     ("name", "says"),
     [
         ("org/nowhere", "no such repository"),
-        ("org/gated", "gated"),
+        ("org/gated", "is gated; ask for access and set HF_TOKEN"),
         ("org/broken", "status 400"),
         ("org/weights-only", "no config.json"),
         ("org/truncated", "no readable JSON"),

@@ -329,5 +329,7 @@ def test_a_file_of_several_profiles_is_none(tmp_path: Path) -> None:
     path = tmp_path / "golden.yaml"
     path.write_text("m: {on: {1: 1.5}, off: {1: 1.6}}")
     assert len(load_profiles_file(path)) == 2
+    with pytest.raises(specroof.OptionError, match="drafts is 8; allowed: drafts per round, as in"):
+        load_profiles_file(path, drafts=8)  # type: ignore[arg-type]
     with pytest.raises(specroof.CatalogError, match="holds 2 profiles"):
         specroof.load_profile(path)

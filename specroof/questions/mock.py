@@ -9,7 +9,7 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect
 from specroof.hardware import Placement
 from specroof.latency import engine_setup
-from specroof.questions.answer import Noted
+from specroof.questions.answer import Noted, picked
 from specroof.questions.benchmark import engine_of_tool
 from specroof.questions.request import (
     DrafterLike,
@@ -177,12 +177,9 @@ def _point(request: MockRequest, drafter: Drafter, curve: SpeedupCurve) -> MockP
         model=os.fspath(request.model),
         method=drafter.kind,
         drafter=request.draft_model,
-        draft_len=request.draft_len,
+        **picked(request, "draft_len", "input_len", "output_len", "tensor_parallel"),
         tokens_per_round=round(float(curve.tokens_per_round[0, 0, -1]), 4),
         batch_size=request.concurrency,
-        input_len=request.input_len,
-        output_len=request.output_len,
-        tensor_parallel=request.tensor_parallel,
         weights=options.weight_dtype,
         kv_cache=options.kv_dtype,
     )

@@ -150,11 +150,7 @@ class _TargetBlock(_Block):
 
     def placement(self) -> Placement:
         """Return the placement of every model of the target."""
-        return Placement(
-            tensor_parallel=self.tensor_parallel,
-            expert_parallel=self.expert_parallel,
-            attention_data_parallel=self.attention_data_parallel,
-        )
+        return Placement(self.tensor_parallel, self.expert_parallel, self.attention_data_parallel)
 
 
 class StudyBlock(_Block):
