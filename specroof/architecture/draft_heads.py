@@ -112,9 +112,7 @@ class DraftHead:
     @property
     def n_params(self) -> int:
         """Its stored elements: layers, fusion, head, tables."""
-        layers = sum(
-            layer.count * block.n_params for layer in self.model.layers for block in layer.blocks
-        )
+        layers = sum(count * block.n_params for count, block in self.model.counted_blocks)
         fusion = sum(linear.n_params for linear in self.fusion)
         serial = 0 if self.serial is None else self.serial.n_params
         return self.model.n_params + (self.modules - 1) * layers + fusion + serial

@@ -1,6 +1,6 @@
 """Blocks, layers and the model that they make up."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -176,12 +176,21 @@ class Architecture:
         return sum(layer.count for layer in self.layers)
 
     @property
+    def counted_blocks(self) -> Iterator[tuple[int, Block]]:
+        """Every block, behind the number of layers that have it."""
+        return ((layer.count, block) for layer in self.layers for block in layer.blocks)
+
+    @property
+    def counted_cores(self) -> Iterator[tuple[int, Core]]:
+        """Every core of attention or experts, behind the number of layers that have it."""
+        return ((n, block.core) for n, block in self.counted_blocks if block.core is not None)
+
+    @property
     def layer_kinds(self) -> dict[str, int]:
         """How many blocks there are of each kind of attention and feed-forward."""
         kinds: dict[str, int] = {}
-        for layer in self.layers:
-            for block in layer.blocks:
-                kinds[block.label] = kinds.get(block.label, 0) + layer.count
+        for count, block in self.counted_blocks:
+            kinds[block.label] = kinds.get(block.label, 0) + count
         return kinds
 
     @property
@@ -193,17 +202,13 @@ class Architecture:
     def n_params(self) -> int:
         """Stored elements of the language model."""
         head = 0 if self.tied_embeddings else self.head.n_params
-        blocks = sum(
-            layer.count * block.n_params for layer in self.layers for block in layer.blocks
-        )
+        blocks = sum(count * block.n_params for count, block in self.counted_blocks)
         return blocks + head + self.embedding_params + self.vector_params
 
     @cached_property
     def n_active_params(self) -> int:
         """Stored elements that one token uses: all but the experts it does not visit."""
-        idle = sum(
-            layer.count * block.idle_params for layer in self.layers for block in layer.blocks
-        )
+        idle = sum(count * block.idle_params for count, block in self.counted_blocks)
         return self.n_params - idle
 
     @cached_property
@@ -211,9 +216,7 @@ class Architecture:
         """Bytes of the weights as stored, block scales included."""
         head = 0.0 if self.tied_embeddings else self.head.stored_bytes
         table = self.embedding_params * dtype_bytes(self.activation_dtype)
-        blocks = sum(
-            layer.count * block.stored_bytes for layer in self.layers for block in layer.blocks
-        )
+        blocks = sum(count * block.stored_bytes for count, block in self.counted_blocks)
         return blocks + head + table + self.vector_params * dtype_bytes("bf16")
 
     def with_weights(self, form: WeightFormat) -> "Architecture":

@@ -87,14 +87,13 @@ def forward_cost(
         replace(setting, forward=replace(forward, batch_size=np.ones(()))) if by_sequence else None
     )
     ops: list[OpCost] = []
-    for layer in architecture.layers:
-        for block in layer.blocks:
-            found = [
-                linear_cost(linear, tokens=tokens, block=block.label, count=layer.count)
-                for linear in block.linears
-            ]
-            found += _core_costs(block, setting, alone, layer.count)
-            ops += _joined(_counted(found, options), block, message_bytes)
+    for count, block in architecture.counted_blocks:
+        found = [
+            linear_cost(linear, tokens=tokens, block=block.label, count=count)
+            for linear in block.linears
+        ]
+        found += _core_costs(block, setting, alone, count)
+        ops += _joined(_counted(found, options), block, message_bytes)
     return [*ops, *_head_costs(architecture, setting)]
 
 

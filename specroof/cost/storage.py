@@ -71,9 +71,8 @@ def storage(
     context = np.asarray(context_len, dtype=np.float64)
     nothing = np.zeros(())
     parts = [
-        Storage(layer.count * weight_bytes, nothing, shard)
-        for layer in architecture.layers
-        for block in layer.blocks
+        Storage(count * weight_bytes, nothing, shard)
+        for count, block in architecture.counted_blocks
         for weight_bytes, shard in _block_weights(block)
     ]
     table = architecture.embedding_params * dtype_bytes(architecture.activation_dtype)
@@ -104,12 +103,7 @@ def _block_weights(block: Block) -> list[tuple[float, Shard]]:
 
 def _formulas(architecture: Architecture) -> list[tuple[int, Core, CoreFormulas]]:
     """Return the cores that may store something per sequence: their counts and formulas."""
-    return [
-        (layer.count, block.core, CORES[type(block.core)])
-        for layer in architecture.layers
-        for block in layer.blocks
-        if block.core is not None
-    ]
+    return [(count, core, CORES[type(core)]) for count, core in architecture.counted_cores]
 
 
 def kv_cache_bytes(

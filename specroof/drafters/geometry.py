@@ -5,7 +5,6 @@ Source
     (``configs/``), z-lab's DFlash drafters, deepseek-ai/DeepSpec, FasterDecoding/Medusa.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -82,7 +81,7 @@ def _last_layer(target: Architecture) -> tuple[Block, ...]:
 
 def _feed_forwards(target: Architecture) -> list[Block]:
     """Return the last feed-forward of a model whose layers are single blocks."""
-    return [block for block in _blocks(target) if block.name == "feed_forward"][-1:]
+    return [block for _, block in target.counted_blocks if block.name == "feed_forward"][-1:]
 
 
 def _windowed(block: Block) -> Block:
@@ -173,7 +172,7 @@ def _head_shape(target: Architecture) -> DraftShape:
     """
     size = target.hidden_size
     heads = (max(size // _HEAD_DIM, 1), min(_KV_HEADS, max(size // _HEAD_DIM, 1)), _HEAD_DIM)
-    for block in _blocks(target):
+    for _, block in target.counted_blocks:
         core = block.core
         if isinstance(core, GroupedQueryAttention) and core.window is None:
             heads = (core.n_heads, core.n_kv_heads, core.head_dim)
@@ -182,7 +181,7 @@ def _head_shape(target: Architecture) -> DraftShape:
 
 def _dense_width(target: Architecture) -> int | None:
     """Return the inner width of the target's feed-forward; None for a model with experts."""
-    blocks = [block for block in _blocks(target) if block.name == "feed_forward"]
+    blocks = [block for _, block in target.counted_blocks if block.name == "feed_forward"]
     if any(isinstance(block.core, Experts) for block in blocks):
         return None
     # Of the matrices back to the residual stream.
@@ -193,8 +192,3 @@ def _dense_width(target: Architecture) -> int | None:
         if linear.out_features == target.hidden_size
     )
     return max(widths, default=None)
-
-
-def _blocks(target: Architecture) -> Iterator[Block]:
-    for layer in target.layers:
-        yield from layer.blocks

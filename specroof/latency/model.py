@@ -303,8 +303,7 @@ def layer_kinds(model: Architecture) -> dict[str, int]:
     {'experts': 3}
     """
     counts: dict[str, int] = {}
-    for layer in model.layers:
-        for block in layer.blocks:
-            for kind in () if block.core is None else block.core.overhead_kinds:
-                counts[kind] = counts.get(kind, 0) + layer.count
+    for count, core in model.counted_cores:
+        for kind in core.overhead_kinds:
+            counts[kind] = counts.get(kind, 0) + count
     return counts

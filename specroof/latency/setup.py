@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from specroof.architecture import Architecture
 from specroof.cost import Options
-from specroof.errors import OptionError
+from specroof.errors import reject
 from specroof.hardware import EngineProfile, HardwareProfile, Placement, Server, ServerSettings
 
 
@@ -132,13 +132,12 @@ def check_placement(model: Architecture, placement: Placement) -> None:
     >>> check_placement(toy, Placement(tensor_parallel=2))  # two heads on each of two devices
     """
     group = placement.tensor_parallel // placement.attention_data_parallel
-    for layer in model.layers:
-        for block in layer.blocks:
-            heads = 0 if block.core is None else block.core.split_heads
-            if heads % group:
-                msg = (
-                    f"tensor_parallel is {placement.tensor_parallel} with attention_data_parallel "
-                    f"{placement.attention_data_parallel}: groups of {group} devices do not divide "
-                    f"the {heads} query heads of {model.name}; allowed: groups of {_divisors(heads)}"
-                )
-                raise OptionError(msg)
+    for _, core in model.counted_cores:
+        heads = core.split_heads
+        if heads % group:
+            reject(
+                f"tensor_parallel is {placement.tensor_parallel} with attention_data_parallel "
+                f"{placement.attention_data_parallel}: groups of {group} devices do not divide "
+                f"the {heads} query heads of {model.name}",
+                f"groups of {_divisors(heads)}",
+            )

@@ -160,10 +160,9 @@ def _saved_by_fp8_keys(model: Architecture, options: Options | None) -> float:
     """
     dtype = (options or Options()).kv_dtype or model.kv_dtype
     return sum(
-        layer.count * (index_key_bytes(core.indexer, dtype) - index_key_bytes(core.indexer, "fp8"))
-        for layer in model.layers
-        for block in layer.blocks
-        if isinstance(core := block.core, LatentAttention) and core.indexer
+        count * (index_key_bytes(core.indexer, dtype) - index_key_bytes(core.indexer, "fp8"))
+        for count, core in model.counted_cores
+        if isinstance(core, LatentAttention) and core.indexer
     )
 
 
@@ -178,9 +177,7 @@ def _sequence_bytes(
 
 def cores(model: Architecture) -> list[Core]:
     """Return what mixes tokens, or chooses weights, in each kind of layer of a model."""
-    return [
-        block.core for layer in model.layers for block in layer.blocks if block.core is not None
-    ]
+    return [core for _, core in model.counted_cores]
 
 
 def has_core(model: Architecture, *kinds: type[Core]) -> bool:
@@ -201,9 +198,4 @@ def _layers_with(model: Architecture, wanted: Callable[[Core], bool]) -> Archite
 
 def _count(model: Architecture, wanted: Callable[[Core], bool]) -> int:
     """Return how many layers have a wanted core that stores something per sequence."""
-    return sum(
-        layer.count
-        for layer in model.layers
-        for block in layer.blocks
-        if block.core is not None and block.name == "attention" and wanted(block.core)
-    )
+    return sum(count for count, core in model.counted_cores if wanted(core))

@@ -96,8 +96,7 @@ def activation_bytes(model: Architecture, *, tokens: int, running: int, devices:
             block.core.top_k * block.core.hidden_features
             if isinstance(block.core, Experts)
             else max((linear.in_features for linear in block.linears), default=0)
-            for layer in model.layers
-            for block in layer.blocks
+            for _, block in model.counted_blocks
             if block.name == "feed_forward"
         ),
         default=0,

@@ -29,7 +29,7 @@ class Served:
         if chosen is not None:
             forms = [WEIGHT_FORMATS[chosen]]
         else:
-            blocks = [block for layer in self.model.layers for block in layer.blocks]
+            blocks = [block for _, block in self.model.counted_blocks]
             forms = [linear.weight for block in blocks for linear in block.linears]
             forms += [block.core.weight for block in blocks if isinstance(block.core, Experts)]
         # Block scales add less than a bit.
