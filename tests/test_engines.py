@@ -37,6 +37,7 @@ from specroof.engines.published import fitted_parameters
 from specroof.errors import ProfileError
 from specroof.hardware import (
     IDEAL_ENGINE,
+    Band,
     CapturedGraphs,
     EngineProfile,
     ExpectedError,
@@ -557,6 +558,12 @@ def test_a_prediction_says_which_profile_it_used_and_how_far_off_that_was() -> N
     assert note.startswith("engine real of unit: a fit; ")
     assert "6.1% off on average (5.0% at the median)" in note
     assert "plain throughput 7.0%" in note
+    # Of speedups the band of the drafter speaks, where there is one.
+    rest = Band(width=0.1, mean_error=0.05, points=9)
+    banded = chip(replace(engine, bands={"other": rest}), sources={"engines.real": "a fit"})
+    (short,) = engine_notes(engine_setup(banded, "real", None, None))
+    assert short.endswith("fitted without, plain throughput was 7.0% off at the median")
+    assert "speedup" not in short
     assert list(engine_notes(engine_setup(hardware, "ideal", None, None))) == []
     bare = chip(real(), sources={"engines.real": "a guess"})
     assert list(engine_notes(engine_setup(bare, "real", None, None))) == [

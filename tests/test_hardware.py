@@ -219,10 +219,14 @@ def test_a_trusted_file_is_still_safe_yaml() -> None:
 def test_only_bundled_files_are_trusted(
     by_name: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The user's own file comes before the bundled one of the same name, and is checked.
+    # The user's own file comes before the bundled one of the same name, and is checked: for what
+    # the values of a profile would refuse themselves, and for what they would not.
     path = tmp_path / "b200.yaml"
-    path.write_text(changed("24.0e+9", "-1"), encoding="utf-8")
+    path.write_text(changed("  engines.fast: a measurement\n", ""), encoding="utf-8")
     monkeypatch.setenv("SPECROOF_HARDWARE_PATH", str(tmp_path))
+    with pytest.raises(ProfileError, match=r"sources.engines.fast is missing"):
+        specroof.load_hardware("b200" if by_name else path)
+    path.write_text(changed("24.0e+9", "-1"), encoding="utf-8")
     with pytest.raises(ProfileError, match="memory_bytes is -1; allowed: a number from "):
         specroof.load_hardware("b200" if by_name else path)
 
