@@ -10,7 +10,7 @@ capacity = command(
     asked,
     {
         **shared("model", "hardware"),
-        "context_len": Flag("Cached tokens of each request.", "--context"),
+        "context_len": Flag("Cached tokens of each request: its prompt and answer.", "--context"),
         "drafters": drafter_flag(
             f"KIND[,key=value…], repeatable. Kinds: {', '.join(KINDS)}.", list[str]
         ),

@@ -43,7 +43,7 @@ class CapacityRequest(Served):
     Parameters
     ----------
     context_len
-        Cached tokens of each request.
+        Cached tokens of each request: its prompt and answer.
     drafters
         One or several: SPECs, or `Drafter` objects; none for plain decoding alone. An acceptance
         is not needed.
