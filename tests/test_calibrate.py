@@ -1,6 +1,7 @@
 """Calibration: a profile is recovered from what it predicts, and never made up."""
 
 import json
+import math
 import re
 import sys
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from specroof.cli import app
 from specroof.engines import Calibration, calibrated_yaml, predicted_tokens_per_s
 from specroof.engines.own_parameters import PARAMETERS
 from specroof.evidence import Measurement
-from specroof.hardware import EngineProfile, ExpertTile, parse_hardware
+from specroof.hardware import Band, EngineProfile, ExpertTile, parse_hardware
 from specroof.latency import engine_setup
 from specroof.questions.benchmark import refuse_others
 from specroof.report.calibration import calibration_json, calibration_text
@@ -56,6 +57,28 @@ def test_three_points_determine_the_overheads_and_keep_the_rest(three: Calibrati
     assert reasons["round_overhead_s"] == "no point has drafts"
     assert three.mean_error < 0.001
     assert three.base == "ideal"
+
+
+def test_bands_are_no_narrower_than_what_is_left_of_the_points() -> None:
+    band = Band(width=0.1, mean_error=0.05, points=200)
+    known = replace(TRUE, name="known", bands={"other": band, "eagle3": replace(band, width=9.0)})
+    chip = replace(CHIP, engines={"known": known})
+    exact = points((1, 4, 16, 64), (2048,)) + points((2, 8, 32), (8192,))
+    # A third of the points are slower by a factor that no figure of an engine explains.
+    odd = [
+        replace(one, tokens_per_s=one.rate / (1.6 if number % 3 == 1 else 1.0))
+        for number, one in enumerate(exact)
+    ]
+    found, close = (calibrate(given, MODEL, chip, engine="known") for given in (odd, exact))
+    assert close.engine.bands == known.bands  # its own points are within the bands
+    off = sorted(abs(math.log(one.predicted / one.point.rate)) for one in found.residuals)
+    # 0.8 of the way along seven points: between the fifth and the sixth.
+    own = found.engine.bands["other"]
+    assert own.width == pytest.approx(off[4] + 0.8 * (off[5] - off[4]))
+    assert own.width > 0.1
+    assert own.points == 7
+    assert own.mean_error == pytest.approx(found.mean_error)
+    assert found.engine.bands["eagle3"] == known.bands["eagle3"]
 
 
 @pytest.mark.slow

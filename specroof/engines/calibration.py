@@ -8,13 +8,14 @@ import numpy as np
 
 from specroof.arrays import Array
 from specroof.drafters import Drafter
+from specroof.engines.bands import BAND_SHARE
 from specroof.engines.estimate import Problem, estimate, noise_of, prior_width
 from specroof.engines.least_squares import Fit
 from specroof.engines.own_parameters import PARAMETERS, Coordinate, ProfileParameter, coordinate
 from specroof.engines.own_rates import ideal_rates
 from specroof.errors import MeasurementError
 from specroof.evidence import Measurement
-from specroof.hardware import EngineProfile
+from specroof.hardware import Band, EngineProfile
 from specroof.speedup.served import Served
 
 _LEAST_POINTS: Final = 3
@@ -95,7 +96,7 @@ class Calibration:
     @property
     def mean_error(self) -> float:
         """Mean of what predictions are off, as a share; of the points that were fitted."""
-        return float(np.mean([abs(one.off) for one in self.residuals]))
+        return mean_error(self.residuals)
 
 
 def calibrate(
@@ -237,11 +238,46 @@ def _calibration(
     ]
     engine = problem.engine(chosen, found.x)
     rates = np.exp(problem.predicted(engine)).tolist()
+    residuals = tuple(Residual(*pair) for pair in zip(problem.points, rates, strict=True))
+    # What its base was off says nothing about it, but for bands, which nothing else sets.
+    bands = {name: widened(band, residuals) for name, band in engine.bands.items()}
     return Calibration(
-        # What its base was off says nothing about it.
-        engine=replace(engine, expected_error=None),
+        engine=replace(engine, expected_error=None, bands=bands),
         base=problem.base.name,
         fitted=tuple(fitted),
         kept=tuple(kept),
-        residuals=tuple(Residual(*pair) for pair in zip(problem.points, rates, strict=True)),
+        residuals=residuals,
     )
+
+
+def widened(band: Band, residuals: Sequence[Residual]) -> Band:
+    """Return a band that holds 80 % of a profile's own points, too.
+
+    Parameters
+    ----------
+    band
+        Of the engine that the profile started from.
+    residuals
+        The points beside what the profile predicts.
+
+    Counts
+        throughput that is off as if it were a speedup that is.
+
+    Examples
+    --------
+    >>> point = Measurement(place="mine", tokens_per_s=100.0)
+    >>> known = Band(width=0.1, mean_error=0.05, points=200)
+    >>> widened(known, [Residual(point, 101.0)]) == known
+    True
+    >>> widened(known, [Residual(point, 150.0)] * 3)
+    Band(width=0.405..., mean_error=0.5, points=3)
+    """
+    width = float(np.quantile(np.abs(np.log1p([one.off for one in residuals])), BAND_SHARE))
+    if width <= band.width:
+        return band
+    return Band(width=width, mean_error=mean_error(residuals), points=len(residuals))
+
+
+def mean_error(residuals: Sequence[Residual]) -> float:
+    """Return how far predictions are off on average, as a share of what was measured."""
+    return float(np.mean([abs(one.off) for one in residuals]))
