@@ -262,6 +262,8 @@ def widened(band: Band, residuals: Sequence[Residual]) -> Band:
 
     Counts
         throughput that is off as if it were a speedup that is.
+    Source
+        The choice of this library: a profile is no surer of others than of its own points.
 
     Examples
     --------

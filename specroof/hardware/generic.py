@@ -130,6 +130,8 @@ def with_memory(engine: EngineProfile, faster: float) -> EngineProfile:
         what a token adds to each layer (norms, activations) as shorter on a faster memory: the fits
         of Ampere, Hopper and Blackwell lie on powers of 0.53 and 0.61. A slower one makes it no
         longer: cards with less have larger caches.
+    Source
+        ``layer_token_share`` of the fits of this library, `specroof/engines/fits.json`.
 
     Examples
     --------

@@ -196,7 +196,7 @@ def frontier(request: FrontierRequest) -> FrontierAnswer:
     watts = None if chip.power is None else chip.power.watts
     names = ["plain", *(curve.drafter for curve in found[0].curves)]
     series = tuple(
-        _series(name, list(_points(found, i, usd, watts)), request) for i, name in enumerate(names)
+        _series(name, _columns(found, i), request, usd, watts) for i, name in enumerate(names)
     )
     first = found[0].curves[0]
     notes = dict.fromkeys(note for one in found for note in one.notes)
@@ -277,64 +277,64 @@ def _predictions(request: FrontierRequest, load: Load) -> tuple[list[Prediction]
     return found, refusals
 
 
-def _points(
-    found: Sequence[Prediction], series: int, usd: float | None, watts: float | None
-) -> Iterator[FrontierPoint]:
-    """Yield all points of a series: 0 is plain decoding, then the drafters."""
-    for one in found:
-        place = max(series - 1, 0)
-        curve = one.curves[place]
-        rates = _rates(curve, one.counted[place] if one.counted else None)
-        lengths = [0] if series == 0 else range(1, len(curve.draft_len))
-        for draft_len in lengths:
-            yield from _of_batches(curve, rates, int(draft_len), usd, watts)
+#: A column of the points of a series each, by the names of `FrontierPoint`.
+_Columns: TypeAlias = dict[str, Array]
 
 
-#: Tokens per second of a user and of all, and seconds to the first token.
-_Rates: TypeAlias = tuple[Array, Array, Array | None]
+def _columns(found: Sequence[Prediction], series: int) -> _Columns:
+    """Return all points of a series: 0 is plain decoding, then the drafters."""
+    place, drafts = max(series - 1, 0), slice(1, None) if series else slice(1)
+    parts = [
+        _of_devices(one.curves[place], one.counted[place] if one.counted else None, drafts)
+        for one in found
+    ]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _rates(curve: SpeedupCurve, whole: EndToEnd | None) -> _Rates:
-    """Return what users get, of requests where there are any."""
-    if whole is None:
-        return curve.tokens_per_s_per_user, curve.tokens_per_s, None
-    return 1.0 / whole.tpot_s, whole.tokens_per_s, whole.ttft_s
+def _of_devices(curve: SpeedupCurve, whole: EndToEnd | None, drafts: slice) -> _Columns:
+    """Return the points of some draft lengths on as many devices as a curve is of."""
+    users, rates = curve.tokens_per_s_per_user, curve.tokens_per_s
+    waits_s = np.full_like(users, np.nan)
+    if whole is not None:
+        users, rates, waits_s = 1.0 / whole.tpot_s, whole.tokens_per_s, whole.ttft_s
+    columns = {
+        "devices": np.array(curve.placement.devices),
+        "batch_size": curve.batch_size,
+        "draft_len": curve.draft_len[drafts, None],
+        "tokens_per_s_per_user": users[0, :, drafts].T,
+        "tokens_per_s_per_device": rates[0, :, drafts].T / curve.placement.devices,
+        "ttft_s": waits_s[0, :, drafts].T,
+    }
+    grids = np.broadcast_arrays(*columns.values())
+    return {name: grid.ravel() for name, grid in zip(columns, grids, strict=True)}
 
 
-def _of_batches(
-    curve: SpeedupCurve, rates: _Rates, draft_len: int, usd: float | None, watts: float | None
-) -> Iterator[FrontierPoint]:
-    devices = curve.placement.devices
-    waits = rates[2]
-    for i, batch in enumerate(curve.batch_size):
-        user, rate = (float(one[0, i, draft_len]) for one in rates[:2])
-        if not np.isfinite(rate):
-            continue
-        price = None if usd is None else float(usd_of(rate, devices=devices, usd_per_hour=usd))
-        energy = None if watts is None else float(joules_of(rate, devices=devices, watts=watts))
-        yield FrontierPoint(
-            devices=devices,
-            batch_size=float(batch),
-            draft_len=draft_len,
-            tokens_per_s_per_user=user,
-            tokens_per_s_per_device=rate / devices,
-            usd_per_million_tokens=price,
-            joules_per_million_tokens=energy,
-            ttft_s=None if waits is None else float(waits[0, i, draft_len]),
-        )
-
-
-def _series(name: str, points: Sequence[FrontierPoint], request: FrontierRequest) -> Series:
+def _series(
+    name: str, columns: _Columns, request: FrontierRequest, usd: float | None, watts: float | None
+) -> Series:
     """Return the points that no other beats, and the cheapest that is fast enough."""
-    soon = np.inf if request.ttft_s is None else request.ttft_s
-    points = [point for point in points if point.ttft_s is None or point.ttft_s <= soon]
-    best: Frontier = frontier_of(
-        [point.tokens_per_s_per_user for point in points],
-        [point.tokens_per_s_per_device for point in points],
-    )
-    kept = [points[i] for i in best.index.tolist()]
+    soon_s = np.inf if request.ttft_s is None else request.ttft_s
+    users = np.where(columns["ttft_s"] > soon_s, np.nan, columns["tokens_per_s_per_user"])
+    best: Frontier = frontier_of(users, columns["tokens_per_s_per_device"])
+    points = {i: _point(columns, i, usd, watts) for i in best.index.tolist()}
     at = best.cheapest_within(np.inf if request.tpot_s is None else request.tpot_s)
-    return Series(name, tuple(kept), None if at is None else points[at])
+    return Series(name, tuple(points.values()), None if at is None else points[at])
+
+
+def _point(columns: _Columns, i: int, usd: float | None, watts: float | None) -> FrontierPoint:
+    """Return one of the points, with its price and energy."""
+    known = {name: column[i].item() for name, column in columns.items()}
+    rate, wait_s = known["tokens_per_s_per_device"], known.pop("ttft_s")
+    return FrontierPoint(
+        **known,
+        usd_per_million_tokens=None
+        if usd is None
+        else float(usd_of(rate, devices=1, usd_per_hour=usd)),
+        joules_per_million_tokens=None
+        if watts is None
+        else float(joules_of(rate, devices=1, watts=watts)),
+        ttft_s=None if np.isnan(wait_s) else wait_s,
+    )
 
 
 def _money_notes(chip: HardwareProfile, usd: float | None) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from specroof.errors import OptionError, expect, refuse
+from specroof.errors import expect, refuse, reject
 from specroof.questions.lists import listed
 from specroof.questions.request import Served, Values
 from specroof.serving.workload import Load, Workload
@@ -47,8 +47,10 @@ class ServedRequests(Served):
             return None
         if prompt is None or answer is None:
             missing = "input_len" if prompt is None else "output_len"
-            message = f"{missing} is missing; allowed: both lengths of a request (tokens in and out), or neither"
-            raise OptionError(message)
+            reject(
+                f"{missing} is missing",
+                "both lengths of a request (tokens in and out), or neither",
+            )
         return Workload(prompt, answer, 0.0 if cached is None else cached, self.waves)
 
 
@@ -68,8 +70,7 @@ def load_of(request: ServedRequests, batch_size: Values, context_len: Values | N
         For requests beside a context, or half of a request.
     """
     if context_len is not None and (request.input_len, request.output_len) != (None, None):
-        message = "context_len is given with input_len or output_len; allowed: one of them"
-        raise OptionError(message)
+        reject("context_len is given with input_len or output_len", "one of them")
     workload = request.workload
     if workload is not None:
         return Load(listed(batch_size), [workload.mean_context_len], workload)

@@ -11,7 +11,7 @@ from specroof.acceptance import acceptance_from_length
 from specroof.arrays import number_within, real_number
 from specroof.drafters import Drafter
 from specroof.economics import usd_per_million_tokens
-from specroof.errors import OptionError, refuse
+from specroof.errors import OptionError, refuse, reject
 from specroof.hardware import Placement
 from specroof.questions.answer import Charted, picked
 from specroof.questions.capacity import usual_drafts
@@ -226,8 +226,7 @@ def _point(request: WorthRequest, drafter: Drafter) -> Point:
     load = load_of(request, request.batch_size, request.context_len)
     refuse_one_token(load)
     if len(load.batch_size) != 1 or len(load.context_len) != 1:
-        message = "batch_size and context_len are several loads, or none; allowed: one number each"
-        raise OptionError(message)
+        reject("batch_size and context_len are several loads, or none", "one number each")
     point = Point(model, setup, drafter, load.batch_size, load.context_len, None, drafts)
     return point_of(point, load.workload)
 
