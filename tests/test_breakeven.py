@@ -19,13 +19,12 @@ from specroof.cli import app
 from specroof.drafters import Drafter, DraftTime
 from specroof.report.breakeven import breakeven_text
 from specroof.speedup.inverses import (
-    Point,
     crossing,
-    drafting_gain,
     least_length,
     paying_runs,
     slowed,
 )
+from specroof.speedup.point import Point, drafting_gain
 
 DENSE, EXPERTS, CHIP = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "h100"
 LOADS: dict[str, Any] = {"batch_size": [1, 16, 96], "context_len": [512, 8192], "capacity": False}
@@ -266,7 +265,7 @@ def test_without_scipy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_length_is_of_some_drafts() -> None:
     chip, model = specroof.load_hardware(CHIP), specroof.load_model(DENSE)
     setup = specroof.predict(model, chip, drafters="ideal").setup
-    point = Point(model, setup, specroof.load_drafter("eagle3"), 1, 64, None, 4)
+    point = Point(model, setup, specroof.load_drafter("eagle3"), 1, 64, 4)
     with pytest.raises(OptionError, match="draft_len is None"):
         least_length(point, 1.0)
 

@@ -23,7 +23,7 @@ from specroof.questions.lists import listed
 from specroof.questions.request import DrafterLike, Served, Values, drafter_of, question
 from specroof.questions.simulate import chain_acceptance, curve_with_room, up_to
 from specroof.speedup.curve import SpeedupCurve, longest_draft
-from specroof.speedup.inverses import Point
+from specroof.speedup.point import Point
 
 #: The policies in closed form: one length for all loads, and one for each.
 FIXED: Final = ("fixed", "by load")
@@ -214,7 +214,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     seed = whole_within("seed", request.seed, "seed")
     _refuse_many(loads, longest, n_rounds)
     load = up_to(max(loads)), request.context_len
-    point = Point(*request.resolved(), drafter, *load, None, longest)
+    point = Point(*request.resolved(), drafter, *load, longest)
     curve = curve_with_room(point, acceptance)
     costs = [_costs(curve, load) for load in loads]
     survival = acceptance.survival(np.arange(1, costs[0].longest + 1))

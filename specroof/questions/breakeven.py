@@ -23,14 +23,13 @@ from specroof.serving.requests import point_of
 from specroof.serving.workload import Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of
 from specroof.speedup.inverses import (
-    Point,
     Threshold,
-    drafting_gain,
     largest_cost,
     least_length,
     least_rate,
     paying_runs,
 )
+from specroof.speedup.point import Point, drafting_gain
 
 _SOLVERS: Final = {"accept": least_rate, "accept-length": least_length, "cost": largest_cost}
 #: Default loads.

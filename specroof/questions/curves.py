@@ -27,7 +27,7 @@ from specroof.speedup.curve import (
     longest_draft,
     pass_latency,
 )
-from specroof.speedup.inverses import Point
+from specroof.speedup.point import Point
 
 
 @dataclass(frozen=True)
@@ -180,4 +180,4 @@ def speedup_curve(request: CurveRequest) -> SpeedupCurve:
     tokens = acceptance_of(drafter, request.acceptance)
     longest = longest_draft(drafter, tokens, request.max_draft_len)
     loads = request.batch_size, request.context_len
-    return Point(model, setup, drafter, *loads, None, longest).curve(tokens)
+    return Point(model, setup, drafter, *loads, longest).curve(tokens)

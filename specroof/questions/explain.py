@@ -13,7 +13,8 @@ from specroof.questions.answer import Charted, picked, place_of
 from specroof.questions.request import DrafterLike, Served, drafter_of, question
 from specroof.serving.prompts import prefill_pass, time_to_first_token_s
 from specroof.speedup.curve import PassLatency, acceptance_of, longest_draft, pass_latency
-from specroof.speedup.inverses import Point, Threshold, drafting_gain, least_rate
+from specroof.speedup.inverses import Threshold, least_rate
+from specroof.speedup.point import Point, drafting_gain
 from specroof.speedup.waterfall import RoundParts, round_parts
 from specroof.units import format_drafts
 
@@ -197,7 +198,7 @@ def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Expl
     if asked < 1:
         refuse("draft_len", request.draft_len, "from 1 on: plain decoding has no round")
     context = 4096 if request.context_len is None else request.context_len
-    point = Point(model, setup, drafter, request.batch_size, context, request.draft_len, asked)
+    point = Point(model, setup, drafter, request.batch_size, context, asked, request.draft_len)
     curve = point.drafted
     drafts = int(drafting_gain(curve, request.draft_len)[1][0, 0])
     parts, latency = round_parts(point, drafts)

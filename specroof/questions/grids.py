@@ -15,7 +15,7 @@ from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Setup
 from specroof.serving.limits import limits_of
 from specroof.speedup.curve import SpeedupCurve
-from specroof.speedup.inverses import Point
+from specroof.speedup.point import Point
 from specroof.speedup.round import engine_round_s
 
 #: Drafters that the library prices, as a SPEC calls them.
@@ -130,7 +130,7 @@ def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
         For a placement that does not divide the model, and a format that the chip lacks.
     """
     drafter, grid = load_drafter("ideal"), (axes.batch_size, axes.context_len)
-    point = Point(model, setup, drafter, *grid, None, axes.max_draft_len)
+    point = Point(model, setup, drafter, *grid, axes.max_draft_len)
     curve = point.curve(constant_acceptance(1.0))
     # The textbook's seconds have corners, which no table of knots holds; a look-up has no passes.
     kinds = ("ngram",) if setup.engine == IDEAL_ENGINE else PRICED_KINDS

@@ -26,7 +26,7 @@ from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.requests import end_to_end
 from specroof.serving.workload import Workload
 from specroof.speedup.curve import SpeedupCurve, acceptance_of, longest_draft
-from specroof.speedup.inverses import Point
+from specroof.speedup.point import Point
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def mock(request: MockRequest) -> Mock:
     tokens = acceptance_of(drafter)
     longest = longest_draft(drafter, tokens, request.draft_len, name="draft_len")
     load = request.concurrency, workload.mean_context_len
-    curve = Point(model, setup, drafter, *load, None, longest).curve(tokens)
+    curve = Point(model, setup, drafter, *load, longest).curve(tokens)
     _refuse_trees(drafter, curve)
     return Mock(
         commands=tuple(mock_commands(_point(request, drafter, curve), request.framework)),

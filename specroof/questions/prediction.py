@@ -24,7 +24,7 @@ from specroof.speedup.curve import (
     draft_depth,
     longest_draft,
 )
-from specroof.speedup.inverses import Point
+from specroof.speedup.point import Point
 from specroof.speedup.round import proposals
 from specroof.units import format_drafts
 
@@ -86,8 +86,7 @@ class Prediction(Charted):
         batches = sorted({*self.load.batch_size, *SURVEYED_BATCHES})
         load = batches, self.load.context_len
         points = (
-            Point(self.model, self.setup, drafter, *load, None, self.longest)
-            for drafter in self.drafters
+            Point(self.model, self.setup, drafter, *load, self.longest) for drafter in self.drafters
         )
         return tuple(_limited(point, limited=self.limited)[0] for point in points)
 
@@ -193,7 +192,7 @@ def predicted_to(  # noqa: PLR0913 - a question's parts
     warnings: dict[str, None] = {}
     for drafter in drafters:
         grid = load.batch_size, load.context_len
-        point = Point(model, setup, drafter, *grid, None, longest)
+        point = Point(model, setup, drafter, *grid, longest)
         curve, limit = _limited(point, limited=limited)
         curves.append(curve)
         if limit is not None:

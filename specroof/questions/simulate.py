@@ -24,7 +24,7 @@ from specroof.simulate import (
 )
 from specroof.simulate import simulate_batch as simulated
 from specroof.speedup.curve import SpeedupCurve, longest_draft
-from specroof.speedup.inverses import Point
+from specroof.speedup.point import Point
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
     )
     longest = longest_draft(drafter, acceptance, request.draft_len, name="draft_len")
     load = up_to(request.batch_size), request.context_len
-    point = Point(*request.resolved(), drafter, *load, None, longest)
+    point = Point(*request.resolved(), drafter, *load, longest)
     curve = curve_with_room(point, acceptance)
     asked = request.draft_len
     length = int(curve.best_draft_len[0, -1]) if asked is None else asked

@@ -23,7 +23,7 @@ from specroof.serving.limits import limits_of
 from specroof.serving.requests import point_of
 from specroof.serving.workload import Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve
-from specroof.speedup.inverses import Point
+from specroof.speedup.point import Point
 
 #: Default acceptance lengths, and the most users to try.
 USUAL_LENGTHS: Final = tuple(range(3, 10))
@@ -227,7 +227,7 @@ def _point(request: WorthRequest, drafter: Drafter) -> Point:
     refuse_one_token(load)
     if len(load.batch_size) != 1 or len(load.context_len) != 1:
         reject("batch_size and context_len are several loads, or none", "one number each")
-    point = Point(model, setup, drafter, load.batch_size, load.context_len, None, drafts)
+    point = Point(model, setup, drafter, load.batch_size, load.context_len, drafts)
     return point_of(point, load.workload)
 
 

@@ -17,7 +17,7 @@ from specroof.serving.prompts import Prompt, prefill_pass, time_to_first_token_s
 from specroof.serving.request_times import RequestLoad, RequestTimes, prefill_plan
 from specroof.serving.workload import Workload
 from specroof.speedup.curve import SpeedupCurve
-from specroof.speedup.inverses import Point
+from specroof.speedup.point import Point
 from specroof.speedup.round import EnginePasses
 from specroof.speedup.served import Served
 

@@ -6,17 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from specroof.acceptance import ContextAcceptance, acceptance_from_length, constant_acceptance
-from specroof.architecture import Architecture
-from specroof.drafters import Drafter, DraftTime, Round, TokensPerRound
+from specroof.acceptance import acceptance_from_length, constant_acceptance
+from specroof.arrays import Array, IntArray
+from specroof.drafters import Drafter, DraftTime, Round
 from specroof.errors import OptionError, optional_library, reject
-from specroof.latency import Setup
-from specroof.speedup.curve import SpeedupCurve, acceptance_of, curve_in
-
-Array = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from specroof.speedup.curve import acceptance_of
+from specroof.speedup.point import Point
 
 #: Shares of a plain step, and factors on drafting times, that are looked at.
 _MOST_SHARE: Final = 100.0
@@ -43,93 +39,6 @@ class Threshold:
     value: float | None
     draft_len: int
     ceiling: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Point:
-    """One load of one drafter, at which something is varied.
-
-    Parameters
-    ----------
-    model, setup, drafter
-        What is served, where, and what drafts.
-    batch_size, context_len
-        The load.
-    draft_len
-        Drafts per round; None for the best of 1 to `longest`.
-    longest
-        The longest draft that is priced.
-    """
-
-    model: Architecture
-    setup: Setup
-    drafter: Drafter
-    batch_size: npt.ArrayLike
-    context_len: npt.ArrayLike
-    draft_len: int | None
-    longest: int
-
-    def curve(self, tokens: TokensPerRound | ContextAcceptance) -> SpeedupCurve:
-        """Return the curve at this load under an acceptance."""
-        return curve_in(
-            self.model,
-            self.setup,
-            drafter=self.drafter,
-            tokens=tokens,
-            batch_size=self.batch_size,
-            context_len=self.context_len,
-            longest=self.longest,
-        )
-
-    def waits(self, tokens: TokensPerRound | ContextAcceptance) -> tuple[SpeedupCurve, Array]:
-        """Return the curve under an acceptance, and seconds that a user waits for each token."""
-        curve = self.curve(tokens)
-        return curve, 1.0 / curve.tokens_per_s_per_user
-
-    @property
-    def drafted(self) -> SpeedupCurve:
-        """The curve under the drafter's own acceptance."""
-        return self.curve(acceptance_of(self.drafter))
-
-    def gain(self, tokens: TokensPerRound | ContextAcceptance) -> tuple[float, int]:
-        """Return the speedup of drafting under an acceptance, and its draft length."""
-        gains, drafts = drafting_gain(self.curve(tokens), self.draft_len)
-        return float(gains[0, 0]), int(drafts[0, 0])
-
-
-def drafting_gain(
-    curve: SpeedupCurve, draft_len: int | None, largest_batch: Array | None = None
-) -> tuple[Array, IntArray]:
-    """Return the speedup of rounds that do draft, and their draft length, axes (context, batch).
-
-    Parameters
-    ----------
-    curve
-        What drafting gains.
-    draft_len
-        Drafts per round; None for the best from 1 on.
-    largest_batch
-        What a server has room for, axes (context, draft length); None without end.
-
-    Source
-        `SpeedupCurve.best_speedup`, without its way out: there drafts are optional.
-
-    Examples
-    --------
-    >>> from specroof import speedup_curve
-    >>> loses = speedup_curve("Qwen/Qwen3-8B", "b200", drafter="block,accept=0,cost=1,drafts=4")
-    >>> gains, drafts = drafting_gain(loses, None)
-    >>> bool(gains[0, 0] < 0.5), loses.best_speedup.item(), drafts.tolist()
-    (True, 1.0, [[1]])
-    """
-    speedup = np.where(np.isnan(curve.speedup), -np.inf, curve.speedup)
-    if largest_batch is not None:
-        room = curve.batch_size[None, :, None] <= largest_batch[:, None, :]
-        speedup = np.where(room, speedup, -np.inf)
-    if draft_len is not None:
-        return speedup[..., draft_len], np.full(speedup.shape[:2], draft_len)
-    best = np.argmax(speedup[..., 1:], axis=-1) + 1
-    return np.take_along_axis(speedup, best[..., None], axis=-1)[..., 0], best
 
 
 def crossing(
@@ -200,7 +109,7 @@ def least_rate(point: Point, wanted: float) -> Threshold:
     >>> from specroof.latency import engine_setup
     >>> setup = engine_setup(load_hardware("b200"), "ideal", None, None)
     >>> free = load_drafter("autoregressive,cost=0")
-    >>> point = Point(load_model("Qwen/Qwen3-8B"), setup, free, 1, 4096, 1, 1)
+    >>> point = Point(load_model("Qwen/Qwen3-8B"), setup, free, 1, 4096, 1, draft_len=1)
     >>> least_rate(point, 1.5).value.__round__(2)  # 1 + α tokens, memory bound: about the same time
     0.5
     """

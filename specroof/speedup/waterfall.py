@@ -11,7 +11,7 @@ from specroof.acceptance import accepted_at
 from specroof.cost import ForwardPass
 from specroof.latency import PassLatency
 from specroof.speedup.curve import acceptance_of, pass_latency
-from specroof.speedup.inverses import Point
+from specroof.speedup.point import Point
 from specroof.speedup.round import engine_round_s, proposals, waits_for_host
 
 DRAFTING: Final = "drafting"
