@@ -86,7 +86,7 @@ def _answers_checked() -> Iterator[None]:
     """Check every answer before huggingface_hub reads it: it asks twice, and answers may differ."""
     from huggingface_hub import get_session  # noqa: PLC0415
 
-    session = get_session()
+    session: Any = get_session()
     # Clients of httpx, and sessions of requests before huggingface_hub 1.0.
     hooks = (session.event_hooks if hasattr(session, "event_hooks") else session.hooks)["response"]
     hooks.append(_check_cache_names)
