@@ -152,7 +152,7 @@ def drip(server: Hub, with_body: bool) -> None:
 ESCAPE = "../../../escaped"
 
 
-def send_names(server: Hub, with_body: bool, status: int = 200, **names: str) -> None:
+def send_names(server: Hub, with_body: bool, *, status: int = 200, **names: str) -> None:
     """Send a config under a tag and a commit of the caller's choice."""
     data = json.dumps(CONFIG).encode()
     server.send_response(status)
@@ -177,7 +177,7 @@ def send_weak_tag(server: Hub, with_body: bool) -> None:
 def turn_hostile(server: Hub, with_body: bool) -> None:
     """Answer the first question about a file well, and the second with a way out."""
     asked_before = server.requests.count(server.path) > 1
-    send_names(server, with_body, **({"ETag": f'"{ESCAPE}"'} if asked_before else {}))
+    send_names(server, with_body, ETag=f'"{ESCAPE if asked_before else COMMIT}"')
 
 
 #: Repositories whose answers name files outside of the cache, and the header that does.
@@ -186,7 +186,7 @@ ESCAPING: dict[str, tuple[str, Callable[[Hub, bool], None]]] = {
     "org/weak-tag": ("ETag", lambda *to: send_names(*to, ETag=f'W/"{ESCAPE}"')),
     "org/linked": ("X-Linked-ETag", lambda *to: send_names(*to, X_Linked_ETag=ESCAPE)),
     "org/commit": ("X-Repo-Commit", lambda *to: send_names(*to, X_Repo_Commit=ESCAPE)),
-    "org/missing": ("X-Repo-Commit", lambda *to: send_names(*to, 404, X_Repo_Commit=ESCAPE)),
+    "org/missing": ("X-Repo-Commit", lambda *to: send_names(*to, status=404, X_Repo_Commit=ESCAPE)),
     "org/dots": ("X-Repo-Commit", lambda *to: send_names(*to, X_Repo_Commit="..")),
     "org/long": ("ETag", lambda *to: send_names(*to, ETag="x" * 300)),
     "org/later": ("ETag", turn_hostile),

@@ -3,11 +3,13 @@
 import contextlib
 import json
 import math
+import multiprocessing
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -26,6 +28,7 @@ from specroof.cli import app
 from specroof.errors import CatalogError, SpecroofError
 from specroof.questions.overview import Overview
 from specroof.questions.sweep import study_of
+from specroof.sweeps import workers
 from specroof.sweeps.run import MANIFEST
 
 pytestmark = pytest.mark.slow
@@ -108,13 +111,13 @@ if __name__ == "__main__":
 class Sweeping:
     """A sweep of two workers in a group of processes of its own, as at a terminal."""
 
-    def __init__(self, folder: Path, *, waits: bool, workers: int = 2) -> None:
+    def __init__(self, folder: Path, *, waits: bool, processes: int = 2) -> None:
         self.begun = folder / "begun"
         self.begun.mkdir()
         (folder / "study.yaml").write_text(yaml.safe_dump(CONTENT))
         (folder / "run.py").write_text(WORKERS_THAT.format(waits=waits))
         words = ["sweep", "study.yaml", "-o", "out", "--format", "csv"]
-        words += ["--workers", str(workers)]
+        words += ["--workers", str(processes)]
         self.run = subprocess.Popen(
             [sys.executable, "run.py", *words],
             cwd=folder,
@@ -176,18 +179,35 @@ def test_an_interrupt_while_workers_start_lets_them_finish(tmp_path: Path) -> No
     assert code == 130 or (tmp_path / "out" / "summary.csv").exists()
 
 
+def test_a_worker_ends_when_the_pipe_of_its_parent_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = threading.Event()
+    monkeypatch.setattr(os, "_exit", lambda _code: ended.set())
+    before = signal.getsignal(signal.SIGINT)
+    reader, writer = multiprocessing.Pipe(duplex=False)
+    try:
+        workers._follow_parent(reader)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        assert not ended.is_set()
+        writer.close()
+        assert ended.wait(60)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.fuzz
 @bounded(3)
 @given(st.sampled_from([1, 2]), st.floats(0, 4), st.floats(0, 1))
 def test_two_interrupts_at_any_moment_end_a_sweep_that_can_go_on(
     tmp_path_factory: pytest.TempPathFactory,
     whole: dict[str, bytes],
-    workers: int,
+    processes: int,
     before_s: float,
     between_s: float,
 ) -> None:
     folder = tmp_path_factory.mktemp("interrupted")
-    sweeping = Sweeping(folder, waits=False, workers=workers)
+    sweeping = Sweeping(folder, waits=False, processes=processes)
     for pause_s in (before_s, between_s):
         time.sleep(pause_s)
         with contextlib.suppress(ProcessLookupError):  # it has ended
@@ -503,15 +523,16 @@ def test_what_is_no_folder_is_refused_by_name(folder: Any) -> None:
             call(folder)
 
 
-@pytest.mark.parametrize("workers", [0, -1, True, 2.5, "2", None, 10**30])
-def test_a_number_of_workers_that_cannot_be_is_refused(tmp_path: Path, workers: Any) -> None:
+@pytest.mark.parametrize("count", [0, -1, True, 2.5, "2", None, 10**30])
+def test_a_number_of_workers_that_cannot_be_is_refused(tmp_path: Path, count: Any) -> None:
     with pytest.raises(OptionError, match=r"^workers is "):
-        write_sweep(CONTENT, tmp_path / "out", workers=workers)
+        write_sweep(CONTENT, tmp_path / "out", workers=count)
     assert contents(tmp_path) == {}
 
 
 def test_more_workers_than_files_write_the_files(tmp_path: Path, whole: dict[str, bytes]) -> None:
-    assert write_sweep(CONTENT, os.fsencode(tmp_path), form="csv", workers=4096).done
+    assert write_sweep(CONTENT, tmp_path, form="csv", workers=4096).done
+    assert read_results(tmp_path).to_arrow().num_rows == 2 * 4 * 3
     assert contents(tmp_path) == whole
 
 
@@ -552,6 +573,10 @@ def test_a_pipe_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"summary\.csv: is a pipe, socket or device"):
         write_sweep(CONTENT, tmp_path, form="csv")
     assert (tmp_path / "summary.csv").is_fifo()
+    (tmp_path / "summary.csv").unlink()
+    (tmp_path / "summary.csv").mkdir()
+    with pytest.raises(OutputError, match=r"summary\.csv: is a folder"):
+        write_sweep(CONTENT, tmp_path, form="csv")
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+x", "-x", "@x", "\tx", "'=x", "'quoted'"])

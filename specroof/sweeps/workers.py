@@ -121,8 +121,8 @@ def on_cluster(
     OptionError, OutputError
         For an address that is none, and a cluster that cannot be reached or gives up.
     """
-    match = _DASK.fullmatch(address) if isinstance(address, str) else None
-    if match is None or int(address.rpartition(":")[2]) > _LAST_PORT:
+    match = _DASK.fullmatch(str(address))
+    if match is None or int(match[1].rpartition(":")[2]) > _LAST_PORT:
         refuse("on", address, _DASK_FORM)
     distributed = optional_library("distributed", f"on {address!r}", refusal=OutputError)
     # They would put what they know of a lost connection beside the one line that matters.
