@@ -1,5 +1,20 @@
-"""`python -m specroof` is the command line."""
+"""The command line, as `specroof` and as `python -m specroof`."""
 
-from specroof.cli import main
+import sys
 
-main()
+#: The exit code that shells expect after an interrupt.
+_INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the command line; an interrupt ends it without a traceback, also while it is imported."""
+    try:
+        from specroof.cli import main as run  # noqa: PLC0415 - takes half a second, in which people stop it
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -148,6 +148,50 @@ def drip(server: Hub, with_body: bool) -> None:
         time.sleep(0.1)
 
 
+#: Three folders up from `hub/models--ORG--NAME/blobs` is the folder that holds the cache.
+ESCAPE = "../../../escaped"
+
+
+def send_names(server: Hub, with_body: bool, *, status: int = 200, **names: str) -> None:
+    """Send a config under a tag and a commit of the caller's choice."""
+    data = json.dumps(CONFIG).encode()
+    server.send_response(status)
+    for header, value in {"X-Repo-Commit": COMMIT, "ETag": '"0123"', **names}.items():
+        server.send_header(header.replace("_", "-"), value)
+    if status == 404:
+        server.send_header("X-Error-Code", "EntryNotFound")
+    server.send_header("Content-Length", str(len(data)))
+    server.end_headers()
+    if with_body:
+        server.wfile.write(data)
+
+
+def send_weak_tag(server: Hub, with_body: bool) -> None:
+    """Send a tag as other servers spell theirs."""
+    if server.path.endswith("hf_quant_config.json"):
+        server.refuse(404, "EntryNotFound")
+    else:
+        send_names(server, with_body, ETag='W/"5f-0+a=_.b"')
+
+
+def turn_hostile(server: Hub, with_body: bool) -> None:
+    """Answer the first question about a file well, and the second with a way out."""
+    asked_before = server.requests.count(server.path) > 1
+    send_names(server, with_body, ETag=f'"{ESCAPE if asked_before else COMMIT}"')
+
+
+#: Repositories whose answers name files outside of the cache, and the header that does.
+ESCAPING: dict[str, tuple[str, Callable[[Hub, bool], None]]] = {
+    "org/tag": ("ETag", lambda *to: send_names(*to, ETag=f'"{ESCAPE}"')),
+    "org/weak-tag": ("ETag", lambda *to: send_names(*to, ETag=f'W/"{ESCAPE}"')),
+    "org/linked": ("X-Linked-ETag", lambda *to: send_names(*to, X_Linked_ETag=ESCAPE)),
+    "org/commit": ("X-Repo-Commit", lambda *to: send_names(*to, X_Repo_Commit=ESCAPE)),
+    "org/missing": ("X-Repo-Commit", lambda *to: send_names(*to, status=404, X_Repo_Commit=ESCAPE)),
+    "org/dots": ("X-Repo-Commit", lambda *to: send_names(*to, X_Repo_Commit="..")),
+    "org/long": ("ETag", lambda *to: send_names(*to, ETag="x" * 300)),
+    "org/later": ("ETag", turn_hostile),
+}
+
 #: Repositories that answer as no good server does.
 HOSTILE: dict[str, Callable[[Hub, bool], None]] = {
     "org/hangs-up": hang_up,
@@ -155,6 +199,8 @@ HOSTILE: dict[str, Callable[[Hub, bool], None]] = {
     "org/circles": go_in_circles,
     "org/gigabyte": send_a_gigabyte,
     "org/drip": drip,
+    **{name: answer for name, (_, answer) in ESCAPING.items()},
+    "org/weak": send_weak_tag,
 }
 
 
@@ -251,6 +297,19 @@ def test_a_server_that_misbehaves_is_one_line_in_bounded_time(
     assert says in refusal(hub.show(name))
     assert time.perf_counter() - start < 20
     assert sum(file.stat().st_size for file in hub.cache.rglob("*") if file.is_file()) < 10**5
+
+
+@pytest.mark.parametrize("name", ESCAPING)
+def test_a_server_that_names_files_outside_of_the_cache_is_refused(hub: Served, name: str) -> None:
+    line = refusal(hub.show(name))
+    assert f"its {ESCAPING[name][0]} is" in line
+    outside = [path for path in hub.cache.rglob("*") if path.name.startswith("escaped")]
+    assert outside == []
+    assert {path.name for path in hub.cache.iterdir()} <= {"hub", "xet"}
+
+
+def test_tags_of_other_servers_are_names_too(hub: Served) -> None:
+    assert json.loads(hub.show("org/weak").stdout)["layers"] == 3
 
 
 @pytest.mark.parametrize("name", ["org/a--b", "org/a..b", "org/x.git", "org/" + "x" * 97])

@@ -483,7 +483,7 @@ def test_what_a_place_refuses_names_it(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--format", "xml"], "--format is 'xml'; allowed: parquet, csv, jsonl"),
-        (["--workers", "0"], "--workers is 0; allowed: a whole number of at least 1"),
+        (["--workers", "0"], "--workers is 0; allowed: a whole number from 1 to 4096"),
         (["--on", "slurm://x"], "--on is 'slurm://x'; allowed: dask://HOST:PORT"),
     ],
 )

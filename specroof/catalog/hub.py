@@ -1,17 +1,22 @@
 """The Hugging Face Hub: two small files of a repository, every failure in one line."""
 
-from collections.abc import Callable
+import contextlib
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from specroof.catalog.files import MAX_FILE_BYTES, bundled_names, suggestion
-from specroof.errors import CatalogError, reject
+from specroof.errors import CatalogError, refuse, reject
 
 Fetch = Callable[[str, str], Path | None]
 
 #: Seconds after which a file that still comes is given up. Each read alone has its own limit
 #: (HF_HUB_DOWNLOAD_TIMEOUT), which a server that sends a byte now and then never reaches.
 LONGEST_FETCH_S: Final = 60.0
+
+#: Tags and commits that huggingface_hub may call files and folders of its cache by.
+_CACHE_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._+=-]{0,199}")
 
 
 def fetch_from_hub(repository: str, file_name: str) -> Path | None:
@@ -58,19 +63,59 @@ def _download(repository: str, file_name: str) -> Path:
     """Return the path of a file in the cache, where it is put first unless it is too large."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url  # noqa: PLC0415
 
-    try:
-        size = get_hf_file_metadata(hf_hub_url(repository, file_name)).size or 0
-    except Exception as failure:  # noqa: BLE001 - as above
-        # Without an answer only the cache is left: the client's own retries take 23 seconds.
-        unanswered = getattr(failure, "response", None) is None
+    with _answers_checked():
         try:
-            return Path(hf_hub_download(repository, file_name, local_files_only=unanswered))
-        except OSError as absent:
-            raise absent from failure
-    if size > MAX_FILE_BYTES:
-        message = f"it has {size} bytes; allowed: up to {MAX_FILE_BYTES}"
-        raise ValueError(message)
-    return Path(hf_hub_download(repository, file_name))
+            size = get_hf_file_metadata(hf_hub_url(repository, file_name)).size or 0
+        except CatalogError:
+            raise
+        except Exception as failure:  # noqa: BLE001 - as above
+            # Without an answer only the cache is left: the client's own retries take 23 seconds.
+            unanswered = getattr(failure, "response", None) is None
+            try:
+                return Path(hf_hub_download(repository, file_name, local_files_only=unanswered))
+            except OSError as absent:
+                raise absent from failure
+        if size > MAX_FILE_BYTES:
+            message = f"it has {size} bytes; allowed: up to {MAX_FILE_BYTES}"
+            raise ValueError(message)
+        return Path(hf_hub_download(repository, file_name))
+
+
+@contextlib.contextmanager
+def _answers_checked() -> Iterator[None]:
+    """Check every answer before huggingface_hub reads it: it asks twice, and answers may differ."""
+    from huggingface_hub import get_session  # noqa: PLC0415
+
+    session: Any = get_session()
+    # Clients of httpx, and sessions of requests before huggingface_hub 1.0.
+    hooks = (session.event_hooks if hasattr(session, "event_hooks") else session.hooks)["response"]
+    hooks.append(_check_cache_names)
+    try:
+        yield
+    finally:
+        hooks.remove(_check_cache_names)
+
+
+def _check_cache_names(response: Any, **_settings: object) -> None:
+    """Refuse an answer whose tag or commit leads out of the cache as the name of a file.
+
+    Raises
+    ------
+    CatalogError
+        If one of them is anything but a plain name.
+
+    Source
+        `_hf_hub_download_to_cache_dir` of huggingface_hub 2.4.0, which joins both to paths.
+    """
+    headers = response.headers
+    if "X-Repo-Commit" not in headers:  # the client makes no file of such an answer
+        return
+    key = "X-Linked-ETag" if headers.get("X-Linked-ETag") else "ETag"
+    tag = headers.get(key, "none").removeprefix("W/").strip('"')
+    for name, value in ((key, tag), ("X-Repo-Commit", headers["X-Repo-Commit"])):
+        if not _CACHE_NAME.fullmatch(value):
+            allowed = "a letter or digit, then at most 199 letters, digits and . _ + = -"
+            refuse(f"its {name}", value, allowed, error=CatalogError)
 
 
 def _reason(failure: Exception, repository: str) -> str:

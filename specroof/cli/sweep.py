@@ -11,6 +11,7 @@ from typing import Final
 
 import typer
 
+from specroof.arrays import whole_within
 from specroof.cli.flags import Flag
 from specroof.cli.grouping import Asked, flags
 from specroof.cli.output import check_folder, say, say_json
@@ -109,11 +110,11 @@ def sweep(ask: Asked) -> None:
 def _check(run: Run) -> None:
     """Refuse how a study is to be run, before it is read."""
     from specroof.sweeps.formats import best_format  # noqa: PLC0415 - as above
+    from specroof.sweeps.run import WORKERS  # noqa: PLC0415 - as above
 
     if run.output == "":
         refuse("output", run.output, "a folder, or a URL")
-    if run.workers < 1:
-        refuse("workers", run.workers, "a whole number of at least 1")
+    whole_within("workers", run.workers, WORKERS)
     if run.form is not None:
         best_format(run.form)
 
@@ -173,16 +174,20 @@ def _write(study: Study, output: str, ask: Run) -> None:
     """Run a study into a folder, and say what it found."""
     from specroof.sweeps.run import write_sweep  # noqa: PLC0415 - as above
 
-    with _progress(study.n_points, quiet=ask.quiet) as advance, _interrupts() as stop:
-        run = write_sweep(
-            study,
-            output,
-            form=ask.form,
-            workers=ask.workers,
-            on=ask.on,
-            advance=advance,
-            stop=stop,
-        )
+    try:
+        with _progress(study.n_points, quiet=ask.quiet) as advance, _interrupts() as stop:
+            run = write_sweep(
+                study,
+                output,
+                form=ask.form,
+                workers=ask.workers,
+                on=ask.on,
+                advance=advance,
+                stop=stop,
+            )
+    except KeyboardInterrupt:
+        say_aside("stopped at once: what was in hand is lost; the same command goes on")
+        raise typer.Exit(_INTERRUPTED) from None
     if not run.done:
         done, of = len(run.records), len(run.plan.partitions)
         say_aside(f"stopped: {done} of {of} files are done; the same command goes on")

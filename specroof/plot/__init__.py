@@ -1,5 +1,6 @@
 """Results as charts: matplotlib figures of a `SpeedupCurve` or a `PassLatency`. No physics."""
 
+from specroof.plot import _backend as _backend  # first, since it imports matplotlib
 from specroof.plot.acceptance import plot_acceptance
 from specroof.plot.accuracy import plot_accuracy, plot_throughput_accuracy
 from specroof.plot.adaptive import plot_adaptive

@@ -68,13 +68,46 @@ class Overview:
         }
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> "Overview":
-        """Return the overview that `to_dict` gave."""
-        values: dict[str, Any] = {
-            name: np.asarray(value, dtype=np.float64) if isinstance(value, list) else value
-            for name, value in content.items()
-        }
-        return cls(**values)
+    def from_dict(cls, content: Any) -> "Overview":
+        """Return the overview that `to_dict` gave.
+
+        Raises
+        ------
+        ValueError
+            For anything that it does not give; files hold it, and files get damaged.
+        """
+        kinds = {field.name: field.type for field in fields(cls)}
+        if not isinstance(content, Mapping) or content.keys() != kinds.keys():
+            message = "has other keys than an overview"
+            raise ValueError(message)
+        values = {name: _read(kinds[name], value) for name, value in content.items()}
+        found = cls(**values)
+        axes, whole = (found.context_len, found.batch_size), (found.target, found.drafter_number)
+        shape = tuple(axis.size for axis in axes)
+        tables = (found.best_draft_len, found.best_speedup, found.tokens_per_s, found.drafts_run)
+        if (
+            min(*whole, found.workload, found.devices, *shape) < 1
+            or any(axis.ndim != 1 or not (np.diff(axis) > 0).all() for axis in axes)
+            or any(table.shape != shape for table in tables)
+            or any((array < 0).any() or np.isinf(array).any() for array in (*axes, *tables))
+            or any(np.isnan(array).any() for array in (*axes, found.drafts_run))
+        ):
+            message = "has figures that no overview has"
+            raise ValueError(message)
+        return found
+
+
+def _read(kind: Any, value: Any) -> Any:
+    """Return the value of a field as JSON has it; a ValueError for one of another kind."""
+    if kind is Array:
+        try:
+            return np.asarray(value if isinstance(value, list) else None, dtype=np.float64)
+        except (TypeError, OverflowError) as failure:  # lists of text, of objects; long numbers
+            raise ValueError(failure) from None
+    if type(value) is not kind:  # a bool is an int to Python
+        message = f"is {type(value).__name__}"
+        raise ValueError(message)
+    return value
 
 
 def drafts_run(curve: SpeedupCurve) -> npt.NDArray[np.bool_]:

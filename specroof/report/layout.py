@@ -22,6 +22,9 @@ ABSENT: Final = "-"
 #: What no reader of CSV gives back: a line end of old in a cell, and what is no UTF-8.
 _NO_CSV: Final = re.compile("[\r\ud800-\udfff]")
 
+#: Text that a spreadsheet takes for a formula, with apostrophes before it or not.
+_FORMULA: Final = re.compile("'*[=+@\t-]")
+
 
 def in_line(name: str) -> str:
     r"""Return a name as it stands in a line that people read: printable, without line breaks.
@@ -147,8 +150,10 @@ def _number(value: object) -> object:
 def columns_csv(parts: Iterable[Mapping[str, Sequence[object]]], *, header: bool = True) -> str:
     """Return columns as CSV with a header; None is an empty cell.
 
-    Text stays as it is, but for what no reader gives back: carriage returns and halves of
-    characters are spelt out.
+    Text stays as it is, with two exceptions. What no reader gives back, carriage returns and halves
+    of characters, is spelt out. Text that spreadsheets run as a formula, since it begins with = + -
+    @ or a tab, has an apostrophe in front; so has such text behind apostrophes, so that `unescaped`
+    gives back all texts.
 
     Parameters
     ----------
@@ -176,7 +181,25 @@ def columns_csv(parts: Iterable[Mapping[str, Sequence[object]]], *, header: bool
 
 
 def _cells(column: Sequence[object]) -> Sequence[object]:
-    """Return a column with text that every reader of CSV gives back."""
-    texts = {value for value in column if isinstance(value, str) and _NO_CSV.search(value)}
-    clean = {text: _NO_CSV.sub(lambda match: printable(match[0]), text) for text in texts}
-    return [clean.get(str(value), value) for value in column] if clean else column
+    """Return a column with text that readers of CSV give back, and spreadsheets do not run."""
+    texts = {value for value in column if isinstance(value, str)}
+    clean = {text: _cell(text) for text in texts if _NO_CSV.search(text) or _FORMULA.match(text)}
+    if not clean:
+        return column
+    return [clean.get(value, value) if isinstance(value, str) else value for value in column]
+
+
+def _cell(text: str) -> str:
+    spelt = _NO_CSV.sub(lambda match: printable(match[0]), text)
+    return f"'{spelt}" if _FORMULA.match(text) else spelt
+
+
+def unescaped(text: str) -> str:
+    """Return the text of a cell without the apostrophe that `columns_csv` puts before a formula.
+
+    Examples
+    --------
+    >>> unescaped("'=1+1"), unescaped("''-x"), unescaped("'quoted'"), unescaped("-1")
+    ('=1+1', "'-x", "'quoted'", '-1')
+    """
+    return text[1:] if text.startswith("'") and _FORMULA.match(text[1:]) else text

@@ -121,8 +121,10 @@ def write_files(files: Mapping[Path, bytes]) -> None:
     - A killed run leaves nothing else where the system has files without names (Linux, on its
       own disks, up to 64 files at once), but for one that was just being named; elsewhere hidden
       temporaries. The next run in that folder takes them away.
-    - Links stay and their targets change; files keep their mode and, where that is allowed, their
-      owner; new ones have the mode that the umask leaves. Devices and FIFOs are written through.
+    - A symbolic link stays, and the file that it leads to is replaced. Other names of that file
+      (hard links, as backups have them) keep the old content, for nothing is written in place.
+    - Files keep their mode and, where that is allowed, their owner; new ones have the mode that the
+      umask leaves. Devices and FIFOs are written through.
 
     Raises
     ------
@@ -156,8 +158,9 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as failure:
-        message = f"{folder}: {failure.strerror}; allowed: a folder that can be written to"
+    except (OSError, ValueError) as failure:  # the second for a NUL
+        reason = getattr(failure, "strerror", None) or failure
+        message = f"{folder}: {reason}; allowed: a folder that can be written to"
         raise OutputError(message) from None
     place = folder / MANIFEST
     written = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
@@ -180,23 +183,31 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Yield a file to write to; it appears at its path, in one step, where the block ends well.
 
+    Links and modes are kept as `write_files` keeps them; a device or FIFO is refused.
+
     Raises
     ------
     OutputError
         If it cannot be written; nothing is left behind then.
     """
-    one = _Staged(path, b"", path)
+    with _refused(path):
+        target = _target(path)
+    if target is None:
+        message = f"{path}: is a pipe, socket or device; {_ALLOWED}"
+        raise OutputError(message)
+    staged = _Staged(path, b"", target)
     try:
-        one.descriptor = _nameless(path.parent)
-        with one.opened(path) as file:
+        staged.descriptor = _nameless(target.parent)
+        with staged.opened(target) as file:
             yield file
-        one.appear()
-        _keep_names({path.parent})
+            _keep_mode(target, file.fileno())
+        staged.appear()
+        _keep_names({target.parent})
     except OSError as failure:
         message = f"{path}: {failure.strerror or failure}; {_ALLOWED}"
         raise OutputError(message) from None
     finally:
-        one.discard()
+        staged.discard()
 
 
 @contextlib.contextmanager

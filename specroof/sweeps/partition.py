@@ -1,11 +1,12 @@
 """One partition: computed, and written whole or not at all."""
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
-from specroof.questions.overview import overviews
+from specroof.questions.overview import Overview, overviews
 from specroof.questions.sweep import Slice, Study, lacking_room, study_slices
 from specroof.report.columns import load_columns, point_columns
 from specroof.sweeps.formats import table_writer
@@ -17,6 +18,19 @@ POINTS: Final = "points"
 UNFINISHED: Final = ".unfinished"
 #: Notes that are kept of a partition.
 _MOST_NOTES: Final = 20
+
+#: The keys of a record, and what they hold.
+_KINDS: Final[dict[str, type]] = {
+    "name": str,
+    "target": int,
+    "drafter": int,
+    "points": int,
+    "loads_without_room": int,
+    "bytes": int,
+    "summary_sha256": str,
+    "notes": list,
+    "overviews": list,
+}
 
 #: Told how many points are done, each time some are.
 Advance = Callable[[int], object]
@@ -34,11 +48,44 @@ def file_metadata(plan: Plan) -> dict[str, str]:
 def finished(place: Place, partition: Partition, form: str) -> dict[str, Any] | None:
     """Return the record of a partition whose files are there; None of one that is to be done."""
     content = place.read(f"{UNFINISHED}/{partition.name}.json")
-    if content is None:
+    try:
+        record = json.loads(content or b"")
+    except (ValueError, RecursionError):  # cut short, or no text
         return None
-    record: dict[str, Any] = json.loads(content)
-    there = place.size(f"{POINTS}/{partition.name}.{form}")
-    return record if there == record["bytes"] else None
+    if not is_record(record, partition):
+        return None
+    summary = place.read(f"{UNFINISHED}/{partition.name}.{form}")
+    points = place.size(f"{POINTS}/{partition.name}.{form}")
+    return (
+        record if (points, _sum(summary)) == (record["bytes"], record["summary_sha256"]) else None
+    )
+
+
+def is_record(record: Any, partition: Partition) -> TypeGuard[dict[str, Any]]:
+    """Tell the record of a partition from anything else that a damaged file may hold."""
+    if not has_kinds(record) or not _named(partition).items() <= record.items():
+        return False
+    try:
+        overviews_read = [Overview.from_dict(content) for content in record["overviews"]]
+    except ValueError:
+        return False
+    return len(overviews_read) > 0
+
+
+def has_kinds(record: Any) -> TypeGuard[dict[str, Any]]:
+    """Tell whether a value has the keys of a record, each of its kind; overviews are not read."""
+    return (
+        isinstance(record, dict)
+        and record.keys() == _KINDS.keys()
+        and all(type(record[key]) is kind for key, kind in _KINDS.items())
+        and record["name"].isdecimal()  # no way out of the folder
+        and min(record["bytes"], record["loads_without_room"]) >= 0
+        and all(isinstance(note, str) for note in record["notes"])
+    )
+
+
+def _sum(content: bytes | None) -> str:
+    return hashlib.sha256(content or b"").hexdigest()
 
 
 def _slices(study: Study, partition: Partition, most: int | None) -> Iterator[Slice]:
@@ -103,6 +150,7 @@ def write_partition(
     record = _named(partition) | {
         "loads_without_room": lacking,
         "bytes": place.size(points),
+        "summary_sha256": _sum(place.read(f"{UNFINISHED}/{name}.{form}")),
         "notes": list(said),
         "overviews": [one.to_dict() for one in shown],
     }

@@ -4,15 +4,19 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import Any, BinaryIO, Final, Protocol, TypeVar
 
-from specroof.errors import OutputError, optional_library
+from specroof.errors import OutputError, expect, optional_library, refuse
 from specroof.report.writing import clear_stale, whole_file
 
 _Answer = TypeVar("_Answer")
+
+_TO_READ: Final = "a folder that can be read"
+_TO_WRITE: Final = "a folder that can be written to"
 
 
 class Place(Protocol):
@@ -47,11 +51,20 @@ class Place(Protocol):
         """Take a folder away."""
 
 
-def place_of(url: str) -> Place:
-    """Return a folder by its path, or by a URL such as s3://bucket/folder."""
-    if "://" in url:
-        return _Remote(url)
-    return _Folder(url)
+def place_of(folder: object) -> Place:
+    """Return a folder by its path, or by a URL such as s3://bucket/folder.
+
+    Raises
+    ------
+    OptionError, OutputError
+        For anything but text or a path object, and a URL that fsspec does not reach.
+    """
+    allowed = "a folder, or a URL that fsspec reaches"
+    expect("folder", folder, str | bytes | os.PathLike, allowed)
+    url = os.fsdecode(folder)  # type: ignore[arg-type]  # checked
+    if not url:
+        refuse("folder", folder, allowed)
+    return _Remote(url) if "://" in url else _Folder(url)
 
 
 class _Folder:
@@ -64,13 +77,13 @@ class _Folder:
     def prepare(self, *folders: str) -> None:
         for name in ("", *folders):
             path = self._path / name
-            with _refused(path):
+            with _refused(path, _TO_WRITE):
                 path.mkdir(parents=True, exist_ok=True)
                 clear_stale(path)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        with _refused(self._path):
+        with _refused(self._path, _TO_WRITE):
             descriptor = os.open(self._path, os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -89,10 +102,18 @@ class _Folder:
         return whole_file(self._path / name)
 
     def open_to_read(self, name: str) -> BinaryIO:
-        return (self._path / name).open("rb")
+        path = self._path / name
+        with _refused(path, _TO_READ):
+            if not stat.S_ISREG(path.stat().st_mode):  # nobody may ever write to a pipe
+                message = "is not a regular file"
+                raise OSError(message)
+            return path.open("rb")
 
     def read(self, name: str) -> bytes | None:
-        return self._found(name, Path.read_bytes)
+        if self._found(name, os.stat) is None:
+            return None
+        with self.open_to_read(name) as file:
+            return file.read()
 
     def size(self, name: str) -> int | None:
         return self._found(name, lambda path: path.stat().st_size)
@@ -101,24 +122,30 @@ class _Folder:
         return sorted(file.name for file in self._found(folder, os.scandir) or ())
 
     def remove(self, folder: str) -> None:
-        self._found(folder, shutil.rmtree)
+        # Of a link the link alone: what it leads to is not ours to empty.
+        is_link = (self._path / folder).is_symlink()
+        self._found(folder, Path.unlink if is_link else shutil.rmtree, _TO_WRITE)
 
-    def _found(self, name: str, ask: Callable[[Path], _Answer]) -> _Answer | None:
+    def _found(
+        self, name: str, ask: Callable[[Path], _Answer], allowed: str = _TO_READ
+    ) -> _Answer | None:
         """Return what `ask` says of a file or folder; None where there is none."""
         path = self._path / name
-        with _refused(path), contextlib.suppress(FileNotFoundError):
-            return ask(path)
-        return None
+        with _refused(path, allowed):
+            try:
+                return ask(path)
+            except FileNotFoundError:
+                return None
 
 
 @contextlib.contextmanager
-def _refused(path: Path) -> Iterator[None]:
+def _refused(path: Path, allowed: str) -> Iterator[None]:
+    """Turn what the system says of a path into one line; a NUL in it is a ValueError."""
     try:
         yield
-    except FileNotFoundError:
-        raise
-    except OSError as failure:
-        message = f"{path}: {failure.strerror}; allowed: a folder that can be written to"
+    except (OSError, ValueError) as failure:
+        reason = getattr(failure, "strerror", None) or failure
+        message = f"{path}: {reason}; allowed: {allowed}"
         raise OutputError(message) from None
 
 
@@ -128,11 +155,8 @@ class _Remote:
     def __init__(self, url: str) -> None:
         fsspec = optional_library("fsspec", url, refusal=OutputError)
         self.url = url
-        try:
+        with self._refused("a place that fsspec reaches"):
             self._files, self._root = fsspec.url_to_fs(url)
-        except (ImportError, ValueError, OSError) as failure:
-            message = f"{url}: {failure}; allowed: a place that fsspec reaches"
-            raise OutputError(message) from None
 
     def _at(self, name: str) -> str:
         return f"{self._root}/{name}".rstrip("/")
@@ -151,17 +175,20 @@ class _Remote:
         # What is closed appears, whole or not: so under another name until it is whole.
         temporary = self._at(f"{name}-{os.urandom(4).hex()}.tmp")
         with self._refused():
-            try:
-                with self._files.open(temporary, "wb") as file:
-                    yield file
+            opened = self._files.open(temporary, "wb")
+        try:
+            with self._refused(kind=OSError), opened as file:
+                yield file
+            with self._refused():
                 self._files.mv(temporary, self._at(name))
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    self._files.rm(temporary)
-                raise
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self._files.rm(temporary)
+            raise
 
     def open_to_read(self, name: str) -> BinaryIO:
-        found: BinaryIO = self._files.open(self._at(name), "rb")
+        with self._refused("a place that can be read"):
+            found: BinaryIO = self._files.open(self._at(name), "rb")
         return found
 
     def read(self, name: str) -> bytes | None:
@@ -171,7 +198,7 @@ class _Remote:
     def size(self, name: str) -> int | None:
         self._files.invalidate_cache()
         found = self._found(name, self._files.info)
-        return None if found is None else int(found["size"])
+        return None if found is None else int(found["size"] or 0)
 
     def names(self, folder: str) -> list[str]:
         found = self._found(folder, self._files.ls, detail=False)
@@ -182,16 +209,19 @@ class _Remote:
 
     def _found(self, name: str, ask: Callable[..., Any], **how: bool) -> Any:
         """Return what `ask` says of a file or folder; None where there is none."""
-        with self._refused(), contextlib.suppress(FileNotFoundError):
-            return ask(self._at(name), **how)
-        return None
+        with self._refused():
+            try:
+                return ask(self._at(name), **how)
+            except FileNotFoundError:
+                return None
 
     @contextlib.contextmanager
-    def _refused(self) -> Iterator[None]:
+    def _refused(
+        self, allowed: str = "a place that can be written to", kind: type[Exception] = Exception
+    ) -> Iterator[None]:
+        """Turn what a file system says into one line: each has errors of its own."""
         try:
             yield
-        except FileNotFoundError:
-            raise
-        except OSError as failure:
-            message = f"{self.url}: {failure}; allowed: a place that can be written to"
+        except kind as failure:
+            message = f"{self.url}: {str(failure) or type(failure).__name__}; allowed: {allowed}"
             raise OutputError(message) from None

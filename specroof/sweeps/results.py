@@ -1,18 +1,21 @@
 """Results of a sweep, read back as tables."""
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from specroof.errors import CatalogError
+from specroof.errors import CatalogError, OutputError
 from specroof.questions.overview import Overview
 from specroof.report.arrow import data_library
+from specroof.report.layout import unescaped
 from specroof.report.notebook import facts_html
-from specroof.sweeps.partition import POINTS, UNFINISHED
+from specroof.sweeps.partition import POINTS, UNFINISHED, has_kinds
 from specroof.sweeps.places import Place, place_of
-from specroof.sweeps.run import MANIFEST
+from specroof.sweeps.run import MANIFEST, parse_manifest
+
+_WRITTEN: Final = "a folder that `specroof sweep` wrote"
+_AGAIN: Final = f"{_WRITTEN}; the same sweep writes again what is missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,29 +46,60 @@ class Results:
     @property
     def overviews(self) -> list[Overview]:
         """The best of each curve at some of its loads; none before the sweep is done."""
-        return [
-            Overview.from_dict(one)
-            for record in self.manifest["partitions"]
-            for one in record["overviews"]
-        ]
+        try:
+            return [
+                Overview.from_dict(shown)
+                for record in self.manifest["partitions"]
+                for shown in record["overviews"]
+            ]
+        except ValueError as failure:
+            message = f"{self.folder}/{MANIFEST}: an overview {failure}; allowed: {_AGAIN}"
+            raise CatalogError(message) from None
 
     def frames(self) -> Iterator[Any]:
-        """Yield the points as pandas data frames, a file at a time."""
+        """Yield the points as pandas data frames, a file at a time.
+
+        Raises
+        ------
+        CatalogError
+            For a file of points that is missing, cut short or damaged.
+        """
         place, form = place_of(self.folder), self.manifest["format"]
-        written = {name.partition(".")[0] for name in place.names(UNFINISHED) if ".json" in name}
-        for name in place.names(POINTS):
-            if self.done or name.partition(".")[0] in written:
-                yield _frame(place, f"{POINTS}/{name}", form)
+        for name, size in self._sizes(place).items():
+            file = f"{POINTS}/{name}.{form}"
+            there = place.size(file)
+            if there != size is not None:
+                message = (
+                    f"{self.folder}/{file} has {there or 0} of {size} bytes; allowed: {_AGAIN}"
+                )
+                raise CatalogError(message)
+            yield _frame(place, file, form)
+
+    def _sizes(self, place: Place) -> dict[str, int | None]:
+        """Return the files of points that count by name, with their bytes where those are known."""
+        if not self.done:
+            names = (name.partition(".") for name in place.names(UNFINISHED))
+            return dict.fromkeys(stem for stem, _, ending in names if ending == "json")
+        return {record["name"]: record["bytes"] for record in self.manifest["partitions"]}
 
     def to_frame(self) -> Any:
         """Return all points as one pandas data frame."""
-        return data_library("pandas").concat(self.frames(), ignore_index=True)
+        return data_library("pandas").concat(self._some_frames(), ignore_index=True)
 
     def to_arrow(self) -> Any:
         """Return all points as one Arrow table; needs pyarrow."""
         pa = data_library("pyarrow")
-        tables = [pa.Table.from_pandas(frame, preserve_index=False) for frame in self.frames()]
+        tables = [
+            pa.Table.from_pandas(frame, preserve_index=False) for frame in self._some_frames()
+        ]
         return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
+
+    def _some_frames(self) -> list[Any]:
+        """Return all frames, of which a sweep that has just begun has none."""
+        frames = list(self.frames())
+        if not frames:
+            self._check_done()
+        return frames
 
     def plot(self) -> Any:
         """Draw best speedup against batch size, a panel for each model and chip.
@@ -109,16 +143,37 @@ class Results:
 
 
 def _frame(place: Place, name: str, form: str) -> Any:
+    """Return a table of a folder as a data frame.
+
+    Raises
+    ------
+    CatalogError
+        If it is missing or damaged.
+    """
     pandas = data_library("pandas")
-    content = place.open_to_read(name)
-    with content:
-        if form == "parquet":
-            return pandas.read_parquet(content)
-        if form == "csv":
-            # pandas 3 reads all digits by default, and warns of being told to.
-            old = int(pandas.__version__.partition(".")[0]) < 3
-            return pandas.read_csv(content, **({"float_precision": "round_trip"} if old else {}))
-        return pandas.read_json(content, orient="records", lines=True, precise_float=True)
+    try:
+        with place.open_to_read(name) as content:
+            if form == "parquet":
+                return pandas.read_parquet(content)
+            if form == "csv":
+                # pandas 3 reads all digits by default, and warns of being told to.
+                old = int(pandas.__version__.partition(".")[0]) < 3
+                how = {"float_precision": "round_trip"} if old else {}
+                return _without_escapes(pandas.read_csv(content, **how))
+            return pandas.read_json(content, orient="records", lines=True, precise_float=True)
+    except Exception as failure:  # noqa: BLE001 - pandas and pyarrow have many of their own
+        reason = failure if isinstance(failure, OutputError) else f"{place.url}/{name}: {failure}"
+        message = f"{reason}; allowed: {_AGAIN}"
+        raise CatalogError(message) from None
+
+
+def _without_escapes(frame: Any) -> Any:
+    """Return a data frame with texts as they were before `columns_csv` kept them from running."""
+    for name in frame.select_dtypes(exclude=["number", "bool"]):
+        texts = frame[name]
+        if texts.str.startswith("'", na=False).any():
+            frame[name] = texts.map(unescaped, na_action="ignore")
+    return frame
 
 
 def read_results(folder: str | os.PathLike[str]) -> Results:
@@ -132,15 +187,18 @@ def read_results(folder: str | os.PathLike[str]) -> Results:
     Raises
     ------
     CatalogError
-        If the folder holds no results.
+        If the folder holds no results, or cannot be read.
+    OptionError
+        For anything but a path or a URL.
     """
-    url = os.fspath(folder)
-    content = place_of(url).read(MANIFEST)
+    place = place_of(folder)
     try:
-        manifest = json.loads(content or b"")
-        if {"format", "done", "points", "partitions"} <= manifest.keys():
-            return Results(url, manifest)
-    except (ValueError, AttributeError):
-        pass
-    message = f"{folder} holds no results of a sweep; allowed: a folder that `specroof sweep` wrote"
+        manifest = parse_manifest(place.read(MANIFEST) or b"")
+    except OutputError as failure:
+        raise CatalogError(str(failure)) from None
+    if manifest is not None:
+        records = manifest["partitions"]
+        if all(map(has_kinds, records)) and bool(records) == manifest["done"]:
+            return Results(place.url, manifest)
+    message = f"{place.url} holds no results of a sweep; allowed: {_WRITTEN}"
     raise CatalogError(message)

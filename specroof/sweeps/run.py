@@ -1,28 +1,44 @@
 """Studies to files: what is done is kept, what is left goes on, by one process or by many."""
 
+import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from specroof.arrays import whole_within
 from specroof.errors import OptionError, OutputError
 from specroof.questions.overview import Overview
 from specroof.questions.sweep import StudyLike, study_of
-from specroof.sweeps.formats import best_format, joined
+from specroof.sweeps.formats import FORMATS, best_format, joined
 from specroof.sweeps.partition import (
     POINTS,
     UNFINISHED,
     Advance,
     file_metadata,
     finished,
+    is_record,
     write_partition,
 )
 from specroof.sweeps.places import Place, place_of
 from specroof.sweeps.plan import Partition, Plan, changes, plan_of
+from specroof.units import Bounds
+
+#: Processes of a machine; more than there are files are not started.
+WORKERS: Final = Bounds(1, 4096, whole=True)
 
 #: What says which study a folder holds, and whether it is done.
 MANIFEST: Final = "manifest.json"
+
+#: Keys that every manifest has, and what they hold.
+_MANIFEST_KINDS: Final[dict[str, type]] = {
+    "done": bool,
+    "format": str,
+    "points": int,
+    "study": dict,
+    "partitions": list,
+}
 
 #: The folder of charts.
 CHARTS: Final = "charts"
@@ -118,18 +134,19 @@ def write_sweep(  # noqa: PLR0913 - how, besides what and where
     ------
     OptionError, OutputError
         For a folder that holds another study or cannot be written, and one in which another sweep
-        writes.
+        writes; for arguments of other kinds.
     """
-    place = place_of(os.fspath(folder))
+    workers = whole_within("workers", workers, WORKERS)
+    place = place_of(folder)
     plan = plan_of(study_of(study))
     place.prepare()
     with place.lock():
         before = _manifest(place)
         chosen = best_format(form if form or before is None else before["format"])
         _check_same(place, plan, before, chosen)
-        if before is not None and before["done"] and _is_whole(place, before):
+        if before is not None and before["done"] and _is_whole(place, plan, before):
             place.remove(UNFINISHED)
-            records = {int(one["name"]): one for one in before["partitions"]}
+            records = dict(enumerate(before["partitions"], start=1))
             advance(plan.points)
             return Run(place.url, chosen, plan, records)
         _write_manifest(place, plan, chosen, {})
@@ -146,15 +163,27 @@ def _manifest(place: Place) -> dict[str, Any] | None:
     content = place.read(MANIFEST)
     if content is None:
         return None
-    try:
-        found: dict[str, Any] = json.loads(content)
-        keys = found.keys() & {"format", "study", "done"}
-    except (ValueError, AttributeError):
-        keys = set()
-    if len(keys) < 3:
+    found = parse_manifest(content)
+    if found is None:
         message = f"{place.url}/{MANIFEST} is not the manifest of a sweep; allowed: another folder"
         raise OutputError(message)
     return found
+
+
+def parse_manifest(content: bytes) -> dict[str, Any] | None:
+    """Return what a manifest holds; None of a file that is none, or damaged.
+
+    Records of partitions are as the file has them: see `is_record`.
+    """
+    try:
+        found = json.loads(content)
+        json.dumps(found)  # nested so deeply that it can be read and not be shown
+    except (ValueError, RecursionError):
+        return None
+    is_whole = isinstance(found, dict) and all(
+        type(found.get(key)) is kind for key, kind in _MANIFEST_KINDS.items()
+    )
+    return found if is_whole and found["format"] in FORMATS else None
 
 
 def _check_same(place: Place, plan: Plan, before: dict[str, Any] | None, form: str) -> None:
@@ -174,12 +203,16 @@ def _check_same(place: Place, plan: Plan, before: dict[str, Any] | None, form: s
         raise OutputError(message)
 
 
-def _is_whole(place: Place, manifest: dict[str, Any]) -> bool:
+def _is_whole(place: Place, plan: Plan, manifest: dict[str, Any]) -> bool:
     """Tell whether all files that a manifest lists are there, with the bytes that it states."""
-    form = manifest["format"]
-    return place.size(f"summary.{form}") is not None and all(
-        place.size(f"{POINTS}/{one['name']}.{form}") == one["bytes"]
-        for one in manifest["partitions"]
+    form, records = manifest["format"], manifest["partitions"]
+    return (
+        len(records) == len(plan.partitions)
+        and all(is_record(*pair) for pair in zip(records, plan.partitions, strict=True))
+        and place.size(f"summary.{form}") == manifest.get("summary_bytes", "unknown")
+        and all(
+            place.size(f"{POINTS}/{record['name']}.{form}") == record["bytes"] for record in records
+        )
     )
 
 
@@ -205,15 +238,16 @@ def _compute(
         if on is None and workers == 1
         else _written_away(run, left, workers, on, advance)
     )
-    for record in written:
-        run.records[int(record["name"])] = record
-        if stop():
-            break
+    with contextlib.closing(written):  # here, where an interrupt of what it waits for is heard
+        for record in written:
+            run.records[int(record["name"])] = record
+            if stop():
+                break
 
 
 def _written_away(
     run: Run, left: list[Partition], workers: int, on: str | None, advance: Advance
-) -> Iterator[dict[str, Any]]:
+) -> Generator[dict[str, Any], None, None]:
     """Yield the record of each partition as other processes get it ready."""
     if not run.plan.study.text:
         message = "workers take a study file or a mapping; allowed for a Study: workers=1"
@@ -225,16 +259,22 @@ def _written_away(
         if on is None
         else on_cluster(run.plan, left, run.folder, run.form, on)
     )
-    for record in away:
-        advance(record["points"])
-        yield record
+    with contextlib.closing(away):
+        for record in away:
+            advance(record["points"])
+            yield record
 
 
 def _finish(place: Place, run: Run) -> None:
     """Write the summary, then say that all is done."""
-    parts = (place.read(f"{UNFINISHED}/{one.name}.{run.form}") for one in run.plan.partitions)
+
+    def contents() -> Iterator[bytes]:
+        for partition in run.plan.partitions:
+            with place.open_to_read(f"{UNFINISHED}/{partition.name}.{run.form}") as part:
+                yield part.read()
+
     with place.open(f"summary.{run.form}") as file:
-        joined(run.form, file, (part or b"" for part in parts), file_metadata(run.plan))
+        joined(run.form, file, contents(), file_metadata(run.plan))
     _write_manifest(place, run.plan, run.form, run.records)
     place.remove(UNFINISHED)
 
@@ -248,6 +288,7 @@ def _write_manifest(place: Place, plan: Plan, form: str, records: _Records) -> N
         "study_sha256": plan.study_sha256,
         "points": plan.points,
         "study": plan.described,
+        **({"summary_bytes": place.size(f"summary.{form}")} if records else {}),
         "partitions": [record for _, record in sorted(records.items())],
     }
     with place.open(MANIFEST) as file:

@@ -1,34 +1,42 @@
 """Partitions on several processes of this machine, or on a cluster of dask that exists."""
 
+import contextlib
 import functools
+import logging
 import multiprocessing
 import os
+import re
 import signal
 import threading
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Generator, Iterator
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
+from multiprocessing.connection import Connection
+from multiprocessing.connection import wait as wait_for_any
 from typing import Any, Final
 
-from specroof.errors import OptionError, OutputError, optional_library
+from specroof.errors import OptionError, OutputError, optional_library, refuse
 from specroof.sweeps.partition import write_partition
 from specroof.sweeps.places import place_of
 from specroof.sweeps.plan import Partition, Plan, plan_of
 
 _GO_ON: Final = "allowed: the same command again, which goes on where this one ended"
-#: How the address of a cluster begins.
-_DASK: Final = "dask://"
+#: The address of a cluster: a name or number of a host, that of IPv6 in brackets, and a port.
+_DASK: Final = re.compile(r"dask://((?:[^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5})")
+_DASK_FORM: Final = "dask://HOST:PORT"
+_LAST_PORT: Final = 65535
 #: Seconds for a scheduler to answer: a busy one has taken more than ten.
 _CONNECT_S: Final = 30
 
 
 def on_processes(
     plan: Plan, left: list[Partition], url: str, form: str, workers: int
-) -> Iterator[dict[str, Any]]:
+) -> Generator[dict[str, Any], None, None]:
     """Yield the records of partitions that processes write, as they get ready.
 
-    Where the caller stops asking, what the processes have in hand is finished.
+    Where the caller stops asking, what the processes have in hand is finished; an interrupt ends
+    them at once.
 
     Raises
     ------
@@ -36,26 +44,51 @@ def on_processes(
         If a process is ended from outside.
     """
     waiting = iter(left)
-    pool = ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_follow_parent
-    )
-    with pool:
-        running = {_sent(pool, plan, one, url, form) for one in islice(waiting, workers)}
+    workers = min(workers, max(1, len(left)))
+    with _process_pool(workers) as pool:
+        running = {_sent(pool, plan, part, url, form) for part in islice(waiting, workers)}
         try:
             while running:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
-                    running |= {_sent(pool, plan, one, url, form) for one in islice(waiting, 1)}
                     yield future.result()
+                    running |= {_sent(pool, plan, part, url, form) for part in islice(waiting, 1)}
         except BrokenProcessPool:
             message = f"workers: a process was ended from outside; {_GO_ON}"
             raise OutputError(message) from None
 
 
+@contextlib.contextmanager
+def _process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Yield processes that finish what they have in hand, unless that wait is interrupted too."""
+    context = multiprocessing.get_context("spawn")
+    # Nothing is sent through the pipe: processes end when its writing end is closed.
+    reader, writer = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_follow_parent, initargs=(reader,)
+    )
+    try:
+        try:
+            yield pool
+        except (Exception, GeneratorExit):
+            pool.shutdown()
+            raise
+        pool.shutdown()
+    finally:
+        writer.close()
+        pool.shutdown(cancel_futures=True)
+        reader.close()
+
+
 def _sent(
     pool: ProcessPoolExecutor, plan: Plan, partition: Partition, url: str, form: str
 ) -> "Future[dict[str, Any]]":
-    return pool.submit(write_by_number, *_words(plan, partition, url, form))
+    # A process starts here, and inherits what is blocked: a terminal sends Ctrl-C to it as well.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        return pool.submit(write_by_number, *_words(plan, partition, url, form))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _words(plan: Plan, partition: Partition, url: str, form: str) -> tuple[Any, ...]:
@@ -64,14 +97,13 @@ def _words(plan: Plan, partition: Partition, url: str, form: str) -> tuple[Any, 
     return study.text, study.source, plan.study_sha256, partition.number, url, form
 
 
-def _follow_parent() -> None:
-    """Leave interrupts to the parent, and end when it ends, however that comes about."""
+def _follow_parent(pipe: Connection) -> None:
+    """Leave interrupts to the parent, and end when it ends or closes its end of the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
 
     def follow() -> None:
-        if parent is not None:
-            parent.join()
+        # The end of a parent, however it comes about, closes the pipe too.
+        wait_for_any([pipe])
         os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()
@@ -79,7 +111,7 @@ def _follow_parent() -> None:
 
 def on_cluster(
     plan: Plan, left: list[Partition], url: str, form: str, address: str
-) -> Iterator[dict[str, Any]]:
+) -> Generator[dict[str, Any], None, None]:
     """Yield the records of partitions that a cluster writes, as they get ready.
 
     A partition whose worker is lost is written again by another, with the same bytes.
@@ -89,26 +121,28 @@ def on_cluster(
     OptionError, OutputError
         For an address that is none, and a cluster that cannot be reached or gives up.
     """
-    if not address.startswith(_DASK):
-        message = f"on is {address!r}; allowed: {_DASK}HOST:PORT"
-        raise OptionError(message)
+    match = _DASK.fullmatch(str(address))
+    if match is None or int(match[1].rpartition(":")[2]) > _LAST_PORT:
+        refuse("on", address, _DASK_FORM)
     distributed = optional_library("distributed", f"on {address!r}", refusal=OutputError)
+    # They would put what they know of a lost connection beside the one line that matters.
+    for part_of in ("distributed", "distributed.client"):
+        logging.getLogger(part_of).setLevel(logging.CRITICAL)
     try:
-        with distributed.Client(
-            f"tcp://{address.removeprefix(_DASK)}", timeout=_CONNECT_S
-        ) as client:
+        with distributed.Client(f"tcp://{match[1]}", timeout=_CONNECT_S) as client:
             tasks = [
                 client.submit(
                     write_by_number,
-                    *_words(plan, one, url, form),
-                    key=f"specroof-{plan.study_sha256}-{one.name}",
+                    *_words(plan, part, url, form),
+                    key=f"specroof-{plan.study_sha256}-{part.name}",
                     retries=2,
                 )
-                for one in left
+                for part in left
             ]
             for task in distributed.as_completed(tasks):
                 yield task.result()
-    except (OSError, distributed.KilledWorker) as failure:
+    # What is cancelled has lost its scheduler; what cannot be imported lacks specroof there.
+    except (OSError, ImportError, CancelledError, distributed.KilledWorker) as failure:
         message = f"{address}: {failure}; allowed: a cluster of dask that can be reached"
         raise OutputError(message) from None
 

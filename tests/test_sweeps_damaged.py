@@ -1,0 +1,648 @@
+"""Sweeps and what ends or damages them: interrupts, damaged folders, odd places, lost clusters."""
+
+import contextlib
+import json
+import math
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from fuzzing import bounded
+from specroof import OptionError, OutputError, read_results, write_sweep
+from specroof.cli import app
+from specroof.errors import CatalogError, SpecroofError
+from specroof.questions.overview import Overview
+from specroof.questions.sweep import study_of
+from specroof.sweeps import workers
+from specroof.sweeps.run import MANIFEST
+
+pytestmark = pytest.mark.slow
+
+CONTENT: dict[str, Any] = {
+    "format_version": 1,
+    "targets": [{"model": "Qwen/Qwen3-8B", "hardware": ["b200", "l4"]}],
+    "drafters": ["autoregressive,cost=0.1,survival=.9/.7"],
+    "batch_size": [1, 8],
+    "context_len": [1000, 30000],
+    "max_draft_len": 2,
+}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return all files of a folder by name."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def fill(folder: Path, files: dict[str, bytes]) -> None:
+    """Make a folder anew with these files."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Return the files of a finished sweep."""
+    folder = tmp_path_factory.mktemp("whole")
+    assert write_sweep(CONTENT, folder, form="csv").done
+    return contents(folder)
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Return the files of a sweep that was stopped after the first of two files."""
+    folder = tmp_path_factory.mktemp("half")
+    assert not write_sweep(CONTENT, folder, form="csv", stop=lambda: True).done
+    return contents(folder)
+
+
+def refusal(*words: str) -> str:
+    """Return the one line that a sweep is refused with."""
+    run = CliRunner().invoke(app, ["sweep", *words])
+    assert isinstance(run.exception, SystemExit), run.exception
+    assert (run.exit_code, run.stdout, run.stderr.count("\n")) == (2, "", 1)
+    return run.stderr.removeprefix("specroof: ").rstrip("\n")
+
+
+# --- interrupts ----------------------------------------------------------------------------------
+
+#: `specroof`, whose workers run this file too: each says that it has begun, and then waits.
+WORKERS_THAT = """
+import os, sys, time
+from pathlib import Path
+from specroof.sweeps import workers
+
+def wait_for_hours(*words):
+    (Path(os.environ["BEGUN"]) / str(os.getpid())).touch()
+    time.sleep(36000)
+
+if {waits}:
+    workers.write_partition = wait_for_hours
+elif __name__ != "__main__":
+    (Path(os.environ["BEGUN"]) / str(os.getpid())).touch()
+    time.sleep(1)
+
+if __name__ == "__main__":
+    from specroof.__main__ import main
+    main()
+"""
+
+
+class Sweeping:
+    """A sweep of two workers in a group of processes of its own, as at a terminal."""
+
+    def __init__(self, folder: Path, *, waits: bool, processes: int = 2) -> None:
+        self.begun = folder / "begun"
+        self.begun.mkdir()
+        (folder / "study.yaml").write_text(yaml.safe_dump(CONTENT))
+        (folder / "run.py").write_text(WORKERS_THAT.format(waits=waits))
+        words = ["sweep", "study.yaml", "-o", "out", "--format", "csv"]
+        words += ["--workers", str(processes)]
+        self.run = subprocess.Popen(
+            [sys.executable, "run.py", *words],
+            cwd=folder,
+            env=os.environ | {"BEGUN": str(self.begun)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def wait_until_begun(self, count: int) -> list[int]:
+        """Return the process numbers of the workers when so many have begun."""
+        while len(pids := [int(path.name) for path in self.begun.iterdir()]) < count:
+            assert self.run.poll() is None, self.run.communicate()
+            time.sleep(0.01)
+        return pids
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C: every process of the group hears it."""
+        os.killpg(self.run.pid, signal.SIGINT)
+
+    def end(self) -> tuple[int, str, str]:
+        """Return the exit code and both streams; a run that hangs is killed, and fails."""
+        try:
+            out, err = self.run.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.run.pid, signal.SIGKILL)
+            self.run.communicate()
+            pytest.fail("hangs after an interrupt")
+        return self.run.returncode, out, err
+
+
+def test_a_second_interrupt_ends_the_workers_at_once(
+    tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    sweeping = Sweeping(tmp_path, waits=True)
+    pids = sweeping.wait_until_begun(2)
+    sweeping.interrupt()
+    assert sweeping.run.stderr is not None
+    assert sweeping.run.stderr.readline().startswith("interrupted: ")
+    sweeping.interrupt()
+    code, out, err = sweeping.end()
+    assert (code, out) == (130, "")
+    assert "Traceback" not in err
+    assert "the same command goes on" in err
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    assert write_sweep(CONTENT, tmp_path / "out").done
+    assert contents(tmp_path / "out") == whole
+
+
+def test_an_interrupt_while_workers_start_lets_them_finish(tmp_path: Path) -> None:
+    sweeping = Sweeping(tmp_path, waits=False)
+    sweeping.wait_until_begun(1)
+    sweeping.interrupt()
+    code, _, err = sweeping.end()
+    assert "Traceback" not in err
+    assert code == 130 or (tmp_path / "out" / "summary.csv").exists()
+
+
+def test_a_worker_ends_when_the_pipe_of_its_parent_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = threading.Event()
+    monkeypatch.setattr(os, "_exit", lambda _code: ended.set())
+    before = signal.getsignal(signal.SIGINT)
+    reader, writer = multiprocessing.Pipe(duplex=False)
+    try:
+        workers._follow_parent(reader)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        assert not ended.is_set()
+        writer.close()
+        assert ended.wait(60)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.fuzz
+@bounded(3)
+@given(st.sampled_from([1, 2]), st.floats(0, 4), st.floats(0, 1))
+def test_two_interrupts_at_any_moment_end_a_sweep_that_can_go_on(
+    tmp_path_factory: pytest.TempPathFactory,
+    whole: dict[str, bytes],
+    processes: int,
+    before_s: float,
+    between_s: float,
+) -> None:
+    folder = tmp_path_factory.mktemp("interrupted")
+    sweeping = Sweeping(folder, waits=False, processes=processes)
+    for pause_s in (before_s, between_s):
+        time.sleep(pause_s)
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            sweeping.interrupt()
+    code, _, err = sweeping.end()
+    # Before the command line is there, Python itself is what is interrupted.
+    assert code in {0, 130} or not (folder / "out").exists(), err
+    assert "Traceback" not in err or not (folder / "out").exists(), err
+    assert write_sweep(CONTENT, folder / "out", form="csv").done
+    assert contents(folder / "out") == whole
+
+
+INTERRUPTED_IMPORT = """
+import os, runpy, signal, sys
+
+module = sys.argv.pop(1)
+
+class Interrupting:
+    def find_spec(self, name, *rest):
+        if name == module:
+            del sys.meta_path[0]
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+runpy.run_module("specroof", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("module", ["specroof.cli", "typer", "specroof.cli.predict", "matplotlib"])
+def test_an_interrupt_while_importing_is_no_traceback(tmp_path: Path, module: str) -> None:
+    words = ["predict", "Qwen/Qwen3-8B", "-H", "b200", "--drafter", "ideal", "--plot", "c.png"]
+    run = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IMPORT, module, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert (run.returncode, run.stdout, run.stderr.strip()) == (130, "", "")
+    assert contents(tmp_path) == {}
+
+
+def test_a_backend_that_matplotlib_does_not_know_is_one_line(tmp_path: Path) -> None:
+    words = ["predict", "Qwen/Qwen3-8B", "-H", "b200", "--drafter", "ideal", "--plot", "c.png"]
+    run = subprocess.run(
+        [sys.executable, "-m", "specroof", *words],
+        env=os.environ | {"MPLBACKEND": "nonsense"},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.startswith("specroof: MPLBACKEND is 'nonsense'; allowed: ")
+    assert contents(tmp_path) == {}
+
+
+# --- damaged folders -----------------------------------------------------------------------------
+
+
+def changed(content: bytes, **values: Any) -> bytes:
+    """Return a JSON object with other values; Ellipsis takes a key away."""
+    found = json.loads(content) | values
+    return json.dumps({key: value for key, value in found.items() if value is not ...}).encode()
+
+
+DEEP = b"[" * 100_000
+DAMAGED = [b"", b"{", b"[]", b"null", b"5", b"\xff\xfe", DEEP, b'{"a":' * 9000]
+RECORDS: list[dict[str, Any]] = [
+    {"bytes": "many"},
+    {"bytes": -1},
+    {"bytes": ...},
+    {"name": "../../x"},
+    {"name": "00002"},
+    {"points": True},
+    {"notes": [5]},
+    {"notes": "text"},
+    {"overviews": []},
+    {"overviews": [5]},
+    {"overviews": [{}]},
+    {"loads_without_room": 1.5},
+    {"more": 1},
+    {"summary_sha256": "0"},
+]
+
+
+@pytest.mark.parametrize("damage", [*DAMAGED, *RECORDS], ids=lambda damage: repr(damage)[:30])
+def test_a_damaged_record_is_computed_again(
+    tmp_path: Path, half: dict[str, bytes], whole: dict[str, bytes], damage: Any
+) -> None:
+    name = ".unfinished/00001.json"
+    record = damage if isinstance(damage, bytes) else changed(half[name], **damage)
+    fill(tmp_path / "out", half | {name: record})
+    assert write_sweep(CONTENT, tmp_path / "out").done
+    assert contents(tmp_path / "out") == whole
+
+
+@pytest.mark.parametrize("part", [None, b"", b"model\nx\n"])
+def test_a_damaged_part_of_the_summary_is_computed_again(
+    tmp_path: Path, half: dict[str, bytes], whole: dict[str, bytes], part: bytes | None
+) -> None:
+    files = {name: data for name, data in half.items() if name != ".unfinished/00001.csv"}
+    fill(tmp_path / "out", files if part is None else files | {".unfinished/00001.csv": part})
+    assert write_sweep(CONTENT, tmp_path / "out").done
+    assert contents(tmp_path / "out") == whole
+
+
+OVERVIEWS: list[dict[str, Any]] = [
+    {"target": "1"},
+    {"target": 0},
+    {"devices": True},
+    {"model": None},
+    {"batch_size": []},
+    {"batch_size": [8, 1]},
+    {"batch_size": [1, None]},
+    {"batch_size": "1"},
+    {"context_len": [[1000, 30000]]},
+    {"best_speedup": [[1.0]]},
+    {"best_speedup": [["x", 1], [1, 1]]},
+    {"best_speedup": [[{}, 1], [1, 1]]},
+    {"best_speedup": [[1, 2], [1]]},
+    {"best_speedup": [[10**400, 1], [1, 1]]},
+    {"tokens_per_s": [[-1, 1], [1, 1]]},
+    {"tokens_per_s": [[math.inf, 1], [1, 1]]},
+    {"drafts_run": [[None, 1], [1, 1]]},
+]
+
+
+@pytest.mark.parametrize("damage", OVERVIEWS, ids=repr)
+def test_a_damaged_overview_is_refused_and_computed_again(
+    tmp_path: Path, whole: dict[str, bytes], damage: dict[str, Any]
+) -> None:
+    manifest = json.loads(whole[MANIFEST])
+    good = manifest["partitions"][0]["overviews"][0]
+    assert Overview.from_dict(good).to_dict() == good
+    good.update(damage)
+    with pytest.raises(ValueError):  # noqa: PT011 - of numpy, or ours
+        Overview.from_dict(good)
+    fill(tmp_path / "out", whole | {MANIFEST: json.dumps(manifest).encode()})
+    with pytest.raises(CatalogError, match=r"manifest\.json: an overview"):
+        read_results(tmp_path / "out").plot()
+    assert write_sweep(CONTENT, tmp_path / "out").done
+    assert contents(tmp_path / "out") == whole
+
+
+MANIFESTS: list[dict[str, Any]] = [
+    {"format": 5},
+    {"format": "xml"},
+    {"done": "yes"},
+    {"points": None},
+    {"study": []},
+    {"partitions": {}},
+    {"partitions": [5]},
+    {"partitions": []},
+    {"partitions": [{"name": "00001"}]},
+    {"done": False},
+]
+
+
+@pytest.mark.parametrize("damage", [*DAMAGED, *MANIFESTS], ids=lambda damage: repr(damage)[:30])
+def test_a_damaged_manifest_is_one_line(
+    tmp_path: Path, whole: dict[str, bytes], damage: Any
+) -> None:
+    manifest = damage if isinstance(damage, bytes) else changed(whole[MANIFEST], **damage)
+    fill(tmp_path / "out", whole | {MANIFEST: manifest})
+    with pytest.raises(CatalogError, match="holds no results of a sweep"):
+        read_results(tmp_path / "out")
+    if isinstance(damage, bytes) or not damage.keys() & {"partitions", "done"}:
+        with pytest.raises(OutputError, match="is not the manifest of a sweep"):
+            write_sweep(CONTENT, tmp_path / "out")
+
+
+def test_files_of_results_that_are_missing_or_damaged_are_named(
+    tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    for damage in ({"points/00002.csv": b""}, {"points/00002.csv": None}):
+        fill(tmp_path, {name: data for name, data in (whole | damage).items() if data is not None})
+        with pytest.raises(CatalogError, match=r"points/00002\.csv has 0 of \d+ bytes; allowed"):
+            read_results(tmp_path).to_frame()
+    for damage in (
+        {"summary.csv": b""},
+        {"summary.csv": b"a\n1,2\n1,2,3\n"},
+        {"summary.csv": None},
+    ):
+        fill(tmp_path, {name: data for name, data in (whole | damage).items() if data is not None})
+        with pytest.raises(CatalogError, match=r"summary\.csv: .*allowed"):
+            read_results(tmp_path).summary()
+    assert write_sweep(CONTENT, tmp_path).done
+    assert contents(tmp_path) == whole
+
+
+def test_a_sweep_that_has_just_begun_has_no_points_yet(
+    tmp_path: Path, half: dict[str, bytes]
+) -> None:
+    fill(tmp_path, {MANIFEST: half[MANIFEST]})
+    for table in (read_results(tmp_path).to_frame, read_results(tmp_path).to_arrow):
+        with pytest.raises(CatalogError, match="the sweep is not done"):
+            table()
+
+
+json_junk = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-3, 3),
+        st.floats(),
+        st.text(max_size=3),
+        st.sampled_from([10**400, -(2**70), "csv", "00002", "../x"]),
+    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner),
+    max_leaves=5,
+)
+
+
+def with_junk(value: Any, data: st.DataObject) -> Any:
+    """Return a JSON value with junk in one of its places."""
+    if isinstance(value, dict | list) and value and data.draw(st.integers(0, 5)):
+        keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+        key = data.draw(st.sampled_from(keys))
+        copy = value.copy()
+        copy[key] = with_junk(value[key], data)
+        return copy
+    return data.draw(json_junk)
+
+
+def damage(folder: Path, name: str, data: st.DataObject) -> None:
+    """Damage a file of a folder."""
+    path = folder / name
+    content = path.read_bytes()
+    how = data.draw(
+        st.sampled_from(["junk", "junk", "cut", "flip", "gone", "folder", "fifo", "loop"])
+    )
+    if how == "junk" and path.suffix == ".json":
+        path.write_text(json.dumps(with_junk(json.loads(content), data)))
+    elif how == "junk":
+        path.write_bytes(data.draw(st.binary(max_size=20)))
+    elif how in {"cut", "flip"}:
+        place = data.draw(st.integers(0, len(content) - 1))
+        path.write_bytes(content[:place] + (b"\x00" + content[place + 1 :]) * (how == "flip"))
+    else:
+        path.unlink()
+        if how == "folder":
+            path.mkdir()
+        elif how == "fifo":
+            os.mkfifo(path)
+        elif how == "loop":
+            path.symlink_to(path.name)
+
+
+def answered(call: Callable[[], Any]) -> Any:
+    """Return what a call answers, None where it refuses in one line."""
+    try:
+        return call()
+    except SpecroofError as refused:
+        line = str(refused)
+    assert line.splitlines() == [line]
+    return None
+
+
+@pytest.mark.fuzz
+@bounded(60)
+@given(st.data())
+def test_damaged_folders_are_mended_or_refused(
+    tmp_path_factory: pytest.TempPathFactory,
+    half: dict[str, bytes],
+    whole: dict[str, bytes],
+    data: st.DataObject,
+) -> None:
+    folder = tmp_path_factory.mktemp("damaged") / "out"
+    fill(folder, data.draw(st.sampled_from([half, whole])))
+    names = st.sampled_from(sorted(contents(folder)))
+    damaged = data.draw(st.lists(names, min_size=1, max_size=2, unique=True))
+    for name in damaged:
+        damage(folder, name, data)
+    results = answered(lambda: read_results(folder))
+    if results is not None:
+        assert "\n" not in repr(results)
+        for look in (results._repr_html_, results.to_frame, results.summary):
+            answered(look)
+        answered(lambda: results.overviews)
+    run = answered(lambda: write_sweep(CONTENT, folder, form="csv"))
+    if run is None:
+        return
+    assert run.done
+    assert len(run.overviews) == 2
+    # Of points and summary the sizes are checked; the rest is known by its content.
+    if all(name.startswith(".unfinished") for name in damaged):
+        assert contents(folder) == whole
+
+
+# --- places --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["data://x", "dir://x", "reference://x", "jupyter://x", "generic://x", "nowhere://x"],
+)
+def test_a_place_that_fsspec_cannot_write_is_one_line(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fsspec", reason="the extra `cluster` is not installed")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(CONTENT))
+    assert "allowed: a place that" in refusal("study.yaml", "-o", url, "--format", "csv")
+    with pytest.raises(SpecroofError, match="allowed: a"):
+        read_results(url)
+
+
+@pytest.mark.parametrize("folder", [5, None, ["out"], "", b"", object()])
+def test_what_is_no_folder_is_refused_by_name(folder: Any) -> None:
+    for call in (read_results, lambda place: write_sweep(CONTENT, place)):
+        with pytest.raises(OptionError, match=r"^folder is "):
+            call(folder)
+
+
+@pytest.mark.parametrize("count", [0, -1, True, 2.5, "2", None, 10**30])
+def test_a_number_of_workers_that_cannot_be_is_refused(tmp_path: Path, count: Any) -> None:
+    with pytest.raises(OptionError, match=r"^workers is "):
+        write_sweep(CONTENT, tmp_path / "out", workers=count)
+    assert contents(tmp_path) == {}
+
+
+def test_more_workers_than_files_write_the_files(tmp_path: Path, whole: dict[str, bytes]) -> None:
+    assert write_sweep(CONTENT, tmp_path, form="csv", workers=4096).done
+    assert read_results(tmp_path).to_arrow().num_rows == 2 * 4 * 3
+    assert contents(tmp_path) == whole
+
+
+@pytest.mark.parametrize("url", ["a\0b", "file://a\0b", "out/\0"])
+def test_a_nul_in_a_path_is_one_line(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for call in (read_results, lambda place: write_sweep(CONTENT, place)):
+        with pytest.raises(SpecroofError, match="null byte"):
+            call(url)
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(CONTENT))
+    assert "null byte" in refusal("study.yaml", "-o", url)
+
+
+def test_a_linked_summary_stays_a_link_and_its_file_changes(
+    tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    out, kept = tmp_path / "out", tmp_path / "kept"
+    (out / "points").mkdir(parents=True)
+    kept.mkdir()
+    (kept / "old.csv").write_text("old")
+    os.link(kept / "old.csv", kept / "backup.csv")
+    (out / "summary.csv").symlink_to("../kept/old.csv")
+    (out / ".unfinished").symlink_to(kept)
+    assert write_sweep(CONTENT, out, form="csv").done
+    assert (out / "summary.csv").is_symlink()
+    assert (kept / "old.csv").read_bytes() == whole["summary.csv"]
+    assert (kept / "backup.csv").read_text() == "old"
+    # A link in the place of our own folder goes, and what it leads to stays.
+    assert not (out / ".unfinished").is_symlink()
+    assert contents(out) == whole
+    assert (kept / "00001.json").exists()
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "summary.csv")
+    with pytest.raises(OutputError, match=r"summary\.csv: is a pipe, socket or device"):
+        write_sweep(CONTENT, tmp_path, form="csv")
+    assert (tmp_path / "summary.csv").is_fifo()
+    (tmp_path / "summary.csv").unlink()
+    (tmp_path / "summary.csv").mkdir()
+    with pytest.raises(OutputError, match=r"summary\.csv: is a folder"):
+        write_sweep(CONTENT, tmp_path, form="csv")
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+x", "-x", "@x", "\tx", "'=x", "'quoted'"])
+def test_names_in_csv_are_no_formulas_and_are_read_back(tmp_path: Path, name: str) -> None:
+    study = study_of(CONTENT)
+    target = replace(study.targets[0], model=replace(study.targets[0].model, name=name))
+    named = replace(study, targets=(target,))
+    for form in ("csv", "jsonl"):
+        write_sweep(named, tmp_path / form, form=form)
+        results = read_results(tmp_path / form)
+        for frame in (results.to_frame(), results.summary()):
+            assert set(frame.model) == {name}
+    text = (tmp_path / "csv" / "summary.csv").read_text()
+    model = text.splitlines()[0].split(",").index("model")
+    cells = {line.split(",")[model] for line in text.splitlines()[1:]}
+    assert cells == {name if name == "'quoted'" else f"'{name}"}
+
+
+# --- clusters ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["dask://", "dask://127.0.0.1:abc", "dask://a", "dask://a:99999", "dask://[:1", "x", 5],
+)
+def test_what_is_no_address_is_refused(tmp_path: Path, address: Any) -> None:
+    with pytest.raises(OptionError, match=r"^on is .*; allowed: dask://HOST:PORT$"):
+        write_sweep(CONTENT, tmp_path, form="csv", on=address)
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Run a scheduler without workers in a process of its own; yield it and its address."""
+    pytest.importorskip("distributed", reason="`cluster` is not installed")
+    file = tmp_path / "scheduler.json"
+    module = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--no-dashboard"]
+    words = ["--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file)]
+    run = subprocess.Popen([*module, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while not file.exists() or not file.read_text():
+            assert run.poll() is None
+            time.sleep(0.05)
+        yield run, json.loads(file.read_text())["address"].replace("tcp://", "dask://")
+    finally:
+        run.kill()
+        run.wait()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_scheduler_that_is_killed_is_one_line(
+    tmp_path: Path,
+    scheduler: tuple[subprocess.Popen[bytes], str],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    import distributed  # noqa: PLC0415 - an extra
+
+    process, address = scheduler
+    as_completed = distributed.as_completed
+
+    def killed(tasks: Any) -> Any:
+        process.kill()
+        return as_completed(tasks)
+
+    monkeypatch.setattr(distributed, "as_completed", killed)
+    with pytest.raises(OutputError, match=f"^{address}: .*allowed: a cluster of dask"):
+        write_sweep(CONTENT, tmp_path / "out", form="csv", on=address)
+    assert "Traceback" not in capfd.readouterr().err
+    assert write_sweep(CONTENT, tmp_path / "out").done
