@@ -10,6 +10,7 @@ from typing import Final
 
 from specroof.architecture import Architecture
 from specroof.errors import expect_word
+from specroof.parsers.foreign import parse_foreign
 from specroof.parsers.known_keys import unread_keys, unread_notes
 from specroof.parsers.model_config import ModelConfig, open_config, read_files, sidecar_notes
 from specroof.parsers.unknown_types import require_known_type
@@ -117,6 +118,10 @@ def parse_family(config: ModelConfig) -> Architecture:
     return parse(config)
 
 
+def _parse_foreign(config: ModelConfig) -> Architecture:
+    return parse_foreign(config, parse_family)
+
+
 def parse_config(
     text: str,
     *,
@@ -136,7 +141,8 @@ def parse_config(
     name
         What outputs call the model.
     family
-        A `model_type` to read the config as, whatever it says itself.
+        A `model_type` to read the config as, whatever it says itself. Where it says another one,
+        it takes no default of the family: it states all sizes, its ties and its activation.
     quantization_text
         The `hf_quant_config.json` beside it.
 
@@ -163,12 +169,13 @@ def parse_config(
     if family is None:
         require_known_type(root, PARSERS, parse_family)
     config = open_config(root, known=PARSERS, name=name, family=family, sidecar=sidecar)
-    model = parse_family(config)
+    parse = _parse_foreign if config.is_foreign else parse_family
+    model = parse(config)
     unread = list(unread_keys(config.keys.values))
     if "per_layer_config" in unread:
         config.keys.refuse("per_layer_config", "none: layers of this family are alike")
     model = replace(model, notes=(*model.notes, *unread_notes(unread)))
     if sidecar is None or not config.states_quantization:
         return model
-    notes = sidecar_notes(config, model, sidecar, parse_family)
+    notes = sidecar_notes(config, model, sidecar, parse)
     return replace(model, notes=(*model.notes, *notes))

@@ -21,6 +21,7 @@ A level that says nothing leaves it to the other one, and then to the family's d
 
 from typing import Final
 
+from specroof.parsers.foreign import StatedReader
 from specroof.reading.json_object import Reader
 
 _KEY: Final = "tie_word_embeddings"
@@ -48,6 +49,8 @@ def tied_embeddings(root: Reader, text: Reader, family: str, *, default: bool) -
     >>> tied_embeddings(top, text, "mistral", default=False)
     True
     """
+    if isinstance(text, StatedReader) and not (root.has(_KEY) or text.has(_KEY)):
+        text.expect(_KEY)
     family = family.removesuffix("_text")
     first, second = (root, text) if family in _TOP else (text, root)
     tied = first.flag(_KEY, default=second.flag(_KEY, default=default))

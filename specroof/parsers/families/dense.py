@@ -79,9 +79,7 @@ FAMILIES: Final = {
     "arcee": DenseFamily(mlp_bias=False, gated=False),
     "cohere": DenseFamily(tied=True, qk_norm="use_qk_norm", parallel=True),
     "cohere2": DenseFamily(tied=True, parallel=True, full_every=4),
-    "exaone4": DenseFamily(
-        kv_as_heads=False, attention_bias=None, qk_norm="head", full_every=4
-    ),
+    "exaone4": DenseFamily(kv_as_heads=False, attention_bias=None, qk_norm="head", full_every=4),
     "gemma": DenseFamily(head_dim=256, kv_as_heads=False, tied=True),
     "granite": DenseFamily(mlp_bias=False),
     "jais2": DenseFamily(attention_bias=True, mlp_bias=True, gated=False, norm_bias=True),
@@ -168,7 +166,9 @@ def _windows(keys: Reader, n_layers: int, family: DenseFamily) -> list[int | Non
         ``sliding_window_pattern``-th, which EXAONE 4 spells as letters: ``"LLLG"`` (sliding three
         times, then full; SGLang `models/exaone4.py`).
     """
-    if not family.full_every:
+    window = keys.optional_int("sliding_window", missing=4096) if family.full_every else None
+    if window is None:
+        keys.pass_over("sliding_window_pattern layer_types")
         return [None] * n_layers
     full_every = family.full_every
     if isinstance(keys.values.get("sliding_window_pattern"), str):
@@ -178,5 +178,4 @@ def _windows(keys: Reader, n_layers: int, family: DenseFamily) -> list[int | Non
             keys.refuse("sliding_window_pattern", "a number, or letters such as LLLG")
     elif keys.has("sliding_window_pattern"):
         full_every = keys.positive_int("sliding_window_pattern")
-    window = keys.optional_int("sliding_window", missing=4096)
     return layer_windows(keys, n_layers, window, lambda index: (index + 1) % full_every != 0)

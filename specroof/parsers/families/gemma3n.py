@@ -142,9 +142,7 @@ def _feed_forward_block(
     size = streams.hidden_size
     block = feed_forward_block(size, width, weights)
     outer = tuple(
-        Linear(
-            f"altup_projections.{index}", size, size, weights.plain, FEED_FORWARD_REPLICATED
-        )
+        Linear(f"altup_projections.{index}", size, size, weights.plain, FEED_FORWARD_REPLICATED)
         for index in range(n_projections * (streams.n_streams - 1))
     )
     linears = (*outer, *per_layer_linears(size, streams.per_layer_dim, weights), *block.linears)

@@ -92,5 +92,7 @@ def _feed_forward(keys: Reader) -> BlockBuilder:
 
 
 def _dense_block(hidden_size: int, width: int, weights: LayerWeights) -> Block:
-    pair = gated_pair(hidden_size, width, weights(EXPERT_NAMES.shared_in), weights(EXPERT_NAMES.shared_out))
+    pair = gated_pair(
+        hidden_size, width, weights(EXPERT_NAMES.shared_in), weights(EXPERT_NAMES.shared_out)
+    )
     return Block("feed_forward", pair, vector_params=hidden_size)
