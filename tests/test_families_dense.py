@@ -246,6 +246,12 @@ def test_the_last_layers_of_gemma_3n_read_a_cache_of_others() -> None:
     assert none.n_params - parse(config).n_params == saved
 
 
+def test_layers_of_gemma_3n_slide_as_a_list_says() -> None:
+    kinds = ["sliding_attention", *["full_attention"] * 4]
+    model = parse(gemma(layer_types=kinds, sliding_window=9))
+    assert [core.window for core in cores(model)] == [9, None, None]
+
+
 def test_layers_of_gemma_3n_may_have_widths_of_their_own() -> None:
     widths = [128, 128, 96, 96, 96]
     model = parse(gemma(intermediate_size=widths))

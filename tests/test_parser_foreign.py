@@ -1,17 +1,19 @@
 """Configs read as a family that they do not name: nothing is taken from that family's defaults."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from specroof.errors import ConfigError
-from specroof.parsers import parse_config
+from specroof.parsers import PARSERS, parse_config
 from tiny_configs import STATED, TINY, TINY_LATENT, Config, anonymous, parse
 
 
 def refused(config: Config, family: str | None = None) -> str:
     """Return the message with which a config is refused."""
-    options = {} if family is None else {"family": family}
     with pytest.raises(ConfigError) as caught:
-        parse(config, **options)
+        parse_config(json.dumps(config), source="config.json", family=family)
     return str(caught.value)
 
 
@@ -160,6 +162,24 @@ def test_an_activation_that_does_not_tell_of_a_gate_is_refused(activation: str) 
 def test_the_activation_of_the_family_s_own_class_will_do() -> None:
     config = ARCEE | {"model_type": "x"}
     assert anonymous(parse(config, family="arcee")) == anonymous(parse(ARCEE))
+
+
+@pytest.mark.parametrize("name", ["Qwen--Qwen3-8B", "google--gemma-3n-E4B", "openai--gpt-oss-20b"])
+def test_a_checkpoint_as_any_family_is_refused_for_what_it_leaves_out(
+    name: str, model_configs_folder: Path
+) -> None:
+    text = (model_configs_folder / f"{name}.json").read_text(encoding="utf-8")
+    own = parse_config(text, source="c.json")
+    for family in PARSERS:
+        if family.removesuffix("_text") == own.family.removesuffix("_text"):
+            continue
+        with pytest.raises(ConfigError, match=r"^c\.json: "):
+            parse_config(text, source="c.json", family=family)
+
+
+def test_the_text_of_a_family_is_no_other_family() -> None:
+    inner = TINY | {"model_type": "qwen3_vl_text"}
+    assert parse(inner, family="qwen3_vl").notes == ()
 
 
 # --- windows -------------------------------------------------------------------------------------

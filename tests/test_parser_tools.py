@@ -227,6 +227,10 @@ def test_quark_narrows_the_cache_by_the_output_of_projections(more: Config, kv_d
     ("section", "key"),
     [
         ({"quant_method": "quark"}, "global_quant_config"),
+        (
+            quark(FP8, FP8, layer_type_quant_config={"Linear": {"weight": MXFP4}}),
+            "layer_type_quant_config",
+        ),
         (quark({"dtype": "fp3", "qscheme": "per_tensor"}), "weight.dtype"),
         (quark({"dtype": "fp4", "qscheme": "per_row"}), "weight.qscheme"),
         (quark({"dtype": "fp4", "qscheme": "per_group"}), "weight.group_size"),

@@ -188,7 +188,7 @@ def _family_notes(typed: Reader, family: str | None) -> list[str]:
     if family is None:
         return []
     model_type = typed.text("model_type", default="(missing)")
-    if model_type == family:
+    if model_type.removesuffix("_text") == family.removesuffix("_text"):
         return []
     return [f"read as family {family}: the config says model_type {model_type}"]
 

@@ -298,6 +298,8 @@ def _quark_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
     usual = section.section("global_quant_config")
     if usual is None:
         section.refuse("global_quant_config", "an object with the scheme of the weights")
+    if section.sections("layer_type_quant_config"):
+        section.refuse("layer_type_quant_config", "none: schemes of classes are not read")
     ignored = _names(section, "exclude")
     rules = [
         Rule(
