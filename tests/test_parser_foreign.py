@@ -1,10 +1,12 @@
 """Configs read as a family that they do not name: nothing is taken from that family's defaults."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from specroof.cost.storage import kv_cache_bytes
 from specroof.errors import ConfigError
 from specroof.parsers import PARSERS, parse_config
 from tiny_configs import STATED, TINY, TINY_LATENT, Config, anonymous, parse
@@ -180,6 +182,29 @@ def test_a_checkpoint_as_any_family_is_refused_for_what_it_leaves_out(
 def test_the_text_of_a_family_is_no_other_family() -> None:
     inner = TINY | {"model_type": "qwen3_vl_text"}
     assert parse(inner, family="qwen3_vl").notes == ()
+
+
+@pytest.mark.slow
+def test_what_fits_has_the_sizes_of_the_model(real_configs: Path) -> None:
+    n_fit = 0
+    for file in sorted(real_configs.glob("*.json")):
+        text = file.read_text(encoding="utf-8")
+        config = json.loads(text)
+        typed = config.get("text_config", config)
+        if file.name.endswith(".hf_quant_config.json") or "model_type" not in typed:
+            continue
+        typed["model_type"] = "unheard"
+        fit = re.search(r"its keys fit (\S+), try", refused(config))
+        if fit is None:
+            continue
+        own = parse_config(text, source=file.name)
+        read = parse_config(json.dumps(config), source=file.name, family=fit[1])
+        # norms of heads, biases of projections and of experts are what families differ in
+        assert read.n_params == pytest.approx(own.n_params, rel=1e-4), file.name
+        caches = [float(kv_cache_bytes(model, 32768, "bf16")) for model in (read, own)]
+        assert caches[0] == caches[1], file.name
+        n_fit += 1
+    assert n_fit >= 60
 
 
 # --- windows -------------------------------------------------------------------------------------
