@@ -123,7 +123,7 @@ MIXED = without(
     ("config", "model_type", "family"),
     [
         (TINY | STATED, "brand_new", "llama"),
-        (MOE, "foo_moe", "qwen3_moe"),
+        (MOE, "foobar", "qwen3_moe"),
         (COMPRESSED | {"hc_mult": 4, "num_hash_layers": 1}, "deepseek_v5", "deepseek_v4"),
         (LATENT | {"first_k_dense_replace": 1}, "x", "deepseek_v3"),
         (MIXED, "brand_new", "mimo_v2"),
