@@ -50,18 +50,17 @@ class StatedReader(Reader):
     family
         The `model_type` that it is read as.
     unstated
-        Where sizes that are missing are listed; None refuses the first.
+        Where keys that are missing are listed, in order; None refuses the first.
     """
 
     family: str = ""
-    unstated: list[str] | None = None
+    unstated: dict[str, None] | None = None
 
     def expect(self, key: str) -> None:
         """Refuse a config without `key`, or list the key."""
         if self.unstated is None:
             self.refuse(key, f"a value: no default of {self.family} holds for another type")
-        if key not in self.unstated:
-            self.unstated.append(key)
+        self.unstated[key] = None
 
     def positive_int(
         self, *keys: str, maximum: int = MAX_SIZE, minimum: int = 1, default: int | None = None
@@ -82,7 +81,7 @@ class StatedReader(Reader):
 def parse_foreign(
     config: ModelConfig,
     parse: Callable[[ModelConfig], Architecture],
-    unstated: list[str] | None = None,
+    unstated: dict[str, None] | None = None,
 ) -> Architecture:
     """Return the model of a config that is read as a family which it does not name.
 

@@ -52,7 +52,7 @@ def fitting_family(
     ranks = {}
     for family in known:
         fresh = Reader(root.source, _unasked(root.values))
-        unstated: list[str] = []
+        unstated: dict[str, None] = {}
         try:
             config = open_config(fresh, known=known, name=None, family=family, sidecar=None)
             parse_foreign(config, parse, unstated)
