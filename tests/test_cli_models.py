@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from specroof.cli import app
-from tiny_configs import TINY, Config
+from tiny_configs import STATED, TINY, Config
 
 NOTE = "read as family llama: the config says model_type brand_new"
 
@@ -39,7 +39,7 @@ def write(folder: Path, name: str, config: Config) -> Path:
 @pytest.fixture
 def unknown(tmp_path: Path) -> Path:
     """Return a config of a type that nobody knows, built like a llama."""
-    return write(tmp_path, "new.json", TINY | {"model_type": "brand_new"})
+    return write(tmp_path, "new.json", TINY | STATED | {"model_type": "brand_new"})
 
 
 # --- --family ----------------------------------------------------------------------------------

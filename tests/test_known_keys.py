@@ -6,7 +6,7 @@ from specroof.errors import ConfigError
 from specroof.parsers import PARSERS
 from specroof.reading.json_object import AskedObject, read_json
 from test_families_gemma import GEMMA4
-from tiny_configs import TINY, TINY_COMPRESSED, TINY_EXPERTS, TINY_LATENT, Config, parse
+from tiny_configs import STATED, TINY, TINY_COMPRESSED, TINY_EXPERTS, TINY_LATENT, Config, parse
 from tiny_mixtures import MIMO
 
 UNDERSTOOD = "not understood, and may change what the model costs: "
@@ -107,19 +107,28 @@ def test_an_object_remembers_what_it_was_asked_for() -> None:
 # --- unknown types -------------------------------------------------------------------------------
 
 
-MOE = without(TINY_EXPERTS, "num_local_experts", "shared_expert_intermediate_size")
+EXPERTS = without(TINY_EXPERTS, "num_local_experts", "shared_expert_intermediate_size")
+MOE = EXPERTS | STATED
+COMPRESSED = without(
+    TINY_COMPRESSED | STATED,
+    *("intermediate_size", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim"),
+)
+LATENT = without(TINY_LATENT | STATED, "index_n_heads", "index_head_dim", "index_topk")
+MIXED = without(
+    MIMO | STATED, "num_experts", "num_local_experts", "shared_expert_intermediate_size"
+)
 
 
 @pytest.mark.parametrize(
     ("config", "model_type", "family"),
     [
-        (TINY, "brand_new", "llama"),
-        (MOE, "foo_moe", "qwen3_moe"),
-        (TINY_COMPRESSED, "deepseek_v5", "deepseek_v4"),
-        (without(TINY_LATENT, "index_n_heads", "index_head_dim", "index_topk"), "x", "deepseek_v3"),
-        (MIMO, "brand_new", "mimo_v2"),
-        # of families that leave no key unread, the one with a name like it
-        (TINY | {"head_dim": 16}, "qwen3x", "qwen3"),
+        (TINY | STATED, "brand_new", "llama"),
+        (MOE, "foobar", "qwen3_moe"),
+        (COMPRESSED | {"hc_mult": 4, "num_hash_layers": 1}, "deepseek_v5", "deepseek_v4"),
+        (LATENT | {"first_k_dense_replace": 1}, "x", "deepseek_v3"),
+        (MIXED, "brand_new", "mimo_v2"),
+        # of families that read all keys, the one with a name like it
+        (TINY | STATED, "qwen3x", "qwen3"),
     ],
 )
 def test_an_unknown_type_is_told_which_family_its_keys_fit(
@@ -140,7 +149,10 @@ def test_what_it_says_can_be_done() -> None:
 def test_a_type_that_is_missing_is_treated_alike() -> None:
     message = refused(without(TINY, "model_type"))
     assert message.startswith("config.json: model_type is missing; allowed: one of ")
-    assert message.endswith("its keys fit llama, try --family llama")
+    assert message.endswith(
+        "its keys fit llama once it states hidden_act, head_dim, tie_word_embeddings, "
+        "try --family llama"
+    )
 
 
 def test_a_type_inside_of_a_multimodal_file_counts() -> None:
@@ -158,7 +170,7 @@ def test_a_type_unknown_in_a_file_that_is_nested_deeply_is_refused_in_one_line()
     for _ in range(300):
         deep = {"deeper": deep}
     assert refused(TINY | {"model_type": "foo", "text_config": None, "more": deep}).endswith(
-        "try --family llama"
+        "and none fits its keys"
     )
 
 

@@ -158,7 +158,8 @@ def test_a_config_of_an_unknown_type_is_read_as_the_family_of_its_target(
     tmp_path: Path, write: Write, model_configs_folder: Path
 ) -> None:
     bundled = model_configs_folder / "Qwen--Qwen3-8B.json"
-    config = json.loads(bundled.read_text(encoding="utf-8")) | {"model_type": "unheard"}
+    config = json.loads(bundled.read_text(encoding="utf-8"))
+    config |= {"model_type": "unheard", "hidden_act": "silu"}
     mine = tmp_path / "mine.json"
     mine.write_text(json.dumps(config))
     text = changed("  - model: Qwen/Qwen3-8B\n", f"  - model: {mine}\n    family: qwen3\n")

@@ -19,6 +19,8 @@ TINY: Config = {
     "num_key_value_heads": 2,
     "vocab_size": 1000,
 }
+#: What a config of an unknown type has to say itself.
+STATED: Config = {"head_dim": 16, "hidden_act": "silu", "tie_word_embeddings": False}
 TINY_EXPERTS: Config = {
     **TINY,
     "num_experts": 8,

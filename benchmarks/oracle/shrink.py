@@ -78,6 +78,8 @@ _SIZES = {
     "num_mtp_modules": 0,
     "mtp_num_hidden_layers": 0,
     "moe_latent_size": 24,
+    "num_kv_shared_layers": 2,
+    "laurel_rank": 8,
 }
 _N_LAYERS = 8
 #: Keys that the small models do without: formats, tokens, parts beside the language model.
@@ -103,6 +105,9 @@ def shrunken(text: Mapping[str, Any]) -> dict[str, Any]:
     heads = text.get("num_attention_heads")
     kv_heads = text.get("num_key_value_heads") or heads
     small["num_key_value_heads"] = {heads: 8, 1: 1}.get(kv_heads, 2)
+    if str(text.get("model_type")).startswith(("qwen2_vl", "qwen2_5_vl")):
+        # half a head's width, in thirds for time, height and width
+        small["rope_scaling"] = {"rope_type": "default", "mrope_section": [2, 1, 1]}
     if text.get("num_global_key_value_heads"):
         small["num_global_key_value_heads"] = 1
     return small

@@ -106,11 +106,14 @@ class VisionTower:
         Its size, where the config names it; servers assume one where it does not.
     depth
         Its layers, where the config calls them so: servers do not find them.
+    width
+        Its own width, where `hidden_size` is that of its output.
     """
 
     n_layers: int | None = None
     hidden_size: int | None = None
     depth: int | None = None
+    width: int | None = None
 
     @property
     def weight_bytes(self) -> float:
@@ -120,7 +123,7 @@ class VisionTower:
             embedding and merger: 5 % for Qwen3.5.
         """
         layers = self.n_layers or self.depth or 0
-        width = self.hidden_size or 0
+        width = self.width or self.hidden_size or 0
         return 12 * layers * width**2 * dtype_bytes("bf16")
 
 

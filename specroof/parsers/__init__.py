@@ -10,6 +10,7 @@ from typing import Final
 
 from specroof.architecture import Architecture
 from specroof.errors import expect_word
+from specroof.parsers.foreign import parse_foreign
 from specroof.parsers.known_keys import unread_keys, unread_notes
 from specroof.parsers.model_config import ModelConfig, open_config, read_files, sidecar_notes
 from specroof.parsers.unknown_types import require_known_type
@@ -20,15 +21,23 @@ __all__ = ["PARSERS", "parse_config", "parse_family"]
 #: Family parsers by `model_type`, as the file and its function; of a multimodal file, by the type
 #: inside `text_config`.
 PARSERS: Final = {
+    "apertus": "dense:parse_dense",
+    "arcee": "dense:parse_dense",
+    "cohere": "dense:parse_dense",
+    "cohere2": "dense:parse_dense",
     "deepseek_ref": "deepseek_v4:parse_deepseek_v4_converted",
     "deepseek_v2": "deepseek_v2:parse_deepseek_v2",
     "deepseek_v3": "deepseek_v3:parse_deepseek_v3",
     "deepseek_v32": "deepseek_v3:parse_deepseek_v32",
     "deepseek_v4": "deepseek_v4:parse_deepseek_v4",
+    "exaone4": "dense:parse_dense",
     "falcon_h1": "falcon_h1:parse_falcon_h1",
+    "gemma": "dense:parse_dense",
     "gemma2": "gemma:parse_gemma2",
     "gemma3": "gemma:parse_gemma3",
     "gemma3_text": "gemma:parse_gemma3",
+    "gemma3n": "gemma3n:parse_gemma3n",
+    "gemma3n_text": "gemma3n:parse_gemma3n",
     "gemma4": "gemma4:parse_gemma4",
     "gemma4_text": "gemma4:parse_gemma4",
     "gemma4_unified": "gemma4:parse_gemma4_unified",
@@ -39,7 +48,11 @@ PARSERS: Final = {
     "glm4v_moe_text": "glm4_moe:parse_glm4v_moe",
     "glm_moe_dsa": "glm_moe_dsa:parse_glm_moe_dsa",
     "gpt_oss": "gpt_oss:parse_gpt_oss",
+    "granite": "dense:parse_dense",
+    "granitemoe": "granitemoe:parse_granitemoe",
     "granitemoehybrid": "granitemoehybrid:parse_granitemoehybrid",
+    "granitemoeshared": "granitemoe:parse_granitemoe",
+    "jais2": "dense:parse_dense",
     "kimi_k2": "deepseek_v3:parse_deepseek_v3",
     "kimi_k25": "deepseek_v3:parse_deepseek_v3",
     "kimi_k3": "kimi_linear:parse_kimi_linear",
@@ -66,10 +79,16 @@ PARSERS: Final = {
     "mixtral": "mixtral:parse_mixtral",
     "nemotron-nas": "nemotron_nas:parse_nemotron_nas",
     "nemotron_h": "nemotron_h:parse_nemotron_h",
+    "olmo2": "dense:parse_dense",
+    "olmo3": "dense:parse_dense",
     "opt": "opt:parse_opt",
     "phi3": "phi3:parse_phi3",
     "qwen2": "llama:parse_qwen2",
+    "qwen2_5_vl": "llama:parse_qwen2",
+    "qwen2_5_vl_text": "llama:parse_qwen2",
     "qwen2_moe": "qwen2_moe:parse_qwen2_moe",
+    "qwen2_vl": "llama:parse_qwen2",
+    "qwen2_vl_text": "llama:parse_qwen2",
     "qwen3": "llama:parse_qwen3",
     "qwen3_5": "qwen3_next:parse_qwen3_5",
     "qwen3_5_moe": "qwen3_next:parse_qwen3_5_moe",
@@ -81,6 +100,7 @@ PARSERS: Final = {
     "qwen3_vl_moe": "qwen3_moe:parse_qwen3_moe",
     "qwen3_vl_moe_text": "qwen3_moe:parse_qwen3_moe",
     "qwen3_vl_text": "llama:parse_qwen3",
+    "seed_oss": "dense:parse_dense",
     "step3p5": "step3p5:parse_step3p5",
     "step3p7": "step3p5:parse_step3p5",
 }
@@ -96,6 +116,10 @@ def parse_family(config: ModelConfig) -> Architecture:
     module = import_module(f"{__name__}.families.{file}")
     parse: Callable[[ModelConfig], Architecture] = getattr(module, function)
     return parse(config)
+
+
+def _parse_foreign(config: ModelConfig) -> Architecture:
+    return parse_foreign(config, parse_family)
 
 
 def parse_config(
@@ -117,7 +141,8 @@ def parse_config(
     name
         What outputs call the model.
     family
-        A `model_type` to read the config as, whatever it says itself.
+        A `model_type` to read the config as, whatever it says itself. Where it says another one,
+        it takes no default of the family: it states all sizes, its ties and its activation.
     quantization_text
         The `hf_quant_config.json` beside it.
 
@@ -144,12 +169,13 @@ def parse_config(
     if family is None:
         require_known_type(root, PARSERS, parse_family)
     config = open_config(root, known=PARSERS, name=name, family=family, sidecar=sidecar)
-    model = parse_family(config)
+    parse = _parse_foreign if config.is_foreign else parse_family
+    model = parse(config)
     unread = list(unread_keys(config.keys.values))
     if "per_layer_config" in unread:
         config.keys.refuse("per_layer_config", "none: layers of this family are alike")
     model = replace(model, notes=(*model.notes, *unread_notes(unread)))
     if sidecar is None or not config.states_quantization:
         return model
-    notes = sidecar_notes(config, model, sidecar, parse_family)
+    notes = sidecar_notes(config, model, sidecar, parse)
     return replace(model, notes=(*model.notes, *notes))

@@ -57,6 +57,8 @@ class ModelConfig:
         Sentences for the reader.
     states_quantization
         Whether the file itself has a `quantization_config`, sidecar or not.
+    is_foreign
+        Whether the file names another `model_type` than it is read as, or none.
     """
 
     name: str
@@ -67,6 +69,7 @@ class ModelConfig:
     activation_dtype: str
     notes: tuple[str, ...] = ()
     states_quantization: bool = False
+    is_foreign: bool = False
 
     @property
     def hidden_size(self) -> int:
@@ -128,6 +131,7 @@ def open_config(
             *([] if stated else _storage_notes(name, dtype)),
         ),
         states_quantization=section is not None,
+        is_foreign=bool(stand_in),
     )
 
 
@@ -184,7 +188,7 @@ def _family_notes(typed: Reader, family: str | None) -> list[str]:
     if family is None:
         return []
     model_type = typed.text("model_type", default="(missing)")
-    if model_type == family:
+    if model_type.removesuffix("_text") == family.removesuffix("_text"):
         return []
     return [f"read as family {family}: the config says model_type {model_type}"]
 
@@ -203,7 +207,7 @@ def vision_tower(root: Reader) -> VisionTower | None:
     tower = root.section("vision_config")
     if tower is None:
         return None
-    sizes = ("num_hidden_layers", "hidden_size", "depth")
+    sizes = ("num_hidden_layers", "hidden_size", "depth", "embed_dim")
     return VisionTower(*(tower.optional_int(key) for key in sizes))
 
 

@@ -31,7 +31,7 @@ def split_head_dim(keys: Reader) -> int:
     if hidden_size % n_heads:
         allowed = f"a divisor of hidden_size ({hidden_size}), or a head_dim beside it"
         keys.refuse("num_attention_heads", allowed)
-    return hidden_size // n_heads
+    return keys.positive_int("head_dim", default=hidden_size // n_heads)
 
 
 def read_attention(

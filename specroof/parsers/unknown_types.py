@@ -6,7 +6,7 @@ from typing import Final
 
 from specroof.architecture import Architecture
 from specroof.errors import ConfigError
-from specroof.parsers.known_keys import unread_keys
+from specroof.parsers.foreign import parse_foreign
 from specroof.parsers.model_config import ModelConfig, open_config, typed_section
 from specroof.reading.json_object import AskedObject, Reader
 
@@ -32,36 +32,46 @@ def require_known_type(root: Reader, known: Collection[str], parse: _Parse) -> N
     stated = typed.text("model_type", default="")
     if stated in known:
         return
-    family = fitting_family(root, known, parse, stated)
+    fit = fitting_family(root, known, parse, stated)
     advice = "and none fits its keys"
-    if family is not None:
-        advice = f"or --family: its keys fit {family}, try --family {family}"
+    if fit is not None:
+        family, unstated = fit
+        missing = f" once it states {', '.join(unstated)}" if unstated else ""
+        advice = f"or --family: its keys fit {family}{missing}, try --family {family}"
     typed.refuse("model_type", f"one of {len(known)} known types, {advice}")
 
 
-def fitting_family(root: Reader, known: Collection[str], parse: _Parse, stated: str) -> str | None:
-    """Return the family that leaves the fewest keys of a config unread; None where all refuse it.
+def fitting_family(
+    root: Reader, known: Collection[str], parse: _Parse, stated: str
+) -> tuple[str, tuple[str, ...]] | None:
+    """Return a family that reads all keys of a config, and what the config should state besides.
 
-    Among equals the one whose name is like the `stated` one goes first, then plain ones, then the
-    one that has read more keys.
+    First goes a family whose name is like the `stated` one, then plain ones, then what needs the
+    fewest keys besides, then the one that has read more keys. None where none reads all keys.
     """
     ranks = {}
     for family in known:
         fresh = Reader(root.source, _unasked(root.values))
+        unstated: dict[str, None] = {}
         try:
             config = open_config(fresh, known=known, name=None, family=family, sidecar=None)
-            parse(config)
+            parse_foreign(config, parse, unstated)
         except ConfigError:
             continue
         alike = SequenceMatcher(None, stated[:80], family).ratio()
         ranks[family] = (
-            len(list(unread_keys(config.keys.values))),
             -alike if alike >= _ALIKE else 0.0,
             family not in _PLAIN,
+            len(unstated),
             -_n_read(config.keys.values),
             len(family),
+            family,
+            tuple(unstated),
         )
-    return min(ranks, key=lambda family: (ranks[family], family), default=None)
+    if not ranks:
+        return None
+    family = min(ranks, key=lambda family: ranks[family])
+    return family, ranks[family][-1]
 
 
 def _unasked(values: Mapping[str, object], depth: int = _DEPTH) -> AskedObject:

@@ -8,6 +8,8 @@ from typing import Any, Final, TypeAlias
 from specroof.architecture import Architecture, Core, Linear, WeightFormat
 from specroof.catalog import model_names
 from specroof.cost import kv_bytes_per_token, state_bytes
+from specroof.errors import ConfigError, expect_word
+from specroof.parsers import PARSERS
 from specroof.questions.answer import Noted
 from specroof.questions.request import ModelLike, model_of, question
 
@@ -44,7 +46,7 @@ class DiffRequest:
     first, second
         Paths, bundled names, Hub names, or `Architecture` objects.
     family
-        Read both configs as this model_type.
+        Read configs of an unknown model_type as this one.
     """
 
     first: ModelLike
@@ -125,11 +127,23 @@ def show_model(request: ModelRequest) -> ModelFacts:
     return ModelFacts(name, model, notes=model.notes)
 
 
+def _model_by_its_type(model: ModelLike, family: str | None) -> Architecture:
+    """Return a model by its own type where that is known, else as `family`."""
+    if family is None or isinstance(model, Architecture):
+        return model_of(model, family)
+    expect_word("family", family, sorted(PARSERS))
+    try:
+        return model_of(model)
+    except ConfigError:
+        return model_of(model, family)
+
+
 @question(DiffRequest)
 def diff_models(request: DiffRequest) -> ModelDiff:
     """Return in what two models differ: sizes, formats, cache, layers."""
-    first = model_of(request.first, request.family)
-    second = model_of(request.second, request.family)
+    first, second = (
+        _model_by_its_type(model, request.family) for model in (request.first, request.second)
+    )
     notes = [
         f"on {letter}: {note}"
         for letter, model in zip("ab", (first, second), strict=True)

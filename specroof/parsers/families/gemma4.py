@@ -100,7 +100,7 @@ def _gemma4(
     if keys.has("use_bidirectional_attention"):
         keys.text("use_bidirectional_attention", allowed=("vision",))  # "all" is not a decoder
     slides = _sliding_layers(keys, config.n_layers)
-    shared = _shared_layers(keys, slides)
+    shared = shared_layers(keys, slides)
     return decoder(
         config,
         Part(_attentions(config, slides, shared, window_default), _attention_block),
@@ -129,14 +129,17 @@ def _sliding_layers(keys: Reader, n_layers: int) -> list[bool]:
     return [*(listed or usual)[:-1], False]
 
 
-def _shared_layers(keys: Reader, slides: Sequence[bool]) -> list[bool]:
+def shared_layers(keys: Reader, slides: Sequence[bool], *, default: int = 0) -> list[bool]:
     """Return whether each layer reads another layer's cache.
 
     Source
-        `Gemma4TextConfig`, ``kv_sharing_modes``: the last ``num_kv_shared_layers`` (0) read the
-        cache of the last layer of their kind before them, which must be there.
+        `Gemma4TextConfig` and `Gemma3nTextConfig`, ``kv_sharing_modes``: the last
+        ``num_kv_shared_layers`` read the cache of the last layer of their kind before them, which
+        must be there.
     """
-    n_shared = keys.positive_int("num_kv_shared_layers", minimum=0, maximum=MAX_LAYERS, default=0)
+    n_shared = keys.positive_int(
+        "num_kv_shared_layers", minimum=0, maximum=MAX_LAYERS, default=default
+    )
     first_shared = len(slides) - n_shared
     if first_shared <= 0 or set(slides[:first_shared]) != set(slides):
         allowed = "a number that leaves a layer of each kind with a cache"
@@ -206,16 +209,23 @@ def _attention_block(attention: _Attention, weights: LayerWeights) -> Block:
     shape = attention.shape
     block = attention_block(shape, weights)
     block = extended(block, n_params=shape.hidden_size)
-    if attention.shares_cache and isinstance(block.core, GroupedQueryAttention):
-        return replace(
-            block,
-            linears=_without(block, "k_proj", "v_proj"),
-            core=SharedCacheAttention(block.core),
-            vector_params=block.vector_params - shape.head_dim,
-        )
+    if attention.shares_cache:
+        return shared_cache_block(shape, block)
     if attention.keys_are_values:
         return replace(block, linears=_without(block, "v_proj"))
     return block
+
+
+def shared_cache_block(shape: AttentionShape, block: Block) -> Block:
+    """Return the attention of a layer that reads another layer's cache: it makes no keys."""
+    head_dim = shape.head_dim
+    core = GroupedQueryAttention(shape.n_heads, shape.n_kv_heads, head_dim, head_dim, shape.window)
+    return replace(
+        block,
+        linears=_without(block, "k_proj", "v_proj"),
+        core=SharedCacheAttention(core),
+        vector_params=block.vector_params - head_dim,
+    )
 
 
 def _without(block: Block, *names: str) -> tuple[Linear, ...]:
@@ -242,12 +252,12 @@ def _feed_forward_block(
         vectors += 4 * hidden_size + experts.n_experts
     if per_layer_dim:
         # First, since the exchange between devices belongs to the last matrix of a block.
-        linears = (*_per_layer_linears(hidden_size, per_layer_dim, weights), *linears)
+        linears = (*per_layer_linears(hidden_size, per_layer_dim, weights), *linears)
         vectors += hidden_size
     return Block("feed_forward", linears, core, vector_params=vectors)
 
 
-def _per_layer_linears(hidden_size: int, dim: int, weights: LayerWeights) -> tuple[Linear, ...]:
+def per_layer_linears(hidden_size: int, dim: int, weights: LayerWeights) -> tuple[Linear, ...]:
     """Return the matrices around a layer's own embedding of the token.
 
     The model projects its first hidden state once for all layers; each layer has its share here:

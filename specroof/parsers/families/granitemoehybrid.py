@@ -25,7 +25,8 @@ _MIXERS: Final = {
     "attention": "attention",
     "full_attention": "attention",
 }
-_NAMES: Final = ExpertNames(
+#: What Granite calls the matrices of its experts.
+EXPERT_NAMES: Final = ExpertNames(
     routed="block_sparse_moe.input_linear",
     shared_in="shared_mlp.input_linear",
     shared_out="shared_mlp.output_linear",
@@ -87,9 +88,11 @@ def _feed_forward(keys: Reader) -> BlockBuilder:
         return lambda weights: _dense_block(hidden_size, shared_width, weights)
     experts = read_experts(keys, "num_local_experts", width_key="intermediate_size")
     shape = replace(experts, shared_width=shared_width)
-    return lambda weights: experts_block(shape, weights, _NAMES)
+    return lambda weights: experts_block(shape, weights, EXPERT_NAMES)
 
 
 def _dense_block(hidden_size: int, width: int, weights: LayerWeights) -> Block:
-    pair = gated_pair(hidden_size, width, weights(_NAMES.shared_in), weights(_NAMES.shared_out))
+    pair = gated_pair(
+        hidden_size, width, weights(EXPERT_NAMES.shared_in), weights(EXPERT_NAMES.shared_out)
+    )
     return Block("feed_forward", pair, vector_params=hidden_size)

@@ -12,6 +12,13 @@ from typing import Final
 
 from specroof.architecture import WEIGHT_FORMATS, WeightFormat
 from specroof.parsers.formats.module_names import ModuleNames
+from specroof.parsers.formats.tool_formats import (
+    auto_round_format,
+    bitsandbytes_format,
+    quark_format,
+    quark_kv_dtype,
+    torchao_format,
+)
 from specroof.parsers.formats.weight_formats import (
     block_format,
     compressed_format,
@@ -250,16 +257,80 @@ def _modelopt_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
     return (Rule(modelopt_format(section, plain), ignored=ignored),)
 
 
+def _fbgemm_rules(section: Reader, _plain: WeightFormat) -> tuple[Rule, ...]:
+    ignored = _names(section, "modules_to_not_convert")  # a scale per row is too small to count
+    return (Rule(WEIGHT_FORMATS["fp8"], ignored=ignored),)
+
+
+def _bitsandbytes_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
+    ignored = _names(section, "llm_int8_skip_modules")
+    return (Rule(bitsandbytes_format(section, plain), ignored=ignored),)
+
+
+def _torchao_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
+    return (
+        Rule(torchao_format(section, plain), ignored=_names(section, "modules_to_not_convert")),
+    )
+
+
+def _auto_round_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
+    """Return the rule for all, behind those of ``extra_config``: modules with own settings.
+
+    A module of 16 bits or more is not quantised.
+    """
+    own: dict[WeightFormat, list[str]] = {}
+    for name, changes in section.sections("extra_config").items():
+        changed = Reader(section.source, {**section.values, **changes.values}, changes.prefix)
+        is_plain = changed.positive_int("bits", maximum=32) > _MOST_BITS
+        form = plain if is_plain else auto_round_format(changed, plain)
+        own.setdefault(form, []).append(name)
+    return (
+        *(
+            Rule(form, targets=_compiled(section, "extra_config", tuple(names)))
+            for form, names in own.items()
+        ),
+        Rule(auto_round_format(section, plain)),
+    )
+
+
+def _quark_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
+    """Return the rule of ``global_quant_config``, behind those of modules that have their own."""
+    usual = section.section("global_quant_config")
+    if usual is None:
+        section.refuse("global_quant_config", "an object with the scheme of the weights")
+    if section.sections("layer_type_quant_config"):
+        section.refuse("layer_type_quant_config", "none: schemes of classes are not read")
+    ignored = _names(section, "exclude")
+    rules = [
+        Rule(
+            quark_format(scheme, plain) or plain,
+            _compiled(section, "layer_quant_config", (name,)),
+            ignored,
+        )
+        for name, scheme in section.sections("layer_quant_config").items()
+    ]
+    form = quark_format(usual, plain)
+    return (*rules, *([] if form is None else [Rule(form, ignored=ignored)]))
+
+
+#: Beyond which AutoRound leaves a matrix as it is.
+_MOST_BITS: Final = 8
+
 # A tuple, since a file may hold a list where its algorithm should stand.
 _NO_ALGORITHM: Final = (None, "MIXED_PRECISION")
 
 _METHODS: Final[dict[str, Callable[[Reader, WeightFormat], tuple[Rule, ...]]]] = {
+    "auto-round": _auto_round_rules,
     "awq": _awq_rules,
+    "bitsandbytes": _bitsandbytes_rules,
     "compressed-tensors": _compressed_rules,
+    "fbgemm_fp8": _fbgemm_rules,
     "fp8": _fp8_rules,
     "gptq": _gptq_rules,
     "modelopt": _modelopt_rules,
     "mxfp4": _mxfp4_rules,
+    "quark": _quark_rules,
+    "torchao": _torchao_rules,
 }
 
 _KV_ALGORITHMS: Final = {"FP8": "fp8", "INT8": "int8", "NVFP4": "fp4"}
@@ -268,6 +339,8 @@ _KV_NUMBERS: Final = {("float", 8): "fp8", ("int", 8): "int8", ("float", 4): "fp
 
 def _kv_dtype(section: Reader) -> str | None:
     """Return the KV dtype of a scheme (an object, or an algorithm's name); None leaves it open."""
+    if section.values.get("quant_method") == "quark":
+        return quark_kv_dtype(section)
     if isinstance(section.values.get("kv_cache_scheme"), dict):
         scheme = section.section("kv_cache_scheme") or section
         number = scheme.text("type", allowed=("float", "int"))
