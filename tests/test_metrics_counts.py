@@ -365,6 +365,7 @@ def test_rounds_without_a_match_are_rounds() -> None:
     # What vLLM counts agrees with itself: rounds of running requests make the tokens.
     assert found.running is not None
     assert found.round_s is not None
+    assert found.tokens_per_round is not None
     assert found.tokens_per_s == pytest.approx(
         found.running * found.tokens_per_round / found.round_s
     )

@@ -71,7 +71,7 @@ def metrics_pages(
     places: Sequence[str | os.PathLike[str]],
     *,
     wait_s: float | None = None,
-    headers: Sequence[str] = (),
+    headers: Sequence[object] = (),
 ) -> MetricsPages:
     """Read a server twice, some seconds apart, or one or two files.
 
@@ -128,7 +128,7 @@ def _with_scheme(place: str) -> str:
     return place
 
 
-def _headers(given: Sequence[str]) -> dict[str, str]:
+def _headers(given: Sequence[object]) -> dict[str, str]:
     """Return the headers of a request; refusals count them and repeat none."""
     sent = {"Accept": "text/plain"}
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
