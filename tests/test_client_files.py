@@ -358,3 +358,16 @@ def test_rounds_that_found_nothing_are_in_vllms_own_counters() -> None:
     assert found.change is not None
     assert found.change.longer is None
     assert found.change.best <= 4
+
+
+def test_rounds_are_in_sglangs_own_counters() -> None:
+    names = [f"sglang-0.5.23-{when}.txt" for when in ("before", "after")]
+    pages = [parse_metrics(text_of(name), source=name) for name in names]
+    seen = observed(counted(pages, sources=names), None)
+    assert (seen.framework, seen.model, seen.longest) == ("sglang", "Qwen/Qwen3-8B", 3)
+    assert seen.rounds == 800
+    assert seen.tokens_per_round == pytest.approx(2000 / 800)
+    assert seen.round_s == pytest.approx(0.02)
+    assert (seen.drafted_frac, seen.notes) == (1.0, ())
+    with pytest.raises(OptionError, match="SGLang's metrics page"):
+        parse_profiles(text_of(names[1]), "f")

@@ -14,6 +14,7 @@ from specroof.errors import MeasurementError, OptionError, reject
 from specroof.evidence.measurement import Measurement, answered
 from specroof.reading.json_fields import Fields
 from specroof.reading.json_text import parse_json
+from specroof.units import MILLISECOND
 
 #: Whether anything was drafted, None where a result does not say, and the point.
 Result = tuple[bool | None, Measurement]
@@ -156,7 +157,7 @@ def client_result(fields: Fields) -> Result:
     config = fields.inner("input_config")
     asked = _concurrency(config)
     latency_ms = _mean(fields, "request_latency", "ms")
-    busy = latency_ms / 1e3 * _mean(fields, "request_throughput", "requests/sec")
+    busy = latency_ms * MILLISECOND * _mean(fields, "request_throughput", "requests/sec")
     point = replace(
         answered(
             fields.place,

@@ -286,11 +286,13 @@ def vllm_log_profile(text: str, source: str) -> AcceptanceProfile:
 
 def _window_rounds(drafted: int, accepted: int, rates: list[float]) -> float:
     """Return the rounds behind a log line, which prints drafted and accepted tokens, and rates."""
-    alike = drafted / max(len(rates), 1)
+    alike = drafted / max(len(rates), 1)  # the fewest: all drafts as long as the longest
     share = sum(rates)
     # Drafts of one length are counted to the token; others only as the rates are printed.
     unsure = alike * len(rates) * _HALF_DIGIT + 0.5
-    return alike if not accepted or abs(alike * share - accepted) <= unsure else accepted / share
+    if not accepted or not share or abs(alike * share - accepted) <= unsure:
+        return alike
+    return max(alike, accepted / share)
 
 
 def sglang_profile(text: str, source: str, drafts: int | None) -> AcceptanceProfile:
