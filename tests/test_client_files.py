@@ -219,6 +219,19 @@ DRAFTS = {
 OTHER = VLLM | {"max_concurrency": 4}
 
 
+def test_vllms_own_client_says_drafts_where_its_server_counts_them() -> None:
+    (plain,) = read("vllm-0.33.0-bench.json")
+    assert (plain.batch_size, plain.input_len, plain.output_len) == (4, 1000, 100)
+    assert (plain.draft_len, plain.says_drafts, plain.engine) == (0, False, "vllm")
+    (drafted,) = read("vllm-0.33.0-bench-drafts.json")
+    assert (drafted.draft_len, drafted.says_drafts) == (3, True)
+    assert drafted.tokens_per_round == pytest.approx(1 + (422 + 255 + 160) / 738)
+    (profile,) = parse_profiles(text_of("vllm-0.33.0-bench-drafts.json"), "f")
+    assert profile.survival == pytest.approx((422 / 738, 255 / 738, 160 / 738))
+    assert (profile.n_rounds, profile.model) == (738, "Qwen/Qwen3-8B")
+    assert "drafts vary (mean 2.96 of 3)" in profile.note
+
+
 def test_what_the_user_states_of_drafts_holds_where_a_result_is_silent() -> None:
     (silent,) = read_benchmark(json.dumps(VLLM), source="f")
     assert (silent.draft_len, silent.says_drafts) == (0, False)
