@@ -15,6 +15,7 @@ from specroof.evidence import read_benchmark, stated_drafts
 from specroof.evidence.measurement import Measurement
 from specroof.reading.metrics_text import parse_metrics
 from specroof.reading.numbers_in_range import whole
+from specroof.report.doctor import doctor_text
 from specroof.serving.metrics import counted
 from specroof.serving.observed import observed
 
@@ -371,7 +372,7 @@ def test_rounds_that_found_nothing_are_in_vllms_own_counters() -> None:
     assert found.change is not None
     assert found.change.longer is None
     assert found.change.best <= 4
-    assert "in 52% of 989 rounds of requests" in str(found)
+    assert "in 52% of 989 rounds of requests" in doctor_text(found)
 
 
 def test_rounds_are_in_sglangs_own_counters() -> None:
