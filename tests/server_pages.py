@@ -82,6 +82,24 @@ def vllm_page(life: Life, *, engine: int = 0, model: str = SERVED, off: bool = F
     return "\n".join(["# HELP process_start_time_seconds Start.", *lines, ""])
 
 
+def ngram_page(life: Life, found_in: float) -> str:
+    """Return a page of n-grams that find something in a share of the rounds.
+
+    As vLLM 0.33.0 counts: `observe_draft` for requests with drafts only, a gap for every output.
+    """
+    tokens = life.rounds * (1 + found_in * sum(life.survival))
+    lines = []
+    for text in vllm_page(life).splitlines():
+        name, _, value = text.rpartition(" ")
+        if text.startswith("vllm:spec_decode"):
+            lines.append(f"{name} {float(value) * found_in!r}")
+        elif text.startswith("vllm:generation_tokens_total"):
+            lines.append(f"{name} {tokens!r}")
+        else:
+            lines.append(text)
+    return "\n".join(lines) + "\n"
+
+
 def sglang_page(
     life: Life,
     *,

@@ -256,7 +256,7 @@ WHOLE = "batch_size,context_len,draft_len,tokens_per_s,input_len,output_len\n"
         (json.dumps(SGLANG) + "\n" + json.dumps(VLLM)[:50], "b.json, line 2: is not valid JSON"),
         ("[" * 100_000, "b.json, line 1: is not valid JSON"),
         ("[3]", "b.json, line 1, result 1: is 3; allowed: a JSON object"),
-        ("{}", "b.json, line 1: is of no known tool; must have output_throughput and model_id"),
+        ("{}", "b.json, line 1: has no keys of a tool that is known"),
         (json.dumps(SGLANG) + "\n" + json.dumps(SGLANG), "line 2: repeats b.json, line 1"),
         (json.dumps({**SGLANG, "completed": 0}), "completed is 0; allowed: a finite number above"),
         (json.dumps({**SGLANG, "completed": 1.5}), "completed is 1.5; allowed: a whole number"),

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import specroof
-from server_pages import SERVED, Life, give, replay, sglang_page, vllm_page
+from server_pages import SERVED, Life, give, ngram_page, replay, sglang_page, vllm_page
 from specroof import CatalogError, OptionError, doctor, predict, survival_acceptance
 from specroof.acceptance import context_acceptance
 from specroof.cli import app
@@ -17,7 +17,7 @@ from specroof.engines import calibrated_yaml
 from specroof.policies.change import Change, Gain, best_change
 from specroof.policies.schedule import Schedule
 from specroof.questions.diagnosed import context_of, is_tree
-from specroof.questions.doctor import Diagnosis
+from specroof.questions.doctor import Diagnosis, DoctorRequest
 from specroof.questions.doctor_advice import advice, gain_words
 from specroof.reading.metrics_text import Sample
 from specroof.serving.metrics import counted
@@ -200,6 +200,38 @@ def test_a_longer_draft_that_may_gain_is_to_be_tried(saved: Any) -> None:
     assert found.advice[1].endswith("beyond K=5, the longest measured: try it before you keep it")
     assert found.to_dict()["change"]["longer"]["draft_len"] == longer.draft_len
     assert any(note.startswith("beyond K=5, the longest counted") for note in found.notes)
+
+
+def test_look_ups_are_predicted_as_they_match_and_no_further(saved: Any) -> None:
+    steady = replace(LIFE, survival=(0.85, 0.72, 0.6, 0.5, 0.42), running=2.0, drafts=4.0)
+    pages = [ngram_page(life, 0.5) for life in (steady, steady.at(1030.0))]
+    found = of(saved(*pages), drafter="ngram,match=0.1")
+    assert found.prediction is not None
+    (curve,) = found.prediction.curves
+    assert found.observed.tokens_per_round == pytest.approx(1 + 3.09 / 2)
+    assert curve.tokens_per_round[0, 0, 4] == pytest.approx(1 + 3.09 / 2)
+    change = found.change
+    assert change is not None
+    assert (change.measured, change.longer) == (5, None)
+    assert change.best <= 5
+    assert not change.is_beyond
+    assert max(drafts for _, _, drafts in change.schedule.ranges) <= 5
+    assert any("what look-ups find is unknown" in note for note in found.notes)
+    counted_at = of(saved(*(vllm_page(life) for life in (LIFE, LATER))), drafter="ngram")
+    assert counted_at.change is not None
+    assert counted_at.change.measured == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "is_other"),
+    [
+        *((SERVED, False), ("/models/qwen3-8b/", False), ("", False)),
+        *(("Qwen/Qwen3-32B", True), ("Qwen/Qwen3-8B-FP8", True)),
+    ],
+)
+def test_a_server_of_another_model_is_noted(saved: Any, name: str, is_other: bool) -> None:
+    found = of(saved(vllm_page(LIFE, model=name), vllm_page(LATER, model=name)))
+    assert any("calls its model" in note for note in found.notes) == is_other
 
 
 def test_an_acceptance_length_alone_is_no_more_than_it_measured(saved: Any) -> None:
@@ -439,6 +471,26 @@ def test_a_server_without_a_page_names_the_flag() -> None:
         assert "--enable-metrics" in err
         with pytest.raises(CatalogError, match="--enable-metrics"):
             doctor(SERVED, CHIP, pages=url)
+
+
+def test_a_key_goes_to_the_server_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: list[tuple[str | None, str | None]] = []
+
+    def answer(handler: Any, _number: int) -> None:
+        keys.append((handler.headers["Authorization"], handler.headers["X-Key"]))
+        give(handler, vllm_page(LIFE).encode())
+
+    monkeypatch.setenv("SPECROOF_TOKEN", "sesame")
+    with replay(answer) as url:
+        words = ("--model", SERVED, "-H", CHIP, "--wait", "0", "--json")
+        bare = url.removeprefix("http://") + "/v1"
+        code, out, err = shell(bare, *words, "--header", "X-Key: open")
+        assert (code, err) == (0, "")
+        request = DoctorRequest(model=SERVED, hardware=CHIP, pages=url, header="X-Key: open")
+    assert keys == [("Bearer sesame", "open")]
+    for said in (out, repr(request)):
+        assert "sesame" not in said
+        assert "open" not in said
 
 
 def test_refusals_are_one_line(saved: Any) -> None:

@@ -25,6 +25,9 @@ from specroof.errors import CatalogError, SpecroofError
 from specroof.evidence.result_files import read_benchmark
 from specroof.hardware import parse_hardware
 from specroof.questions.study import load_study
+from specroof.reading.metrics_text import parse_metrics
+from specroof.serving.metrics import counted
+from specroof.serving.observed import observed
 
 pytestmark = pytest.mark.fuzz
 
@@ -92,6 +95,13 @@ RESULTS = [
     "batch_size,context_len,draft_len,tokens_per_s,acceptance_length\n8,4096,0,900,\n8,4096,3,1500,2.5\n",
     "batch_size,draft_len,tokens_per_s,input_len,output_len\n# made up\n8,0,900,1000,200\n",
 ]
+#: Files that clients and servers wrote (`tests/data/clients/README.md`).
+CLIENTS = {
+    path.name: path.read_text("utf-8")
+    for path in (Path(__file__).parent / "data/clients").iterdir()
+}
+RESULTS += [text for name, text in CLIENTS.items() if name.endswith((".json", ".csv"))]
+PAGES = [text for name, text in CLIENTS.items() if name.endswith(".txt")]
 COUNTER = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 ACCEPTANCE = [
     '{"acceptance_histogram": [1, 1, 2]}\n{"acceptance_histogram": {"0": 1, "2": 3}}',
@@ -102,6 +112,9 @@ ACCEPTANCE = [
     "commits,category,a0,a1\n2,chat,.9,.8\n0,chat,.3,.2\n1,code,.9,.1",
     f'vllm:spec_decode_num_drafts_total{{model_name="m"}} 10\n{COUNTER}{{model_name="m",position="0"}} 8\n'
     f'{COUNTER}{{model_name="m",position="1"}} 5',
+    CLIENTS["aiperf-0.13.0-drafts.json"],
+    CLIENTS["vllm-0.33.0-varying.log"],
+    '{"spec_decode_per_position_acceptance_rates": [0.8, 0.4], "spec_decode_num_drafts": 9}',
 ]
 
 
@@ -211,6 +224,34 @@ def test_a_measured_acceptance_is_read_or_refused(text: str, drafts: int | None)
             profile.acceptance("geometric").tokens_per_round([1, 2, 8])
 
     holds(read, text)
+
+
+def page_is_read(text: str) -> None:
+    """Read a metrics page as `specroof doctor` does; what it says is possible."""
+    seen = observed(counted([parse_metrics(text, source="p")], sources=["p"]), None)
+    if (
+        seen.tokens_per_round is not None
+        and seen.framework == "vllm"
+        and seen.draft_len is not None
+    ):
+        assert seen.tokens_per_round <= 1.05 * seen.draft_len + 1.0 + 1e-9
+    json.dumps([seen.tokens_per_round, seen.round_s, seen.draft_len], allow_nan=False)
+
+
+@given(texts(PAGES))
+@bounded(150, HealthCheck.too_slow)
+def test_a_metrics_page_is_read_or_refused(text: str) -> None:
+    holds(page_is_read, text)
+
+
+@given(st.sampled_from(PAGES), st.floats(0, 1))
+@bounded(100, HealthCheck.too_slow)
+def test_a_page_that_is_cut_is_read_or_refused(page: str, share: float) -> None:
+    cut = page[: int(share * len(page))]
+    holds(page_is_read, cut)
+    if cut.strip() and not cut.endswith("\n"):
+        with pytest.raises(SpecroofError):
+            page_is_read(cut)
 
 
 @given(st.sampled_from([catalog.load_model, catalog.load_hardware, load_profile]), st.data())

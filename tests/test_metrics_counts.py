@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server_pages import SERVED, Life, line, sglang_page, vllm_page
+from server_pages import SERVED, Life, line, ngram_page, sglang_page, vllm_page
 from specroof.errors import MeasurementError
 from specroof.reading.metrics_text import Sample, parse_metrics
 from specroof.serving.metrics import Counted, counted
@@ -346,3 +346,57 @@ def test_positions_without_a_number_and_servers_without_requests_count_for_nothi
     found = counted([[Sample(at, {"position": "x"}, 1.0)]], sources=["page"])
     assert (found.accepted_at, found.counts, found.gauges, found.ranks) == ((), {}, {}, 1)
     assert observed(found, 5.0).running is None
+
+
+# --- rounds without a draft ----------------------------------------------------------------------
+
+
+HALF = replace(LIFE, survival=(0.75, 0.6, 0.45, 0.37))  # 2.17 accepted where something is found
+
+
+def test_rounds_without_a_match_are_rounds() -> None:
+    pages = [ngram_page(life, 0.5) for life in (HALF, HALF.at(1030.0))]
+    found = seen(*pages, seconds=30.0)
+    assert found.tokens_per_round == pytest.approx(1 + 2.17 / 2)
+    assert found.drafted_frac == pytest.approx(0.5)
+    assert found.rounds == pytest.approx(40 * 30 / 0.024)
+    assert found.draft_len == pytest.approx(4.0)  # of the rounds that draft
+    assert found.survival == pytest.approx([share / 2 for share in HALF.survival])
+    # What vLLM counts agrees with itself: rounds of running requests make the tokens.
+    assert found.running is not None
+    assert found.round_s is not None
+    assert found.tokens_per_round is not None
+    assert found.tokens_per_s == pytest.approx(
+        found.running * found.tokens_per_round / found.round_s
+    )
+    assert any(note.startswith("50% of the rounds drafted") for note in found.notes)
+    curve = measured_acceptance(found, "ngram")
+    assert curve is not None
+    assert curve.survival(np.arange(1, 5)) == pytest.approx(HALF.survival)
+
+
+def test_a_mean_of_drafts_that_vary_is_of_the_rounds_that_drafted() -> None:
+    found = seen(ngram_page(replace(HALF, drafts=3.0), 0.5))
+    curve = measured_acceptance(found, "ngram")
+    assert curve is not None
+    assert float(curve.tokens_per_round(3)) == pytest.approx(3.17)
+
+
+def test_rounds_that_all_lacked_a_draft_say_nothing_of_acceptance() -> None:
+    found = seen(ngram_page(LIFE, 0.0))
+    assert (found.tokens_per_round, found.drafted_frac) == (1.0, 0.0)
+    assert measured_acceptance(found, "ngram") is None
+
+
+def test_sglang_verifies_what_found_nothing_too() -> None:
+    assert seen(sglang_page(LIFE)).drafted_frac == 1.0
+    assert seen(sglang_page(replace(LIFE, ended=False))).drafted_frac is None
+
+
+def test_more_accepted_drafts_than_were_made_are_refused() -> None:
+    page = vllm_page(replace(LIFE, survival=(1.0, 1.0)))
+    assert seen(page).tokens_per_round == pytest.approx(3.0)
+    damaged = page.replace("spec_decode_num_draft_tokens_total{", "other{")
+    made = f'vllm:spec_decode_num_draft_tokens_total{{engine="0",model_name="{SERVED}"}} 12\n'
+    with pytest.raises(MeasurementError, match=r"num_accepted_tokens_total: .*allowed: at most 12"):
+        seen(damaged + made)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from server_pages import give, replay
+from server_pages import Life, give, replay, vllm_page
 from specroof.catalog.pages import is_url, metrics_pages
 from specroof.errors import CatalogError, MeasurementError, OptionError
 from specroof.reading.metrics_text import parse_metrics
@@ -185,3 +185,122 @@ def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "prometheus_client.parser", None)
     with pytest.raises(MeasurementError, match=r"pip install prometheus-client"):
         parse_metrics("up 1\n", source="page")
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_page_that_is_cut_short_is_refused(chunked: bool) -> None:
+    page = vllm_page(Life(1000.0)).encode()
+
+    def answer(handler: BaseHTTPRequestHandler, _number: int) -> None:
+        if chunked:
+            handler.protocol_version = "HTTP/1.1"
+        handler.send_response(200)
+        if chunked:
+            handler.send_header("Transfer-Encoding", "chunked")
+        else:
+            handler.send_header("Content-Length", str(len(page)))
+        handler.end_headers()
+        half = page[: len(page) // 2]
+        handler.wfile.write(f"{len(page):x}\r\n".encode() + half if chunked else half)
+        handler.close_connection = True
+
+    words = "IncompleteRead" if chunked else rf"ends after \d+ bytes; allowed: {len(page)}"
+    with replay(answer) as url, pytest.raises(CatalogError, match=words):
+        metrics_pages([url], wait_s=0)
+
+
+def test_a_last_number_that_may_lack_digits_is_refused() -> None:
+    with pytest.raises(MeasurementError, match="page: ends within a line"):
+        parse_metrics("up 1\nvllm:generation_tokens_total 12", source="page")
+
+
+def test_a_line_of_more_labels_than_any_server_writes_is_not_parsed() -> None:
+    labels = ",".join(f'l{number}="x"' for number in range(3000))
+    with pytest.raises(
+        MeasurementError, match=r"page, line 2: has \d+ characters; allowed: at most"
+    ):
+        parse_metrics(f"up 1\nup{{{labels}}} 1\n", source="page")
+
+
+@pytest.mark.parametrize(
+    ("place", "path"),
+    [
+        *(("", "/metrics"), ("/v1", "/metrics"), ("/v1/", "/metrics")),
+        *(("/root/v1", "/root/metrics"), ("/v10", "/v10"), ("/metrics/", "/metrics/")),
+    ],
+)
+def test_an_address_may_be_of_the_api_and_lack_its_scheme(place: str, path: str) -> None:
+    paths: list[str] = []
+
+    def answer(handler: BaseHTTPRequestHandler, _number: int) -> None:
+        paths.append(handler.path)
+        give(handler, b"up 1\n")
+
+    with replay(answer) as url:
+        assert metrics_pages([url + place], wait_s=0).sources == (url + path,)
+        assert metrics_pages([url.removeprefix("http://") + place], wait_s=0).sources == (
+            url + path,
+        )
+    assert paths == [path, path]
+
+
+def test_a_file_may_be_called_as_a_host_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("localhost:8000").write_text("up 1\n")
+    assert metrics_pages(["localhost:8000"]).texts == ("up 1\n",)
+    with pytest.raises(CatalogError, match="No such file"):
+        metrics_pages(["page.txt"])
+
+
+def test_a_key_is_sent_to_its_server_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[str | None, str | None]] = []
+
+    def answer(handler: BaseHTTPRequestHandler, _number: int) -> None:
+        sent.append((handler.headers["Authorization"], handler.headers["X-Api-Key"]))
+        if handler.path == "/metrics":
+            port = handler.headers["Host"].rpartition(":")[2]
+            give(handler, b"", 307, Location=f"http://localhost:{port}/stolen")
+        elif handler.headers["Authorization"] is None:
+            give(handler, b"", 401)
+        else:
+            give(handler, b"up 1\n")
+
+    with replay(answer) as url:
+        with pytest.raises(CatalogError, match="status 401; allowed: a key, by --header or SPEC"):
+            metrics_pages([f"{url}/page"], wait_s=0)
+        monkeypatch.setenv("SPECROOF_TOKEN", "sesame\n")
+        with pytest.raises(CatalogError, match="leads to") as refusal:
+            metrics_pages([url], wait_s=0, headers=["X-API-Key: open"])
+        metrics_pages([f"{url}/page"], wait_s=0)
+        metrics_pages([f"{url}/page"], wait_s=0, headers=["authorization: Basic mine"])
+    assert "sesame" not in str(refusal.value)
+    assert "open" not in str(refusal.value)
+    assert sent == [
+        (None, None),
+        ("Bearer sesame", "open"),
+        ("Bearer sesame", None),
+        ("Basic mine", None),
+    ]
+
+
+@pytest.mark.parametrize("header", ["secret", "a b: secret", "X:", "X: secret\r\nY: 1", "X: ß", 5])
+def test_headers_that_http_has_not_are_refused_unrepeated(header: object) -> None:
+    with pytest.raises(
+        OptionError, match="header 2 is no header of HTTP; allowed: NAME"
+    ) as refusal:
+        metrics_pages(["http://localhost:1"], headers=["A: b", header])
+    assert "secret" not in str(refusal.value)
+
+
+def test_a_token_that_http_has_not_is_refused_unrepeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECROOF_TOKEN", "sec\nret")
+    with pytest.raises(OptionError, match="SPECROOF_TOKEN has characters") as refusal:
+        metrics_pages(["http://localhost:1"])
+    assert "sec" not in str(refusal.value)
+
+
+def test_a_file_wants_no_header(tmp_path: Path) -> None:
+    page = tmp_path / "page"
+    page.write_text("up 1\n")
+    with pytest.raises(OptionError, match="header is given for files"):
+        metrics_pages([page], headers=["A: b"])

@@ -178,6 +178,9 @@ def test_log_lines_that_cannot_be_are_refused(lines: list[str], message: str) ->
 
 def test_log_lines_of_nothing_are_refused() -> None:
     assert "more than 0" in refusal(VLLM_LINE.format(mean="1", drafted=0, rates="0.0, 0.0"))
+    # Rates below half of the last digit are printed as none.
+    small = "Accepted: 3 tokens, Drafted: 30000 tokens, Per-position acceptance rate: 0.000, 0.000"
+    assert one(small).n_rounds == 15_000
     assert "one number of positions" in refusal("Per-position acceptance rate: none")
     assert "one number of positions" in refusal(VLLM_LINE.format(mean="1", drafted=9, rates=" , "))
 

@@ -2,8 +2,9 @@
 
 import http.client
 import os
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +20,20 @@ from specroof.errors import CatalogError, reject
 LONGEST_PAGE_S: Final = 10.0
 #: Default seconds between two reads of a server: hundreds of rounds.
 USUAL_WAIT_S: Final = 10.0
-#: Where servers publish their metrics.
+#: Where servers publish their metrics, beside the /v1 of their API.
 _USUAL_PATH: Final = "/metrics"
+_API: Final = re.compile(r"(?P<root>.*)/v1/?|/?")
+#: What people write for http://HOST:PORT; a host without a port may be a file.
+_BARE_HOST: Final = re.compile(r"(localhost|[\w.-]+(?=:)|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?(/.*)?")
+#: The key of a server, which is sent as HTTP's bearer token.
+TOKEN_VARIABLE: Final = "SPECROOF_TOKEN"  # noqa: S105 - the name of a variable
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 #: Most redirects that are followed, all within one server.
 _MOST_REDIRECTS: Final = 3
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+#: What a server answers that wants a key.
+_KEPT: Final = frozenset({401, 403})
 _CHUNK_BYTES: Final = 65_536
 
 
@@ -58,7 +68,10 @@ def is_url(place: str) -> bool:
 
 
 def metrics_pages(
-    places: Sequence[str | os.PathLike[str]], *, wait_s: float | None = None
+    places: Sequence[str | os.PathLike[str]],
+    *,
+    wait_s: float | None = None,
+    headers: Sequence[object] = (),
 ) -> MetricsPages:
     """Read a server twice, some seconds apart, or one or two files.
 
@@ -68,11 +81,15 @@ def metrics_pages(
     Parameters
     ----------
     places
-        An address, http or https, ``/metrics`` where it names no path; or one or two files, the
-        older first.
+        An address, http or https, ``/metrics`` where it names no path or the ``/v1`` of the API;
+        ``HOST:PORT`` that is no file is one too. Or one or two files, the older first.
     wait_s
         Seconds between the reads: those to wait for a server, `USUAL_WAIT_S` if None and one read
         if 0; of two files those that lay between them, unknown if None.
+    headers
+        ``NAME: VALUE``, sent to the server with every request. The token of the environment
+        variable `TOKEN_VARIABLE` is sent as well, unless they have an ``Authorization``. No
+        message repeats a value.
 
     Raises
     ------
@@ -81,24 +98,51 @@ def metrics_pages(
     OptionError
         For other places, or other seconds.
     """
-    names = [name_text("pages", place) for place in places]
+    names = [_with_scheme(name_text("pages", place)) for place in places]
     wait = None if wait_s is None else number_within("wait_s", wait_s, "seconds")
     urls = [name for name in names if is_url(name)]
     if len(names) not in {1, 2} or (urls and len(names) == 2):
         reject(f"{len(names)} places are given", "one address, or one or two files")
     if not urls:
+        if headers:
+            reject("header is given for files", "a server's address")
         texts = tuple(read_text(Path(name), CatalogError) for name in names)
         known = wait if len(names) == 2 and wait else None
         return MetricsPages(tuple(names), texts, known)
     address = _address(names[0])
     source = address.geturl()
+    sent = _headers(headers)
     began = time.monotonic()
-    first = _page(address)
+    first = _page(address, sent)
     if wait == 0 or first is None:
         return MetricsPages((source,), (first,), None)
     time.sleep(USUAL_WAIT_S if wait is None else wait)
     again = time.monotonic()
-    return MetricsPages((source, source), (first, _page(address)), again - began)
+    return MetricsPages((source, source), (first, _page(address, sent)), again - began)
+
+
+def _with_scheme(place: str) -> str:
+    """Return an address with its scheme; a file stays as it is."""
+    if _BARE_HOST.fullmatch(place) and not Path(place).exists():
+        return f"http://{place}"
+    return place
+
+
+def _headers(given: Sequence[object]) -> dict[str, str]:
+    """Return the headers of a request; refusals count them and repeat none."""
+    sent = {"Accept": "text/plain"}
+    token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    if token:
+        if _HEADER_VALUE.fullmatch(token) is None:
+            reject(f"{TOKEN_VARIABLE} has characters that no header holds", "printable ASCII")
+        sent["Authorization"] = f"Bearer {token}"
+    for number, text in enumerate(given, start=1):
+        parts = text.partition(":") if isinstance(text, str) else ("", "", "")
+        name, _, value = (part.strip() for part in parts)
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            reject(f"header {number} is no header of HTTP", "NAME: VALUE, in printable ASCII")
+        sent[name.title()] = value
+    return sent
 
 
 def _address(text: str) -> SplitResult:
@@ -120,22 +164,23 @@ def _address(text: str) -> SplitResult:
         wrong = f"{text!r}: {problem}"
     if wrong:
         reject(wrong, "http://HOST[:PORT][/PATH], or https")
-    path = _USUAL_PATH if parts.path in {"", "/"} else parts.path
+    api = _API.fullmatch(parts.path)
+    path = parts.path if api is None else f"{api['root'] or ''}{_USUAL_PATH}"
     return parts._replace(path=path, fragment="")
 
 
-def _page(address: SplitResult) -> str | None:
+def _page(address: SplitResult, headers: Mapping[str, str]) -> str | None:
     """Return the text of a page; None where the server has no such page."""
     source = address.geturl()
     try:
-        data = within(LONGEST_PAGE_S, lambda: _got(address))
+        data = within(LONGEST_PAGE_S, lambda: _got(address, headers))
     except (OSError, http.client.HTTPException, ValueError) as failure:
         reason = getattr(failure, "strerror", None) or str(failure) or type(failure).__name__
         reject(f"{source}: {reason}", "a server that answers", CatalogError)
     return None if data is None else decoded(data, source, CatalogError)
 
 
-def _got(address: SplitResult) -> bytes | None:
+def _got(address: SplitResult, headers: Mapping[str, str]) -> bytes | None:
     """Return what GET gives, followed where the server moved it; None for nothing there.
 
     Raises
@@ -144,7 +189,7 @@ def _got(address: SplitResult) -> bytes | None:
         For another status, a page that is too large, or a way to another server.
     """
     for _ in range(_MOST_REDIRECTS + 1):
-        status, place, data = _answer(address)
+        status, place, data = _answer(address, headers)
         if status == 404:
             return None
         if status not in _REDIRECTS:
@@ -155,18 +200,21 @@ def _got(address: SplitResult) -> bytes | None:
                 f"{address.geturl()}: leads to {moved.geturl()!r}", "the same server", CatalogError
             )
         address = moved
+    if status in _KEPT:
+        allowed = f"a key, by --header or {TOKEN_VARIABLE}"
+        reject(f"{address.geturl()}: status {status}", allowed, CatalogError)
     if status != 200:
         reject(f"{address.geturl()}: status {status}", "a metrics page", CatalogError)
     return data
 
 
-def _answer(address: SplitResult) -> tuple[int, str, bytes]:
+def _answer(address: SplitResult, headers: Mapping[str, str]) -> tuple[int, str, bytes]:
     """Return status, place to look instead, and body of one GET.
 
     Raises
     ------
     CatalogError
-        For a page that is too large.
+        For a page that is too large, or cut short.
     TimeoutError
         For one that still comes after `LONGEST_PAGE_S`.
     """
@@ -176,7 +224,7 @@ def _answer(address: SplitResult) -> tuple[int, str, bytes]:
     ends = time.monotonic() + LONGEST_PAGE_S
     data = b""
     with closing(connection):
-        connection.request("GET", path, headers={"Accept": "text/plain"})
+        connection.request("GET", path, headers=dict(headers))
         with connection.getresponse() as answer:
             while chunk := answer.read1(_CHUNK_BYTES):
                 data += chunk
@@ -186,4 +234,11 @@ def _answer(address: SplitResult) -> tuple[int, str, bytes]:
                 if time.monotonic() > ends:  # a slow drip is not waited for
                     message = f"given up after {LONGEST_PAGE_S:g} seconds"
                     raise TimeoutError(message)
+            # `read1` takes the end of a connection for the end of the page.
+            if answer.status == http.client.OK and answer.length:
+                place = address.geturl()
+                stated = len(data) + answer.length
+                reject(
+                    f"{place}: ends after {len(data)} bytes", f"{stated}, its length", CatalogError
+                )
             return answer.status, answer.headers.get("Location", ""), data

@@ -10,8 +10,8 @@ doctor = command(
     asked,
     {
         "pages": Flag(
-            "A server, as in http://localhost:8000; or one or two saved metrics pages, the older "
-            "first.",
+            "A server, as in http://localhost:8000 or localhost:8000/v1; or one or two saved metrics "
+            "pages, the older first.",
             "URL|PAGE…",
             kind=list[str],
         ),
@@ -36,6 +36,13 @@ doctor = command(
             "Cached tokens of each request.",
             "--context",
             shown="the mean of the finished requests, else 4096",
+        ),
+        "header": Flag(
+            "NAME: VALUE for a server that wants a key; again for more. The token in SPECROOF_TOKEN "
+            "is sent as Authorization: Bearer, and stands in no list of processes.",
+            metavar="NAME: VALUE",
+            kind=list[str],
+            shown=False,
         ),
         "draft_model": Flag("The drafter's weights, for the flags.", metavar="NAME"),
     },

@@ -10,7 +10,7 @@ from specroof.evidence.presumed import (
     has_drafter,
     request_lengths,
 )
-from specroof.evidence.result_files import read_benchmark
+from specroof.evidence.result_files import read_benchmark, stated_drafts
 from specroof.evidence.stated import (
     Stated,
     refuse_other_drafts,
@@ -39,4 +39,5 @@ __all__ = [
     "request_lengths",
     "server_told",
     "shape_group",
+    "stated_drafts",
 ]

@@ -42,6 +42,8 @@ class Measurement:
     draft_len
         Drafts per round, the depth of a tree; 0 for plain decoding, None where drafts are made
         and the source does not say how many.
+    says_drafts
+        Whether the source says if anything was drafted.
     verify_len
         Positions verified per sequence, the root included; new positions of a bare pass.
     top_k
@@ -84,6 +86,7 @@ class Measurement:
     output_len: float | None = None
     method: str | None = None
     draft_len: int | None = 0
+    says_drafts: bool = True
     verify_len: int | None = None
     top_k: int | None = None
     tokens_per_round: float | None = None
@@ -124,6 +127,18 @@ class Measurement:
         if self.tokens_per_s is not None and self.baseline_tokens_per_s is not None:
             return self.tokens_per_s / self.baseline_tokens_per_s
         return self.speedup
+
+
+def answered(place: str, prompt: float, answer: float, tokens_per_s: float) -> Measurement:
+    """Return a point of requests, whose mean context is the prompt and half of the answer."""
+    return Measurement(
+        place=place,
+        context_len=prompt + answer / 2,
+        tokens_per_s=tokens_per_s,
+        input_len=prompt,
+        output_len=answer,
+        includes_prefill=True,
+    )
 
 
 #: Bounds of plausible measurements. Beyond them are other units and slips of the pen.

@@ -1,12 +1,19 @@
-"""Benchmark results as people have them: SGLang, vLLM, InferenceX, or their own CSV."""
+"""Benchmark results as people have them: of servers' and other clients, or their own CSV."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from specroof.errors import MeasurementError
-from specroof.evidence.measurement import Measurement, checked, refuse_repeats
+from specroof.errors import MeasurementError, reject
+from specroof.evidence.clients import (
+    GUIDELLM,
+    Result,
+    client_result,
+    guidellm_results,
+    guidellm_table,
+)
+from specroof.evidence.measurement import Measurement, answered, checked, refuse_repeats
 from specroof.hardware import ServerSettings
 from specroof.reading.json_fields import Fields
 from specroof.reading.json_text import json_values
@@ -50,11 +57,13 @@ def read_benchmark(
     text
         The whole file: a CSV with the columns batch_size, context_len, draft_len, tokens_per_s
         and, if known, acceptance_length, input_len and output_len; or JSON, one result or one a
-        line, of SGLang's ``bench_serving``, vLLM's ``bench serve --save-result`` or InferenceX.
+        line, of SGLang's ``bench_serving``, vLLM's ``bench serve --save-result``, InferenceX,
+        aiperf, genai-perf or guidellm; or guidellm's CSV.
     source
         How messages name it: a path, usually.
     draft_len
-        Drafts per round of speculative results that do not say.
+        Drafts per round of speculative results that do not say, and of results that do not say
+        whether anything was drafted, unless others of the file do.
 
     Raises
     ------
@@ -71,17 +80,50 @@ def read_benchmark(
         message = f"{source}: is empty; must hold benchmark results, as JSON or CSV"
         raise MeasurementError(message)
     if text.lstrip()[0] in "{[":
-        points = [
-            replace(_result(Fields(value, place), place, draft_len), source=source)
+        results = [
+            result
             for place, value in json_values(text, source=source, error=MeasurementError)
+            for result in _results(Fields(value, place))
         ]
+    elif text.startswith(GUIDELLM):
+        results = guidellm_table(text, source)
     else:
-        points = list(_table_points(text, source))
-    if not points:
+        _refuse_unreadable(text, source)
+        results = [(point.draft_len != 0, point) for point in _table_points(text, source)]
+    if not results:
         message = f"{source}: is an empty list; must hold benchmark results"
         raise MeasurementError(message)
+    points = [
+        replace(_with_drafts(drafts, point, draft_len), source=source) for drafts, point in results
+    ]
     refuse_repeats(points)
     return tuple(points)
+
+
+def stated_drafts(points: Sequence[Measurement]) -> tuple[tuple[Measurement, ...], list[str]]:
+    """Return points of several files once those that say nothing of drafts are settled.
+
+    Beside results that say that they drafted, those that do not say did not: vLLM's client writes
+    of drafts what a server that drafts counts.
+
+    Returns
+    -------
+    tuple
+        The points, and a note where nobody says whether anything was drafted.
+    """
+    silent = [point for point in points if not point.says_drafts]
+    if any(point.says_drafts and point.drafts for point in points):
+        return tuple(
+            point if point.says_drafts else replace(point, draft_len=0) for point in points
+        ), []
+    plain = [point.place for point in silent if not point.drafts]
+    if not plain:
+        return tuple(points), []
+    more = f" and {len(plain) - 1} more" if len(plain) > 1 else ""
+    return tuple(points), [
+        f"{plain[0]}{more}: does not say whether anything was drafted, and is taken for plain "
+        f"decoding; if it drafted, state the draft length"
+    ]
 
 
 def _table_points(text: str, source: str) -> Iterator[Measurement]:
@@ -113,26 +155,45 @@ def _table_points(text: str, source: str) -> Iterator[Measurement]:
         )
 
 
-def _result(fields: Fields, place: str, draft_len: int | None) -> Measurement:
-    """Return the point of one result, by the tool whose keys it has."""
+def _results(fields: Fields) -> list[Result]:
+    """Return what a JSON object holds, by the tool whose keys it has."""
+    if fields.has("benchmarks"):
+        return guidellm_results(fields)
     for keys, read in _TOOLS.items():
         if all(fields.has(key) for key in keys):
-            found = read(fields)
-            break
-    else:
-        known = "; ".join(" and ".join(keys) for keys in _TOOLS)
-        message = f"{place}: is of no known tool; must have {known}"
-        raise MeasurementError(message)
-    speculative, point = found
-    if speculative and not point.draft_len:
+            return [read(fields)]
+    for keys, (tool, lacks) in _UNREADABLE.items():
+        if all(fields.has(key) for key in keys):
+            reject(f"{fields.place}: is {tool}", lacks, MeasurementError)
+    known = "; ".join(" and ".join(keys) for keys in (*_TOOLS, ("benchmarks",)))
+    return reject(
+        f"{fields.place}: has no keys of a tool that is known (SGLang, vLLM, InferenceX, aiperf, "
+        f"genai-perf, guidellm)",
+        known,
+        MeasurementError,
+    )
+
+
+def _refuse_unreadable(text: str, source: str) -> None:
+    """Refuse tables and other texts of clients that lack what a measurement needs."""
+    for told, (tool, lacks) in _UNREADABLE_TEXTS.items():
+        if told in text[:_BEGINNING]:
+            reject(f"{source}: is {tool}", lacks, MeasurementError)
+
+
+def _with_drafts(drafts: bool | None, point: Measurement, draft_len: int | None) -> Measurement:
+    """Return a point whose drafts are as it says, or as the user states where it does not."""
+    if drafts is None:
+        return checked(replace(point, says_drafts=False, draft_len=draft_len or 0))
+    if drafts and not point.draft_len:
         if draft_len is None:
-            message = f"{place}: drafts, and does not say how many; give --draft-len"
+            message = f"{point.place}: drafts, and does not say how many; give --draft-len"
             raise MeasurementError(message)
         point = replace(point, draft_len=draft_len)
     return checked(point)
 
 
-def _sglang(fields: Fields) -> tuple[bool, Measurement]:
+def _sglang(fields: Fields) -> Result:
     """Read a line of SGLang's `bench_serving` (0.5.23): `concurrency` is the measured mean."""
     tokens = fields.amount_or_none("accept_length")
     server = fields.inner("server_info")
@@ -151,7 +212,7 @@ def _sglang(fields: Fields) -> tuple[bool, Measurement]:
     asked = fields.amount_or_none("max_concurrency")
     busy = _busy(fields, asked)
     point = replace(
-        _answered(fields.place, prompt, answer, rate),
+        answered(fields.place, prompt, answer, rate),
         batch_size=min(busy if busy is not None else fields.amount("max_concurrency"), most),
         concurrency=None if asked is None else min(asked, most),
         draft_len=drafts if speculative else 0,
@@ -167,18 +228,6 @@ def _sglang(fields: Fields) -> tuple[bool, Measurement]:
         server=_told(server),
     )
     return speculative, point
-
-
-def _answered(place: str, prompt: float, answer: float, tokens_per_s: float) -> Measurement:
-    """Return a point of requests, whose mean context is the prompt and half of the answer."""
-    return Measurement(
-        place=place,
-        context_len=prompt + answer / 2,
-        tokens_per_s=tokens_per_s,
-        input_len=prompt,
-        output_len=answer,
-        includes_prefill=True,
-    )
 
 
 def _busy(fields: Fields, asked: float | None) -> float | None:
@@ -252,25 +301,30 @@ def _refuse_arrivals(fields: Fields) -> None:
             )
 
 
-def _vllm(fields: Fields) -> tuple[bool, Measurement]:
+def _vllm(fields: Fields) -> Result:
     """Read a result of `vllm bench serve --save-result` (0.33.0)."""
     tokens = fields.amount_or_none("spec_decode_acceptance_length")
     rounds = fields.count_or_none("spec_decode_num_drafts")
     drafted = fields.count_or_none("spec_decode_draft_tokens")
     prompt, answer, rate = _totals(fields)
     most = _most_requests(fields, Fields({}, fields.place))
+    drafts = round(drafted / rounds) if drafted and rounds else 0
+    if tokens is not None and drafts:
+        # The mean of drafts that vary may be below what the longest of them give.
+        drafts = max(drafts, math.ceil(tokens - 1.0))
     point = replace(
-        _answered(fields.place, prompt, answer, rate),
+        answered(fields.place, prompt, answer, rate),
         batch_size=min(fields.amount("max_concurrency"), most),
-        draft_len=round(drafted / rounds) if drafted and rounds else 0,
+        draft_len=drafts,
         tokens_per_round=tokens,
-        engine="vllm",
+        engine=_SERVERS.get(fields.text_or_none("backend") or "", "vllm"),
         model=fields.text_or_none("model_id"),
     )
-    return tokens is not None, point
+    # Without keys the server did not draft, or it publishes no metrics, or is another server.
+    return (None if tokens is None else True), point
 
 
-def _inferencex(fields: Fields) -> tuple[bool, Measurement]:
+def _inferencex(fields: Fields) -> Result:
     """Read an aggregated InferenceX result: rates per GPU, and no acceptance length."""
     devices = fields.count("tp")
     prompt, answer = fields.amount("isl"), fields.amount("osl")
@@ -279,7 +333,7 @@ def _inferencex(fields: Fields) -> tuple[bool, Measurement]:
     algorithm = fields.text_or_none("spec_decoding")
     drafting = algorithm not in {None, "none", ""}
     point = replace(
-        _answered(fields.place, prompt, answer, fields.amount("output_tput_per_gpu") * devices),
+        answered(fields.place, prompt, answer, fields.amount("output_tput_per_gpu") * devices),
         batch_size=fields.amount("conc"),
         engine=_SERVERS.get(fields.text_or_none("framework") or ""),
         model=fields.text_or_none("model"),
@@ -304,10 +358,43 @@ _SERVERS: Final = {
 }
 
 #: The keys that tell the tools apart, and who reads them.
-_TOOLS: Final[Mapping[tuple[str, ...], Callable[[Fields], tuple[bool, Measurement]]]] = {
+_TOOLS: Final[Mapping[tuple[str, ...], Callable[[Fields], Result]]] = {
     ("output_throughput", "model_id"): _vllm,
     ("output_throughput", "total_output_tokens"): _sglang,
     ("output_tput_per_gpu", "conc"): _inferencex,
+    ("output_token_throughput", "input_config"): client_result,
+}
+#: Files of known tools that lack what a measurement needs: what they are, and what has it.
+_UNREADABLE: Final[Mapping[tuple[str, ...], tuple[str, str]]] = {
+    ("total_num_tokens", "tokens_per_second"): (
+        "of `vllm bench throughput`, which lacks the requests in flight",
+        "a result of `vllm bench serve --save-result`",
+    ),
+    ("avg_latency", "latencies"): (
+        "of `vllm bench latency`, which lacks lengths and batch size",
+        "a result of `vllm bench serve --save-result`",
+    ),
+    ("experiments", "service_kind"): (
+        "perf_analyzer's list of requests (profile_export.json), which lacks their tokens",
+        "genai-perf's profile_export_genai_perf.json",
+    ),
+    ("metadata", "metrics"): (
+        "a request of aiperf's profile_export.jsonl, which lacks the load",
+        "aiperf's profile_export_aiperf.json",
+    ),
+}
+#: Characters of a text in which a tool is looked for.
+_BEGINNING: Final = 4096
+_UNREADABLE_TEXTS: Final[Mapping[str, tuple[str, str]]] = {
+    "Metric,avg,min,max,sum": (
+        "aiperf's CSV, which lacks the requests in flight",
+        "aiperf's JSON (profile_export_aiperf.json)",
+    ),
+    "Metric,avg,min,max,p99": (
+        "genai-perf's CSV, which lacks the requests in flight",
+        "genai-perf's JSON (profile_export_genai_perf.json)",
+    ),
+    "generative_benchmark": ("guidellm's YAML", "guidellm's JSON or CSV"),
 }
 
 

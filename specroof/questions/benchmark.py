@@ -75,7 +75,8 @@ class Recorded:
     drafter
         What drafted, where results have drafts: a SPEC, or a `Drafter`.
     draft_len
-        Drafts per round of results that do not say.
+        Drafts per round of results that do not say. Results that do not even say whether anything
+        was drafted have it too, unless others say so.
     server
         Settings of the server, where the results do not say: as for `predict`.
     """
@@ -95,7 +96,8 @@ class BenchmarkRequest(Recorded):
     Parameters
     ----------
     results
-        One file or several: JSON of SGLang, vLLM or InferenceX, or a CSV.
+        One file or several: JSON of SGLang, vLLM, InferenceX, aiperf, genai-perf or guidellm, or a
+        CSV.
     model
         What was served: a path, a bundled name, a Hub name, or an `Architecture`.
     hardware
@@ -131,6 +133,7 @@ class BenchmarkRequest(Recorded):
             for file, text in zip(files, texts, strict=True)
             for point in evidence.read_benchmark(text, source=str(file), draft_len=self.draft_len)
         )
+        points, silent = evidence.stated_drafts(points)
         evidence.refuse_repeats(points)
         if not isinstance(self.model, Architecture):
             refuse_others(points, os.fspath(self.model))
@@ -138,6 +141,7 @@ class BenchmarkRequest(Recorded):
         engine, notes = self.engine, list[str]()
         if engine is None:
             engine, notes = engine_of_results(points, hardware)
+        notes = [*silent, *notes]
         drafter = None
         if self.drafter is not None:
             drafter = drafter_of(self.drafter)

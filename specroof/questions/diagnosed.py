@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +12,7 @@ from specroof.acceptance.extrapolation import extrapolated_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import number_within
 from specroof.drafters import Drafter
+from specroof.drafters.lookup import matched_proposals
 from specroof.latency import Setup
 from specroof.policies.change import Change, best_change
 from specroof.questions.answer import picked
@@ -114,16 +116,26 @@ def is_tree(drafter: Drafter) -> bool:
     return bool((np.asarray(proposed.verify_len) > depths + 1).any())
 
 
+def looks_up(drafter: Drafter) -> bool:
+    """Tell whether drafts are found in the text so far: at most as many as it repeats."""
+    return drafter.propose(constant_acceptance(0.5), np.array([1])).looked_up
+
+
 def _with_measured(drafter: Drafter, seen: Observed) -> Drafter:
     """Return a drafter with the acceptance that was counted; its own where none was.
 
-    What was counted by position goes on past the deepest by a law.
+    What was counted by position goes on past the deepest by a law. A look-up finds drafts in the
+    share of rounds that was counted, where one was.
     """
     measured = measured_acceptance(seen, drafter.kind)
     if measured is None or drafter.is_ideal or is_tree(drafter):
         return drafter
     if measured.max_draft_len is not None:
         measured = extrapolated_acceptance(measured, BEYOND)
+    share = seen.drafted_frac
+    if share is not None and looks_up(drafter):
+        found_in = partial(matched_proposals, match_rate=share)
+        return replace(drafter, acceptance=measured, propose=found_in)
     return replace(drafter, acceptance=measured)
 
 
@@ -141,10 +153,18 @@ def prediction_of(case: Case) -> Prediction | None:
 
 
 def change_of(case: Case, found: Prediction) -> Change | None:
-    """Return the gain of another draft length; None where the load does not fit."""
+    """Return the gain of another draft length; None where the load does not fit.
+
+    How much longer look-ups would find is not known from those that were counted: nothing is said
+    of lengths beyond them.
+    """
     (curve,) = found.curves
     running = round(case.running)
     rates = curve.tokens_per_s[0]
+    measured = curve.measured_draft_len
+    if measured is not None and case.drafter is not None and looks_up(case.drafter):
+        measured = max(case.seen.longest or 0, measured)
+        rates = np.where(curve.draft_len <= measured, rates, np.nan)
     # A server that drafts never comes to loads for which no draft has room.
     rows = [
         row
@@ -163,7 +183,7 @@ def change_of(case: Case, found: Prediction) -> Change | None:
         now=case.now,
         speedup=curve.speedup[0, row],
         ends=None if low is None or high is None else (low[0, row], high[0, row]),
-        measured=curve.measured_draft_len,
+        measured=measured,
     )
 
 

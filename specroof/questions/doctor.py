@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from specroof.architecture import Architecture
@@ -19,6 +19,7 @@ from specroof.questions.diagnosed import (
     compared,
     context_of,
     is_tree,
+    looks_up,
     prediction_of,
 )
 from specroof.questions.doctor_advice import advice
@@ -26,6 +27,7 @@ from specroof.questions.lists import listed
 from specroof.questions.prediction import Prediction
 from specroof.questions.request import DrafterLike, Served, drafter_of, hardware_of, question
 from specroof.reading.metrics_text import parse_metrics
+from specroof.reading.yaml_text import shown
 from specroof.serving.launch import Launch, Speculation, launch
 from specroof.serving.metrics import NO_PAGE, counted
 from specroof.serving.observed import Observed, observed
@@ -43,7 +45,7 @@ class DoctorRequest(Served):
     ----------
     pages
         The address of a server, whose metrics are read twice; or one or two saved pages, the older
-        first.
+        first. An address may lack ``http://``, and may be that of the API (``/v1``).
     drafter
         What drafts: a SPEC, or a `Drafter`. Its acceptance, where it has one, is what is compared;
         what is predicted goes by the acceptance that the server counted. None measures alone.
@@ -56,6 +58,9 @@ class DoctorRequest(Served):
         Cached tokens of each request; if None the mean of the finished requests, else 4096.
     draft_model
         A Hub name or folder with the drafter's weights, for the flags.
+    header
+        ``NAME: VALUE`` for a server that wants a key; a token in ``SPECROOF_TOKEN`` is sent as
+        ``Authorization: Bearer``. Neither is printed, nor sent to another server.
 
     Examples
     --------
@@ -76,6 +81,7 @@ class DoctorRequest(Served):
     served_name: str | None = None
     context_len: float | None = None
     draft_model: str | None = None
+    header: str | Sequence[str] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -141,7 +147,15 @@ class Diagnosis(Noted):
 
 _OBSERVED: Final = (
     *("framework", "ranks", "seconds", "running", "running_from", "waiting", "tokens_per_s"),
-    *("speculates", "draft_len", "longest", "rounds", "tokens_per_round", "length_from"),
+    *(
+        "speculates",
+        "draft_len",
+        "longest",
+        "rounds",
+        "drafted_frac",
+        "tokens_per_round",
+        "length_from",
+    ),
     *("round_s", "round_from", "input_len", "output_len"),
 )
 
@@ -176,7 +190,7 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     flags, unknown = _flags(case, change, request.draft_model)
     of_prediction = () if found is None else (_PREFILLS, *found.warnings, *found.notes)
     replicated = [f"{replicas} replicas: the load of one is predicted"] if replicas > 1 else []
-    by_law = _law_notes(seen, change)
+    by_law = [*_model_notes(seen, model), *_law_notes(case, change)]
     return Diagnosis(
         model=model,
         setup=setup,
@@ -195,7 +209,9 @@ def doctor(request: DoctorRequest) -> Diagnosis:
 
 def _observed(request: DoctorRequest) -> tuple[Observed, list[str]]:
     """Return the server's counts, and notes on reading them."""
-    pages = metrics_pages(listed(request.pages), wait_s=request.wait_s)
+    pages = metrics_pages(
+        listed(request.pages), wait_s=request.wait_s, headers=listed(request.header)
+    )
     samples = []
     for source, text in zip(pages.sources, pages.texts, strict=True):
         if text is None:
@@ -219,9 +235,30 @@ def _resolved(request: DoctorRequest, framework: str) -> tuple[Architecture, Set
     return Served.resolved(replace(request, hardware=profile, engine=engine))
 
 
-def _law_notes(seen: Observed, change: Change | None) -> list[str]:
-    """Return by which law a longer draft is spoken of, where one is and positions were counted."""
-    if change is None or change.measured is None or not seen.survival:
+def _model_notes(seen: Observed, model: Architecture) -> list[str]:
+    """Return a note where the server has a model of another name than the predicted one."""
+
+    def plain(name: str) -> str:
+        return name.rstrip("/").rpartition("/")[2].casefold()
+
+    if plain(seen.model) in {"", plain(model.name)}:
+        return []
+    return [
+        f"the server calls its model {shown(seen.model)}; predicted is {model.name}: if they differ "
+        f"in size or in the format of their weights, the prediction is of another model"
+    ]
+
+
+def _law_notes(case: Case, change: Change | None) -> list[str]:
+    """Return the note that names the extrapolation law, if a longer draft is recommended."""
+    if change is None or change.measured is None:
+        return []
+    if case.drafter is not None and looks_up(case.drafter):
+        return [
+            f"beyond K={change.measured}, the longest counted, what look-ups find is unknown: no "
+            f"longer draft is weighed"
+        ]
+    if not case.seen.survival:
         return []
     if not change.is_beyond and change.longer is None:
         return []

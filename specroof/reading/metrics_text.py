@@ -5,8 +5,12 @@ Needs prometheus-client, which the extra `metrics` brings.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from specroof.errors import MeasurementError, optional_library, reject
+
+#: The parser's time grows with the square of the labels of a line.
+_LONGEST_LINE: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,8 @@ def parse_metrics(text: str, *, source: str) -> list[Sample]:
     Raises
     ------
     MeasurementError
-        For a text in another format, an empty page, or without prometheus-client.
+        For a text in another format, an empty page, one that ends within a line or has a line of
+        more than 16 384 characters, or without prometheus-client.
 
     Examples
     --------
@@ -49,6 +54,13 @@ def parse_metrics(text: str, *, source: str) -> list[Sample]:
     >>> parse_metrics(page, source="page")
     [Sample(name='up', labels={'job': 'a'}, value=1.0)]
     """
+    for number, line in enumerate(text.split("\n"), start=1):
+        if len(line) > _LONGEST_LINE:
+            reject(
+                f"{source}, line {number}: has {len(line)} characters",
+                f"at most {_LONGEST_LINE}",
+                MeasurementError,
+            )
     parser = optional_library(
         "prometheus_client.parser", f"{source}: a page", refusal=MeasurementError
     )
@@ -66,5 +78,10 @@ def parse_metrics(text: str, *, source: str) -> list[Sample]:
             f"{source}: holds no metric",
             "metrics in the text format of Prometheus",
             MeasurementError,
+        )
+    # The number at the end may have lost digits.
+    if not text.endswith("\n"):
+        reject(
+            f"{source}: ends within a line", "a whole page, whose last line ends", MeasurementError
         )
     return found

@@ -41,7 +41,10 @@ def _drafted(seen: Observed) -> Iterator[list[str]]:
     if not seen.speculates:
         yield ["drafts per round", "off", ""]
     elif seen.draft_len is not None:
-        yield ["drafts per round", f"{seen.draft_len:.3g}", f"{seen.rounds:.0f} rounds of requests"]
+        share = f"{1.0 if seen.drafted_frac is None else seen.drafted_frac:.0%}"
+        some = "" if share == "100%" else f"in {share} of "
+        rounds = f"{some}{seen.rounds:.0f} rounds of requests"
+        yield ["drafts per round", f"{seen.draft_len:.3g}", rounds]
     if seen.speculates and seen.tokens_per_round is not None:
         yield ["tokens per round", f"{seen.tokens_per_round:.2f}", seen.length_from]
     if seen.round_s is not None:

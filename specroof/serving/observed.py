@@ -7,10 +7,15 @@ from typing import Final
 import numpy as np
 
 from specroof.acceptance import Acceptance, acceptance_from_length, survival_acceptance
+from specroof.errors import MeasurementError, reject
 from specroof.serving.metrics import Counted
 
 #: Fewer rounds say little: at an acceptance of 1/2, 400 tell it to 2.5 points (one deviation).
 FEW_ROUNDS: Final = 400
+#: How much larger a counter may be than another that holds it, when pages are read.
+_READ_APART: Final = 1.05
+#: Of rounds that draft, these may lack a draft: the last of a request, a page read halfway.
+_NEARLY_ALL: Final = 0.98
 #: A mean draft shorter than the longest by more than this is one that varies.
 _VARIES: Final = 0.01
 
@@ -38,7 +43,9 @@ class Observed:
     longest
         The most drafts of a round.
     rounds
-        Rounds of single requests that were counted.
+        Rounds of single requests that were counted, those without a draft included.
+    drafted_frac
+        Share of rounds that drafted; None where a server does not count the others.
     tokens_per_round
         The bonus token included; None where no round was counted.
     length_from
@@ -65,6 +72,7 @@ class Observed:
     draft_len: float | None
     longest: int | None
     rounds: float
+    drafted_frac: float | None
     tokens_per_round: float | None
     length_from: str
     survival: tuple[float, ...]
@@ -105,6 +113,7 @@ def observed(found: Counted, seconds: float | None) -> Observed:
     counts = found.counts
     drafting = _drafting(found)
     length = 1.0 if drafting.longest is None else drafting.length
+    _refuse_contradictions(found)
     running, running_from = _running(found, known)
     rate = counts["tokens"] / known if known and "tokens" in counts else None
     round_s, round_from = _round(found, length, running, rate)
@@ -120,7 +129,8 @@ def observed(found: Counted, seconds: float | None) -> Observed:
         speculates=drafting.longest is not None,
         draft_len=drafting.mean,
         longest=drafting.longest,
-        rounds=counts.get("rounds", 0.0),
+        rounds=_all_rounds(found),
+        drafted_frac=_drafted_frac(found),
         tokens_per_round=length,
         length_from=drafting.length_from,
         survival=_survival(found),
@@ -142,6 +152,9 @@ def measured_acceptance(seen: Observed, kind: str) -> Acceptance | None:
     kind
         What drafts, as a SPEC calls it: the shape of a curve that is known by its length alone.
 
+    Counts
+        rounds that drafted, where a server counts the others too: a look-up that finds nothing, and
+        drafting that is switched off for a while, accept no less.
     Source
         By position, as counted, where drafts are all of one length; else `acceptance_from_length`.
 
@@ -161,13 +174,14 @@ def measured_acceptance(seen: Observed, kind: str) -> Acceptance | None:
     >>> measured_acceptance(seen, "eagle3").survival([1, 2])
     array([0.8, 0.4])
     """
-    if not seen.speculates or seen.tokens_per_round is None:
+    if not seen.speculates or seen.tokens_per_round is None or seen.drafted_frac == 0:
         return None
+    share = seen.drafted_frac or 1.0
     if seen.survival and not _varies(seen.draft_len, seen.longest):
-        return survival_acceptance(seen.survival)
+        return survival_acceptance(np.minimum(np.asarray(seen.survival) / share, 1.0).tolist())
     # A length between two counts as the nearest: what it says of others is a law anyway.
     drafts = max(round(seen.draft_len or 1.0), 1)
-    length = min(seen.tokens_per_round, drafts + 1.0)
+    length = min(1.0 + (seen.tokens_per_round - 1.0) / share, drafts + 1.0)
     return acceptance_from_length(length, drafts, kind=kind)
 
 
@@ -188,11 +202,49 @@ def _drafting(found: Counted) -> _Drafting:
         return _drafting_by_settings(found)
     if "rounds" not in counts:
         return _Drafting()
-    accepted, mean = (_ratio(counts, key, "rounds") for key in ("accepted", "drafts"))
+    mean = _ratio(counts, "drafts", "rounds")
     longest = len(found.accepted_at) or max(round(mean or 0.0), 1)
-    if accepted is None:
+    rounds = _all_rounds(found)
+    if not rounds or "accepted" not in counts:
         return _Drafting(longest=longest)
-    return _Drafting(1.0 + accepted, "1 + accepted drafts by rounds", mean, longest)
+    how = "1 + accepted drafts by rounds"
+    return _Drafting(1.0 + counts["accepted"] / rounds, how, mean, longest)
+
+
+def _all_rounds(found: Counted) -> float:
+    """Return the rounds of single requests, with those that drafted nothing.
+
+    Source
+        vLLM 0.33.0: ``SpecDecodingStats.observe_draft`` is called for requests with drafts alone,
+        and ``IterationStats.update_from_output`` notes a gap for each output but the first. What
+        SGLang counts are verifications, of look-ups that found nothing as well.
+    """
+    drafted = found.counts.get("rounds", 0.0)
+    gaps = 0.0 if found.server.gap_of_each_token else found.counts.get("gaps", 0.0)
+    return max(drafted, gaps) if "rounds" in found.counts else 0.0
+
+
+def _drafted_frac(found: Counted) -> float | None:
+    """Return the share of rounds that drafted; all of them where each round is a verification."""
+    rounds, drafted = _all_rounds(found), found.counts.get("rounds", 0.0)
+    counts_all = found.server.gap_of_each_token or "gaps" in found.counts
+    return drafted / rounds if rounds and counts_all else None
+
+
+def _refuse_contradictions(found: Counted) -> None:
+    """Refuse counters that no server can have: a page that is damaged or put together.
+
+    Raises
+    ------
+    MeasurementError
+        Where more drafts were accepted than made.
+    """
+    made, accepted = (found.counts.get(key) for key in ("drafts", "accepted"))
+    # Processes of one server are read one after another, while they count on.
+    if made is not None and accepted is not None and accepted > _READ_APART * made:
+        name = found.server.prefix + found.server.counters["accepted"]
+        allowed = f"at most {made:g}, the drafts that were made"
+        reject(f"{name}: {accepted:g} drafts were accepted", allowed, MeasurementError)
 
 
 def _drafting_by_settings(found: Counted) -> _Drafting:
@@ -216,7 +268,7 @@ def _drafting_by_settings(found: Counted) -> _Drafting:
 
 
 def _survival(found: Counted) -> tuple[float, ...]:
-    rounds = found.counts.get("rounds", 0.0)
+    rounds = _all_rounds(found)
     if rounds <= 0 or not found.accepted_at:
         return ()
     # Counters are read one after another, while the server counts on.
@@ -266,11 +318,16 @@ def _notes(found: Counted, drafting: _Drafting) -> Iterator[str]:
 
 
 def _notes_of_drafts(found: Counted, drafting: _Drafting) -> Iterator[str]:
-    rounds = found.counts.get("rounds", 0.0)
+    drafted = _drafted_frac(found)
+    if drafted is not None and drafted < _NEARLY_ALL:
+        yield (
+            f"{drafted:.0%} of the rounds drafted: tokens per round count all of them, drafts per "
+            f"round those alone"
+        )
     if drafting.length is None:
         yield "no round was counted: no request was being decoded, or the time was too short"
-    elif 0 < rounds < FEW_ROUNDS:
-        yield f"only {rounds:.0f} rounds were counted: what they say of acceptance is rough"
+    elif 0 < found.counts.get("rounds", 0.0) < FEW_ROUNDS:
+        yield f"only {found.counts['rounds']:.0f} rounds were counted: what they say of acceptance is rough"
     if found.accepted_at and _varies(drafting.mean, drafting.longest):
         yield (
             f"drafts vary (mean {drafting.mean:.2f} of {drafting.longest}): shares by position are "

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from specroof.acceptance import histogram_acceptance, survival_acceptance
@@ -11,6 +11,8 @@ from specroof.errors import OptionError
 from specroof.reading.numbers_in_range import MOST_DRAFTS, entries, number, refuse, whole
 
 __all__ = [
+    "BENCHMARK_RATES",
+    "benchmark_profile",
     "counters_profiles",
     "histogram_profile",
     "sglang_profile",
@@ -25,11 +27,18 @@ _SAMPLE: Final = re.compile(
 # From the beginning of a word only: from each of its letters, a long one took minutes.
 _LABEL: Final = re.compile(r'\b(\w+)="([^"\n]*)"')
 _ROUNDING: Final = 1e-9
+#: The key of vLLM's benchmark client for shares by position.
+BENCHMARK_RATES: Final = "spec_decode_per_position_acceptance_rates"
+#: A mean draft shorter than the longest by more than this share is of drafts that vary.
+_VARIES: Final = 0.01
+#: Half of the last digit of a printed rate.
+_HALF_DIGIT: Final = 0.0005
 #: More rounds or tokens than any server counts: a thousand years at a billion a second.
 _MOST_EVENTS: Final = 1e20
 _NUMBER: Final = r"([0-9]+(?:\.[0-9]+)?)"
 _VLLM_LINE: Final = re.compile(
-    r"Drafted: ([0-9]+) tokens.{0,80}?Per-position acceptance rate: ([0-9., ]+)"
+    r"(?:Accepted: (?P<accepted>[0-9]+) tokens, )?Drafted: (?P<drafted>[0-9]+) tokens"
+    r".{0,80}?Per-position acceptance rate: (?P<rates>[0-9., ]+)"
 )
 _SGLANG_LINE: Final = re.compile(rf"accept len: {_NUMBER}")
 
@@ -100,6 +109,7 @@ def _counted(model: str, counts: dict[str | int, float], source: str) -> Accepta
         counted="counters by position; the bonus token is in none",
         n_rounds=int(rounds),
         source=source,
+        note=_varying(counts.get("draft_tokens"), rounds, len(positions)),
     )
 
 
@@ -134,13 +144,14 @@ def histogram_profile(histograms: Iterable[Any], source: str) -> AcceptanceProfi
     >>> profile.n_rounds, profile.survival  # 2, 1, 5 rounds with 0, 1, 2 accepted
     (8, (0.75, 0.625))
     """
-    totals: list[int] = []
+    # By key: a mapping may name one large number, and files hold many mappings.
+    counts: dict[int, int] = {}
     for index, histogram in enumerate(histograms):
         where = f"{source}: acceptance_histogram {index}"
-        counts = _bins(where, histogram)
-        totals += [0] * (len(counts) - len(totals))
-        for accepted, rounds in enumerate(counts):
-            totals[accepted] += whole(f"{where}[{accepted}]", rounds, high=2**53)
+        for accepted, rounds in _bins(where, histogram):
+            more = whole(f"{where}[{accepted}]", rounds, high=2**53)
+            counts[accepted] = counts.get(accepted, 0) + more
+    totals = [counts.get(accepted, 0) for accepted in range(max(counts, default=0) + 1)]
     if len(totals) < 2 or not any(totals):
         refuse(f"{source}: acceptance_histogram", totals, "rounds for 0, 1, … accepted drafts")
     curve = histogram_acceptance(totals)
@@ -154,23 +165,76 @@ def histogram_profile(histograms: Iterable[Any], source: str) -> AcceptanceProfi
     )
 
 
-def _bins(where: str, histogram: object) -> list[Any]:
-    """Return the rounds of a histogram from 0 accepted drafts on."""
+def _bins(where: str, histogram: object) -> Iterable[tuple[int, Any]]:
+    """Return accepted drafts and rounds of a histogram."""
     if not isinstance(histogram, dict):
-        return entries(where, histogram)
-    keys = {whole(f"{where}: a key", key): rounds for key, rounds in histogram.items()}
-    if not keys:
+        return enumerate(entries(where, histogram))
+    if not histogram:
         refuse(where, histogram, "rounds for 0, 1, … accepted drafts")
-    return [keys.get(accepted, 0) for accepted in range(max(keys) + 1)]
+    return [(whole(f"{where}: a key", key), rounds) for key, rounds in histogram.items()]
+
+
+def benchmark_profile(document: Mapping[str, Any], source: str) -> AcceptanceProfile:
+    """Return the profile of a result of ``vllm bench serve --save-result``.
+
+    Counts
+        ``spec_decode_per_position_acceptance_rates`` as the share of the rounds that drafted,
+        ``spec_decode_num_drafts``; the bonus token is in neither.
+    Source
+        vLLM 0.33.0, vllm/benchmarks/serve.py.
+
+    Raises
+    ------
+    OptionError
+        For rates that no acceptance has.
+
+    Examples
+    --------
+    >>> document = {"spec_decode_per_position_acceptance_rates": [0.8, 0.5]}
+    >>> benchmark_profile(document, "result.json").survival
+    (0.8, 0.5)
+    """
+    where = f"{source}: {BENCHMARK_RATES}"
+    rates = [
+        number(f"{where}[{index}]", rate, high=1.0)
+        for index, rate in enumerate(entries(where, document[BENCHMARK_RATES]))
+    ]
+    rounds, drafted, model = (
+        document.get(key)
+        for key in ("spec_decode_num_drafts", "spec_decode_draft_tokens", "model_id")
+    )
+    n_rounds = None if rounds is None else whole(f"{source}: num_drafts", rounds, high=2**53)
+    made = None if drafted is None else number(f"{source}: draft_tokens", drafted)
+    return AcceptanceProfile(
+        name=source,
+        model=model if isinstance(model, str) else "",
+        engine="vLLM",
+        survival=checked_survival(where, rates),
+        counted="rate by position of the rounds that drafted; the bonus token is no position",
+        n_rounds=n_rounds,
+        source=source,
+        note=_varying(made, n_rounds, len(rates)),
+    )
+
+
+def _varying(drafted: float | None, rounds: float | None, positions: int) -> str:
+    """Return what to say of drafts that are not all of one length."""
+    if not drafted or not rounds or drafted >= (1.0 - _VARIES) * rounds * positions:
+        return ""
+    return (
+        f"drafts vary (mean {drafted / rounds:.2f} of {positions}): shares by position count a "
+        f"shorter draft as refused beyond its end"
+    )
 
 
 def vllm_log_profile(text: str, source: str) -> AcceptanceProfile:
     """Return the profile of vLLM's log lines ``SpecDecoding metrics: …``, weighted by rounds.
 
     Counts
-        ``Per-position acceptance rate`` as the share of all rounds, and ``Drafted`` tokens, which
-        over the number of positions are rounds. The line's mean acceptance length has the bonus
-        token in, and is one more than the sum of the rates.
+        ``Per-position acceptance rate`` as the share of the rounds that drafted. Rounds are
+        ``Accepted`` tokens by the sum of the rates, or, where that agrees with drafts of one
+        length, ``Drafted`` tokens by the number of positions. The line's mean acceptance length has
+        the bonus token in, and is one more than the sum of the rates.
     Ignores
         that the rates are printed with three digits.
     Source
@@ -187,24 +251,28 @@ def vllm_log_profile(text: str, source: str) -> AcceptanceProfile:
     >>> profile = vllm_log_profile(line, "server.log")
     >>> profile.survival, profile.n_rounds
     ((0.8, 0.5), 10)
+    >>> line = "Accepted: 13 tokens, Drafted: 15 tokens, Per-position acceptance rate: 0.800, 0.500"
+    >>> vllm_log_profile(line, "server.log").n_rounds  # half of the drafts were of one token
+    10
     """
-    windows = []
-    for drafted, listed in _VLLM_LINE.findall(text):
+    windows, drafts = [], 0
+    for line in _VLLM_LINE.finditer(text):
         where = f"{source}: per-position acceptance rate"
-        rates = [_float(where, rate, high=1.0) for rate in listed.split(",") if rate.strip()]
+        rates = [_float(where, rate, high=1.0) for rate in line["rates"].split(",") if rate.strip()]
         if len(rates) > MOST_DRAFTS:
             refuse(f"{source}: positions", len(rates), f"at most {MOST_DRAFTS}")
-        positions = max(len(rates), 1)
-        windows.append((whole(f"{source}: Drafted", drafted, high=2**53) / positions, rates))
-    found = sorted({len(rates) for _, rates in windows})
-    if len(found) != 1 or found == [0]:
-        refuse(f"{source}: positions of vLLM's log lines", found, "one number of positions")
+        drafted = whole(f"{source}: Drafted", line["drafted"], high=2**53)
+        accepted = whole(f"{source}: Accepted", line["accepted"] or 0, high=2**53)
+        windows.append((_window_rounds(drafted, accepted, rates), rates))
+        drafts += drafted
+    positions = sorted({len(rates) for _, rates in windows})
+    if len(positions) != 1 or positions == [0]:
+        refuse(f"{source}: positions of vLLM's log lines", positions, "one number of positions")
     rounds = sum(weight for weight, _ in windows)
     if rounds <= 0.0:
         refuse(f"{source}: Drafted", rounds, "more than 0 tokens")
-    weighted = [
-        sum(weight * rates[i] for weight, rates in windows) for i in range(len(windows[0][1]))
-    ]
+    weighted = [sum(weight * rates[i] for weight, rates in windows) for i in range(positions[0])]
+    varying = _varying(drafts, rounds, positions[0])
     return AcceptanceProfile(
         name=source,
         engine="vLLM",
@@ -212,8 +280,19 @@ def vllm_log_profile(text: str, source: str) -> AcceptanceProfile:
         counted="rate by position; its mean acceptance length has the bonus token in",
         n_rounds=round(rounds),
         source=source,
-        note=f"{len(windows)} log lines",
+        note="; ".join([f"{len(windows)} log lines", *filter(None, [varying])]),
     )
+
+
+def _window_rounds(drafted: int, accepted: int, rates: list[float]) -> float:
+    """Return the rounds behind a log line, which prints drafted and accepted tokens, and rates."""
+    alike = drafted / max(len(rates), 1)  # the fewest: all drafts as long as the longest
+    share = sum(rates)
+    # Drafts of one length are counted to the token; others only as the rates are printed.
+    unsure = alike * len(rates) * _HALF_DIGIT + 0.5
+    if not accepted or not share or abs(alike * share - accepted) <= unsure:
+        return alike
+    return max(alike, accepted / share)
 
 
 def sglang_profile(text: str, source: str, drafts: int | None) -> AcceptanceProfile:

@@ -1,0 +1,388 @@
+"""Files that clients and servers wrote with their own code: `tests/data/clients/README.md`."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specroof import MeasurementError, OptionError, doctor, validate
+from specroof.acceptance.published import parse_profiles
+from specroof.evidence import read_benchmark, stated_drafts
+from specroof.evidence.measurement import Measurement
+from specroof.reading.metrics_text import parse_metrics
+from specroof.reading.numbers_in_range import whole
+from specroof.report.doctor import doctor_text
+from specroof.serving.metrics import counted
+from specroof.serving.observed import observed
+
+FILES = Path(__file__).parent / "data" / "clients"
+
+
+def text_of(name: str) -> str:
+    return (FILES / name).read_text(encoding="utf-8")
+
+
+def read(name: str, **told: Any) -> tuple[Measurement, ...]:
+    return read_benchmark(text_of(name), source=name, **told)
+
+
+# --- results -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["aiperf-0.13.0.json", "genai-perf-0.0.16.json", "guidellm-0.8.1.json", "guidellm-0.8.1.csv"],
+)
+def test_a_result_is_the_run_behind_it(name: str) -> None:
+    *others, point = read(name)
+    assert (point.input_len, point.output_len, point.context_len) == (1000, 200, 1100)
+    assert point.tokens_per_s == pytest.approx(640)  # 64 requests of 200 tokens in 20 seconds
+    assert point.batch_size == pytest.approx(8)
+    assert point.concurrency == 8
+    assert point.model == "Qwen/Qwen3-8B"
+    assert (point.draft_len, point.says_drafts, point.includes_prefill) == (0, False, True)
+    assert point.engine is None
+    for first in others:  # of guidellm alone
+        assert (first.batch_size, first.concurrency) == (1, 1)
+        assert first.tokens_per_s == pytest.approx(200)
+    assert len(others) == ("guidellm" in name)
+
+
+def test_aiperf_knows_the_rounds_of_a_vllm_server() -> None:
+    with pytest.raises(MeasurementError, match="does not say how many; give --draft-len"):
+        read("aiperf-0.13.0-drafts.json")
+    (point,) = read("aiperf-0.13.0-drafts.json", draft_len=3)
+    assert point.says_drafts
+    assert point.draft_len == 3
+    assert point.tokens_per_round == pytest.approx(1 + (24 + 2 * 16 + 3 * 20) / 80)
+    (profile,) = parse_profiles(text_of("aiperf-0.13.0-drafts.json"), "f")
+    assert profile.survival == pytest.approx((60 / 80, 36 / 80, 20 / 80))
+
+
+@pytest.mark.parametrize(
+    ("name", "tool", "has"),
+    [
+        ("aiperf-0.13.0.csv", "aiperf's CSV, which lacks the requests in flight", "JSON"),
+        ("genai-perf-0.0.16.csv", "genai-perf's CSV, which lacks the requests in flight", "JSON"),
+    ],
+)
+def test_a_table_without_its_load_is_refused_by_name(name: str, tool: str, has: str) -> None:
+    with pytest.raises(MeasurementError, match=f"{name}: is {tool}; allowed: .*{has}"):
+        read(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "tool"),
+    [
+        ('{"num_requests": 2, "total_num_tokens": 9, "tokens_per_second": 1}', "vllm bench thr"),
+        ('{"avg_latency": 2, "latencies": [2], "percentiles": {}}', "of `vllm bench latency`"),
+        ('{"experiments": [], "service_kind": "openai"}', "perf_analyzer"),
+        ('{"metadata": {}, "metrics": {}}', "aiperf's profile_export.jsonl"),
+        ("benchmarks:\n- config:\n  type_: generative_benchmark\n", "guidellm's YAML"),
+        ("{}", "known .SGLang, vLLM, InferenceX, aiperf, genai-perf, guidellm."),
+    ],
+)
+def test_a_file_of_a_known_tool_without_a_load_is_refused_by_name(text: str, tool: str) -> None:
+    with pytest.raises(MeasurementError, match=tool):
+        read_benchmark(text, source="f")
+
+
+def broken(name: str, change: Callable[[Any], object]) -> str:
+    """Return a JSON file with a change."""
+    document = json.loads(text_of(name))
+    change(document)
+    return json.dumps(document)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("aiperf-0.13.0.json", lambda d: d["input_config"].pop("phases"), "a concurrency; allowed"),
+        (
+            "aiperf-0.13.0.json",
+            lambda d: d["input_config"]["phases"][0].update(type="poisson"),
+            "phases: type is 'poisson'; allowed: concurrency",
+        ),
+        (
+            "aiperf-0.13.0.json",
+            lambda d: d["input_config"]["phases"].insert(0, {"kind": "warmup"}) or d["request_latency"].update(unit="s"),
+            "request_latency: unit is 's'; allowed: ms",
+        ),
+        ("aiperf-0.13.0.json", lambda d: d["request_latency"].pop("avg"), "request_latency: avg is empty; allowed"),
+        (
+            "aiperf-0.13.0-drafts.json",
+            lambda d: d.update(pooled_spec_decode_acceptance_histogram={"0": -1}),
+            "acceptance_histogram 0",
+        ),
+        ("guidellm-0.8.1.json", lambda d: d["metadata"].update(version=1), "version is 1; allowed: 2"),
+        ("guidellm-0.8.1.json", lambda d: d.update(benchmarks=3), "benchmarks is 3; allowed: a list"),
+        (
+            "guidellm-0.8.1.json",
+            lambda d: d["benchmarks"][1]["config"]["strategy"].update(type_="constant"),
+            "benchmark 2, config, strategy: type_ is 'constant'",
+        ),
+        (
+            "guidellm-0.8.1.json",
+            lambda d: d["benchmarks"][0]["metrics"].pop("output_token_count"),
+            "output_token_count, successful: mean is empty",
+        ),
+    ],
+)  # fmt: skip
+def test_a_result_without_its_parts_is_refused_by_key(
+    name: str, change: Callable[[Any], object], says: str
+) -> None:
+    with pytest.raises(MeasurementError, match=says) as refusal:
+        read_benchmark(broken(name, change), source="f", draft_len=3)
+    assert "\n" not in str(refusal.value)
+
+
+def table_with(name: tuple[str, str, str], cell: str) -> str:
+    rows = list(csv.reader(io.StringIO(text_of("guidellm-0.8.1.csv"))))
+    column = list(zip(*rows[:3], strict=True)).index(name)
+    rows[3][column] = cell
+    out = io.StringIO()
+    csv.writer(out).writerows(rows)
+    return out.getvalue()
+
+
+RATE = ("Token Throughput", "Successful Output Tokens/Sec", "Mean")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (table_with(("Benchmark", "Strategy", ""), "poisson@2"), "line 4: Strategy is 'poisson@2'"),
+        (table_with(RATE, "fast"), "line 4: Output Tokens/Sec is 'fast'; allowed"),
+        (table_with(RATE, ""), "line 4: Output Tokens/Sec is empty; allowed"),
+        (table_with(("Run Info", "Backend", ""), "{"), "line 4: no readable JSON"),
+        (f"Run Info,{'x' * 140_000}\n", "field larger than field limit"),
+        ("Run Info,Run ID\n", "is an empty list"),
+    ],
+)
+def test_a_table_of_guidellm_is_refused_by_its_cell(text: str, says: str) -> None:
+    with pytest.raises(MeasurementError, match=says):
+        read_benchmark(text, source="f")
+
+
+@pytest.mark.parametrize(("way", "asked"), [("synchronous", 1.0), ("throughput", None)])
+def test_ways_of_guidellm_to_send_requests(way: str, asked: float | None) -> None:
+    point, _ = read_benchmark(table_with(("Benchmark", "Strategy", ""), way), source="f")
+    assert (point.batch_size, point.concurrency) == (1.0, asked)
+    told = {"type_": way} if asked else {"type_": way, "max_concurrency": None}
+    text = broken(
+        "guidellm-0.8.1.json", lambda d: d["benchmarks"][0]["config"].update(strategy=told)
+    )
+    point, _ = read_benchmark(text, source="f")
+    assert (point.batch_size, point.concurrency) == (1.0, asked)
+
+
+def test_several_models_are_none() -> None:
+    two = [{"name": "a"}, {"name": "b"}]
+    (point,) = read_benchmark(
+        broken("aiperf-0.13.0.json", lambda d: d["input_config"]["models"].update(items=two)),
+        source="f",
+    )
+    assert point.model is None
+    (point,) = read_benchmark(
+        broken(
+            "genai-perf-0.0.16.json", lambda d: d["input_config"].update(model_names=["a", "b"])
+        ),
+        source="f",
+    )
+    assert point.model is None
+
+
+# --- what is not said of drafts ------------------------------------------------------------------
+
+VLLM = {
+    "model_id": "Qwen/Qwen3-8B",
+    "backend": "openai",
+    "completed": 64,
+    "duration": 20.0,
+    "total_input_tokens": 64_000,
+    "total_output_tokens": 12_800,
+    "output_throughput": 640.0,
+    "max_concurrency": 8,
+}
+#: What vLLM 0.33.0's client adds where the server counts drafts (`vllm/benchmarks/serve.py`).
+DRAFTS = {
+    "spec_decode_acceptance_rate": 60.0,
+    "spec_decode_acceptance_length": 2.2,
+    "spec_decode_num_drafts": 5000,
+    "spec_decode_draft_tokens": 10_000,
+    "spec_decode_accepted_tokens": 6000,
+    "spec_decode_per_position_acceptance_rates": [0.8, 0.4],
+}
+OTHER = VLLM | {"max_concurrency": 4}
+
+
+def test_vllms_own_client_says_drafts_where_its_server_counts_them() -> None:
+    (plain,) = read("vllm-0.33.0-bench.json")
+    assert (plain.batch_size, plain.input_len, plain.output_len) == (4, 1000, 100)
+    assert (plain.draft_len, plain.says_drafts, plain.engine) == (0, False, "vllm")
+    (drafted,) = read("vllm-0.33.0-bench-drafts.json")
+    assert (drafted.draft_len, drafted.says_drafts) == (3, True)
+    assert drafted.tokens_per_round == pytest.approx(1 + (422 + 255 + 160) / 738)
+    (profile,) = parse_profiles(text_of("vllm-0.33.0-bench-drafts.json"), "f")
+    assert profile.survival == pytest.approx((422 / 738, 255 / 738, 160 / 738))
+    assert (profile.n_rounds, profile.model) == (738, "Qwen/Qwen3-8B")
+    assert "drafts vary (mean 2.96 of 3)" in profile.note
+
+
+def test_what_the_user_states_of_drafts_holds_where_a_result_is_silent() -> None:
+    (silent,) = read_benchmark(json.dumps(VLLM), source="f")
+    assert (silent.draft_len, silent.says_drafts) == (0, False)
+    (stated,) = read_benchmark(json.dumps(VLLM), source="f", draft_len=3)
+    assert (stated.draft_len, stated.tokens_per_round) == (3, None)
+    both = "\n".join(json.dumps(one) for one in (VLLM | DRAFTS, OTHER))
+    counted_, plain = read_benchmark(both, source="f")
+    assert (counted_.draft_len, counted_.tokens_per_round, plain.draft_len) == (2, 2.2, 0)
+    assert stated_drafts([silent])[1][0].startswith("f, line 1: does not say whether")
+    assert "and 1 more" in stated_drafts([silent, plain])[1][0]
+    assert stated_drafts([stated]) == ((stated,), [])
+    settled, notes = stated_drafts([counted_, stated])
+    assert ([point.draft_len for point in settled], notes) == ([2, 0], [])
+
+
+def test_a_silent_result_is_noted_or_taken_as_stated(tmp_path: Path) -> None:
+    file = tmp_path / "v.json"
+    file.write_text(json.dumps(VLLM))
+    assert any(
+        "does not say whether" in note for note in validate(file, "Qwen/Qwen3-8B", "h100").notes
+    )
+    drafted = validate(
+        file, "Qwen/Qwen3-8B", "h100", drafter="eagle3,accept-length=2.2@3", draft_len=3
+    )
+    assert not any("does not say whether" in note for note in drafted.notes)
+    assert not any("changes nothing" in note for note in drafted.notes)
+    with pytest.raises(MeasurementError, match="has 3 drafts and no acceptance length"):
+        validate(file, "Qwen/Qwen3-8B", "h100", drafter="eagle3", draft_len=3)
+
+
+@pytest.mark.parametrize(("backend", "engine"), [("openai", "vllm"), ("sglang", "sglang")])
+def test_the_client_of_vllm_names_other_servers(backend: str, engine: str) -> None:
+    (point,) = read_benchmark(json.dumps(VLLM | {"backend": backend}), source="f")
+    assert point.engine == engine
+
+
+def test_a_mean_of_drafts_that_vary_holds_what_was_accepted() -> None:
+    # 5000 rounds, of which 3 in 5 make one draft and the others 2: 1.4 on average, 1.45 accepted.
+    varying = DRAFTS | {"spec_decode_draft_tokens": 7000, "spec_decode_acceptance_length": 2.35}
+    (point,) = read_benchmark(json.dumps(VLLM | varying), source="f")
+    assert (point.draft_len, point.tokens_per_round) == (2, 2.35)
+
+
+# --- acceptance ----------------------------------------------------------------------------------
+
+
+def test_rates_of_vllms_client_are_a_profile() -> None:
+    (profile,) = parse_profiles(json.dumps(VLLM | DRAFTS), "f")
+    assert (profile.survival, profile.n_rounds, profile.model) == (
+        (0.8, 0.4),
+        5000,
+        "Qwen/Qwen3-8B",
+    )
+    assert profile.note == ""
+    short = DRAFTS | {"spec_decode_draft_tokens": 7000}
+    (varying,) = parse_profiles(json.dumps(VLLM | short), "f")
+    assert "mean 1.40 of 2" in varying.note
+    (bare,) = parse_profiles('{"spec_decode_per_position_acceptance_rates": [0.5]}', "f")
+    assert (bare.n_rounds, bare.model) == (None, "")
+
+
+def test_rounds_of_a_log_whose_drafts_vary_are_counted() -> None:
+    (profile,) = parse_profiles(text_of("vllm-0.33.0-varying.log"), "f")
+    assert profile.n_rounds == pytest.approx(76_800, rel=2e-3)  # rates have three digits
+    assert "drafts vary (mean 2.0" in profile.note
+    # Half of the rounds have one draft; each draft is accepted with 0.6.
+    assert profile.survival == pytest.approx((0.6, 0.18, 0.108), abs=0.005)
+
+
+def test_counters_whose_drafts_vary_say_so() -> None:
+    (profile,) = parse_profiles(text_of("vllm-0.33.0-ngram-after.txt"), "f")
+    assert profile.n_rounds == 805
+    assert "drafts vary (mean 3.95 of 4)" in profile.note
+
+
+PLAIN_LOG = "Avg prompt throughput: 9.0 tokens/s, Avg generation throughput: 9.0 tokens/s, Running"
+SGLANG_LOG = "Decode batch, #running-req: 1, cuda graph: True, gen throughput (token/s): 97.5, "
+
+
+@pytest.mark.parametrize(
+    ("text", "tool"),
+    [
+        ('sglang:spec_accept_length{model_name="m"} 2.5\n', "SGLang's metrics page"),
+        ('vllm:num_requests_running{engine="0"} 2\n', "metrics page of a vLLM server that drafts"),
+        (f"INFO 11-22 10:00:00 [loggers.py:259] Engine 000: {PLAIN_LOG}: 1 reqs\n", "vLLM's log"),
+        (f"[2026-11-22 10:00:00] {SGLANG_LOG}#queue-req: 0\n", "SGLang's log"),
+        ("metadata:\n  guidellm_version: 0.8.1\n", "a report of guidellm"),
+        (text_of("guidellm-0.8.1.csv"), "a report of guidellm"),
+        (text_of("guidellm-0.8.1.json"), "a report of guidellm"),
+        (text_of("aiperf-0.13.0.csv"), "the CSV of aiperf or genai-perf"),
+        (text_of("genai-perf-0.0.16.csv"), "the CSV of aiperf or genai-perf"),
+        (text_of("aiperf-0.13.0.json"), "aiperf without an acceptance histogram"),
+        (text_of("genai-perf-0.0.16.json"), "a result of genai-perf"),
+        (json.dumps(VLLM), "a benchmark result without acceptance by position"),
+    ],
+)
+def test_a_file_without_acceptance_is_refused_by_its_tool(text: str, tool: str) -> None:
+    with pytest.raises(OptionError, match=f"^f: is .*{tool}") as refusal:
+        parse_profiles(text, "f")
+    assert "YAML" not in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_bins_of_a_histogram_cost_what_the_file_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = 0
+
+    def count(*words: Any, **told: Any) -> int:
+        nonlocal checked
+        checked += 1
+        return whole(*words, **told)
+
+    monkeypatch.setattr("specroof.acceptance.published.engine_formats.whole", count)
+    lines = '{"acceptance_histogram": {"9999": 1}}\n' * 1000
+    (profile,) = parse_profiles(lines, "f")
+    assert (profile.n_rounds, len(profile.survival)) == (1000, 9999)
+    assert checked == 2000  # a key and a value of each line, not its 10 000 bins
+
+
+# --- pages ---------------------------------------------------------------------------------------
+
+
+def test_rounds_that_found_nothing_are_in_vllms_own_counters() -> None:
+    names = [f"vllm-0.33.0-ngram-{when}.txt" for when in ("before", "after")]
+    pages = [parse_metrics(text_of(name), source=name) for name in names]
+    seen = observed(counted(pages, sources=names), 5.62)
+    assert seen.rounds == 989
+    assert seen.drafted_frac == pytest.approx(512 / 989)
+    assert seen.tokens_per_round == pytest.approx(2000 / 989)
+    assert seen.draft_len == pytest.approx(2020 / 512)
+    assert seen.round_s == pytest.approx(0.02)
+    found = doctor(
+        *("Qwen/Qwen3-8B", "h100"),
+        pages=[FILES / name for name in names],
+        drafter="ngram",
+        wait_s=5.62,
+    )
+    assert found.change is not None
+    assert found.change.longer is None
+    assert found.change.best <= 4
+    assert "in 52% of 989 rounds of requests" in doctor_text(found)
+
+
+def test_rounds_are_in_sglangs_own_counters() -> None:
+    names = [f"sglang-0.5.23-{when}.txt" for when in ("before", "after")]
+    pages = [parse_metrics(text_of(name), source=name) for name in names]
+    seen = observed(counted(pages, sources=names), None)
+    assert (seen.framework, seen.model, seen.longest) == ("sglang", "Qwen/Qwen3-8B", 3)
+    assert seen.rounds == 800
+    assert seen.tokens_per_round == pytest.approx(2000 / 800)
+    assert seen.round_s == pytest.approx(0.02)
+    assert (seen.drafted_frac, seen.notes) == (1.0, ())
+    with pytest.raises(OptionError, match="SGLang's metrics page"):
+        parse_profiles(text_of(names[1]), "f")
