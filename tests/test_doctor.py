@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -439,6 +440,12 @@ def test_a_server_without_a_page_names_the_flag() -> None:
         assert "--enable-metrics" in err
         with pytest.raises(CatalogError, match="--enable-metrics"):
             doctor(SERVED, CHIP, pages=url)
+
+
+@pytest.mark.parametrize("name", ["served_name", "draft_model", "engine"])
+def test_arrays_of_names_are_refused_by_the_argument(name: str) -> None:
+    with pytest.raises(OptionError, match=f"^{name} is array"):
+        doctor(SERVED, CHIP, pages="nowhere", **{name: np.array(["a", "b"])})
 
 
 def test_refusals_are_one_line(saved: Any) -> None:

@@ -1,6 +1,7 @@
 """What better drafters would bring: against predictions, published statements and by hand."""
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import specroof
 from specroof import OptionError, worth
 from specroof.cli import app
 from specroof.report.worth import worth_text
+from specroof.speedup import axes
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "block,cost=0.1,drafts=15"
 
@@ -61,6 +63,31 @@ def test_users_are_the_most_that_wait_no_longer() -> None:
     step_s = specroof.predict(MODEL, CHIP, drafters="ideal", batch_size=8).curves[0].decode_s
     assert plain.tpot_s == pytest.approx(step_s.item())
     assert plain.rows[0].users > 8
+
+
+@pytest.mark.slow
+def test_users_are_sought_in_parts_of_a_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    # All of 4096 x 1025 points were held at once: 1.3 GB with waves.
+    spec = "block,cost=0.1,drafts=63"
+    load: dict[str, Any] = {"drafter": spec, "draft_len": 63, "accept_length": 4}
+
+    def asked(tpot_s: float, limited: bool) -> tuple[int, int]:
+        tracemalloc.start()
+        try:
+            found = worth(MODEL, CHIP, **load, tpot_s=tpot_s, capacity=limited)
+            return found.rows[0].users, tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    asked(1.0, True)  # imports
+    cases = [(1e-6, True), (6e-3, False), (1.0, True), (1.0, False)]
+    monkeypatch.setattr(axes, "_CHUNK_POINTS", 1 << 12)
+    parts = [asked(*case) for case in cases]
+    monkeypatch.setattr(axes, "_CHUNK_POINTS", 1 << 20)
+    whole = [asked(*case) for case in cases]
+    assert [users for users, _ in parts] == [users for users, _ in whole]
+    assert len({users for users, _ in parts}) == len(cases)
+    assert max(most for _, most in parts) < min(most for _, most in whole) / 2
 
 
 def test_lengths_that_drafts_cannot_give_are_left_out_or_refused() -> None:
