@@ -445,7 +445,7 @@ def test_a_server_without_a_page_names_the_flag() -> None:
 @pytest.mark.parametrize("name", ["served_name", "draft_model", "engine"])
 def test_arrays_of_names_are_refused_by_the_argument(name: str) -> None:
     with pytest.raises(OptionError, match=f"^{name} is array"):
-        doctor(SERVED, CHIP, pages="nowhere", **{name: np.array(["a", "b"])})
+        doctor(SERVED, CHIP, pages="nowhere", **{name: np.array(["a", "b"])})  # type: ignore[arg-type]
 
 
 def test_refusals_are_one_line(saved: Any) -> None:

@@ -281,8 +281,8 @@ ODD: dict[str, Any] = {
     "deep list": deep(lambda inner: [inner]),
     "deep value": {"kv_dtype": deep(lambda inner: (inner,))},
 }
-#: Bytes that a refusal may take; 10^8 numbers take 800 MB.
-MOST_BYTES = 64 * 2**20
+#: Bytes that a refusal may take: survival may have a million entries, and 10^8 take 800 MB.
+MOST_BYTES = 160 * 2**20
 
 scalars = st.one_of(
     st.none(),
