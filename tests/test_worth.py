@@ -1,7 +1,6 @@
 """What better drafters would bring: against predictions, published statements and by hand."""
 
 import json
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from specroof import OptionError, worth
 from specroof.cli import app
 from specroof.report.worth import worth_text
 from specroof.speedup import axes
+from specroof.speedup.point import Point
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "block,cost=0.1,drafts=15"
 
@@ -65,29 +65,26 @@ def test_users_are_the_most_that_wait_no_longer() -> None:
     assert plain.rows[0].users > 8
 
 
-@pytest.mark.slow
 def test_users_are_sought_in_parts_of_a_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     # All of 4096 x 1025 points were held at once: 1.3 GB with waves.
-    spec = "block,cost=0.1,drafts=63"
-    load: dict[str, Any] = {"drafter": spec, "draft_len": 63, "accept_length": 4}
+    held: list[int] = []
+    waits = Point.waits
 
-    def asked(tpot_s: float, limited: bool) -> tuple[int, int]:
-        tracemalloc.start()
-        try:
-            found = worth(MODEL, CHIP, **load, tpot_s=tpot_s, capacity=limited)
-            return found.rows[0].users, tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+    def counted(point: Point, tokens: Any) -> Any:
+        held.append(np.size(point.batch_size) * (point.longest + 1))
+        return waits(point, tokens)
 
-    asked(1.0, True)  # imports
+    def users(tpot_s: float, limited: bool) -> int:
+        asked: dict[str, Any] = {"drafter": SPEC, "draft_len": 15, "accept_length": 4}
+        return worth(MODEL, CHIP, **asked, tpot_s=tpot_s, capacity=limited).rows[0].users
+
     cases = [(1e-6, True), (6e-3, False), (1.0, True), (1.0, False)]
+    whole = [users(*case) for case in cases]
+    monkeypatch.setattr(Point, "waits", counted)
     monkeypatch.setattr(axes, "_CHUNK_POINTS", 1 << 12)
-    parts = [asked(*case) for case in cases]
-    monkeypatch.setattr(axes, "_CHUNK_POINTS", 1 << 20)
-    whole = [asked(*case) for case in cases]
-    assert [users for users, _ in parts] == [users for users, _ in whole]
-    assert len({users for users, _ in parts}) == len(cases)
-    assert max(most for _, most in parts) < min(most for _, most in whole) / 2
+    assert [users(*case) for case in cases] == whole
+    assert len({*whole}) == len(cases)
+    assert max(held) == 1 << 12
 
 
 def test_lengths_that_drafts_cannot_give_are_left_out_or_refused() -> None:
