@@ -171,6 +171,8 @@ def n_entries(values: object, axes: int = 4) -> int:
     --------
     >>> n_entries(np.broadcast_to(1.0, (1, 10**8))), n_entries([range(10**15)]), n_entries(3)
     (100000000, 1000000000000000, 1)
+    >>> n_entries(range(10**30)) > MOST_POINTS  # it has no length
+    True
     """
     if isinstance(values, np.ndarray):
         return values.size
