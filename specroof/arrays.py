@@ -102,8 +102,8 @@ def real_number(value: object) -> float:
     >>> real_number(2), real_number(True), real_number("2"), real_number(10**400)
     (2.0, nan, nan, inf)
     """
-    # A bool is a number to Python; a number of numpy is Real.
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    # A bool is a number to Python, and a duration of numpy calls itself a whole one.
+    if isinstance(value, bool | np.timedelta64) or not isinstance(value, numbers.Real):
         return math.nan
     try:
         return float(value)
@@ -119,7 +119,7 @@ def real_array(values: object) -> Array | None:
     >>> real_array([[1, 2], [3, 4]]).shape, real_array("1"), real_array([True])
     ((2, 2), None, None)
     """
-    if (isinstance(values, Sized) and _entries(values) > MOST_POINTS) or _holds_masked(values):
+    if n_entries(values) > MOST_POINTS or _holds_masked(values):
         return None
     try:
         array = np.asarray(values)
@@ -157,6 +157,39 @@ def broadcast(*values: npt.ArrayLike) -> list[Array]:
     return list(np.broadcast_arrays(*arrays))
 
 
+def n_entries(values: object, axes: int = 4) -> int:
+    """Return how many numbers an array of some values would hold; 1 of what has no length.
+
+    Parameters
+    ----------
+    values
+        Anything. A range, or an array that repeats one number, takes no memory until it is copied.
+    axes
+        How deep lists in lists are counted.
+
+    Examples
+    --------
+    >>> n_entries(np.broadcast_to(1.0, (1, 10**8))), n_entries([range(10**15)]), n_entries(3)
+    (100000000, 1000000000000000, 1)
+    >>> n_entries(range(10**30)) > MOST_POINTS  # it has no length
+    True
+    """
+    if isinstance(values, np.ndarray):
+        return values.size
+    if not isinstance(values, Sized) or isinstance(values, str | bytes):
+        return 1
+    try:
+        count = len(values)
+    except (OverflowError, TypeError):  # a range beyond 64 bits
+        return MOST_POINTS + 1
+    if count > MOST_POINTS or not axes or not isinstance(values, list | tuple):
+        return count
+    # By their classes, since a list may hold millions of numbers.
+    if not any(issubclass(kind, Sized) for kind in set(map(type, values))):
+        return count
+    return sum(n_entries(value, axes - 1) for value in values)
+
+
 #: Lists in lists that may hold masked arrays; no quantity has more axes.
 _MOST_AXES: Final = 4
 
@@ -169,11 +202,3 @@ def _holds_masked(values: object, axes: int = _MOST_AXES) -> bool:
     if isinstance(values, list | tuple) and axes:
         return any(_holds_masked(one, axes - 1) for one in values)
     return isinstance(values, np.ma.MaskedArray)
-
-
-def _entries(values: Sized) -> int:
-    """Return the length of something that says it has one; 0 where it has not."""
-    try:
-        return len(values)
-    except (OverflowError, TypeError):  # a range beyond 64 bits, an array without an axis
-        return 0 if isinstance(values, np.ndarray) else MOST_POINTS + 1

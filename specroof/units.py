@@ -79,7 +79,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "target": Bounds(1e-6, 1e9),  # a wanted speedup, or milliseconds
 }
 
-#: Points that one grid may hold: its arrays take up to some hundreds of MB.
+#: Points of the curves that an answer may hold at a time: their arrays take about 1 GB.
 MOST_POINTS: Final = 10_000_000
 
 #: Bytes of one element, without block scales (those belong to a weight format).

@@ -296,7 +296,7 @@ def test_the_text_has_a_row_for_each_policy(found: Adaptive) -> None:
     assert table[-1].split()[-1] == f"{found.total_gain('oracle')[0]:+.1%}"
     assert lines[11].startswith(f"fixed is K={found.draft_len}, as a speedup over no drafts")
     assert lines[12].startswith(f"by load is K={found.load_draft_len[0]} at 1")
-    csv = rows_csv(found.records).splitlines()
+    csv = rows_csv(found.records, found.columns).splitlines()
     assert csv[0] == "policy,batch_size,draft_len,tokens_per_s,gain,gain_error"
     assert len(csv) == 1 + 6 * 2
 
@@ -311,7 +311,7 @@ def test_python_and_the_shell_answer_alike(found: Adaptive, tmp_path: Path) -> N
     assert code == 0
     assert adaptive_text(found).splitlines()[3] in out
     assert chart.stat().st_size > 10_000
-    assert table.read_text(encoding="utf-8") == rows_csv(found.records)
+    assert table.read_text(encoding="utf-8") == rows_csv(found.records, found.columns)
 
 
 def test_the_chart_draws_every_policy_but_the_one_it_is_measured_by(found: Adaptive) -> None:
@@ -336,6 +336,9 @@ def test_the_chart_draws_every_policy_but_the_one_it_is_measured_by(found: Adapt
         ("--batch 0", "--batch is 0"),
         ("--confidence 1.5", "--confidence is 1.5; allowed: a number from 0 to 1"),
         ("--rounds 0", "--rounds is 0"),
+        # Both ended in an IndexError: there is no round with a draft to adapt.
+        ("--max-draft-len 0", "--max-draft-len is 0; allowed: at least 1"),
+        ("--drafter eagle3,histogram=14", "--drafter is 'eagle3,histogram=14'; allowed:"),
         ("--seed -1", "--seed is -1"),
         ("--batch 100000", "allowed: at most 10000000 drafts at a batch size of 100000"),
         ("--batch 1,8 --rounds 100000", "allowed: at most 1000000 drafts at a batch size of 1"),

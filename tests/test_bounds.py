@@ -18,7 +18,10 @@ from specroof.arrays import array_within, number_within, real_array, whole_withi
 from specroof.cli import app
 from specroof.errors import OptionError, ProfileError, expect, refuse
 from specroof.hardware import DevicePower, DevicePrice, Interconnect, Peak, parse_hardware
+from specroof.questions import prediction
 from specroof.reading.bounds import within
+from specroof.speedup import axes
+from specroof.speedup.axes import REQUEST_WEIGHT, TEXT_WEIGHT
 from specroof.units import BOUNDS, MOST_POINTS, Bounds
 
 QUANTITIES = sorted(BOUNDS)
@@ -167,6 +170,39 @@ def test_a_grid_of_gigabytes_is_refused() -> None:
     line = refused(f"{PREDICT} --batch {many} --context {many}")
     assert "the grid has 16000 x 16000 x 17 points" in line
     assert f"allowed: up to {MOST_POINTS}" in line
+
+
+CURVE_POINTS = 2 * 3 * 17
+GRID = f"{PREDICT} --context 1024,4096 --batch 1,2,4"
+
+
+@pytest.mark.parametrize(
+    ("words", "held"),
+    [
+        (f"{GRID} --drafter mtp,accept=0.5", 2 * CURVE_POINTS),
+        (f"{GRID.replace('b200', 'b200,h100,h200')}", 3 * CURVE_POINTS),
+        (f"{GRID} --json", TEXT_WEIGHT * CURVE_POINTS),
+        (f"{GRID.replace('b200', 'b200,h100')} --json", 2 * TEXT_WEIGHT * CURVE_POINTS),
+        (f"{GRID} --csv -", TEXT_WEIGHT * CURVE_POINTS),
+        (f"{PREDICT} --batch 1,2 --input-len 64 --output-len 64", REQUEST_WEIGHT * 2 * 17),
+        (
+            f"{PREDICT} --batch 1,2 --input-len 64 --output-len 64 --json",
+            REQUEST_WEIGHT * TEXT_WEIGHT * 2 * 17,
+        ),
+    ],
+)
+def test_the_limit_counts_the_points_that_are_held(
+    words: str, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 20 drafters x 150 x 3000 x 17 points took 8 GB and 300 x 30 x 1025 as JSON 6 GB: each curve
+    # was within the limit.
+    monkeypatch.setattr(axes, "MOST_POINTS", held)
+    monkeypatch.setattr(prediction, "MOST_POINTS", held)  # of the survey, which adds batch sizes
+    assert CliRunner().invoke(app, words.split()).exit_code == 0
+    monkeypatch.setattr(axes, "MOST_POINTS", held - 1)
+    line = refused(words)
+    assert "points (contexts, batch sizes and draft lengths)" in line
+    assert "; allowed: up to " in line
 
 
 def test_a_chip_that_moves_nothing_is_no_chip(tmp_path: Path) -> None:

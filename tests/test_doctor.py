@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -491,6 +492,12 @@ def test_a_key_goes_to_the_server_and_nowhere_else(monkeypatch: pytest.MonkeyPat
     for said in (out, repr(request)):
         assert "sesame" not in said
         assert "open" not in said
+
+
+@pytest.mark.parametrize("name", ["served_name", "draft_model", "engine"])
+def test_arrays_of_names_are_refused_by_the_argument(name: str) -> None:
+    with pytest.raises(OptionError, match=f"^{name} is array"):
+        doctor(SERVED, CHIP, pages="nowhere", **{name: np.array(["a", "b"])})  # type: ignore[arg-type]
 
 
 def test_refusals_are_one_line(saved: Any) -> None:

@@ -1,6 +1,7 @@
 """What each user and each device can get: points by hand, room, money, and the cheapest."""
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from specroof import OptionError, frontier
 from specroof.cli import app
 from specroof.questions.frontier import FrontierPoint
 from specroof.report.frontier import frontier_text
+from specroof.speedup import axes
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept=0.7"
 ASKED: dict[str, Any] = {"drafters": SPEC, "batch_size": [1, 4, 16, 32], "max_draft_len": 4}
@@ -158,6 +160,35 @@ def test_the_shell_answers_as_python_does(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, [*words, "--price-per-hour", "-2"])
     assert refused.exit_code == 2
     assert refused.stderr.startswith("specroof: --price-per-hour is -2.0; allowed:")
+
+
+def test_a_frontier_without_points_is_a_table_without_rows(tmp_path: Path) -> None:
+    # `--csv` ended in an IndexError: at this context not one sequence has room.
+    path = tmp_path / "f.csv"
+    words = ["frontier", MODEL, "-H", CHIP, "--drafter", SPEC, "--context", "1e8"]
+    done = CliRunner().invoke(app, [*words, "--csv", str(path)])
+    assert done.exit_code == 0, done.output
+    one = frontier(MODEL, CHIP, **ASKED)
+    assert path.read_text().splitlines() == [",".join(one.records[0])]
+    assert one.columns == list(one.records[0])
+
+
+@pytest.mark.slow
+def test_more_devices_hold_no_more_grids_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 64 numbers of devices held 64 grids: 2.4 GB, of which the frontiers are some hundred points.
+    monkeypatch.setattr(axes, "_CHUNK_POINTS", 1 << 12)  # what is held outweighs what is computed
+    asked = ASKED | {"batch_size": range(1, 1500), "max_draft_len": 32, "capacity": False}
+
+    def most_bytes(devices: list[int]) -> int:
+        tracemalloc.start()
+        try:
+            frontier(MODEL, CHIP, **asked, devices=devices)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    most_bytes([1])  # imports
+    assert most_bytes([1, 2, 4, 8, 16, 32]) < 1.3 * most_bytes([1])
 
 
 def test_the_chart_is_of_the_points() -> None:

@@ -1,5 +1,6 @@
 """The public surface against junk: an answer, or a refusal that names the argument."""
 
+import contextlib
 import dataclasses
 import inspect
 import math
@@ -252,6 +253,37 @@ METHODS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
 ]
 CALLABLES = [(getattr(specroof, name), good) for name, good in CALLS.items()] + METHODS
 
+
+def deep(around: Callable[[Any], Any]) -> Any:
+    """Return something in 50 000 brackets."""
+    found: Any = 1
+    for _ in range(50_000):
+        found = around(found)
+    return found
+
+
+#: What calls itself a number, a name or a list, and takes no memory until it is copied: 10^8
+#: entries and more, brackets that no recursion reaches the bottom of, and durations, which numpy
+#: counts among the whole numbers.
+ODD: dict[str, Any] = {
+    "duration": np.timedelta64(3),
+    "seconds": np.timedelta64(3, "s"),
+    "no duration": np.timedelta64("NaT"),
+    "durations": [np.timedelta64(3)],
+    "names": np.array(["vllm", "eagle3"]),
+    "many names": np.broadcast_to(np.array("vllm"), (10**8,)),
+    "many numbers": np.broadcast_to(1.0, (10**8,)),
+    "a row of many": np.broadcast_to(1.0, (1, 10**8)),
+    "many in a list": [np.broadcast_to(1.0, (10**8,))],
+    "a range": range(10**8),
+    "ranges": [range(10**8), range(10**15)],
+    "deep mapping": deep(lambda inner: {"a": inner}),
+    "deep list": deep(lambda inner: [inner]),
+    "deep value": {"kv_dtype": deep(lambda inner: (inner,))},
+}
+#: Bytes that a refusal may take: survival may have a million entries, and 10^8 take 800 MB.
+MOST_BYTES = 160 * 2**20
+
 scalars = st.one_of(
     st.none(),
     st.booleans(),
@@ -275,6 +307,7 @@ tables: st.SearchStrategy[Any] = st.sampled_from(DTYPES).flatmap(
 masked = st.builds(lambda table: np.ma.array(table, mask=np.ones(table.shape, bool)), tables)
 junk = st.one_of(
     scalars,
+    st.sampled_from([*ODD]).map(ODD.__getitem__),
     tables,
     masked,
     st.lists(scalars, max_size=3),
@@ -322,6 +355,58 @@ def test_junk_is_answered_or_refused_by_name(
         by_itself = isinstance(value, str) and message.startswith(f"{value}: ")
         assert by_itself or any(argument in message for argument in (*good, *SPOKEN)), message
     assert time.perf_counter() - start < 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_kinds_are_refused_before_they_are_held(kind: str) -> None:
+    for call, good in CALLABLES:
+        for name in good:
+            tracemalloc.start()
+            try:
+                with contextlib.suppress(SpecroofError):  # an argument that nobody reads may be any
+                    call(**{**good, name: ODD[kind]})
+                _, most = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert most < MOST_BYTES, (call, name)
+
+
+@pytest.mark.slow
+def test_a_list_of_a_hundred_million_is_refused_before_it_is_copied() -> None:
+    many = [1.0] * 10**8
+    for name in ("batch_size", "context_len"):
+        tracemalloc.start()
+        try:
+            with pytest.raises(SpecroofError, match=f"^{name} is "):
+                specroof.predict(**{**CALLS["predict"], name: many})
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert most < MOST_BYTES
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        ("advise", "price_per_hour"),
+        ("beta_acceptance", "a"),
+        ("capacity", "tensor_parallel"),
+        ("explain", "draft_len"),
+        ("simulate_batch", "n_batches"),
+        ("worth", "tpot_s"),
+    ],
+)
+def test_a_duration_is_no_number(call: str, name: str) -> None:
+    for duration in (np.timedelta64(3), np.timedelta64(3, "s"), np.timedelta64("NaT")):
+        with pytest.raises(SpecroofError, match=f"^{name} is "):
+            getattr(specroof, call)(**{**CALLS[call], name: duration})
+
+
+@pytest.mark.parametrize("call", ["advise", "mock"])
+def test_a_list_is_no_name_of_weights(call: str) -> None:
+    with pytest.raises(SpecroofError, match=r"^draft_model is "):
+        getattr(specroof, call)(**{**CALLS[call], "draft_model": ["x/y"]})
 
 
 @pytest.mark.parametrize("name", ["batch_size", "context_len"])

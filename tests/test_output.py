@@ -235,7 +235,8 @@ def test_names_stay_what_they_are_in_json_and_csv(hostile_chip: str, tmp_path: P
 def test_halves_of_characters_are_written_as_text_that_can_be_read() -> None:
     half = "a\ud800\rb"
     assert json.loads(json_line([half]).encode()) == [half]
-    text = rows_csv([{"name": half, "n": 1}, {"name": "plain", "n": None}]).encode().decode()
+    rows: list[dict[str, object]] = [{"name": half, "n": 1}, {"name": "plain", "n": None}]
+    text = rows_csv(rows, ["name", "n"]).encode().decode()
     assert list(csv.reader(io.StringIO(text)))[1:] == [["a\\ud800\\u000db", "1"], ["plain", ""]]
     assert in_line("a\nb\ud800") == "a\\nb\\ud800"
 

@@ -42,6 +42,49 @@ def test_a_number_is_refused_by_its_flag(words: list[str], says: str) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        # The quotient of the ends, or its logarithm, was infinite: an OverflowError.
+        ([*PREDICT, "--batch", "1e-300..1e300"], "--batch is 1e-300; allowed: a number from 1"),
+        ([*PREDICT, "--draft-len", "1e-300..1e300"], "--draft-len is '1e-300..1e300'; allowed:"),
+        (
+            ["simulate", "--target", "5e-324..1e308", "--draft", "1,0"],
+            "--target is array(",
+        ),
+        (
+            [
+                "simulate",
+                "batch",
+                MODEL,
+                "-H",
+                "h100",
+                "--drafter",
+                "ideal",
+                "--draft-len",
+                "9" * 310,
+            ],
+            "--draft-len is 9999",
+        ),
+    ],
+)
+def test_numbers_beyond_floats_are_refused_by_their_flag(words: list[str], says: str) -> None:
+    assert refusal(*words).startswith(says)
+
+
+@pytest.mark.parametrize("engine", ["sglang", "ideal"])
+def test_advice_is_about_answers_of_several_tokens(engine: str, tmp_path: Path) -> None:
+    # It said "TPOT nan ms", and divided by zero on the ideal engine.
+    words = ["advise", MODEL, "-H", "b200", "--input-len", "64", "--concurrency", "8"]
+    words += ["--drafter", "eagle3,accept=0.7", "--engine", engine, "--output-len"]
+    assert refusal(*words, "1").startswith("--output-len is 1.0; allowed: more than 1 token")
+    day = tmp_path / "day.yaml"
+    hours = "".join(f"  - {{hour: {hour}, concurrency: 8}}\n" for hour in range(24))
+    day.write_text(f"hours:\n{hours}mix:\n  - {{input_len: 64, output_len: 1, weight: 1}}\n")
+    words = [word for word in words if word not in {"--input-len", "64", "--output-len"}]
+    assert "output-len is 1.0" in refusal(*words, "--traffic", str(day))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
         (["models", "show", MODEL, "--family", "x"], "--family is 'x'; allowed: "),
         (["models", "diff", MODEL, MODEL, "--family", "x"], "--family is 'x'; allowed: "),
         (

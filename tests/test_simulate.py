@@ -268,6 +268,8 @@ def test_sequences_that_differ_have_a_longer_tail() -> None:
         ({"round_s": "fast"}, "round_s is 'fast'"),
         ({"round_s": [[1.0]]}, "round_s is"),
         ({"draft_len": -1}, "draft_len is -1; allowed: a whole number from 0"),
+        # Beyond what a float holds: an OverflowError.
+        ({"draft_len": 10**310}, "draft_len is 10+...0+; allowed: a whole number from 0 to 1024"),
         ({"draft_len": 3}, "draft_len is 3; allowed: at most 2, the depth"),
         ({"output_len": 0}, "output_len is 0"),
         ({"n_batches": 1.5}, "n_batches is 1.5"),

@@ -14,6 +14,8 @@ from specroof import StudyError, write_sweep
 from specroof.cli import app
 from specroof.errors import CatalogError, OptionError, SpecroofError
 from specroof.questions import study as studies
+from specroof.questions import study_mistakes
+from specroof.questions.prediction import predicted_to
 from specroof.questions.study import load_study, parse_study
 from specroof.questions.study_mistakes import study_refusals
 from specroof.questions.sweep import Study
@@ -350,6 +352,23 @@ def test_what_is_cut_leaves_the_rest() -> None:
     assert without(content, [("size",)]) is None
     assert without(content, [()]) is None
     assert content == {"many": [{"size": 1}, {"size": 2}, {"size": 3}], "name": 4}
+
+
+def test_a_target_that_is_given_a_thousand_times_is_priced_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Each was set up and priced before it was refused: 7.5 s.
+    priced = []
+
+    def counted(*words: Any, **more: Any) -> Any:
+        priced.append(words)
+        return predicted_to(*words, **more)
+
+    monkeypatch.setattr(study_mistakes, "predicted_to", counted)
+    content = GOOD | {"targets": [{"model": "Qwen/Qwen3-8B", "hardware": ["b200"] * 1000}]}
+    with pytest.raises(OptionError, match="'Qwen/Qwen3-8B on 1 x NVIDIA B200 SXM' is given twice"):
+        parse_study(json.dumps(content), "s.yaml")
+    assert len(priced) == len(GOOD["drafters"]) + 1  # the target with each, and the grid of loads
 
 
 def test_a_file_that_is_no_study_is_refused_as_before(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ import specroof
 from specroof import OptionError, worth
 from specroof.cli import app
 from specroof.report.worth import worth_text
+from specroof.speedup import axes
+from specroof.speedup.point import Point
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "block,cost=0.1,drafts=15"
 
@@ -61,6 +63,28 @@ def test_users_are_the_most_that_wait_no_longer() -> None:
     step_s = specroof.predict(MODEL, CHIP, drafters="ideal", batch_size=8).curves[0].decode_s
     assert plain.tpot_s == pytest.approx(step_s.item())
     assert plain.rows[0].users > 8
+
+
+def test_users_are_sought_in_parts_of_a_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    # All of 4096 x 1025 points were held at once: 1.3 GB with waves.
+    held: list[int] = []
+    waits = Point.waits
+
+    def counted(point: Point, tokens: Any) -> Any:
+        held.append(np.size(point.batch_size) * (point.longest + 1))
+        return waits(point, tokens)
+
+    def users(tpot_s: float, limited: bool) -> int:
+        asked: dict[str, Any] = {"drafter": SPEC, "draft_len": 15, "accept_length": 4}
+        return worth(MODEL, CHIP, **asked, tpot_s=tpot_s, capacity=limited).rows[0].users
+
+    cases = [(1e-6, True), (6e-3, False), (1.0, True), (1.0, False)]
+    whole = [users(*case) for case in cases]
+    monkeypatch.setattr(Point, "waits", counted)
+    monkeypatch.setattr(axes, "_CHUNK_POINTS", 1 << 12)
+    assert [users(*case) for case in cases] == whole
+    assert len({*whole}) == len(cases)
+    assert max(held) == 1 << 12
 
 
 def test_lengths_that_drafts_cannot_give_are_left_out_or_refused() -> None:

@@ -61,7 +61,7 @@ def command(
         give(
             found.to_dict,
             lambda: text(found),
-            text_file(csv_file, lambda: rows_csv(found.records)),
+            text_file(csv_file, lambda: rows_csv(found.records, found.columns)),
             {} if plot_file is None else figure_files(plot_file, found.figures),
             as_json=as_json,
         )

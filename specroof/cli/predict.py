@@ -20,11 +20,9 @@ from specroof.cli.flags import (
 from specroof.cli.grouping import Asked, flags
 from specroof.cli.lists import numbers, whole_numbers
 from specroof.cli.output import figure_files, give, text_file
-from specroof.questions.lists import several
-from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN
+from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN, predict_each
 from specroof.questions.predict import predict as asked
 from specroof.questions.prediction import Prediction
-from specroof.questions.request import hardware_of
 from specroof.report.prediction import prediction_csv, prediction_text, predictions_json
 
 _FLAGS = {
@@ -61,7 +59,7 @@ def predict(
     --drafter block,accept=0.89,cost=0.10,drafts=16
     """
     chips = ask["hardware"]
-    found = [asked(**ask | {"hardware": one}) for one in several("hardware", chips, hardware_of)]
+    found = predict_each(**ask)
     give(
         lambda: predictions_json(found),
         lambda: "\n\n".join(map(prediction_text, found)),

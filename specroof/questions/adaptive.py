@@ -22,7 +22,7 @@ from specroof.questions.answer import Charted, picked
 from specroof.questions.lists import listed
 from specroof.questions.request import DrafterLike, Served, Values, drafter_of, question
 from specroof.questions.simulate import chain_acceptance, curve_with_room, up_to
-from specroof.speedup.curve import SpeedupCurve, longest_draft
+from specroof.speedup.curve import SpeedupCurve, draft_depth, longest_draft
 from specroof.speedup.point import Point
 
 #: The policies in closed form: one length for all loads, and one for each.
@@ -210,6 +210,10 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     acceptance = chain_acceptance(drafter)
     loads, known = _loads(request), number_within("confidence", request.confidence, "share")
     longest = longest_draft(drafter, acceptance, request.max_draft_len)
+    if not longest:
+        refuse("max_draft_len", request.max_draft_len, "at least 1, since drafts are what adapts")
+    if draft_depth(drafter, acceptance) < 1:  # a histogram of rounds without accepted drafts
+        refuse("drafter", drafter.name, "an acceptance of at least 1 draft")
     n_rounds = whole_within("n_rounds", request.n_rounds, "simulated_len")
     seed = whole_within("seed", request.seed, "seed")
     _refuse_many(loads, longest, n_rounds)

@@ -17,6 +17,7 @@ from specroof.latency import Setup, check_placement, engine_setup
 from specroof.policies.traffic import Traffic
 from specroof.questions.advised import Targets
 from specroof.questions.lists import listed
+from specroof.questions.loads import refuse_one_token
 from specroof.questions.predict import lengths_of
 from specroof.questions.request import (
     DrafterLike,
@@ -33,7 +34,7 @@ from specroof.questions.request import (
 )
 from specroof.questions.traffic import Mix, TrafficFile, traffic_of
 from specroof.serving.capacity import in_server, served_room
-from specroof.serving.launch import LAUNCHERS
+from specroof.serving.launch import DRAFT_MODEL, LAUNCHERS
 from specroof.serving.workload import Workload
 
 __all__ = ["LAUNCHERS"]
@@ -166,6 +167,7 @@ def checked(request: AdviseRequest) -> Asked:
     if request.waves and day is not None:
         refuse("waves", request.waves, "False with traffic, whose requests come when they come")
     lengths = lengths_of(request.draft_len) or None
+    expect("draft_model", request.draft_model, str | None, DRAFT_MODEL)
     expect("framework", request.framework, str | None, ", ".join(LAUNCHERS))
     if request.framework is not None and engine_name(request.framework) not in LAUNCHERS:
         refuse("framework", request.framework, ", ".join(LAUNCHERS))
@@ -192,12 +194,14 @@ def _sizes(request: AdviseRequest, mix: Mix | None) -> tuple[Workload, float]:
             message = "input_len or output_len is given with a mix in traffic; allowed: one of both"
             raise OptionError(message)
         workload = replace(mix.workload, prefix_hit_rate=cached)
+        refuse_one_token(workload)
         return workload, mix.mean_context_len
     for name, value in zip(("input_len", "output_len"), given, strict=True):
         if value is None:
             message = f"{name} is missing; allowed: both lengths of a request (tokens in and out), or a mix in traffic"
             raise OptionError(message)
     workload = Workload(*given, cached, request.waves)  # type: ignore[arg-type]  # none of them is None
+    refuse_one_token(workload)
     return workload, workload.mean_context_len
 
 

@@ -55,6 +55,11 @@ class Answer:
         """The answer as rows of a table; one row where it has no more."""
         return [self.facts]
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of that table."""
+        return list(self.records[0])
+
     def to_frame(self) -> Any:
         """Return the rows of the answer as a pandas DataFrame.
 

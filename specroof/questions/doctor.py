@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from specroof.architecture import Architecture
 from specroof.catalog.pages import metrics_pages
-from specroof.errors import CatalogError, OptionError
+from specroof.errors import CatalogError, OptionError, expect
 from specroof.latency import Setup
 from specroof.policies.change import Change, Gain
 from specroof.questions.answer import Noted, nested, picked, place_of, title_of
@@ -25,10 +25,17 @@ from specroof.questions.diagnosed import (
 from specroof.questions.doctor_advice import advice
 from specroof.questions.lists import listed
 from specroof.questions.prediction import Prediction
-from specroof.questions.request import DrafterLike, Served, drafter_of, hardware_of, question
+from specroof.questions.request import (
+    DrafterLike,
+    Served,
+    drafter_of,
+    engine_name,
+    hardware_of,
+    question,
+)
 from specroof.reading.metrics_text import parse_metrics
 from specroof.reading.yaml_text import shown
-from specroof.serving.launch import Launch, Speculation, launch
+from specroof.serving.launch import DRAFT_MODEL, Launch, Speculation, launch
 from specroof.serving.metrics import NO_PAGE, counted
 from specroof.serving.observed import Observed, observed
 
@@ -179,6 +186,9 @@ def _gain_json(one: Change | Gain) -> dict[str, float | None]:
 @question(DoctorRequest)
 def doctor(request: DoctorRequest) -> Diagnosis:
     """Read a server's metrics, compare them with a prediction, and say what to change."""
+    expect("served_name", request.served_name, str | None, "the name of a served model, or None")
+    expect("draft_model", request.draft_model, str | None, DRAFT_MODEL)
+    engine_name(request.engine)  # refuses what is no text, before pages are fetched
     drafter = None if request.drafter is None else drafter_of(request.drafter)
     seen, read = _observed(request)
     model, setup = _resolved(request, seen.framework)

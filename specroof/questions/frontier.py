@@ -1,7 +1,7 @@
 """What can each user and each device get, and what is the cheapest point fast enough?"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -174,6 +174,11 @@ class FrontierAnswer(Charted):
             for point in one.points
         ]
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of that table, which has no rows where no batch has room."""
+        return ["series", *(one.name for one in fields(FrontierPoint)), "is_cheapest"]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         best = self.cheapest
@@ -192,16 +197,15 @@ def frontier(request: FrontierRequest) -> FrontierAnswer:
     load = _load(request)
     chip = hardware_of(request.hardware)
     usd = usd_per_hour(chip, request.price_per_hour)
-    found, left_out = _predictions(replace(request, hardware=chip), load)
+    found, left_out = _frontiers(replace(request, hardware=chip), load)
     watts = None if chip.power is None else chip.power.watts
-    names = ["plain", *(curve.drafter for curve in found[0].curves)]
     series = tuple(
-        _series(name, _columns(found, i), request, usd, watts) for i, name in enumerate(names)
+        _series(name, [one.columns[i] for one in found], request, usd, watts)
+        for i, name in enumerate(found[0].names)
     )
-    first = found[0].curves[0]
     notes = dict.fromkeys(note for one in found for note in one.notes)
     return FrontierAnswer(
-        **picked(first, "model", "hardware", "engine"),
+        **picked(found[0], "model", "hardware", "engine"),
         context_len=load.context_len[0],
         **picked(request, "tpot_s", "ttft_s"),
         workload=load.workload,
@@ -228,12 +232,38 @@ def _load(request: FrontierRequest) -> Load:
             number_within(name, getattr(request, name), "tpot_s")
     if load.workload is None and request.ttft_s is not None:
         refuse("ttft_s", request.ttft_s, "with the lengths of a request")
-    refuse_one_token(load)
+    refuse_one_token(load.workload)
     return load
 
 
-def _predictions(request: FrontierRequest, load: Load) -> tuple[list[Prediction], list[str]]:
-    """Return a prediction for each number of devices, and what was left out.
+#: A column of the points of a series each, by the names of `FrontierPoint`.
+_Columns: TypeAlias = dict[str, Array]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _DeviceFrontiers:
+    """The frontiers on one number of devices: what is kept of its grid, which may be large.
+
+    Parameters
+    ----------
+    model, hardware, engine
+        Names.
+    names, columns
+        Of each series: plain decoding, then the drafters; the points on its frontier.
+    notes
+        Sentences for the reader.
+    """
+
+    model: str
+    hardware: str
+    engine: str
+    names: tuple[str, ...]
+    columns: tuple[_Columns, ...]
+    notes: tuple[str, ...]
+
+
+def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFrontiers], list[str]]:
+    """Return the frontiers on each number of devices, and what was left out.
 
     Raises
     ------
@@ -250,7 +280,7 @@ def _predictions(request: FrontierRequest, load: Load) -> tuple[list[Prediction]
     ]
     drafters = drafters_of(request.drafters)
     model = model_of(request.model, request.family)
-    found: list[Prediction] = []
+    found: list[_DeviceFrontiers] = []
     refusals: list[str] = []
     for devices in placements:
         here = replace(request, model=model, family=None, tensor_parallel=devices)
@@ -269,7 +299,7 @@ def _predictions(request: FrontierRequest, load: Load) -> tuple[list[Prediction]
                 raise
             refusals.append(f"{devices} devices left out: {refusal}")
         else:
-            found.append(one)
+            found.append(_on_devices(one, request))
     if not placements:
         refuse("devices", request.devices, "one number of devices or more")
     if not found:
@@ -277,18 +307,31 @@ def _predictions(request: FrontierRequest, load: Load) -> tuple[list[Prediction]
     return found, refusals
 
 
-#: A column of the points of a series each, by the names of `FrontierPoint`.
-_Columns: TypeAlias = dict[str, Array]
+def _on_devices(found: Prediction, request: FrontierRequest) -> _DeviceFrontiers:
+    """Return the frontiers of plain decoding and of each drafter on one number of devices."""
+    first, wholes = found.curves[0], found.counted or (None,) * len(found.curves)
+    columns = [_of_devices(first, wholes[0], slice(1))]
+    for curve, whole in zip(found.curves, wholes, strict=True):
+        columns.append(_of_devices(curve, whole, slice(1, None)))
+    return _DeviceFrontiers(
+        **picked(first, "model", "hardware", "engine"),
+        names=("plain", *(curve.drafter for curve in found.curves)),
+        columns=tuple(_kept(one, request) for one in columns),
+        notes=found.notes,
+    )
 
 
-def _columns(found: Sequence[Prediction], series: int) -> _Columns:
-    """Return all points of a series: 0 is plain decoding, then the drafters."""
-    place, drafts = max(series - 1, 0), slice(1, None) if series else slice(1)
-    parts = [
-        _of_devices(one.curves[place], one.counted[place] if one.counted else None, drafts)
-        for one in found
-    ]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+def _kept(columns: _Columns, request: FrontierRequest) -> _Columns:
+    """Return the points that no other beats, in their order."""
+    kept = np.sort(_frontier(columns, request).index)
+    return {name: column[kept] for name, column in columns.items()}
+
+
+def _frontier(columns: _Columns, request: FrontierRequest) -> Frontier:
+    """Return the frontier of points whose first token comes in time."""
+    soon_s = np.inf if request.ttft_s is None else request.ttft_s
+    users = np.where(columns["ttft_s"] > soon_s, np.nan, columns["tokens_per_s_per_user"])
+    return frontier_of(users, columns["tokens_per_s_per_device"])
 
 
 def _of_devices(curve: SpeedupCurve, whole: EndToEnd | None, drafts: slice) -> _Columns:
@@ -310,12 +353,15 @@ def _of_devices(curve: SpeedupCurve, whole: EndToEnd | None, drafts: slice) -> _
 
 
 def _series(
-    name: str, columns: _Columns, request: FrontierRequest, usd: float | None, watts: float | None
+    name: str,
+    parts: Sequence[_Columns],
+    request: FrontierRequest,
+    usd: float | None,
+    watts: float | None,
 ) -> Series:
-    """Return the points that no other beats, and the cheapest that is fast enough."""
-    soon_s = np.inf if request.ttft_s is None else request.ttft_s
-    users = np.where(columns["ttft_s"] > soon_s, np.nan, columns["tokens_per_s_per_user"])
-    best: Frontier = frontier_of(users, columns["tokens_per_s_per_device"])
+    """Return the points that no other beats on any devices, and the cheapest fast enough."""
+    columns = {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
+    best = _frontier(columns, request)
     points = {i: _point(columns, i, usd, watts) for i in best.index.tolist()}
     at = best.cheapest_within(np.inf if request.tpot_s is None else request.tpot_s)
     return Series(name, tuple(points.values()), None if at is None else points[at])

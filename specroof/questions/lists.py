@@ -5,7 +5,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from specroof.arrays import n_entries
 from specroof.errors import OptionError
+from specroof.units import MOST_POINTS
 
 _Named = TypeVar("_Named")
 
@@ -13,11 +15,16 @@ _Named = TypeVar("_Named")
 def listed(values: Any) -> list[Any]:
     """Return one value as a list of it, several as their list; text is one value.
 
+    More values than any grid holds stay as they are, for the reader of the list to refuse: a range
+    or an array that repeats one number is small until it is a list.
+
     Examples
     --------
     >>> listed(1), listed([1, 8]), listed(np.array([1, 8])), listed("ideal")
     ([1], [1, 8], [1, 8], ['ideal'])
     """
+    if n_entries(values, axes=0) > MOST_POINTS:
+        return [values]
     if isinstance(values, np.ndarray):
         return list(np.atleast_1d(values).tolist())
     if isinstance(values, Sequence) and not isinstance(values, str):

@@ -77,7 +77,7 @@ def load_of(request: ServedRequests, batch_size: Values, context_len: Values | N
     return Load(listed(batch_size), listed(4096.0 if context_len is None else context_len))
 
 
-def refuse_one_token(load: Load) -> None:
+def refuse_one_token(workload: Workload | None) -> None:
     """Refuse answers of one token, where users wait for the tokens after the first.
 
     Raises
@@ -85,8 +85,8 @@ def refuse_one_token(load: Load) -> None:
     OptionError
         For such requests.
     """
-    if load.workload is not None and load.workload.output_len <= 1:
-        refuse("output_len", load.workload.output_len, "more than 1 token of an answer")
+    if workload is not None and workload.output_len <= 1:
+        refuse("output_len", workload.output_len, "more than 1 token of an answer")
 
 
 def of_requests(workload: Workload | None) -> dict[str, Any]:

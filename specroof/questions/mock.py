@@ -23,6 +23,7 @@ from specroof.questions.request import (
 )
 from specroof.serving.benchmark_commands import MockPoint, mock_commands
 from specroof.serving.end_to_end import EndToEnd
+from specroof.serving.launch import DRAFT_MODEL
 from specroof.serving.requests import end_to_end
 from specroof.serving.workload import Workload
 from specroof.speedup.curve import SpeedupCurve, acceptance_of, longest_draft
@@ -157,7 +158,7 @@ def _check(request: MockRequest) -> None:
     whole_within("draft_len", request.draft_len, "draft_len")
     whole_within("concurrency", request.concurrency, "batch_size")
     expect("framework", request.framework, str, "sglang or vllm")
-    expect("draft_model", request.draft_model, str | None, "a Hub name or a folder, or None")
+    expect("draft_model", request.draft_model, str | None, DRAFT_MODEL)
 
 
 def _refuse_trees(drafter: Drafter, curve: SpeedupCurve) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from specroof.architecture import Architecture
 from specroof.arrays import array_within, whole_within
@@ -10,10 +11,18 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Setup
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
-from specroof.questions.lists import listed
+from specroof.questions.lists import listed, several
 from specroof.questions.loads import ServedRequests, load_of
 from specroof.questions.prediction import Prediction, predicted
-from specroof.questions.request import DrafterLike, Values, drafters_of, question
+from specroof.questions.request import (
+    DrafterLike,
+    HardwareLike,
+    Values,
+    drafters_of,
+    hardware_of,
+    question,
+)
+from specroof.speedup.axes import REQUEST_WEIGHT, refuse_many_points
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 
 __all__ = ["DEFAULT_MAX_DRAFT_LEN"]
@@ -79,6 +88,34 @@ def predict(request: PredictRequest) -> Prediction:
     )
     warnings = (*found.warnings, *absent_layers(model, drafters))
     return replace(found, draft_len=lengths, warnings=warnings)
+
+
+def predict_each(hardware: Sequence[HardwareLike], **request: Any) -> list[Prediction]:
+    """Return a prediction for each of some chips, which are held together.
+
+    Parameters
+    ----------
+    hardware
+        Chips, each once.
+    request
+        The rest of a `PredictRequest`.
+
+    Raises
+    ------
+    OptionError
+        For a chip that is named twice, more points than memory holds over all of them, and as
+        `predict` does.
+    """
+    found = list[Prediction]()
+    for chip in several("hardware", hardware, hardware_of):
+        found.append(predict(hardware=chip, **request))
+        if len(found) == 1:
+            refuse_many_points(
+                found[0].curves[0].round_s.shape,
+                curves=len(found[0].curves) * len(hardware),
+                weight=REQUEST_WEIGHT if found[0].counted else 1,
+            )
+    return found
 
 
 def lengths_of(draft_len: int | Sequence[int] | None) -> tuple[int, ...]:

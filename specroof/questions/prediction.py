@@ -16,7 +16,7 @@ from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.limits import Limits, limits_at
 from specroof.serving.queue import limited_curve
 from specroof.serving.workload import Load, Workload
-from specroof.speedup.axes import grid_axes
+from specroof.speedup.axes import REQUEST_WEIGHT, grid_axes, refuse_many_points
 from specroof.speedup.curve import (
     SpeedupCurve,
     acceptance_of,
@@ -26,7 +26,7 @@ from specroof.speedup.curve import (
 )
 from specroof.speedup.point import Point
 from specroof.speedup.round import proposals
-from specroof.units import format_drafts
+from specroof.units import MOST_POINTS, format_drafts
 
 __all__ = ["EndToEnd", "Workload"]
 
@@ -82,9 +82,19 @@ class Prediction(Charted):
 
     @cached_property
     def survey(self) -> tuple[SpeedupCurve, ...]:
-        """The curves at more batch sizes, which show where drafting does not pay."""
-        batches = sorted({*self.load.batch_size, *SURVEYED_BATCHES})
-        load = batches, self.load.context_len
+        """The curves at more batch sizes, which show where drafting does not pay.
+
+        At those asked for alone, where more would be more points than memory holds.
+        """
+        contexts, batches = (
+            self.load.context_len,
+            sorted({*self.load.batch_size, *SURVEYED_BATCHES}),
+        )
+        if len(contexts) * len(batches) * (self.longest + 1) * len(self.drafters) > MOST_POINTS:
+            batches = sorted(
+                {*self.load.batch_size}
+            )  # many contexts: all that is held was asked for
+        load = batches, contexts
         points = (
             Point(self.model, self.setup, drafter, *load, self.longest) for drafter in self.drafters
         )
@@ -186,7 +196,15 @@ def predicted_to(  # noqa: PLR0913 - a question's parts
         As for `predicted`.
     said
         Sentences for the reader besides those on the curves.
+
+    Raises
+    ------
+    OptionError
+        For more points than memory holds, over all drafters, and as `curve_in` does.
     """
+    shape = len(load.context_len), len(load.batch_size), longest + 1
+    heavier: dict[str, Any] = {"weight": REQUEST_WEIGHT, "why": " with prefills"}
+    refuse_many_points(shape, curves=len(drafters), **heavier if load.workload else {})
     curves, limits = [], []
     beyond = "the rest wait" if limited else "larger batches have no room"
     warnings: dict[str, None] = {}

@@ -101,6 +101,7 @@ def model_of(model: ModelLike, family: str | None = None) -> Architecture:
         For a value that is not a model, or a family beside a model that is read already.
     """
     expect("model", model, str | os.PathLike | Architecture, "a name, a path or an Architecture")
+    expect("family", family, str | None, "a model_type, or None")
     if not isinstance(model, Architecture):
         return load_model(model, family=family)
     if family is not None:

@@ -103,7 +103,7 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
     acceptance = chain_acceptance(drafter)
     check_tokens(
         request.batch_size,
-        draft_len=request.draft_len or 0,
+        draft_len=0 if request.draft_len is None else request.draft_len,
         output_len=request.output_len,
         n_batches=request.n_batches,
     )

@@ -212,13 +212,14 @@ def _targets(block: StudyBlock, names: _Names, mistakes: Mistakes) -> Iterator[T
         for model, hardware in target.pairs():
             try:
                 served, chip = names.model(model, target.family), names.hardware(hardware)
-                setup = engine_setup(chip, block.engine, target.placement(), block.options)
+                placement = target.placement()
+                alike = known.setdefault((model, target.family, placement, chip.name), [])
+                if chip in alike:  # and set up once: a thousand of it are not priced to refuse them
+                    place = f"{model} on {placement.devices} x {chip.name}"
+                    mistakes.add(OptionError, f"targets: {given_twice(place, place)}", ("targets",))
+                    continue
+                alike.append(chip)
+                setup = engine_setup(chip, block.engine, placement, block.options)
                 yield Target(served, in_server(served, setup, block.server))
             except SpecroofError as refusal:
                 mistakes.add(type(refusal), str(refusal), ("targets",))
-                continue
-            alike = known.setdefault((model, target.family, setup.placement, chip.name), [])
-            if chip in alike:
-                place = f"{model} on {setup.placement.devices} x {chip.name}"
-                mistakes.add(OptionError, f"targets: {given_twice(place, place)}", ("targets",))
-            alike.append(chip)

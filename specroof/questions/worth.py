@@ -22,6 +22,7 @@ from specroof.questions.request import DrafterLike, Values, drafter_of, question
 from specroof.serving.limits import limits_of
 from specroof.serving.requests import point_of
 from specroof.serving.workload import Workload
+from specroof.speedup.axes import grid_slices
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve
 from specroof.speedup.point import Point
 
@@ -188,9 +189,8 @@ def worth(request: WorthRequest) -> Worth:
     if request.tpot_s is not None:
         tpot_s = number_within("tpot_s", request.tpot_s, "tpot_s")
     limited = limited_by(setup, request.capacity, queues=False) is not None
-    everybody = replace(point, batch_size=np.arange(1, _MOST_USERS + 1))
     users = [
-        _users(everybody, _acceptance(drafter, length, drafts), tpot_s, limited=limited)
+        _users(point, _acceptance(drafter, length, drafts), tpot_s, limited=limited)
         for length in lengths
     ]
     usd = usd_per_hour(setup.hardware, request.price_per_hour)
@@ -224,7 +224,7 @@ def _point(request: WorthRequest, drafter: Drafter) -> Point:
     if request.draft_len is not None:
         drafts = usual_drafts(drafter, model, request.draft_len)
     load = load_of(request, request.batch_size, request.context_len)
-    refuse_one_token(load)
+    refuse_one_token(load.workload)
     if len(load.batch_size) != 1 or len(load.context_len) != 1:
         reject("batch_size and context_len are several loads, or none", "one number each")
     point = Point(model, setup, drafter, load.batch_size, load.context_len, drafts)
@@ -261,10 +261,15 @@ def _rows(
 
 def _users(point: Point, tokens: Any, tpot_s: float, *, limited: bool) -> int:
     """Return the largest batch whose users wait at most so long per token; 0 if there is none."""
-    curve, waits_s = point.waits(tokens)
-    fast = waits_s[0] <= tpot_s * (1 + 1e-12)
-    if limited:
-        room = limits_of(point.model, point.setup, point.drafter, curve).largest
-        fast &= curve.batch_size[:, None] <= room
-    served = np.flatnonzero(fast.any(axis=-1))
-    return int(curve.batch_size[served[-1]]) if served.size else 0
+    batches = np.arange(1, _MOST_USERS + 1)
+    parts = list(grid_slices((1, _MOST_USERS, point.longest + 1)))
+    for _, columns in reversed(parts):
+        curve, waits_s = replace(point, batch_size=batches[columns]).waits(tokens)
+        fast = waits_s[0] <= tpot_s * (1 + 1e-12)
+        if limited:
+            room = limits_of(point.model, point.setup, point.drafter, curve).largest
+            fast &= curve.batch_size[:, None] <= room
+        served = np.flatnonzero(fast.any(axis=-1))
+        if served.size:
+            return int(curve.batch_size[served[-1]])
+    return 0

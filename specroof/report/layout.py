@@ -138,9 +138,17 @@ def json_line(value: object) -> str:
     return json.dumps(value, allow_nan=False)
 
 
-def rows_csv(rows: Sequence[Mapping[str, object]]) -> str:
-    """Return rows of equal keys as CSV with a header; None is an empty cell, and True is 1."""
-    return columns_csv([{name: [_number(row[name]) for row in rows] for name in rows[0]}])
+def rows_csv(rows: Sequence[Mapping[str, object]], names: Sequence[str]) -> str:
+    """Return rows as CSV with a header, which no rows have too; None is empty, and True is 1.
+
+    Examples
+    --------
+    >>> print(rows_csv([{"devices": 8, "fits": True}], ["devices", "fits"]))
+    devices,fits
+    8,1
+    <BLANKLINE>
+    """
+    return columns_csv([{name: [_number(row[name]) for row in rows] for name in names}])
 
 
 def _number(value: object) -> object:

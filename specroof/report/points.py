@@ -17,6 +17,7 @@ from specroof.report.columns import (
     point_columns,
 )
 from specroof.report.layout import columns_csv
+from specroof.speedup.axes import REQUEST_WEIGHT, TEXT_WEIGHT, refuse_many_points
 from specroof.speedup.curve import SpeedupCurve
 
 _BAND_KEYS: Final = ("speedup_low", "speedup_high", "verdict", "best_within_band")
@@ -39,6 +40,7 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
     counted
         The same with prefills, under ``end_to_end`` of each drafter; none for a plain context.
     """
+    refuse_long_texts(curves, counted, "JSON")
     first = curves[0]
     found: dict[str, Any] = {
         **picked(first, "model", "hardware", "engine"),
@@ -106,7 +108,20 @@ def _known(curve: SpeedupCurve, best: Any) -> Any:
 
 def curves_csv(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()) -> str:
     """Return every point of several curves as CSV, one row each: see `curve_columns`."""
+    refuse_long_texts(curves, counted, "CSV")
     return columns_csv(map(listed_columns, curve_columns(curves, counted)))
+
+
+def refuse_long_texts(
+    curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd], form: str
+) -> None:
+    """Refuse curves whose text would take gigabytes, which a sweep writes part by part."""
+    refuse_many_points(
+        curves[0].round_s.shape,
+        curves=len(curves),
+        weight=TEXT_WEIGHT * (REQUEST_WEIGHT if counted else 1),
+        why=f" as {form}, which takes {TEXT_WEIGHT} times the memory of arrays",
+    )
 
 
 def curve_columns(

@@ -14,7 +14,7 @@ from specroof.report.curves import (
     survey_json,
 )
 from specroof.report.layout import in_line, note_lines
-from specroof.report.points import curves_csv, curves_json
+from specroof.report.points import curves_csv, curves_json, refuse_long_texts
 
 
 def prediction_json(found: Prediction) -> dict[str, Any]:
@@ -45,6 +45,8 @@ def prediction_json(found: Prediction) -> dict[str, Any]:
 
 def predictions_json(found: Sequence[Prediction]) -> dict[str, Any]:
     """Return one prediction as its object; several, of one chip each, under ``chips``."""
+    curves = [curve for one in found for curve in one.curves]
+    refuse_long_texts(curves, found[0].counted, "JSON")  # of all chips, before the first is a list
     objects = [one.to_dict() for one in found]
     return objects[0] if len(objects) == 1 else {"chips": objects}
 

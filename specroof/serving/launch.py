@@ -11,6 +11,8 @@ from specroof.units import format_drafts
 
 #: Stands for the drafter's weights where no name is given.
 YOUR_DRAFT_MODEL: Final = "<YOUR-DRAFT-MODEL>"
+#: What names them, for refusals.
+DRAFT_MODEL: Final = "a Hub name or a folder, or None"
 #: Kinds without separate weights.
 _NO_WEIGHTS: Final = frozenset({"mtp", "ngram", "prompt_lookup", "suffix"})
 

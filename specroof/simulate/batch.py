@@ -125,8 +125,7 @@ def simulate_batch(
     """
     expect("acceptance", acceptance, Acceptance, "an Acceptance, as of constant_acceptance")
     times = _times(round_s)
-    drafts = whole_within("draft_len", draft_len, "draft_len")
-    check_tokens(len(times), draft_len=drafts, output_len=output_len, n_batches=n_batches)
+    check_tokens(len(times), draft_len=draft_len, output_len=output_len, n_batches=n_batches)
     whole_within("seed", seed, "seed")
     dice = np.random.default_rng(seed)
     at_most = _cumulated(acceptance, draft_len, (n_batches, len(times)), dice)
@@ -162,12 +161,13 @@ def check_tokens(batch_size: int, *, draft_len: int, output_len: int, n_batches:
     >>> check_tokens(8, draft_len=4, output_len=256, n_batches=200)
     """
     batch = number_within("batch_size", batch_size, "batch_size")
+    drafts = whole_within("draft_len", draft_len, "draft_len")
     length = whole_within("output_len", output_len, "simulated_len")
     batches = whole_within("n_batches", n_batches, "simulated_batches")
-    if batch * batches * max(length, draft_len) > _MOST_TOKENS:
+    if batch * batches * max(length, drafts) > _MOST_TOKENS:
         refuse(
             "n_batches x batch size x output_len",
-            f"{batches} x {batch:g} x {max(length, draft_len)}",
+            f"{batches} x {batch:g} x {max(length, drafts)}",
             f"at most {_MOST_TOKENS} tokens, drafts of one round included",
         )
 
