@@ -227,9 +227,7 @@ def trial(seed: int, chip: HardwareProfile, like: EngineProfile, model: Architec
 def truths(n: int) -> None:
     """Print what calibration makes of made-up machines."""
     model = load_model(MODELS[0])
-    for name, (chip, like) in (
-        [list(STARTS.items())[int(sys.argv[3])]] if len(sys.argv) > 3 else STARTS.items()
-    ):
+    for name, (chip, like) in STARTS.items():
         trials = [trial(seed, chip, like, model) for seed in range(n)]
         header = [
             "truth",

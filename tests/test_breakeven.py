@@ -287,7 +287,7 @@ def test_without_scipy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         breakeven(DENSE, CHIP, drafter="eagle3", batch_size=1)
     # Batches are counted, without a library.
     counted = breakeven(DENSE, CHIP, drafter="eagle3,accept=.7", solve="batch", most=2)
-    assert counted.rows[0].value == 2
+    assert counted.rows[0].runs == ((1, 2),)
 
 
 def test_a_length_is_of_some_drafts() -> None:

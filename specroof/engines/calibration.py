@@ -62,15 +62,22 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """One point beside what the fitted profile predicts for it, in tokens per second."""
+    """One point beside what the fitted profile predicts for it, in the unit of its rate."""
 
     point: Measurement
     predicted: float
 
     @property
+    def shown(self) -> float:
+        """The prediction as people read it: of a bare pass its seconds."""
+        if self.point.pass_s is None:
+            return self.predicted
+        return self.point.pass_s * self.point.rate / self.predicted
+
+    @property
     def off(self) -> float:
-        """How far the prediction is off, as a share of what was measured."""
-        return self.predicted / self.point.rate - 1
+        """How far the prediction is off, as a share of what was measured: a rate, or seconds."""
+        return self.shown / (self.point.pass_s or self.point.rate) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +130,9 @@ def calibrate(
         For fewer than three points, points that determine nothing, or what `ideal_rates` refuses.
 
     Source
-        Soft-L1 least squares on the logarithm of throughput from several starts, held near the profile
-        (`specroof.engines.estimate`); parameters are told apart by Gram-Schmidt over the
-        columns of the Jacobian.
+        Soft-L1 least squares on the logarithm of throughput, searched from several starts and
+        held near the profile (`specroof.engines.estimate`); parameters are told apart by
+        Gram-Schmidt over the columns of the Jacobian.
     """
     if len(points) < _LEAST_POINTS:
         message = f"{len(points)} points cannot determine overheads; at least 3 are needed"

@@ -11,7 +11,7 @@ from specroof.drafters import Drafter
 from specroof.engines.least_squares import Fit, chi_square_quantile, least_squares
 from specroof.engines.own_parameters import Coordinate
 from specroof.engines.own_rates import own_cases
-from specroof.engines.record import ONLY, Record
+from specroof.engines.record import BARE, ONLY, Record, of_bare_passes
 from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile
 from specroof.speedup.served import Served
@@ -66,7 +66,8 @@ class Problem:
 
     def predicted(self, engine: EngineProfile) -> Array:
         """Return logarithms of the predicted tokens per second, shape (points,)."""
-        return np.asarray(np.log(self._record.rates({ONLY: engine}).measured))
+        engines = {ONLY: engine, BARE: of_bare_passes(engine)}
+        return np.asarray(np.log(self._record.rates(engines).measured))
 
     def engine(self, coordinates: Sequence[Coordinate], x: Array) -> EngineProfile:
         """Return the profile at some coordinates."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from specroof.drafters import Drafter
 from specroof.engines import Residual, ideal_rates, predicted_tokens_per_s
-from specroof.evidence import Measurement
+from specroof.evidence import STEP, Measurement
 from specroof.speedup.served import Served
 from specroof.validate.scored import Scored
 from specroof.validate.scores import Errors, errors_of
@@ -136,7 +136,9 @@ def _plain_arm(point: Measurement, points: Sequence[Measurement]) -> list[int]:
     if not point.drafts:
         return []
     return [
-        row for row, other in enumerate(points) if not other.drafts and _same_load(point, other)
+        row
+        for row, other in enumerate(points)
+        if not other.drafts and other.method != STEP and _same_load(point, other)
     ]
 
 
