@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import specroof
 from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, calibrate, points, served
 from specroof import (
     ForwardPass,
@@ -28,7 +29,7 @@ from specroof import (
 )
 from specroof.cli import app
 from specroof.engines import Calibration, Residual, calibrated_yaml, predicted_tokens_per_s
-from specroof.engines.estimate import Problem, estimate, reaches
+from specroof.engines.estimate import Problem, estimate, uncertainty
 from specroof.engines.own_parameters import PARAMETERS, coordinate
 from specroof.evidence import Measurement, read_benchmark
 from specroof.hardware import Band, EngineProfile, ExpertTile, parse_hardware
@@ -158,9 +159,9 @@ def test_other_optima_are_within_what_is_stated() -> None:
     how: dict[str, Any] = {"noise": 0.03, "width": 1.0}
     near = replace(best, x=best.x + 3.0, misfit=best.misfit + 0.5)
     far = replace(near, misfit=best.misfit + 5.0)  # which a likelihood 150 times lower refutes
-    alone, _ = reaches(problem, chosen, [], [best], **how)
-    apart, _ = reaches(problem, chosen, [], [best, near], **how)
-    refuted, _ = reaches(problem, chosen, [], [best, far], **how)
+    alone, _ = uncertainty(problem, chosen, [], [best], **how)
+    apart, _ = uncertainty(problem, chosen, [], [best, near], **how)
+    refuted, _ = uncertainty(problem, chosen, [], [best, far], **how)
     for number, one in enumerate(chosen):
         away = abs(one.value(near.x[number]) - one.value(best.x[number]))
         assert apart[number] == pytest.approx(max(away, alone[number]))
@@ -517,6 +518,46 @@ def test_the_command_writes_a_file_that_predicts(tmp_path: Path) -> None:
     assert engine.pass_overhead_s == pytest.approx(1.2e-3, rel=0.01)
     told = CliRunner().invoke(app, [*words[:-2], "--json"])
     assert json.loads(told.stdout)["base"] == "ideal"
+
+
+def bench_file(folder: Path, text: str) -> Path:
+    bench = folder / "bench.csv"
+    bench.write_text(text)
+    return bench
+
+
+def test_what_plain_points_leave_open_and_what_points_say_little_of_is_said(
+    tmp_path: Path,
+) -> None:
+    rows = [f"{one.batch_size},{one.context_len},{{}},{one.rate},{{}}" for one in points()]
+    header = "batch_size,context_len,draft_len,tokens_per_s,acceptance_length\n"
+    plain = bench_file(tmp_path, header + "\n".join(row.format(0, "") for row in rows))
+    asked: dict[str, Any] = {"engine": "sglang"}
+    found = specroof.calibrate(plain, "Qwen/Qwen3-8B", "b200", **asked)
+    assert any("not the speedup" in note for note in found.notes)
+    marked = [one.name for one in found.found.fitted if one.is_prior]
+    assert marked
+    assert [warning.partition(":")[0] for warning in found.warnings] == marked
+    assert found.to_dict()["warnings"] == list(found.warnings)
+    words = ["calibrate", str(plain), "-H", "b200", "--model", "Qwen/Qwen3-8B"]
+    done = CliRunner().invoke(app, [*words, "--engine", "sglang"])
+    assert f"warning: {marked[0]}: the points cannot tell it" in done.stdout
+    assert "not the speedup" in done.stdout
+    drafted = bench_file(tmp_path, header + "\n".join(row.format(3, "2.5") for row in rows))
+    both = specroof.calibrate(drafted, "Qwen/Qwen3-8B", "b200", drafter="eagle3", **asked)
+    assert not any("not the speedup" in note for note in both.notes)
+
+
+def test_timed_passes_are_no_plain_results_of_a_speedup(tmp_path: Path) -> None:
+    passes = timed(TRUE, (1, 4)).splitlines()
+    lines = [f"{passes[0]},draft_len,tokens_per_s,acceptance_length"]
+    lines += [f"{line},,," for line in passes[1:]]
+    lines.append("8,,512,,3,1000,2.5")  # as the pass of one position of that load, with drafts
+    bench = bench_file(tmp_path, "\n".join(lines))
+    found = specroof.validate(bench, "Qwen/Qwen3-8B", "b200", drafter="eagle3").to_dict()
+    (source,) = found["sources"]
+    assert source["n"] == len(lines) - 1
+    assert source["speedup_mean_error"] is None
 
 
 def test_a_name_for_a_file_that_is_not_written_is_refused() -> None:

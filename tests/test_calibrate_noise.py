@@ -137,7 +137,7 @@ OVERHEADS_LIKE = {"pass_overhead_s": 3e-4, "sequence_overhead_s": 3e-5, "round_o
 def test_from_any_start_the_same_optimum_and_the_truth_within_what_is_stated() -> None:
     # Bound by memory where a search begins: benchmarks/calibration_noise.py has twenty of these.
     held = []
-    for seed in range(6):
+    for seed in range(4):
         dice = np.random.default_rng(seed)
         shares = {name: np.exp(dice.uniform(*np.log(ends))) for name, ends in SHARES.items()}
         compute = float(shares["compute_frac"])
@@ -175,7 +175,7 @@ def test_from_any_start_the_same_optimum_and_the_truth_within_what_is_stated() -
             return estimate(problem, coordinates, noise=size, first=[first])[0].misfit
 
         least, most = np.array([one.bounds for one in chosen]).T
-        ends = [misfit(dice.uniform(least, np.minimum(most, 3))) for _ in range(5)]
+        ends = [misfit(dice.uniform(least, np.minimum(most, 3))) for _ in range(3)]
         assert misfit(best) <= min(ends) + 0.01
     assert np.mean(held) >= 0.8
 

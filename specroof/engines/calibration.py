@@ -9,7 +9,7 @@ import numpy as np
 from specroof.arrays import Array
 from specroof.drafters import Drafter
 from specroof.engines.bands import BAND_SHARE
-from specroof.engines.estimate import Problem, estimate, noise_of, prior_width, reaches, starts
+from specroof.engines.estimate import Problem, estimate, noise_of, prior_width, starts, uncertainty
 from specroof.engines.own_parameters import PARAMETERS, Coordinate, ProfileParameter, coordinate
 from specroof.engines.own_rates import ideal_rates
 from specroof.errors import MeasurementError
@@ -24,7 +24,7 @@ _UNSEEN: Final = 1e-3
 _COPIED: Final = 0.05
 #: The part of a coordinate by which its effect is looked at.
 _STEP: Final = 0.1
-#: Points say little of a figure where they leave more than this share of its prior's variance.
+#: A figure is hardly more than its prior if more than this share of the prior's variance remains.
 _SAYS_LITTLE: Final = 0.5
 #: Of seconds per layer and per pass, whose effects are nearly the same, one stands for both: the
 #: other, or a draft pass, could not be told apart from the pair.
@@ -244,7 +244,9 @@ def _solved(
     for one in determined:
         if one in chosen:
             continue
-        wider = estimate(problem, [*chosen, one], noise=noise, width=width)
+        # Only shares of peaks have no slope where the other one binds.
+        on = None if one.parameter.is_share else [np.append(fit.x, one.first) for fit in found]
+        wider = estimate(problem, [*chosen, one], noise=noise, width=width, first=on)
         # Schwarz 1978: a further figure must lower the misfit by more than noise would let it.
         if 2 * (found[0].misfit - wider[0].misfit) > np.log(len(problem.points)):
             chosen, found = [*chosen, one], wider
@@ -254,7 +256,7 @@ def _solved(
         (one.parameter.name, "the fit is no better with it than noise would make it")
         for one in dropped
     ]
-    errors, left = reaches(problem, chosen, dropped, found, noise=noise, width=width)
+    errors, shares = uncertainty(problem, chosen, dropped, found, noise=noise, width=width)
     spare = len(problem.points) > len(chosen)
     fitted = [
         Fitted(
@@ -262,10 +264,10 @@ def _solved(
             one.value(x),
             error if spare else None,
             one.parameter.start(problem.base),
-            is_prior=unsaid > _SAYS_LITTLE,
+            is_prior=share > _SAYS_LITTLE,
         )
-        for one, x, error, unsaid in zip(
-            chosen, found[0].x.tolist(), errors.tolist(), left.tolist(), strict=True
+        for one, x, error, share in zip(
+            chosen, found[0].x.tolist(), errors.tolist(), shares.tolist(), strict=True
         )
     ]
     engine = problem.engine(chosen, found[0].x)

@@ -239,7 +239,7 @@ def prior_width(problem: Problem, coordinates: Sequence[Coordinate], noise: floa
     )
 
 
-def reaches(
+def uncertainty(
     problem: Problem,
     chosen: Sequence[Coordinate],
     others: Sequence[Coordinate],
@@ -248,13 +248,14 @@ def reaches(
     noise: float,
     width: float,
 ) -> tuple[Array, Array]:
-    r"""Return how far the truth may lie from the best fit, and what share of the prior is left.
+    r"""Return the half-width of the 80 % interval of each figure, and its share of the prior.
 
     .. math:: C = B \, (A + P S P + G D G^T) \, B, \quad B = (A + P)^{-1}
 
-    with the curvature A of the points, P of the prior, the spread S of machines around a profile,
-    and the points' covariance G with figures that are not fitted, which are known to D. A reach is
-    1.28 standard deviations, and holds every optimum that a test at that size cannot refute.
+    with the curvature A of the points, the curvature P of the prior, the variance S of machines
+    around a profile, the points' coupling G to figures that are not fitted, and their variance D.
+    A half-width is 1.28 standard deviations, or more: it includes every other optimum that a
+    likelihood ratio test of that size does not refute.
 
     Parameters
     ----------
@@ -269,9 +270,9 @@ def reaches(
 
     Returns
     -------
-    reaches, left
-        Shape (chosen,): half-widths, in units of the parameters, that hold the truth in 80 % of
-        cases; and their variances, as a share of those of machines around a profile.
+    half_widths, variance_shares
+        Shape (chosen,): half-widths, in units of the parameters; and variances, as a share of
+        those of machines around a profile: 1 where the points say nothing.
 
     Source
         The error of a ridge estimate (Hoerl and Kennard 1970, Technometrics 12(1)) whose prior may
@@ -282,15 +283,15 @@ def reaches(
     every = [*chosen, *others]
     x = np.array([*best.x, *(one.at(one.parameter.start(problem.base)) for one in others)])
     slopes = problem.jacobian(every, x) / noise
-    curved = slopes.T @ (slopes * _counts(best.residuals)[:, None])
+    curved = slopes.T @ (slopes * _weights(best.residuals)[:, None])
     free = np.linalg.pinv(curved + np.eye(len(every)))
     pulled = best.x / _widths(chosen, width)
-    pull = np.diag(_counts(pulled) / _widths(chosen, width) ** 2)
+    pull = np.diag(_weights(pulled) / _widths(chosen, width) ** 2)
     held = np.linalg.pinv(curved[:n, :n] + pull)
     shared, spread = curved[:n, n:], np.maximum(1.0, best.x**2)
     inside = curved[:n, :n] + pull @ np.diag(spread) @ pull + shared @ free[n:, n:] @ shared.T
     variances = np.diag(held @ inside @ held)
-    reach = np.array(
+    half_widths = np.array(
         [
             one.slope(at) * _HOLDS_80 * off
             for one, at, off in zip(chosen, best.x, np.sqrt(variances), strict=True)
@@ -302,10 +303,10 @@ def reaches(
                 abs(one.value(at) - one.value(there))
                 for one, at, there in zip(chosen, best.x, other.x, strict=True)
             ]
-            reach = np.maximum(reach, away)
-    return reach, variances / spread
+            half_widths = np.maximum(half_widths, away)
+    return half_widths, variances / spread
 
 
-def _counts(residuals: Array) -> Array:
-    """Return how much residuals count in the slope of the soft L1 loss."""
+def _weights(residuals: Array) -> Array:
+    """Return the weights of residuals in the curvature of the soft L1 loss."""
     return np.asarray(1.0 / np.sqrt(1.0 + (residuals / _OUTLIER) ** 2))

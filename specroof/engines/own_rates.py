@@ -73,7 +73,7 @@ def predicted_tokens_per_s(
 ) -> Array:
     """Return output tokens per second of the whole batch, one for each point.
 
-    Of a bare pass it is sequences per second: see `Measurement.pass_s`.
+    For a bare pass it is the batch size over its seconds: see `Measurement.pass_s`.
 
     Parameters
     ----------

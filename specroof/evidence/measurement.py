@@ -24,7 +24,7 @@ class Measurement:
     source
         The bundled table, or the file, that it stands in.
     tokens_per_s
-        Output tokens of the whole batch; of a bare pass its sequences per second.
+        Output tokens of the whole batch; for a bare pass the batch size over its seconds.
     baseline_tokens_per_s, speedup
         The same without drafts, and the ratio, where the source prints one beside it.
     includes_prefill

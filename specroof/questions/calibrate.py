@@ -103,8 +103,8 @@ def calibrate(request: CalibrateRequest) -> Calibrated:
         yaml,
         notes=(*measured.notes, *_of_plain_points(measured.points)),
         warnings=tuple(
-            f"{one.name} cannot be told from what {found.base} has: the points say little of it; "
-            f"to measure it, add {_MEASURED_BY.get(one.name, _WIDER)}"
+            f"{one.name}: the points cannot tell it from its starting value in {found.base}; to "
+            f"determine it, add {_MEASURED_BY.get(one.name, _WIDER)}"
             for one in found.fitted
             if one.is_prior
         ),
@@ -129,8 +129,8 @@ def _of_plain_points(points: "Sequence[Measurement]") -> list[str]:
     if any(point.drafts for point in points):
         return []
     return [
-        "no result has drafts: they fix the times of plain steps, and not the speedup; add results "
-        "with drafts to calibrate it"
+        "no result has drafts: plain results calibrate step times, not the speedup; add results "
+        "with drafts"
     ]
 
 
