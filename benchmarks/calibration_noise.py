@@ -171,6 +171,9 @@ class Trial:
         and of searches from random starts.
     best
         The objective of what calibration returned.
+    plain_off, off
+        Mean error of speedups as predicted by calibrations to the points without drafts alone, and
+        to all: shares.
     """
 
     truth: EngineProfile
@@ -178,6 +181,8 @@ class Trial:
     one_start: float
     random: np.ndarray
     best: float
+    plain_off: float
+    off: float
 
     @property
     def inside(self) -> list[tuple[str, bool, bool]]:
@@ -191,6 +196,12 @@ class Trial:
             )
             for one in self.found.fitted
         ]
+
+
+def speedups(engine: EngineProfile, model: Architecture) -> np.ndarray:
+    """Return the speedups of a machine over the points of `MEMORY_BOUND`."""
+    rates = np.array([one.rate for one in measured(MEMORY_BOUND, model, engine)]).reshape(-1, 2)
+    return np.asarray(rates[:, 1] / rates[:, 0])
 
 
 def trial(seed: int, chip: HardwareProfile, like: EngineProfile, model: Architecture) -> Trial:
@@ -221,7 +232,13 @@ def trial(seed: int, chip: HardwareProfile, like: EngineProfile, model: Architec
         for _ in range(RANDOM_STARTS)
     ]
     first = np.array([one.first for one in chosen])
-    return Trial(truth, found, ends(first), np.array([ends(x) for x in starts]), ends(own))
+    plain = calibrate([one for one in points if not one.drafts], served)
+    true = speedups(truth, model)
+    errors = [
+        float(np.mean(np.abs(speedups(fit.engine, model) / true - 1))) for fit in (plain, found)
+    ]
+    random = np.array([ends(x) for x in starts])
+    return Trial(truth, found, ends(first), random, ends(own), *errors)
 
 
 def truths(n: int) -> None:
@@ -268,6 +285,10 @@ def truths(n: int) -> None:
             f"{np.mean([held for _, held, _ in inside]):.0%} of {len(inside)} with those that "
             f"are hardly more than the prior"
         )
+        plain, both = (
+            np.mean([getattr(one, key) for one in trials]) for key in ("plain_off", "off")
+        )
+        print(f"speedups: {plain:.1%} off from plain points alone, {both:.1%} with drafts")
         for figure in dict.fromkeys(figure for figure, _, _ in inside):
             own = [held for fig, held, prior in inside if fig == figure and not prior]
             print(f"  {figure}: {sum(own)} of {len(own)}")
