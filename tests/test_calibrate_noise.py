@@ -131,7 +131,8 @@ def test_errors_say_how_uncertain_a_figure_is() -> None:
 
 
 SHARES = {"memory_frac": (0.6, 0.95), "compute_frac": (0.1, 0.9)}
-OVERHEADS_LIKE = {"pass_overhead_s": 3e-4, "sequence_overhead_s": 3e-5, "round_overhead_s": 8e-4}
+USUAL_SECONDS = (3e-4, 3e-5, 8e-4)
+FREE = ("pass_overhead_s", "sequence_overhead_s", "round_overhead_s", *SHARES)
 
 
 def test_from_any_start_the_same_optimum_and_the_truth_within_what_is_stated() -> None:
@@ -140,15 +141,14 @@ def test_from_any_start_the_same_optimum_and_the_truth_within_what_is_stated() -
     for seed in range(4):
         dice = np.random.default_rng(seed)
         shares = {name: np.exp(dice.uniform(*np.log(ends))) for name, ends in SHARES.items()}
-        compute = float(shares["compute_frac"])
+        each, sequence, round_ = (np.exp(dice.normal(0, 0.4, 3)) * USUAL_SECONDS).tolist()
         truth = replace(
             TRUE,
             memory_frac=float(shares["memory_frac"]),
-            compute_frac={"bf16": compute},
-            **{
-                name: one * float(np.exp(dice.normal(0, 0.4)))
-                for name, one in OVERHEADS_LIKE.items()
-            },
+            compute_frac={"bf16": float(shares["compute_frac"])},
+            pass_overhead_s=each,
+            sequence_overhead_s=sequence,
+            round_overhead_s=round_,
         )
         clean = points((1, 4, 16, 64), (512, 4096), (0, 3), engine=truth)
         bench = [
@@ -164,7 +164,7 @@ def test_from_any_start_the_same_optimum_and_the_truth_within_what_is_stated() -
         every = {one.name: coordinate(one, asked.base) for one in PARAMETERS}
         chosen = [every[name] for name in names]
         best = np.array([every[one.name].at(one.value) for one in found.fitted])
-        noise = noise_of(asked, [every[name] for name in (*OVERHEADS_LIKE, *SHARES)])
+        noise = noise_of(asked, [every[name] for name in FREE])
 
         def misfit(
             first: npt.NDArray[np.float64],

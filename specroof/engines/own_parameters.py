@@ -179,9 +179,9 @@ def _scaled_compute(engine: EngineProfile, value: float) -> EngineProfile:
 
 #: Overheads first, which three points determine; shares of the peaks from more. Seconds per layer
 #: are fitted where the profile has them, and those per pass where it has none: one model at one
-#: placement cannot tell them apart, nor those per collective. Spreads of shares are three times those
-#: between published servers (`specroof.engines.shared_parameters`): a machine of one's own may run
-#: other kernels, and was seen to compute at a fifth of its peak. Those of overheads are what plain
+#: placement cannot tell them apart, nor those per collective. Spreads of shares are three times
+#: those between published servers (`specroof.engines.shared_parameters`): your machine may run
+#: other kernels, and some computed at a fifth of their peak. Those of overheads are what plain
 #: throughput is off on sources that a fit has not seen, about 10%, over their part of a pass.
 PARAMETERS: Final = (
     _seconds("layer_overhead_s", 3e-5, 0.2),
