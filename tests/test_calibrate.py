@@ -36,6 +36,7 @@ from specroof.hardware import Band, EngineProfile, ExpertTile, parse_hardware
 from specroof.latency import engine_setup
 from specroof.questions.benchmark import refuse_others
 from specroof.report.calibration import calibration_json, calibration_text
+from specroof.report.validation import own_text
 from specroof.speedup.served import Served
 
 
@@ -558,6 +559,19 @@ def test_timed_passes_are_no_plain_results_of_a_speedup(tmp_path: Path) -> None:
     (source,) = found["sources"]
     assert source["n"] == len(lines) - 1
     assert source["speedup_mean_error"] is None
+    only = bench_file(tmp_path, "\n".join(passes))
+    asked = ["Qwen/Qwen3-8B", "b200"]
+    (note,) = (
+        note for note in specroof.calibrate(only, *asked).notes if "no result has drafts" in note
+    )
+    assert "verification" in note
+    (line,) = (
+        line
+        for line in own_text(specroof.validate(only, *asked).found).splitlines()  # type: ignore[arg-type]
+        if line.startswith(f"{only}, line 3 ")
+    )
+    # Measured, predicted and ideal, all of them seconds.
+    assert len(re.findall(r"[0-9] ms|[0-9] µs", line)) == 3
 
 
 def test_a_name_for_a_file_that_is_not_written_is_refused() -> None:

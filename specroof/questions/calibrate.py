@@ -128,10 +128,11 @@ def _of_plain_points(points: "Sequence[Measurement]") -> list[str]:
     """Return a note where results fix the times of steps and leave the speedup open."""
     if any(point.drafts for point in points):
         return []
-    return [
-        "no result has drafts: plain results calibrate step times, not the speedup; add results "
-        "with drafts"
-    ]
+    if any((point.verify_len or 1) > 1 for point in points):
+        left = "timed passes calibrate verification, not the overhead of a round"
+    else:
+        left = "plain results calibrate step times, not the speedup"
+    return [f"no result has drafts: {left}; add results with drafts"]
 
 
 def _described(found: "Calibration", measured: Benchmark) -> str:

@@ -123,8 +123,13 @@ def own_validation(
             rate = float(predicted[row])
             # Draft lengths that were measured over the same plain results are options.
             options = (*arm, point.concurrency or point.batch_size)
-            one = Scored(point, counts, rate / base[0], point.rate / base[1], options, width)
-            found.append(OwnPoint(point.source, Residual(point, rate), one))
+            # Of a timed pass its seconds, which have no arm without drafts.
+            both = Residual(point, rate)
+            measured_of_point = point.pass_s or point.rate
+            one = Scored(
+                point, counts, both.shown / base[0], measured_of_point / base[1], options, width
+            )
+            found.append(OwnPoint(point.source, both, one))
         return tuple(found)
 
     width = None if band is None else band.width
