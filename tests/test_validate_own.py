@@ -376,7 +376,7 @@ def test_the_engine_is_that_of_the_tool_unless_it_is_named(
     for engine, text in said.items():
         named = f"engine {engine}" if command == "validate" else f"in {engine}"
         assert named in text.splitlines()[0]
-        assert "note:" not in text
+        assert "predicts instead" not in text
 
 
 def test_a_chip_without_the_engine_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
