@@ -126,7 +126,9 @@ def test_batches_that_pay_are_those_of_every_batch(spec: str) -> None:
     for first, last in row.runs:
         told[first - 1 : last] = True
     assert told.tolist() == pays.tolist()
-    assert row.value == np.flatnonzero(pays)[-1] + 1
+    last = np.flatnonzero(pays)[-1] + 1
+    assert row.runs[-1][1] == last
+    assert row.value == (last if last < 300 else None)  # beyond 300 it may pay, too
     assert row.threshold.ceiling == pytest.approx(float(np.nanmax(curve.speedup[..., 1:])))
     assert 0 < pays.sum() < 300
 
@@ -177,10 +179,35 @@ def test_a_free_drafter_always_pays_and_a_dear_one_never() -> None:
     assert row.threshold.ceiling == pytest.approx(best)
     free = "autoregressive,cost=0,accept=0.9"
     always = breakeven(DENSE, CHIP, drafter=free, solve="batch", most=4, engine="ideal")
-    assert always.rows[0].threshold.answer == "always"
+    assert always.rows[0].threshold.answer == "beyond"
     assert always.rows[0].runs == ((1, 4),)
     least = breakeven(DENSE, CHIP, drafter=free, batch_size=1, speedup=0.5)
     assert (least.rows[0].threshold.answer, least.rows[0].value) == ("always", 0.0)
+
+
+def test_the_end_of_a_search_is_no_answer() -> None:
+    free = "autoregressive,cost=0,accept=0.9"
+    asked: dict[str, Any] = {"drafter": free, "solve": "batch", "engine": "ideal"}
+    further = breakeven(DENSE, CHIP, **asked, most=64)
+    assert further.rows[0].runs == ((1, 64),)  # more than is tried below still pay
+    found = breakeven(DENSE, CHIP, **asked, most=16)
+    (row,) = found.rows
+    assert (row.threshold.answer, row.value, row.unknown_from) == ("beyond", None, 17)
+    assert row.threshold.draft_len >= 1
+    assert row.to_dict()["unknown_from"] == found.records[0]["unknown_from"] == 17
+    text = breakeven_text(found)
+    assert "> 16" in text
+    assert "from 17 on" in text
+    assert any("from 17 on" in note for note in found.notes)
+
+
+def test_what_lies_beyond_a_search_is_unknown_where_its_end_does_not_pay_too() -> None:
+    asked: dict[str, Any] = {"drafter": "block,cost=5,drafts=3,accept=0.5", "solve": "batch"}
+    never = breakeven(DENSE, CHIP, **asked, most=16, capacity=False)
+    assert (never.rows[0].threshold.answer, never.rows[0].unknown_from) == ("never", 17)
+    limited = breakeven(DENSE, CHIP, **asked, context_len=1 << 20)
+    assert limited.rows[0].unknown_from is None
+    assert not any("nothing is known" in note for note in limited.notes)
 
 
 def test_a_batch_needs_room() -> None:
@@ -190,7 +217,8 @@ def test_a_batch_needs_room() -> None:
     room = specroof.capacity(DENSE, CHIP, context_len=8192, drafters="eagle3", draft_len=1)
     assert limited.rows[0].value == room.sides[1].largest_batch
     assert limited.rows[0].threshold.answer == "always"
-    assert (endless.rows[0].value or 0) > room.sides[1].largest_batch
+    assert endless.rows[0].runs[-1][1] > room.sides[1].largest_batch
+    assert limited.rows[0].unknown_from is None
     assert "only a batch that has room in the server counts" in limited.notes
     nowhere = breakeven(
         DENSE, CHIP, drafter="eagle3,accept=0.8", solve="context", batch_size=5000, most=64
@@ -259,7 +287,7 @@ def test_without_scipy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         breakeven(DENSE, CHIP, drafter="eagle3", batch_size=1)
     # Batches are counted, without a library.
     counted = breakeven(DENSE, CHIP, drafter="eagle3,accept=.7", solve="batch", most=2)
-    assert counted.rows[0].value == 2
+    assert counted.rows[0].runs == ((1, 2),)
 
 
 def test_a_length_is_of_some_drafts() -> None:
@@ -308,10 +336,10 @@ def test_tables_say_never_and_always() -> None:
     runs = shell(
         "--drafter", "eagle3,accept=.8", "--solve", "batch", "--most", "9", "--no-capacity"
     )
-    assert "1-9 (all that were tried)" in runs.stdout
+    assert "1-9 (from 10 on unknown)" in runs.stdout
     one = shell("--drafter", "eagle3,accept=.8", "--solve", "batch", "--most", "1")
-    assert one.stdout.splitlines()[4].split()[:2] == ["4096", "1"]
-    assert "  1 (all that were tried)" in one.stdout
+    assert one.stdout.splitlines()[4].split()[:3] == ["4096", ">", "1"]
+    assert "  1 (from 2 on unknown)" in one.stdout
     full = shell("--drafter", "eagle3,accept=.8", "--solve", "batch", "--server", "running=5")
     assert "  1-5 (all that have room)" in full.stdout
 

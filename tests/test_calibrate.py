@@ -6,13 +6,15 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, calibrate, points
+import specroof
+from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, calibrate, points, served
 from specroof import (
     ForwardPass,
     MeasurementError,
@@ -26,13 +28,15 @@ from specroof import (
     speedup_curve,
 )
 from specroof.cli import app
-from specroof.engines import Calibration, calibrated_yaml, predicted_tokens_per_s
-from specroof.engines.own_parameters import PARAMETERS
-from specroof.evidence import Measurement
+from specroof.engines import Calibration, Residual, calibrated_yaml, predicted_tokens_per_s
+from specroof.engines.estimate import Problem, estimate, uncertainty
+from specroof.engines.own_parameters import PARAMETERS, coordinate
+from specroof.evidence import Measurement, read_benchmark
 from specroof.hardware import Band, EngineProfile, ExpertTile, parse_hardware
 from specroof.latency import engine_setup
 from specroof.questions.benchmark import refuse_others
 from specroof.report.calibration import calibration_json, calibration_text
+from specroof.report.validation import own_text
 from specroof.speedup.served import Served
 
 
@@ -109,10 +113,61 @@ def test_what_the_profile_knows_is_where_a_fit_starts() -> None:
     )
     chip = replace(CHIP, engines={"true": engine})
     found = calibrate(points(engine=engine), MODEL, chip, engine="true")
-    known = {"pass_overhead_s": 1.2e-3, "sequence_overhead_s": 40e-6, "memory_frac": 0.8}
+    known = {
+        "pass_overhead_s": 1.2e-3,
+        "sequence_overhead_s": 40e-6,
+        "memory_frac": 0.8,
+        "compute_frac": 0.6,
+    }
     assert values(found) == pytest.approx(known, rel=0.01)
     assert {one.name: one.before for one in found.fitted} == known
     assert found.engine.kind_memory_frac == {"attention": 0.7}
+
+
+def test_a_share_without_a_slope_at_the_profile_is_found() -> None:
+    # Every point is bound by memory for an engine that computes at all of its peak, or at 0.7.
+    slow = replace(TRUE, compute_frac={"bf16": 0.2}, memory_frac=0.7)
+    grid = points((1, 4, 16, 64), (512, 4096), (0, 3), engine=slow)
+    found = calibrate(grid, MODEL, CHIP, drafter=DRAFTER)
+    assert values(found)["compute_frac"] == pytest.approx(0.2, rel=0.02)
+    assert values(found)["memory_frac"] == pytest.approx(0.7, rel=0.02)
+    assert found.mean_error < 0.002
+
+
+def test_a_figure_that_points_say_little_of_is_marked() -> None:
+    chip = replace(CHIP, engines={"true": TRUE})
+    found = calibrate(points((1, 8, 64), (512, 8192)), MODEL, chip, engine="true")
+    marked = {one.name: one.is_prior for one in found.fitted}
+    # 64 rows at 0.6 of the peak take a third of the time in which their weights are read at 0.8 of
+    # the bandwidth (281 FLOP/B): below a share of 0.18 they would bind, and say so.
+    assert marked["compute_frac"]
+    assert not marked["pass_overhead_s"]
+    compute = next(one for one in found.fitted if one.name == "compute_frac")
+    assert compute.value == pytest.approx(0.6, rel=0.05)
+    assert compute.error is not None
+    # Its spread is that of the prior, 0.45 of the value; 80 % are within 1.28 times as much.
+    assert compute.error == pytest.approx(1.28 * 0.45 * 0.6, rel=0.2)
+    (told,) = (one for one in calibration_json(found)["fitted"] if one["name"] == "compute_frac")
+    assert told["is_prior"]
+
+
+def test_other_optima_are_within_what_is_stated() -> None:
+    engine = replace(TRUE, memory_frac=0.8)
+    problem = Problem(points((1, 8, 64), (512, 8192), engine=engine), served(CHIP), None)
+    names = ("pass_overhead_s", "memory_frac")
+    chosen = [coordinate(one, problem.base) for one in PARAMETERS if one.name in names]
+    (best, *_) = estimate(problem, chosen, noise=0.03)
+    how: dict[str, Any] = {"noise": 0.03, "width": 1.0}
+    near = replace(best, x=best.x + 3.0, misfit=best.misfit + 0.5)
+    far = replace(near, misfit=best.misfit + 5.0)  # which a likelihood 150 times lower refutes
+    alone, _ = uncertainty(problem, chosen, [], [best], **how)
+    apart, _ = uncertainty(problem, chosen, [], [best, near], **how)
+    refuted, _ = uncertainty(problem, chosen, [], [best, far], **how)
+    for number, one in enumerate(chosen):
+        away = abs(one.value(near.x[number]) - one.value(best.x[number]))
+        assert apart[number] == pytest.approx(max(away, alone[number]))
+    assert refuted.tolist() == alone.tolist()
+    assert (apart > alone).any()
 
 
 def test_shares_of_kinds_keep_their_ratio() -> None:
@@ -181,7 +236,78 @@ def test_a_result_with_prefills_is_predicted_with_them() -> None:
     )
 
 
+# --- timed passes ------------------------------------------------------------------------------
+
+
+def timed(engine: EngineProfile, positions: Sequence[int] = (1, 4, 8)) -> str:
+    """Return a table of the seconds of passes alone: no time for each sequence around them."""
+    alone = replace(engine, sequence_overhead_s=0.0)
+    chip = replace(CHIP, engines={alone.name: alone})
+    lines = ["batch_size,positions,context_len,pass_s"]
+    for batch, width, context in product((1, 8, 64), positions, (512, 8192)):
+        forward = ForwardPass(batch, width, context)
+        seconds = float(forward_latency(MODEL, chip, forward, engine=alone.name).total_s)
+        lines.append(f"{batch},{width},{context},{seconds!r}")
+    return "\n".join(lines)
+
+
+def test_a_timed_pass_is_predicted_as_a_pass() -> None:
+    chip = replace(CHIP, engines={"true": TRUE})
+    read = read_benchmark(timed(TRUE), source="passes.csv")
+    for one in read:
+        assert one.pass_s is not None
+    rates = predicted_tokens_per_s(read, served(chip, "true"), None)
+    assert rates == pytest.approx([one.rate for one in read])
+
+
+def test_timed_passes_determine_an_engine() -> None:
+    slow = replace(TRUE, compute_frac={"bf16": 0.2}, round_overhead_s=0.0)
+    found = calibrate(read_benchmark(timed(slow), source="passes.csv"), MODEL, CHIP)
+    expected = {"pass_overhead_s": 1.2e-3, "memory_frac": 0.8, "compute_frac": 0.2}
+    assert values(found) == pytest.approx(expected, rel=0.02)
+    reasons = dict(found.kept)
+    assert reasons["sequence_overhead_s"] == "the points hardly depend on it"
+    one = calibration_json(found)["points"][2]
+    assert (one["positions"], one["draft_len"]) == (4, 0)
+    assert one["predicted"] == pytest.approx(one["measured"], rel=0.01)
+    assert one["measured"] < 1  # seconds
+    assert "pass of 4" in calibration_text(found)
+
+
+def test_a_slower_prediction_of_a_pass_is_off_upwards() -> None:
+    one = Measurement(place="p", method="step", batch_size=8, verify_len=2, tokens_per_s=800.0)
+    assert one.pass_s == pytest.approx(0.01)
+    residual = Residual(one, 400.0)  # sequences per second: twice as long
+    assert residual.shown == pytest.approx(0.02)
+    assert residual.off == pytest.approx(1.0)
+
+
 # --- what is refused ---------------------------------------------------------------------------
+
+
+def test_a_bandwidth_that_is_too_low_is_named_as_the_cause() -> None:
+    peak = CHIP.peak
+    weak = replace(CHIP, peak=replace(peak, memory_bytes_per_s=0.55 * peak.memory_bytes_per_s))
+    quick = EngineProfile(name="quick", memory_frac=0.95)
+    with pytest.raises(MeasurementError) as caught:
+        calibrate(points((1, 2, 4), (512,), engine=quick), MODEL, weak)
+    line = str(caught.value)
+    assert "bench.csv, line 0: " in line
+    assert f"peak.memory_bytes_per_s of {CHIP.name}, {0.55 * peak.memory_bytes_per_s:.4g}" in line
+    # A thousand times more than physics allows has another cause.
+    bench = points((1, 2, 4), (512,))
+    bench[0] = replace(bench[0], tokens_per_s=1000 * bench[0].rate)
+    assert "memory_bytes_per_s" not in refusal(bench)
+
+
+@pytest.mark.parametrize(("factor", "told"), [(1e-3, "is less than the "), (1e3, "more than 200 ")])
+def test_a_pass_that_cannot_be_is_refused_in_seconds(factor: float, told: str) -> None:
+    lines = timed(TRUE).splitlines()
+    cells = lines[1].split(",")
+    lines[1] = ",".join([*cells[:3], repr(factor * float(cells[3]))])
+    line = refusal(read_benchmark("\n".join(lines), source="passes.csv"))
+    assert line.startswith("passes.csv, line 2: pass_s ")
+    assert told in line
 
 
 def refusal(bench: Sequence[Measurement], **how: Any) -> str:
@@ -393,6 +519,59 @@ def test_the_command_writes_a_file_that_predicts(tmp_path: Path) -> None:
     assert engine.pass_overhead_s == pytest.approx(1.2e-3, rel=0.01)
     told = CliRunner().invoke(app, [*words[:-2], "--json"])
     assert json.loads(told.stdout)["base"] == "ideal"
+
+
+def bench_file(folder: Path, text: str) -> Path:
+    bench = folder / "bench.csv"
+    bench.write_text(text)
+    return bench
+
+
+def test_what_plain_points_leave_open_and_what_points_say_little_of_is_said(
+    tmp_path: Path,
+) -> None:
+    rows = [f"{one.batch_size},{one.context_len},{{}},{one.rate},{{}}" for one in points()]
+    header = "batch_size,context_len,draft_len,tokens_per_s,acceptance_length\n"
+    plain = bench_file(tmp_path, header + "\n".join(row.format(0, "") for row in rows))
+    asked: dict[str, Any] = {"engine": "sglang"}
+    found = specroof.calibrate(plain, "Qwen/Qwen3-8B", "b200", **asked)
+    assert any("not the speedup" in note for note in found.notes)
+    marked = [one.name for one in found.found.fitted if one.is_prior]
+    assert marked
+    assert [warning.partition(":")[0] for warning in found.warnings] == marked
+    assert found.to_dict()["warnings"] == list(found.warnings)
+    words = ["calibrate", str(plain), "-H", "b200", "--model", "Qwen/Qwen3-8B"]
+    done = CliRunner().invoke(app, [*words, "--engine", "sglang"])
+    assert f"warning: {marked[0]}: the points cannot tell it" in done.stdout
+    assert "not the speedup" in done.stdout
+    drafted = bench_file(tmp_path, header + "\n".join(row.format(3, "2.5") for row in rows))
+    both = specroof.calibrate(drafted, "Qwen/Qwen3-8B", "b200", drafter="eagle3", **asked)
+    assert not any("not the speedup" in note for note in both.notes)
+
+
+def test_timed_passes_are_no_plain_results_of_a_speedup(tmp_path: Path) -> None:
+    passes = timed(TRUE, (1, 4)).splitlines()
+    lines = [f"{passes[0]},draft_len,tokens_per_s,acceptance_length"]
+    lines += [f"{line},,," for line in passes[1:]]
+    lines.append("8,,512,,3,1000,2.5")  # as the pass of one position of that load, with drafts
+    bench = bench_file(tmp_path, "\n".join(lines))
+    found = specroof.validate(bench, "Qwen/Qwen3-8B", "b200", drafter="eagle3").to_dict()
+    (source,) = found["sources"]
+    assert source["n"] == len(lines) - 1
+    assert source["speedup_mean_error"] is None
+    only = bench_file(tmp_path, "\n".join(passes))
+    asked = ["Qwen/Qwen3-8B", "b200"]
+    (note,) = (
+        note for note in specroof.calibrate(only, *asked).notes if "no result has drafts" in note
+    )
+    assert "verification" in note
+    (line,) = (
+        line
+        for line in own_text(specroof.validate(only, *asked).found).splitlines()  # type: ignore[arg-type]
+        if line.startswith(f"{only}, line 3 ")
+    )
+    # Measured, predicted and ideal, all of them seconds.
+    assert len(re.findall(r"[0-9] ms|[0-9] µs", line)) == 3
 
 
 def test_a_name_for_a_file_that_is_not_written_is_refused() -> None:

@@ -154,6 +154,40 @@ def test_a_table_is_read() -> None:
     assert (fast.context_len, fast.tokens_per_round, fast.place) == (1100, 2.5, "t.csv, line 4")
 
 
+def test_timed_passes_stand_beside_results() -> None:
+    table = (
+        "batch_size,context_len,draft_len,tokens_per_s,positions,pass_s\n"
+        "8,4096,0,900,,\n8,4096,,,4,0.01\n8,4096,0,,8,0.0125\n"
+    )
+    plain, four, eight = read_benchmark(table, source="mine.csv")
+    assert (plain.method, plain.pass_s, plain.verify_len) == (None, None, None)
+    assert (four.method, four.verify_len, four.context_len) == ("step", 4, 4096)
+    assert four.tokens_per_s == pytest.approx(8 / 0.01)  # sequences: a pass begins one token each
+    assert [one.pass_s for one in (four, eight)] == pytest.approx([0.01, 0.0125])
+    assert not four.drafts
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ("8,4096,0,900,,0.01", "positions is empty"),
+        ("8,4096,0,,4,", "pass_s is empty"),
+        ("8,,0,,4,0.01", "context_len is empty"),
+        ("8,4096,0,900,4,0.01", "tokens_per_s is 900 beside pass_s"),
+        ("8,4096,3,,4,0.01", "draft_len is 3 beside pass_s"),
+        ("8,4096,,900,,", "draft_len is empty; needed, or pass_s and positions"),
+        ("8,4096,0,,,", "tokens_per_s is empty; needed, or pass_s and positions"),
+        ("8,4096,0,,0,0.01", "positions is '0'; allowed: a whole number of at least 1"),
+        ("8,4096,0,,4,-1", "pass_s is '-1'; allowed: a finite number above 0"),
+    ],
+)
+def test_a_row_is_a_result_or_a_timed_pass(row: str, told: str) -> None:
+    header = "batch_size,context_len,draft_len,tokens_per_s,positions,pass_s\n"
+    line = refusal(header + row)
+    assert line.startswith("b.json, line 2: ")
+    assert told in line
+
+
 def test_the_time_of_prompts_counts_where_requests_were_measured() -> None:
     assert one(SGLANG).includes_prefill
     assert one(VLLM).includes_prefill

@@ -36,7 +36,8 @@ def calibrate(output: Output = None, *, ask: Asked, as_json: AsJson = False) -> 
 
     Three points fit the overheads; more points fit the shares of the peaks too. Figures
     that the points cannot determine keep the profile's values and are listed with the reason.
-    Vary batch size and context: equal points determine little.
+    Vary batch size and context, and include drafts: plain points calibrate step times, not
+    the speedup.
 
     Example: specroof calibrate bench.jsonl -H b200 --model Qwen/Qwen3-8B -o my-b200.yaml
     """

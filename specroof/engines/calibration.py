@@ -9,8 +9,7 @@ import numpy as np
 from specroof.arrays import Array
 from specroof.drafters import Drafter
 from specroof.engines.bands import BAND_SHARE
-from specroof.engines.estimate import Problem, estimate, noise_of, prior_width
-from specroof.engines.least_squares import Fit
+from specroof.engines.estimate import Problem, estimate, noise_of, prior_width, starts, uncertainty
 from specroof.engines.own_parameters import PARAMETERS, Coordinate, ProfileParameter, coordinate
 from specroof.engines.own_rates import ideal_rates
 from specroof.errors import MeasurementError
@@ -25,6 +24,8 @@ _UNSEEN: Final = 1e-3
 _COPIED: Final = 0.05
 #: The part of a coordinate by which its effect is looked at.
 _STEP: Final = 0.1
+#: A figure is hardly more than its prior if more than this share of the prior's variance remains.
+_SAYS_LITTLE: Final = 0.5
 #: Of seconds per layer and per pass, whose effects are nearly the same, one stands for both: the
 #: other, or a draft pass, could not be told apart from the pair.
 _STANDS_FOR_IT: Final = {
@@ -44,29 +45,39 @@ class Fitted:
     name
         Its key in the hardware file.
     value, error
-        What it is now, and its standard error; None where points are no more than figures. Where
-        the profile was a guide, the error is what the points and the profile leave together.
+        What it is now, and half the width of the interval around it that holds the truth in 80 %
+        of cases, other optima included; None where points are no more than figures.
     before
         What the profile had.
+    is_prior
+        Whether the points hardly say more of it than the profile, or a usual value, does.
     """
 
     name: str
     value: float
     error: float | None
     before: float
+    is_prior: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """One point beside what the fitted profile predicts for it, in tokens per second."""
+    """One point beside what the fitted profile predicts for it, in the unit of its rate."""
 
     point: Measurement
     predicted: float
 
     @property
+    def shown(self) -> float:
+        """The prediction as people read it: of a bare pass its seconds."""
+        if self.point.pass_s is None:
+            return self.predicted
+        return self.point.pass_s * self.point.rate / self.predicted
+
+    @property
     def off(self) -> float:
-        """How far the prediction is off, as a share of what was measured."""
-        return self.predicted / self.point.rate - 1
+        """How far the prediction is off, as a share of what was measured: a rate, or seconds."""
+        return self.shown / (self.point.pass_s or self.point.rate) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +130,9 @@ def calibrate(
         For fewer than three points, points that determine nothing, or what `ideal_rates` refuses.
 
     Source
-        Soft-L1 least squares on the logarithm of throughput, held near the profile
-        (`specroof.engines.estimate`); parameters are told apart by Gram-Schmidt over the
-        columns of the Jacobian.
+        Soft-L1 least squares on the logarithm of throughput, searched from several starts and
+        held near the profile (`specroof.engines.estimate`); parameters are told apart by
+        Gram-Schmidt over the columns of the Jacobian.
     """
     if len(points) < _LEAST_POINTS:
         message = f"{len(points)} points cannot determine overheads; at least 3 are needed"
@@ -137,25 +148,42 @@ def calibrate(
 
 
 def _determined(problem: Problem) -> tuple[list[Coordinate], list[tuple[str, str]]]:
-    """Return what the points determine, and why they do not determine the rest."""
+    """Return what the points determine, and why they do not determine the rest.
+
+    A figure is determined if it is at one of the places where searches begin: where memory binds,
+    points say nothing of a share of the peak in FLOP/s that they would refute if it were a fifth.
+    """
     determined: list[Coordinate] = []
     kept: list[tuple[str, str]] = []
-    basis: list[Array] = []
     start = _start(problem.base)
-    here = problem.predicted(start)
-    for parameter in PARAMETERS:
-        one = coordinate(parameter, problem.base)
+    every = [coordinate(parameter, problem.base) for parameter in PARAMETERS]
+    shares = [one for one in every if one.parameter.is_share]
+    places = [start, *(_moved(start, shares, x) for x in starts(shares)[1:])]
+    here = [problem.predicted(place) for place in places]
+    bases: list[list[Array]] = [[] for _ in places]
+    for one in every:
+        parameter = one.parameter
         step = _STEP * one.slope(one.first)
-        moved = parameter.apply(start, parameter.start(start) + step)
-        column = (problem.predicted(moved) - here) / _STEP
-        rest = column - sum((unit * (unit @ column) for unit in basis), np.zeros(len(column)))
-        reason = _why_not(one, problem, len(determined), column, rest)
+        columns, rests = [], []
+        for place, now, basis in zip(places, here, bases, strict=True):
+            moved = parameter.apply(place, parameter.start(place) + step)
+            column = (problem.predicted(moved) - now) / _STEP
+            columns.append(column)
+            rests.append(column - sum((unit * (unit @ column) for unit in basis), 0 * column))
+        reason = _why_not(one, problem, len(determined), columns, rests)
         if reason:
             kept.append((parameter.name, reason))
             continue
         determined.append(one)
-        basis.append(rest / np.linalg.norm(rest))
+        for rest, basis in zip(rests, bases, strict=True):
+            basis.append(rest / (np.linalg.norm(rest) or 1.0))
     return determined, kept
+
+
+def _moved(engine: EngineProfile, coordinates: Sequence[Coordinate], x: Array) -> EngineProfile:
+    for one, at in zip(coordinates, x.tolist(), strict=True):
+        engine = one.parameter.apply(engine, one.value(at))
+    return engine
 
 
 def _start(engine: EngineProfile) -> EngineProfile:
@@ -167,7 +195,11 @@ def _start(engine: EngineProfile) -> EngineProfile:
 
 
 def _why_not(
-    one: Coordinate, problem: Problem, n_before: int, column: Array, rest: Array
+    one: Coordinate,
+    problem: Problem,
+    n_before: int,
+    columns: Sequence[Array],
+    rests: Sequence[Array],
 ) -> str | None:
     """Return why the points do not determine a parameter; None if they do."""
     reason = _why_unasked(one.parameter, problem)
@@ -176,9 +208,14 @@ def _why_not(
     least = max(one.parameter.least_points, n_before + 1)
     if len(problem.points) < least:
         return f"it takes {least} points, and there are {len(problem.points)}"
-    if float(np.sqrt(np.mean(column**2))) < _UNSEEN:
+    seen = [float(np.sqrt(np.mean(column**2))) >= _UNSEEN for column in columns]
+    if not any(seen):
         return "the points hardly depend on it"
-    if float(np.linalg.norm(rest)) < _COPIED * float(np.linalg.norm(column)):
+    told = [
+        float(np.linalg.norm(rest)) >= _COPIED * float(np.linalg.norm(column))
+        for rest, column in zip(rests, columns, strict=True)
+    ]
+    if not any(sees and apart for sees, apart in zip(seen, told, strict=True)):
         return "the points cannot tell it from those before it"
     return None
 
@@ -202,41 +239,38 @@ def _solved(
     chosen = [
         one for one in determined if one.is_known or one.parameter.least_points == _LEAST_POINTS
     ]
-    dropped: list[tuple[str, str]] = []
+    dropped: list[Coordinate] = []
     found = estimate(problem, chosen, noise=noise, width=width)
     for one in determined:
         if one in chosen:
             continue
-        first = np.append(found.x, one.first)
-        wider = estimate(problem, [*chosen, one], noise=noise, width=width, first=first)
+        # Only shares of peaks have no slope where the other one binds.
+        on = None if one.parameter.is_share else [np.append(fit.x, one.first) for fit in found]
+        wider = estimate(problem, [*chosen, one], noise=noise, width=width, first=on)
         # Schwarz 1978: a further figure must lower the misfit by more than noise would let it.
-        if 2 * (found.misfit - wider.misfit) > np.log(len(problem.points)):
+        if 2 * (found[0].misfit - wider[0].misfit) > np.log(len(problem.points)):
             chosen, found = [*chosen, one], wider
         else:
-            dropped.append(
-                (one.parameter.name, "the fit is no better with it than noise would make it")
-            )
-    return _calibration(problem, chosen, found, (*kept, *dropped))
-
-
-def _calibration(
-    problem: Problem,
-    chosen: Sequence[Coordinate],
-    found: Fit,
-    kept: Sequence[tuple[str, str]],
-) -> Calibration:
-    """Return an estimate with what it predicts."""
+            dropped.append(one)
+    unfitted = [
+        (one.parameter.name, "the fit is no better with it than noise would make it")
+        for one in dropped
+    ]
+    errors, shares = uncertainty(problem, chosen, dropped, found, noise=noise, width=width)
     spare = len(problem.points) > len(chosen)
     fitted = [
         Fitted(
             one.parameter.name,
             one.value(x),
-            one.slope(x) * error if spare else None,
+            error if spare else None,
             one.parameter.start(problem.base),
+            is_prior=share > _SAYS_LITTLE,
         )
-        for one, x, error in zip(chosen, found.x.tolist(), found.errors.tolist(), strict=True)
+        for one, x, error, share in zip(
+            chosen, found[0].x.tolist(), errors.tolist(), shares.tolist(), strict=True
+        )
     ]
-    engine = problem.engine(chosen, found.x)
+    engine = problem.engine(chosen, found[0].x)
     rates = np.exp(problem.predicted(engine)).tolist()
     residuals = tuple(Residual(*pair) for pair in zip(problem.points, rates, strict=True))
     # What its base was off says nothing about it, but for bands, which nothing else sets.
@@ -245,7 +279,7 @@ def _calibration(
         engine=replace(engine, expected_error=None, bands=bands),
         base=problem.base.name,
         fitted=tuple(fitted),
-        kept=tuple(kept),
+        kept=(*kept, *unfitted),
         residuals=residuals,
     )
 

@@ -11,10 +11,9 @@ from typing import Any, Final
 from specroof.engines.published import (
     fitted_parameters,
     left_out_name,
-    of_bare_passes,
     published_cases,
 )
-from specroof.engines.record import Rates, Record
+from specroof.engines.record import Rates, Record, of_bare_passes
 from specroof.engines.shared_parameters import ENGINES, FAMILIES, OWN, fitted_engine, own
 from specroof.evidence import STEP, Measurement
 from specroof.evidence.places import chip_of

@@ -21,8 +21,6 @@ class Fit:
     ----------
     x
         Coordinates, shape (coordinates,).
-    errors
-        Their standard errors, in the same shape.
     residuals
         In units of the noise, shape (points,).
     misfit
@@ -30,7 +28,6 @@ class Fit:
     """
 
     x: Array
-    errors: Array
     residuals: Array
     misfit: float
 
@@ -78,9 +75,8 @@ def least_squares(
         loss="soft_l1",
         **how,
     )
-    errors = np.sqrt(np.diag(np.linalg.pinv(found.jac.T @ found.jac)))
     n_points = len(found.fun) - len(widths)
-    return Fit(found.x, np.asarray(errors), found.fun[:n_points], float(found.cost))
+    return Fit(found.x, found.fun[:n_points], float(found.cost))
 
 
 def chi_square_quantile(freedom: int, share: float) -> float:

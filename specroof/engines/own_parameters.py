@@ -16,7 +16,7 @@ _MOST_SECONDS: Final = 1e4
 #: Seconds that a profile does not have lie within so many usual values of zero.
 _USUAL_SECONDS: Final = 3.0
 #: Shares that a profile does not have, as the ideal one, differ by so many times more.
-_UNKNOWN_SHARE: Final = 2.0
+_UNKNOWN_SHARE: Final = 4 / 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,10 @@ class Coordinate:
     def slope(self, x: float) -> float:
         """Return by how much the value changes for one unit of the coordinate."""
         return self.spread * (self.value(x) if self.centre else 1.0)
+
+    def at(self, value: float) -> float:
+        """Return the coordinate of a value, the inverse of `value`."""
+        return math.log(value / self.centre) / self.spread if self.centre else value / self.spread
 
     @property
     def first(self) -> float:
@@ -153,7 +157,8 @@ def _scaled_memory(engine: EngineProfile, value: float) -> EngineProfile:
 
 
 def _compute_share(engine: EngineProfile) -> float:
-    return max(engine.compute_frac.values(), default=1.0)
+    # Most profiles list bf16 alone; dtypes that one does not list are at all of their peak.
+    return engine.compute_frac.get("bf16", max(engine.compute_frac.values(), default=1.0))
 
 
 _DTYPES: Final = ("fp32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4", "int4")
@@ -174,9 +179,10 @@ def _scaled_compute(engine: EngineProfile, value: float) -> EngineProfile:
 
 #: Overheads first, which three points determine; shares of the peaks from more. Seconds per layer
 #: are fitted where the profile has them, and those per pass where it has none: one model at one
-#: placement cannot tell them apart, nor those per collective. Spreads of shares are those of the
-#: published fits (`specroof.engines.shared_parameters`); of overheads, what plain throughput is off
-#: on sources that a fit has not seen, about 10%, over the part of a pass that they take.
+#: placement cannot tell them apart, nor those per collective. Spreads of shares are three times
+#: those between published servers (`specroof.engines.shared_parameters`): your machine may run
+#: other kernels, and some computed at a fifth of their peak. Those of overheads are what plain
+#: throughput is off on sources that a fit has not seen, about 10%, over their part of a pass.
 PARAMETERS: Final = (
     _seconds("layer_overhead_s", 3e-5, 0.2),
     _seconds("pass_overhead_s", 3e-4),
@@ -185,7 +191,7 @@ PARAMETERS: Final = (
     ProfileParameter(
         "memory_frac",
         typical=0.85,
-        spread=0.05,
+        spread=0.15,
         is_share=True,
         least_points=4,
         start=lambda engine: engine.memory_frac,
@@ -194,7 +200,7 @@ PARAMETERS: Final = (
     ProfileParameter(
         "compute_frac",
         typical=0.7,
-        spread=0.15,
+        spread=0.45,
         is_share=True,
         least_points=5,
         start=_compute_share,

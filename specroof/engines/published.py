@@ -12,7 +12,7 @@ from typing import Final
 
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.engines.kernels import KERNEL_ENGINE, kernel_engine
-from specroof.engines.record import Case, Rates, Record, case_of
+from specroof.engines.record import Case, Rates, Record, case_of, of_bare_passes
 from specroof.engines.shared_parameters import chip_family, fitted_engine
 from specroof.evidence import STEP, Measurement, acceptance_of, drafter_of
 from specroof.evidence.places import chip_of, model_of
@@ -85,11 +85,6 @@ def engine_of(key: tuple[str, str, bool], parameters: Mapping[str, float]) -> En
         return kernel_engine(chip_of(family), parameters)
     engine = fitted_engine(name, family, parameters)
     return of_bare_passes(engine) if is_step else engine
-
-
-def of_bare_passes(engine: EngineProfile) -> EngineProfile:
-    """Return an engine whose passes are timed alone: no sequences are scheduled around them."""
-    return replace(engine, sequence_overhead_s=0.0)
 
 
 def left_out_engine(point: Measurement) -> EngineProfile:

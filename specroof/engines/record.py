@@ -30,8 +30,14 @@ from specroof.serving.requests import end_to_end_tokens_per_s
 from specroof.speedup.round import PassSeconds, draft_time, engine_round_s, proposals, round_time
 from specroof.speedup.served import Served
 
-#: The engine of cases that say no other.
+#: The engine of cases that say no other, and of their bare passes.
 ONLY: Final = "the engine"
+BARE: Final = "the engine of bare passes"
+
+
+def of_bare_passes(engine: EngineProfile) -> EngineProfile:
+    """Return an engine whose passes are timed alone: no sequences are scheduled around them."""
+    return replace(engine, sequence_overhead_s=0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

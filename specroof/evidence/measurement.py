@@ -24,7 +24,7 @@ class Measurement:
     source
         The bundled table, or the file, that it stands in.
     tokens_per_s
-        Output tokens of the whole batch.
+        Output tokens of the whole batch; for a bare pass the batch size over its seconds.
     baseline_tokens_per_s, speedup
         The same without drafts, and the ratio, where the source prints one beside it.
     includes_prefill
@@ -120,6 +120,11 @@ class Measurement:
     def rate(self) -> float:
         """`tokens_per_s` as a number: NaN where the source is silent."""
         return math.nan if self.tokens_per_s is None else self.tokens_per_s
+
+    @property
+    def pass_s(self) -> float | None:
+        """Seconds of a bare pass; None of anything else."""
+        return (self.batch_size or 1) / self.rate if self.method == STEP else None
 
     @property
     def measured_speedup(self) -> float | None:

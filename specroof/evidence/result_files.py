@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from specroof.errors import MeasurementError, reject
 from specroof.evidence.clients import (
@@ -13,7 +13,7 @@ from specroof.evidence.clients import (
     guidellm_results,
     guidellm_table,
 )
-from specroof.evidence.measurement import Measurement, answered, checked, refuse_repeats
+from specroof.evidence.measurement import STEP, Measurement, answered, checked, refuse_repeats
 from specroof.hardware import ServerSettings
 from specroof.reading.json_fields import Fields
 from specroof.reading.json_text import json_values
@@ -39,8 +39,12 @@ _COLUMNS: Final = {
     "acceptance_length": amount,
     "input_len": amount,
     "output_len": amount,
+    "positions": count,
+    "pass_s": amount,
 }
 _NEEDED: Final = ("batch_size", "draft_len", "tokens_per_s")
+#: What a row of a timed pass has, and nothing else.
+_OF_PASSES: Final = ("batch_size", "context_len", "positions", "pass_s")
 
 
 #: How devices may share the work of a result.
@@ -56,7 +60,8 @@ def read_benchmark(
     ----------
     text
         The whole file: a CSV with the columns batch_size, context_len, draft_len, tokens_per_s
-        and, if known, acceptance_length, input_len and output_len; or JSON, one result or one a
+        and, if known, acceptance_length, input_len and output_len; in rows of timed passes
+        positions and pass_s instead of draft_len and tokens_per_s; or JSON, one result or one a
         line, of SGLang's ``bench_serving``, vLLM's ``bench serve --save-result``, InferenceX,
         aiperf, genai-perf or guidellm; or guidellm's CSV.
     source
@@ -127,8 +132,18 @@ def stated_drafts(points: Sequence[Measurement]) -> tuple[tuple[Measurement, ...
 
 
 def _table_points(text: str, source: str) -> Iterator[Measurement]:
-    for number, row in parse_table(text, source=source, readers=_COLUMNS, needed=_NEEDED):
+    names = next((line for line in text.splitlines() if line.strip() and line[0] != "#"), "")
+    has_passes = "pass_s" in [name.strip() for name in names.split(",")]
+    needed = ("batch_size",) if has_passes else _NEEDED
+    for number, row in parse_table(text, source=source, readers=_COLUMNS, needed=needed):
         place = f"{source}, line {number}"
+        if row.get("pass_s") is not None or row.get("positions") is not None:
+            yield _pass(row, place, source)
+            continue
+        for name in _NEEDED:
+            if row.get(name) is None:
+                message = f"{place}: {name} is empty; needed, or pass_s and positions of a pass"
+                raise MeasurementError(message)
         prompt, answer = row.get("input_len"), row.get("output_len")
         if (prompt is None) != (answer is None):
             message = f"{place}: has one of input_len and output_len; must have both or neither"
@@ -153,6 +168,33 @@ def _table_points(text: str, source: str) -> Iterator[Measurement]:
                 includes_prefill=prompt is not None,
             )
         )
+
+
+def _pass(row: Mapping[str, Any], place: str, source: str) -> Measurement:
+    """Return a row of a timed pass: so many new positions of each sequence, and its seconds."""
+    for name in _OF_PASSES:
+        if row.get(name) is None:
+            message = f"{place}: {name} is empty; a timed pass needs {', '.join(_OF_PASSES)}"
+            raise MeasurementError(message)
+    for name, value in row.items():
+        # A table of both has 0 drafts in rows of passes, or none.
+        if value and name not in _OF_PASSES:
+            message = (
+                f"{place}: {name} is {value:g} beside pass_s; allowed in a row of a timed pass: "
+                f"{', '.join(_OF_PASSES)}"
+            )
+            raise MeasurementError(message)
+    return checked(
+        Measurement(
+            place=place,
+            source=source,
+            method=STEP,
+            batch_size=row["batch_size"],
+            context_len=row["context_len"],
+            verify_len=row["positions"],
+            tokens_per_s=row["batch_size"] / row["pass_s"],
+        )
+    )
 
 
 def _results(fields: Fields) -> list[Result]:

@@ -64,7 +64,8 @@ class BreakevenRequest(ServedRequests):
         Drafts per round; the best of 1 to 16 if None, for an acceptance length the drafter's
         block or 3.
     most
-        The largest batch or context that is looked at; 4096 and 1048576 if None.
+        The largest batch or context that is looked at; 4096 and 1048576 if None. Of larger ones
+        nothing is known: `Row.unknown_from`.
     capacity
         Whether a batch must have room in the server; False counts memory as endless, as the
         ideal engine does if None.
@@ -104,6 +105,9 @@ class Row:
         First and last of each run of batches or contexts that reach it.
     room_ends
         Whether the server has no room for larger ones, or for any.
+    unknown_from
+        The least batch or context that was not tried, of which nothing is known; None where the
+        server has no room for it, and where another figure is solved for.
     """
 
     context_len: float | None
@@ -112,10 +116,11 @@ class Row:
     speedup: float | None = None
     runs: tuple[tuple[int, int], ...] = ()
     room_ends: bool = False
+    unknown_from: int | None = None
 
     @property
     def value(self) -> float | None:
-        """What was solved for; None where it is reached nowhere."""
+        """What was solved for; None where it is reached nowhere, or beyond what was tried."""
         return self.threshold.value
 
     @property
@@ -138,6 +143,7 @@ class Row:
             "ceiling": ceiling if np.isfinite(ceiling) else None,
             "speedup": self.speedup,
             "runs": [list(run) for run in self.runs],
+            "unknown_from": self.unknown_from,
         }
 
 
@@ -233,6 +239,10 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     else:
         rows = [_run(point, load, wanted, request, limited=limited) for load in loads]
         held = f"only a {request.solve} that has room in the server counts"
+        beyond = next((row.unknown_from for row in rows if row.unknown_from is not None), None)
+        if beyond is not None:
+            tried = f"largest {request.solve} tried: {beyond - 1} (most)"
+            notes = (*notes, f"{tried}; from {beyond} on nothing is known")
     if limited:
         notes = (*notes, held)
     return Breakeven(
@@ -354,15 +364,24 @@ def _run(
     runs = paying_runs(lambda numbers: at(numbers)[0], places, wanted)
     gains, drafts = at(places)
     ceiling = float(gains.max())
+    beyond = int(places[-1]) + 1
+    ends = bool(np.isinf(at(np.array([beyond]))[0][0]))
+    row = Row(
+        **known,
+        threshold=Threshold("never", None, int(drafts[np.argmax(gains)]), ceiling),
+        runs=tuple(runs),
+        room_ends=bool(runs) and ends,
+        unknown_from=None if ends else beyond,
+    )
     if not runs:
-        never = Threshold("never", None, int(drafts[np.argmax(gains)]), ceiling)
-        return Row(**known, threshold=never)
-    pays = bool(np.all((gains >= wanted) | np.isinf(gains)))
+        return row
     last = runs[-1][1]
     there = int(at(np.array([last]))[1][0])
-    threshold = Threshold("always" if pays else "at", float(last), there, ceiling)
-    ends = bool(np.isinf(gains).any())
-    return Row(**known, threshold=threshold, runs=tuple(runs), room_ends=ends)
+    if not ends and last == places[-1]:
+        return replace(row, threshold=Threshold("beyond", None, there, ceiling))
+    pays = bool(np.all((gains >= wanted) | np.isinf(gains)))
+    answer = "always" if pays else "at"
+    return replace(row, threshold=Threshold(answer, float(last), there, ceiling))
 
 
 def _gains(point: Point, *, limited: bool) -> tuple[Array, IntArray]:

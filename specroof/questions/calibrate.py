@@ -1,5 +1,6 @@
 """Which engine profile fits my own benchmark?"""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +11,7 @@ from specroof.questions.request import question
 
 if TYPE_CHECKING:
     from specroof.engines import Calibration
+    from specroof.evidence import Measurement
 
 DEFAULT_ENGINE_NAME: Final = "calibrated"
 
@@ -67,7 +69,7 @@ class Calibrated(Noted):
         """Return the answer as the object that ``--json`` prints."""
         from specroof.report.calibration import calibration_json  # noqa: PLC0415
 
-        return calibration_json(self.found) | {"notes": list(self.notes)}
+        return calibration_json(self.found) | self.said
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -95,7 +97,42 @@ def calibrate(request: CalibrateRequest) -> Calibrated:
         name=request.engine_name,
         source=_described(found, measured),
     )
-    return Calibrated(measured, found, yaml, notes=measured.notes)
+    return Calibrated(
+        measured,
+        found,
+        yaml,
+        notes=(*measured.notes, *_of_plain_points(measured.points)),
+        warnings=tuple(
+            f"{one.name}: the points cannot tell it from its starting value in {found.base}; to "
+            f"determine it, add {_MEASURED_BY.get(one.name, _WIDER)}"
+            for one in found.fitted
+            if one.is_prior
+        ),
+    )
+
+
+#: Which points say more of a figure than a few of the usual ones do.
+_MEASURED_BY: Final = {
+    "compute_frac": "points with larger batches, or passes of more positions",
+    "memory_frac": "points with longer contexts",
+    **dict.fromkeys(
+        ("round_overhead_s", "round_sequence_overhead_s", "draft_pass_overhead_s"),
+        "points with drafts, at several draft lengths",
+    ),
+    "request_overhead_s": "results of short answers",
+}
+_WIDER: Final = "points at other batch sizes"
+
+
+def _of_plain_points(points: "Sequence[Measurement]") -> list[str]:
+    """Return a note where results fix the times of steps and leave the speedup open."""
+    if any(point.drafts for point in points):
+        return []
+    if any((point.verify_len or 1) > 1 for point in points):
+        left = "timed passes calibrate verification, not the overhead of a round"
+    else:
+        left = "plain results calibrate step times, not the speedup"
+    return [f"no result has drafts: {left}; add results with drafts"]
 
 
 def _described(found: "Calibration", measured: Benchmark) -> str:

@@ -40,9 +40,12 @@ def _cells(row: Row) -> list[str]:
 def _run_cells(row: Row) -> list[str]:
     one = row.threshold
     value = figure(row.value, "{:.0f}".format)
-    which = "have room" if row.room_ends else "were tried"
-    all_of_them = f" (all that {which})" if one.answer == "always" else ""
-    runs = f"{row.told_runs}{all_of_them}" if row.runs else "never"
+    runs = row.told_runs or "never"
+    if one.answer == "always":
+        runs += " (all that have room)"
+    elif one.answer == "beyond":
+        value = f"> {row.runs[-1][1]}"
+        runs += f" (from {row.unknown_from} on unknown)"
     return [f"{row.place:g}", value, *_most(row), runs]
 
 

@@ -19,7 +19,9 @@ def calibration_json(found: Calibration) -> dict[str, Any]:
     """Return a calibration as the object that ``--json`` prints."""
     return {
         "base": found.base,
-        "fitted": [picked(one, "name", "value", "error", "before") for one in found.fitted],
+        "fitted": [
+            picked(one, "name", "value", "error", "before", "is_prior") for one in found.fitted
+        ],
         "kept": [{"name": name, "reason": reason} for name, reason in found.kept],
         "mean_error": found.mean_error,
         "points": [residual_json(one) for one in found.residuals],
@@ -27,23 +29,32 @@ def calibration_json(found: Calibration) -> dict[str, Any]:
 
 
 def residual_json(one: Residual) -> dict[str, Any]:
-    """Return a point beside its prediction as ``--json`` prints it; rates in tokens per second."""
+    """Return a point beside its prediction as ``--json`` prints it.
+
+    Rates are in tokens per second; of a timed pass, which has `positions`, `measured` and
+    `predicted` are seconds.
+    """
+    point = one.point
     return {
-        **picked(one.point, "place", "batch_size", "context_len", "draft_len"),
-        "measured": one.point.tokens_per_s,
-        **picked(one, "predicted", "off"),
+        **picked(point, "place", "batch_size", "context_len", "draft_len"),
+        "positions": None if point.pass_s is None else point.verify_len,
+        "measured": point.rate if point.pass_s is None else point.pass_s,
+        "predicted": one.shown,
+        "off": one.off,
     }
 
 
 def calibrated_text(answer: Calibrated) -> str:
     """Return a calibration and its notes as people read them."""
-    return "\n".join([calibration_text(answer.found), *(f"note: {one}" for one in answer.notes)])
+    said = [f"warning: {one}" for one in answer.warnings]
+    said += [f"note: {one}" for one in answer.notes]
+    return "\n".join([calibration_text(answer.found), *said])
 
 
 def calibration_text(found: Calibration) -> str:
     """Return a calibration as people read it."""
     figures = format_table(
-        ["fitted", "value", "+-", f"in {found.base}"],
+        ["fitted", "value", "+- (80%)", f"in {found.base}"],
         [
             [
                 one.name,
@@ -60,13 +71,20 @@ def calibration_text(found: Calibration) -> str:
 
 def residual_cells(one: Residual) -> list[str]:
     """Return a point beside its prediction as cells below `RESIDUAL_HEADER`."""
+    point, drafts, rates = one.point, str(one.point.draft_len), [one.point.rate, one.shown]
+    spelt: Callable[[float], str] = "{:.0f}".format
+    if point.pass_s is not None:
+        drafts, rates, spelt = (
+            f"pass of {point.verify_len}",
+            [point.pass_s, one.shown],
+            format_seconds,
+        )
     return [
-        one.point.place,
-        f"{one.point.batch_size:g}",
-        f"{one.point.context_len:g}",
-        str(one.point.draft_len),
-        f"{one.point.tokens_per_s:.0f}",
-        f"{one.predicted:.0f}",
+        point.place,
+        f"{point.batch_size:g}",
+        f"{point.context_len:g}",
+        drafts,
+        *map(spelt, rates),
         f"{one.off:+.1%}",
     ]
 

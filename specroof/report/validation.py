@@ -190,7 +190,7 @@ def _point_json(one: OwnPoint, ideal: OwnPoint) -> dict[str, Any]:
     known = one.scored.kind == "speedup"
     return {
         **residual_json(one.rate),
-        "ideal": ideal.rate.predicted,
+        "ideal": ideal.rate.shown,
         "ideal_off": ideal.rate.off,
         "measured_speedup": one.scored.measured if known else None,
         "predicted_speedup": one.scored.predicted if known else None,
@@ -210,10 +210,7 @@ def own_text(found: OwnValidation) -> str:
     pairs = list(zip(found.points, found.ideal, strict=True))
     points = format_table(
         [*RESIDUAL_HEADER, "ideal", "off"],
-        [
-            [*residual_cells(one.rate), f"{ideal.rate.predicted:.0f}", f"{ideal.rate.off:+.1%}"]
-            for one, ideal in pairs
-        ],
+        [[*residual_cells(one.rate), *residual_cells(ideal.rate)[-2:]] for one, ideal in pairs],
     )
     both = [pair for pair in pairs if pair[0].scored.kind == "speedup"]
     speedups = format_table(

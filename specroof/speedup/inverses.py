@@ -26,11 +26,13 @@ class Threshold:
     Parameters
     ----------
     answer
-        ``"at"`` a value, ``"always"`` within what was looked at, or ``"never"``.
+        ``"at"`` a value, ``"always"`` within what can be, ``"never"``, or ``"beyond"`` the largest
+        that was tried, which still reaches it.
     value
-        Where; the easier end of what was looked at for "always", None for "never".
+        Where; the easier end of what was looked at for "always", None for "never" and "beyond".
     draft_len
-        Drafts per round there; for "never" those that come closest.
+        Drafts per round there; for "never" those that come closest, for "beyond" those at the
+        largest that was tried.
     ceiling
         The speedup at the harder end: the most that could be reached.
     """

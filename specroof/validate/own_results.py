@@ -7,7 +7,7 @@ import numpy as np
 
 from specroof.drafters import Drafter
 from specroof.engines import Residual, ideal_rates, predicted_tokens_per_s
-from specroof.evidence import Measurement
+from specroof.evidence import STEP, Measurement
 from specroof.speedup.served import Served
 from specroof.validate.scored import Scored
 from specroof.validate.scores import Errors, errors_of
@@ -123,8 +123,13 @@ def own_validation(
             rate = float(predicted[row])
             # Draft lengths that were measured over the same plain results are options.
             options = (*arm, point.concurrency or point.batch_size)
-            one = Scored(point, counts, rate / base[0], point.rate / base[1], options, width)
-            found.append(OwnPoint(point.source, Residual(point, rate), one))
+            # Of a timed pass its seconds, which have no arm without drafts.
+            both = Residual(point, rate)
+            measured_of_point = point.pass_s or point.rate
+            one = Scored(
+                point, counts, both.shown / base[0], measured_of_point / base[1], options, width
+            )
+            found.append(OwnPoint(point.source, both, one))
         return tuple(found)
 
     width = None if band is None else band.width
@@ -136,7 +141,9 @@ def _plain_arm(point: Measurement, points: Sequence[Measurement]) -> list[int]:
     if not point.drafts:
         return []
     return [
-        row for row, other in enumerate(points) if not other.drafts and _same_load(point, other)
+        row
+        for row, other in enumerate(points)
+        if not other.drafts and other.method != STEP and _same_load(point, other)
     ]
 
 
