@@ -108,7 +108,7 @@ class Side:
         need, room = self.served.need, self.served.room
         draft = 0.0 if need.draft is None else need.draft.weight_bytes
         lines = {
-            "memory": need.hardware.peak.memory_bytes,
+            "memory": room.memory_bytes,
             "reserved": float(np.asarray(room.reserved_bytes)),
             "weights": need.target.weight_bytes,
             "vision_weights": need.vision_bytes,
