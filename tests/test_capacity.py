@@ -1,6 +1,7 @@
 """How many requests a server runs, counted by hand for each kind of model and server."""
 
 from dataclasses import replace
+import warnings
 from typing import Any
 
 import numpy as np
@@ -576,3 +577,87 @@ def test_what_cannot_be_captured_is_not_reserved() -> None:
     plain = round((80 * 1024 - 13440) / (80 * 1024), 3)
     size = 27 * 1152**2 / (24 * 1024**2)
     assert gemma == pytest.approx(plain * 0.95 * (1 - 0.1 * (size - 1)))
+
+
+def replayed(model: str, framework: str, **told: Any) -> tuple[ServedRoom, ServedRoom]:
+    """Return the room with copies of the state for 4 positions, and with what replays it."""
+    copies, replay = (
+        room(model, framework, "eagle3,accept=0.8", verify=4, options=Options(recurrent_state=mode), **told)
+        for mode in ("snapshot", "replay")
+    )  # fmt: skip
+    return copies, replay
+
+
+def test_sglang_replays_a_state_from_sixteen_tokens() -> None:
+    # _handle_max_mamba_cache with enable_linear_replayssm_spec: slots as of plain decoding, and
+    # inputs for 48 requests and one of padding (configs/mamba_utils.py,
+    # replayssm_ring_bytes_per_req): 24 layers of 16 keys and 32 updates of 128 in bf16, in two
+    # parts, and 32 decays in float32.
+    copies, replay = replayed("Qwen/Qwen3.5-4B", "sglang")
+    state, request = copies.need.target.state_bytes, 24 * 16 * (2 * 48 * 128 * 2 + 32 * 4)
+    rest = 0.95 * SGLANG - 100 * MIB - replay.need.weight_bytes
+    slots = (rest * 0.9 / 1.9 - 49 * request - state) // state
+    assert replay.room.limits["state"] == slots // 5
+    assert replay.room.state_pool_bytes == pytest.approx((slots + 1) * state + 49 * request)
+    assert replay.room.state_bytes == 5 * state + request
+    assert replay.room.limits["state"] > 1.7 * copies.room.limits["state"]
+    # Without the cache of prefixes 48 states, where copies take (48 + 1) * 4 more.
+    copies, replay = replayed("Qwen/Qwen3.5-4B", "sglang", prefix_cache=False, running=48)
+    freed = float(copies.room.state_pool_bytes - replay.room.state_pool_bytes)
+    assert freed == pytest.approx(49 * 4 * state - 49 * request)
+    # Two devices halve both.
+    _, split = replayed("Qwen/Qwen3.5-4B", "sglang", placement=Placement(tensor_parallel=2))
+    assert split.room.state_bytes == (5 * state + request) / 2
+
+
+def test_sglang_replays_kimis_states_slot_by_slot() -> None:
+    # 20 layers of 32 heads of 128: keys and values twice in bf16, a decay of each channel and beta.
+    _, replay = replayed("moonshotai/Kimi-Linear-48B-A3B-Instruct", "sglang", chip=chip_of(159))
+    slot = 20 * 16 * (4 * 4096 * 2 + (4096 + 32) * 4)
+    assert replay.room.state_bytes == 5 * (replay.need.target.state_bytes + slot)
+
+
+def test_sglang_copies_the_states_that_it_cannot_replay() -> None:
+    # enable_linear_replayssm_spec is for Gated DeltaNet and Kimi's states alone.
+    copies, replay = replayed("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "sglang")
+    assert replay.largest_batch == copies.largest_batch
+    assert replay.room.state_bytes == copies.room.state_bytes
+
+
+def test_vllm_replays_a_state_without_blocks_for_drafts() -> None:
+    # layers/mamba/abstract.py: no speculative blocks; 3 drafts had as many. Inputs of 4 positions
+    # in 24 layers: 16 keys and 32 values of 128 in bf16, decay and beta of 32 heads in float32.
+    copies, replay = replayed("Qwen/Qwen3.5-4B", "vllm")
+    inputs = 24 * 4 * ((16 + 32) * 128 * 2 + 2 * 32 * 4)
+    assert float(replay.room.state_bytes) == pytest.approx(float(copies.room.state_bytes) * 2 / 5 + inputs)
+    # Mamba2 has those of 16 tokens besides (mamba_utils.py, append_replayssm_ring).
+    copies, replay = replayed("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "vllm", prefix_cache=False)
+    rows = (float(replay.room.state_bytes) - float(copies.room.state_bytes) / 4) / 20
+    # 23 layers of 64 heads of 64 and 8 groups of 128 in bf16, and a step of each head in float32.
+    assert rows == pytest.approx(23 * ((64 * 64 + 8 * 128) * 2 + 64 * 4))
+
+
+def test_the_textbook_replays_from_the_positions_of_a_verification() -> None:
+    copies, replay = replayed("Qwen/Qwen3.5-4B", "ideal")
+    state = copies.need.target.state_bytes
+    assert copies.room.state_bytes == 4 * state
+    assert replay.room.state_bytes == state + 24 * 4 * ((16 + 32) * 128 * 2 + 2 * 32 * 4)
+    plain = room("Qwen/Qwen3.5-4B", "ideal", options=Options(recurrent_state="replay"))
+    assert plain.room.state_bytes == state
+
+
+def test_recurrent_layers_alone_cache_no_token() -> None:
+    # The first three layers of Qwen3-Next have no attention: the limit is the states', and no
+    # figure is divided by nothing.
+    model = load_model("Qwen/Qwen3-Next-80B-A3B-Instruct")
+    linear = tuple(
+        layer for layer in model.layers
+        if all(not (block.core and block.core.caches_tokens) for block in layer.blocks)
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = room(replace(model, layers=(replace(linear[0], count=3),)), "sglang")
+        tight = room(replace(model, layers=(replace(linear[0], count=3),)), "sglang", memory_frac=0.01)
+    assert str(found.room.bound_by) == "state"
+    assert found.room.limits["cache"] == np.inf
+    assert tight.largest_batch == tight.room.limits["cache"] == 0

@@ -136,7 +136,7 @@ def _replayed_tokens(need: Need, verify_len: Array) -> Array:
     Ignores
         that the inputs of Mamba2 lie in the blocks of the state, which are padded.
     Source
-        ``config/cache.py``, ``replayssm_buffer_len``; ``model_executor/layers/mamba/mamba_utils.py``,
+        ``config/cache.py``, ``replayssm_buffer_len``; ``layers/mamba/mamba_utils.py``,
         ``append_replayssm_ring``: Mamba2's inputs of 16 tokens, and of a verification. Of other
         kinds, which 0.33.0 replays for Kimi alone, those of a verification are counted.
     """
