@@ -1,7 +1,7 @@
 """How many requests a server runs, counted by hand for each kind of model and server."""
 
-from dataclasses import replace
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -629,9 +629,13 @@ def test_vllm_replays_a_state_without_blocks_for_drafts() -> None:
     # in 24 layers: 16 keys and 32 values of 128 in bf16, decay and beta of 32 heads in float32.
     copies, replay = replayed("Qwen/Qwen3.5-4B", "vllm")
     inputs = 24 * 4 * ((16 + 32) * 128 * 2 + 2 * 32 * 4)
-    assert float(replay.room.state_bytes) == pytest.approx(float(copies.room.state_bytes) * 2 / 5 + inputs)
+    assert float(replay.room.state_bytes) == pytest.approx(
+        float(copies.room.state_bytes) * 2 / 5 + inputs
+    )
     # Mamba2 has those of 16 tokens besides (mamba_utils.py, append_replayssm_ring).
-    copies, replay = replayed("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "vllm", prefix_cache=False)
+    copies, replay = replayed(
+        "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "vllm", prefix_cache=False
+    )
     rows = (float(replay.room.state_bytes) - float(copies.room.state_bytes) / 4) / 20
     # 23 layers of 64 heads of 64 and 8 groups of 128 in bf16, and a step of each head in float32.
     assert rows == pytest.approx(23 * ((64 * 64 + 8 * 128) * 2 + 64 * 4))
@@ -657,7 +661,9 @@ def test_recurrent_layers_alone_cache_no_token() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = room(replace(model, layers=(replace(linear[0], count=3),)), "sglang")
-        tight = room(replace(model, layers=(replace(linear[0], count=3),)), "sglang", memory_frac=0.01)
+        tight = room(
+            replace(model, layers=(replace(linear[0], count=3),)), "sglang", memory_frac=0.01
+        )
     assert str(found.room.bound_by) == "state"
     assert found.room.limits["cache"] == np.inf
     assert tight.largest_batch == tight.room.limits["cache"] == 0

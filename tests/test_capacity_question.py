@@ -41,7 +41,9 @@ def test_the_lines_add_up() -> None:
 
 
 @pytest.mark.golden
-@pytest.mark.parametrize("row", LOGS["vectors"], ids=lambda row: f"{row['hardware']}-{row['server']}")
+@pytest.mark.parametrize(
+    "row", LOGS["vectors"], ids=lambda row: f"{row['hardware']}-{row['server']}"
+)
 def test_a_server_sees_the_memory_that_was_logged(row: dict[str, Any]) -> None:
     found = capacity(
         "Qwen/Qwen3-0.6B", row["hardware"], engine=row["server"],
@@ -49,7 +51,9 @@ def test_a_server_sees_the_memory_that_was_logged(row: dict[str, Any]) -> None:
     ).sides[0]  # fmt: skip
     lines, frac = found.lines, found.served.server.memory_frac
     # vLLM takes its share of the total, SGLang of what is free: what is left is all it holds.
-    seen = lines["memory"] if row["server"] == "vllm" else (lines["memory"] - lines["reserved"]) / frac
+    seen = (
+        lines["memory"] if row["server"] == "vllm" else (lines["memory"] - lines["reserved"]) / frac
+    )
     least, most = min(row["gibibytes"]) * 2**30, max(row["gibibytes"]) * 2**30
     assert (1 - LOGS["tolerance"]) * least <= seen <= (1 + LOGS["tolerance"]) * most
 
@@ -192,6 +196,18 @@ def test_the_shell_refuses_in_one_line(words: str, said: str) -> None:
     assert error.count("\n") == 1
 
 
+def test_the_shell_is_told_that_states_are_replayed() -> None:
+    words = "capacity Qwen/Qwen3.5-9B -H l40s --engine sglang --drafter mtp --json"
+    most = []
+    for more in ("", " --recurrent-state snapshot-copy", " --recurrent-state replay"):
+        _, text, _ = shell(words + more)
+        most.append(json.loads(text)["drafters"][0]["largest_batch"])
+    copied, stated, replayed = most
+    # 5 slots of a request, and 4 copies; or as many as plain decoding but for 16 tokens' inputs.
+    assert copied == stated
+    assert replayed == pytest.approx(copied * 9 / 5, rel=0.1)
+
+
 def test_groups_of_devices_are_said_where_their_requests_are_added_up() -> None:
     asked: dict[str, Any] = {"tensor_parallel": 2, "engine": "vllm", "context_len": 2048}
     one = capacity("Qwen/Qwen3-30B-A3B", "h200", **asked)
@@ -210,7 +226,10 @@ def test_the_shell_writes_the_budget_as_csv_and_as_a_chart(tmp_path: Path) -> No
     assert code == 0
     plain, eagle3, ngram = csv.DictReader(io.StringIO(text))
     assert [row["drafter"] for row in (plain, eagle3, ngram)] == ["", "eagle3", "ngram"]
-    assert (plain["draft_weights_bytes"], plain["memory_bytes"]) == ("", "85030000000.0")  # 79.19 GiB
+    assert (plain["draft_weights_bytes"], plain["memory_bytes"]) == (
+        "",
+        "85030000000.0",
+    )  # 79.19 GiB
     assert int(eagle3["largest_batch"]) <= int(plain["largest_batch"])
     assert picture.read_bytes()[1:4] == b"PNG"
     code, text, _ = shell(words)
