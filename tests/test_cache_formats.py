@@ -6,6 +6,8 @@ import pytest
 
 from specroof import ForwardPass, Options, Placement, capacity, load_hardware, load_model
 from specroof.architecture import Architecture
+from specroof.engines import ideal_rates, predicted_tokens_per_s
+from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile
 from specroof.latency import Setup, cache_notes, model_work, served_options
 from specroof.speedup.served import Served
@@ -109,3 +111,15 @@ def test_times_read_the_index_keys_that_capacity_counts() -> None:
     # In a cache of any dtype, also of one that the user chose.
     wide = setup_of("h200", "sglang", Options(kv_dtype="bf16"))
     assert indexer(model, wide) == (132 * tokens, "fp8")
+
+
+def test_no_measurement_is_refused_for_the_servers_default_cache() -> None:
+    # 512 requests of 131072 tokens: an engine that loses nothing is as fast as its cache is read,
+    # and a bound that read V4's cache in bf16 would call it impossible.
+    point = Measurement(
+        place="bench.csv:1", batch_size=512.0, context_len=131072.0, draft_len=0, verify_len=1
+    )
+    served = Served(load_model(V4), setup_of("h200", "vllm"))
+    (rate,) = predicted_tokens_per_s([replace(point, tokens_per_s=1.0)], served, None)
+    measured = [replace(point, tokens_per_s=float(rate))]
+    assert ideal_rates(measured, served, None)[0] == pytest.approx(rate, rel=0.05)
