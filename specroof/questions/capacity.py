@@ -55,7 +55,7 @@ class CapacityRequest(Served):
     >>> from specroof import capacity
     >>> found = capacity("Qwen/Qwen3-8B", "h100", context_len=8192, drafters="eagle3")
     >>> [side.largest_batch for side in found.sides]
-    [45, 43]
+    [44, 42]
     """
 
     context_len: float = 4096
