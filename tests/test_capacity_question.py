@@ -4,19 +4,16 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from published_models import published
 from specroof import capacity, load_drafter, load_hardware, load_model
 from specroof.cli import app
 from specroof.errors import OptionError
 from specroof.hardware import ServerSettings
 from specroof.questions.capacity import Capacity
-
-LOGS: Final = published("server-memory-logs.yaml")
 
 
 def shell(words: str) -> tuple[int, str, str]:
@@ -38,33 +35,6 @@ def test_the_lines_add_up() -> None:
             pools = lines.get("state_pool", 0.0) + lines["cache_pool"]
             assert pools == pytest.approx(left, rel=1e-9)
         assert "draft_weights" not in found.sides[0].lines
-
-
-@pytest.mark.golden
-@pytest.mark.parametrize(
-    "row", LOGS["vectors"], ids=lambda row: f"{row['hardware']}-{row['server']}"
-)
-def test_a_server_sees_the_memory_that_was_logged(row: dict[str, Any]) -> None:
-    found = capacity(
-        "Qwen/Qwen3-0.6B", row["hardware"], engine=row["server"],
-        tensor_parallel=row["tensor_parallel"],
-    ).sides[0]  # fmt: skip
-    lines, frac = found.lines, found.served.server.memory_frac
-    # vLLM takes its share of the total, SGLang of what is free: what is left is all it holds.
-    seen = (
-        lines["memory"] if row["server"] == "vllm" else (lines["memory"] - lines["reserved"]) / frac
-    )
-    least, most = min(row["gibibytes"]) * 2**30, max(row["gibibytes"]) * 2**30
-    assert (1 - LOGS["tolerance"]) * least <= seen <= (1 + LOGS["tolerance"]) * most
-
-
-@pytest.mark.golden
-@pytest.mark.parametrize("row", LOGS["requests"])
-def test_as_many_requests_fit_as_were_logged(row: dict[str, Any]) -> None:
-    found = capacity(
-        row["model"], row["hardware"], engine=row["server"], context_len=row["context_len"]
-    )
-    assert found.sides[0].largest_batch == row["most"]
 
 
 def test_a_chip_without_a_log_has_nearly_all_of_its_memory() -> None:

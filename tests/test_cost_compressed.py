@@ -20,8 +20,8 @@ from specroof.cost.base import OpCost, Options
 from specroof.cost.compressed import (
     attended_entries,
     compressed_cache_bytes,
-    compressed_index_bytes,
     compressed_costs,
+    compressed_index_bytes,
     compressed_state_bytes,
 )
 from specroof.cost.layout import entry_bytes, index_key_bytes

@@ -104,6 +104,18 @@ def cache_notes(model: Architecture, setup: Setup) -> Iterator[str]:
     Source
         `served_options`; vLLM 0.33.0 ``models/deepseek_v4/attention.py`` refuses any format but
         fp8 for DeepSeek-V4.
+
+    Examples
+    --------
+    >>> from specroof.hardware import EngineProfile, Peak, Placement
+    >>> from specroof.architecture import Block, Layer, Linear
+    >>> core = CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128)
+    >>> layer = Layer((Block("attention", (), core),))
+    >>> v4 = Architecture("v4", "deepseek_v4", 8, 9, (layer,), Linear("lm_head", 8, 9))
+    >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
+    >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
+    >>> list(cache_notes(v4, Setup(chip, EngineProfile(name="vllm"), Placement(), Options())))
+    ['KV cache counted as fp8, the default of vllm for v4 on this chip']
     """
     rules, chosen = setup.engine.rules, setup.options.kv_dtype
     if chosen is None and served_options(model, setup).kv_dtype is not None:
