@@ -200,7 +200,7 @@ def test_a_model_that_does_not_fit_is_a_note_with_the_numbers() -> None:
     words = ["predict", "Qwen/Qwen2.5-72B-Instruct", "-H", "l40s", "--drafter", "ideal"]
     (note,) = [line for line in run(*words).splitlines() if "does not fit" in line]
     assert "135 GiB of weights" in note  # 72.7e9 * 2 bytes / 2**30
-    assert "45.0 GiB" in note
+    assert "44.5 GiB" in note  # 99 % of 45.0
 
 
 @pytest.mark.parametrize("flag", ["--csv", "--plot"])
@@ -401,7 +401,7 @@ def test_an_alias_that_finds_another_file_is_named(
 def test_a_chip_with_fp16_alone_shows_that_peak() -> None:
     (row,) = [line for line in run("hardware").splitlines() if line.startswith("t4 ")]
     assert row.split()[:6] == ["t4", "65.0", "T", "fp16", "-", "-"]
-    assert run("hardware", "show", "t4").startswith("NVIDIA T4\npeak fp32  8.10 TFLOP/s\n")
+    assert run("hardware", "show", "t4").startswith("NVIDIA T4\npeak fp32      8.10 TFLOP/s\n")
 
 
 def test_a_chip_without_a_link_is_shown_without_one(tmp_path: Path) -> None:

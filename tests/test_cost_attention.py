@@ -25,7 +25,7 @@ from specroof.cost.attention import (
     indexer_op,
 )
 from specroof.cost.base import OpCost, Options
-from specroof.cost.latent import latent_cache_bytes, latent_costs
+from specroof.cost.latent import latent_cache_bytes, latent_costs, latent_index_bytes
 from specroof.cost.layout import latent_bytes
 from strategies import (
     batches,
@@ -414,7 +414,8 @@ def test_a_latent_cache_stores_one_latent_and_one_index_key_per_token(
 ) -> None:
     sparse = replace(core, indexer=indexer)
     scan, attention = latent(sparse, 1, 1, context, options=CONTEXT_ONLY, kv_dtype=dtype)
-    stored = latent_cache_bytes(sparse, np.array(float(context)), dtype)
+    cached = np.array(float(context))
+    stored = latent_cache_bytes(sparse, cached, dtype) + latent_index_bytes(sparse, cached, dtype)
     tokens_read = min(context, indexer.top_k)
     per_token = latent_bytes(sparse, dtype)
     assert attention.cache_bytes == pytest.approx(tokens_read * per_token)
@@ -424,7 +425,10 @@ def test_a_latent_cache_stores_one_latent_and_one_index_key_per_token(
 def test_a_stored_latent_by_hand() -> None:
     # DeepSeek-V3.2 in bf16: 1152 bytes of latent and 256 of index key, per token and layer.
     sparse = LatentAttention(128, 512, 64, Indexer(64, 128, 2048))
-    assert latent_cache_bytes(sparse, np.array(1000.0), "bf16") == 1_408_000
+    assert latent_cache_bytes(sparse, np.array(1000.0), "bf16") == 1_152_000
+    assert latent_index_bytes(sparse, np.array(1000.0), "bf16") == 256_000
+    assert latent_index_bytes(sparse, np.array(1000.0), "fp8") == 132_000
     dense = LatentAttention(128, 512, 64)
     assert latent_cache_bytes(dense, np.array(1000.0), "bf16") == 1_152_000
     assert latent_cache_bytes(dense, np.array(1000.0), "fp8") == 576_000
+    assert latent_index_bytes(dense, np.array(1000.0), "fp8") == 0

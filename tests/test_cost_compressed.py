@@ -21,6 +21,7 @@ from specroof.cost.compressed import (
     attended_entries,
     compressed_cache_bytes,
     compressed_costs,
+    compressed_index_bytes,
     compressed_state_bytes,
 )
 from specroof.cost.layout import entry_bytes, index_key_bytes
@@ -298,9 +299,11 @@ def test_layers_of_deepseek_v4_pro_by_hand() -> None:
 
 def test_a_cache_of_a_million_tokens_by_hand() -> None:
     # 1 048 576 tokens in bf16. CSA: 128 raw entries of 1 KiB are 0.125 MiB; 262 144 entries of
-    # 1 KiB with a key of 256 bytes are 320 MiB. HCA: 0.125 MiB and 8192 entries, 8 MiB.
+    # 1 KiB are 256 MiB, and their keys of 256 bytes 64 MiB. HCA: 0.125 MiB and 8192 entries, 8 MiB.
     million, mebibyte = np.array(2.0**20), 2**20
-    assert compressed_cache_bytes(CSA, million, "bf16") == 320.125 * mebibyte
+    assert compressed_cache_bytes(CSA, million, "bf16") == 256.125 * mebibyte
+    assert compressed_index_bytes(CSA, million, "bf16") == 64 * mebibyte
+    assert compressed_index_bytes(HCA, million, "bf16") == 0
     assert compressed_cache_bytes(HCA, million, "bf16") == 8.125 * mebibyte
     assert compressed_cache_bytes(WINDOW_ONLY, million, "bf16") == 0.125 * mebibyte
 
@@ -312,9 +315,9 @@ def test_stored_entries_match_counting(core: CompressedAttention, context: int, 
     key = index_key_bytes(core.indexer, dtype) if core.indexer else 0
     stored = sum(raw for position in range(context) if context - position <= core.window)
     stored += sum(raw + key for _ in range(entries))
-    assert float(compressed_cache_bytes(core, np.array(float(context)), dtype)) == (
-        pytest.approx(stored)
-    )
+    cached = np.array(float(context))
+    kept = compressed_cache_bytes(core, cached, dtype) + compressed_index_bytes(core, cached, dtype)
+    assert float(kept) == pytest.approx(stored)
 
 
 def test_rings_of_a_sequence_by_hand() -> None:

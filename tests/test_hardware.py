@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import specroof
-from specroof import hardware
+from specroof import hardware, load_hardware
+from specroof.catalog import hardware_names
 from specroof.errors import OptionError, ProfileError
 from specroof.hardware import (
     IDEAL_ENGINE,
@@ -30,7 +31,9 @@ from specroof.hardware import (
     schema,
 )
 from specroof.hardware.written import calibrated_yaml
+from specroof.questions.hardware import show_hardware
 from specroof.reading.yaml_text import parse_yaml
+from specroof.report.chips import hardware_text
 
 PACKAGE = Path(specroof.__file__).parent
 # An installed wheel carries the folder inside the package; a checkout has it beside.
@@ -323,6 +326,8 @@ def test_a_profile_never_changes() -> None:
         ("interconnect", {"max_devices": 8}),
         ("price", 2.5),
         ("power", 700),
+        ("usable_memory_bytes", 0.0),
+        ("usable_memory_bytes", "all"),
         ("engines", [IDEAL_ENGINE]),
         ("engines", {"fast": {"memory_frac": 0.8}}),
     ],
@@ -817,3 +822,45 @@ def test_whole_numbers_of_numpy_become_plain_ones(kind: Any) -> None:
 def test_a_placement_never_changes() -> None:
     with pytest.raises(AttributeError, match="cannot assign"):
         Placement().tensor_parallel = 2  # type: ignore[misc]
+
+
+USABLE = changed("sources:\n", "sources:\n  usable_memory_bytes: a log\n")
+
+
+def test_the_memory_that_servers_see_has_a_source_and_is_no_more_than_there_is() -> None:
+    text = USABLE.replace("interconnect:", "usable_memory_bytes: 23.0e+9\ninterconnect:", 1)
+    profile = parse_hardware(text, source="x.yaml")
+    assert profile.usable_memory_bytes == profile.server_memory_bytes == 23e9
+    assert parse_hardware(text, source="x.yaml", trusted=True) == profile
+    written = calibrated_yaml(profile, EngineProfile(name="mine"), name="mine", source="a test")
+    assert parse_hardware(written, source="x.yaml").usable_memory_bytes == 23e9
+    assert refusal(text.replace("  usable_memory_bytes: a log\n", "")) == (
+        "sources.usable_memory_bytes is missing; must say where the figure comes from"
+    )
+    assert refusal(text.replace("23.0e+9", "25.0e+9")) == (
+        "usable_memory_bytes is 2.5e+10; allowed: up to peak.memory_bytes, 2.4e+10"
+    )
+    for wrong in ("0.0", "-1.0e+9", "23", "23.0e9", "all", "[]"):
+        assert refusal(text.replace("23.0e+9", wrong)).startswith("usable_memory_bytes is ")
+    assert refusal(USABLE).startswith("sources.usable_memory_bytes names nothing in the file")
+
+
+def test_the_memory_that_servers_see_is_shown() -> None:
+    for chip, words in (("l4", "22.0 GiB, as servers see it"), ("l40s", "no log is known, 99%")):
+        (line,) = (
+            line for line in hardware_text(show_hardware(chip)).splitlines()
+            if line.startswith("usable memory ")
+        )  # fmt: skip
+        assert words in line
+
+
+def test_compute_capabilities_from_blackwell_on() -> None:
+    # CUDA C++ programming guide, compute capabilities: 10.0 B200, 10.3 B300, 11.0 Thor, 12.0
+    # GeForce RTX 50 and RTX PRO 6000, 12.1 GB10.
+    known = {"b200": 10, "gb200": 10, "b300": 10, "gb300": 10, "jetson-thor": 11, "rtx-5090": 12}
+    known |= {"rtx-pro-6000": 12, "dgx-spark": 12}
+    for name in hardware_names():
+        chip = load_hardware(name)
+        aliases = {name, *chip.aliases}
+        expected = next((major for alias, major in known.items() if alias in aliases), None)
+        assert chip.compute_capability == expected, name

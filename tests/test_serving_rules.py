@@ -127,7 +127,7 @@ def test_vllm_holds_these_copies_of_a_state(row: dict[str, Any]) -> None:
 def room_of(model: str, engine: str, drafter: str | None, tp: int = 1, **asked: Any) -> ServedRoom:
     """Return the room on chips of 2 TB at 4096 tokens, 3 drafts or as many as asked for."""
     chip, served = load_hardware("h200"), load_model(model)
-    chip = replace(chip, peak=replace(chip.peak, memory_bytes=2e12))
+    chip = replace(chip, peak=replace(chip.peak, memory_bytes=2e12), usable_memory_bytes=2e12)
     setup = engine_setup(chip, engine, Placement(tensor_parallel=tp), None)
     positions = 1 + asked.pop("drafts", 3 if drafter else 0)
     return served_room(

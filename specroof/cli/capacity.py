@@ -1,6 +1,6 @@
 """`specroof capacity`: how many requests a server runs at once."""
 
-from specroof.cli.flags import FORMATS, SETUP, Flag, drafter_flag, shared
+from specroof.cli.flags import FORMATS, SETUP, Flag, Panel, drafter_flag, shared
 from specroof.cli.grouping import command
 from specroof.questions.capacity import capacity as asked
 from specroof.questions.words import KINDS
@@ -17,7 +17,7 @@ capacity = command(
         "draft_len": Flag("Drafts per round.", shown="the drafter's block, or 3"),
     },
     SETUP,
-    FORMATS,
+    Panel(FORMATS.title, FORMATS.flags | shared("recurrent_state")),
     example="specroof capacity Qwen/Qwen3.5-9B -H l40s --engine sglang --context 8192\n"
     "--drafter mtp --server prefix-cache=off",
     text=capacity_text,

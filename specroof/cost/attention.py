@@ -289,7 +289,8 @@ def indexer_op(  # noqa: PLR0913 - what indexers differ in, by name
     indexer
         Heads, width and top-k.
     setting
-        The pass; keys are scored in the dtype that they are cached in.
+        The pass; keys are scored in the dtype that they are cached in: the option
+        ``index_dtype``, else that of the cache.
     pairs, read, new
         Per sequence: (query, key) pairs, cached keys read, keys added.
     key_bytes
@@ -318,10 +319,12 @@ def indexer_op(  # noqa: PLR0913 - what indexers differ in, by name
     >>> float(op.flops), float(op.cache_bytes)  # 2 * 64 * 128 * 101 pairs, 132 bytes * 101 keys
     (1654784.0, 13332.0)
     """
+    dtype = setting.kv_dtype
     if key_bytes is None:
-        key_bytes = index_key_bytes(indexer, setting.kv_dtype)
+        dtype = setting.options.index_dtype or dtype
+        key_bytes = index_key_bytes(indexer, dtype)
     written = new if setting.options.counts_all else np.zeros(())
-    narrow = setting.kv_dtype in {"fp8", "fp4"}
+    narrow = dtype in {"fp8", "fp4"}
     return OpCost(
         name="indexer",
         kind="indexer",
@@ -330,7 +333,7 @@ def indexer_op(  # noqa: PLR0913 - what indexers differ in, by name
         weight_bytes=np.zeros(()),
         cache_bytes=np.asarray(setting.forward.batch_size * key_bytes * (read + written)),
         activation_bytes=np.zeros(()),
-        compute_dtype=setting.kv_dtype if narrow else setting.activation_dtype,
+        compute_dtype=dtype if narrow else setting.activation_dtype,
         shard=shard,
     )
 

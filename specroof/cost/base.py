@@ -33,13 +33,16 @@ CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "recurrent_state": ("snapshot", "snapshot-copy", "read-write", "read", "replay"),
     "state_dtype": tuple(DTYPE_BYTES),
     "kv_dtype": tuple(DTYPE_BYTES),
+    "index_dtype": tuple(DTYPE_BYTES),
     "weight_dtype": tuple(WEIGHT_FORMATS),
     "v4_attention": ("shared-kv", "mla-like"),
     "cost_of": ("decode", "verify"),
 }
 
 #: Choices that the config, or the engine, makes by default.
-_MAY_BE_NONE: Final = {"experts", "recurrent_state", "state_dtype", "kv_dtype", "weight_dtype"}
+_MAY_BE_NONE: Final = {
+    *("experts", "recurrent_state", "state_dtype", "kv_dtype", "index_dtype", "weight_dtype")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,9 @@ class Options:
         `specroof.cost.recurrent.state_passes`. None for the engine's way, else ``"snapshot"``.
     state_dtype, kv_dtype, weight_dtype
         Override the config: recurrent state, cached keys and values, stored weights.
+    index_dtype
+        Keys of DeepSeek's indexer (V3.2 and its kin, V4), and the arithmetic on them. None for
+        the dtype of the cache; servers keep them in fp8, see `specroof.latency.served_options`.
     v4_attention
         DeepSeek-V4: ``"shared-kv"``, one 512-wide vector as key and value, or ``"mla-like"``
         (1 088 multiply-adds and 576 elements per entry, as two published estimators count).
@@ -86,6 +92,7 @@ class Options:
     recurrent_state: str | None = None
     state_dtype: str | None = None
     kv_dtype: str | None = None
+    index_dtype: str | None = None
     weight_dtype: str | None = None
     v4_attention: str = "shared-kv"
     cost_of: str = "decode"

@@ -160,7 +160,7 @@ def _ring_op(ring: Compressor, core: CompressedAttention, setting: Setting) -> O
 
 
 def compressed_cache_bytes(core: CompressedAttention, context_len: Array, dtype: str) -> Array:
-    """Return the bytes of cached entries and index keys that one sequence stores in one layer.
+    """Return the bytes of cached entries that one sequence stores in one layer.
 
     Source
         See `specroof.cost.layout` for the bytes of an entry.
@@ -172,9 +172,26 @@ def compressed_cache_bytes(core: CompressedAttention, context_len: Array, dtype:
     8.125
     """
     raw = entry_bytes(core, dtype, "shared-kv")
-    key = index_key_bytes(core.indexer, dtype) if core.indexer else 0.0
     entries = _entries_at(core, context_len, None)
-    return np.asarray(np.minimum(context_len, core.window) * raw + entries * (raw + key))
+    return np.asarray((np.minimum(context_len, core.window) + entries) * raw)
+
+
+def compressed_index_bytes(core: CompressedAttention, context_len: Array, dtype: str) -> Array:
+    """Return the bytes of index keys that one sequence stores in one layer, a key for each entry.
+
+    Source
+        See `specroof.cost.layout`.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Indexer
+    >>> indexer = Indexer(n_heads=64, head_dim=128, top_k=512)
+    >>> core = CompressedAttention(64, 512, 64, window=128, ratio=4, indexer=indexer)
+    >>> float(compressed_index_bytes(core, np.array(9.0), "fp8"))  # 2 entries * (128 + 4)
+    264.0
+    """
+    key_bytes = index_key_bytes(core.indexer, dtype) if core.indexer else 0.0
+    return np.asarray(_entries_at(core, context_len, None) * key_bytes)
 
 
 def compressed_state_bytes(core: CompressedAttention) -> float:

@@ -36,12 +36,20 @@ from specroof.cost.chunked import chunked_cache_bytes, chunked_costs
 from specroof.cost.compressed import (
     compressed_cache_bytes,
     compressed_costs,
+    compressed_index_bytes,
     compressed_state_bytes,
 )
 from specroof.cost.experts import expert_costs
-from specroof.cost.latent import latent_cache_bytes, latent_costs
-from specroof.cost.recurrent import delta_net_costs, recurrent_state_bytes
-from specroof.cost.state_space import kimi_delta_costs, lightning_costs, mamba2_costs
+from specroof.cost.latent import latent_cache_bytes, latent_costs, latent_index_bytes
+from specroof.cost.recurrent import delta_net_costs, recurrent_state_bytes, replay_token_bytes
+from specroof.cost.state_space import (
+    kimi_delta_costs,
+    kimi_delta_replay_bytes,
+    lightning_costs,
+    lightning_replay_bytes,
+    mamba2_costs,
+    mamba2_replay_bytes,
+)
 
 
 def _by_heads(_core: Core) -> Shard:
@@ -65,6 +73,10 @@ def _no_state(_core: Core, _state_dtype: str, _conv_dtype: str) -> float:
     return 0.0
 
 
+def _no_replay(_core: Core) -> float:
+    return 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class CoreFormulas:
     """What one kind of core costs in a pass, and what it keeps per sequence and layer.
@@ -80,6 +92,10 @@ class CoreFormulas:
     state_bytes
         Bytes that do not grow with the context, from the core and the dtypes of state and
         convolution.
+    replay_bytes
+        Bytes kept of a token so that a state can be replayed, in the place of a copy of the state.
+    index_bytes
+        Bytes of an indexer's keys in a dtype of their own, beside `cache_bytes`.
     repeated_bytes
         Bytes of the cache that do not divide where the rest does.
     by_sequence
@@ -91,6 +107,8 @@ class CoreFormulas:
     shard: Callable[[Any], Shard] | None = None
     cache_bytes: Callable[[Any, Array, str], Array] = _no_cache
     state_bytes: Callable[[Any, str, str], float] = _no_state
+    replay_bytes: Callable[[Any], float] = _no_replay
+    index_bytes: Callable[[Any, Array, str], Array] = _no_cache
     repeated_bytes: Callable[[Any, Array, str], Array] | None = None
     by_sequence: bool = False
 
@@ -111,19 +129,44 @@ CORES: Final[dict[type[Core], CoreFormulas]] = {
         repeated_bytes=block_index_bytes,
         by_sequence=True,
     ),
-    LatentAttention: CoreFormulas(latent_costs, _whole, latent_cache_bytes, by_sequence=True),
+    LatentAttention: CoreFormulas(
+        latent_costs,
+        _whole,
+        latent_cache_bytes,
+        index_bytes=latent_index_bytes,
+        by_sequence=True,
+    ),
     CompressedAttention: CoreFormulas(
         compressed_costs,
         _whole,
         compressed_cache_bytes,
         lambda core, _state, _conv: compressed_state_bytes(core),
+        index_bytes=compressed_index_bytes,
         by_sequence=True,
     ),
-    GatedDeltaNet: CoreFormulas(delta_net_costs, _by_heads, state_bytes=recurrent_state_bytes),
-    KimiDeltaAttention: CoreFormulas(
-        kimi_delta_costs, _by_heads, state_bytes=recurrent_state_bytes
+    GatedDeltaNet: CoreFormulas(
+        delta_net_costs,
+        _by_heads,
+        state_bytes=recurrent_state_bytes,
+        replay_bytes=replay_token_bytes,
     ),
-    Mamba2: CoreFormulas(mamba2_costs, _by_heads, state_bytes=recurrent_state_bytes),
-    LightningAttention: CoreFormulas(lightning_costs, _by_heads, state_bytes=recurrent_state_bytes),
+    KimiDeltaAttention: CoreFormulas(
+        kimi_delta_costs,
+        _by_heads,
+        state_bytes=recurrent_state_bytes,
+        replay_bytes=kimi_delta_replay_bytes,
+    ),
+    Mamba2: CoreFormulas(
+        mamba2_costs,
+        _by_heads,
+        state_bytes=recurrent_state_bytes,
+        replay_bytes=mamba2_replay_bytes,
+    ),
+    LightningAttention: CoreFormulas(
+        lightning_costs,
+        _by_heads,
+        state_bytes=recurrent_state_bytes,
+        replay_bytes=lightning_replay_bytes,
+    ),
     Experts: CoreFormulas(expert_costs),
 }

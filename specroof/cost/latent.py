@@ -92,7 +92,7 @@ def _expanded_flops(
 
 
 def latent_cache_bytes(core: LatentAttention, context_len: Array, dtype: str) -> Array:
-    """Return the bytes that one sequence stores in one layer, index keys included.
+    """Return the bytes of latents that one sequence stores in one layer.
 
     Source
         See `specroof.cost.layout`.
@@ -103,7 +103,21 @@ def latent_cache_bytes(core: LatentAttention, context_len: Array, dtype: str) ->
     >>> float(latent_cache_bytes(mla, np.array(1.0), "bf16"))  # (512 + 64) * 2
     1152.0
     """
-    token_bytes = latent_bytes(core, dtype)
-    if core.indexer is not None:
-        token_bytes += index_key_bytes(core.indexer, dtype)
-    return np.asarray(context_len * token_bytes)
+    return np.asarray(context_len * latent_bytes(core, dtype))
+
+
+def latent_index_bytes(core: LatentAttention, context_len: Array, dtype: str) -> Array:
+    """Return the bytes of index keys that one sequence stores in one layer.
+
+    Source
+        See `specroof.cost.layout`.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Indexer
+    >>> sparse = LatentAttention(128, 512, 64, Indexer(n_heads=64, head_dim=128, top_k=2048))
+    >>> float(latent_index_bytes(sparse, np.array(2.0), "fp8"))  # 2 * (128 + 4)
+    264.0
+    """
+    key_bytes = index_key_bytes(core.indexer, dtype) if core.indexer else 0.0
+    return np.asarray(context_len * key_bytes)

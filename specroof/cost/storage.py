@@ -83,8 +83,10 @@ def storage(
     for count, core, rules in _formulas(architecture):
         if rules.shard is None:
             continue
-        kept = rules.cache_bytes(core, context, kv_dtype) + rules.state_bytes(
-            core, state_dtype, architecture.activation_dtype
+        kept = (
+            rules.cache_bytes(core, context, kv_dtype)
+            + rules.index_bytes(core, context, options.index_dtype or kv_dtype)
+            + rules.state_bytes(core, state_dtype, architecture.activation_dtype)
         )
         if rules.repeated_bytes is not None:
             repeated = rules.repeated_bytes(core, context, kv_dtype)
@@ -92,6 +94,30 @@ def storage(
             kept = kept - repeated
         parts.append(Storage(0.0, np.asarray(count * kept), rules.shard(core)))
     return parts
+
+
+def replay_storage(architecture: Architecture) -> list[Storage]:
+    """Return what a model keeps of each drafted position so that its states can be replayed.
+
+    Counts
+        inputs of the recurrence, in the place of a copy of the state for each position.
+    Source
+        ``--recurrent-state replay``: see `specroof.cost.recurrent.replay_token_bytes`.
+
+    Examples
+    --------
+    >>> from specroof.architecture import GatedDeltaNet, Layer, Linear
+    >>> core = GatedDeltaNet(16, 32, key_dim=128, value_dim=128, conv_kernel=4, conv_columns=3)
+    >>> layer = Layer((Block("attention", (), core),), count=3)
+    >>> tiny = Architecture("tiny", "llama", 8, 100, (layer,), head=Linear("lm_head", 8, 100))
+    >>> [float(part.sequence_bytes) for part in replay_storage(tiny)]  # 3 * 12544
+    [37632.0]
+    """
+    return [
+        Storage(0.0, np.asarray(count * rules.replay_bytes(core)), rules.shard(core))
+        for count, core, rules in _formulas(architecture)
+        if rules.shard is not None and rules.replay_bytes(core)
+    ]
 
 
 def _block_weights(block: Block) -> list[tuple[float, Shard]]:
@@ -107,7 +133,10 @@ def _formulas(architecture: Architecture) -> list[tuple[int, Core, CoreFormulas]
 
 
 def kv_cache_bytes(
-    architecture: Architecture, context_len: npt.ArrayLike, kv_dtype: str | None = None
+    architecture: Architecture,
+    context_len: npt.ArrayLike,
+    kv_dtype: str | None = None,
+    index_dtype: str | None = None,
 ) -> Array:
     """Return the bytes of cached keys, values and index keys of one sequence, over all layers.
 
@@ -117,7 +146,7 @@ def kv_cache_bytes(
         The model.
     context_len
         Cached positions.
-    kv_dtype
+    kv_dtype, index_dtype
         Overrides the config's.
 
     Counts
@@ -141,7 +170,8 @@ def kv_cache_bytes(
     dtype = kv_dtype or architecture.kv_dtype
     total = 0.0 * context
     for count, core, rules in _formulas(architecture):
-        total = total + count * rules.cache_bytes(core, context, dtype)
+        keys = rules.index_bytes(core, context, index_dtype or dtype)
+        total = total + count * (rules.cache_bytes(core, context, dtype) + keys)
     return np.asarray(total)
 
 

@@ -20,7 +20,7 @@ from specroof.evidence import (
     refuse_other_setup,
 )
 from specroof.hardware import IDEAL_ENGINE, HardwareProfile
-from specroof.latency import check_placement, engine_setup
+from specroof.latency import check_placement, engine_setup, served_options
 from specroof.speedup.served import Served
 
 #: A measurement may beat the ideal roofline by its own noise, not by more.
@@ -114,7 +114,13 @@ def ideal_rates(points: Sequence[Measurement], served: Served, drafter: Drafter 
     check_placement(model, setup.placement)
     if drafter is not None:
         drafter.describe(model)  # refuses a model that the drafter does not fit
-    stored = Options(kv_dtype=setup.options.kv_dtype, weight_dtype=setup.options.weight_dtype)
+    # The bound moves what the server stores, in the formats that it caches in by default too.
+    options = served_options(model, setup)
+    stored = Options(
+        kv_dtype=options.kv_dtype,
+        index_dtype=options.index_dtype,
+        weight_dtype=options.weight_dtype,
+    )
     stated = Stated(
         model=model.name,
         placement=setup.placement,

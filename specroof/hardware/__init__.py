@@ -24,6 +24,7 @@ from specroof.hardware.engine import (
 )
 from specroof.hardware.generic import GENERIC, ChipFamily, Generic
 from specroof.hardware.profile import (
+    USABLE_MEMORY_FRAC,
     DevicePower,
     DevicePrice,
     HardwareProfile,
@@ -42,6 +43,7 @@ __all__ = [
     "OTHER_DRAFTERS",
     "SERVER_KEYS",
     "STATE_TOKENS",
+    "USABLE_MEMORY_FRAC",
     "Band",
     "CapturedGraphs",
     "ChipFamily",
@@ -108,6 +110,7 @@ def _profile(content: dict[str, Any]) -> HardwareProfile:
         aliases=tuple(content.get("aliases", ())),
         sources=content["sources"],
         peak=Peak(**content["peak"]),
+        usable_memory_bytes=content.get("usable_memory_bytes"),
         interconnect=None if link is None else Interconnect(**link),
         # YAML reads a date as a date.
         price=None if price is None else DevicePrice(**{**price, "date": str(price["date"])}),

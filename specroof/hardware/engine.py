@@ -30,6 +30,8 @@ DrafterKind: TypeAlias = Annotated[str, "short_name"]
 
 #: Serving software that engines are named after, and whose rules they have.
 FRAMEWORKS: Final = ("sglang", "vllm", "tensorrt-llm")
+#: Gives its rules to an engine without a known server: `generic`, or a user's calibration.
+_STAND_IN: Final = "vllm"
 
 #: What `EngineProfile.bands` calls drafters of every kind that it does not name.
 OTHER_DRAFTERS: Final = "other"
@@ -294,6 +296,18 @@ class EngineProfile:
     expected_error: ExpectedError | None = None
     framework: Annotated[str, "framework"] | None = None
     bands: Mapping[DrafterKind, Band] = field(default_factory=dict)
+
+    @property
+    def rules(self) -> str:
+        """The server whose rules it has: its framework, or vLLM for an engine of no known server.
+
+        Examples
+        --------
+        >>> [EngineProfile(name=name).rules for name in ("sglang", "generic", "ideal")]
+        ['sglang', 'vllm', 'ideal']
+        """
+        name = self.framework or self.name
+        return name if name in {*FRAMEWORKS, "ideal"} else _STAND_IN
 
     def band(self, drafter: str) -> Band | None:
         """Return the band of a kind of drafter; None without measurements.

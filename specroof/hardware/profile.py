@@ -13,6 +13,19 @@ from specroof.units import DTYPE_BYTES, WIDER_DTYPES
 
 _IDEAL: Final = IDEAL_ENGINE.name
 
+#: Share of `Peak.memory_bytes` that servers see of a device of which no log is known: that of H100
+#: (79.19 of 80 GiB), H200 (139.7 of 141) and B200 (178.0 of 180).
+USABLE_MEMORY_FRAC: Final = 0.99
+#: NVIDIA's chips of compute capability 10 and later by words of their names; the first number.
+_COMPUTE_CAPABILITIES: Final[Mapping[str, int]] = {
+    "B200": 10,
+    "B300": 10,
+    "Thor": 11,
+    "RTX 5090": 12,
+    "RTX PRO 6000 Blackwell": 12,
+    "GB10": 12,
+}
+
 BytesPerS: TypeAlias = Annotated[float, "bytes_per_s"]
 
 
@@ -137,6 +150,9 @@ class HardwareProfile:
         Where each figure comes from, by its dotted key; an engine has one for all its figures.
     peak
         Datasheet figures of one device.
+    usable_memory_bytes
+        Bytes of its memory as a server logs them: the total of ``cudaMemGetInfo``. None where no
+        log is known; see `server_memory_bytes`.
     interconnect
         The link between devices; None for a device that works alone.
     price, power
@@ -155,6 +171,7 @@ class HardwareProfile:
     aliases: tuple[str, ...] = ()
     sources: Mapping[str, str]
     peak: Peak
+    usable_memory_bytes: Annotated[float, "memory_bytes"] | None = None
     interconnect: Interconnect | None = None
     price: DevicePrice | None = None
     power: DevicePower | None = None
@@ -165,12 +182,40 @@ class HardwareProfile:
     def __post_init__(self) -> None:
         expect("name", self.name, str, "text")
         expect("peak", self.peak, Peak, "a Peak")
+        if self.usable_memory_bytes is not None:
+            number_within("usable_memory_bytes", self.usable_memory_bytes, "memory_bytes")
         expect("interconnect", self.interconnect, Interconnect | None, "an Interconnect, or None")
         expect("price", self.price, DevicePrice | None, "a DevicePrice, or None")
         expect("power", self.power, DevicePower | None, "a DevicePower, or None")
         expect("engines", self.engines, Mapping, "a mapping of names to EngineProfiles")
         for name, engine in self.engines.items():
             expect(f"engines[{name!r}]", engine, EngineProfile, "an EngineProfile")
+
+    @property
+    def server_memory_bytes(self) -> float:
+        """Memory that a server sees: as logged, else `USABLE_MEMORY_FRAC` of the datasheet's.
+
+        Examples
+        --------
+        >>> _EXAMPLE.server_memory_bytes / 1e9
+        79.2
+        """
+        if self.usable_memory_bytes is not None:
+            return self.usable_memory_bytes
+        return USABLE_MEMORY_FRAC * self.peak.memory_bytes
+
+    @property
+    def compute_capability(self) -> int | None:
+        """First number of NVIDIA's compute capability, from 10 (Blackwell) on; None before.
+
+        Examples
+        --------
+        >>> from dataclasses import replace
+        >>> [replace(_EXAMPLE, name=name).compute_capability for name in ("NVIDIA GB200", "H200")]
+        [10, None]
+        """
+        known = _COMPUTE_CAPABILITIES.items()
+        return next((major for words, major in known if words in self.name), None)
 
     def engine(self, name: str | None = None) -> EngineProfile:
         """Return the engine of this name; None means the profile's default.

@@ -134,6 +134,7 @@ class _HardwareProfile(_Block):
     aliases: list[_ShortName] = _LEFT_OUT
     sources: dict[str, Text]
     peak: _block(Peak)  # type: ignore[valid-type]  # made at run time, here and below
+    usable_memory_bytes: Annotated[float, within("memory_bytes")] | None = _LEFT_OUT
     interconnect: _block(Interconnect) | None = _LEFT_OUT  # type: ignore[valid-type]
     price: _block(DevicePrice) | None = _LEFT_OUT  # type: ignore[valid-type]
     power: _block(DevicePower) | None = _LEFT_OUT  # type: ignore[valid-type]
@@ -166,12 +167,24 @@ class _HardwareProfile(_Block):
         return self
 
     @model_validator(mode="after")
+    def _no_more_is_usable_than_there_is(self) -> Self:
+        usable, has = self.usable_memory_bytes, self.peak.memory_bytes
+        if usable is not None and usable > has:
+            message = (
+                f"usable_memory_bytes is {usable:g}; allowed: up to peak.memory_bytes, {has:g}"
+            )
+            raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
     def _figures_and_sources_match(self) -> Self:
         needed = ["peak.flops_per_s", "peak.memory_bytes_per_s", "peak.memory_bytes"]
         if self.interconnect is not None:
             needed.append("interconnect.link_bytes_per_s")
             if self.interconnect.scale_out_bytes_per_s is not None:
                 needed.append("interconnect.scale_out_bytes_per_s")
+        if self.usable_memory_bytes is not None:
+            needed.append("usable_memory_bytes")
         needed += [f"engines.{name}" for name in self.engines]
         present = set(_dotted_keys(self.model_dump(exclude_unset=True)))
         for key in needed:

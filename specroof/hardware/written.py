@@ -42,6 +42,8 @@ def calibrated_yaml(
         "sources": {**hardware.sources, f"engines.{name}": source},
         "peak": _given(hardware.peak),
     }
+    if hardware.usable_memory_bytes is not None:
+        content["usable_memory_bytes"] = hardware.usable_memory_bytes
     for key in ("interconnect", "price", "power"):
         if getattr(hardware, key) is not None:
             content[key] = _given(getattr(hardware, key))

@@ -1,5 +1,6 @@
 """Seconds of a pass: operations x profile x placement x engine."""
 
+from specroof.latency.cache_formats import cache_notes, served_options
 from specroof.latency.model import Work, model_latency, model_work
 from specroof.latency.notes import engine_notes, memory_notes, option_notes
 from specroof.latency.pass_seconds import PassLatency, PassWork, pass_time
@@ -17,6 +18,7 @@ __all__ = [
     "PassWork",
     "Setup",
     "Work",
+    "cache_notes",
     "check_placement",
     "drafting_engine",
     "drafting_setup",
@@ -27,5 +29,6 @@ __all__ = [
     "model_work",
     "option_notes",
     "pass_time",
+    "served_options",
     "stacked",
 ]

@@ -11,6 +11,7 @@ from specroof.architecture import Architecture
 from specroof.cost import ForwardPass, OpCost, forward_cost
 from specroof.cost.joined import joined_costs
 from specroof.hardware import CapturedGraphs
+from specroof.latency.cache_formats import served_options
 from specroof.latency.operations import pass_work
 from specroof.latency.pass_seconds import PassLatency, PassShape, PassWork, pass_time
 from specroof.latency.setup import Setup
@@ -198,7 +199,7 @@ def _ops(
     return forward_cost(
         model,
         forward,
-        setup.options,
+        served_options(model, setup),
         expert_locality=None if locality is None else (locality.run, locality.batch),
         by_sequence=by_sequence,
     )

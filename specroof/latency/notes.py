@@ -9,6 +9,7 @@ from specroof.arrays import Array
 from specroof.cost import Options, state_bytes, storage
 from specroof.errors import Note
 from specroof.hardware import GENERIC
+from specroof.latency.cache_formats import served_options
 from specroof.latency.operations import device_bytes
 from specroof.latency.setup import Setup
 from specroof.units import format_binary_bytes
@@ -108,9 +109,11 @@ def memory_notes(
     >>> list(memory_notes(tiny, setup, np.array([100.0]), np.array([1.0])))
     []
     """
-    has = setup.hardware.peak.memory_bytes
+    hardware = setup.hardware
+    textbook = setup.engine.rules == "ideal"
+    has = hardware.peak.memory_bytes if textbook else hardware.server_memory_bytes
     context = contexts.max()
-    parts = storage(model, context, setup.options)
+    parts = storage(model, context, served_options(model, setup))
 
     def needed(batch_size: float) -> float:
         return float(device_bytes(parts, setup.placement, batch_size))

@@ -55,7 +55,7 @@ class CapacityRequest(Served):
     >>> from specroof import capacity
     >>> found = capacity("Qwen/Qwen3-8B", "h100", context_len=8192, drafters="eagle3")
     >>> [side.largest_batch for side in found.sides]
-    [45, 43]
+    [44, 42]
     """
 
     context_len: float = 4096
@@ -108,7 +108,7 @@ class Side:
         need, room = self.served.need, self.served.room
         draft = 0.0 if need.draft is None else need.draft.weight_bytes
         lines = {
-            "memory": need.hardware.peak.memory_bytes,
+            "memory": room.memory_bytes,
             "reserved": float(np.asarray(room.reserved_bytes)),
             "weights": need.target.weight_bytes,
             "vision_weights": need.vision_bytes,

@@ -15,7 +15,6 @@ from specroof.questions.advise_request import Asked
 from specroof.questions.advised import Row
 from specroof.questions.request import HardwareLike
 from specroof.serving.benchmark_commands import FORCED, FRAMEWORKS
-from specroof.serving.capacity import framework_of
 from specroof.serving.launch import YOUR_DRAFT_MODEL
 from specroof.serving.server_flags import CACHES, MADE_WEIGHTS
 
@@ -92,7 +91,7 @@ def _command(asked: Asked, setup: Setup, hardware: HardwareLike, row: Row) -> st
     can_be_told = kind in FORCED and ",tree=" not in drafter.name and drafter.acceptance is not None
     if isinstance(model, Architecture) or not can_be_told or not _can_be_served(setup):
         return None
-    named = request.framework or framework_of(setup.engine)
+    named = request.framework or setup.engine.rules
     chip = _chip(setup, hardware)
     call = ["specroof", "mock", os.fspath(model), "-H", chip, "--drafter", drafter.name]
     if kind != "mtp":

@@ -34,6 +34,16 @@ def _peak(row: Mapping[str, Any], dtype: str) -> str:
     return f"{format_si(peaks['fp16'], '')} fp16" if dtype == "bf16" and "fp16" in peaks else "-"
 
 
+def _usable(found: HardwareFacts) -> str:
+    """Return the memory that servers see, and whether a log says so."""
+    profile = found.profile
+    seen = format_binary_bytes(profile.server_memory_bytes)
+    if profile.usable_memory_bytes is not None:
+        return f"{seen}, as servers see it"
+    share = profile.server_memory_bytes / profile.peak.memory_bytes
+    return f"{seen}: no log is known, {share:.0%} of the memory"
+
+
 def hardware_text(found: HardwareFacts) -> str:
     """Return one profile's figures and their sources, line by line."""
     row = found.to_dict()
@@ -44,6 +54,7 @@ def hardware_text(found: HardwareFacts) -> str:
             for dtype, value in peak["flops_per_s"].items()
         },
         "memory": format_binary_bytes(peak["memory_bytes"]),
+        "usable memory": _usable(found),
         "bandwidth": format_si(peak["memory_bytes_per_s"], "B/s"),
         "aliases": ", ".join(row["aliases"]),
         "engines": ", ".join([*row["engines"], "generic", "ideal"]),

@@ -7,13 +7,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import Architecture, LatentAttention
+from specroof.architecture import Architecture
 from specroof.drafters import Drafter
 from specroof.errors import reject
-from specroof.hardware import SERVER_KEYS, CapturedGraphs, EngineProfile, Server, ServerSettings
-from specroof.latency import Setup
+from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
+from specroof.latency import Setup, cache_notes, served_options
 from specroof.serving import sglang, sglang_memory, unmanaged, vllm, vllm_sizes
-from specroof.serving.footprint import cores, draft_footprint, target_footprint
+from specroof.serving.footprint import draft_footprint, target_footprint
 from specroof.serving.room import Array, Need, Place, Room
 
 
@@ -29,27 +29,21 @@ class Framework:
         From contexts and positions of a verification to the room for requests.
     drafts_beside
         Whether requests draft in a pass that they share with prompts.
-    fp8_keys
-        Whether an indexer's keys are fp8 in a cache of any dtype.
     """
 
     resolve: Callable[[ServerSettings, Place, int], Server]
     room: Callable[[Server, Need, Array, Array], Room]
     drafts_beside: bool = True
-    fp8_keys: bool = False
 
 
 #: Rules by the name that engines have in hardware files; `ideal` is the textbook.
 FRAMEWORKS: Final[Mapping[str, Framework]] = {
     # managers/scheduler.py, mix_with_running: one token of each request that decodes.
-    "sglang": Framework(sglang.resolve, sglang.room, drafts_beside=False, fp8_keys=True),
-    "vllm": Framework(vllm.resolve, vllm.room, fp8_keys=True),
+    "sglang": Framework(sglang.resolve, sglang.room, drafts_beside=False),
+    "vllm": Framework(vllm.resolve, vllm.room),
     "tensorrt-llm": Framework(unmanaged.resolve_tensorrt_llm, unmanaged.room_tensorrt_llm),
     "ideal": Framework(unmanaged.resolve_ideal, unmanaged.room_ideal),
 }
-
-#: Gives its rules to an engine without a known server: `generic`, or a user's calibration.
-_STAND_IN: Final = "vllm"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,18 +93,6 @@ class PrefillRules:
     drafts_beside: bool
 
 
-def framework_of(engine: EngineProfile) -> str:
-    """Return whose rules an engine has.
-
-    Examples
-    --------
-    >>> [framework_of(EngineProfile(name=name)) for name in ("sglang", "generic", "ideal")]
-    ['sglang', 'vllm', 'ideal']
-    """
-    name = engine.framework or engine.name
-    return name if name in FRAMEWORKS else _STAND_IN
-
-
 def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup:
     """Return the setup of a server that was told so: captured sizes, overlap, dtype of state.
 
@@ -147,7 +129,7 @@ def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup
             )
         setup = replace(setup, options=replace(options, state_dtype=asked.state_dtype))
     place = Place(model=model, hardware=setup.hardware, placement=setup.placement)
-    name = framework_of(setup.engine)
+    name = setup.engine.rules
     setup = replace(setup, server=FRAMEWORKS[name].resolve(asked, place, 1))
     if asked.overlap is not None:
         setup = replace(setup, engine=replace(setup.engine, overlap=asked.overlap))
@@ -184,7 +166,7 @@ def prefill_rules(model: Architecture, setup: Setup, kind: str | None = None) ->
     True
     """
     place = Place(model=model, hardware=setup.hardware, placement=setup.placement, kind=kind)
-    name = framework_of(setup.engine)
+    name = setup.engine.rules
     framework = FRAMEWORKS[name]
     server = framework.resolve(setup.told, place, 1)
     return PrefillRules(
@@ -236,40 +218,34 @@ def served_room(
     Source
         `specroof.serving.sglang`, `specroof.serving.vllm`, `specroof.serving.unmanaged`.
     """
-    name = framework_of(setup.engine)
+    name = setup.engine.rules
     held = None if drafter is None else drafter.held(model)
-    where, keys = (setup.placement, setup.options), FRAMEWORKS[name].fp8_keys
+    draft = None
+    if held is not None and held.head is not None:
+        draft = draft_footprint(
+            held.head,
+            setup.placement,
+            served_options(held.head.model, setup),
+            tensor_parallel=held.tensor_parallel,
+        )
     need = Need(
         model=model,
         hardware=setup.hardware,
         placement=setup.placement,
         kind=None if drafter is None else drafter.kind,
-        target=target_footprint(model, *where, fp8_keys=keys),
-        draft=None if held is None else draft_footprint(held, *where, fp8_keys=keys),
+        target=target_footprint(model, setup.placement, served_options(model, setup)),
+        draft=draft,
+        replays=drafter is not None and setup.options.recurrent_state == "replay",
     )
     contexts = np.asarray(context_len, dtype=np.float64)
     positions = np.asarray(verify_len, dtype=np.float64)
     server = FRAMEWORKS[name].resolve(setup.told, need, int(np.ceil(positions.max())))
     notes = _notes(setup.engine.framework or setup.engine.name, server)
-    if _caches_in_fp8(model, setup, name):
-        notes.append(f"server: {name} caches in fp8 on this chip by default: --kv-cache fp8")
+    notes += cache_notes(model, setup)
     if held is not None and drafter is not None and not held.is_known:
         notes.append(f"{drafter.name}: its size is unknown, its memory counted as 0")
     room = FRAMEWORKS[name].room(server, need, contexts, positions)
     return ServedRoom(server, need, room, tuple(notes))
-
-
-def _caches_in_fp8(model: Architecture, setup: Setup, framework: str) -> bool:
-    """Tell whether a server's cache is narrower by default than the one that is counted.
-
-    Source
-        SGLang 0.5.23 ``arg_groups/overrides.py``, ``_dsa_kv_cache_dtype_default``; vLLM 0.33.0
-        ``model_executor/models/config.py``, ``GlmMoeDsaForCausalLM``.
-    """
-    sparse = any(isinstance(core, LatentAttention) and core.indexer for core in cores(model))
-    does = framework == "sglang" or (framework == "vllm" and model.family == "glm_moe_dsa")
-    counted = setup.options.kv_dtype or model.kv_dtype
-    return sparse and does and counted == "bf16" and vllm_sizes.is_large_blackwell(setup.hardware)
 
 
 def _notes(engine: str, server: Server) -> list[str]:

@@ -1,6 +1,6 @@
 """What models keep on one device: weights, cache of each sequence, recurrent state."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,13 +9,11 @@ import numpy.typing as npt
 from specroof.architecture import (
     Architecture,
     Core,
-    LatentAttention,
+    DraftHead,
     RecurrentCore,
 )
 from specroof.arrays import Array
-from specroof.cost import Options, storage
-from specroof.cost.layout import index_key_bytes
-from specroof.drafters import Held
+from specroof.cost import Options, Storage, replay_storage, storage
 from specroof.hardware import Placement
 from specroof.latency.operations import device_bytes
 
@@ -39,6 +37,8 @@ class Footprint:
         The longest window; 0 where there is none.
     state_bytes
         Recurrent state of one sequence, one copy.
+    replay_bytes
+        What replays the state, for one drafted position of a sequence.
     n_cached, n_windowed, n_recurrent
         Layers that cache tokens of the whole context, of a window, and with recurrent state.
     sequence_bytes
@@ -50,6 +50,7 @@ class Footprint:
     window_token_bytes: float
     window: int
     state_bytes: float
+    replay_bytes: float
     n_cached: int
     n_windowed: int
     n_recurrent: int
@@ -60,8 +61,6 @@ def target_footprint(
     model: Architecture,
     placement: Placement,
     options: Options | None = None,
-    *,
-    fp8_keys: bool = False,
 ) -> Footprint:
     """Return what a model keeps on each of its devices.
 
@@ -72,9 +71,7 @@ def target_footprint(
     placement
         How weights and caches divide.
     options
-        Formats in the place of the checkpoint's own.
-    fp8_keys
-        Whether an indexer's keys are fp8, as engines keep them, in a cache of any dtype.
+        Formats in the place of the checkpoint's own; see `specroof.latency.served_options`.
 
     Counts
         what `specroof.cost.storage` does, divided as a pass divides its work.
@@ -92,20 +89,19 @@ def target_footprint(
     """
 
     def everything(context: npt.ArrayLike) -> Array:
-        whole = _sequence_bytes(model, placement, options, context)
-        return whole - saved * np.asarray(context)
+        return _sequence_bytes(model, placement, options, context)
 
-    saved = _saved_by_fp8_keys(model, options) if fp8_keys else 0.0
     whole = _layers_with(model, lambda core: not core.window_len)
     part = _layers_with(model, lambda core: bool(core.window_len))
     ends = _sequence_bytes(whole, placement, options, np.array([_LONG, 2 * _LONG]))
     one = _sequence_bytes(part, placement, options, np.array([0.0, 1.0]))
     return Footprint(
         weight_bytes=float(device_bytes(storage(model, 0, options), placement, 0)),
-        token_bytes=float(ends[1] - ends[0]) / _LONG - saved,
+        token_bytes=float(ends[1] - ends[0]) / _LONG,
         window_token_bytes=float(one[1] - one[0]),
         window=max((core.window_len for core in cores(part)), default=0),
         state_bytes=float(everything(0.0)),
+        replay_bytes=_on_device(replay_storage(model), placement),
         n_cached=_count(whole, lambda core: core.caches_tokens),
         n_windowed=_count(part, lambda core: core.caches_tokens),
         n_recurrent=_count(model, lambda core: isinstance(core, RecurrentCore)),
@@ -114,22 +110,24 @@ def target_footprint(
 
 
 def draft_footprint(
-    held: Held,
+    head: DraftHead,
     placement: Placement,
     options: Options | None = None,
     *,
-    fp8_keys: bool = False,
-) -> Footprint | None:
-    """Return what a drafter keeps on each device; None where it keeps nothing there.
+    tensor_parallel: int | None = None,
+) -> Footprint:
+    """Return what a drafter keeps on each of the target's devices.
 
     Parameters
     ----------
-    held
-        What it keeps, as `specroof.drafters.Drafter.held` says.
+    head
+        Its layers, as `specroof.drafters.Drafter.held` says.
     placement
-        The target's; a drafter on fewer devices divides over those.
-    options, fp8_keys
-        As the target's.
+        The target's.
+    options
+        Formats in the place of its own, as of `target_footprint`.
+    tensor_parallel
+        Devices that it divides over; None for as many as the target.
 
     Counts
         layers, their copies, merging matrices, a serial head, and a separate head; the target's
@@ -137,33 +135,15 @@ def draft_footprint(
     Source
         Counting.
     """
-    head = held.head
-    if head is None:
-        return None
-    over = placement if held.tensor_parallel is None else Placement(held.tensor_parallel)
+    over = placement if tensor_parallel is None else Placement(tensor_parallel)
     layers = tuple(replace(layer, count=layer.count * head.modules) for layer in head.model.layers)
     model = replace(head.model, layers=layers)
-    own = target_footprint(model, over, options, fp8_keys=fp8_keys)
+    own = target_footprint(model, over, options)
     serial = 0.0
     if head.serial is not None:
         serial = float(device_bytes(storage(head.serial, 0, options), over, 0))
     fusion = sum(linear.stored_bytes for linear in head.fusion)
     return replace(own, weight_bytes=own.weight_bytes + serial + fusion)
-
-
-def _saved_by_fp8_keys(model: Architecture, options: Options | None) -> float:
-    """Return the bytes of a token that fp8 keys of indexers save.
-
-    Source
-        SGLang 0.5.23 ``model_executor/pool_configurator.py``, ``_compute_dsa_indexer_cell_size``;
-        vLLM 0.33.0 ``models/deepseek_v32/attention.py``: 128 bytes and a scale of 4.
-    """
-    dtype = (options or Options()).kv_dtype or model.kv_dtype
-    return sum(
-        count * (index_key_bytes(core.indexer, dtype) - index_key_bytes(core.indexer, "fp8"))
-        for count, core in model.counted_cores
-        if isinstance(core, LatentAttention) and core.indexer
-    )
 
 
 def _sequence_bytes(
@@ -173,6 +153,11 @@ def _sequence_bytes(
     parts = [replace(part, weight_bytes=0.0) for part in storage(model, context, options)]
     held = device_bytes(parts, placement, placement.attention_data_parallel)
     return np.broadcast_to(held, np.shape(context))
+
+
+def _on_device(parts: Iterable[Storage], placement: Placement) -> float:
+    """Return the bytes of one sequence of a group on each of the group's devices."""
+    return float(device_bytes(parts, placement, placement.attention_data_parallel))
 
 
 def cores(model: Architecture) -> list[Core]:

@@ -65,10 +65,14 @@ class Need(Place):
         What the model keeps on each device.
     draft
         What the drafter keeps there; None for one that keeps nothing, or of unknown size.
+    replays
+        Whether a verification keeps what replays a recurrent state, in the place of a copy of the
+        state for each position.
     """
 
     target: Footprint
     draft: Footprint | None = None
+    replays: bool = False
 
     @property
     def weight_bytes(self) -> float:
@@ -89,6 +93,8 @@ class Room:
 
     Parameters
     ----------
+    memory_bytes
+        What the server sees of the device's memory; on the ideal engine, all of it.
     reserved_bytes
         Kept away from weights and pools: activations, captured graphs, what is not managed.
     state_pool_bytes, cache_pool_bytes
@@ -102,6 +108,7 @@ class Room:
         What is missing for a single request.
     """
 
+    memory_bytes: float
     reserved_bytes: npt.ArrayLike
     state_pool_bytes: Array
     cache_pool_bytes: Array

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from specroof.architecture import (
     Architecture,
     CompressedAttention,
+    GatedDeltaNet,
     KimiDeltaAttention,
     LatentAttention,
 )
@@ -24,9 +25,14 @@ from specroof.serving.sglang_memory import (
     reserve_mib,
     vision_factor,
 )
-from specroof.units import MEBIBYTE
+from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
 
 VERSION: Final = "0.5.23"
+
+#: What the CUDA context takes before weights are loaded, and with it the collectives of a group of
+#: devices: servers on H100 log 78.8 and 77.4 GiB free of 79.19. Assumed alike on other chips.
+_CONTEXT_BYTES: Final = 0.4 * GIBIBYTE
+_GROUP_CONTEXT_BYTES: Final = 1.8 * GIBIBYTE
 
 #: Requests that run while drafting, and of DeepSeek-V4 (arg_groups/speculative_hook.py,
 #: deepseek_v4_hook.py, apply_deepseek_v4_defaults).
@@ -35,6 +41,8 @@ _DEEPSEEK_V4_REQUESTS: Final = 256
 #: mamba_full_memory_ratio and swa_full_tokens_ratio (arg_groups/fields/schedule.py).
 _STATE_SHARE: Final = 0.9
 _WINDOW_SHARE: Final = 0.8
+#: linear_replayssm_cache_len (arg_groups/fields/exec_.py).
+_REPLAY_TOKENS: Final = 16
 #: SGLANG_VLM_CACHE_SIZE_MB and SGLANG_SWA_EVICTION_INTERVAL (environ.py).
 _IMAGE_CACHE_BYTES: Final = 100 * MEBIBYTE
 _EVICTION_TOKENS: Final = 128
@@ -117,7 +125,7 @@ def resolve(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server
     Source
         ``arg_groups/memory_hook.py``, ``handle_gpu_memory_settings``; ``attention_hook.py``.
     """
-    memory_mib = place.hardware.peak.memory_bytes / MEBIBYTE
+    memory_mib = place.hardware.server_memory_bytes / MEBIBYTE
     chunk, capture = memory_defaults(memory_mib, place.placement.tensor_parallel)
     server = place.server(
         asked,
@@ -141,7 +149,7 @@ def resolve(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server
 
 def _static_share(server: Server, place: Place) -> float:
     """Return the share of the memory for weights and pools where no setting says it."""
-    memory_mib = place.hardware.peak.memory_bytes / MEBIBYTE
+    memory_mib = place.hardware.server_memory_bytes / MEBIBYTE
     reserve = reserve_mib(
         memory_mib=memory_mib,
         chunk=server.chunk,
@@ -206,6 +214,7 @@ def state_pool(
     state_bytes: float,
     draft_tokens: Array,
     ranks: int = 1,
+    fixed_bytes: float = 0.0,
 ) -> tuple[Array, Array, Array]:
     """Return the bytes that states and their copies take, the slots, and requests they allow.
 
@@ -221,6 +230,8 @@ def state_pool(
         Positions of a verification; 0 for plain decoding.
     ranks
         Groups of devices, each with separate sequences.
+    fixed_bytes
+        What replays the states of all running requests.
 
     Source
         ``mem_cache/kv_cache_configurator.py``, ``_handle_max_mamba_cache``.
@@ -229,13 +240,46 @@ def state_pool(
     running = np.inf if server.running is None else max(1, server.running // ranks)
     if not server.prefix_cache and server.running is not None:
         slots = np.full(draft_tokens.shape, float(running))
-        return state_bytes * (slots + 1) * (1 + draft_tokens), slots, slots
+        taken = state_bytes * (slots + 1) * (1 + draft_tokens) + fixed_bytes
+        return taken, slots, slots
     pool = rest_bytes * _STATE_SHARE / (1 + _STATE_SHARE)
-    slots = state_slots(pool, state_bytes, ratio, draft_tokens)
+    slots = state_slots(pool - fixed_bytes, state_bytes, ratio, draft_tokens)
     requests = np.floor(slots / ratio)
     # Copies of the drafts are kept for the requests that run, and for one of padding.
     copied = np.where(draft_tokens > 0, np.minimum(running, requests) + 1, 0.0)
-    return state_bytes * (copied * draft_tokens + slots + 1), slots, requests
+    taken = state_bytes * (copied * draft_tokens + slots + 1) + fixed_bytes
+    return taken, slots, requests
+
+
+def _replay_bytes(need: Need) -> tuple[float, float]:
+    """Return the bytes that replay the states of a slot, and of a running request.
+
+    Both are 0 where a verification keeps copies of the state: SGLang replays those of Gated
+    DeltaNet and Kimi alone.
+
+    Counts
+        16 tokens; of Gated DeltaNet keys and updates, both in two parts, and a decay; of Kimi's
+        keys and values before and after, decays of every channel, and beta.
+    Ignores
+        trees, for which SGLang refuses to replay, and that it keeps the state in float32 then.
+    Source
+        ``configs/mamba_utils.py``, ``replayssm_ring_bytes_per_req``;
+        ``mem_cache/kv_cache_configurator.py``, ``_handle_max_mamba_cache``.
+    """
+    if not need.replays:
+        return 0.0, 0.0
+    width, full = dtype_bytes(need.model.activation_dtype), dtype_bytes("fp32")
+    slot = request = 0.0
+    for count, core in need.model.counted_cores:
+        if isinstance(core, GatedDeltaNet):
+            inputs = core.n_key_heads * core.key_dim + core.n_value_heads * core.value_dim
+            parts = 1 if width == full else 2
+            request += count * (parts * inputs * width + core.n_value_heads * full)
+        elif isinstance(core, KimiDeltaAttention):
+            channels = core.n_heads * core.head_dim
+            slot += count * (4 * channels * width + (core.n_heads + channels) * full)
+    ways = need.placement.tensor_parallel // need.ranks
+    return slot * _REPLAY_TOKENS / ways, request * _REPLAY_TOKENS / ways
 
 
 def _cells(need: Need) -> tuple[float, float]:
@@ -274,29 +318,34 @@ def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> R
     Counts
         tokens of drafts that are allocated ahead; windows in a separate pool; padding slots.
     Ignores
-        pages of more than one token; the CUDA context; DeepSeek-V4's pools, which have
+        pages of more than one token; DeepSeek-V4's pools, which have
         separate rules: each request is counted with what it stores.
     Source
         ``mem_cache/kv_cache_configurator.py``, ``_profile_available_bytes``,
         ``resolve_max_num_reqs``; ``model_executor/pool_configurator.py``.
     """
-    memory = need.hardware.peak.memory_bytes
+    memory, free = need.hardware.server_memory_bytes, _free_bytes(need)
     images = _IMAGE_CACHE_BYTES if _reads_images(need.model) else 0.0
-    rest = server.memory_frac * memory - need.weight_bytes - images
+    rest = server.memory_frac * free - need.weight_bytes - images
     shape = np.broadcast_shapes(context_len.shape, verify_len.shape)
     verify = np.broadcast_to(verify_len, shape)
     held = context_len + _request_tokens(need, server, verify)
-    copies = np.zeros(shape) if need.kind is None else verify
+    replay_slot, replay_request = _replay_bytes(need)
+    replayed = replay_slot + replay_request > 0
+    copies = np.zeros(shape) if need.kind is None or replayed else verify
     states = np.zeros(shape)
     limits: dict[str, Array] = {}
     recurrent = need.target.n_recurrent > 0
+    own = need.target.state_bytes + replay_slot if recurrent else 0.0
+    fixed = replay_request * (_most(server, need) + 1)
     if recurrent:
         states, _, limits["state"] = state_pool(
             server,
             rest_bytes=rest,
-            state_bytes=need.target.state_bytes,
+            state_bytes=own,
             draft_tokens=copies,
             ranks=need.ranks,
+            fixed_bytes=fixed,
         )
     caches = np.asarray(rest - states)
     if has_core(need.model, CompressedAttention):
@@ -304,22 +353,34 @@ def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> R
     else:
         one, more = _cached(server, need, caches, held, verify)
     limits |= more
-    own = need.target.state_bytes if recurrent else 0.0
-    least = _least_bytes(server, need, copies, one) if recurrent else one
+    least = _least_bytes(server, need, own, copies, one) + fixed if recurrent else one
     return Room(
-        reserved_bytes=(1 - server.memory_frac) * memory + images,
+        memory_bytes=memory,
+        reserved_bytes=memory - server.memory_frac * free + images,
         state_pool_bytes=states,
         cache_pool_bytes=caches,
-        state_bytes=np.asarray(own * (state_ratio(server) + copies)),
+        state_bytes=np.asarray(own * (state_ratio(server) + copies) + replay_request),
         cache_bytes=one,
         limits=limits,
         short_bytes=np.maximum(least - rest, 0.0),
     )
 
 
-def _least_bytes(server: Server, need: Need, copies: Array, cache_bytes: Array) -> Array:
+def _free_bytes(place: Place) -> float:
+    """Return what is free of a device's memory before weights are loaded.
+
+    Source
+        ``mem_cache/kv_cache_configurator.py``, ``_profile_available_bytes``: the static share is
+        of ``pre_model_load_memory``, which is measured once the group's collectives are set up.
+    """
+    taken = _CONTEXT_BYTES if place.placement.devices == 1 else _GROUP_CONTEXT_BYTES
+    return place.hardware.server_memory_bytes - taken
+
+
+def _least_bytes(
+    server: Server, need: Need, state_bytes: float, copies: Array, cache_bytes: Array
+) -> Array:
     """Return what one request needs: its slots, those of padding, copies of both, its cache."""
-    state_bytes = need.target.state_bytes
     if not server.prefix_cache and server.running is not None:
         return np.asarray(state_bytes * (_most(server, need) + 1) * (1 + copies) + cache_bytes)
     ratio = state_ratio(server)
@@ -372,6 +433,9 @@ def _cached(
         in_flight = (2 if server.overlap else 1) * server.chunk + _PAGE
         windows = part * (_most(server, need) * behind + in_flight)
         tokens = np.floor((pool_bytes - windows) / whole)
+    elif not part and not whole:
+        # Recurrent layers alone cache no token: a pool that is there holds any number.
+        tokens = np.where(pool_bytes < 0, 0.0, np.inf)
     elif part and whole:
         tokens = np.floor(pool_bytes / (whole + _WINDOW_SHARE * part))
         limits["windows"] = np.floor(_WINDOW_SHARE * tokens) / kept

@@ -54,7 +54,10 @@ def room_ideal(server: Server, need: Need, context_len: Array, verify_len: Array
     Source
         Counting: (memory - weights) / bytes of a request.
     """
-    return _plain_room(server, need, context_len, verify_len, reserved_bytes=0.0)
+    memory = need.hardware.peak.memory_bytes
+    return _plain_room(
+        server, need, context_len, verify_len, memory_bytes=memory, reserved_bytes=0.0
+    )
 
 
 def room_tensorrt_llm(server: Server, need: Need, context_len: Array, verify_len: Array) -> Room:
@@ -70,27 +73,37 @@ def room_tensorrt_llm(server: Server, need: Need, context_len: Array, verify_len
         running=server.running or _TENSORRT_REQUESTS,
         devices=need.placement.tensor_parallel,
     )
-    return _plain_room(server, need, context_len, verify_len, reserved_bytes=peak)
+    memory = need.hardware.server_memory_bytes
+    return _plain_room(
+        server, need, context_len, verify_len, memory_bytes=memory, reserved_bytes=peak
+    )
 
 
 def _plain_room(
-    server: Server, need: Need, context_len: Array, verify_len: Array, *, reserved_bytes: float
+    server: Server,
+    need: Need,
+    context_len: Array,
+    verify_len: Array,
+    *,
+    memory_bytes: float,
+    reserved_bytes: float,
 ) -> Room:
     """Return the room of one pool without blocks: a share of what weights and reserve leave."""
-    memory = need.hardware.peak.memory_bytes
-    free = memory - reserved_bytes - need.weight_bytes
+    free = memory_bytes - reserved_bytes - need.weight_bytes
     pool = server.memory_frac * free
     shape = np.broadcast_shapes(context_len.shape, verify_len.shape)
     held = np.broadcast_to(context_len + verify_len, shape)
-    # A verification keeps a recurrent state for each position, a plain step one.
-    copies = verify_len if need.target.n_recurrent else 1.0
-    states = np.broadcast_to(need.target.state_bytes * copies, shape)
+    # A verification keeps a state for each position, or what replays it; a plain step one state.
+    one, positions = need.target.state_bytes, verify_len if need.target.n_recurrent else 1.0
+    kept = one + need.target.replay_bytes * positions if need.replays else one * positions
+    states = np.broadcast_to(kept, shape)
     cache = need.target.sequence_bytes(held) - need.target.state_bytes
     if need.draft is not None:
         cache = cache + need.draft.sequence_bytes(held)
     most = np.inf if server.running is None else max(1.0, float(server.running // need.ranks))
     return Room(
-        reserved_bytes=memory - need.weight_bytes - pool,
+        memory_bytes=memory_bytes,
+        reserved_bytes=memory_bytes - need.weight_bytes - pool,
         state_pool_bytes=np.zeros(shape),
         cache_pool_bytes=np.full(shape, pool),
         state_bytes=np.asarray(states),

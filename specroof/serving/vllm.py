@@ -8,7 +8,13 @@ from typing import Final
 
 import numpy as np
 
-from specroof.architecture import Architecture, CompressedAttention, Experts, LatentAttention
+from specroof.architecture import (
+    Architecture,
+    CompressedAttention,
+    Experts,
+    LatentAttention,
+    Mamba2,
+)
 from specroof.arrays import distinct
 from specroof.hardware import Server, ServerSettings
 from specroof.serving.footprint import has_core
@@ -30,6 +36,8 @@ _ALIKE: Final = 1.5
 #: What a captured size takes besides memory that the sizes share: assumed equal to
 #: what SGLang reserves for its captured prefills.
 _GRAPH_BYTES: Final = 8 * MEBIBYTE
+#: replayssm_buffer_len (config/cache.py).
+_REPLAY_BUFFER: Final = 16
 #: Kinds that the second model runner lacks, and the first schedules synchronously (config/vllm.py,
 #: _get_v2_model_runner_unsupported_features). N-grams are looked up on the device there.
 SYNCHRONOUS: Final = ("suffix",)
@@ -120,6 +128,19 @@ def state_blocks(draft_len: Array, *, prefix_cache: bool) -> Array:
     [2.0, 5.0]
     """
     return (2.0 if prefix_cache else 1.0) + draft_len
+
+
+def _replayed_tokens(need: Need, verify_len: Array) -> Array:
+    """Return the tokens whose inputs a request keeps so that its states can be replayed.
+
+    Ignores
+        that the inputs of Mamba2 lie in the blocks of the state, which are padded.
+    Source
+        ``config/cache.py``, ``replayssm_buffer_len``; ``layers/mamba/mamba_utils.py``,
+        ``append_replayssm_ring``: Mamba2's inputs of 16 tokens, and of a verification. Of other
+        kinds, which 0.33.0 replays for Kimi alone, those of a verification are counted.
+    """
+    return verify_len + (_REPLAY_BUFFER if has_core(need.model, Mamba2) else 0)
 
 
 def _lookahead(kind: str | None, draft_len: Array) -> Array:
@@ -230,12 +251,15 @@ def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> R
     Counts
         one pool for cache and state; blocks; slots for drafts ahead; an estimate of the profiled
         peak and of captured graphs.
+        With ``replay``, no copies of the state for drafts (``layers/mamba/abstract.py``,
+        ``num_speculative_blocks``), and the inputs that replay it.
     Ignores
         layouts that pack blocks of several sizes, and the CUDA context.
     Source
+        ``v1/worker/utils.py``, ``request_memory``: a share of the total of ``cudaMemGetInfo``;
         ``v1/worker/gpu_worker.py``, ``determine_available_memory``; ``v1/core/kv_cache_utils.py``.
     """
-    memory = need.hardware.peak.memory_bytes
+    memory = need.hardware.server_memory_bytes
     running = server.running or 1
     _, tokens = batch_defaults(need.hardware)
     tokens = server.chunk or tokens
@@ -249,12 +273,15 @@ def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> R
     per_layer = need.target.state_bytes / max(need.target.n_recurrent, 1)
     recurrent = need.target.n_recurrent > 0
     block, padded = _block_tokens(need, per_layer if recurrent else 0.0)
-    copies = state_blocks(drafts, prefix_cache=server.prefix_cache)
+    replayed = 0.0 * drafts if need.replays else drafts
+    copies = state_blocks(replayed, prefix_cache=server.prefix_cache)
     shape = np.broadcast_shapes(context_len.shape, drafts.shape)
     layers = need.target.n_recurrent * _padding(need)[2]
     states = np.broadcast_to(layers * padded * copies, shape)
     if not recurrent:
         states = np.full(shape, need.target.state_bytes)
+    elif need.replays:
+        states = states + need.target.replay_bytes * _replayed_tokens(need, drafts + 1.0)
     held = context_len + 1.0 + _lookahead(need.kind, drafts)
     cache = np.broadcast_to(_cached_bytes(need, held, block), shape)
     limits = {
@@ -265,6 +292,7 @@ def room(server: Server, need: Need, context_len: Array, verify_len: Array) -> R
         ahead = np.maximum(_lookahead(need.kind, drafts), 1.0)
         limits["drafted tokens"] = np.floor(tokens / ahead) + 0 * cache
     return Room(
+        memory_bytes=memory,
         reserved_bytes=reserved,
         state_pool_bytes=np.zeros(shape),
         cache_pool_bytes=np.broadcast_to(pool, shape),

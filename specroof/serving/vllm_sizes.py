@@ -47,7 +47,7 @@ def is_large_blackwell(hardware: HardwareProfile) -> bool:
     >>> is_large_blackwell(load_hardware("gb200")), is_large_blackwell(load_hardware("h200"))
     (True, False)
     """
-    return any(word in hardware.name for word in ("B200", "B300"))
+    return hardware.compute_capability == 10
 
 
 def _largest_graph(hardware: HardwareProfile) -> int:

@@ -22,6 +22,7 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.latency import (
     PassLatency,
     Setup,
+    cache_notes,
     check_placement,
     engine_notes,
     memory_notes,
@@ -144,6 +145,7 @@ def _curve_at(
     notes = (
         *model.notes,
         *option_notes(model, setup.options),
+        *cache_notes(model, setup),
         *of_passes,
         *acceptance_notes(tokens, model.name),
         *engine_notes(setup),
@@ -224,6 +226,7 @@ def pass_latency(model: Architecture, setup: Setup, forward_pass: ForwardPass) -
     notes = (
         *model.notes,
         *option_notes(model, setup.options),
+        *cache_notes(model, setup),
         *latency.notes,
         *engine_notes(setup),
         *held,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from specroof.architecture import WEIGHT_FORMATS, Architecture, Experts
-from specroof.latency import Setup
+from specroof.latency import Setup, served_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,4 +38,4 @@ class Served:
     @property
     def kv_dtype(self) -> str:
         """The dtype that cached keys and values are counted in."""
-        return self.setup.options.kv_dtype or self.model.kv_dtype
+        return served_options(self.model, self.setup).kv_dtype or self.model.kv_dtype
