@@ -20,11 +20,17 @@ __all__ = ["PARSERS", "parse_config", "parse_family"]
 #: Family parsers by `model_type`, as the file and its function; of a multimodal file, by the type
 #: inside `text_config`.
 PARSERS: Final = {
+    "afmoe": "usual_mixtures:parse_afmoe",
+    "bailing_moe": "usual_mixtures:parse_bailing_moe",
+    "bailing_moe_v2": "usual_mixtures:parse_bailing_moe",
     "deepseek_ref": "deepseek_v4:parse_deepseek_v4_converted",
     "deepseek_v2": "deepseek_v2:parse_deepseek_v2",
     "deepseek_v3": "deepseek_v3:parse_deepseek_v3",
     "deepseek_v32": "deepseek_v3:parse_deepseek_v32",
     "deepseek_v4": "deepseek_v4:parse_deepseek_v4",
+    "dots1": "usual_mixtures:parse_dots1",
+    "ernie4_5": "usual_mixtures:parse_usual_mixture",
+    "ernie4_5_moe": "usual_mixtures:parse_ernie4_5_moe",
     "falcon_h1": "falcon_h1:parse_falcon_h1",
     "gemma2": "gemma:parse_gemma2",
     "gemma3": "gemma:parse_gemma3",
@@ -40,6 +46,9 @@ PARSERS: Final = {
     "glm_moe_dsa": "glm_moe_dsa:parse_glm_moe_dsa",
     "gpt_oss": "gpt_oss:parse_gpt_oss",
     "granitemoehybrid": "granitemoehybrid:parse_granitemoehybrid",
+    "hunyuan_v1_dense": "usual_mixtures:parse_hunyuan_v1",
+    "hunyuan_v1_moe": "usual_mixtures:parse_hunyuan_v1",
+    "hy_v3": "usual_mixtures:parse_usual_mixture",
     "kimi_k2": "deepseek_v3:parse_deepseek_v3",
     "kimi_k25": "deepseek_v3:parse_deepseek_v3",
     "kimi_k3": "kimi_linear:parse_kimi_linear",
@@ -68,6 +77,7 @@ PARSERS: Final = {
     "nemotron_h": "nemotron_h:parse_nemotron_h",
     "opt": "opt:parse_opt",
     "phi3": "phi3:parse_phi3",
+    "phimoe": "usual_mixtures:parse_phimoe",
     "qwen2": "llama:parse_qwen2",
     "qwen2_moe": "qwen2_moe:parse_qwen2_moe",
     "qwen3": "llama:parse_qwen3",
@@ -81,6 +91,7 @@ PARSERS: Final = {
     "qwen3_vl_moe": "qwen3_moe:parse_qwen3_moe",
     "qwen3_vl_moe_text": "qwen3_moe:parse_qwen3_moe",
     "qwen3_vl_text": "llama:parse_qwen3",
+    "solar_open": "usual_mixtures:parse_usual_mixture",
     "step3p5": "step3p5:parse_step3p5",
     "step3p7": "step3p5:parse_step3p5",
 }
