@@ -19,6 +19,7 @@ from specroof.architecture import (
     Mamba2,
     Shard,
     SharedCacheAttention,
+    ShortConvolution,
     cache_only,
 )
 from specroof.cost.attention import (
@@ -41,7 +42,12 @@ from specroof.cost.compressed import (
 from specroof.cost.experts import expert_costs
 from specroof.cost.latent import latent_cache_bytes, latent_costs
 from specroof.cost.recurrent import delta_net_costs, recurrent_state_bytes
-from specroof.cost.state_space import kimi_delta_costs, lightning_costs, mamba2_costs
+from specroof.cost.state_space import (
+    kimi_delta_costs,
+    lightning_costs,
+    mamba2_costs,
+    short_convolution_costs,
+)
 
 
 def _by_heads(_core: Core) -> Shard:
@@ -125,5 +131,8 @@ CORES: Final[dict[type[Core], CoreFormulas]] = {
     ),
     Mamba2: CoreFormulas(mamba2_costs, _by_heads, state_bytes=recurrent_state_bytes),
     LightningAttention: CoreFormulas(lightning_costs, _by_heads, state_bytes=recurrent_state_bytes),
+    ShortConvolution: CoreFormulas(
+        short_convolution_costs, _by_heads, state_bytes=recurrent_state_bytes
+    ),
     Experts: CoreFormulas(expert_costs),
 }
