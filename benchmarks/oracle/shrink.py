@@ -78,6 +78,14 @@ _SIZES = {
     "num_mtp_modules": 0,
     "mtp_num_hidden_layers": 0,
     "moe_latent_size": 24,
+    "ffn_hidden_size": 96,
+    "expert_ffn_hidden_size": 32,
+    "num_layers": 4,
+    "moe_topk": 2,
+    "moe_k": 2,
+    "conv_L_cache": 3,
+    "d_rel": 4,
+    "rel_extent": 8,
 }
 _N_LAYERS = 8
 #: Keys that the small models do without: formats, tokens, parts beside the language model.
@@ -103,6 +111,9 @@ def shrunken(text: Mapping[str, Any]) -> dict[str, Any]:
     heads = text.get("num_attention_heads")
     kv_heads = text.get("num_key_value_heads") or heads
     small["num_key_value_heads"] = {heads: 8, 1: 1}.get(kv_heads, 2)
+    if "ffn_hidden_size" in text:
+        # LongCat-Flash rotates as much of a head as its class has by default.
+        small["head_dim"] = small["qk_rope_head_dim"]
     if text.get("num_global_key_value_heads"):
         small["num_global_key_value_heads"] = 1
     return small

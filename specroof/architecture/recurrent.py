@@ -1,6 +1,7 @@
 """Cores whose memory of the context has a fixed size: linear attention and state spaces."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from specroof.architecture.cores import Core
 from specroof.units import dtype_bytes
@@ -19,7 +20,7 @@ class RecurrentCore(Core):
     conv_kernel: int
     conv_columns: int
 
-    overhead_kinds = ("linear_attention",)
+    overhead_kinds: ClassVar[tuple[str, ...]] = ("linear_attention",)
 
     @property
     def state_elements(self) -> int:
@@ -216,7 +217,7 @@ class ShortConvolution(RecurrentCore):
 
     label = "short_convolution"
     # One small kernel: nothing of what makes linear attention slow to launch.
-    overhead_kinds = ()
+    overhead_kinds: ClassVar[tuple[str, ...]] = ()
 
     @property
     def state_elements(self) -> int:

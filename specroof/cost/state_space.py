@@ -238,7 +238,9 @@ def short_convolution_costs(core: ShortConvolution, setting: Setting) -> list[Op
     >>> from specroof.cost.base import ForwardPass, Options
     >>> core = ShortConvolution(2048, conv_kernel=3, conv_columns=2)
     >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
-    >>> conv, state = short_convolution_costs(core, Setting(decode, Options(), "bf16", "fp32", "bf16"))
+    >>> conv, state = short_convolution_costs(
+    ...     core, Setting(decode, Options(), "bf16", "fp32", "bf16")
+    ... )
     >>> float(conv.flops), float(state.cache_bytes)  # 2 * 2048 * 3; 2 * 2048 * 2 columns * 2 bytes
     (12288.0, 16384.0)
     """

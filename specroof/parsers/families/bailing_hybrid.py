@@ -91,9 +91,7 @@ def _latent_builder(keys: Reader, *, gate_default: str) -> BlockBuilder:
         keys.positive_int("v_head_dim"),
         bias=keys.flag("attention_bias", default=False),
     )
-    gate = keys.text(
-        "gated_attention_proj_granularity_type", allowed=_GATES, default=gate_default
-    )
+    gate = keys.text("gated_attention_proj_granularity_type", allowed=_GATES, default=gate_default)
     width = shape.n_heads * (shape.value_dim if gate == "element_wise" else 1)
     gates = (("g_proj", hidden_size, width),) if gate else ()
     return lambda weights: extended(
@@ -132,7 +130,10 @@ def _delta_builder(keys: Reader) -> BlockBuilder:
 
 def _lightning_builder(keys: Reader) -> BlockBuilder:
     """Return what builds lightning attention; its group norm spans all heads."""
-    hidden_size, n_heads = keys.positive_int("hidden_size"), keys.positive_int("num_attention_heads")
+    hidden_size, n_heads = (
+        keys.positive_int("hidden_size"),
+        keys.positive_int("num_attention_heads"),
+    )
     core = LightningAttention(n_heads, keys.positive_int("head_dim"))
     inner = n_heads * core.head_dim
     rows = (

@@ -165,9 +165,7 @@ def latent_decoder(
     return decoder(config, mixers, feed_forward_part(config, experts, sparse))
 
 
-def latent_block(
-    shape: LatentShape, weights: LayerWeights, *, module: str = "self_attn"
-) -> Block:
+def latent_block(shape: LatentShape, weights: LayerWeights, *, module: str = "self_attn") -> Block:
     """Return latent attention with its projections; `module` is what the checkpoint calls it.
 
     The up-projection of the latent is one matrix here and is absorbed into queries and outputs

@@ -5,6 +5,7 @@ Source
     `transformers_utils/configs/hy_v4.py`, for the keys of its published file.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -25,6 +26,7 @@ from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.layer_lists import listed_experts, listed_kinds
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.sizes import read_experts
+from specroof.reading.json_object import Reader
 
 _FULL: Final = "full"
 _SHARED: Final = "shared"
@@ -40,14 +42,7 @@ def parse_hy_v4(config: ModelConfig) -> Architecture:
         keys.refuse("enable_ihc", "true")
     full = searching_shape(keys)
     shared = replace(full, indexer=None, shared_top_k=keys.positive_int("index_topk"))
-    kinds = listed_kinds(keys, "indexer_types", (_FULL, _SHARED), n_layers)
-    if kinds is None:
-        # HYV4Config.__post_init__: the first layer, and every fourth from the second on
-        kinds = tuple(
-            _FULL if index == 0 or (index - 1) % 4 == 0 else _SHARED for index in range(n_layers)
-        )
-    if kinds[0] == _SHARED:
-        keys.refuse("indexer_types", "full first, before which nothing is selected")
+    kinds = _indexer_kinds(keys, n_layers)
     # The class's file of vLLM: gated_mla and learnable_sink True, gating_type elementwise.
     gate_dims = {"elementwise": full.n_heads * full.value_dim, "headwise": full.n_heads}
     gate_dim = gate_dims[keys.text("gating_type", allowed=gate_dims, default="elementwise")]
@@ -93,3 +88,14 @@ def parse_hy_v4(config: ModelConfig) -> Architecture:
         Part(sparse, feed_forward),
         vector_params=hidden_size + head_mixing,
     )
+
+
+def _indexer_kinds(keys: Reader, n_layers: int) -> Sequence[str]:
+    """Return whether each layer runs its indexer or takes over an earlier layer's selection."""
+    kinds = listed_kinds(keys, "indexer_types", (_FULL, _SHARED), n_layers)
+    if kinds is None:
+        # HYV4Config.__post_init__: the first layer, and every fourth from the second on
+        return [_FULL if index == 0 or index % 4 == 1 else _SHARED for index in range(n_layers)]
+    if kinds[0] == _SHARED:
+        keys.refuse("indexer_types", "full first, before which nothing is selected")
+    return kinds

@@ -10,9 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from specroof.architecture import HEADS, Architecture, AttentionShape, Block, ShortConvolution
-from specroof.parsers.blocks import attention_block, experts_block, extended, matrices, router
+from specroof.parsers.blocks import (
+    attention_block,
+    experts_block,
+    extended,
+    feed_forward_block,
+    matrices,
+    router,
+)
 from specroof.parsers.decoder import Part, decoder
-from specroof.parsers.blocks import feed_forward_block
 from specroof.parsers.formats.quantization import LayerWeights
 from specroof.parsers.layer_lists import listed_experts, listed_kinds
 from specroof.parsers.model_config import ModelConfig
@@ -141,10 +147,11 @@ def _feed_forward(config: ModelConfig) -> Part[bool]:
 
     def build(is_sparse: bool, weights: LayerWeights) -> Block:
         if not is_sparse:
-            return feed_forward_block(hidden_size, dense_width, weights)
+            # A scale of its output, here and of the experts.
+            dense = feed_forward_block(hidden_size, dense_width, weights)
+            return extended(dense, n_params=1)
         block = experts_block(experts, weights)
         gate = router("router", hidden_size, experts.n_experts + n_shared, weights)
-        # A scale of all experts beside the correction bias.
         return extended(replace(block, linears=(gate, *block.linears[1:])), n_params=1)
 
     return Part(sparse, build)

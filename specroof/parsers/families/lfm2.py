@@ -115,9 +115,7 @@ def _lfm2(config: ModelConfig, kinds: Sequence[str], feed_forward: Part[Any]) ->
 
     model = decoder(config, Part(kinds, mixer), feed_forward, tied_default=True)
     # The published name of the key, which the configuration classes prefer.
-    return replace(
-        model, tied_embeddings=keys.flag("tie_embedding", default=model.tied_embeddings)
-    )
+    return replace(model, tied_embeddings=keys.flag("tie_embedding", default=model.tied_embeddings))
 
 
 def _adjusted_width(keys: Reader) -> int:

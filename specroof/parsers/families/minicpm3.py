@@ -20,7 +20,9 @@ def parse_minicpm3(config: ModelConfig) -> Architecture:
     keys = config.keys
     if keys.flag("mlp_bias", default=False):
         keys.refuse("mlp_bias", "false")
-    shape = latent_shape(keys, value_dim=config.hidden_size // keys.positive_int("num_attention_heads"))
+    shape = latent_shape(
+        keys, value_dim=config.hidden_size // keys.positive_int("num_attention_heads")
+    )
     # configuration_minicpm3.py: tie_word_embeddings True
     return decoder(
         config,

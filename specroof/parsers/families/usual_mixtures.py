@@ -110,9 +110,7 @@ _TRAITS: Final = {
     "ernie4_5_moe": _Traits(
         tied=True,
         refused=("use_bias",),
-        routing=_Routing(
-            "moe_num_experts", top_k="moe_k", shared=("moe_num_shared_experts", 2)
-        ),
+        routing=_Routing("moe_num_experts", top_k="moe_k", shared=("moe_num_shared_experts", 2)),
         passed_over="moe_norm_min moe_capacity moe_gate moe_use_aux_free",
     ),
     "hunyuan_v1_dense": _Traits(qk_norm=True, refused=("mlp_bias", "use_cla")),
@@ -176,7 +174,7 @@ def parse_hunyuan_v1(config: ModelConfig) -> Architecture:
 
 
 def parse_dots1(config: ModelConfig) -> Architecture:
-    """Return a dots.llm1; layers from `max_window_layers` on slide, of which published ones have none."""
+    """Return a dots.llm1; layers from `max_window_layers` on slide, if there are so many."""
     keys = config.keys
     # configuration_dots1.py: sliding_window 4096, max_window_layers 62
     window = keys.optional_int("sliding_window", missing=4096)
@@ -191,9 +189,7 @@ def parse_afmoe(config: ModelConfig) -> Architecture:
     # configuration_afmoe.py: sliding_window 1024, global_attn_every_n_layers 4
     window = keys.optional_int("sliding_window", missing=1024)
     stride = keys.positive_int("global_attn_every_n_layers", default=4)
-    windows = layer_windows(
-        keys, config.n_layers, window, lambda index: (index + 1) % stride != 0
-    )
+    windows = layer_windows(keys, config.n_layers, window, lambda index: (index + 1) % stride != 0)
     return _decoder(config, _TRAITS["afmoe"], windows)
 
 
