@@ -114,7 +114,7 @@ MOE = without(TINY_EXPERTS, "num_local_experts", "shared_expert_intermediate_siz
     ("config", "model_type", "family"),
     [
         (TINY, "brand_new", "llama"),
-        (MOE, "foo_moe", "qwen3_moe"),
+        (MOE, "foobar", "qwen3_moe"),
         (TINY_COMPRESSED, "deepseek_v5", "deepseek_v4"),
         (without(TINY_LATENT, "index_n_heads", "index_head_dim", "index_topk"), "x", "deepseek_v3"),
         (MIMO, "brand_new", "mimo_v2"),
@@ -132,8 +132,8 @@ def test_an_unknown_type_is_told_which_family_its_keys_fit(
 
 
 def test_what_it_says_can_be_done() -> None:
-    assert parse(MOE | {"model_type": "foo_moe"}, family="qwen3_moe").notes == (
-        "read as family qwen3_moe: the config says model_type foo_moe",
+    assert parse(MOE | {"model_type": "foobar"}, family="qwen3_moe").notes == (
+        "read as family qwen3_moe: the config says model_type foobar",
     )
 
 
@@ -149,7 +149,7 @@ def test_a_type_inside_of_a_multimodal_file_counts() -> None:
 
 
 def test_formats_of_weights_do_not_matter_to_the_advice() -> None:
-    strange = {"model_type": "foo_moe", "quantization_config": {"quant_method": "nobody knows"}}
+    strange = {"model_type": "foobar", "quantization_config": {"quant_method": "nobody knows"}}
     assert refused(MOE | strange).endswith("try --family qwen3_moe")
 
 
