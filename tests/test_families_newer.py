@@ -1,4 +1,4 @@
-"""Hunyuan, ERNIE, Trinity, dots, Solar, Ling, Phi-3.5-MoE, MiniCPM3, LongCat, LFM and Inkling.
+"""Families of 2025 and 2026 beside the large series, from Hunyuan to Qwen4-Exp.
 
 Each family is held against a simpler one that it becomes in a limit, and what it adds to that is
 counted by hand from its published code.
@@ -10,15 +10,27 @@ import pytest
 
 from specroof.architecture import (
     Architecture,
+    BlockSparseAttention,
     Experts,
     GroupedQueryAttention,
+    Indexer,
     KimiDeltaAttention,
     LightningAttention,
     ShortConvolution,
 )
 from specroof.cost import kv_bytes_per_token, state_bytes
 from specroof.errors import ConfigError
-from tiny_configs import TINY, TINY_EXPERTS, TINY_LATENT, Config, left_out, linears, parse, windows
+from tiny_configs import (
+    TINY,
+    TINY_EXPERTS,
+    TINY_HYBRID,
+    TINY_LATENT,
+    Config,
+    left_out,
+    linears,
+    parse,
+    windows,
+)
 
 #: Small configs: hidden size 64, four heads of 16 on two KV heads, eight experts of width 32.
 DENSE: Final[Config] = {**TINY, "head_dim": 16}
@@ -459,6 +471,65 @@ def test_an_inkling_as_published_is_the_one_that_transformers_saves() -> None:
     assert parse(INKLING).n_params - cut.n_params == 100 * 64
 
 
+QWEN4: Final[Config] = {
+    **TINY_HYBRID,
+    "model_type": "qwen4_exp_text",
+    "head_dim": 16,
+    "hc_count": 2,
+    "hc_lowrank": 10,
+    "indexer_n_heads": 3,
+    "indexer_kv_heads": 1,
+    "indexer_head_dim": 8,
+    "indexer_budget": 12,
+    "indexer_compress_ratio": 4,
+}
+#: Around a sublayer: down, up and back of two streams, a norm of both in the place of one.
+MIXING: Final = 128 * 10 + 10 * 128 + 128 * 2 + 128 - 64
+
+
+def test_a_qwen4_is_a_qwen3_next_over_streams_that_searches() -> None:
+    model, twin = parse(QWEN4), parse({**QWEN4, "model_type": "qwen3_next"})
+    assert model.layer_kinds == {"linear_attention": 3, "block_sparse_attention": 1, "moe": 4}
+    index = 64 * (3 + 1) * 8 + 2 * 8
+    # behind the last layer down, up and the norm of both streams
+    last = 2 * 1280 + 128 - 64
+    assert model.n_params - twin.n_params == 4 * 2 * MIXING + index + last
+    (sparse,) = [core for _, core in model.counted_cores if isinstance(core, BlockSparseAttention)]
+    # 12 tokens are three finished blocks, and there is the unfinished one
+    assert sparse == BlockSparseAttention(4, 2, 16, 16, Indexer(3, 8, 4), block_len=4, key_tokens=4)
+    # keys and values of two heads, and a quarter of an index key of 8
+    assert kv_bytes_per_token(model) == (2 * 2 * 16 + 8 / 4) * 2
+
+
+def test_a_qwen4_without_an_indexer_attends_to_all() -> None:
+    plain = {key: value for key, value in QWEN4.items() if not key.startswith("indexer")}
+    model = parse(plain)
+    assert model.layer_kinds == {"linear_attention": 3, "full_attention": 1, "moe": 4}
+    kinds = ["linear_attention", "indexed_attention", "qwen_sparse_attention", "full_attention"]
+    assert parse({**plain, "layer_types": kinds}).layer_kinds["full_attention"] == 3
+
+
+def test_a_qwen4_looks_up_n_grams_in_tables_of_primes() -> None:
+    keys = {
+        "ngram_size": 2,
+        "heads_per_ngram": 2,
+        "ngram_vocab_size_base": 20,
+        "make_ngram_vocab_size_divisible_by": 8,
+        "ple_conv_kernel_size": 3,
+        "ple_embed_dim": 12,
+    }
+    model, plain = parse({**QWEN4, **keys, "ple_layer_ids": [3, 1]}), parse(QWEN4)
+    # 23 + 29 rows padded to 56, 31 + 37 to 72, of width 6; multipliers, sizes and offsets
+    tables = (56 + 72) * 6 + 2 * (2 + 2 + 2)
+    assert model.lookup_params == tables
+    # keys of both streams and values; three norms of both streams; three taps
+    layer = 12 * 128 + 12 * 64 + 3 * 128 + 3 * 128
+    assert model.n_params - plain.n_params == tables + 2 * layer
+    assert model.layer_kinds["short_convolution"] == 2
+    # two taps before the last, each two tokens apart, of both streams in bf16
+    assert state_bytes(model, "fp32") - state_bytes(plain, "fp32") == 2 * 4 * 128 * 2
+
+
 # --- refusals ------------------------------------------------------------------------------------
 
 
@@ -487,6 +558,14 @@ def test_an_inkling_as_published_is_the_one_that_transformers_saves() -> None:
         ({**TINY_EXPERTS, "model_type": "lfm2_moe"}, "layer_types", None),
         (LFM2, "layer_types", ["conv", "mamba"]),
         (INKLING, "use_sconv", False),
+        (QWEN4, "indexer_kv_heads", 2),
+        (QWEN4, "indexer_budget", 13),
+        (QWEN4, "layer_types", ["sliding_attention"] * 4),
+        (QWEN4, "ple_layer_ids", [4]),
+        (QWEN4, "ple_layer_ids", [9]),
+        ({**QWEN4, "ple_layer_ids": [1]}, "ple_embed_dim", 63),
+        ({**QWEN4, "ple_layer_ids": [1, 2, 3]}, "heads_per_ngram", 64),
+        (QWEN4, "hc_count", 1),
         (INKLING, "layer_types", ["full_attention"] * 6),
     ],
 )

@@ -102,6 +102,8 @@ PARSERS: Final = {
     "qwen3_vl_moe_text": "qwen3_moe:parse_qwen3_moe",
     "qwen3_vl_text": "llama:parse_qwen3",
     "solar_open": "usual_mixtures:parse_usual_mixture",
+    "qwen4_exp": "qwen4_exp:parse_qwen4_exp",
+    "qwen4_exp_text": "qwen4_exp:parse_qwen4_exp",
     "step3p5": "step3p5:parse_step3p5",
     "step3p7": "step3p5:parse_step3p5",
 }
