@@ -86,12 +86,21 @@ _SIZES = {
     "conv_L_cache": 3,
     "d_rel": 4,
     "rel_extent": 8,
+    "hc_lowrank": 12,
+    "indexer_n_heads": 4,
+    "indexer_head_dim": 16,
+    "indexer_budget": 8,
+    "indexer_compress_ratio": 4,
+    "ngram_vocab_size_base": 100,
 }
 _N_LAYERS = 8
 #: Keys that the small models do without: formats, tokens, parts beside the language model.
-_DROPPED = ("quantization_config", "eos_token_id", "bos_token_id", "per_layer_config")
+_DROPPED = ("quantization_config", "bos_token_id", "per_layer_config")
 #: Groups of experts of which few are left, and tokens beyond the small vocabulary.
-_ADDED = {"n_group": 1, "topk_group": 1, "num_expert_group": 1, "pad_token_id": None}
+_ADDED = {
+    **{"n_group": 1, "topk_group": 1, "num_expert_group": 1},
+    **{"pad_token_id": None, "eos_token_id": 2},
+}
 
 
 def shrunken(text: Mapping[str, Any]) -> dict[str, Any]:
