@@ -231,6 +231,12 @@ def test_a_longcat_layer_is_two_dense_ones_with_experts_beside_the_first() -> No
     assert any("4 of 12" in note for note in model.notes)
 
 
+def test_a_longcat_names_its_width_in_two_ways_the_usual_first() -> None:
+    assert linears(parse({**LONGCAT, "intermediate_size": 96}), 1)["down_proj"].in_features == 96
+    own = {key: value for key, value in LONGCAT.items() if key != "intermediate_size"}
+    assert parse(own).layers == parse(LONGCAT).layers
+
+
 def test_a_longcat_without_empty_experts_visits_what_it_picks() -> None:
     model = parse({**LONGCAT, "zero_expert_num": 0, "router_bias": True})
     (experts,) = [core for _, core in model.counted_cores if isinstance(core, Experts)]

@@ -28,7 +28,7 @@ def parse_longcat_flash(config: ModelConfig) -> Architecture:
     )
     n_layers = keys.positive_int("num_layers", maximum=MAX_LAYERS // 2)
     latent = latent_shape(keys)
-    width = keys.positive_int("ffn_hidden_size", "intermediate_size")
+    width = keys.positive_int("intermediate_size", "ffn_hidden_size")
     n_experts = keys.positive_int("n_routed_experts")
     # configuration_longcat_flash.py: zero_expert_num 256
     n_rows = n_experts + keys.positive_int("zero_expert_num", minimum=0, default=256)
