@@ -38,6 +38,7 @@ from specroof.architecture import (
     Mamba2,
     RecurrentCore,
     SharedCacheAttention,
+    ShortConvolution,
     by_kv_heads,
     stack_layers,
 )
@@ -172,7 +173,16 @@ kimi_deltas = st.builds(
     conv_columns=st.integers(1, 6),
 )
 lightnings = st.builds(LightningAttention, n_heads=st.sampled_from([8, 16]), head_dim=widths)
-recurrents: SearchStrategy[RecurrentCore] = st.one_of(delta_nets, mambas, kimi_deltas, lightnings)
+short_convolutions = st.builds(
+    ShortConvolution,
+    channels=st.sampled_from([16, 64]),
+    conv_kernel=st.integers(2, 8),
+    conv_columns=st.integers(1, 7),
+    conv_bias=st.booleans(),
+)
+recurrents: SearchStrategy[RecurrentCore] = st.one_of(
+    delta_nets, mambas, kimi_deltas, lightnings, short_convolutions
+)
 
 
 @st.composite

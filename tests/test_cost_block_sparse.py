@@ -210,6 +210,24 @@ def test_index_keys_are_scored_in_the_narrow_format_of_the_cache(
     assert scan.compute_dtype == computes_in
 
 
+@given(block_sparse, batches, st.integers(1, 5), contexts)
+def test_a_key_that_stands_for_a_block_is_scanned_and_stored_once_a_block(
+    core: BlockSparseAttention, batch: int, queries: int, context: int
+) -> None:
+    merged = replace(core, key_tokens=core.block_len)
+    scan, attention = costs(core, batch, queries, context)
+    fewer, same = costs(merged, batch, queries, context)
+    assert float(fewer.flops) * core.block_len == pytest.approx(float(scan.flops))
+    assert float(fewer.cache_bytes) * core.block_len == pytest.approx(float(scan.cache_bytes))
+    assert (same.flops, same.cache_bytes) == (attention.flops, attention.cache_bytes)
+    tokens = np.array(float(context))
+    stored = block_sparse_cache_bytes(merged, tokens, "bf16")
+    keys = context * core.n_kv_heads * (core.head_dim + core.value_dim) * 2
+    assert float(stored) == pytest.approx(
+        keys + context / core.block_len * 2 * core.indexer.head_dim
+    )
+
+
 def stack(core: BlockSparseAttention | LatentAttention) -> Architecture:
     """Return two layers with nothing but a core each."""
     layer = Layer((Block("attention", (), core),), 2)

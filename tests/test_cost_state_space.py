@@ -21,6 +21,7 @@ from specroof.architecture import (
     Linear,
     Mamba2,
     RecurrentCore,
+    ShortConvolution,
 )
 from specroof.cost import forward_cost, state_bytes, storage
 from specroof.cost.base import CHOICES, OpCost, Options
@@ -50,6 +51,7 @@ from strategies import (
     mambas,
     recurrents,
     setting,
+    short_convolutions,
     small,
 )
 
@@ -84,6 +86,8 @@ def replay_bytes(core: RecurrentCore) -> float:
         return 2 * channels + 2 * channels + 4 * channels + 4 * core.n_heads
     if isinstance(core, LightningAttention):  # k, v
         return 2 * 2 * core.n_heads * core.head_dim
+    if isinstance(core, ShortConvolution):  # one column
+        return 2 * core.channels
     assert isinstance(core, GatedDeltaNet)
     return replay_token_bytes(core)
 
@@ -209,6 +213,18 @@ def test_lightning_attention_is_a_scan_without_groups(
     twin = Mamba2(core.n_heads, core.head_dim, core.head_dim, 1, conv_kernel=4, conv_columns=3)
     t = np.array(float(tokens))
     assert scan_flops(core, t) == scan_flops(twin, t) == 6 * core.n_heads * core.head_dim**2 * t
+
+
+@given(short_convolutions, batches, small)
+def test_a_short_convolution_has_taps_and_columns_and_no_state(
+    core: ShortConvolution, batch: int, queries: int
+) -> None:
+    conv, state = costs(core, batch, queries, 0)
+    assert float(conv.flops) == 2 * core.channels * core.conv_kernel * batch * queries
+    assert not state.flops.any()
+    assert core.n_params == core.channels * (core.conv_kernel + core.conv_bias)
+    stored = recurrent_state_bytes(core, "fp32", "bf16")
+    assert stored == core.channels * core.conv_columns * 2
 
 
 @given(kimi_deltas, small)

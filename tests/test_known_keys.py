@@ -141,8 +141,8 @@ def test_an_unknown_type_is_told_which_family_its_keys_fit(
 
 
 def test_what_it_says_can_be_done() -> None:
-    assert parse(MOE | {"model_type": "foo_moe"}, family="qwen3_moe").notes == (
-        "read as family qwen3_moe: the config says model_type foo_moe",
+    assert parse(MOE | {"model_type": "foobar"}, family="qwen3_moe").notes == (
+        "read as family qwen3_moe: the config says model_type foobar",
     )
 
 
@@ -161,7 +161,7 @@ def test_a_type_inside_of_a_multimodal_file_counts() -> None:
 
 
 def test_formats_of_weights_do_not_matter_to_the_advice() -> None:
-    strange = {"model_type": "foo_moe", "quantization_config": {"quant_method": "nobody knows"}}
+    strange = {"model_type": "foobar", "quantization_config": {"quant_method": "nobody knows"}}
     assert refused(MOE | strange).endswith("try --family qwen3_moe")
 
 

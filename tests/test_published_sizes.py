@@ -192,6 +192,12 @@ def test_elements_are_those_of_the_checkpoint(
     assert model.n_params + beside == row["value"]
 
 
+@over("class_elements")
+def test_elements_are_those_of_the_class(row: dict[str, Any], model_configs_folder: Path) -> None:
+    model = bundled(model_configs_folder, row["checkpoint"])
+    assert (model.n_params, model.n_active_params) == (row["value"], row["active"])
+
+
 @over("gibibytes")
 def test_bytes_are_those_of_the_checkpoint(row: dict[str, Any], model_configs_folder: Path) -> None:
     model = bundled(model_configs_folder, row["checkpoint"])
@@ -236,5 +242,8 @@ def test_a_dense_model_uses_all_of_itself(model_configs_folder: Path) -> None:
 
 def test_every_bundled_model_is_measured_somewhere(model_configs_folder: Path) -> None:
     files = {file.stem for file in model_configs_folder.glob("*.json")}
-    first = {row["checkpoint"].replace("/", "--") for row in PUBLISHED["billions"]}
+    first = {
+        row["checkpoint"].replace("/", "--")
+        for row in (*PUBLISHED["billions"], *PUBLISHED["class_elements"])
+    }
     assert files == first | set(DENSE) | set(MIXTURES) | set(RECURRENT)

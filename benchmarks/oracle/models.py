@@ -16,7 +16,10 @@ __all__ = [
     "text_model",
 ]
 
-_TOP_K_KEYS = ("num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe_top_k")
+_TOP_K_KEYS = (
+    *("num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe_top_k"),
+    *("moe_topk", "moe_k"),
+)
 #: Types of a whole whose text class stands for flat files.
 _TEXT_TYPES = {"minimax_m3_vl": "minimax_m3_vl_text", "llama4": "llama4_text"}
 

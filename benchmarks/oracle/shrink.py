@@ -80,12 +80,29 @@ _SIZES = {
     "moe_latent_size": 24,
     "num_kv_shared_layers": 2,
     "laurel_rank": 8,
+    "ffn_hidden_size": 96,
+    "expert_ffn_hidden_size": 32,
+    "num_layers": 4,
+    "moe_topk": 2,
+    "moe_k": 2,
+    "conv_L_cache": 3,
+    "d_rel": 4,
+    "rel_extent": 8,
+    "hc_lowrank": 12,
+    "indexer_n_heads": 4,
+    "indexer_head_dim": 16,
+    "indexer_budget": 8,
+    "indexer_compress_ratio": 4,
+    "ngram_vocab_size_base": 100,
 }
 _N_LAYERS = 8
 #: Keys that the small models do without: formats, tokens, parts beside the language model.
-_DROPPED = ("quantization_config", "eos_token_id", "bos_token_id", "per_layer_config")
+_DROPPED = ("quantization_config", "bos_token_id", "per_layer_config")
 #: Groups of experts of which few are left, and tokens beyond the small vocabulary.
-_ADDED = {"n_group": 1, "topk_group": 1, "num_expert_group": 1, "pad_token_id": None}
+_ADDED = {
+    "n_group": 1, "topk_group": 1, "num_expert_group": 1,
+    "pad_token_id": None, "eos_token_id": 2,
+}
 
 
 def shrunken(text: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,6 +125,9 @@ def shrunken(text: Mapping[str, Any]) -> dict[str, Any]:
     if str(text.get("model_type")).startswith(("qwen2_vl", "qwen2_5_vl")):
         # half a head's width, in thirds for time, height and width
         small["rope_scaling"] = {"rope_type": "default", "mrope_section": [2, 1, 1]}
+    if "ffn_hidden_size" in text:
+        # LongCat-Flash rotates as much of a head as its class has by default.
+        small["head_dim"] = small["qk_rope_head_dim"]
     if text.get("num_global_key_value_heads"):
         small["num_global_key_value_heads"] = 1
     return small

@@ -52,6 +52,7 @@ from specroof.architecture.recurrent import (
     LightningAttention,
     Mamba2,
     RecurrentCore,
+    ShortConvolution,
 )
 from specroof.architecture.usual_blocks import AttentionShape, gated_pair, grouped_query_block
 
@@ -87,6 +88,7 @@ __all__ = [
     "RecurrentCore",
     "Shard",
     "SharedCacheAttention",
+    "ShortConvolution",
     "VisionTower",
     "WeightFormat",
     "block_head",

@@ -225,7 +225,7 @@ class LatentAttention(SoftmaxAttention):
 
 @dataclass(frozen=True, slots=True)
 class BlockSparseAttention(SoftmaxAttention):
-    """Grouped-query attention to the blocks of keys that an indexer picks (MiniMax-M3).
+    """Grouped-query attention to the blocks of keys that an indexer picks (MiniMax-M3, Qwen4-Exp).
 
     Parameters
     ----------
@@ -233,9 +233,11 @@ class BlockSparseAttention(SoftmaxAttention):
         As in `GroupedQueryAttention`.
     indexer
         Its query heads (each picks for a group of KV heads), the width of the one key
-        that a token caches for it, and the blocks that a query sees, its own among them.
+        that is cached for it, and the blocks that a query sees, its own among them.
     block_len
         Tokens per block.
+    key_tokens
+        Tokens that one index key stands for: 1, or those of a block, whose mean it is.
     """
 
     n_heads: int
@@ -244,6 +246,7 @@ class BlockSparseAttention(SoftmaxAttention):
     value_dim: int
     indexer: Indexer
     block_len: int
+    key_tokens: int = 1
 
     label = "block_sparse_attention"
     overhead_kinds = ("sparse_index",)

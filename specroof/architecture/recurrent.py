@@ -1,6 +1,7 @@
 """Cores whose memory of the context has a fixed size: linear attention and state spaces."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from specroof.architecture.cores import Core
 from specroof.units import dtype_bytes
@@ -19,7 +20,7 @@ class RecurrentCore(Core):
     conv_kernel: int
     conv_columns: int
 
-    overhead_kinds = ("linear_attention",)
+    overhead_kinds: ClassVar[tuple[str, ...]] = ("linear_attention",)
 
     @property
     def state_elements(self) -> int:
@@ -193,3 +194,42 @@ class LightningAttention(RecurrentCore):
     def conv_dim(self) -> int:
         """Channels of the convolution: none."""
         return 0
+
+
+@dataclass(frozen=True, slots=True)
+class ShortConvolution(RecurrentCore):
+    """A depthwise convolution over the last few tokens, without any other memory (LFM2).
+
+    Parameters
+    ----------
+    channels
+        What is convolved.
+    conv_kernel, conv_columns
+        Taps, and past columns cached for them.
+    conv_bias
+        Whether it has one.
+    """
+
+    channels: int
+    conv_kernel: int
+    conv_columns: int
+    conv_bias: bool = False
+
+    label = "short_convolution"
+    # One small kernel: nothing of what makes linear attention slow to launch.
+    overhead_kinds: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def state_elements(self) -> int:
+        """Elements of the state of one sequence: none beside the columns."""
+        return 0
+
+    @property
+    def conv_dim(self) -> int:
+        """Channels of the convolution."""
+        return self.channels
+
+    @property
+    def n_params(self) -> int:
+        """Elements of the depthwise convolution and its bias."""
+        return self.conv_taps + (self.channels if self.conv_bias else 0)

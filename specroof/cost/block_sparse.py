@@ -1,8 +1,11 @@
-"""Block-sparse attention of MiniMax-M3: an indexer picks whole blocks of keys for every query.
+"""Block-sparse attention: an indexer picks whole blocks of keys for every query.
 
 Source
-    transformers 5, `models/minimax_m3_vl/modeling_minimax_m3_vl.py` (`MiniMaxM3VLIndexer`);
-    SGLang `layers/attention/minimax_sparse_backend.py` and `mem_cache/memory_pool.py`.
+    MiniMax-M3: transformers 5, `models/minimax_m3_vl/modeling_minimax_m3_vl.py`
+    (`MiniMaxM3VLIndexer`); SGLang `layers/attention/minimax_sparse_backend.py` and
+    `mem_cache/memory_pool.py`. Qwen4-Exp: transformers 5.23,
+    `models/qwen4_exp/modeling_qwen4_exp.py` (`Qwen4ExpTextQSAIndexer`); SGLang 0.5.23,
+    `mem_cache/qsa_kv_pool.py`.
 """
 
 import numpy as np
@@ -60,14 +63,17 @@ def _pairs_below(positions: Array, block_len: int, top_k: int) -> Array:
 def block_sparse_costs(core: BlockSparseAttention, setting: Setting) -> list[OpCost]:
     r"""Return the cost of block-sparse attention in one layer: the scan of the keys, attention.
 
-    .. math:: F = 2 \, B \left( n_I d_I \, A_{all} + n_h (d_k + d_v) \, A \right)
+    .. math:: F = 2 \, B \left( n_I d_I \, A_{all} / g + n_h (d_k + d_v) \, A \right)
+
+    with g tokens to an index key.
 
     Counts
         every query against every index key, in the dtype of the cache; the chosen blocks once
         per sequence, KV head and pass; new keys, values and index keys written.
     Ignores
         the maximum over each block and the top-k, 1 of 256 FLOP per pair; that queries of one
-        sequence may pick different blocks: at most T times the blocks.
+        sequence may pick different blocks: at most T times the blocks; where a key is the mean of a
+        block, that unfinished blocks have none: at most one key a sequence.
     Source
         MiniMax-M3 in transformers 5 and SGLang; see the module.
 
@@ -98,9 +104,9 @@ def block_sparse_costs(core: BlockSparseAttention, setting: Setting) -> list[OpC
     scan = indexer_op(
         indexer,
         setting,
-        pairs=counted_pairs(forward, options),
-        read=forward.context_len,
-        new=forward.query_len,
+        pairs=counted_pairs(forward, options) / core.key_tokens,
+        read=forward.context_len / core.key_tokens,
+        new=forward.query_len / core.key_tokens,
         key_bytes=_index_key_bytes(core, setting.kv_dtype),
         # Heads divide over devices, their one key does not.
         shard=Shard("attention", indexer.n_heads, indexer.n_heads, 1),
@@ -117,7 +123,8 @@ def block_index_bytes(core: BlockSparseAttention, context_len: Array, dtype: str
     """Return the bytes of index keys that one sequence stores in one layer, on every device.
 
     Source
-        SGLang ``MiniMaxSparseKVPool``: one key per token, for all index heads.
+        SGLang ``MiniMaxSparseKVPool``: one key per token, for all index heads;
+        ``QSATokenToKVPool``: one per block.
 
     Examples
     --------
@@ -126,7 +133,7 @@ def block_index_bytes(core: BlockSparseAttention, context_len: Array, dtype: str
     >>> float(block_index_bytes(core, np.array(10.0), "bf16"))  # 10 * 128 * 2
     2560.0
     """
-    return np.asarray(context_len * _index_key_bytes(core, dtype))
+    return np.asarray(context_len / core.key_tokens * _index_key_bytes(core, dtype))
 
 
 def block_sparse_cache_bytes(core: BlockSparseAttention, context_len: Array, dtype: str) -> Array:

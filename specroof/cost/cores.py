@@ -19,6 +19,7 @@ from specroof.architecture import (
     Mamba2,
     Shard,
     SharedCacheAttention,
+    ShortConvolution,
     cache_only,
 )
 from specroof.cost.attention import (
@@ -49,6 +50,7 @@ from specroof.cost.state_space import (
     lightning_replay_bytes,
     mamba2_costs,
     mamba2_replay_bytes,
+    short_convolution_costs,
 )
 
 
@@ -167,6 +169,9 @@ CORES: Final[dict[type[Core], CoreFormulas]] = {
         _by_heads,
         state_bytes=recurrent_state_bytes,
         replay_bytes=lightning_replay_bytes,
+    ),
+    ShortConvolution: CoreFormulas(
+        short_convolution_costs, _by_heads, state_bytes=recurrent_state_bytes
     ),
     Experts: CoreFormulas(expert_costs),
 }

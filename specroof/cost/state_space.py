@@ -1,4 +1,4 @@
-"""Recurrent cores besides Gated DeltaNet: Kimi delta attention, Mamba2, lightning attention.
+"""Recurrent cores besides Gated DeltaNet: Kimi delta, Mamba2, lightning, short convolutions.
 
 What they move follows `specroof.cost.recurrent`; here is what differs: the arithmetic of their
 update, and what a token must leave behind for a replay.
@@ -9,6 +9,7 @@ from specroof.architecture import (
     LightningAttention,
     Mamba2,
     RecurrentCore,
+    ShortConvolution,
 )
 from specroof.cost.base import Array, OpCost, Setting, matmul_flops
 from specroof.cost.recurrent import delta_rule_flops, recurrent_costs
@@ -216,4 +217,36 @@ def lightning_costs(core: LightningAttention, setting: Setting) -> list[OpCost]:
         setting,
         flops=scan_flops(core, setting.forward.tokens),
         replay_bytes=lightning_replay_bytes(core),
+    )
+
+
+def short_convolution_costs(core: ShortConvolution, setting: Setting) -> list[OpCost]:
+    r"""Return the cost of a short convolution beside its projections.
+
+    .. math:: F = 2 \, c \, K \, t
+
+    Counts
+        one multiply-add per tap, and the columns as `specroof.cost.recurrent.state_passes` says; a
+        replayed token leaves one column in bf16.
+    Ignores
+        the gates before and behind it: two FLOP per channel, of :math:`8 \, h` of the projections.
+    Source
+        transformers 5.23, `Lfm2ShortConv`; vLLM 0.33.0, ``short_conv_state_shape``.
+
+    Examples
+    --------
+    >>> from specroof.cost.base import ForwardPass, Options
+    >>> core = ShortConvolution(2048, conv_kernel=3, conv_columns=2)
+    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
+    >>> conv, state = short_convolution_costs(
+    ...     core, Setting(decode, Options(), "bf16", "fp32", "bf16")
+    ... )
+    >>> float(conv.flops), float(state.cache_bytes)  # 2 * 2048 * 3; 2 * 2048 * 2 columns * 2 bytes
+    (12288.0, 16384.0)
+    """
+    return recurrent_costs(
+        core,
+        setting,
+        flops=0.0 * setting.forward.tokens,
+        replay_bytes=core.channels * dtype_bytes("bf16"),
     )

@@ -2,8 +2,8 @@
 
 Which level counts, by family, and how that is known:
 
-- **the top** for Qwen3-VL, Qwen3.5 and 3.6, with experts or without: transformers puts the head
-  beside the language model and asks the configuration of the whole (`lm_head` of
+- **the top** for Qwen3-VL, Qwen3.5, 3.6 and Qwen4-Exp, with experts or without: transformers puts
+  the head beside the language model and asks the configuration of the whole (`lm_head` of
   `Qwen3VLMoeForConditionalGeneration`). The class of the text has another default, which a file
   saved again states: Qwen3-VL-MoE says true inside and false at the top, and its published
   checkpoints have separate heads.
@@ -25,7 +25,7 @@ from specroof.parsers.foreign import StatedReader
 from specroof.reading.json_object import Reader
 
 _KEY: Final = "tie_word_embeddings"
-_TOP: Final = ("qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe")
+_TOP: Final = ("qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe", "qwen4_exp")
 _EITHER: Final = ("glm4v_moe", "minimax_m3", "minimax_m3_vl", "qwen2_5_vl", "qwen2_vl")
 
 

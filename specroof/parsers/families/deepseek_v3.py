@@ -88,8 +88,11 @@ def sparse_layers(config: ModelConfig, *, n_dense_default: int) -> list[bool]:
     return experts_after_first(config.keys, config.n_layers, n_dense_default=n_dense_default)
 
 
-def latent_shape(keys: Reader) -> LatentShape:
-    """Return the sizes of latent attention; a null `q_lora_rank` projects queries at once."""
+def latent_shape(keys: Reader, *, value_dim: int | None = None) -> LatentShape:
+    """Return the sizes of latent attention; a null `q_lora_rank` projects queries at once.
+
+    `value_dim` is the width of a head's value where no key says so; None refuses such a config.
+    """
     keys.pass_over("head_dim num_key_value_heads qk_head_dim")  # the cache has no heads
     if "q_lora_rank" not in keys.values:
         # Null means something (no compression), so leaving the key out does not.
@@ -101,7 +104,7 @@ def latent_shape(keys: Reader) -> LatentShape:
         keys.positive_int("kv_lora_rank"),
         keys.positive_int("qk_nope_head_dim"),
         keys.positive_int("qk_rope_head_dim"),
-        keys.positive_int("v_head_dim"),
+        keys.positive_int("v_head_dim", default=value_dim),
         # configuration_deepseek_v3.py: attention_bias False
         bias=keys.flag("attention_bias", default=False),
     )
@@ -162,14 +165,14 @@ def latent_decoder(
     return decoder(config, mixers, feed_forward_part(config, experts, sparse))
 
 
-def latent_block(shape: LatentShape, weights: LayerWeights) -> Block:
-    """Return latent attention with its projections.
+def latent_block(shape: LatentShape, weights: LayerWeights, *, module: str = "self_attn") -> Block:
+    """Return latent attention with its projections; `module` is what the checkpoint calls it.
 
     The up-projection of the latent is one matrix here and is absorbed into queries and outputs
     by engines when they decode: the same weights and, per new token, the same arithmetic.
     """
     linears = tuple(
-        Linear(name, in_features, out_features, weights(f"self_attn.{name}"), shard, bias=bias)
+        Linear(name, in_features, out_features, weights(f"{module}.{name}"), shard, bias=bias)
         for name, in_features, out_features, shard, bias in _latent_matrices(shape)
     )
     norms = shape.hidden_size + (shape.query_rank or 0) + shape.latent_dim

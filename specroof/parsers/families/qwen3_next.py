@@ -58,12 +58,12 @@ def _hybrid(
 ) -> Architecture:
     keys = config.keys
     keys.pass_over("full_attention_interval")
-    attention, delta_net = _attention_shape(keys), _delta_net(keys)
+    attention, recurrent = attention_shape(keys), delta_net(keys)
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
         if kind == _FULL:
             return attention_block(attention, weights)
-        return _delta_net_block(config.hidden_size, delta_net, weights)
+        return delta_net_block(config.hidden_size, recurrent, weights)
 
     return decoder(
         config,
@@ -75,7 +75,8 @@ def _hybrid(
     )
 
 
-def _attention_shape(keys: Reader) -> AttentionShape:
+def attention_shape(keys: Reader) -> AttentionShape:
+    """Return the sizes of gated attention between the layers of delta attention."""
     # configuration_qwen3_5.py: attention_bias False, head_dim 256; vLLM: attn_output_gate True.
     shape = read_attention(keys, keys.positive_int("head_dim", default=256), biased=True)
     return replace(shape, qk_norm=True, gated=keys.flag("attn_output_gate", default=True))
@@ -91,7 +92,8 @@ def _mixers(keys: Reader, n_layers: int) -> Sequence[str]:
     return [_LINEAR if (index + 1) % interval else _FULL for index in range(n_layers)]
 
 
-def _delta_net(keys: Reader) -> GatedDeltaNet:
+def delta_net(keys: Reader) -> GatedDeltaNet:
+    """Return the sizes of Gated DeltaNet."""
     n_key_heads = keys.positive_int("linear_num_key_heads")
     n_value_heads = keys.positive_int("linear_num_value_heads")
     if n_value_heads % n_key_heads:
@@ -108,19 +110,19 @@ def _delta_net(keys: Reader) -> GatedDeltaNet:
     )
 
 
-def _delta_net_block(hidden_size: int, delta_net: GatedDeltaNet, weights: LayerWeights) -> Block:
+def delta_net_block(hidden_size: int, core: GatedDeltaNet, weights: LayerWeights) -> Block:
     """Return a Gated DeltaNet with its projections, fused as engines multiply them.
 
     Vectors: the norm before it, A_log and dt_bias per value head, the gated norm of one head.
     """
-    n_heads = delta_net.n_value_heads
-    value_dim = n_heads * delta_net.value_dim
+    n_heads = core.n_value_heads
+    value_dim = n_heads * core.value_dim
     # z gates the output, b and a make the write strength and decay of each value head.
-    qkvz_dim = delta_net.conv_dim + value_dim
+    qkvz_dim = core.conv_dim + value_dim
     linears = (
         Linear("in_proj_qkvz", hidden_size, qkvz_dim, weights(*_QKVZ), HEADS),
         Linear("in_proj_ba", hidden_size, 2 * n_heads, weights(*_BA), HEADS),
         *matrices(weights, "linear_attn.", HEADS, ("out_proj", value_dim, hidden_size)),
     )
-    vectors = hidden_size + 2 * n_heads + delta_net.value_dim
-    return Block("attention", linears, delta_net, vector_params=vectors)
+    vectors = hidden_size + 2 * n_heads + core.value_dim
+    return Block("attention", linears, core, vector_params=vectors)

@@ -1,0 +1,101 @@
+"""Hy4: latent attention behind a (shared) indexer, gated, and several residual streams.
+
+Source
+    transformers 5.23, `models/hy_v4/modeling_hy_v4.py` and `configuration_hy_v4.py`; vLLM 0.33.0,
+    `transformers_utils/configs/hy_v4.py`, for the keys of its published file.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from specroof.architecture import (
+    ATTENTION_REPLICATED,
+    FEED_FORWARD_REPLICATED,
+    FP32,
+    HEADS,
+    Architecture,
+    Block,
+    Linear,
+    Shard,
+)
+from specroof.parsers.blocks import extended, matrices
+from specroof.parsers.decoder import Part, decoder, feed_forward_part
+from specroof.parsers.families.deepseek_v3 import LatentShape, latent_block, searching_shape
+from specroof.parsers.formats.quantization import LayerWeights
+from specroof.parsers.layer_lists import listed_experts, listed_kinds
+from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.sizes import read_experts
+from specroof.reading.json_object import Reader
+
+_FULL: Final = "full"
+_SHARED: Final = "shared"
+
+
+def parse_hy_v4(config: ModelConfig) -> Architecture:
+    """Return a Hy4: most layers take over the tokens that an earlier one's indexer picked."""
+    keys, n_layers, hidden_size = config.keys, config.n_layers, config.hidden_size
+    keys.pass_over(
+        "hc_magnitude learnable_sink_init enable_lm_head_fp32 mtp_loss_factor layer_types"
+    )
+    if not keys.flag("enable_ihc", default=True):
+        keys.refuse("enable_ihc", "true")
+    full = searching_shape(keys)
+    shared = replace(full, indexer=None, shared_top_k=keys.positive_int("index_topk"))
+    kinds = _indexer_kinds(keys, n_layers)
+    # The class's file of vLLM: gated_mla and learnable_sink True, gating_type elementwise.
+    gate_dims = {"elementwise": full.n_heads * full.value_dim, "headwise": full.n_heads}
+    gate_dim = gate_dims[keys.text("gating_type", allowed=gate_dims, default="elementwise")]
+    gates = (("gate_proj", hidden_size, gate_dim),) if keys.flag("gated_mla", default=True) else ()
+    n_sinks = full.n_heads if keys.flag("learnable_sink", default=True) else 0
+    n_streams = keys.positive_int("hc_mult", default=4)  # configuration_hy_v4.py
+    # Beside the mixing matrix of a sublayer, a base for each row, and two scales.
+    mixing_params = 2 * n_streams + 2
+
+    def mixing(name: str, shard: Shard) -> Linear:
+        width = n_streams * hidden_size
+        return Linear(name, width, 2 * n_streams, weight=FP32, shard=shard, kind="residual")
+
+    def attention(shape: LatentShape, weights: LayerWeights) -> Block:
+        return extended(
+            latent_block(shape, weights),
+            *matrices(weights, "self_attn.", HEADS, *gates),
+            mixing("attn_hc_fn", ATTENTION_REPLICATED),
+            n_params=n_sinks + mixing_params,
+        )
+
+    sparse = listed_experts(keys, n_layers)
+    if sparse is None:
+        # HYV4Config.__post_init__: all layers but the first
+        sparse = [index > 0 for index in range(n_layers)]
+    experts = None
+    if any(sparse):
+        # configuration_hy_v4.py: n_shared_experts 1
+        n_shared = keys.positive_int("n_shared_experts", minimum=0, default=1)
+        experts = read_experts(keys, "n_routed_experts", n_shared=n_shared, correction_bias=True)
+    plain = feed_forward_part(config, experts, sparse)
+
+    def feed_forward(is_sparse: bool, weights: LayerWeights) -> Block | None:
+        block = plain.build(is_sparse, weights)
+        stirred = mixing("ffn_hc_fn", FEED_FORWARD_REPLICATED)
+        return block and extended(block, stirred, n_params=mixing_params)
+
+    # Behind the last layer the streams become one: a matrix, a base of each, and a scale.
+    head_mixing = n_streams * n_streams * hidden_size + n_streams + 1
+    return decoder(
+        config,
+        Part([full if kind == _FULL else shared for kind in kinds], attention),
+        Part(sparse, feed_forward),
+        vector_params=hidden_size + head_mixing,
+    )
+
+
+def _indexer_kinds(keys: Reader, n_layers: int) -> Sequence[str]:
+    """Return whether each layer runs its indexer or takes over an earlier layer's selection."""
+    kinds = listed_kinds(keys, "indexer_types", (_FULL, _SHARED), n_layers)
+    if kinds is None:
+        # HYV4Config.__post_init__: the first layer, and every fourth from the second on
+        return [_FULL if index == 0 or index % 4 == 1 else _SHARED for index in range(n_layers)]
+    if kinds[0] == _SHARED:
+        keys.refuse("indexer_types", "full first, before which nothing is selected")
+    return kinds
