@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 import math
-import time
 import tracemalloc
 from collections.abc import Callable
 from fractions import Fraction
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import specroof
+from effort import cpu_bound
 from fuzzing import bounded
 from specroof.errors import SpecroofError
 
@@ -310,9 +310,9 @@ def test_junk_is_answered_or_refused_by_name(
     call, good = chosen
     name = data.draw(st.sampled_from(sorted(good)))
     value = data.draw(junk)
-    start = time.perf_counter()
     try:
-        call(**{**good, name: value})
+        with cpu_bound(60):
+            call(**{**good, name: value})
     except SpecroofError as refusal:
         message = str(refusal)
         assert message.splitlines() == [message]
@@ -321,7 +321,6 @@ def test_junk_is_answered_or_refused_by_name(
         # that could be a name on the Hub, as 0/0 could, by itself.
         by_itself = isinstance(value, str) and message.startswith(f"{value}: ")
         assert by_itself or any(argument in message for argument in (*good, *SPOKEN)), message
-    assert time.perf_counter() - start < 30
 
 
 @pytest.mark.parametrize("name", ["batch_size", "context_len"])

@@ -69,6 +69,6 @@ def test_a_notebook_is_stored_with_outputs_and_without_errors(path: Path) -> Non
 def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
     notebook = read(path)
     NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+        notebook, timeout=None, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
     ).execute()
     assert errors(notebook) == []
