@@ -1,6 +1,7 @@
 """What every test shares: where data lies, reproducible draws, a settled environment."""
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,3 +91,10 @@ def validated() -> "Validation":
     from specroof.validate import validation  # noqa: PLC0415 - after the environment is settled
 
     return validation()
+
+
+@pytest.fixture
+def asked_for_validated(validated: "Validation", monkeypatch: pytest.MonkeyPatch) -> "Validation":
+    """Let `specroof.validate()` and the command answer with `validated`."""
+    monkeypatch.setattr(sys.modules["specroof.validate"], "validation", lambda: validated)
+    return validated

@@ -762,10 +762,8 @@ def test_what_cannot_be_scored_is_listed_with_what_it_lacks(validated: Validatio
 
 
 @pytest.mark.slow
-def test_the_command_prints_a_table_and_one_object(
-    validated: Validation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.modules["specroof.validate"], "validation", lambda: validated)
+def test_the_command_prints_a_table_and_one_object(asked_for_validated: Validation) -> None:
+    validated = asked_for_validated
     table = CliRunner().invoke(app, ["validate"])
     assert table.exit_code == 0
     assert table.stdout.splitlines()[0].split()[:2] == ["source", "points"]
@@ -785,10 +783,8 @@ def test_the_command_prints_a_table_and_one_object(
 
 
 @pytest.mark.slow
-def test_the_chart_holds_every_speedup(
-    validated: Validation, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.modules["specroof.validate"], "validation", lambda: validated)
+def test_the_chart_holds_every_speedup(asked_for_validated: Validation, tmp_path: Any) -> None:
+    validated = asked_for_validated
     axes = plot_accuracy(validated.points).axes[0]
     drawn = sum(np.size(line.get_xdata()) for line in axes.lines[1:])
     wanted = [
