@@ -763,7 +763,6 @@ def test_what_cannot_be_scored_is_listed_with_what_it_lacks(validated: Validatio
 
 @pytest.mark.slow
 def test_the_command_prints_a_table_and_one_object(asked_for_validated: Validation) -> None:
-    validated = asked_for_validated
     table = CliRunner().invoke(app, ["validate"])
     assert table.exit_code == 0
     assert table.stdout.splitlines()[0].split()[:2] == ["source", "points"]
