@@ -173,7 +173,7 @@ suite-lowest: $(LOWEST_ENV)/.wheel-installed ## the tests with the oldest suppor
 .build/dist/.built: $(SOURCES) $(TEST_ENV)/.dev-installed
 	@rm -rf .build/dist && touch .build/started
 	@echo "Building the wheel"
-	@$(TEST_ENV)/bin/python -m build --outdir .build/dist . >.build/build.log 2>&1 || \
+	@$(TEST_ENV)/bin/python -m build --no-isolation --outdir .build/dist . >.build/build.log 2>&1 || \
 	    { cat .build/build.log; exit 1; }
 	@mv .build/started $@
 

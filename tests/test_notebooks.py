@@ -66,6 +66,7 @@ def test_a_notebook_is_stored_with_outputs_and_without_errors(path: Path) -> Non
 
 @pytest.mark.slow
 @every_notebook
+@pytest.mark.usefixtures("children_uncovered")
 def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
     notebook = read(path)
     NotebookClient(
