@@ -686,8 +686,8 @@ def test_noise_of_5_percent_moves_every_prediction_by_less() -> None:
     assert moved.mean() < 0.01
 
 
-# Fits of noise begin at the parameters behind the points, near their optimum; that a fit comes there
-# from where it usually begins, the synthetic benchmark shows.
+# Fits of noise begin at the parameters behind the points, near their optimum; that a fit comes
+# there from where it usually begins, the synthetic benchmark shows.
 @pytest.mark.slow
 @pytest.mark.long
 def test_noise_of_up_to_5_percent_moves_no_prediction_by_more() -> None:
