@@ -662,6 +662,7 @@ def test_a_synthetic_benchmark_is_recovered() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_noise_of_5_percent_moves_every_prediction_by_less() -> None:
     # Standard deviation in, standard deviation out, of each of the predictions: to first order.
     noisy, truth = synthetic(noise=0.05), fitted_parameters()
