@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as arrays
 import specroof
 from effort import cpu_bound
 from fuzzing import bounded
-from specroof.errors import SpecroofError
+from specroof.errors import SpecroofError, printable
 
 pytestmark = pytest.mark.fuzz
 
@@ -318,8 +318,10 @@ def test_junk_is_answered_or_refused_by_name(
         assert message.splitlines() == [message]
         assert len(message) <= 2000
         # A value is refused by its argument's name, or by what it makes of another argument; one
-        # that could be a name on the Hub, as 0/0 could, by itself.
-        by_itself = isinstance(value, str) and message.startswith(f"{value}: ")
+        # that could be a name on the Hub, as 0/0 could, or a file by itself, as lines can show it.
+        by_itself = isinstance(value, str) and message.startswith(
+            (f"{value}: ", f"{printable(str(Path(value)))}: ")
+        )
         assert by_itself or any(argument in message for argument in (*good, *SPOKEN)), message
 
 
