@@ -1,6 +1,8 @@
 """What every test shares: where data lies, reproducible draws, a settled environment."""
 
 import os
+import sys
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +52,25 @@ def pytest_configure() -> None:
         raise pytest.UsageError(message)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let tests marked `long` run first: begun last, they leave other workers idle."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Measure no coverage of tests marked `long`, which it makes twice as long."""
+    coverage = sys.modules.get("coverage")
+    measured = coverage and item.get_closest_marker("long") and coverage.Coverage.current()
+    if not measured:
+        return (yield)
+    measured.stop()
+    try:
+        return (yield)
+    finally:
+        measured.start()
+
+
 def pytest_report_header() -> str:
     """Say which specroof is under test."""
     return f"specroof: {PACKAGE}"
@@ -59,6 +80,12 @@ def _data_folder(name: str) -> Path:
     """Return the folder in an installed wheel, else the one beside the package in a checkout."""
     folders = (PACKAGE / "data" / name, PACKAGE.parent / name)
     return next(folder for folder in folders if folder.is_dir())
+
+
+@pytest.fixture
+def children_uncovered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure no coverage in processes that a test starts: it makes them slower by half."""
+    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
 
 
 @pytest.fixture(scope="session")
@@ -90,3 +117,10 @@ def validated() -> "Validation":
     from specroof.validate import validation  # noqa: PLC0415 - after the environment is settled
 
     return validation()
+
+
+@pytest.fixture
+def asked_for_validated(validated: "Validation", monkeypatch: pytest.MonkeyPatch) -> "Validation":
+    """Let `specroof.validate()` and the command answer with `validated`."""
+    monkeypatch.setattr(sys.modules["specroof.validate"], "validation", lambda: validated)
+    return validated

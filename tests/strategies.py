@@ -5,6 +5,7 @@ All query heads are multiples of eight, so that every placement drawn here divid
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,8 @@ small = st.integers(1, 12)
 contexts = st.integers(0, 60)
 batches = st.integers(1, 40)
 widths = st.sampled_from([4, 8, 16])
+head_counts = st.sampled_from([8, 16])
+flags = st.booleans()
 hidden_sizes = st.sampled_from([16, 32])
 formats = st.sampled_from(list(WEIGHT_FORMATS.values()))
 cache_dtypes = st.sampled_from(CHOICES["kv_dtype"])
@@ -127,19 +130,24 @@ shared_caches = st.builds(SharedCacheAttention, grouped_queries)
 
 
 compressors = st.builds(Compressor, rows=small, row_dim=widths)
+ratios = st.sampled_from([0, 2, 4, 7])
+perhaps_indexers = st.one_of(st.none(), indexers)
+two_compressors = st.lists(compressors, max_size=2)
+entry_dims = st.sampled_from([32, 64, 576])
+short_windows = st.integers(1, 20)
 
 
 @st.composite
 def compressed_attention(draw: DrawFn) -> CompressedAttention:
     """Draw a layer of window only, of capped entries (CSA), or of all entries (HCA)."""
-    ratio = draw(st.sampled_from([0, 2, 4, 7]))
-    indexer = draw(st.one_of(st.none(), indexers)) if ratio else None
-    rings = draw(st.lists(compressors, max_size=2 if ratio else 0))
+    ratio = draw(ratios)
+    indexer = draw(perhaps_indexers) if ratio else None
+    rings = draw(two_compressors) if ratio else []
     return CompressedAttention(
-        n_heads=draw(st.sampled_from([8, 16])),
-        entry_dim=draw(st.sampled_from([32, 64, 576])),
+        n_heads=draw(head_counts),
+        entry_dim=draw(entry_dims),
         rope_dim=draw(widths),
-        window=draw(st.integers(1, 20)),
+        window=draw(short_windows),
         ratio=ratio,
         indexer=indexer,
         compressors=tuple(rings),
@@ -185,39 +193,46 @@ recurrents: SearchStrategy[RecurrentCore] = st.one_of(
 )
 
 
+expert_counts = st.integers(1, 24)
+chosen_experts = {n: st.integers(1, n) for n in range(1, 25)}
+matrix_counts = st.sampled_from([2, 3])
+shared_experts = st.integers(0, 2)
+
+
 @st.composite
 def experts(draw: DrawFn, in_features: int = 16) -> Experts:
-    n_experts = draw(st.integers(1, 24))
+    n_experts = draw(expert_counts)
     return Experts(
         n_experts=n_experts,
-        top_k=draw(st.integers(1, n_experts)),
+        top_k=draw(chosen_experts[n_experts]),
         in_features=in_features,
         hidden_features=draw(widths),
         weight=draw(formats),
-        n_matrices=draw(st.sampled_from([2, 3])),
-        n_shared=draw(st.integers(0, 2)),
+        n_matrices=draw(matrix_counts),
+        n_shared=draw(shared_experts),
     )
 
 
 # --- blocks and models ---------------------------------------------------------------------------
 
 
-@st.composite
-def mixers(draw: DrawFn, hidden_size: int, *, sawtooth: bool = True) -> Block:
-    """Draw a block of attention or linear attention, with projections that shard differently.
+rising = (
+    grouped_queries,
+    latents,
+    shared_latents,
+    shared_caches,
+    compressed_attention(),
+    recurrents,
+)
+rising_cores: SearchStrategy[Core] = st.one_of(*rising)
+all_cores: SearchStrategy[Core] = st.one_of(*rising, block_sparse, chunked)
 
-    Where a block or chunk of keys begins anew, attention reads less behind a longer context: such
-    a `sawtooth` may be left out.
-    """
-    rising = (
-        grouped_queries,
-        latents,
-        shared_latents,
-        shared_caches,
-        compressed_attention(),
-        recurrents,
-    )
-    core: Core = draw(st.one_of(*rising, *((block_sparse, chunked) if sawtooth else ())))
+
+# Strategies that depend on nothing that was drawn are made once: a draw that makes its own takes
+# several times as long.
+@st.composite
+def _mixers(draw: DrawFn, hidden_size: int, sawtooth: bool) -> Block:
+    core = draw(all_cores if sawtooth else rising_cores)
     n_kv_heads = getattr(core, "n_kv_heads", None)
     key_shard = ATTENTION_REPLICATED if n_kv_heads is None else by_kv_heads(n_kv_heads)
     weight = draw(formats)
@@ -225,7 +240,7 @@ def mixers(draw: DrawFn, hidden_size: int, *, sawtooth: bool = True) -> Block:
         "attention",
         (
             Linear("q_proj", hidden_size, 64, weight, HEADS),
-            Linear("k_proj", hidden_size, 32, weight, key_shard, bias=draw(st.booleans())),
+            Linear("k_proj", hidden_size, 32, weight, key_shard, bias=draw(flags)),
             Linear("o_proj", 64, hidden_size, draw(formats), HEADS, groups=2),
         ),
         core,
@@ -233,34 +248,60 @@ def mixers(draw: DrawFn, hidden_size: int, *, sawtooth: bool = True) -> Block:
     )
 
 
+@cache
+def mixers(hidden_size: int, *, sawtooth: bool = True) -> SearchStrategy[Block]:
+    """Draw a block of attention or linear attention, with projections that shard differently.
+
+    Where a block or chunk of keys begins anew, attention reads less behind a longer context: such
+    a `sawtooth` may be left out.
+    """
+    return _mixers(hidden_size, sawtooth)
+
+
 @st.composite
-def feed_forwards(draw: DrawFn, hidden_size: int) -> Block:
-    """Draw a dense feed-forward, or a router with experts."""
-    if draw(st.booleans()):
+def _feed_forwards(draw: DrawFn, hidden_size: int) -> Block:
+    if draw(flags):
         up = Linear("up_proj", hidden_size, draw(widths), draw(formats), TENSOR)
         return Block("feed_forward", (up,), vector_params=hidden_size)
-    core = draw(experts(hidden_size))
+    core = draw(_experts_of(hidden_size))
     router = Linear(
         "router", hidden_size, core.n_experts, shard=FEED_FORWARD_REPLICATED, kind="router"
     )
     return Block("feed_forward", (router,), core, vector_params=hidden_size)
 
 
+@cache
+def _experts_of(hidden_size: int) -> SearchStrategy[Experts]:
+    return experts(hidden_size)
+
+
+@cache
+def feed_forwards(hidden_size: int) -> SearchStrategy[Block]:
+    """Draw a dense feed-forward, or a router with experts."""
+    return _feed_forwards(hidden_size)
+
+
+@cache
+def _stacks(hidden_size: int, sawtooth: bool) -> SearchStrategy[list[Layer]]:
+    return st.lists(
+        st.builds(
+            lambda mixer, feed_forward, count: Layer((mixer, feed_forward), count),
+            mixers(hidden_size, sawtooth=sawtooth),
+            feed_forwards(hidden_size),
+            st.integers(1, 3),
+        ),
+        min_size=1,
+        max_size=3,
+    )
+
+
+lookup_sizes = st.sampled_from([0, 64])
+
+
 @st.composite
 def architectures(draw: DrawFn, *, sawtooth: bool = True) -> Architecture:
     hidden_size = draw(hidden_sizes)
-    layers = draw(
-        st.lists(
-            st.builds(
-                lambda mixer, feed_forward, count: Layer((mixer, feed_forward), count),
-                mixers(hidden_size, sawtooth=sawtooth),
-                feed_forwards(hidden_size),
-                st.integers(1, 3),
-            ),
-            min_size=1,
-            max_size=3,
-        )
-    )
+    layers = draw(_stacks(hidden_size, sawtooth))
     return Architecture(
         name="toy",
         family="llama",
@@ -268,9 +309,9 @@ def architectures(draw: DrawFn, *, sawtooth: bool = True) -> Architecture:
         vocab_size=96,
         layers=stack_layers(layers),
         head=Linear("lm_head", hidden_size, 96, draw(formats), TENSOR, kind="head"),
-        tied_embeddings=draw(st.booleans()),
+        tied_embeddings=draw(flags),
         vector_params=hidden_size,
-        lookup_params=draw(st.sampled_from([0, 64])),
+        lookup_params=draw(lookup_sizes),
         kv_dtype=draw(cache_dtypes),
         state_dtype=draw(cache_dtypes),
     )

@@ -150,6 +150,7 @@ def test_memory_is_drawn_as_it_is_counted() -> None:
     assert [text.get_text() for text in axes.texts] == ["0 requests (cache)"] * 2
 
 
+@pytest.mark.usefixtures("asked_for_validated")
 def test_bundled_measurements_have_a_row_for_each_source() -> None:
     found = specroof.validate()
     assert [row["source"] for row in found.records] == [

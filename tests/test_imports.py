@@ -4,13 +4,14 @@ import ast
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 import specroof
+from source_trees import nodes, tree
 
 PACKAGE = Path(specroof.__file__).parent
 DOOR = "__init__"
@@ -108,6 +109,7 @@ HOUSEHOLDS = {
 }
 
 FILES = sorted(PACKAGE.rglob("*.py"))
+KNOWN_FILES = frozenset(FILES)
 
 
 def room_of(file: Path) -> str:
@@ -115,9 +117,9 @@ def room_of(file: Path) -> str:
     return file.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
-def imported_modules(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Yield the dotted name and line of every import, those inside functions included."""
-    for node in ast.walk(tree):
+def imported_modules(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
+    """Yield the dotted name and line of every import among the nodes."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -141,9 +143,9 @@ def shown_by(file: Path) -> set[tuple[str, str, int]]:
         return set()
     return {
         (function.name, room, line)
-        for function in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for function in nodes(file)
         if isinstance(function, ast.FunctionDef)
-        for module, line in imported_modules(function)
+        for module, line in imported_modules(ast.walk(function))
         if (room := imported_room(module)) in {"report", "plot", "explore"}
     }
 
@@ -151,7 +153,7 @@ def shown_by(file: Path) -> set[tuple[str, str, int]]:
 def imports_of(file: Path) -> Iterator[tuple[str, str]]:
     """Yield (dotted name, where it stands) for every import of a file but those of `SHOWN_BY`."""
     late = {line for _, _, line in shown_by(file)}
-    for module, line in imported_modules(ast.parse(file.read_text(encoding="utf-8"))):
+    for module, line in imported_modules(nodes(file)):
         if line in late:
             continue
         yield module, f"{file.relative_to(PACKAGE.parent)}:{line} imports {module}"
@@ -192,7 +194,7 @@ def file_of(module: str) -> Path | None:
     while parts[0] == "specroof":
         stem = PACKAGE.parent.joinpath(*parts)
         for file in (stem.with_suffix(".py"), stem / "__init__.py"):
-            if file in FILES:
+            if file in KNOWN_FILES:
                 return file
         parts = parts[:-1]
         if not parts:
@@ -204,10 +206,10 @@ def test_no_two_files_need_one_another_to_be_imported() -> None:
     needed = {
         file: {
             found
-            for node in ast.parse(file.read_text(encoding="utf-8")).body
-            for module, _ in imported_modules(node)
+            for node in tree(file).body
             if not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.If)
-            and (found := file_of(module)) not in {None, file}
+            for module, _ in imported_modules(ast.walk(node))
+            if (found := file_of(module)) not in {None, file}
         }
         for file in FILES
     }
@@ -316,7 +318,7 @@ def test_scale_factors_live_in_units_only() -> None:
         f"{file.relative_to(PACKAGE.parent)}:{node.lineno}"
         for file in FILES
         if room_of(file) != "units"
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for node in nodes(file)
         if isinstance(node, ast.BinOp) and scale_factor(node)
     ]
     assert found == []

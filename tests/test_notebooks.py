@@ -66,9 +66,10 @@ def test_a_notebook_is_stored_with_outputs_and_without_errors(path: Path) -> Non
 
 @pytest.mark.slow
 @every_notebook
+@pytest.mark.usefixtures("children_uncovered")
 def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
     notebook = read(path)
     NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+        notebook, timeout=None, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
     ).execute()
     assert errors(notebook) == []

@@ -12,6 +12,7 @@ import pytest
 
 import specroof
 from benchmark_points import CHIP, DRAFTER, TRUE, points, served
+from source_trees import nodes, tree
 from specroof import speedup_curve
 from specroof.engines.estimate import Problem
 from specroof.engines.published import fitted_parameters
@@ -109,7 +110,7 @@ def test_a_term_that_changes_in_one_place_moves_everything(
 
 def imports_or_defines(file: Path, name: str) -> bool:
     """Tell whether a file has a function under its own name."""
-    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+    for node in tree(file).body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return True
         if isinstance(node, ast.ImportFrom) and name in {alias.name for alias in node.names}:
@@ -121,7 +122,7 @@ def functions_that(reads: set[str]) -> set[str]:
     """Return the functions of the package whose code names all of some attributes."""
     found = set()
     for file in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in nodes(file):
             if isinstance(node, ast.FunctionDef):
                 named = {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
                 if reads <= named:
@@ -155,7 +156,7 @@ def test_what_prompts_do_is_written_once(formula: str, callers: set[str]) -> Non
     found = {
         f"{file.relative_to(PACKAGE).as_posix()}:{node.name}"
         for file in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for node in nodes(file)
         if isinstance(node, ast.FunctionDef)
         and any(
             isinstance(call, ast.Call) and getattr(call.func, "id", "") == formula

@@ -96,7 +96,7 @@ def opened(chromium: Any, url: str, **settings: Any) -> Opened:
     """Open an address in a window of its own."""
     window = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **settings})
     page = window.new_page()
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(120_000)
     seen = Opened(page)
     page.on("console", lambda message: seen.said.append(message.text))
     page.on("pageerror", lambda failure: seen.said.append(str(failure)))
@@ -468,7 +468,7 @@ def test_a_notebook_shows_it_inline(chromium: Any, tmp_path: Path) -> None:
     page.on("console", lambda message: said.append(message.text))
     page.goto(place.as_uri())
     frame = page.frame_locator("iframe")
-    assert "pays: eagle3" in frame.locator("#verdict p").first.inner_text(timeout=15_000)
+    assert "pays: eagle3" in frame.locator("#verdict p").first.inner_text(timeout=120_000)
     assert said == []
     page.close()
 

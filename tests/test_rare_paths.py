@@ -122,6 +122,7 @@ def test_a_curve_of_other_loads_fills_no_overview() -> None:
     assert seen.best_speedup.tolist() == before.tolist()
 
 
+@pytest.mark.usefixtures("asked_for_validated")
 def test_answers_say_what_they_hold() -> None:
     found = specroof.validate()
     assert found.title == f"{len(found.found.points)} points of {len(found.found.sources)} sources"

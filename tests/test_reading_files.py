@@ -45,7 +45,7 @@ def run(*words: str, stdin: str = "", **environment: str) -> subprocess.Complete
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=600,  # for a command that waits on a pipe; one that answers takes a second
     )
 
 

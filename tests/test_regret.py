@@ -1,7 +1,6 @@
 """What following `advise` would have lost: by hand, by brute force, and over what was measured."""
 
 import json
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -194,10 +193,8 @@ def test_the_target_is_reached_on_what_was_measured(validated: Validation) -> No
     )
 
 
-def test_the_command_lists_the_worst(
-    validated: Validation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.modules["specroof.validate"], "validation", lambda: validated)
+@pytest.mark.usefixtures("asked_for_validated")
+def test_the_command_lists_the_worst() -> None:
     lines = CliRunner().invoke(app, ["validate"]).stdout.splitlines()
     assert sum(line.startswith("loses ") for line in lines) == 5
     told = CliRunner().invoke(app, ["validate", "--json"]).stdout.splitlines()[-1]

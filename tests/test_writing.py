@@ -46,7 +46,7 @@ def test_a_fifo_is_written_through_and_stays(tmp_path: Path) -> None:
     reader.start()
     write_files({fifo: b"points", tmp_path / "beside": b"1"})
     assert fifo.is_fifo()  # before the wait: where it was replaced, nobody writes to the reader
-    reader.join(timeout=10)
+    reader.join(timeout=600)
     assert (read, (tmp_path / "beside").read_bytes()) == ([b"points"], b"1")
 
 

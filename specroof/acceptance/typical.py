@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -198,6 +199,7 @@ def falling_odds_rates(first_rate: Array | float, power: Array | float, depth: i
     return np.asarray(rates)
 
 
+@lru_cache(maxsize=4096)
 def first_rate_of_length(accepted_tokens: float, draft_len: int, power: float) -> float:
     """Return the first rate whose `draft_len` drafts have `accepted_tokens` accepted, by bisection.
 

@@ -6,6 +6,7 @@ vLLM and TensorRT-LLM (`benchmarks/kernel_shares.py` prints them).
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any, Final
 
 from specroof.engines.published import (
@@ -96,6 +97,7 @@ def _relative(name: str, parameters: Mapping[str, float]) -> EngineProfile:
     )
 
 
+@cache
 def generic_family(hardware: str) -> str:
     """Return the family of `CHIP_FAMILIES` that a chip of a measurement is of.
 

@@ -1,0 +1,58 @@
+"""`make demo`: a first-class answer, and the charts that the README and docs/ print."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import specroof
+from demo import Demo, demo
+
+ROOT = Path(__file__).parents[1]
+CHARTS = ROOT / "notebooks" / "charts"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Demo:
+    return demo()
+
+
+def test_the_demo_advises_on_an_engine_that_was_fitted_on_this_chip(drawn: Demo) -> None:
+    words, printed = drawn.printed[0]
+    chip, engine = (words[words.index(flag) + 1] for flag in ("-H", "--engine"))
+    assert words[0] == "advise"
+    assert engine in specroof.load_hardware(chip).engines
+    assert f", engine {engine};" in printed
+    assert re.search(r"eagle3,accept-length=[\d.]+@\d", " ".join(words))
+    assert "80% of" in " ".join(printed.split())
+
+
+def test_the_readme_prints_charts_of_the_demo_and_no_others(drawn: Demo) -> None:
+    printed = set(re.findall(r"!\[[^]]*\]\(([^)]+)\)", README))
+    assert printed
+    assert printed <= {f"notebooks/charts/{name}" for name in drawn.charts}
+
+
+def test_a_printed_chart_is_the_picture_that_the_demo_draws(drawn: Demo, tmp_path: Path) -> None:
+    for name, content in drawn.charts.items():
+        (tmp_path / name).write_bytes(content)
+        with Image.open(CHARTS / name) as printed, Image.open(tmp_path / name) as now:
+            assert printed.size == now.size, f"{name}: run make outputs"
+            # Another release of matplotlib moves letters, and with them axes, by some pixels.
+            if printed.info["Software"] == now.info["Software"]:
+                difference = np.asarray(printed, dtype=float) - np.asarray(now, dtype=float)
+                assert np.abs(difference).max() < 10, f"{name}: run make outputs"  # of 255
+
+
+def test_the_readme_begins_its_installation_with_the_two_commands() -> None:
+    install = README.partition("## Install\n")[2].partition("\n## ")[0]
+    block = install.partition("```sh\n")[2].partition("```")[0]
+    assert [line.partition("#")[0].strip() for line in block.splitlines()] == [
+        "make demo",
+        "make test",
+    ]
