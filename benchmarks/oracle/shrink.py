@@ -100,8 +100,11 @@ _N_LAYERS = 8
 _DROPPED = ("quantization_config", "bos_token_id", "per_layer_config")
 #: Groups of experts of which few are left, and tokens beyond the small vocabulary.
 _ADDED = {
-    "n_group": 1, "topk_group": 1, "num_expert_group": 1,
-    "pad_token_id": None, "eos_token_id": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "num_expert_group": 1,
+    "pad_token_id": None,
+    "eos_token_id": 2,
 }
 
 
