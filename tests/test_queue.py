@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from specroof import predict
+from specroof import capacity, predict
 from specroof.cli import app
 from specroof.questions.prediction import Prediction
 from specroof.serving.queue import limited_curve, queue_s, running_requests
@@ -208,6 +208,12 @@ def test_state_in_half_the_bytes_is_room_and_time() -> None:
     assert np.all(other.curves[0].round_s < one.curves[0].round_s)
 
 
+#: What `capacity`, which has goldens of its own, says of the server below.
+PLAIN_ROOM = (
+    capacity("Qwen/Qwen3.5-27B", "h200", engine="sglang", context_len=4096).sides[0].largest_batch
+)
+
+
 def shell(words: str) -> str:
     """Return what a call prints."""
     run = CliRunner().invoke(app, f"predict Qwen/Qwen3.5-27B -H h200 {words}".split())
@@ -225,9 +231,9 @@ def test_tables_mark_what_has_no_room() -> None:
     assert "larger batches have no room" in text
     assert "context 4096, batch 64: no room" in shell(f"{words} --batch 64")
     text = shell(f"{words} --concurrency 64")
-    assert "batch 64: 43 run, a plain step takes" in text
+    assert f"batch 64: {PLAIN_ROOM} run, a plain step takes" in text
     text = shell(f"{words} --concurrency 1,64 --input-len 4000 --output-len 500")
-    assert "43, " in text
+    assert f"{PLAIN_ROOM}, " in text
     nowhere = shell(f"{words} --server memory=0.3 --concurrency 4 --input-len 400 --output-len 50")
     assert "not one request fits: " in nowhere
     assert "more would be needed on each device" in nowhere
@@ -250,7 +256,11 @@ def test_json_has_holes_and_what_bounds() -> None:
     assert drafter["best_draft_len"][0][1] is drafter["best_speedup"][0][1] is None
     assert drafter["near_best"][0][1] == [None, None]
     assert found["baseline"]["step_s"][0][1] is found["baseline"]["tokens_per_s"][0][1] is None
-    assert found["capacity"] == {"queues": False, "largest_batch": [43], "bound_by": ["state"]}
+    assert found["capacity"] == {
+        "queues": False,
+        "largest_batch": [PLAIN_ROOM],
+        "bound_by": ["state"],
+    }
     assert len(drafter["capacity"]["largest_batch"][0]) == 3
     assert (found["server"]["framework"], found["server"]["running"]) == ("sglang", None)
     assert drafter["server"]["running"] == 48

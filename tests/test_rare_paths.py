@@ -152,7 +152,7 @@ def test_places_refuse_what_the_system_refuses(tmp_path: Any) -> None:
             raise error
 
     for error in (FileNotFoundError(2, "gone"), PermissionError(13, "denied")):
-        with pytest.raises(OutputError, match="; allowed: a folder$"):
+        with pytest.raises(OutputError, match=r"; allowed: a folder$"):
             fail(error)
 
 
