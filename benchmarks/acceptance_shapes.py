@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy.optimize.elementwise import find_root
 
 from specroof import extrapolated_acceptance, load_profiles, survival_acceptance
-from specroof.acceptance.extrapolation import EXTRAPOLATIONS
+from specroof.acceptance.law_fits import EXTRAPOLATIONS
 from specroof.acceptance.typical import falling_odds_rates
 
 Floats = npt.NDArray[np.float64]

@@ -17,13 +17,19 @@ import numpy as np
 
 from specroof import Architecture, EngineProfile, load_drafter, load_hardware, load_model
 from specroof.engines import Calibration, calibrate, predicted_tokens_per_s
-from specroof.engines.estimate import Problem, estimate, noise_of, prior_width
-from specroof.engines.own_parameters import PARAMETERS, coordinate
+from specroof.engines.calibration import (
+    PARAMETERS,
+    Problem,
+    coordinate,
+    estimate,
+    noise_of,
+    prior_width,
+)
 from specroof.evidence import Measurement
 from specroof.hardware import HardwareProfile
 from specroof.latency import engine_setup
 from specroof.report.layout import format_table
-from specroof.speedup.served import Served
+from specroof.speedup.round import Served
 
 #: Standard deviation of the logarithm of every throughput.
 NOISE = 0.05

@@ -25,7 +25,7 @@ import importlib, io, json, sys, time
 import numpy as np
 import specroof
 from specroof.report.columns import point_columns
-from specroof.sweeps.formats import table_writer
+from specroof.sweeps.places import table_writer
 
 side, models = int(sys.argv[1]), json.loads(sys.argv[2])
 STEPS = {

@@ -6,7 +6,7 @@ Run with: python benchmarks/drafting_time.py
 
 from specroof import SpeedupCurve, load_drafter, load_hardware, load_model, speedup_curve
 from specroof.evidence import kind_of, load_measurements
-from specroof.validate import validation
+from specroof.scoring import validation
 
 # js-lee-AI/CAST, Hugging Face eager mode, batch 1, prefix 1024: a DFlash pass in milliseconds. Each
 # kernel is launched on its own there, so that launching is what was timed.

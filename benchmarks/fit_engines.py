@@ -23,8 +23,8 @@ from specroof.engines.shared_fit import leave_groups_out, leave_one_out
 from specroof.engines.shared_parameters import ENGINES, PARAMETERS, chip_family, fitted_engine
 from specroof.evidence import Measurement, kind_of, load_measurements
 from specroof.hardware import FRAMEWORKS, GENERIC, EngineProfile, ExpectedError
-from specroof.hardware.written import written_generic
-from specroof.validate import TRUSTED, misses_of, validation
+from specroof.hardware.schema import written_generic
+from specroof.scoring import TRUSTED, misses_of, validation
 
 PACKAGE = Path(__file__).parent.parent / "specroof"
 

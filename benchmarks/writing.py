@@ -14,10 +14,10 @@ from collections.abc import Callable
 import numpy as np
 
 import specroof
+from specroof.report.columns import curves_csv, curves_json
 from specroof.report.curves import curves_table
 from specroof.report.layout import json_line
-from specroof.report.points import curves_csv, curves_json
-from specroof.speedup.curve import SpeedupCurve
+from specroof.speedup.result import SpeedupCurve
 
 # The last is a million points: 17 draft lengths each.
 BATCHES = [500, 2000, 58824]

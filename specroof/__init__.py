@@ -22,8 +22,7 @@ if TYPE_CHECKING:
         rate_acceptance,
         survival_acceptance,
     )
-    from specroof.acceptance.extrapolation import extrapolated_acceptance
-    from specroof.acceptance.law_fits import AcceptanceFit, fit_acceptance
+    from specroof.acceptance.law_fits import AcceptanceFit, extrapolated_acceptance, fit_acceptance
     from specroof.acceptance.published import AcceptanceProfile, load_profiles
     from specroof.architecture import Architecture
     from specroof.catalog import (
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     )
     from specroof.hardware import EngineProfile, HardwareProfile, Placement
     from specroof.latency import PassLatency
+    from specroof.montecarlo import simulate_batch, simulate_exactness
     from specroof.questions.adaptive import adaptive
     from specroof.questions.advise import advise
     from specroof.questions.answer import Answer
@@ -65,8 +65,7 @@ if TYPE_CHECKING:
     from specroof.questions.validate import validate
     from specroof.questions.worth import worth
     from specroof.serving.workload import Load, Workload
-    from specroof.simulate import simulate_batch, simulate_exactness
-    from specroof.speedup.curve import SpeedupCurve
+    from specroof.speedup.result import SpeedupCurve
     from specroof.sweeps import read_results, write_sweep
 
 __all__ = [

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 import specroof
 
 if TYPE_CHECKING:
-    from specroof.validate import Validation
+    from specroof.scoring import Validation
 
 PACKAGE = Path(specroof.__file__).parent
 
@@ -114,7 +114,7 @@ def real_configs() -> Path:
 @pytest.fixture(scope="session")
 def validated() -> "Validation":
     """Return predictions beside all published measurements: seconds of work, done once."""
-    from specroof.validate import validation  # noqa: PLC0415 - after the environment is settled
+    from specroof.scoring import validation  # noqa: PLC0415 - after the environment is settled
 
     return validation()
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from specroof.cost import OpCost
 from specroof.latency import PassLatency, Setup, pass_time
-from specroof.latency.operations import pass_work
+from specroof.latency.model import pass_work
 from specroof.latency.pass_seconds import PassShape
 
 

@@ -45,7 +45,7 @@ from specroof.architecture import (
 )
 from specroof.cost.base import CHOICES, ForwardPass, OpCost, Options, Setting
 from specroof.drafters import Drafter, ideal_drafter
-from specroof.drafters.shares import autoregressive_drafter, block_drafter
+from specroof.drafters.kinds import autoregressive_drafter, block_drafter
 from specroof.hardware import EngineProfile, HardwareProfile, Interconnect, Peak, Placement
 
 Floats = npt.NDArray[np.float64]

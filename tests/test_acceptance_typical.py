@@ -25,8 +25,8 @@ from specroof import (
     speedup_curve,
     survival_acceptance,
 )
-from specroof.acceptance.contexts import ContextAcceptance, context_acceptance
-from specroof.acceptance.extrapolation import extrapolated_acceptance
+from specroof.acceptance.curve import ContextAcceptance, context_acceptance
+from specroof.acceptance.law_fits import extrapolated_acceptance
 from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptance
 
 KINDS = ("", "mtp", "eagle3", "dflash", "dspark", "ngram", "medusa")

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from specroof import OptionError, adaptive, predict
 from specroof.cli import app
+from specroof.montecarlo.batch import confident_rounds
 from specroof.policies.adaptive import (
     _THRESHOLDS,
     LEAST_ROUNDS,
@@ -27,7 +28,6 @@ from specroof.policies.adaptive import (
 from specroof.questions.adaptive import Adaptive
 from specroof.report.adaptive import adaptive_text
 from specroof.report.layout import rows_csv
-from specroof.simulate.confidence import confident_rounds
 
 pytestmark = pytest.mark.slow
 

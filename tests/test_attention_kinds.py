@@ -21,13 +21,12 @@ from specroof.architecture.cores import SoftmaxAttention
 from specroof.cost import ForwardPass, forward_cost
 from specroof.cost.attention import attention_op
 from specroof.cost.base import OpCost, Setting
-from specroof.cost.cores import CORES, CoreFormulas
-from specroof.cost.storage import kv_cache_bytes
+from specroof.cost.forward import CORES, CoreFormulas, kv_cache_bytes
 from specroof.drafters.heads import head_drafter
 from specroof.hardware.engine import LAYER_KINDS
 from specroof.latency import check_placement
 from specroof.latency.model import layer_kinds
-from specroof.serving.footprint import target_footprint
+from specroof.serving.room import target_footprint
 
 
 def kinds(base: type[Core]) -> Iterator[type[Core]]:

@@ -19,9 +19,9 @@ from specroof.cli import app
 from specroof.errors import OptionError, ProfileError, expect, refuse
 from specroof.hardware import DevicePower, DevicePrice, Interconnect, Peak, parse_hardware
 from specroof.questions import prediction
-from specroof.reading.bounds import within
-from specroof.speedup import axes
-from specroof.speedup.axes import REQUEST_WEIGHT, TEXT_WEIGHT
+from specroof.reading.checked import within
+from specroof.speedup import curve as axes
+from specroof.speedup.curve import REQUEST_WEIGHT, TEXT_WEIGHT
 from specroof.units import BOUNDS, MOST_POINTS, Bounds
 
 QUANTITIES = sorted(BOUNDS)

@@ -18,13 +18,13 @@ from specroof import OptionError, breakeven, plot
 from specroof.cli import app
 from specroof.drafters import Drafter, DraftTime
 from specroof.report.breakeven import breakeven_text
+from specroof.speedup.curve import Point, drafting_gain
 from specroof.speedup.inverses import (
     crossing,
     least_length,
     paying_runs,
     slowed,
 )
-from specroof.speedup.point import Point, drafting_gain
 
 DENSE, EXPERTS, CHIP = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "h100"
 LOADS: dict[str, Any] = {"batch_size": [1, 16, 96], "context_len": [512, 8192], "capacity": False}

@@ -16,12 +16,12 @@ from specroof.architecture import (
     Linear,
 )
 from specroof.cost import ForwardPass, Options, forward_cost
-from specroof.cost.cores import CORES
+from specroof.cost.forward import CORES
 from specroof.drafters import Round
 from specroof.drafters.base import chain_proposals
 from specroof.hardware import EngineProfile, Placement
 from specroof.latency import Setup, model_work, pass_time, stacked
-from specroof.latency.sums import weighted_total
+from specroof.latency.communication import weighted_total
 from strategies import (
     Grid,
     amounts,

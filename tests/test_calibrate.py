@@ -29,15 +29,14 @@ from specroof import (
 )
 from specroof.cli import app
 from specroof.engines import Calibration, Residual, calibrated_yaml, predicted_tokens_per_s
-from specroof.engines.estimate import Problem, estimate, uncertainty
-from specroof.engines.own_parameters import PARAMETERS, coordinate
+from specroof.engines.calibration import PARAMETERS, Problem, coordinate, estimate, uncertainty
 from specroof.evidence import Measurement, read_benchmark
 from specroof.hardware import Band, EngineProfile, ExpertTile, parse_hardware
 from specroof.latency import engine_setup
 from specroof.questions.benchmark import refuse_others
 from specroof.report.calibration import calibration_json, calibration_text
 from specroof.report.validation import own_text
-from specroof.speedup.served import Served
+from specroof.speedup.round import Served
 
 
 def values(found: Calibration) -> dict[str, float]:

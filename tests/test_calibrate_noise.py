@@ -11,17 +11,20 @@ import pytest
 from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, calibrate, points, served
 from specroof import Architecture, load_hardware, load_model
 from specroof.engines import Calibration, predicted_tokens_per_s
-from specroof.engines.estimate import Problem, estimate, noise_of, prior_width
-from specroof.engines.own_parameters import (
+from specroof.engines.calibration import (
     PARAMETERS,
     Coordinate,
+    Problem,
     ProfileParameter,
     coordinate,
+    estimate,
+    noise_of,
+    prior_width,
 )
 from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile, HardwareProfile
 from specroof.latency import engine_setup
-from specroof.speedup.served import Served
+from specroof.speedup.round import Served
 
 pytestmark = pytest.mark.slow  # every test fits, some many times
 

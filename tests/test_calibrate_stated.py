@@ -22,8 +22,8 @@ from specroof.evidence import Measurement, refuse_other_kinds
 from specroof.hardware import HardwareProfile
 from specroof.latency import engine_setup
 from specroof.questions.benchmark import engine_of_results, file_label, idle_notes, in_sample_notes
-from specroof.speedup.served import Served
-from specroof.validate.own_results import own_validation
+from specroof.scoring.own_results import own_validation
+from specroof.speedup.round import Served
 
 SETUP = engine_setup(CHIP, None, None, None)
 FP8 = Options(weight_dtype="fp8", kv_dtype="fp8")

@@ -14,7 +14,7 @@ from specroof.errors import OptionError
 from specroof.hardware import EngineProfile, HardwareProfile, ServerSettings
 from specroof.latency import Setup
 from specroof.serving.capacity import FRAMEWORKS, ServedRoom, in_server, served_room
-from specroof.serving.footprint import draft_footprint
+from specroof.serving.room import draft_footprint
 from specroof.serving.vllm import padded_layers
 
 MIB, GIB = 2.0**20, 2.0**30

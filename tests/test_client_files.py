@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from specroof import MeasurementError, OptionError, doctor, validate
+from specroof import MeasurementError, OptionError, doctor
+from specroof import scoring as validate
 from specroof.acceptance.published import parse_profiles
+from specroof.acceptance.published.formats import whole
 from specroof.evidence import read_benchmark, stated_drafts
 from specroof.evidence.measurement import Measurement
 from specroof.reading.metrics_text import parse_metrics
-from specroof.reading.numbers_in_range import whole
 from specroof.report.doctor import doctor_text
 from specroof.serving.metrics import counted
 from specroof.serving.observed import observed
@@ -344,7 +345,7 @@ def test_bins_of_a_histogram_cost_what_the_file_holds(monkeypatch: pytest.Monkey
         checked += 1
         return whole(*words, **told)
 
-    monkeypatch.setattr("specroof.acceptance.published.engine_formats.whole", count)
+    monkeypatch.setattr("specroof.acceptance.published.formats.whole", count)
     lines = '{"acceptance_histogram": {"9999": 1}}\n' * 1000
     (profile,) = parse_profiles(lines, "f")
     assert (profile.n_rounds, len(profile.survival)) == (1000, 9999)

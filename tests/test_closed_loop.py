@@ -13,16 +13,21 @@ from request_server import Measured, Toy, pass_s, run, run_wave
 from specroof import load_hardware, load_model
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
-from specroof.cost.joined import joined_groups
+from specroof.cost.forward import joined_groups
 from specroof.hardware import EngineProfile
 from specroof.latency import Work, engine_setup, model_latency
 from specroof.serving.capacity import PrefillRules
-from specroof.serving.closed_loop import answer_rounds, prompts_together, shared_passes
-from specroof.serving.prompts import Prompt, prefill_pass, prompt_groups
-from specroof.serving.request_times import RequestLoad, RequestTimes, prefill_plan
+from specroof.serving.closed_loop import answer_rounds, prompts_together, shared_passes, shared_wave
+from specroof.serving.prefills import (
+    Prompt,
+    RequestLoad,
+    RequestTimes,
+    prefill_pass,
+    prefill_plan,
+    prompt_groups,
+)
 from specroof.serving.requests import end_to_end_tokens_per_s
-from specroof.serving.waves import shared_wave
-from specroof.speedup.served import Served
+from specroof.speedup.round import Served
 
 pytestmark = pytest.mark.slow
 

@@ -24,9 +24,8 @@ from specroof.cost.attention import (
     grouped_query_costs,
     indexer_op,
 )
-from specroof.cost.base import OpCost, Options
+from specroof.cost.base import OpCost, Options, latent_bytes
 from specroof.cost.latent import latent_cache_bytes, latent_costs, latent_index_bytes
-from specroof.cost.layout import latent_bytes
 from strategies import (
     batches,
     cache_dtypes,

@@ -22,7 +22,7 @@ from specroof.architecture import (
 )
 from specroof.cost import kv_bytes_per_token, storage
 from specroof.cost.attention import grouped_query_costs
-from specroof.cost.base import OpCost, Options
+from specroof.cost.base import OpCost, Options, cache_element_bytes, latent_bytes
 from specroof.cost.block_sparse import (
     block_index_bytes,
     block_pairs,
@@ -31,7 +31,6 @@ from specroof.cost.block_sparse import (
 )
 from specroof.cost.forward import forward_cost
 from specroof.cost.latent import latent_costs
-from specroof.cost.layout import cache_element_bytes, latent_bytes
 from strategies import (
     batches,
     block_sparse,

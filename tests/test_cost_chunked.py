@@ -22,10 +22,10 @@ from specroof.cost import forward_cost, kv_bytes_per_token, storage
 from specroof.cost.attention import grouped_query_costs, shared_cache_costs
 from specroof.cost.base import OpCost, Options
 from specroof.cost.chunked import chunked_cache_bytes, chunked_costs, chunked_pairs
-from specroof.cost.storage import kv_cache_bytes
+from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import OptionError
 from specroof.hardware import Placement
-from specroof.speedup.curve import check_placement
+from specroof.latency.setup import check_placement
 from strategies import (
     batches,
     cache_dtypes,

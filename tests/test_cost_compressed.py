@@ -16,7 +16,7 @@ from specroof.architecture import (
     cache_only,
 )
 from specroof.cost.attention import grouped_query_costs
-from specroof.cost.base import OpCost, Options
+from specroof.cost.base import OpCost, Options, entry_bytes, index_key_bytes
 from specroof.cost.compressed import (
     attended_entries,
     compressed_cache_bytes,
@@ -24,7 +24,6 @@ from specroof.cost.compressed import (
     compressed_index_bytes,
     compressed_state_bytes,
 )
-from specroof.cost.layout import entry_bytes, index_key_bytes
 from strategies import (
     batches,
     cache_dtypes,

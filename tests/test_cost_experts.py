@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof.architecture import TENSOR, Experts, Linear
-from specroof.cost.base import OpCost, Options
-from specroof.cost.dense import linear_cost
+from specroof.cost.base import OpCost, Options, linear_cost
 from specroof.cost.experts import distinct_experts, expert_costs
 from strategies import batches, contexts, experts, forward_pass, setting, small
 

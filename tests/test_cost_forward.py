@@ -24,8 +24,7 @@ from specroof.architecture import (
     Linear,
 )
 from specroof.cost import CHOICES, ForwardPass, OpCost, Options, forward_cost
-from specroof.cost.base import matmul_flops
-from specroof.cost.dense import linear_cost, logit_bytes
+from specroof.cost.base import linear_cost, logit_bytes, matmul_flops
 from specroof.errors import OptionError
 from strategies import (
     Grid,

@@ -25,21 +25,18 @@ from specroof.architecture import (
 )
 from specroof.cost import forward_cost, state_bytes, storage
 from specroof.cost.base import CHOICES, OpCost, Options
-from specroof.cost.cores import CORES
+from specroof.cost.forward import CORES, kv_cache_bytes
 from specroof.cost.recurrent import (
     delta_rule_flops,
-    recurrent_state_bytes,
-    replay_token_bytes,
-    state_passes,
-)
-from specroof.cost.state_space import (
     kimi_delta_flops,
     kimi_delta_replay_bytes,
     lightning_replay_bytes,
     mamba2_replay_bytes,
+    recurrent_state_bytes,
+    replay_token_bytes,
     scan_flops,
+    state_passes,
 )
-from specroof.cost.storage import kv_cache_bytes
 from specroof.units import dtype_bytes
 from strategies import (
     batches,

@@ -26,8 +26,8 @@ from specroof.architecture import (
     cache_only,
 )
 from specroof.cost import Options, Storage, kv_bytes_per_token, state_bytes, storage
-from specroof.cost.layout import cache_element_bytes, latent_bytes
-from specroof.cost.storage import kv_cache_bytes
+from specroof.cost.base import cache_element_bytes, latent_bytes
+from specroof.cost.forward import kv_cache_bytes
 from specroof.units import DTYPE_BYTES
 from strategies import architectures, batches, cache_dtypes, contexts, formats, options
 

@@ -15,7 +15,7 @@ import pytest
 
 from specroof.architecture import Architecture
 from specroof.cost import ForwardPass, forward_cost
-from specroof.cost.storage import kv_cache_bytes
+from specroof.cost.forward import kv_cache_bytes
 from specroof.parsers import parse_config
 from tiny_configs import Config
 

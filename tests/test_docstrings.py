@@ -21,9 +21,9 @@ WITHOUT_SOURCE: frozenset[str] = frozenset({"specroof.acceptance.curve.acceptanc
 # Public functions of those rooms that are no formulas: they look up, refuse, or say something.
 NO_FORMULAS: frozenset[str] = frozenset(
     {
-        "specroof.acceptance.published.library.bundled_profile",
-        "specroof.acceptance.published.library.load_profiles",
-        "specroof.acceptance.published.library.profile_names",
+        "specroof.acceptance.published.profile.bundled_profile",
+        "specroof.acceptance.published.profile.load_profiles",
+        "specroof.acceptance.published.profile.profile_names",
     }
 )
 

@@ -15,7 +15,7 @@ from specroof import CatalogError, OptionError, doctor, predict, survival_accept
 from specroof.acceptance import context_acceptance
 from specroof.cli import app
 from specroof.engines import calibrated_yaml
-from specroof.policies.change import Change, Gain, best_change
+from specroof.policies.decision import Change, Gain, best_change
 from specroof.policies.schedule import Schedule
 from specroof.questions.diagnosed import context_of, is_tree
 from specroof.questions.doctor import Diagnosis, DoctorRequest

@@ -111,7 +111,7 @@ def test_every_command_is_listed() -> None:
 
 
 def test_a_room_does_not_replace_the_question_of_its_name() -> None:
-    from specroof.validate.scores import errors_of  # noqa: PLC0415 - this import is the test
+    from specroof.scoring.scores import errors_of  # noqa: PLC0415 - this import is the test
 
     assert callable(errors_of)
     assert inspect.isfunction(specroof.validate)

@@ -18,7 +18,7 @@ from specroof.architecture import (
 )
 from specroof.catalog import load_model
 from specroof.catalog.files import bundled_names
-from specroof.drafters.geometry import (
+from specroof.drafters.placed import (
     usual_mtp,
 )
 from specroof.errors import ConfigError, OptionError

@@ -17,7 +17,7 @@ from specroof.architecture import (
 from specroof.catalog import load_model
 from specroof.catalog.files import bundled_names
 from specroof.catalog.models import load_draft_config
-from specroof.drafters.geometry import (
+from specroof.drafters.placed import (
     usual_dflash,
     usual_dspark,
     usual_eagle,

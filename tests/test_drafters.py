@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof.drafters import KINDS, Drafter, DraftTime, Round, ideal_drafter
-from specroof.drafters.shares import autoregressive_drafter, block_drafter
+from specroof.drafters.kinds import autoregressive_drafter, block_drafter
 from specroof.errors import OptionError
 
 shares = st.floats(0, 100)

@@ -10,13 +10,13 @@ from typer.testing import CliRunner
 
 from specroof import OptionError, ProfileError, hardware_names, load_hardware
 from specroof.cli import app
-from specroof.economics import (
+from specroof.hardware import DevicePower, DevicePrice, parse_hardware
+from specroof.hardware.schema import calibrated_yaml
+from specroof.speedup.price import (
     frontier_of,
     joules_per_million_tokens,
     usd_per_million_tokens,
 )
-from specroof.hardware import DevicePower, DevicePrice, parse_hardware
-from specroof.hardware.written import calibrated_yaml
 
 FILE = """
 format_version: 1

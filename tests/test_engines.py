@@ -31,8 +31,7 @@ from specroof.architecture import (
 from specroof.cost import CHOICES, Collective, ForwardPass, OpCost, Options, forward_cost
 from specroof.cost.experts import distinct_experts, independent_tokens
 from specroof.drafters import Drafter, DraftTime, Round, ideal_drafter
-from specroof.drafters.tree_shapes import expansion_tree
-from specroof.drafters.trees import with_tree
+from specroof.drafters.trees import expansion_tree, with_tree
 from specroof.engines.published import fitted_parameters
 from specroof.errors import ProfileError
 from specroof.hardware import (
@@ -59,8 +58,7 @@ from specroof.latency import (
     engine_setup,
     model_latency,
 )
-from specroof.latency.model import launched_kernels, layer_kinds, padded_pass
-from specroof.latency.notes import option_notes
+from specroof.latency.model import launched_kernels, layer_kinds, option_notes, padded_pass
 from specroof.latency.pass_seconds import PassShape, overlapped_s
 
 

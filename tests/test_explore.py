@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 import specroof
 from specroof.cli import app
-from specroof.explore import page, single_page, site_files
-from specroof.explore.packing import QUANTUM, packed, packed_shares
+from specroof.page import page, single_page, site_files
+from specroof.page.page import QUANTUM, packed, packed_shares
 from specroof.questions import grids
 from specroof.questions.drafts import flags_to_paste, typical_acceptance
 from specroof.questions.explore import PAGE_CHIPS

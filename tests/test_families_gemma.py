@@ -18,7 +18,7 @@ from specroof.architecture import (
 )
 from specroof.cost import forward_cost
 from specroof.cost.base import ForwardPass
-from specroof.cost.storage import kv_cache_bytes
+from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import ConfigError
 from tiny_configs import TINY, Config, linears, parse, windows
 

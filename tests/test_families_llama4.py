@@ -15,7 +15,7 @@ from specroof.architecture import (
     GroupedQueryAttention,
     Linear,
 )
-from specroof.cost.storage import kv_cache_bytes
+from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import ConfigError
 from tiny_configs import FP8_BLOCKS, TINY, Config, formats, linears, parse
 

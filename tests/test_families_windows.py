@@ -5,7 +5,7 @@ import pytest
 
 from specroof.architecture import Experts, GroupedQueryAttention
 from specroof.cost import ForwardPass, forward_cost, kv_bytes_per_token
-from specroof.cost.storage import kv_cache_bytes
+from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import ConfigError
 from tiny_configs import FP8_BLOCKS, Config, cores, formats, left_out, linears, parse
 from tiny_mixtures import MIMO, STEP

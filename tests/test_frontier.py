@@ -14,7 +14,7 @@ from specroof import OptionError, frontier
 from specroof.cli import app
 from specroof.questions.frontier import FrontierPoint
 from specroof.report.frontier import frontier_text
-from specroof.speedup import axes
+from specroof.speedup import curve as axes
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept=0.7"
 ASKED: dict[str, Any] = {"drafters": SPEC, "batch_size": [1, 4, 16, 32], "max_draft_len": 4}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import tiny_configs
 import tiny_mixtures
 from effort import cpu_bound
-from specroof.cost.storage import kv_cache_bytes
+from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import ConfigError
 from specroof.parsers import PARSERS, parse_config
 from specroof.parsers.drafters import parse_drafter_config

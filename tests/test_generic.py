@@ -38,10 +38,10 @@ from specroof.hardware import (
     parse_generic,
     parse_hardware,
 )
-from specroof.hardware.written import calibrated_yaml, written_generic
+from specroof.hardware.schema import calibrated_yaml, written_generic
 from specroof.questions.capacity import CapacityRequest
 from specroof.questions.request import borrowed_engine
-from specroof.validate import TRUSTED, Validation
+from specroof.scoring import TRUSTED, Validation
 
 MEASURED = [one for one in load_measurements() if (one.trust or 0) <= TRUSTED and kind_of(one)[0]]
 PARAMETERS = fitted_parameters()

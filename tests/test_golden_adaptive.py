@@ -21,10 +21,10 @@ from specroof.catalog import load_hardware, load_model
 from specroof.cost.experts import distinct_experts
 from specroof.drafters import Drafter, DraftTime, Round
 from specroof.hardware import HardwareProfile
+from specroof.montecarlo.batch import confident_rounds
 from specroof.policies.adaptive import LEAST_ROUNDS, BatchCosts, fixed_rates
 from specroof.questions.adaptive import Adaptive
-from specroof.simulate.confidence import confident_rounds
-from specroof.speedup.curve import SpeedupCurve
+from specroof.speedup.result import SpeedupCurve
 
 pytestmark = pytest.mark.slow
 

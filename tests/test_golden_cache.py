@@ -7,7 +7,7 @@ import pytest
 from published_models import one_block, published
 from specroof.architecture import Architecture, CompressedAttention, Indexer
 from specroof.catalog import load_model
-from specroof.cost.storage import kv_cache_bytes
+from specroof.cost.forward import kv_cache_bytes
 
 Vector = dict[str, Any]
 

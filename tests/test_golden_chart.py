@@ -9,9 +9,9 @@ import pytest
 from published_models import chart_v4_flash, published, published_hardware, published_options
 from specroof import speedup_curve
 from specroof.acceptance import constant_acceptance
-from specroof.drafters.shares import autoregressive_drafter
+from specroof.drafters.kinds import autoregressive_drafter
 from specroof.hardware import HardwareProfile
-from specroof.speedup.curve import SpeedupCurve
+from specroof.speedup.result import SpeedupCurve
 
 Vector = dict[str, Any]
 

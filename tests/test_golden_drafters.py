@@ -25,9 +25,8 @@ from specroof.acceptance import survival_acceptance
 from specroof.architecture import Architecture, DraftHead
 from specroof.catalog.models import load_draft_config
 from specroof.drafters import Drafter
-from specroof.drafters.blocks import head_block_drafter
-from specroof.drafters.heads import accepted_work, head_drafter
-from specroof.speedup.curve import SpeedupCurve
+from specroof.drafters.heads import accepted_work, head_block_drafter, head_drafter
+from specroof.speedup.result import SpeedupCurve
 from test_golden_adaptive import BATCHES, POST, column
 
 Array = npt.NDArray[np.float64]

@@ -28,7 +28,7 @@ from specroof.cost import ForwardPass, Options, forward_cost
 from specroof.hardware import IDEAL_ENGINE, Placement
 from specroof.latency import Setup
 from specroof.latency.pass_seconds import PassShape
-from specroof.speedup.curve import SpeedupCurve
+from specroof.speedup.result import SpeedupCurve
 
 Array = npt.NDArray[np.float64]
 Vector = dict[str, Any]

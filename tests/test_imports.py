@@ -261,7 +261,7 @@ def test_a_prediction_from_bundled_files_stays_light(words: str, tmp_path: Path)
     unwanted = {
         *("matplotlib", "huggingface_hub", "pydantic", "pydantic_core", "numpy.ma", "logging"),
         # Requests, servers' flags and measured profiles are for those who ask about them.
-        *("specroof.serving.request_times", "specroof.serving.launch"),
+        *("specroof.serving.prefills", "specroof.serving.launch"),
         *("specroof.acceptance.published", "specroof.acceptance.law_fits", "specroof.simulate"),
     }
     program = (

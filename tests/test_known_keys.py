@@ -4,7 +4,7 @@ import pytest
 
 from specroof.errors import ConfigError
 from specroof.parsers import PARSERS
-from specroof.reading.json_object import AskedObject, read_json
+from specroof.reading.json_text import AskedObject, read_json
 from test_families_gemma import GEMMA4
 from tiny_configs import STATED, TINY, TINY_COMPRESSED, TINY_EXPERTS, TINY_LATENT, Config, parse
 from tiny_mixtures import MIMO

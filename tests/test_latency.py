@@ -34,8 +34,8 @@ from specroof.errors import OptionError, ProfileError
 from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Interconnect, Placement
 from specroof.hardware import Collective as LinkUse
 from specroof.latency import PassLatency, Setup
-from specroof.latency.collectives import all_reduce_s, all_to_all_s, hierarchical_all_reduce_s
-from specroof.latency.operations import device_bytes
+from specroof.latency.communication import all_reduce_s, all_to_all_s, hierarchical_all_reduce_s
+from specroof.latency.model import device_bytes
 from specroof.latency.pass_seconds import PassShape
 from strategies import (
     Grid,

@@ -8,11 +8,11 @@ import pytest
 from specroof import load_hardware, load_model
 from specroof.cost import ForwardPass, forward_cost
 from specroof.cost.experts import distinct_experts
-from specroof.cost.joined import joined_costs
+from specroof.cost.forward import joined_costs
 from specroof.hardware import CapturedGraphs, EngineProfile, Placement
 from specroof.hardware.engine import Collective
 from specroof.latency import PassWork, Setup, Work, engine_setup, model_latency, model_work
-from specroof.serving.prompts import prefill_pass
+from specroof.serving.prefills import prefill_pass
 
 CONFIGS = sorted((Path(__file__).parents[1] / "model_configs").glob("*.json"))
 DECODING = ForwardPass(16, 4, 4096)

@@ -6,7 +6,7 @@ import pytest
 
 from effort import cpu_bound
 from specroof.errors import ConfigError
-from specroof.parsers.formats.module_names import ModuleNames
+from specroof.parsers.formats import ModuleNames
 from tiny_configs import FP8_BLOCKS, TINY, Config, parse
 
 

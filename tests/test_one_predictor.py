@@ -14,16 +14,16 @@ import specroof
 from benchmark_points import CHIP, DRAFTER, TRUE, points, served
 from source_trees import nodes, tree
 from specroof import speedup_curve
-from specroof.engines.estimate import Problem
+from specroof.engines.calibration import Problem
 from specroof.engines.published import fitted_parameters
 from specroof.engines.shared_fit import Points
 from specroof.evidence import drafter_of, kind_of, load_measurements
 from specroof.latency import pass_time
+from specroof.scoring import validation
+from specroof.scoring.own_results import own_validation
 from specroof.serving.requests import end_to_end, end_to_end_tokens_per_s
 from specroof.serving.workload import Workload
 from specroof.speedup.round import round_time
-from specroof.validate import validation
-from specroof.validate.own_results import own_validation
 
 PACKAGE = Path(specroof.__file__).parent
 WHERE = served(replace(CHIP, engines={"true": TRUE}, default_engine="true"))

@@ -161,7 +161,7 @@ def test_what_cannot_go_to_standard_output_is_refused(words: list[str], says: st
 def on_a_terminal(program: str) -> str:
     """Return what a program leaves on a terminal, standard error included."""
     ours, theirs = os.openpty()
-    code = f"import sys\nfrom specroof.cli.streams import give_data\n{program}"
+    code = f"import sys\nfrom specroof.cli.output import give_data\n{program}"
     try:
         subprocess.run([sys.executable, "-c", code], check=True, stdout=theirs, stderr=theirs)
         return os.read(ours, 10_000).decode()

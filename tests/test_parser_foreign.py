@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specroof.cost.storage import kv_cache_bytes
+from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import ConfigError
 from specroof.parsers import PARSERS, parse_config
 from tiny_configs import STATED, TINY, TINY_LATENT, Config, anonymous, parse

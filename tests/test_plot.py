@@ -40,7 +40,7 @@ from specroof.plot import (
     plot_time_per_op,
 )
 from specroof.plot.style import COLORS, MARKERS
-from specroof.speedup.curve import SpeedupCurve
+from specroof.speedup.result import SpeedupCurve
 
 pytestmark = pytest.mark.slow
 

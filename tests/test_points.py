@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from specroof import SpeedupCurve, load_drafter, load_hardware, load_model, speedup_curve
+from specroof.report.columns import curves_csv, curves_json
 from specroof.report.curves import curves_table
 from specroof.report.layout import json_line
-from specroof.report.points import curves_csv, curves_json
 
 MODEL, CHIP = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
 

@@ -11,14 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof.errors import OptionError
-from specroof.policies.decision import Verdict, best_choice, decided, paying_up_to
+from specroof.policies.decision import (
+    INPUTS,
+    Verdict,
+    best_choice,
+    decided,
+    least_settled,
+    paying_up_to,
+    swings,
+)
 from specroof.policies.limiting import (
     Point,
     least_rate,
     least_tokens_per_round,
     limits_of_speedup,
 )
-from specroof.policies.narrowing import INPUTS, least_settled, swings
 
 rates = st.lists(st.floats(0.1, 5), min_size=1, max_size=8)
 

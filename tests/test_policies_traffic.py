@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof.errors import MeasurementError, OptionError
-from specroof.policies.traffic import Traffic, advised_day
+from specroof.policies.schedule import Traffic, advised_day
 from specroof.questions.traffic import Mix, TrafficFile, parse_traffic, traffic_of
 from specroof.serving.workload import Workload
 

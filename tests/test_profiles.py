@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import specroof
-from specroof.acceptance.extrapolation import EXTRAPOLATIONS
-from specroof.acceptance.law_fits import FITTED_LAWS
+from specroof.acceptance.law_fits import EXTRAPOLATIONS, FITTED_LAWS
 from specroof.acceptance.published import (
     AcceptanceProfile,
     draft_count,

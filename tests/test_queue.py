@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 from specroof import capacity, predict
 from specroof.cli import app
 from specroof.questions.prediction import Prediction
-from specroof.serving.queue import limited_curve, queue_s, running_requests
-from specroof.speedup.curve import SpeedupCurve, curve_in
+from specroof.serving.capacity import limited_curve, queue_s, running_requests
+from specroof.speedup.curve import curve_in
+from specroof.speedup.result import SpeedupCurve
 
 Array = npt.NDArray[np.float64]
 SMALL = {"engine": "sglang", "max_draft_len": 4, "drafters": "mtp,accept=0.8"}
@@ -276,7 +277,7 @@ def test_a_limited_prediction_prices_its_grid_once(monkeypatch: pytest.MonkeyPat
         priced.append(asked["batch_size"])
         return curve_in(*args, **asked)
 
-    monkeypatch.setattr("specroof.speedup.point.curve_in", counted)
+    monkeypatch.setattr("specroof.speedup.curve.curve_in", counted)
     found = predict("Qwen/Qwen3-8B", "h100", drafters="eagle3,accept=0.7", batch_size=[1, 8])
     assert found.limits  # a server has an end
     assert [np.asarray(one).tolist() for one in priced] == [[1, 8]]

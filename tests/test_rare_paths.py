@@ -25,9 +25,10 @@ from specroof.questions.explore import explore
 from specroof.questions.overview import Overview, _fill
 from specroof.report import advice_records
 from specroof.report.sweep import _stop
-from specroof.speedup.bands import tokens_spread
-from specroof.speedup.served import Served
-from specroof.sweeps import places, workers
+from specroof.speedup.result import tokens_spread
+from specroof.speedup.round import Served
+from specroof.sweeps import places
+from specroof.sweeps import run as workers
 
 pytestmark = pytest.mark.slow
 

@@ -13,10 +13,9 @@ from specroof.cli import app
 from specroof.evidence import kind_of, load_measurements
 from specroof.policies.decision import Choice
 from specroof.report.regret import regret_json, regret_lines
-from specroof.validate import Validation
-from specroof.validate import regret as room
-from specroof.validate.regret import regrets, worst_regrets
-from specroof.validate.scored import Scored
+from specroof.scoring import Validation
+from specroof.scoring import scores as room
+from specroof.scoring.scores import Scored, regrets, worst_regrets
 
 pytestmark = pytest.mark.slow
 

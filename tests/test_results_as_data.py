@@ -14,7 +14,7 @@ import specroof
 from specroof import OptionError, read_results, write_sweep
 from specroof.errors import CatalogError
 from specroof.questions import sweep as sweeps
-from specroof.report.arrow import arrow_batch
+from specroof.report.columns import arrow_batch
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "b200", "eagle3,accept-length=2.8@3"
 STUDY: dict[str, Any] = {

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 from screens import COLORS, COLUMNS, SCREENS, on_a_terminal, written_in
 from specroof.cli import app, colors
 from specroof.errors import Note
-from specroof.report.fitting import fitted, on_screen
-from specroof.report.layout import format_table
+from specroof.report.layout import fitted, format_table, on_screen
 
 pytestmark = pytest.mark.slow
 

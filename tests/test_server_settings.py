@@ -27,7 +27,7 @@ from specroof.evidence import Measurement, read_benchmark, server_told
 from specroof.hardware import IDEAL_ENGINE, SERVER_KEYS, CapturedGraphs, ServerSettings
 from specroof.latency import Setup, drafting_setup, engine_setup, model_latency
 from specroof.serving.capacity import in_server
-from specroof.serving.settings import parse_server, server_settings
+from specroof.serving.workload import parse_server, server_settings
 from specroof.speedup.curve import curve_in
 
 #: All settings of `--server`, as the words of a call and as values.

@@ -25,8 +25,8 @@ from specroof.serving.launch import (
     Launch,
     Speculation,
     launch,
+    server_command,
 )
-from specroof.serving.server_flags import server_command
 from specroof.serving.vllm import SYNCHRONOUS
 
 # The fields of vllm 0.33.0's SpeculativeConfig that plans may use, and its methods.

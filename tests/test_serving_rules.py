@@ -21,7 +21,9 @@ from specroof import Placement, load_drafter, load_hardware, load_model
 from specroof.architecture import VisionTower
 from specroof.hardware import Server, ServerSettings
 from specroof.latency import engine_setup
-from specroof.serving import sglang, sglang_memory, vllm, vllm_sizes
+from specroof.serving import sglang, vllm
+from specroof.serving import sglang as sglang_memory
+from specroof.serving import vllm as vllm_sizes
 from specroof.serving.capacity import ServedRoom, in_server, served_room
 
 TESTS = Path(__file__).parent

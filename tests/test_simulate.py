@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import specroof
-from specroof.simulate import exactness, random_distributions
-from specroof.simulate.statistics import chi_squared_p_value, chi_squared_test
+from specroof.montecarlo import exactness, random_distributions
+from specroof.montecarlo.exactness import chi_squared_p_value, chi_squared_test
 
 # --- the chi-squared test ----------------------------------------------------------------------
 

@@ -41,11 +41,12 @@ from specroof.architecture import (
 )
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, DraftTime, Round, ideal_drafter
-from specroof.drafters.shares import autoregressive_drafter, block_drafter
+from specroof.drafters.kinds import autoregressive_drafter, block_drafter
 from specroof.errors import OptionError, ProfileError
 from specroof.hardware import HardwareProfile, Placement
-from specroof.speedup import axes
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve
+from specroof.speedup import curve as axes
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
+from specroof.speedup.result import SpeedupCurve
 from strategies import (
     acceptances,
     architectures,

@@ -28,9 +28,11 @@ from specroof.cli import app
 from specroof.errors import CatalogError
 from specroof.questions.study import load_study
 from specroof.questions.sweep import Study, Target, study_of, study_slices
-from specroof.sweeps import formats, partition, places, run, workers
-from specroof.sweeps.estimate import estimate, extrapolated
-from specroof.sweeps.plan import Partition, Plan, changes, plan_of
+from specroof.sweeps import places, run
+from specroof.sweeps import places as formats
+from specroof.sweeps import plan as partition
+from specroof.sweeps import run as workers
+from specroof.sweeps.plan import Partition, Plan, changes, estimate, extrapolated, plan_of
 
 pytestmark = pytest.mark.slow
 
@@ -559,7 +561,7 @@ def test_a_dry_run_tries_every_drafter_on_targets_here_and_there(
         rest[2](one.points)  # what tells of points that are done
         return {"bytes": 100 * one.drafter}
 
-    monkeypatch.setattr("specroof.sweeps.estimate.write_partition", noted)
+    monkeypatch.setattr("specroof.sweeps.plan.write_partition", noted)
     # Three drafters on each of 90 targets: a step through the files would meet one drafter.
     models = ["Qwen/Qwen3-8B", "Qwen/Qwen3-4B", "Qwen/Qwen3-14B"]
     targets = {"model": models, "hardware": list(hardware_names())[:30]}
@@ -580,7 +582,7 @@ def test_seconds_are_known_to_two_standard_errors_of_the_files_tried(
     def trial(_plan: Plan, one: Partition, *_rest: object) -> tuple[int, float, int]:
         return one.points, float(one.drafter), 100
 
-    monkeypatch.setattr("specroof.sweeps.estimate._trial", trial)
+    monkeypatch.setattr("specroof.sweeps.plan._trial", trial)
     targets = {"model": ["Qwen/Qwen3-8B"], "hardware": list(hardware_names())[:30]}
     drafters = [f"autoregressive,accept=0.7,cost=0.{k}" for k in (1, 2, 3)]
     content = CONTENT | {"drafters": drafters, "targets": [targets]}

@@ -28,7 +28,7 @@ from specroof.cli import app
 from specroof.errors import CatalogError, SpecroofError
 from specroof.questions.overview import Overview
 from specroof.questions.sweep import study_of
-from specroof.sweeps import workers
+from specroof.sweeps import run as workers
 from specroof.sweeps.run import MANIFEST
 
 pytestmark = pytest.mark.slow

@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from effort import cpu_bound
 from specroof.acceptance import constant_acceptance, survival_acceptance
 from specroof.drafters.base import chain_proposals
-from specroof.drafters.shares import autoregressive_drafter
-from specroof.drafters.tree_shapes import chain_tree, dynamic_tree, expansion_tree, optimal_tree
+from specroof.drafters.kinds import autoregressive_drafter
 from specroof.drafters.trees import (
     Node,
     Tree,
     branch_rates,
+    chain_tree,
+    dynamic_tree,
+    expansion_tree,
+    optimal_tree,
     path_rate,
     tree_proposals,
     tree_tokens,

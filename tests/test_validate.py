@@ -43,13 +43,19 @@ from specroof.evidence import (
     load_measurements,
 )
 from specroof.hardware import IDEAL_ENGINE, Collective, EngineProfile
-from specroof.latency.collectives import all_reduce_s
+from specroof.latency.communication import all_reduce_s
 from specroof.plot import plot_accuracy
 from specroof.report.validation import validation_json, validation_table
-from specroof.validate import TRUSTED, Validation, banded, misses_of
-from specroof.validate.room import capacity_bound
-from specroof.validate.scored import Scored, levelled, scored
-from specroof.validate.scores import Errors, errors_of, round_costs
+from specroof.scoring import TRUSTED, Validation, banded, misses_of
+from specroof.scoring.scores import (
+    Errors,
+    Scored,
+    capacity_bound,
+    errors_of,
+    levelled,
+    round_costs,
+    scored,
+)
 
 MEASURED = [one for one in load_measurements() if (one.trust or 0) <= TRUSTED]
 PLAIN = next(one for one in MEASURED if kind_of(one)[0] == "plain" and one.method == "ar")

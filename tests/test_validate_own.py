@@ -21,8 +21,8 @@ from specroof.hardware import EngineProfile
 from specroof.latency import engine_setup
 from specroof.plot import plot_throughput_accuracy
 from specroof.report.validation import own_json, own_text
-from specroof.speedup.served import Served
-from specroof.validate.own_results import OwnValidation, own_validation
+from specroof.scoring.own_results import OwnValidation, own_validation
+from specroof.speedup.round import Served
 
 CHOSEN = replace(CHIP, engines={"true": TRUE}, default_engine="true")
 SETUP = engine_setup(CHOSEN, None, None, None)

@@ -19,7 +19,7 @@ from specroof import (
     speedup_curve,
 )
 from specroof.cost import ForwardPass
-from specroof.drafters.shares import autoregressive_drafter
+from specroof.drafters.kinds import autoregressive_drafter
 from specroof.hardware import EngineProfile, ServerSettings
 from specroof.latency import engine_setup
 from specroof.serving.capacity import in_server

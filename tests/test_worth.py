@@ -12,8 +12,8 @@ import specroof
 from specroof import OptionError, worth
 from specroof.cli import app
 from specroof.report.worth import worth_text
-from specroof.speedup import axes
-from specroof.speedup.point import Point
+from specroof.speedup import curve as axes
+from specroof.speedup.curve import Point
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "block,cost=0.1,drafts=15"
 

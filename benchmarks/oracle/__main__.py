@@ -27,7 +27,7 @@ from shrink import shrunken  # noqa: E402
 
 from specroof.architecture import Architecture, LatentAttention  # noqa: E402
 from specroof.cost import ForwardPass, forward_cost, state_bytes  # noqa: E402
-from specroof.cost.storage import kv_cache_bytes  # noqa: E402
+from specroof.cost.forward import kv_cache_bytes  # noqa: E402
 from specroof.errors import SpecroofError  # noqa: E402
 from specroof.parsers import parse_config  # noqa: E402
 from specroof.parsers.drafters import parse_drafter_config  # noqa: E402

@@ -5,8 +5,13 @@ histogram, a spread over sequences) says how likely the first d drafts of a roun
 accepted. That curve, and the tokens per round that follow from it, is all the solver needs.
 """
 
-from specroof.acceptance.contexts import ContextAcceptance, accepted_at, context_acceptance
-from specroof.acceptance.curve import Acceptance, acceptance_notes
+from specroof.acceptance.curve import (
+    Acceptance,
+    ContextAcceptance,
+    acceptance_notes,
+    accepted_at,
+    context_acceptance,
+)
 from specroof.acceptance.laws import (
     beta_acceptance,
     constant_acceptance,

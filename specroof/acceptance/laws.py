@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specroof.acceptance.checks import (
+from specroof.acceptance.curve import (
     LONGEST_DRAFT,
     PROBABILITY,
+    Acceptance,
     drafts_of,
     length_of,
     number_from,
     numbers_from,
     some,
 )
-from specroof.acceptance.curve import Acceptance
 from specroof.errors import reject
 
 __all__ = [

@@ -7,8 +7,14 @@ from typing import Final
 
 import numpy as np
 
-from specroof.acceptance.checks import LONGEST_DRAFT, PROBABILITY, drafts_of, length_of, number_from
-from specroof.acceptance.curve import Acceptance
+from specroof.acceptance.curve import (
+    LONGEST_DRAFT,
+    PROBABILITY,
+    Acceptance,
+    drafts_of,
+    length_of,
+    number_from,
+)
 from specroof.acceptance.laws import constant_acceptance, survival_of_rates
 from specroof.arrays import Array
 from specroof.errors import expect, expect_word

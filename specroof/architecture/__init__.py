@@ -5,33 +5,6 @@ chip or a formula of time.
 """
 
 from specroof.architecture.cores import (
-    BlockSparseAttention,
-    ChunkedAttention,
-    CompressedAttention,
-    Compressor,
-    Core,
-    Experts,
-    GroupedQueryAttention,
-    Indexer,
-    LatentAttention,
-    SharedCacheAttention,
-)
-from specroof.architecture.draft_blocks import block_head, markov_step
-from specroof.architecture.draft_heads import (
-    DraftHead,
-    MedusaHeads,
-    eagle3_head,
-    eagle_head,
-    medusa_head,
-)
-from specroof.architecture.draft_layers import (
-    DraftShape,
-    draft_layer,
-    draft_model,
-    replicated,
-    with_first,
-)
-from specroof.architecture.matrices import (
     ATTENTION_REPLICATED,
     BF16,
     FEED_FORWARD_REPLICATED,
@@ -39,22 +12,52 @@ from specroof.architecture.matrices import (
     HEADS,
     TENSOR,
     WEIGHT_FORMATS,
+    BlockSparseAttention,
+    ChunkedAttention,
+    CompressedAttention,
+    Compressor,
+    Core,
+    Experts,
+    GatedDeltaNet,
+    GroupedQueryAttention,
+    Indexer,
+    KimiDeltaAttention,
+    LatentAttention,
+    LightningAttention,
     Linear,
+    Mamba2,
+    RecurrentCore,
     Shard,
+    SharedCacheAttention,
+    ShortConvolution,
     WeightFormat,
     by_kv_heads,
     cache_only,
 )
-from specroof.architecture.model import Architecture, Block, Layer, VisionTower, stack_layers
-from specroof.architecture.recurrent import (
-    GatedDeltaNet,
-    KimiDeltaAttention,
-    LightningAttention,
-    Mamba2,
-    RecurrentCore,
-    ShortConvolution,
+from specroof.architecture.draft_heads import (
+    DraftHead,
+    DraftShape,
+    MedusaHeads,
+    block_head,
+    draft_layer,
+    draft_model,
+    eagle3_head,
+    eagle_head,
+    markov_step,
+    medusa_head,
+    replicated,
+    with_first,
 )
-from specroof.architecture.usual_blocks import AttentionShape, gated_pair, grouped_query_block
+from specroof.architecture.model import (
+    Architecture,
+    AttentionShape,
+    Block,
+    Layer,
+    VisionTower,
+    gated_pair,
+    grouped_query_block,
+    stack_layers,
+)
 
 __all__ = [
     "ATTENTION_REPLICATED",

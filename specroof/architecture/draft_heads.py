@@ -9,18 +9,119 @@ Source
     FasterDecoding/Medusa, ``medusa_model.py``: the matrices of each kind, read in its code.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-from specroof.architecture.draft_layers import (
-    DraftShape,
-    draft_layer,
-    draft_model,
-    replicated,
-    with_first,
+from specroof.architecture.cores import (
+    ATTENTION_REPLICATED,
+    BF16,
+    TENSOR,
+    Linear,
+    WeightFormat,
 )
-from specroof.architecture.matrices import BF16, TENSOR, Linear
-from specroof.architecture.model import Architecture, Block, Layer
+from specroof.architecture.model import (
+    Architecture,
+    AttentionShape,
+    Block,
+    Layer,
+    gated_pair,
+    grouped_query_block,
+)
 from specroof.units import dtype_bytes
+
+# --- Layers of drafters and what stands around them: their shape, a pass, matrices before it -----
+
+
+@dataclass(frozen=True, slots=True)
+class DraftShape(AttentionShape):
+    """Sizes of one layer of a draft head: grouped-query attention and a gated feed-forward.
+
+    Parameters
+    ----------
+    hidden_size, n_heads, n_kv_heads, head_dim, qkv_bias, out_bias, qk_norm, gated, sinks, value_dim
+        Of attention, as in `AttentionShape`.
+    window, causal
+        Likewise; False for `causal` where a block sees itself both ways.
+    width
+        Inner width of the feed-forward.
+    weight, plain
+        Storage format and arithmetic of the layer's matrices, and of those around the layers,
+        which quantised drafters leave alone.
+    dtype
+        Of activations and of the cache.
+    """
+
+    width: int = field(kw_only=True)
+    weight: WeightFormat = BF16
+    plain: WeightFormat = BF16
+    dtype: str = "bf16"
+
+
+def draft_layer(
+    shape: DraftShape, *, in_features: int | None = None, opening_norm: bool = True
+) -> Layer:
+    """Return one layer; its queries, keys and values may take an input of another width.
+
+    Examples
+    --------
+    >>> llama = DraftShape(4096, n_heads=32, n_kv_heads=8, head_dim=128, width=14336)
+    >>> [linear.matrix_params for linear in draft_layer(llama).blocks[0].linears]
+    [16777216, 4194304, 4194304, 16777216]
+    """
+    attention = grouped_query_block(
+        shape, lambda _: shape.weight, in_features=in_features, opening_norm=opening_norm
+    )
+    pair = gated_pair(shape.hidden_size, shape.width, shape.weight, shape.weight)
+    return Layer((attention, Block("feed_forward", pair, vector_params=shape.hidden_size)))
+
+
+def with_first(layers: Sequence[Layer], linears: Sequence[Linear]) -> tuple[Layer, ...]:
+    """Return `layers` with matrices before the first one, in its first block.
+
+    They make no separate block, so that no collective follows them: engines repeat them
+    on every device.
+    """
+    first, *others = layers
+    opening, *blocks = first.blocks
+    opened = replace(opening, linears=(*linears, *opening.linears))
+    rest = (replace(first, count=first.count - 1),) if first.count > 1 else ()
+    return (Layer((opened, *blocks)), *rest, *others)
+
+
+def draft_model(  # noqa: PLR0913 - the parts of a pass, by name
+    name: str,
+    kind: str,
+    hidden_size: int,
+    layers: Sequence[Layer],
+    *,
+    head_rows: int = 0,
+    vector_params: int | None = None,
+    lookup_params: int = 0,
+    weight: WeightFormat = BF16,
+    dtype: str = "bf16",
+) -> Architecture:
+    """Return a pass of a drafter that embeds tokens with the target's table.
+
+    A head of no rows is the target's; the vectors of the last norm are counted unless given.
+    """
+    return Architecture(
+        name=name,
+        family=kind,
+        hidden_size=hidden_size,
+        vocab_size=0,
+        layers=tuple(layers),
+        head=Linear("lm_head", hidden_size, head_rows, weight, TENSOR, kind="head"),
+        vector_params=hidden_size if vector_params is None else vector_params,
+        lookup_params=lookup_params,
+        activation_dtype=dtype,
+        kv_dtype=dtype,
+    )
+
+
+def replicated(name: str, in_features: int, out_features: int, weight: WeightFormat) -> Linear:
+    """Return a matrix that every device of an attention group repeats, as engines run fusions."""
+    return Linear(name, in_features, out_features, weight, ATTENTION_REPLICATED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,4 +333,102 @@ def medusa_head(heads: MedusaHeads, *, hidden_size: int, vocab_size: int) -> Dra
         block=heads.n_heads,
         anchor_drafts=True,
         rereads=False,
+    )
+
+
+# --- Block drafters as numbers: DFlash, DFlash2 and DSpark around the layers of one pass ---------
+
+#: Projections whose outputs are cached: all that a context token costs a block drafter.
+_CACHED: Final = ("k_proj", "v_proj", "kv_a_proj_with_mqa", "wkv")
+
+
+def context_layers(layers: Iterable[Layer]) -> tuple[Layer, ...]:
+    """Return what a token of the context costs: the projections that are cached, layer by layer.
+
+    No collective follows them: each device keeps what its heads need.
+    """
+    kept = []
+    for layer in layers:
+        linears = tuple(
+            linear for block in layer.blocks for linear in block.linears if linear.name in _CACHED
+        )
+        kept.append(Layer((Block("attention", linears, joins_next=True),), layer.count))
+    return tuple(kept)
+
+
+def block_head(  # noqa: PLR0913 - the parts of a block drafter, by name
+    kind: str,
+    model: Architecture,
+    *,
+    taps: int,
+    target_size: int,
+    block: int | None,
+    anchor_drafts: bool = False,
+    serial: Architecture | None = None,
+    vocab_size: int | None = None,
+    weight: WeightFormat = BF16,
+) -> DraftHead:
+    """Return a block drafter around the layers of `model`: DFlash, DFlash2, DSpark.
+
+    Counts
+        per accepted token the fusion of `taps` hidden states and the cached projections of every
+        layer; per block one pass of the layers.
+    Source
+        Chen et al. 2026, arXiv:2602.06036, section 4; z-lab/dflash, ``model.py``.
+    """
+    return DraftHead(
+        kind,
+        # the norm behind the fusion
+        replace(model, vector_params=model.vector_params + model.hidden_size),
+        fusion=(replicated("fc", taps * target_size, model.hidden_size, weight),),
+        injection=context_layers(model.layers),
+        serial=serial,
+        taps=taps,
+        target_size=target_size,
+        vocab_size=vocab_size,
+        block=block,
+        anchor_drafts=anchor_drafts,
+    )
+
+
+def markov_step(  # noqa: PLR0913 - the parts of the step, by name
+    name: str,
+    *,
+    hidden_size: int,
+    vocab_size: int,
+    rank: int,
+    table_rows: int,
+    head_type: str = "vanilla",
+    confidence: bool = True,
+) -> Architecture:
+    """Return one step of DSpark's Markov head, which makes a draft depend on the one before.
+
+    Counts
+        the lookup table of the previous token (stored), the matrix from rank to vocabulary, what
+        a gated or recurrent head adds, and the row that gives the confidence.
+    Source
+        DSpark paper (deepseek-ai/DeepSpec) 2026, section 3; vllm-project/speculators.
+
+    Examples
+    --------
+    >>> step = markov_step("m", hidden_size=4096, vocab_size=1000, rank=256, table_rows=1000)
+    >>> step.head.matrix_params, step.lookup_params, step.n_params
+    (256000, 256000, 516352)
+    """
+    extra = {
+        "vanilla": [],
+        "gated": [("markov_gate", hidden_size + rank, rank)],
+        "rnn": [("markov_rnn", 2 * rank + hidden_size, 3 * rank)],
+    }[head_type]
+    rows = [("confidence_head", hidden_size + rank, 1)] if confidence else []
+    linears = tuple(replicated(part, in_, out, BF16) for part, in_, out in [*extra, *rows])
+    layers = (Layer((Block("attention", linears, joins_next=True),)),) if linears else ()
+    return draft_model(
+        name,
+        "markov",
+        rank,
+        layers,
+        head_rows=vocab_size,
+        vector_params=0,
+        lookup_params=table_rows * rank,
     )

@@ -1,13 +1,53 @@
 """The Hugging Face Hub: two small files of a repository, every failure in one line."""
 
 import contextlib
+import queue
 import re
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from specroof.catalog.files import MAX_FILE_BYTES, bundled_names, suggestion
 from specroof.errors import CatalogError, refuse, reject
+
+# --- Bounded waits for other computers -----------------------------------------------------------
+
+_Outcome = TypeVar("_Outcome")
+
+
+def within(seconds: float, call: Callable[[], _Outcome]) -> _Outcome:
+    """Return what a call returns, or raise what it raises, unless it takes too long.
+
+    Raises
+    ------
+    TimeoutError
+        After so many seconds.
+
+    Examples
+    --------
+    >>> within(60.0, lambda: 2)
+    2
+    """
+    outcomes: queue.SimpleQueue[tuple[_Outcome] | Exception] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            outcomes.put((call(),))
+        except Exception as failure:  # noqa: BLE001 - raised again in the thread that waits
+            outcomes.put(failure)
+
+    # A daemon: the program ends without waiting for its reads.
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        outcome = outcomes.get(timeout=seconds)
+    except queue.Empty:
+        message = f"given up after {seconds:g} seconds"
+        raise TimeoutError(message) from None
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome[0]
+
 
 Fetch = Callable[[str, str], Path | None]
 
@@ -39,8 +79,6 @@ def fetch_from_hub(repository: str, file_name: str) -> Path | None:
         HFValidationError,
         LocalEntryNotFoundError,
     )
-
-    from specroof.catalog.waiting import within  # noqa: PLC0415
 
     # Its warnings of retries would stand between the user and the one line that matters.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from specroof.arrays import number_within
 from specroof.catalog.files import MAX_FILE_BYTES, decoded, name_text, read_text
-from specroof.catalog.waiting import within
+from specroof.catalog.hub import within
 from specroof.errors import CatalogError, reject
 
 #: Seconds after which a page that still comes is given up.

@@ -178,7 +178,7 @@ def _continued(
     """Return acceptance that goes on past its depth, if a SPEC says how."""
     if extrapolate is None:
         return acceptance
-    from specroof.acceptance.extrapolation import extrapolated_acceptance  # noqa: PLC0415 - seldom asked for
+    from specroof.acceptance.law_fits import extrapolated_acceptance  # noqa: PLC0415 - seldom asked for
 
     if isinstance(acceptance, ContextAcceptance):
         curves = [extrapolated_acceptance(one, extrapolate) for one in acceptance.curves]

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
+from specroof.acceptance.law_fits import FITTED_LAWS
+from specroof.acceptance.published.profile import DRAFT_COUNTS, profile_names
 from specroof.cli import COMMANDS
-from specroof.cli.flags import AsJson, Flag, plot_option
-from specroof.cli.grouping import Asked, flags
+from specroof.cli.flags import AsJson, Asked, Flag, flags, plot_option
 from specroof.cli.groups import Command, CommandGroup
 from specroof.cli.output import figure_files, give
 from specroof.questions import acceptance as asked
-from specroof.questions.acceptance import DRAFT_COUNTS, FITTED_LAWS, profile_names
 from specroof.report.acceptance import fits_text, profiles_table, profiles_text
 
 acceptance_app = typer.Typer(add_completion=False, cls=CommandGroup, help=COMMANDS["acceptance"])

@@ -1,8 +1,6 @@
 """`specroof adaptive`: what draft lengths gain that follow load or confidence."""
 
-from specroof.cli.flags import OPTIONS, SETUP, Flag, drafter_flag, shared
-from specroof.cli.grouping import command
-from specroof.cli.lists import numbers
+from specroof.cli.flags import OPTIONS, SETUP, Flag, command, drafter_flag, numbers, shared
 from specroof.questions.adaptive import adaptive as asked
 from specroof.report.adaptive import adaptive_text
 

@@ -1,12 +1,22 @@
 """`specroof advise`: on or off, which drafter, how many drafts, at what price, by which flags."""
 
-from specroof.cli.flags import CHIPS, OPTIONS, PLACE, AsJson, Flag, shared
-from specroof.cli.grouping import Asked, flags
-from specroof.cli.lists import numbers, whole_numbers
+from specroof.cli.flags import (
+    CHIPS,
+    OPTIONS,
+    PLACE,
+    AsJson,
+    Asked,
+    Flag,
+    flags,
+    numbers,
+    shared,
+    whole_numbers,
+)
 from specroof.cli.output import give
 from specroof.questions.advise import advise as asked
-from specroof.questions.advise_request import LAUNCHERS, USUAL_LOADS
+from specroof.questions.advise_request import USUAL_LOADS
 from specroof.report.advice import advice_text
+from specroof.serving.launch import LAUNCHERS
 
 _FLAGS = {
     **shared("model"),

@@ -6,11 +6,11 @@ from specroof.cli.flags import (
     SETUP,
     Flag,
     batch_flag,
+    command,
     context_flag,
     drafter_flag,
     shared,
 )
-from specroof.cli.grouping import command
 from specroof.questions.breakeven import breakeven as asked
 from specroof.questions.words import SOLVED
 from specroof.report.breakeven import breakeven_text

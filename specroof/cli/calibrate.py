@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from specroof.cli.flags import BENCH_HELP, FORMATS, RESULTS, AsJson, Flag, shared
-from specroof.cli.grouping import Asked, flags
+from specroof.cli.flags import BENCH_HELP, FORMATS, RESULTS, AsJson, Asked, Flag, flags, shared
 from specroof.cli.output import give, text_file
 from specroof.errors import OptionError
 from specroof.questions.calibrate import DEFAULT_ENGINE_NAME

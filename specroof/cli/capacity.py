@@ -1,9 +1,8 @@
 """`specroof capacity`: how many requests a server runs at once."""
 
-from specroof.cli.flags import FORMATS, SETUP, Flag, Panel, drafter_flag, shared
-from specroof.cli.grouping import command
+from specroof.cli.flags import FORMATS, SETUP, Flag, Panel, command, drafter_flag, shared
+from specroof.drafters.kinds import KINDS
 from specroof.questions.capacity import capacity as asked
-from specroof.questions.words import KINDS
 from specroof.report.capacity import capacity_text
 
 capacity = command(

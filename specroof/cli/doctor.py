@@ -1,9 +1,9 @@
 """`specroof doctor`: a running server, read, and what it should change."""
 
-from specroof.cli.flags import FORMATS, SETUP, Flag, drafter_flag, shared
-from specroof.cli.grouping import command
+from specroof.catalog.models import model_names
+from specroof.cli.flags import FORMATS, SETUP, Flag, command, drafter_flag, shared
+from specroof.drafters.kinds import KINDS
 from specroof.questions.doctor import doctor as asked
-from specroof.questions.words import KINDS, model_names
 from specroof.report.doctor import doctor_text
 
 doctor = command(

@@ -1,7 +1,6 @@
 """`specroof explain`: where one pass spends its time, and why a round pays or loses."""
 
-from specroof.cli.flags import OPTIONS, SETUP, Flag, drafter_flag, shared
-from specroof.cli.grouping import command
+from specroof.cli.flags import OPTIONS, SETUP, Flag, command, drafter_flag, shared
 from specroof.questions.explain import explain as asked
 from specroof.report.operations import explanation_text
 

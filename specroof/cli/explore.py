@@ -6,14 +6,22 @@ from typing import Annotated
 
 import typer
 
-from specroof.cli.flags import OPTIONS, Flag, batch_flag, context_flag, shared
-from specroof.cli.grouping import Asked, flags
-from specroof.cli.lists import whole_numbers, words
-from specroof.cli.output import check_folder, write, write_folder
-from specroof.cli.streams import STANDARD_OUTPUT
+from specroof.catalog.hardware import hardware_names
+from specroof.catalog.models import model_names
+from specroof.cli.flags import (
+    OPTIONS,
+    Asked,
+    Flag,
+    batch_flag,
+    context_flag,
+    flags,
+    shared,
+    whole_numbers,
+    words,
+)
+from specroof.cli.output import STANDARD_OUTPUT, check_folder, write, write_folder
 from specroof.questions.explore import Exploration
 from specroof.questions.explore import explore as asked
-from specroof.questions.words import hardware_names, model_names
 
 Output = Annotated[
     Path,
@@ -77,7 +85,7 @@ def explore(output: Output, ask: Asked) -> None:
 
 def _site(found: Exploration) -> dict[str, bytes]:
     """Return the files of a site; on a terminal, a bar shows how far it is."""
-    from specroof.explore import site_files  # noqa: PLC0415 - slow to import, seldom asked for
+    from specroof.page import site_files  # noqa: PLC0415 - slow to import, seldom asked for
 
     if not sys.stderr.isatty():
         return dict(site_files(found))

@@ -6,12 +6,12 @@ from specroof.cli.flags import (
     SETUP,
     Flag,
     batch_flag,
+    command,
     drafter_flag,
+    numbers,
     shared,
     target_flag,
 )
-from specroof.cli.grouping import command
-from specroof.cli.lists import numbers
 from specroof.questions.frontier import frontier as asked
 from specroof.report.frontier import frontier_text
 

@@ -9,9 +9,9 @@ from typing import Any, Final, get_args, get_type_hints
 
 import typer
 
-from specroof.cli.streams import drop, ready_streams, say_aside, screen_width
+from specroof.cli.output import drop, ready_streams, say_aside, screen_width
 from specroof.errors import OptionError, SpecroofError, one_line, refuse
-from specroof.report.fitting import on_screen
+from specroof.report.layout import on_screen
 
 # What is wrong with the words of a command: an unknown flag, a missing argument.
 _UsageError: Final = typer.BadParameter.__bases__[0]

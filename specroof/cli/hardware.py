@@ -4,13 +4,12 @@ from typing import Annotated
 
 import typer
 
+from specroof.catalog.hardware import hardware_names
 from specroof.cli import COMMANDS
-from specroof.cli.flags import AsJson, Flag
-from specroof.cli.grouping import Asked, flags
+from specroof.cli.flags import AsJson, Asked, Flag, flags
 from specroof.cli.groups import Command, CommandGroup
 from specroof.cli.output import give, say
 from specroof.questions import hardware as asked
-from specroof.questions.words import hardware_names
 from specroof.report.chips import hardware_table, hardware_text
 from specroof.report.layout import note_lines
 

@@ -4,12 +4,11 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from specroof.cli.flags import FORMATS, AsJson, Flag, drafter_flag, shared
-from specroof.cli.grouping import Asked, flags
+from specroof.cli.flags import FORMATS, AsJson, Asked, Flag, drafter_flag, flags, shared
 from specroof.cli.output import give
 from specroof.questions.mock import mock as asked
-from specroof.questions.to_measure import FRAMEWORKS
 from specroof.report.mock import mock_text
+from specroof.serving.benchmark_commands import FRAMEWORKS
 
 _FLAGS = {
     **shared("model", "hardware"),

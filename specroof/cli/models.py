@@ -3,8 +3,7 @@
 import typer
 
 from specroof.cli import COMMANDS
-from specroof.cli.flags import AsJson, shared
-from specroof.cli.grouping import Asked, flags
+from specroof.cli.flags import AsJson, Asked, flags, shared
 from specroof.cli.groups import Command, CommandGroup
 from specroof.cli.output import give
 from specroof.questions import models as asked

@@ -10,20 +10,23 @@ from specroof.cli.flags import (
     REQUESTS,
     SETUP,
     AsJson,
+    Asked,
     CsvFile,
     Flag,
     batch_flag,
     context_flag,
+    flags,
+    numbers,
     plot_option,
     shared,
+    whole_numbers,
 )
-from specroof.cli.grouping import Asked, flags
-from specroof.cli.lists import numbers, whole_numbers
 from specroof.cli.output import figure_files, give, text_file
-from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN, predict_each
 from specroof.questions.predict import predict as asked
+from specroof.questions.predict import predict_each
 from specroof.questions.prediction import Prediction
 from specroof.report.prediction import prediction_csv, prediction_text, predictions_json
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 
 _FLAGS = {
     **shared("model"),

@@ -3,10 +3,8 @@
 import typer
 
 from specroof.cli import COMMANDS
-from specroof.cli.flags import AsJson, Flag, drafter_flag, shared
-from specroof.cli.grouping import Asked, flags
+from specroof.cli.flags import AsJson, Asked, Flag, drafter_flag, flags, numbers, shared
 from specroof.cli.groups import Command, CommandGroup
-from specroof.cli.lists import numbers
 from specroof.cli.output import give
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
 from specroof.report.simulation import exactness_text, times_text

@@ -12,10 +12,8 @@ from typing import Final
 import typer
 
 from specroof.arrays import whole_within
-from specroof.cli.flags import Flag
-from specroof.cli.grouping import Asked, flags
-from specroof.cli.output import check_folder, say, say_json
-from specroof.cli.streams import say_aside
+from specroof.cli.flags import Asked, Flag, flags
+from specroof.cli.output import check_folder, say, say_aside, say_json
 from specroof.errors import OptionError, StudyError, refuse
 from specroof.questions.overview import Overview, overviews
 from specroof.questions.sweep import Slice, Study, lacking_room, study_slices
@@ -109,7 +107,7 @@ def sweep(ask: Asked) -> None:
 
 def _check(run: Run) -> None:
     """Refuse how a study is to be run, before it is read."""
-    from specroof.sweeps.formats import best_format  # noqa: PLC0415 - as above
+    from specroof.sweeps.places import best_format  # noqa: PLC0415 - as above
     from specroof.sweeps.run import WORKERS  # noqa: PLC0415 - as above
 
     if run.output == "":
@@ -136,7 +134,7 @@ def _span(seconds: float, off: float) -> str:
 
 def _expected(study: Study, form: str | None) -> str:
     """Return the size and the expected time of a study, in four lines."""
-    from specroof.sweeps.estimate import estimate  # noqa: PLC0415 - as above
+    from specroof.sweeps.plan import estimate  # noqa: PLC0415 - as above
 
     found = estimate(study, form)
     return "\n".join(

@@ -3,11 +3,20 @@
 from pathlib import Path
 from typing import Annotated
 
-from specroof.cli.flags import BENCH_HELP, FORMATS, RESULTS, AsJson, Flag, plot_option, shared
-from specroof.cli.grouping import Asked, flags
+from specroof.catalog.hardware import hardware_names
+from specroof.cli.flags import (
+    BENCH_HELP,
+    FORMATS,
+    RESULTS,
+    AsJson,
+    Asked,
+    Flag,
+    flags,
+    plot_option,
+    shared,
+)
 from specroof.cli.output import figure_files, give
 from specroof.questions.validate import validate as asked
-from specroof.questions.words import hardware_names
 
 _FLAGS = {
     "results": Flag(BENCH_HELP, "[BENCH…]", kind=list[Path], shown=False),

@@ -1,8 +1,16 @@
 """`specroof worth`: what a better drafter would bring."""
 
-from specroof.cli.flags import OPTIONS, REQUESTS, SETUP, Flag, drafter_flag, shared, target_flag
-from specroof.cli.grouping import command
-from specroof.cli.lists import numbers
+from specroof.cli.flags import (
+    OPTIONS,
+    REQUESTS,
+    SETUP,
+    Flag,
+    command,
+    drafter_flag,
+    numbers,
+    shared,
+    target_flag,
+)
 from specroof.questions.worth import worth as asked
 from specroof.report.worth import worth_text
 

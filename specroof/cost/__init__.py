@@ -2,8 +2,14 @@
 
 from specroof.architecture import Shard
 from specroof.cost.base import CHOICES, Collective, ForwardPass, OpCost, Options
-from specroof.cost.forward import forward_cost
-from specroof.cost.storage import Storage, kv_bytes_per_token, replay_storage, state_bytes, storage
+from specroof.cost.forward import (
+    Storage,
+    forward_cost,
+    kv_bytes_per_token,
+    replay_storage,
+    state_bytes,
+    storage,
+)
 
 __all__ = [
     "CHOICES",

@@ -11,9 +11,9 @@ Source
 import numpy as np
 
 from specroof.architecture import BlockSparseAttention, Shard
+from specroof.arrays import Array
 from specroof.cost.attention import counted_pairs, heads_op, indexer_op
-from specroof.cost.base import Array, OpCost, Setting
-from specroof.cost.layout import cache_element_bytes, kv_token_bytes
+from specroof.cost.base import OpCost, Setting, cache_element_bytes, kv_token_bytes
 
 
 def block_pairs(query_len: Array, context_len: Array, block_len: int, top_k: int) -> Array:

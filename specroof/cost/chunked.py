@@ -4,9 +4,9 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import ChunkedAttention
+from specroof.arrays import Array
 from specroof.cost.attention import heads_op
-from specroof.cost.base import Array, OpCost, Setting
-from specroof.cost.layout import kv_token_bytes
+from specroof.cost.base import OpCost, Setting, kv_token_bytes
 
 
 def chunked_pairs(query_len: npt.ArrayLike, context_len: npt.ArrayLike, chunk: int) -> Array:
@@ -55,7 +55,7 @@ def chunked_costs(core: ChunkedAttention, setting: Setting) -> list[OpCost]:
         With ``count="attention+ffn"`` the cached context alone: its queries up to the border of
         the chunk see the S mod c entries, later ones none.
     Ignores
-        queries and outputs (see `specroof.cost.dense`). At a context that is a multiple of the
+        queries and outputs (see `specroof.cost.base`). At a context that is a multiple of the
         chunk nothing cached is read: the cost is a sawtooth in the context, and half a chunk is
         its mean.
     Source

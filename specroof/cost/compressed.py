@@ -8,6 +8,7 @@ Source
 import numpy as np
 
 from specroof.architecture import ATTENTION_REPLICATED, CompressedAttention, Compressor, cache_only
+from specroof.arrays import Array
 from specroof.cost.attention import (
     attention_flops,
     attention_op,
@@ -15,8 +16,7 @@ from specroof.cost.attention import (
     counted_pairs,
     indexer_op,
 )
-from specroof.cost.base import Array, OpCost, Setting
-from specroof.cost.layout import entry_bytes, index_key_bytes
+from specroof.cost.base import OpCost, Setting, entry_bytes, index_key_bytes
 from specroof.units import dtype_bytes
 
 
@@ -163,7 +163,7 @@ def compressed_cache_bytes(core: CompressedAttention, context_len: Array, dtype:
     """Return the bytes of cached entries that one sequence stores in one layer.
 
     Source
-        See `specroof.cost.layout` for the bytes of an entry.
+        See `specroof.cost.base` for the bytes of an entry.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def compressed_index_bytes(core: CompressedAttention, context_len: Array, dtype:
     """Return the bytes of index keys that one sequence stores in one layer, a key for each entry.
 
     Source
-        See `specroof.cost.layout`.
+        See `specroof.cost.base`.
 
     Examples
     --------

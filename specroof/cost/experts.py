@@ -5,7 +5,8 @@ import math
 import numpy as np
 
 from specroof.architecture import TENSOR, Experts
-from specroof.cost.base import Array, OpCost, Setting, matmul_flops
+from specroof.arrays import Array
+from specroof.cost.base import OpCost, Setting, matmul_flops
 
 
 def distinct_experts(tokens: Array, n_experts: int, top_k: int, method: str = "exact") -> Array:

@@ -1,16 +1,302 @@
 """The whole pass: every block of every distinct layer, and the head."""
 
-from dataclasses import replace
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
-from specroof.architecture import WEIGHT_FORMATS, Architecture, Block, Experts
-from specroof.cost.base import Array, Collective, ForwardPass, OpCost, Options, Setting
-from specroof.cost.cores import CORES
-from specroof.cost.dense import linear_cost, logit_bytes
+from specroof.architecture import (
+    ATTENTION_REPLICATED,
+    HEADS,
+    TENSOR,
+    WEIGHT_FORMATS,
+    Architecture,
+    Block,
+    BlockSparseAttention,
+    ChunkedAttention,
+    CompressedAttention,
+    Core,
+    Experts,
+    GatedDeltaNet,
+    GroupedQueryAttention,
+    KimiDeltaAttention,
+    LatentAttention,
+    LightningAttention,
+    Mamba2,
+    Shard,
+    SharedCacheAttention,
+    ShortConvolution,
+    cache_only,
+)
+from specroof.arrays import Array
+from specroof.cost.attention import (
+    grouped_query_cache_bytes,
+    grouped_query_costs,
+    shared_cache_costs,
+)
+from specroof.cost.base import (
+    Collective,
+    ForwardPass,
+    OpCost,
+    Options,
+    Setting,
+    linear_cost,
+    logit_bytes,
+)
+from specroof.cost.block_sparse import (
+    block_index_bytes,
+    block_sparse_cache_bytes,
+    block_sparse_costs,
+)
+from specroof.cost.chunked import chunked_cache_bytes, chunked_costs
+from specroof.cost.compressed import (
+    compressed_cache_bytes,
+    compressed_costs,
+    compressed_index_bytes,
+    compressed_state_bytes,
+)
+from specroof.cost.experts import expert_costs
+from specroof.cost.latent import latent_cache_bytes, latent_costs, latent_index_bytes
+from specroof.cost.recurrent import (
+    delta_net_costs,
+    kimi_delta_costs,
+    kimi_delta_replay_bytes,
+    lightning_costs,
+    lightning_replay_bytes,
+    mamba2_costs,
+    mamba2_replay_bytes,
+    recurrent_state_bytes,
+    replay_token_bytes,
+    short_convolution_costs,
+)
 from specroof.errors import expect
 from specroof.units import dtype_bytes
+
+# --- What each kind of core costs and keeps: the one table that names all of them ----------------
+
+
+def _by_heads(_core: Core) -> Shard:
+    return HEADS
+
+
+def _by_kv_heads(core: Any) -> Shard:
+    return cache_only(core.n_kv_heads)
+
+
+def _whole(_core: Core) -> Shard:
+    # One latent serves every head, so that each device keeps it all.
+    return cache_only(1)
+
+
+def _no_cache(_core: Core, context: Array, _dtype: str) -> Array:
+    return 0.0 * context
+
+
+def _no_state(_core: Core, _state_dtype: str, _conv_dtype: str) -> float:
+    return 0.0
+
+
+def _no_replay(_core: Core) -> float:
+    return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CoreFormulas:
+    """What one kind of core costs in a pass, and what it keeps per sequence and layer.
+
+    Parameters
+    ----------
+    costs
+        From the core and the pass to its operations.
+    shard
+        How what it keeps per sequence divides over devices; None where it keeps nothing.
+    cache_bytes
+        Bytes of the cache, from the core, the context and the dtype of the cache.
+    state_bytes
+        Bytes that do not grow with the context, from the core and the dtypes of state and
+        convolution.
+    replay_bytes
+        Bytes kept of a token so that a state can be replayed, in the place of a copy of the state.
+    index_bytes
+        Bytes of an indexer's keys in a dtype of their own, beside `cache_bytes`.
+    repeated_bytes
+        Bytes of the cache that do not divide where the rest does.
+    by_sequence
+        Whether every sequence costs the same, whatever else is in the batch: `costs` are then
+        those of one sequence, as many times as there are.
+    """
+
+    costs: Callable[[Any, Setting], list[OpCost]]
+    shard: Callable[[Any], Shard] | None = None
+    cache_bytes: Callable[[Any, Array, str], Array] = _no_cache
+    state_bytes: Callable[[Any, str, str], float] = _no_state
+    replay_bytes: Callable[[Any], float] = _no_replay
+    index_bytes: Callable[[Any, Array, str], Array] = _no_cache
+    repeated_bytes: Callable[[Any, Array, str], Array] | None = None
+    by_sequence: bool = False
+
+
+#: The formulas of every kind of core.
+CORES: Final[dict[type[Core], CoreFormulas]] = {
+    GroupedQueryAttention: CoreFormulas(
+        grouped_query_costs, _by_kv_heads, grouped_query_cache_bytes, by_sequence=True
+    ),
+    ChunkedAttention: CoreFormulas(
+        chunked_costs, _by_kv_heads, chunked_cache_bytes, by_sequence=True
+    ),
+    SharedCacheAttention: CoreFormulas(shared_cache_costs, by_sequence=True),
+    BlockSparseAttention: CoreFormulas(
+        block_sparse_costs,
+        _by_kv_heads,
+        block_sparse_cache_bytes,
+        repeated_bytes=block_index_bytes,
+        by_sequence=True,
+    ),
+    LatentAttention: CoreFormulas(
+        latent_costs,
+        _whole,
+        latent_cache_bytes,
+        index_bytes=latent_index_bytes,
+        by_sequence=True,
+    ),
+    CompressedAttention: CoreFormulas(
+        compressed_costs,
+        _whole,
+        compressed_cache_bytes,
+        lambda core, _state, _conv: compressed_state_bytes(core),
+        index_bytes=compressed_index_bytes,
+        by_sequence=True,
+    ),
+    GatedDeltaNet: CoreFormulas(
+        delta_net_costs,
+        _by_heads,
+        state_bytes=recurrent_state_bytes,
+        replay_bytes=replay_token_bytes,
+    ),
+    KimiDeltaAttention: CoreFormulas(
+        kimi_delta_costs,
+        _by_heads,
+        state_bytes=recurrent_state_bytes,
+        replay_bytes=kimi_delta_replay_bytes,
+    ),
+    Mamba2: CoreFormulas(
+        mamba2_costs,
+        _by_heads,
+        state_bytes=recurrent_state_bytes,
+        replay_bytes=mamba2_replay_bytes,
+    ),
+    LightningAttention: CoreFormulas(
+        lightning_costs,
+        _by_heads,
+        state_bytes=recurrent_state_bytes,
+        replay_bytes=lightning_replay_bytes,
+    ),
+    ShortConvolution: CoreFormulas(
+        short_convolution_costs, _by_heads, state_bytes=recurrent_state_bytes
+    ),
+    Experts: CoreFormulas(expert_costs),
+}
+
+
+# --- Two batches in one pass: matrices are read once for the tokens of both, attention runs
+#     apart
+
+
+def joined_costs(first: Sequence[OpCost], second: Sequence[OpCost]) -> tuple[list[OpCost], ...]:
+    """Return what one pass over two batches of the same model costs.
+
+    Parameters
+    ----------
+    first, second
+        Operations of each batch alone, from `specroof.cost.forward_cost`.
+
+    Returns
+    -------
+    tuple of lists of OpCost
+        What runs over the tokens of both, and what runs for the first and for the second alone.
+
+    Counts
+        the weights of a matrix once; the experts that either batch visits; attention, states and
+        caches of each batch.
+    Source
+        vLLM and SGLang flatten chunks of prompts and decoded tokens into one row of tokens;
+        Agrawal et al. 2024, arXiv:2403.02310, section 4.2.
+
+    Examples
+    --------
+    >>> def up(tokens):
+    ...     weights, zero = np.array(64.0), np.zeros(())
+    ...     return OpCost("up_proj", "dense", 1, 64 * tokens, weights, zero, zero, "bf16")
+    >>> ((op,), alone, beside) = joined_costs([up(np.array(2.0))], [up(np.array(6.0))])
+    >>> float(op.flops), float(op.weight_bytes), alone, beside  # 8 tokens, one matrix
+    (512.0, 64.0, [], [])
+    """
+    both, alone, beside = [], [], []
+    for one, other in zip(first, second, strict=True):
+        exchanged = _exchanged(one.collective, other.collective)
+        if np.any(one.weight_bytes > 0):
+            both.append(replace(_over_all_tokens(one, other), collective=exchanged))
+        else:
+            # What devices exchange is behind both: it is told once.
+            alone.append(replace(one, collective=exchanged))
+            beside.append(replace(other, collective=None))
+    return both, alone, beside
+
+
+def _over_all_tokens(one: OpCost, other: OpCost) -> OpCost:
+    weights = np.maximum(one.weight_bytes, other.weight_bytes)
+    rows, groups = one.rows, one.groups
+    if one.experts is not None and one.groups is not None and other.groups is not None:
+        groups = joined_groups(one.groups, other.groups, one.experts)
+        weights = one.weight_bytes * (groups / one.groups)
+        visits = one.groups * one.rows + other.groups * other.rows  # type: ignore[operator]  # with groups
+        rows = visits / groups
+    return replace(
+        one,
+        flops=np.asarray(one.flops + other.flops),
+        weight_bytes=np.asarray(weights),
+        cache_bytes=np.asarray(one.cache_bytes + other.cache_bytes),
+        activation_bytes=np.asarray(one.activation_bytes + other.activation_bytes),
+        rows=rows,
+        groups=groups,
+    )
+
+
+def joined_groups(first: Array, second: Array, experts: tuple[int, int]) -> Array:
+    r"""Return the experts that either of two batches visits, shared ones included.
+
+    .. math:: D = E \left[ 1 - (1 - D_1 / E) (1 - D_2 / E) \right]
+
+    Parameters
+    ----------
+    first, second
+        Experts that each visits, with the shared ones.
+    experts
+        E, from which routing picks, and the shared ones, which every token visits.
+
+    Counts
+        batches that are routed independently of one another.
+    Source
+        Counting: an expert is missed if both miss it. For top-k this is
+        `specroof.cost.experts.distinct_experts` of all tokens.
+
+    Examples
+    --------
+    >>> float(joined_groups(np.array(3.0), np.array(5.0), (8, 1)))  # 1 + 8 (1 - 6/8 * 4/8)
+    6.0
+    """
+    routed, shared = experts
+    missed = (routed + shared - first) * (routed + shared - second) / routed
+    return np.asarray(routed + shared - missed)
+
+
+def _exchanged(one: Collective | None, other: Collective | None) -> Collective | None:
+    if one is None or other is None:
+        return None
+    return replace(one, message_bytes=np.asarray(one.message_bytes + other.message_bytes))
+
 
 #: Kinds that ``count="attention+ffn"`` keeps.
 _ATTENTION_AND_FFN: Final = {
@@ -148,3 +434,208 @@ def _head_costs(architecture: Architecture, setting: Setting) -> list[OpCost]:
         activation_bytes=logits if setting.options.counts_all else np.zeros(()),
     )
     return _counted([counted], setting.options)
+
+
+# --- Bytes that a model takes up, weights and what each sequence caches, and how they divide -----
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Storage:
+    """What one part of a model keeps in memory.
+
+    Parameters
+    ----------
+    weight_bytes
+        Stored once.
+    sequence_bytes
+        Stored per sequence: cache and recurrent state.
+    shard
+        How both divide over devices.
+    """
+
+    weight_bytes: float
+    sequence_bytes: Array
+    shard: Shard
+
+
+def storage(
+    architecture: Architecture, context_len: npt.ArrayLike, options: Options | None = None
+) -> list[Storage]:
+    """Return what a model keeps in memory, part by part, for sequences of `context_len`.
+
+    Counts
+        weights with their block scales, embedding, cache and recurrent state.
+    Ignores
+        activations, captured graphs and the engine's own buffers (1 to 10 GB per device), state
+        snapshots of a verification, and drafters.
+    Source
+        See `specroof.cost.base` for the bytes of a cached entry.
+
+    Examples
+    --------
+    >>> from specroof.architecture import GroupedQueryAttention, Layer, Linear
+    >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
+    >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
+    >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)
+    >>> tiny = Architecture("tiny", "llama", 8, 100, (layer,), head=Linear("lm_head", 8, 100))
+    >>> parts = storage(tiny, context_len=10)
+    >>> sum(part.weight_bytes for part in parts)  # 2 bytes of 2 * 256 + 800 + 800 elements
+    4224.0
+    >>> float(sum(part.sequence_bytes for part in parts))  # 2 layers * 4096 bytes * 10 tokens
+    81920.0
+    """
+    options = options or Options()
+    if options.weight_dtype is not None:
+        architecture = architecture.with_weights(WEIGHT_FORMATS[options.weight_dtype])
+    context = np.asarray(context_len, dtype=np.float64)
+    nothing = np.zeros(())
+    parts = [
+        Storage(count * weight_bytes, nothing, shard)
+        for count, block in architecture.counted_blocks
+        for weight_bytes, shard in _block_weights(block)
+    ]
+    table = architecture.embedding_params * dtype_bytes(architecture.activation_dtype)
+    head = 0.0 if architecture.tied_embeddings else architecture.head.stored_bytes
+    parts.append(Storage(table + head, nothing, TENSOR))
+    kv_dtype = options.kv_dtype or architecture.kv_dtype
+    state_dtype = options.state_dtype or architecture.state_dtype
+    for count, core, rules in _formulas(architecture):
+        if rules.shard is None:
+            continue
+        kept = (
+            rules.cache_bytes(core, context, kv_dtype)
+            + rules.index_bytes(core, context, options.index_dtype or kv_dtype)
+            + rules.state_bytes(core, state_dtype, architecture.activation_dtype)
+        )
+        if rules.repeated_bytes is not None:
+            repeated = rules.repeated_bytes(core, context, kv_dtype)
+            parts.append(Storage(0.0, np.asarray(count * repeated), ATTENTION_REPLICATED))
+            kept = kept - repeated
+        parts.append(Storage(0.0, np.asarray(count * kept), rules.shard(core)))
+    return parts
+
+
+def replay_storage(architecture: Architecture) -> list[Storage]:
+    """Return what a model keeps of each drafted position so that its states can be replayed.
+
+    Counts
+        inputs of the recurrence, in the place of a copy of the state for each position.
+    Source
+        ``--recurrent-state replay``: see `specroof.cost.recurrent.replay_token_bytes`.
+
+    Examples
+    --------
+    >>> from specroof.architecture import GatedDeltaNet, Layer, Linear
+    >>> core = GatedDeltaNet(16, 32, key_dim=128, value_dim=128, conv_kernel=4, conv_columns=3)
+    >>> layer = Layer((Block("attention", (), core),), count=3)
+    >>> tiny = Architecture("tiny", "llama", 8, 100, (layer,), head=Linear("lm_head", 8, 100))
+    >>> [float(part.sequence_bytes) for part in replay_storage(tiny)]  # 3 * 12544
+    [37632.0]
+    """
+    return [
+        Storage(0.0, np.asarray(count * rules.replay_bytes(core)), rules.shard(core))
+        for count, core, rules in _formulas(architecture)
+        if rules.shard is not None and rules.replay_bytes(core)
+    ]
+
+
+def _block_weights(block: Block) -> list[tuple[float, Shard]]:
+    weights = [(linear.stored_bytes, linear.shard) for linear in block.linears]
+    if block.core is not None:
+        weights.append((block.core.stored_bytes, HEADS if block.name == "attention" else TENSOR))
+    return weights
+
+
+def _formulas(architecture: Architecture) -> list[tuple[int, Core, CoreFormulas]]:
+    """Return the cores that may store something per sequence: their counts and formulas."""
+    return [(count, core, CORES[type(core)]) for count, core in architecture.counted_cores]
+
+
+def kv_cache_bytes(
+    architecture: Architecture,
+    context_len: npt.ArrayLike,
+    kv_dtype: str | None = None,
+    index_dtype: str | None = None,
+) -> Array:
+    """Return the bytes of cached keys, values and index keys of one sequence, over all layers.
+
+    Parameters
+    ----------
+    architecture
+        The model.
+    context_len
+        Cached positions.
+    kv_dtype, index_dtype
+        Overrides the config's.
+
+    Counts
+        what grows with the context, and windows; not recurrent state (`state_bytes`).
+    Ignores
+        paging: engines round up to blocks of 16 to 256 tokens.
+    Source
+        See `specroof.cost.base` for the bytes of each kind of entry.
+
+    Examples
+    --------
+    >>> from specroof.architecture import GroupedQueryAttention, Layer, Linear
+    >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
+    >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
+    >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)
+    >>> tiny = Architecture("tiny", "llama", 8, 100, (layer,), head=Linear("lm_head", 8, 100))
+    >>> float(kv_cache_bytes(tiny, 10))  # 2 layers * 2 * 8 heads * 128 * 2 bytes * 10 tokens
+    81920.0
+    """
+    context = np.asarray(context_len, dtype=np.float64)
+    dtype = kv_dtype or architecture.kv_dtype
+    total = 0.0 * context
+    for count, core, rules in _formulas(architecture):
+        keys = rules.index_bytes(core, context, index_dtype or dtype)
+        total = total + count * (rules.cache_bytes(core, context, dtype) + keys)
+    return np.asarray(total)
+
+
+def kv_bytes_per_token(architecture: Architecture, kv_dtype: str | None = None) -> float:
+    """Return the cache bytes that one more token of a long context takes.
+
+    Windows that are full take none, and a compressed entry is shared by the tokens it stands for.
+
+    Source
+        The slope of `kv_cache_bytes` between two long contexts.
+
+    Examples
+    --------
+    >>> from specroof.architecture import GroupedQueryAttention, Layer, Linear
+    >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
+    >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
+    >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)
+    >>> tiny = Architecture("tiny", "llama", 8, 100, (layer,), head=Linear("lm_head", 8, 100))
+    >>> kv_bytes_per_token(tiny)
+    8192.0
+    """
+    start, step = 2.0**20, 2.0**20
+    longer = kv_cache_bytes(architecture, np.array([start, start + step]), kv_dtype)
+    return float((longer[1] - longer[0]) / step)
+
+
+def state_bytes(architecture: Architecture, state_dtype: str | None = None) -> float:
+    """Return the bytes of one sequence that do not grow with the context: recurrent state, rings.
+
+    Source
+        `specroof.cost.recurrent.recurrent_state_bytes`, and the rings of DeepSeek-V4's
+        compressors.
+
+    Examples
+    --------
+    >>> from specroof.architecture import GroupedQueryAttention, Layer, Linear
+    >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
+    >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
+    >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)
+    >>> tiny = Architecture("tiny", "llama", 8, 100, (layer,), head=Linear("lm_head", 8, 100))
+    >>> state_bytes(tiny)  # attention has none
+    0.0
+    """
+    dtype = state_dtype or architecture.state_dtype
+    return sum(
+        count * rules.state_bytes(core, dtype, architecture.activation_dtype)
+        for count, core, rules in _formulas(architecture)
+    )

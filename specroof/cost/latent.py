@@ -3,6 +3,7 @@
 import numpy as np
 
 from specroof.architecture import LatentAttention, cache_only
+from specroof.arrays import Array
 from specroof.cost.attention import (
     attention_flops,
     attention_op,
@@ -10,8 +11,14 @@ from specroof.cost.attention import (
     counted_pairs,
     indexer_op,
 )
-from specroof.cost.base import Array, ForwardPass, OpCost, Setting, matmul_flops
-from specroof.cost.layout import index_key_bytes, latent_bytes
+from specroof.cost.base import (
+    ForwardPass,
+    OpCost,
+    Setting,
+    index_key_bytes,
+    latent_bytes,
+    matmul_flops,
+)
 
 
 def latent_costs(core: LatentAttention, setting: Setting) -> list[OpCost]:
@@ -95,7 +102,7 @@ def latent_cache_bytes(core: LatentAttention, context_len: Array, dtype: str) ->
     """Return the bytes of latents that one sequence stores in one layer.
 
     Source
-        See `specroof.cost.layout`.
+        See `specroof.cost.base`.
 
     Examples
     --------
@@ -110,7 +117,7 @@ def latent_index_bytes(core: LatentAttention, context_len: Array, dtype: str) ->
     """Return the bytes of index keys that one sequence stores in one layer.
 
     Source
-        See `specroof.cost.layout`.
+        See `specroof.cost.base`.
 
     Examples
     --------

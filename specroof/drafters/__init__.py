@@ -9,8 +9,7 @@ from specroof.drafters.base import (
     Round,
     TokensPerRound,
 )
-from specroof.drafters.kinds import KINDS
-from specroof.drafters.shares import ideal_drafter
+from specroof.drafters.kinds import KINDS, ideal_drafter
 
 __all__ = [
     "KINDS",

@@ -1,21 +1,255 @@
 """The kinds of drafter that a SPEC may begin with, and how each is built from its keys."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-from specroof.arrays import number_within
-from specroof.drafters.base import Drafter
-from specroof.drafters.blocks import BLOCK_KINDS, head_block_drafter
-from specroof.drafters.heads import HEAD_KINDS, head_drafter, medusa_drafter
-from specroof.drafters.lookup import lookup_drafter
+import numpy as np
+
+from specroof.architecture import Architecture
+from specroof.arrays import number_within, whole_within
+from specroof.drafters.base import (
+    Counts,
+    Drafter,
+    DraftTime,
+    Held,
+    Proposals,
+    Round,
+    TokensPerRound,
+    chain_proposals,
+)
+from specroof.drafters.heads import (
+    BLOCK_KINDS,
+    HEAD_KINDS,
+    head_block_drafter,
+    head_drafter,
+    medusa_drafter,
+)
 from specroof.drafters.placed import Where
-from specroof.drafters.shares import autoregressive_drafter, block_drafter, ideal_drafter
-from specroof.drafters.tree_shapes import MOST_NODES, dynamic_tree, expansion_tree, optimal_tree
-from specroof.drafters.trees import with_tree
+from specroof.drafters.trees import (
+    MOST_NODES,
+    dynamic_tree,
+    expansion_tree,
+    optimal_tree,
+    with_tree,
+)
 from specroof.errors import reject
-from specroof.units import BOUNDS
+from specroof.units import BOUNDS, Bounds, format_seconds
+
+# --- Drafters whose cost is given: nothing, or a fixed share of the target's step ----------------
+
+#: A draft token that costs a hundred plain steps is a typing error, such as 10 for 10%.
+_COSTS: Final = Bounds(0, 100)
+_DRAFTS: Final = Bounds(1, 4096, whole=True)
+
+
+def ideal_drafter() -> Drafter:
+    """Return the drafter of the free lunch: every draft accepted, no time spent.
+
+    Its speedup is what verification alone allows: at the same draft length no other drafter is
+    faster, as long as a pass of fewer tokens takes no smaller share of the time than of the tokens.
+
+    Ignores
+        captured sizes that count tokens, as vLLM's do: a lookup that proposes only in some rounds
+        verifies fewer positions, and may fit the largest captured graph where this drafter, which
+        proposes in all, is launched without one. It is then faster at that draft length.
+    Source
+        Modal 2026, "Speculation Is All You Need": the series "ideal".
+
+    Examples
+    --------
+    >>> ideal_drafter().name
+    'ideal'
+    """
+    return Drafter(
+        "ideal",
+        lambda _: DraftTime(np.zeros(())),
+        is_ideal=True,
+        describe=lambda _: "nothing: what verification alone allows",
+        held=lambda _: Held(),
+    )
+
+
+def autoregressive_drafter(cost: float, *, name: str | None = None) -> Drafter:
+    r"""Return a drafter that makes token after token (MTP, EAGLE, a small model).
+
+    .. math:: t_{draft} = \gamma \, c \, t_1
+
+    Parameters
+    ----------
+    cost
+        c, the share of the target's plain step that one draft token costs.
+    name
+        What outputs call it.
+
+    Raises
+    ------
+    OptionError
+        Unless 0 <= cost <= 100.
+
+    Source
+        Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8 (c).
+
+    Examples
+    --------
+    >>> autoregressive_drafter(0.1).name
+    'autoregressive,cost=0.1'
+    """
+    share = number_within("cost", cost, _COSTS)
+    return Drafter(
+        name or f"autoregressive,cost={share:g}",
+        lambda round_: DraftTime(round_.draft_len * share * round_.share_base_s),
+        describe=lambda _: f"given: {share:g} of the target's step per draft token",
+        at_share=autoregressive_drafter,
+    )
+
+
+def block_drafter(cost: float, *, drafts: int, name: str | None = None) -> Drafter:
+    r"""Return a drafter that makes a whole block in one pass (DFlash, P-EAGLE).
+
+    .. math:: t_{draft} = \lceil \gamma / D \rceil \, c \, t_1
+
+    Parameters
+    ----------
+    cost
+        c, the share of the target's plain step that one block costs, whatever part of it is
+        verified.
+    drafts
+        D, drafts in a block; a longer draft pays for the next block.
+    name
+        What outputs call it.
+
+    Raises
+    ------
+    OptionError
+        Unless 0 <= cost <= 100 and 1 <= drafts <= 4096.
+
+    Source
+        Modal 2026, "Speculation Is All You Need".
+
+    Examples
+    --------
+    >>> block_drafter(0.1, drafts=15).name
+    'block,cost=0.1,drafts=15'
+    """
+    share = number_within("cost", cost, _COSTS)
+    per_block = whole_within("drafts", drafts, _DRAFTS)
+
+    def draft(round_: Round) -> DraftTime:
+        return DraftTime(np.ceil(round_.draft_len / per_block) * share * round_.share_base_s)
+
+    return Drafter(
+        name or f"block,cost={share:g},drafts={per_block}",
+        draft,
+        describe=lambda _: f"given: {share:g} of the target's step per block of {per_block} drafts",
+        at_share=partial(block_drafter, drafts=per_block),
+    )
+
+
+# --- Drafters that look drafts up: n-grams, prompt lookup, suffix trees. Host time and no model --
+
+#: Share of the verification that n-gram lookup took in vLLM on one H100 (Llama-3.1-8B).
+MEASURED_LOOKUP_SHARE = 0.005875
+
+
+def matched_proposals(tokens: TokensPerRound, draft_len: Counts, match_rate: float) -> Proposals:
+    r"""Return the proposals of a lookup that finds something in a share of rounds.
+
+    .. math:: N = 1 + m \, (N_{match} - 1), \quad T = 1 + m \, \gamma
+
+    Parameters
+    ----------
+    tokens
+        Acceptance of what is found.
+    draft_len
+        Tokens proposed where something is found.
+    match_rate
+        m.
+
+    Counts
+        the mean over sequences: one without a match verifies one position.
+    Source
+        SpecDecode-Bench, arXiv:2601.11580, whose simulator draws matches with probability 0.2 to
+        0.8 by task.
+
+    Examples
+    --------
+    >>> from specroof.acceptance import constant_acceptance
+    >>> found = matched_proposals(constant_acceptance(0.5), np.array([2]), match_rate=0.5)
+    >>> found.verify_len, found.tokens_per_round  # 1 + 0.5 * 2, 1 + 0.5 * 0.75
+    (array([2.]), array([1.375]))
+    """
+    chain = replace(chain_proposals(tokens, draft_len), looked_up=True)
+    if match_rate == 1:
+        return chain
+    return replace(
+        chain,
+        verify_len=np.asarray(1.0 + match_rate * (chain.verify_len - 1.0), dtype=np.float64),
+        tokens_per_round=1.0 + match_rate * (chain.tokens_per_round - 1.0),
+    )
+
+
+def lookup_drafter(
+    *,
+    match_rate: float = 1.0,
+    round_s: float | None = None,
+    token_s: float = 0.0,
+    name: str = "ngram",
+) -> Drafter:
+    r"""Return a drafter that finds its drafts in the text so far.
+
+    .. math:: t = t_{round} + m \, B \, \gamma \, t_{token}
+
+    Parameters
+    ----------
+    match_rate
+        m, the share of rounds in which something is found. Acceptance is over those rounds;
+        with 1 it is over all rounds.
+    round_s, token_s
+        Seconds on the host per round, and per proposed token. If `round_s` is None, a measured
+        share of the verification.
+    name
+        What outputs call it.
+
+    Raises
+    ------
+    OptionError
+        Unless the rate is from 0 to 1, and the seconds from 0 to 1.
+
+    Source
+        vLLM ``v1/spec_decode/ngram_proposer.py``; share of the verification: SpecDecode-Bench
+        simulator (github.com/SpecDecode-Bench/simulator), 0.5875 %.
+
+    Examples
+    --------
+    >>> lookup_drafter(match_rate=0.4).name
+    'ngram'
+    """
+    for key, value in (("match", match_rate), ("round-s", round_s or 0.0), ("token-s", token_s)):
+        number_within(key, value, "share")  # seconds are up to 1 too
+
+    def draft(round_: Round) -> DraftTime:
+        base_s = MEASURED_LOOKUP_SHARE * round_.verify_s if round_s is None else round_s
+        proposed = match_rate * round_.batch_size * round_.draft_len
+        return DraftTime(np.asarray(base_s + token_s * proposed))
+
+    def describe(_target: Architecture) -> str:
+        shown = (
+            f"{MEASURED_LOOKUP_SHARE:.2%} of the verification (SpecDecode-Bench)"
+            if round_s is None
+            else f"{format_seconds(round_s)} a round"
+        )
+        return f"a lookup on the host, no model: {shown}, {format_seconds(token_s)} a token"
+
+    return Drafter(
+        name,
+        draft,
+        describe=describe,
+        propose=lambda tokens, draft_len: matched_proposals(tokens, draft_len, match_rate),
+        held=lambda _: Held(),
+    )
+
 
 Values = Mapping[str, Any]
 

@@ -5,12 +5,16 @@ is the first draft of a chain, ``(0, 0)`` the one behind it, ``(0, 1)`` its seco
 is the tree of width one.
 """
 
+import heapq
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 from specroof.acceptance.laws import rates_of_survival
 from specroof.arrays import Array
@@ -135,7 +139,7 @@ def tree_proposals(
     Examples
     --------
     >>> from specroof.acceptance import constant_acceptance
-    >>> from specroof.drafters.tree_shapes import chain_tree
+    >>> from specroof.drafters.trees import chain_tree
     >>> found = tree_proposals(chain_tree, (), constant_acceptance(0.5), np.arange(4))
     >>> found.verify_len.tolist(), found.tokens_per_round.tolist()
     ([1, 2, 3, 4], [1.0, 1.5, 1.75, 1.875])
@@ -215,3 +219,215 @@ def with_tree(
         describe=lambda target: f"{drafter.describe(target)}, {label}",
         propose=lambda tokens, draft_len: tree_proposals(grow, siblings, tokens, draft_len),
     )
+
+
+# --- Which drafts a tree holds: static ones, EAGLE-2's and Sequoia's -----------------------------
+
+#: The largest tree that is searched for; engines verify up to some hundred drafts.
+MOST_NODES: Final = 512
+
+
+def chain_tree(rates: Rates) -> Tree:
+    """Return the tree of width one.
+
+    Examples
+    --------
+    >>> chain_tree([[0.5], [0.5], [0.5]]).widths
+    (1, 1)
+    """
+    return expansion_tree((1,) * len(rates), rates)
+
+
+def expansion_tree(branches: Sequence[int], rates: Rates) -> Tree:
+    """Return a static tree: each node of a level has the same number of children.
+
+    Parameters
+    ----------
+    branches
+        Children per node, level by level.
+    rates
+        Of as many depths as the draft is long; a shorter draft takes the first levels.
+
+    Source
+        Miao et al. 2023 (SpecInfer), arXiv:2305.09781, section 3 (expansion configuration).
+
+    Examples
+    --------
+    >>> tree = expansion_tree((2, 1), [[0.5, 0.25], [0.5, 0.25]])
+    >>> sorted(tree.nodes), tree.widths
+    ([(0,), (0, 0), (1,), (1, 0)], (2,))
+    """
+    level: list[Node] = [()]
+    levels = []
+    for branch in branches[: len(rates)]:
+        level = [(*node, rank) for node in level for rank in range(branch)]
+        levels.append(level)
+    return _expanded(node for nodes in levels for node in nodes)
+
+
+def _expanded(nodes: Iterable[Node]) -> Tree:
+    """Return a tree whose passes read just the nodes that have children."""
+    kept = frozenset(nodes)
+    parents = {node[:-1] for node in kept} - {()}
+    deepest = max((len(node) for node in kept), default=0)
+    widths = [0] * max(deepest - 1, 0)
+    for parent in parents:
+        widths[len(parent) - 1] += 1
+    return Tree(kept, tuple(widths))
+
+
+def dynamic_tree(rates: Rates, *, top_k: int, n_nodes: int) -> Tree:
+    """Return EAGLE-2's tree where confidences are as good as acceptance rates.
+
+    Level by level the `top_k` most probable nodes are expanded, `top_k` children each; in the end
+    the `n_nodes` most probable of all are verified.
+
+    Parameters
+    ----------
+    rates
+        Of as many depths as the draft is long.
+    top_k
+        Nodes expanded per level, and children of each.
+    n_nodes
+        Drafts verified.
+
+    Source
+        Li et al. 2024 (EAGLE-2), arXiv:2406.16858, section 4; SafeAILab/EAGLE, ``cnets.py``,
+        ``topK_genrate``.
+
+    Examples
+    --------
+    >>> tree = dynamic_tree([[0.6, 0.3], [0.6, 0.3]], top_k=2, n_nodes=3)
+    >>> sorted(tree.nodes), tree.widths  # 0.6, 0.36 and 0.3; both nodes of level 1 were expanded
+    ([(0,), (0, 0), (1,)], (2,))
+    """
+    # A level is kept in the order of its nodes' names, so that places among children are too.
+    frontier: list[Node] = [()]
+    values = np.ones(1)
+    drafted: list[tuple[float, int, Node]] = []
+    widths = []
+    for depth, ranks in enumerate(rates):
+        if depth:
+            widths.append(len(frontier))
+        children = np.outer(values, ranks[:top_k]).ravel()
+        named = partial(_child, frontier, min(top_k, len(ranks)))
+        drafted += (
+            (-children[place], depth, named(place)) for place in _largest(children, n_nodes)
+        )
+        kept = _largest(children, top_k)
+        frontier, values = [named(place) for place in kept], children[kept]
+    # Elder siblings and parents first among equals, so that what is kept is a tree.
+    best = heapq.nsmallest(n_nodes, drafted)
+    return Tree(frozenset(node for _, _, node in best), tuple(widths))
+
+
+def _child(level: Sequence[Node], branch: int, place: int) -> Node:
+    """Return the name of the child at a place among all children of a level."""
+    parent, rank = divmod(place, branch)
+    return (*level[parent], rank)
+
+
+def _largest(values: Array, most: int) -> list[int]:
+    """Return the places of the `most` largest values, ascending; the first ones among equals."""
+    if values.size <= most:
+        return list(range(values.size))
+    least = np.partition(values, values.size - most)[values.size - most]
+    above = np.flatnonzero(values > least)
+    equal = np.flatnonzero(values == least)[: most - above.size]
+    places: list[int] = np.sort(np.concatenate((above, equal))).tolist()
+    return places
+
+
+def optimal_tree(rates: Rates, *, n_nodes: int) -> Tree:
+    r"""Return the tree of at most `n_nodes` drafts that commits the most tokens.
+
+    .. math:: T_d(m) = 1 + \max_b W_{d,b}(m - 1), \quad
+        W_{d,b}(n) = \max_y \left[ W_{d,b-1}(n - y) + p_{d+1,b} \, T_{d+1}(y) \right]
+
+    with m the nodes of a subtree, its root included, and b the children used, first ones first.
+
+    Parameters
+    ----------
+    rates
+        Of as many depths as the tree may have.
+    n_nodes
+        Drafts; as many as fit if the depth does not hold so many.
+
+    Ignores
+        that acceptance may depend on the branch: the rates are means over branches.
+    Source
+        Chen et al. 2024 (Sequoia), arXiv:2402.12374, section 4.1 and proposition 4.2;
+        Infini-AI-Lab/Sequoia, ``tree_search.py``.
+
+    Examples
+    --------
+    >>> tree = optimal_tree([[0.6, 0.3], [0.6, 0.3]], n_nodes=3)
+    >>> sorted(tree.nodes)
+    [(0,), (0, 0), (1,)]
+    """
+    return _expanded(_Search(rates, n_nodes).nodes())
+
+
+class _Search:
+    """Sequoia's recursion: tables by depth of the node whose children are shared out."""
+
+    def __init__(self, rates: Rates, n_nodes: int) -> None:
+        self._rates = rates
+        most = min(n_nodes, _capacity(rates))
+        self._n_nodes = most
+        # Subtree of a leaf: one node is worth 1, and more do not fit.
+        worth = np.full(most + 2, -np.inf)
+        worth[1] = 1.0
+        self._shares: list[list[npt.NDArray[np.intp]]] = []
+        self._uses: list[npt.NDArray[np.intp]] = []
+        for depth in reversed(range(len(rates))):
+            worth = self._level(rates[depth], worth, most)
+
+    def _level(self, rates: Sequence[float], below: Array, most: int) -> Array:
+        """Return the worth of a subtree by its nodes, from the worth of its children's subtrees."""
+        below = below[: most + 1]
+        fits = np.isfinite(below)
+        used = np.full(most + 1, -np.inf)
+        used[0] = 0.0
+        best, uses = used.copy(), np.zeros(most + 1, dtype=np.intp)
+        shares = []
+        nothing = np.full(most, -np.inf)
+        for child, rate in enumerate(rates, start=1):
+            given = np.where(fits, rate * np.where(fits, below, 0.0), -np.inf)
+            # Row n holds used[n - y] in column y: what the children before get of n nodes.
+            before = sliding_window_view(np.concatenate((nothing, used)), most + 1)[:, ::-1]
+            table = before + given
+            share = np.argmax(table, axis=1)
+            used = np.max(table, axis=1)
+            shares.append(share)
+            better = used > best
+            best, uses = np.where(better, used, best), np.where(better, child, uses)
+        self._shares.append(shares)
+        self._uses.append(uses)
+        return np.concatenate(([-np.inf], 1.0 + best))
+
+    def nodes(self) -> list[Node]:
+        """Return the nodes of the best tree, by going down the tables."""
+        found: list[Node] = []
+        waiting: list[tuple[Node, int]] = [((), self._n_nodes)]
+        while waiting:
+            node, below = waiting.pop()
+            level = len(self._rates) - 1 - len(node)
+            if not below:
+                continue
+            left = below
+            for child in range(int(self._uses[level][below]), 0, -1):
+                share = int(self._shares[level][child - 1][left])
+                found.append((*node, child - 1))
+                waiting.append(((*node, child - 1), share - 1))
+                left -= share
+        return found
+
+
+def _capacity(rates: Rates) -> int:
+    """Return the most nodes that a tree of these depths and widths holds, up to the limit."""
+    level, total = 1, 0
+    for ranks in rates:
+        level = min(level * len(ranks), MOST_NODES)
+        total = min(total + level, MOST_NODES)
+    return total

@@ -1,8 +1,14 @@
 """Engine profiles from evidence: shared fits to published measurements, calibration to a user's."""
 
-from specroof.engines.calibration import Calibration, Fitted, Residual, calibrate
-from specroof.engines.own_rates import ideal_rates, predicted_tokens_per_s
-from specroof.hardware.written import calibrated_yaml
+from specroof.engines.calibration import (
+    Calibration,
+    Fitted,
+    Residual,
+    calibrate,
+    ideal_rates,
+    predicted_tokens_per_s,
+)
+from specroof.hardware.schema import calibrated_yaml
 
 __all__ = [
     "Calibration",

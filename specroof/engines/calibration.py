@@ -1,21 +1,735 @@
 """The engine profile that fits a benchmark best, and what the benchmark cannot say."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Final
 
 import numpy as np
 
 from specroof.arrays import Array
-from specroof.drafters import Drafter
+from specroof.cost import Options
+from specroof.drafters import Drafter, TokensPerRound
 from specroof.engines.bands import BAND_SHARE
-from specroof.engines.estimate import Problem, estimate, noise_of, prior_width, starts, uncertainty
-from specroof.engines.own_parameters import PARAMETERS, Coordinate, ProfileParameter, coordinate
-from specroof.engines.own_rates import ideal_rates
+from specroof.engines.least_squares import Fit, chi_square_quantile, least_squares
+from specroof.engines.record import BARE, ONLY, Case, Record, case_of, of_bare_passes
 from specroof.errors import MeasurementError
-from specroof.evidence import Measurement
-from specroof.hardware import Band, EngineProfile
-from specroof.speedup.served import Served
+from specroof.evidence import (
+    STEP,
+    Measurement,
+    Stated,
+    acceptance_of,
+    refuse_other_drafts,
+    refuse_other_setup,
+)
+from specroof.hardware import IDEAL_ENGINE, Band, EngineProfile, HardwareProfile
+from specroof.latency import check_placement, engine_setup, served_options
+from specroof.speedup.round import Served
+
+# --- One form for every figure that is fitted: a usual value, and how far from it one may lie ----
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One figure that can be fitted.
+
+    Parameters
+    ----------
+    name
+        What tables and files call it.
+    typical
+        A usual value: where a fit starts that has no profile to start from.
+    spread
+        How far from there it may be taken to lie: the standard deviation of its logarithm.
+    meaning
+        What it is, in a few words.
+    is_share
+        Whether it is a share of a peak, and bounded; seconds are not.
+    """
+
+    name: str
+    typical: float
+    spread: float
+    meaning: str = ""
+    is_share: bool = False
+
+    def value(self, x: float) -> float:
+        """Return the figure `x` spreads from its usual value."""
+        return self.typical * math.exp(self.spread * x)
+
+    def coordinate(self, value: float) -> float:
+        """Return how many spreads a value lies from the usual one: the inverse of `value`."""
+        return math.log(value / self.typical) / self.spread
+
+
+# --- What an engine predicts for results of one's own, and whether they can be compared with it --
+
+#: A measurement may beat the ideal roofline by its own noise, not by more.
+_FASTEST: Final = 1.1
+#: Engines are 2 to 20 times slower than it, one sequence at a time; other units are a thousand.
+_SLOWEST: Final = 1 / 200
+#: A file may state a bandwidth that is so many times too low: of another card of the same name, of
+#: one module of two, or without overclocking. What is faster still has other causes.
+_MORE_BANDWIDTH: Final = 2.0
+
+
+def own_cases(points: Sequence[Measurement], served: Served, drafter: Drafter | None) -> list[Case]:
+    """Return results as they are to be predicted; nothing is presumed.
+
+    Parameters
+    ----------
+    points
+        The loads; prefills count where a point says how long they are.
+    served
+        Of what, where.
+    drafter
+        What drafts; None if nothing does.
+
+    Raises
+    ------
+    MeasurementError
+        For a point with drafts, whose drafter or acceptance is not stated.
+    """
+    engine = of_bare_passes(served.setup.engine)
+    alone = replace(served, setup=replace(served.setup, engine=engine))
+    return [
+        case_of(point, alone, None, BARE)
+        if point.method == STEP
+        else case_of(point, served, _drafting(point, drafter))
+        for point in points
+    ]
+
+
+def _drafting(point: Measurement, drafter: Drafter | None) -> tuple[Drafter, TokensPerRound] | None:
+    if not point.drafts:
+        return None
+    if drafter is None:
+        message = f"{point.place}: has {point.draft_len} drafts; needs --drafter to price them"
+        raise MeasurementError(message)
+    return drafter, acceptance_of(point, drafter)
+
+
+def predicted_tokens_per_s(
+    points: Sequence[Measurement], served: Served, drafter: Drafter | None
+) -> Array:
+    """Return output tokens per second of the whole batch, one for each point.
+
+    For a bare pass it is the batch size over its seconds: see `Measurement.pass_s`.
+
+    Parameters
+    ----------
+    points, served, drafter
+        As of `own_cases`.
+
+    Raises
+    ------
+    MeasurementError
+        As `own_cases` does.
+
+    Source
+        See `specroof.engines.record`.
+    """
+    return Record(own_cases(points, served, drafter)).rates().measured
+
+
+def ideal_rates(points: Sequence[Measurement], served: Served, drafter: Drafter | None) -> Array:
+    """Return what the ideal engine predicts for each point, once they can be compared with it.
+
+    Parameters
+    ----------
+    points
+        What was measured.
+    served, drafter
+        Of what, where; of the setup the engine does not matter, nor any option but the formats
+        of weights and cache.
+
+    Raises
+    ------
+    MeasurementError
+        One line with the place of a point that was served in another way than is predicted, or of
+        a throughput that cannot be: above what the ideal roofline allows, or less than a 200th.
+    OptionError
+        For a placement or a drafter that the model does not fit.
+    """
+    model, setup = served.model, served.setup
+    check_placement(model, setup.placement)
+    if drafter is not None:
+        drafter.describe(model)  # refuses a model that the drafter does not fit
+    # The bound moves what the server stores, in the formats that it caches in by default too.
+    options = served_options(model, setup)
+    stored = Options(
+        kv_dtype=options.kv_dtype,
+        index_dtype=options.index_dtype,
+        weight_dtype=options.weight_dtype,
+    )
+    stated = Stated(
+        model=model.name,
+        placement=setup.placement,
+        weight_bits=served.weight_bits,
+        kv_dtype=served.kv_dtype,
+        kv_chosen=setup.options.kv_dtype is not None,
+    )
+    refuse_other_setup(points, stated)
+
+    def cases_on(hardware: HardwareProfile) -> list[Case]:
+        ideal = engine_setup(hardware, IDEAL_ENGINE.name, setup.placement, stored)
+        return own_cases(points, Served(model, ideal), drafter)
+
+    cases = cases_on(setup.hardware)
+    for case in cases:
+        if case.drafter is not None:
+            refuse_other_drafts(case.point, case.drafter.name, branches=case.branches)
+    rates = Record(cases).rates().measured
+    measured = np.array([point.rate for point in points])
+    beyond = np.flatnonzero((measured > _FASTEST * rates) | (measured < _SLOWEST * rates))
+    if not beyond.size:
+        return rates
+    peak = setup.hardware.peak
+    faster = replace(peak, memory_bytes_per_s=_MORE_BANDWIDTH * peak.memory_bytes_per_s)
+    freed = Record(cases_on(replace(setup.hardware, peak=faster))).rates().measured
+    at = int(beyond[0])
+    message = _impossible(points[at], float(rates[at]), float(freed[at]), served)
+    raise MeasurementError(message)
+
+
+def _impossible(point: Measurement, rate: float, freed: float, served: Served) -> str:
+    """Say that a throughput is above what any engine reaches, or below what every one does.
+
+    Parameters
+    ----------
+    point
+        What was measured.
+    rate, freed
+        What the ideal roofline allows, and with `_MORE_BANDWIDTH` times the file's bandwidth.
+    served
+        Of what, where.
+    """
+    setup = served.setup
+    stated, best = f"{point.rate:g} tokens/s", f"{rate:.4g}"
+    beyond, cause = "less than a 200th of", "other units, another model, or other devices?"
+    faster = point.rate > rate
+    if faster:
+        beyond = "more than"
+    if point.pass_s is not None:
+        stated, best = f"pass_s {point.pass_s:g}", f"{float(point.batch_size or 1) / rate:.4g}"
+        beyond = "less than" if faster else "more than 200 times"
+    if faster and point.rate <= _FASTEST * freed:
+        bandwidth = setup.hardware.peak.memory_bytes_per_s
+        cause = (
+            f"memory binds there, so the likely cause is that peak.memory_bytes_per_s of "
+            f"{setup.hardware.name}, {bandwidth:.4g}, is too low; else {cause}"
+        )
+    return (
+        f"{point.place}: {stated} is {beyond} the {best} that {served.model.name} reaches on "
+        f"{setup.placement.devices} x {setup.hardware.name} at best; {cause}"
+    )
+
+
+# --- What a benchmark can determine of an engine profile, in the order in which it is asked for --
+
+#: No kernel reaches more than this share of a peak; boost clocks add a little.
+_MOST_SHARE: Final = 1.2
+_LEAST_SHARE: Final = 0.05
+#: Seconds may be so many times what the profile has, or so many times less.
+_MOST_SECONDS: Final = 1e4
+#: Seconds that a profile does not have lie within so many usual values of zero.
+_USUAL_SECONDS: Final = 3.0
+#: Shares that a profile does not have, as the ideal one, differ by so many times more.
+_UNKNOWN_SHARE: Final = 4 / 3
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileParameter(Parameter):
+    """A figure of an engine profile that a benchmark of one's own may determine.
+
+    Parameters
+    ----------
+    start
+        The value that a profile has; of a mapping, its largest one stands for all.
+    apply
+        The profile with another value.
+    needs_drafts
+        Whether only points with drafts depend on it.
+    least_points
+        Points from which it is fitted.
+    """
+
+    start: Callable[[EngineProfile], float] = field(kw_only=True)
+    apply: Callable[[EngineProfile, float], EngineProfile] = field(kw_only=True)
+    needs_drafts: bool = False
+    least_points: int = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    r"""A parameter in the unit in which it may be taken to differ from the profile.
+
+    .. math:: v(x) = c \, e^{s x} \quad \text{or, where the profile has none,} \quad v(x) = s \, x
+
+    so that the prior of every x is a normal distribution around 0 with a standard deviation of 1.
+
+    Parameters
+    ----------
+    parameter
+        Which.
+    centre
+        c, the value of the profile; 0 where it has none.
+    spread
+        s, of the logarithm, or in the unit of the parameter where the centre is 0.
+    is_known
+        Whether a fit made the centre, and not a guess.
+    """
+
+    parameter: ProfileParameter
+    centre: float
+    spread: float
+    is_known: bool
+
+    def value(self, x: float) -> float:
+        """Return the parameter's value at a coordinate."""
+        return self.centre * math.exp(self.spread * x) if self.centre else self.spread * x
+
+    def slope(self, x: float) -> float:
+        """Return by how much the value changes for one unit of the coordinate."""
+        return self.spread * (self.value(x) if self.centre else 1.0)
+
+    def at(self, value: float) -> float:
+        """Return the coordinate of a value, the inverse of `value`."""
+        return math.log(value / self.centre) / self.spread if self.centre else value / self.spread
+
+    @property
+    def first(self) -> float:
+        """Where a search starts: at the profile, or at a usual value."""
+        return 0.0 if self.centre else self.parameter.typical / self.spread
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the largest coordinate."""
+        if not self.centre:
+            return 0.0, math.inf
+        least, most = 1 / _MOST_SECONDS, _MOST_SECONDS
+        if self.parameter.is_share:
+            least, most = _LEAST_SHARE / self.centre, _MOST_SHARE / self.centre
+        return math.log(least) / self.spread, math.log(most) / self.spread
+
+
+def coordinate(parameter: ProfileParameter, engine: EngineProfile) -> Coordinate:
+    """Return the coordinate of a parameter around what a profile has.
+
+    Parameters
+    ----------
+    parameter
+        One of `PARAMETERS`.
+    engine
+        The profile to start from. A share of 1 is the ideal one, which was never measured: a usual
+        one stands in.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware
+    >>> layer = coordinate(PARAMETERS[0], load_hardware("b200").engine("sglang"))
+    >>> layer.centre == load_hardware("b200").engine("sglang").layer_overhead_s
+    True
+    >>> round(layer.value(1) / layer.value(0), 2)  # e ** 0.2
+    1.22
+    """
+    value = parameter.start(engine)
+    if parameter.is_share:
+        is_known = value != 1
+        wider = 1.0 if is_known else _UNKNOWN_SHARE
+        centre = value if is_known else parameter.typical
+        return Coordinate(parameter, centre, wider * parameter.spread, is_known)
+    if value:
+        return Coordinate(parameter, value, parameter.spread, is_known=True)
+    return Coordinate(parameter, 0.0, _USUAL_SECONDS * parameter.typical, is_known=False)
+
+
+def _seconds(
+    name: str, typical: float, spread: float = 0.5, *, drafts: bool = False, points: int = 3
+) -> ProfileParameter:
+    def start(engine: EngineProfile) -> float:
+        return float(getattr(engine, name) or 0.0)
+
+    def apply(engine: EngineProfile, value: float) -> EngineProfile:
+        changed: EngineProfile = replace(engine, **{name: value})  # type: ignore[arg-type]
+        return changed
+
+    return ProfileParameter(
+        name,
+        typical,
+        spread,
+        needs_drafts=drafts,
+        least_points=points,
+        start=start,
+        apply=apply,
+    )
+
+
+def _scaled(shares: Mapping[str, float], factor: float) -> dict[str, float]:
+    return {key: min(share * factor, _MOST_SHARE) for key, share in shares.items()}
+
+
+def _scaled_memory(engine: EngineProfile, value: float) -> EngineProfile:
+    factor = value / engine.memory_frac
+    kinds = _scaled(engine.kind_memory_frac, factor)
+    return replace(engine, memory_frac=value, kind_memory_frac=kinds)
+
+
+def _compute_share(engine: EngineProfile) -> float:
+    # Most profiles list bf16 alone; dtypes that one does not list are at all of their peak.
+    return engine.compute_frac.get("bf16", max(engine.compute_frac.values(), default=1.0))
+
+
+_DTYPES: Final = ("fp32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4", "int4")
+
+
+def _scaled_compute(engine: EngineProfile, value: float) -> EngineProfile:
+    factor = value / _compute_share(engine)
+    return replace(
+        engine,
+        compute_frac=_scaled(
+            {dtype: engine.compute_frac.get(dtype, 1.0) for dtype in _DTYPES}, factor
+        ),
+        kind_compute_frac=_scaled(engine.kind_compute_frac, factor),
+        prefill_compute_frac=_scaled(engine.prefill_compute_frac, factor),
+        expert_tile=engine.expert_tile and engine.expert_tile.scaled(factor, most=_MOST_SHARE),
+    )
+
+
+#: Overheads first, which three points determine; shares of the peaks from more. Seconds per layer
+#: are fitted where the profile has them, and those per pass where it has none: one model at one
+#: placement cannot tell them apart, nor those per collective. Spreads of shares are three times
+#: those between published servers (`specroof.engines.shared_parameters`): your machine may run
+#: other kernels, and some computed at a fifth of their peak. Those of overheads are what plain
+#: throughput is off on sources that a fit has not seen, about 10%, over their part of a pass.
+PARAMETERS: Final = (
+    _seconds("layer_overhead_s", 3e-5, 0.2),
+    _seconds("pass_overhead_s", 3e-4),
+    _seconds("sequence_overhead_s", 3e-5),
+    _seconds("round_overhead_s", 8e-4, 0.4, drafts=True),
+    ProfileParameter(
+        "memory_frac",
+        typical=0.85,
+        spread=0.15,
+        is_share=True,
+        least_points=4,
+        start=lambda engine: engine.memory_frac,
+        apply=_scaled_memory,
+    ),
+    ProfileParameter(
+        "compute_frac",
+        typical=0.7,
+        spread=0.45,
+        is_share=True,
+        least_points=5,
+        start=_compute_share,
+        apply=_scaled_compute,
+    ),
+    _seconds("round_sequence_overhead_s", 2e-5, drafts=True, points=5),
+    _seconds("draft_pass_overhead_s", 2e-4, drafts=True, points=6),
+    _seconds("request_overhead_s", 1e-2, points=5),
+)
+
+
+# --- Figures of an engine profile from noisy points: least squares, held near what the profile
+#     has
+
+#: A residual of 5% is an ordinary one; more is no noise, and less where the points say so.
+_ORDINARY: Final = 0.05
+_SMALLEST: Final = 0.001
+#: Residuals beyond so many ordinary ones count as outliers (soft L1).
+_OUTLIER: Final = 2.0
+#: In one case of five, noise leaves residuals as small as those that it is judged by.
+_DOUBT: Final = 0.2
+#: How much the profile counts where the residuals alone are looked for: enough to have a solution.
+_LOOSE: Final = 0.02
+#: Widths of the prior that are tried: from a profile that holds, to one of another machine.
+_WIDTHS: Final = np.geomspace(0.05, 1.0, 14)
+#: Twice the logarithm of the ratio of likelihoods that a one-sided test at 10% refutes: 1.28².
+_REFUTED: Final = 1.64
+_SLOPE_STEP: Final = 1e-4
+_INSIDE: Final = 1e-6
+#: Shares from which a search begins, beside the profile's. Where memory binds, a share of the peak
+#: in FLOP/s has no slope, and the other way round: a search that begins there never finds a machine
+#: that computes at a fifth of its peak.
+_STARTS: Final = {"compute_frac": (0.1, 0.3), "memory_frac": (0.4,)}
+#: Optima that are this close are the same, in units of the prior.
+_SAME: Final = 0.05
+#: How far from the middle a normal distribution ends on either side, if it is to hold 80 %.
+_HOLDS_80: Final = 1.2816
+
+
+class Problem:
+    """Points, recorded once, and the profile that predicts them.
+
+    Parameters
+    ----------
+    points
+        What was measured.
+    served, drafter
+        Of what, where, with which drafter.
+    """
+
+    def __init__(
+        self, points: Sequence[Measurement], served: Served, drafter: Drafter | None
+    ) -> None:
+        self.points = points
+        self.base = served.setup.engine
+        self._record = Record(own_cases(points, served, drafter))
+
+    @property
+    def measured(self) -> Array:
+        """Logarithms of the measured tokens per second, shape (points,)."""
+        return np.log([point.rate for point in self.points])
+
+    def predicted(self, engine: EngineProfile) -> Array:
+        """Return logarithms of the predicted tokens per second, shape (points,)."""
+        engines = {ONLY: engine, BARE: of_bare_passes(engine)}
+        return np.asarray(np.log(self._record.rates(engines).measured))
+
+    def engine(self, coordinates: Sequence[Coordinate], x: Array) -> EngineProfile:
+        """Return the profile at some coordinates."""
+        engine = self.base
+        for one, where in zip(coordinates, x.tolist(), strict=True):
+            engine = one.parameter.apply(engine, one.value(where))
+        return engine
+
+    def logs(self, coordinates: Sequence[Coordinate], x: Array) -> Array:
+        """Return what is predicted at some coordinates, as `predicted` does."""
+        return self.predicted(self.engine(coordinates, x))
+
+    def jacobian(self, coordinates: Sequence[Coordinate], x: Array) -> Array:
+        """Return the slopes of `logs`, shape (points, coordinates)."""
+        here = self.logs(coordinates, x)
+        steps = _SLOPE_STEP * np.eye(len(x))
+        columns = [(self.logs(coordinates, x + step) - here) / _SLOPE_STEP for step in steps]
+        return np.array(columns).reshape(len(x), len(here)).T
+
+
+def starts(coordinates: Sequence[Coordinate]) -> list[Array]:
+    """Return where searches begin: at the profile, and at other shares of the peaks.
+
+    Parameters
+    ----------
+    coordinates
+        What is to be fitted.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware
+    >>> from specroof.engines.calibration import PARAMETERS, coordinate
+    >>> engine = load_hardware("b200").engine("sglang")
+    >>> memory, compute = (coordinate(PARAMETERS[at], engine) for at in (4, 5))
+    >>> [round(compute.value(x[1]), 2) for x in starts([memory, compute])[:3]]
+    [0.73, 0.1, 0.3]
+    """
+    choices = [
+        [one.first, *map(one.at, _STARTS.get(one.parameter.name, ()))] for one in coordinates
+    ]
+    return [np.array(x) for x in product(*choices)]
+
+
+def estimate(
+    problem: Problem,
+    coordinates: Sequence[Coordinate],
+    *,
+    noise: float = _ORDINARY,
+    width: float = 1.0,
+    first: Iterable[Array] | None = None,
+) -> list[Fit]:
+    """Return the optima that searches end in, the best first.
+
+    Parameters
+    ----------
+    problem, coordinates
+        What is to be fitted.
+    noise
+        The size of an ordinary residual of the logarithm of throughput.
+    width
+        Of the prior of coordinates that the profile knows; of others it is never below 1.
+    first
+        Where searches begin; `starts` if None.
+
+    Raises
+    ------
+    MeasurementError
+        Without SciPy.
+
+    Source
+        See `specroof.engines.least_squares`.
+    """
+    measured = problem.measured
+    least, most = np.array([one.bounds for one in coordinates]).T
+    widths = _widths(coordinates, width)
+    ends = [
+        least_squares(
+            lambda x: (problem.logs(coordinates, x) - measured) / noise,
+            np.clip(start, least + _INSIDE, most - _INSIDE),
+            widths,
+            slopes=lambda x: problem.jacobian(coordinates, x) / noise,
+            bounds=(least, most),
+            f_scale=_OUTLIER,
+        )
+        for start in (starts(coordinates) if first is None else first)
+    ]
+    found: list[Fit] = []
+    for end in sorted(ends, key=lambda one: one.misfit):
+        if all(np.max(np.abs(end.x - one.x)) > _SAME for one in found):
+            found.append(end)
+    return found
+
+
+def _widths(coordinates: Sequence[Coordinate], width: float) -> Array:
+    return np.array([width if one.is_known else max(width, 1.0) for one in coordinates])
+
+
+def noise_of(problem: Problem, coordinates: Sequence[Coordinate]) -> float:
+    r"""Return the size of an ordinary residual: the largest that the points leave room for.
+
+    .. math:: \sigma = \sqrt{\sum_i r_i^2 \,/\, \chi^2_{0.2}(n - p)}
+
+    of the n residuals that p coordinates leave when hardly anything holds them, and no more than
+    5%. Consistent points are believed; few residuals that are small by chance are not. No point
+    too many says nothing of noise: such points are taken at their word.
+
+    Parameters
+    ----------
+    problem, coordinates
+        What is to be fitted.
+
+    Raises
+    ------
+    MeasurementError
+        Without SciPy.
+
+    Source
+        The upper limit, at 80%, of a variance that is estimated with n - p degrees of freedom.
+    """
+    spare = len(problem.points) - len(coordinates)
+    if spare <= 0:
+        return _SMALLEST
+    found = estimate(problem, coordinates, width=1.0 / _LOOSE)[0]
+    left = np.sum((_ORDINARY * found.residuals) ** 2)
+    noise = float(np.sqrt(left / chi_square_quantile(spare, _DOUBT)))
+    return float(min(max(noise, _SMALLEST), _ORDINARY))
+
+
+def prior_width(problem: Problem, coordinates: Sequence[Coordinate], noise: float) -> float:
+    r"""Return how far from the profile the points as a whole say that the machine is, at least.
+
+    .. math:: \min \{ w : 2 \log E(w) \ge \max 2 \log E - 1.64 \}, \quad
+        E(w) = N(r_0; 0, \sigma^2 I + w^2 J_k J_k^T + J_u J_u^T)
+
+    with the residuals of the profile as it is, usual seconds where it has none, and slopes of
+    the coordinates that it knows (k) and of the others (u). Where the profile explains the
+    points up to their noise, w is small, and noise moves little; where it does not, w is about
+    1 and the points decide.
+
+    Parameters
+    ----------
+    problem, coordinates
+        What is to be fitted.
+    noise
+        σ, the size of an ordinary residual.
+
+    Ignores
+        that predictions are not linear in the coordinates.
+    Source
+        MacKay 1992, Neural Computation 4(3), "Bayesian interpolation": the evidence. The smallest
+        width that the ratio to the likeliest does not refute at 10%, one-sided (Wilks 1938):
+        noise may look like another machine, and is to move little all the same.
+    """
+    x = np.array([one.first for one in coordinates])
+    known = np.array([one.is_known for one in coordinates])
+    slopes = problem.jacobian(coordinates, x)
+    left = problem.measured - problem.logs(coordinates, x)
+    fixed = noise**2 * np.eye(len(left)) + slopes[:, ~known] @ slopes[:, ~known].T
+    free = slopes[:, known] @ slopes[:, known].T
+
+    def evidence(width: float) -> float:
+        spread = fixed + width**2 * free
+        return float(-np.linalg.slogdet(spread)[1] - left @ np.linalg.solve(spread, left))
+
+    widths: list[float] = _WIDTHS.tolist()
+    found = [evidence(width) for width in widths]
+    return next(
+        width for width, one in zip(widths, found, strict=True) if one >= max(found) - _REFUTED
+    )
+
+
+def uncertainty(
+    problem: Problem,
+    chosen: Sequence[Coordinate],
+    others: Sequence[Coordinate],
+    found: Sequence[Fit],
+    *,
+    noise: float,
+    width: float,
+) -> tuple[Array, Array]:
+    r"""Return the half-width of the 80 % interval of each figure, and its share of the prior.
+
+    .. math:: C = B \, (A + P S P + G D G^T) \, B, \quad B = (A + P)^{-1}
+
+    with the curvature A of the points, the curvature P of the prior, the variance S of machines
+    around a profile, the points' coupling G to figures that are not fitted, and their variance D.
+    A half-width is 1.28 standard deviations, or more: it includes every other optimum that a
+    likelihood ratio test of that size does not refute.
+
+    Parameters
+    ----------
+    problem, chosen
+        What was fitted.
+    others
+        Figures that the points determine and that stay as the profile has them.
+    found
+        The optima, the best first.
+    noise, width
+        As of `estimate`.
+
+    Returns
+    -------
+    half_widths, variance_shares
+        Shape (chosen,): half-widths, in units of the parameters; and variances, as a share of
+        those of machines around a profile: 1 where the points say nothing.
+
+    Source
+        The error of a ridge estimate (Hoerl and Kennard 1970, Technometrics 12(1)) whose prior may
+        be narrower than the truth is spread; the other optima by their ratio of likelihoods
+        (Wilks 1938).
+    """
+    best, n = found[0], len(chosen)
+    every = [*chosen, *others]
+    x = np.array([*best.x, *(one.at(one.parameter.start(problem.base)) for one in others)])
+    slopes = problem.jacobian(every, x) / noise
+    curved = slopes.T @ (slopes * _weights(best.residuals)[:, None])
+    free = np.linalg.pinv(curved + np.eye(len(every)))
+    pulled = best.x / _widths(chosen, width)
+    pull = np.diag(_weights(pulled) / _widths(chosen, width) ** 2)
+    held = np.linalg.pinv(curved[:n, :n] + pull)
+    shared, spread = curved[:n, n:], np.maximum(1.0, best.x**2)
+    inside = curved[:n, :n] + pull @ np.diag(spread) @ pull + shared @ free[n:, n:] @ shared.T
+    variances = np.diag(held @ inside @ held)
+    half_widths = np.array(
+        [
+            one.slope(at) * _HOLDS_80 * off
+            for one, at, off in zip(chosen, best.x, np.sqrt(variances), strict=True)
+        ]
+    )
+    for other in found[1:]:
+        if other.misfit - best.misfit <= _HOLDS_80**2 / 2:
+            away = [
+                abs(one.value(at) - one.value(there))
+                for one, at, there in zip(chosen, best.x, other.x, strict=True)
+            ]
+            half_widths = np.maximum(half_widths, away)
+    return half_widths, variances / spread
+
+
+def _weights(residuals: Array) -> Array:
+    """Return the weights of residuals in the curvature of the soft L1 loss."""
+    return np.asarray(1.0 / np.sqrt(1.0 + (residuals / _OUTLIER) ** 2))
+
 
 _LEAST_POINTS: Final = 3
 #: A usual change of a parameter that moves predictions by less than this share is not seen.
@@ -131,7 +845,7 @@ def calibrate(
 
     Source
         Soft-L1 least squares on the logarithm of throughput, searched from several starts and
-        held near the profile (`specroof.engines.estimate`); parameters are told apart by
+        held near the profile (`specroof.engines.calibration`); parameters are told apart by
         Gram-Schmidt over the columns of the Jacobian.
     """
     if len(points) < _LEAST_POINTS:

@@ -17,7 +17,7 @@ from specroof.engines.published import (
 from specroof.engines.record import Rates, Record, of_bare_passes
 from specroof.engines.shared_parameters import ENGINES, FAMILIES, OWN, fitted_engine, own
 from specroof.evidence import STEP, Measurement
-from specroof.evidence.places import chip_of
+from specroof.evidence.measurement import chip_of
 from specroof.hardware import FRAMEWORKS, GENERIC, ChipFamily, Collective, EngineProfile, Generic
 
 #: Chips by their matrix units, and what kernels reach there: share of the bf16 peak in matmuls of

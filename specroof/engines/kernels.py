@@ -13,7 +13,7 @@ import numpy as np
 from specroof.engines.shared_parameters import chip_family, fitted_engine, own
 from specroof.errors import ProfileError
 from specroof.hardware import Collective, EngineProfile, HardwareProfile
-from specroof.hardware.generic import scaled_engine
+from specroof.hardware.profile import scaled_engine
 from specroof.units import MICROSECOND
 
 #: The engine that kernels are known of.

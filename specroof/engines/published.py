@@ -15,10 +15,10 @@ from specroof.engines.kernels import KERNEL_ENGINE, kernel_engine
 from specroof.engines.record import Case, Rates, Record, case_of, of_bare_passes
 from specroof.engines.shared_parameters import chip_family, fitted_engine
 from specroof.evidence import STEP, Measurement, acceptance_of, drafter_of
-from specroof.evidence.places import chip_of, model_of
+from specroof.evidence.measurement import chip_of, model_of
 from specroof.hardware import IDEAL_ENGINE, EngineProfile, Placement
 from specroof.latency import engine_setup
-from specroof.speedup.served import Served
+from specroof.speedup.round import Served
 
 _FITS: Final = "fits.json"
 #: The fit to all sources, which the hardware files hold.

@@ -19,16 +19,22 @@ from specroof.evidence import STEP, Measurement, measured_of, request_lengths
 from specroof.hardware import EngineProfile
 from specroof.latency import PassWork, Work, drafting_engine, model_work, pass_time, stacked
 from specroof.serving.capacity import prefill_rules
-from specroof.serving.prompts import Prompt
-from specroof.serving.request_times import (
+from specroof.serving.prefills import (
     PrefillPlan,
     Prefills,
+    Prompt,
     RequestLoad,
     prefill_plan,
 )
 from specroof.serving.requests import end_to_end_tokens_per_s
-from specroof.speedup.round import PassSeconds, draft_time, engine_round_s, proposals, round_time
-from specroof.speedup.served import Served
+from specroof.speedup.round import (
+    PassSeconds,
+    Served,
+    draft_time,
+    engine_round_s,
+    proposals,
+    round_time,
+)
 
 #: The engine of cases that say no other, and of their bare passes.
 ONLY: Final = "the engine"

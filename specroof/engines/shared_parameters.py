@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from specroof.engines.parameters import Parameter
+from specroof.engines.calibration import Parameter
 from specroof.errors import ProfileError
 from specroof.hardware import (
     OP_KINDS,

@@ -1,15 +1,17 @@
 """Measured points: bundled tables, result files of engines, how they were served."""
 
-from specroof.evidence.bundled import load_measurements
-from specroof.evidence.kinds import kind_of, measured_of, shape_group
-from specroof.evidence.measurement import STEP, Measurement, refuse_mixed, refuse_repeats
-from specroof.evidence.presumed import (
+from specroof.evidence.bundled import (
     acceptance_of,
     committed_tokens,
     drafter_of,
     has_drafter,
+    kind_of,
+    load_measurements,
+    measured_of,
     request_lengths,
+    shape_group,
 )
+from specroof.evidence.measurement import STEP, Measurement, refuse_mixed, refuse_repeats
 from specroof.evidence.result_files import read_benchmark, stated_drafts
 from specroof.evidence.stated import (
     Stated,

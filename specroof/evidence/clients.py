@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from specroof.acceptance.published.engine_formats import histogram_profile
+from specroof.acceptance.published.formats import histogram_profile
 from specroof.errors import MeasurementError, OptionError, reject
 from specroof.evidence.measurement import Measurement, answered
-from specroof.reading.json_fields import Fields
-from specroof.reading.json_text import parse_json
+from specroof.reading.json_text import Fields, parse_json
 from specroof.units import MILLISECOND
 
 #: Whether anything was drafted, None where a result does not say, and the point.

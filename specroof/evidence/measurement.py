@@ -3,11 +3,22 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Final
 
+from specroof.catalog import load_hardware, load_model
 from specroof.errors import MeasurementError
 from specroof.hardware import ServerSettings
 from specroof.reading.yaml_text import shown
+
+# --- Models and chips of measurements, each read once: hundreds of points share a dozen of them --
+
+#: A chip by the name that a measurement has for it; see `specroof.load_hardware`.
+chip_of: Final = cache(load_hardware)
+
+#: A model by the name that a measurement has for it; see `specroof.load_model`.
+model_of: Final = cache(load_model)
+
 
 #: The `method` of a bare pass over `verify_len` new positions, with no round around it.
 STEP: Final = "step"

@@ -15,8 +15,7 @@ from specroof.evidence.clients import (
 )
 from specroof.evidence.measurement import STEP, Measurement, answered, checked, refuse_repeats
 from specroof.hardware import ServerSettings
-from specroof.reading.json_fields import Fields
-from specroof.reading.json_text import json_values
+from specroof.reading.json_text import Fields, json_values
 from specroof.reading.table import amount, count, parse_table
 
 

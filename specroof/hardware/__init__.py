@@ -13,6 +13,7 @@ from specroof.hardware.engine import (
     IDEAL_ENGINE,
     OP_KINDS,
     OTHER_DRAFTERS,
+    SERVER_KEYS,
     STATE_TOKENS,
     Band,
     CapturedGraphs,
@@ -21,18 +22,21 @@ from specroof.hardware.engine import (
     ExpectedError,
     ExpertLocality,
     ExpertTile,
+    Server,
+    ServerSettings,
 )
-from specroof.hardware.generic import GENERIC, ChipFamily, Generic
 from specroof.hardware.profile import (
+    GENERIC,
     USABLE_MEMORY_FRAC,
+    ChipFamily,
     DevicePower,
     DevicePrice,
+    Generic,
     HardwareProfile,
     Interconnect,
     Peak,
     Placement,
 )
-from specroof.hardware.server import SERVER_KEYS, Server, ServerSettings
 from specroof.reading.yaml_text import parse_yaml
 
 __all__ = [
@@ -137,7 +141,7 @@ def parse_generic(content: dict[str, Any]) -> Generic:
     Parameters
     ----------
     content
-        The file's mapping, as `written_generic` of `specroof.hardware.written` makes it.
+        The file's mapping, as `written_generic` of `specroof.hardware.schema` makes it.
     """
     return Generic(
         engines={name: _engine(GENERIC, block) for name, block in content["engines"].items()},

@@ -1,17 +1,24 @@
 """Seconds of a pass: operations x profile x placement x engine."""
 
-from specroof.latency.cache_formats import cache_notes, served_options
-from specroof.latency.model import Work, model_latency, model_work
-from specroof.latency.notes import engine_notes, memory_notes, option_notes
+from specroof.latency.model import (
+    Work,
+    engine_notes,
+    memory_notes,
+    model_latency,
+    model_work,
+    option_notes,
+    stacked,
+)
 from specroof.latency.pass_seconds import PassLatency, PassWork, pass_time
 from specroof.latency.setup import (
     Setup,
+    cache_notes,
     check_placement,
     drafting_engine,
     drafting_setup,
     engine_setup,
+    served_options,
 )
-from specroof.latency.stacking import stacked
 
 __all__ = [
     "PassLatency",

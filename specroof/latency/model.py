@@ -1,20 +1,277 @@
 """A model in a setup: from a forward pass to what it does, and to its seconds."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+import math
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import Architecture
-from specroof.cost import ForwardPass, OpCost, forward_cost
-from specroof.cost.joined import joined_costs
-from specroof.hardware import CapturedGraphs
-from specroof.latency.cache_formats import served_options
-from specroof.latency.operations import pass_work
-from specroof.latency.pass_seconds import PassLatency, PassShape, PassWork, pass_time
-from specroof.latency.setup import Setup
+from specroof.arrays import Array, IntArray
+from specroof.cost import (
+    Collective,
+    ForwardPass,
+    OpCost,
+    Options,
+    Shard,
+    Storage,
+    forward_cost,
+    state_bytes,
+    storage,
+)
+from specroof.cost.forward import joined_costs
+from specroof.errors import Note
+from specroof.hardware import GENERIC, CapturedGraphs, Placement
+from specroof.latency.communication import Exchange
+from specroof.latency.pass_seconds import OpWork, PassLatency, PassShape, PassWork, pass_time
+from specroof.latency.setup import Setup, served_options
+from specroof.units import format_binary_bytes
+
+# --- From operations to what they do on a device at its peaks, and the memory that it needs ------
+
+
+def pass_work(
+    ops: Iterable[OpCost], setup: Setup, shape: PassShape, *, settled: bool = False
+) -> PassWork:
+    r"""Return what a pass does at the peaks of a device, before any engine.
+
+    .. math:: c_i = \frac{F_i}{p_i P}, \qquad m_i = \frac{M_i}{q_i W}
+
+    with p and q the devices that share an operation.
+
+    Parameters
+    ----------
+    ops
+        From `specroof.cost.forward_cost`.
+    setup
+        Where, and over how many devices; its engine does not matter.
+    shape
+        Layers and sequences, for what an engine loses around the work.
+    settled
+        Whether all new positions are accepted already, as those of a prompt are.
+
+    Raises
+    ------
+    ProfileError
+        If the device has no arithmetic for a dtype, or with ``strict_dtype`` not just that one.
+
+    Source
+        Williams et al. 2009, CACM 52(4), "Roofline".
+
+    Examples
+    --------
+    >>> from specroof.cost import Options
+    >>> from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Peak
+    >>> peak = Peak(flops_per_s={"bf16": 4.0}, memory_bytes_per_s=2.0, memory_bytes=1.0)
+    >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
+    >>> nothing = np.zeros(())
+    >>> op = OpCost("up_proj", "dense", 1, np.array(8.0), np.array(6.0), nothing, nothing, "bf16")
+    >>> setup = Setup(chip, IDEAL_ENGINE, Placement(), Options())
+    >>> (work,) = pass_work([op], setup, PassShape(1, 1)).ops
+    >>> float(work.compute_s), float(work.memory_s)
+    (2.0, 3.0)
+    """
+    crowding = _crowding(setup.placement, shape.batch_size)
+    ops = tuple(ops)
+    works = [_op_work(op, setup, crowding, settled=settled) for op in ops]
+    name = setup.hardware.name
+    stand_ins = dict.fromkeys(
+        f"{name} has no {one.op.compute_dtype} arithmetic: {one.compute_dtype} stands in"
+        for one in works
+        if one.compute_dtype != one.op.compute_dtype
+    )
+    exchanges = [
+        Exchange(op.collective, op.count, setup.hardware, setup.placement)
+        for op in ops
+        if op.collective is not None and setup.placement.devices > 1
+    ]
+    return PassWork(works, exchanges, shape, notes=tuple(stand_ins))
+
+
+def _crowding(placement: Placement, batch_size: npt.ArrayLike) -> Array | float:
+    """Return how many times its even share the busiest data-parallel group of attention has.
+
+    Fewer sequences than groups leave groups idle; the others have no less to do for it.
+    """
+    if placement.attention_data_parallel == 1:
+        return 1.0
+    batch = np.asarray(batch_size, dtype=np.float64)
+    return np.maximum(1.0, placement.attention_data_parallel / batch)
+
+
+def _op_work(op: OpCost, setup: Setup, crowding: Array | float, *, settled: bool) -> OpWork:
+    hardware = setup.hardware
+    dtype, flops_per_s = hardware.arithmetic(op.compute_dtype, strict=setup.options.strict_dtype)
+    compute_ways, weight_ways, cache_ways = _ways(op.shard, setup.placement)
+    busiest = crowding if op.shard.group == "attention" else 1.0
+    sequences = op.sequences
+    if sequences is not None:
+        sequences, busiest = np.asarray(sequences * busiest), 1.0
+    moved = (
+        op.weight_bytes / weight_ways
+        + busiest * op.cache_bytes / cache_ways
+        + busiest * op.activation_bytes / compute_ways
+    )
+    bytes_per_s = hardware.peak.memory_bytes_per_s
+    return OpWork(
+        op=op,
+        compute_dtype=dtype,
+        flops=op.flops,
+        moved_bytes=moved,
+        settled=settled,
+        flop_s=busiest * op.count / (compute_ways * flops_per_s),
+        byte_s=op.count / bytes_per_s,
+        sequences=sequences,
+    )
+
+
+def _ways(shard: Shard, placement: Placement) -> tuple[int, int, int]:
+    """Return over how many devices arithmetic, weights and cached bytes are divided.
+
+    Data-parallel attention divides the sequences, and with them arithmetic and cache, and repeats
+    the weights in every group.
+    """
+    groups = placement.attention_data_parallel if shard.group == "attention" else 1
+    group_size = placement.tensor_parallel // groups
+    return (
+        groups * min(group_size, shard.compute_ways),
+        min(group_size, shard.weight_ways),
+        groups * min(group_size, shard.cache_ways),
+    )
+
+
+def device_bytes(
+    parts: Iterable[Storage], placement: Placement, batch_size: npt.ArrayLike
+) -> Array:
+    """Return the memory that one device needs for weights and for its share of the sequences.
+
+    Parameters
+    ----------
+    parts
+        From `specroof.cost.forward`.
+    placement
+        How weights and caches divide.
+    batch_size
+        Sequences over all devices.
+
+    Source
+        Counting; the same division as `pass_work`.
+
+    Examples
+    --------
+    >>> latent = Storage(8e9, np.array(1e6), Shard("attention", cache_ways=1))
+    >>> float(device_bytes([latent], Placement(tensor_parallel=8), 1000)) / 1e9  # 8 / 8 + 1
+    2.0
+    """
+    batch = np.asarray(batch_size, dtype=np.float64)
+    total = np.zeros(())
+    for part in parts:
+        _, weight_ways, cache_ways = _ways(part.shard, placement)
+        total = total + part.weight_bytes / weight_ways + batch * part.sequence_bytes / cache_ways
+    return np.asarray(total)
+
+
+# --- Many passes as one: operations of a kind together, whatever model and chip they are of ------
+
+
+def stacked(works: Sequence[PassWork], sizes: Sequence[int]) -> PassWork:
+    """Return many passes as one value, of which `pass_time` gives the seconds of each.
+
+    Parameters
+    ----------
+    works
+        Passes in one engine; each is as many passes as its arrays have entries.
+    sizes
+        How many.
+
+    Source
+        Counting; nothing is added up before the engine is known.
+
+    Examples
+    --------
+    >>> from specroof.cost import OpCost
+    >>> from specroof.hardware import IDEAL_ENGINE
+    >>> from specroof.latency.pass_seconds import pass_time
+    >>> zero = np.zeros(())
+    >>> op = OpCost("up_proj", "dense", 1, zero, zero, zero, zero, "bf16")
+    >>> one = PassWork([OpWork(op, "bf16", zero, np.array([1.0, 2.0]))], [], PassShape(1, 1))
+    >>> two = PassWork([OpWork(op, "bf16", np.array(4.0), zero)] * 2, [], PassShape(1, 1))
+    >>> pass_time(stacked([one, two], [2, 1]), IDEAL_ENGINE).total_s.tolist()
+    [1.0, 2.0, 8.0]
+    """
+    ops: dict[Hashable, list[tuple[OpWork, IntArray]]] = {}
+    exchanges: dict[Hashable, list[tuple[Exchange, IntArray]]] = {}
+    first = 0
+    for work, size in zip(works, sizes, strict=True):
+        where = np.arange(first, first + size)
+        first += size
+        for op in work.ops:
+            key = (op.op.kind, op.compute_dtype, op.settled, op.op.rows is None)
+            ops.setdefault(key, []).append((op, where))
+        for one in work.exchanges:
+            what = one.collective
+            between = (one.hardware.interconnect, one.placement, what.block, what.copies)
+            exchanges.setdefault(between, []).append((one, where))
+    return PassWork(
+        [_ops_of_a_kind(some) for some in ops.values()],
+        [_exchanges_of_a_kind(some) for some in exchanges.values()],
+        _shapes([work.shape for work in works], sizes),
+        n_passes=first,
+    )
+
+
+def _joined(parts: Sequence[tuple[object, IntArray]]) -> Array:
+    """Return values of several passes in one row, each as often as there are passes."""
+    rows = [np.broadcast_to(np.asarray(value, dtype=np.float64), at.shape) for value, at in parts]
+    return np.concatenate(rows)
+
+
+def _ops_of_a_kind(parts: Sequence[tuple[OpWork, IntArray]]) -> OpWork:
+    first = parts[0][0]
+    rows = first.op.rows
+    if rows is not None:
+        rows = _joined([(one.op.rows, at) for one, at in parts])
+    return OpWork(
+        op=replace(first.op, rows=rows),
+        compute_dtype=first.compute_dtype,
+        flops=_joined([(one.compute_s, at) for one, at in parts]),
+        moved_bytes=_joined([(one.memory_s, at) for one, at in parts]),
+        settled=first.settled,
+        passes=np.concatenate([at for _, at in parts]),
+    )
+
+
+def _exchanges_of_a_kind(parts: Sequence[tuple[Exchange, IntArray]]) -> Exchange:
+    first = parts[0][0]
+    what = first.collective
+    message_bytes = _joined([(one.collective.message_bytes, at) for one, at in parts])
+    return replace(
+        first,
+        collective=Collective(what.block, message_bytes, what.copies),
+        count=_joined([(one.count, at) for one, at in parts]),
+        passes=np.concatenate([at for _, at in parts]),
+    )
+
+
+def _shapes(shapes: Sequence[PassShape], sizes: Sequence[int]) -> PassShape:
+    """Return layers and sequences of many passes, an entry for each."""
+    where = [np.arange(size) for size in sizes]
+    kinds = dict.fromkeys(kind for shape in shapes for kind in shape.layer_kinds)
+
+    def joined(values: Sequence[object]) -> Array:
+        return _joined(list(zip(values, where, strict=True)))
+
+    rows: dict[str, Any] = {
+        one.name: joined([getattr(shape, one.name) for shape in shapes])
+        for one in fields(PassShape)
+        if one.name != "layer_kinds"
+    }
+    layers = {kind: joined([shape.layer_kinds.get(kind, 0) for shape in shapes]) for kind in kinds}
+    return PassShape(**rows, layer_kinds=layers)
+
 
 #: Kernels of an operation that are more than one, where nothing fuses them.
 _KERNELS: Final = {
@@ -124,7 +381,7 @@ def model_work(
         If the device cannot compute a dtype.
 
     Source
-        See `specroof.cost.forward_cost` and `specroof.latency.operations.pass_work`.
+        See `specroof.cost.forward_cost` and `specroof.latency.model.pass_work`.
 
     Examples
     --------
@@ -308,3 +565,123 @@ def layer_kinds(model: Architecture) -> dict[str, int]:
         for kind in core.overhead_kinds:
             counts[kind] = counts.get(kind, 0) + count
     return counts
+
+
+# --- What to say about a prediction: the engine profile, replaced formats, what does not fit -----
+
+
+def engine_notes(setup: Setup) -> Iterator[str]:
+    """Yield which engine profile was used, where it comes from and how far off it has been.
+
+    Source
+        The hardware file: `sources`, and `expected_error` of the engine.
+
+    Examples
+    --------
+    >>> from specroof.hardware import EngineProfile, HardwareProfile, Peak, Placement
+    >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
+    >>> sources = {"engines.mine": "a fit"}
+    >>> chip = HardwareProfile(format_version=1, name="chip", sources=sources, peak=peak)
+    >>> list(engine_notes(Setup(chip, EngineProfile(name="mine"), Placement(), Options())))
+    ['engine mine of chip: a fit']
+    """
+    engine, generic = setup.engine, setup.hardware.generic
+    if generic is not None and engine.name == GENERIC:
+        yield generic.about(setup.hardware.name, engine)
+        return
+    source = setup.hardware.sources.get(f"engines.{engine.name}")
+    if source is None:
+        return
+    sentence = f"engine {engine.name} of {setup.hardware.name}: {source}"
+    error = engine.expected_error
+    if error is not None and engine.bands:
+        # Of speedups the cell of the drafter speaks, not the mean of all.
+        sentence += (
+            f"; on sources that it was fitted without, plain throughput was "
+            f"{error.plain_median:.1%} off at the median"
+        )
+    elif error is not None:
+        sentence += (
+            f"; on sources that it was fitted without, speedups were {error.speedup_mean:.1%} off "
+            f"on average ({error.speedup_median:.1%} at the median) and plain throughput "
+            f"{error.plain_median:.1%} at the median"
+        )
+    kind, _, named = source.partition(": ")
+    short = f"engine {engine.name} of {setup.hardware.name}: {kind}"
+    yield Note(sentence, short if named else sentence)
+
+
+def option_notes(model: Architecture, options: Options) -> Iterator[str]:
+    """Yield a sentence for each format that options put in the place of the checkpoint's own.
+
+    Source
+        `Options`, against what the checkpoint says.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Layer, Linear
+    >>> tiny = Architecture("tiny", "llama", 8, 100, (Layer(()),), Linear("lm_head", 8, 100))
+    >>> list(option_notes(tiny, Options(kv_dtype="fp8")))
+    ['KV cache counted as fp8, in the place of bf16']
+    """
+    if options.weight_dtype is not None:
+        stays = "embedding, head, router and compressors keep what the checkpoint has"
+        yield f"weights counted as {options.weight_dtype}: {stays}"
+    if options.kv_dtype not in {None, model.kv_dtype}:
+        yield f"KV cache counted as {options.kv_dtype}, in the place of {model.kv_dtype}"
+    if options.state_dtype not in {None, model.state_dtype} and state_bytes(model):
+        yield f"recurrent state counted as {options.state_dtype}, in the place of {model.state_dtype}"
+
+
+def memory_notes(
+    model: Architecture, setup: Setup, contexts: Array, batches: Array
+) -> Iterator[str]:
+    """Yield a sentence with the numbers if the grid holds points that do not fit the memory.
+
+    Parameters
+    ----------
+    model, setup
+        What runs where.
+    contexts, batches
+        The axes of the grid.
+
+    Source
+        `specroof.cost.forward`.
+
+    Examples
+    --------
+    >>> from specroof.architecture import Layer, Linear
+    >>> import numpy as np
+    >>> from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Peak, Placement
+    >>> chip = HardwareProfile(
+    ...     format_version=1,
+    ...     name="chip",
+    ...     sources={},
+    ...     peak=Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9),
+    ... )
+    >>> tiny = Architecture("tiny", "llama", 8, 100, (Layer(()),), Linear("lm_head", 8, 100))
+    >>> setup = Setup(chip, IDEAL_ENGINE, Placement(), Options())
+    >>> list(memory_notes(tiny, setup, np.array([100.0]), np.array([1.0])))
+    []
+    """
+    hardware = setup.hardware
+    textbook = setup.engine.rules == "ideal"
+    has = hardware.peak.memory_bytes if textbook else hardware.server_memory_bytes
+    context = contexts.max()
+    parts = storage(model, context, served_options(model, setup))
+
+    def needed(batch_size: float) -> float:
+        return float(device_bytes(parts, setup.placement, batch_size))
+
+    if needed(batches.max()) <= has:
+        return
+    weights = needed(0.0)
+    per_sequence = needed(1.0) - weights
+    # The smallest that does not, whatever the grid holds.
+    batch = 1 + bisect_right(range(1, math.ceil(batches.max())), has, key=needed)
+    yield (
+        f"{model.name} does not fit {setup.placement.devices} x {setup.hardware.name} from batch "
+        f"size {batch} at context {context:g}: {format_binary_bytes(weights)} of weights and "
+        f"{format_binary_bytes(per_sequence)} of cache per sequence on each device, which has "
+        f"{format_binary_bytes(has)}"
+    )

@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from specroof.arrays import Array, IntArray
 from specroof.cost import OpCost
 from specroof.hardware import STATE_TOKENS, EngineProfile, ExpertTile
-from specroof.latency.communication import Exchange, communication_s
-from specroof.latency.sums import Array, IntArray, by_pass, total, weighted_total
+from specroof.latency.communication import Exchange, by_pass, communication_s, total, weighted_total
 from specroof.units import format_seconds
 
 

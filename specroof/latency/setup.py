@@ -1,8 +1,10 @@
 """Where passes run: one chip, an engine, a placement and the formulas; built once, passed whole."""
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
-from specroof.architecture import Architecture
+from specroof.architecture import Architecture, CompressedAttention, LatentAttention
 from specroof.cost import Options
 from specroof.errors import reject
 from specroof.hardware import EngineProfile, HardwareProfile, Placement, Server, ServerSettings
@@ -141,3 +143,129 @@ def check_placement(model: Architecture, placement: Placement) -> None:
                 f"the {heads} query heads of {model.name}",
                 f"groups of {_divisors(heads)}",
             )
+
+
+# --- Formats that a server caches in by default: one rule, which times and capacity both read ----
+
+_FP8: Final = "fp8"
+#: Formats of a checkpoint that a default of fp8 takes the place of.
+_WIDER: Final = ("bf16", "fp16", "fp32")
+
+
+def _sglang_caches_in_fp8(_model: Architecture, hardware: HardwareProfile) -> bool:
+    """Tell whether SGLang's default for DeepSeek's sparse attention (V3.2, GLM-5) is fp8.
+
+    Source
+        SGLang 0.5.23 ``arg_groups/overrides.py``, ``_dsa_kv_cache_dtype_default``: compute
+        capability 10 or more.
+    """
+    return (hardware.compute_capability or 0) >= 10
+
+
+def _vllm_caches_in_fp8(model: Architecture, hardware: HardwareProfile) -> bool:
+    """Tell whether vLLM's default for DeepSeek's sparse attention is fp8.
+
+    Source
+        vLLM 0.33.0 ``model_executor/models/config.py``, ``GlmMoeDsaForCausalLM``: GLM on compute
+        capability 10.x; ``platforms/cuda.py`` and ``layers/attention/mla_attention.py``,
+        ``_canonicalize_sparse_mla_kv_cache_dtype``: all of them on 12.x, by the one backend there.
+    """
+    capability = hardware.compute_capability
+    return capability == 12 or (capability == 10 and model.family == "glm_moe_dsa")
+
+
+#: Rules for sparse latent attention by server. Those of TensorRT-LLM are not at hand, and the
+#: ideal engine has none.
+_SPARSE: Final[Mapping[str, Callable[[Architecture, HardwareProfile], bool]]] = {
+    "sglang": _sglang_caches_in_fp8,
+    "vllm": _vllm_caches_in_fp8,
+}
+
+
+def served_options(model: Architecture, setup: Setup) -> Options:
+    """Return the options of a setup, with the formats that its server caches in by default.
+
+    What the user chose stays, and so does a format that the checkpoint names. The ideal engine has
+    no defaults of its own.
+
+    Parameters
+    ----------
+    model
+        What caches: the served model, or a drafter.
+    setup
+        Where, and in which engine.
+
+    Counts
+        DeepSeek-V4's entries in fp8, on any chip; latents of V3.2 and GLM-5 in fp8 where the
+        server's default is; keys of the indexers of both in fp8 with a scale, 132 bytes, and fp8
+        arithmetic on them, whatever the format of the cache.
+    Ignores
+        MXFP4 keys, which vLLM keeps for V4 on CDNA4 with aiter, and NPUs, where SGLang has bf16.
+    Source
+        SGLang 0.5.23 ``arg_groups/overrides.py``, ``_deepseek_v4_kv_cache_dtype`` and
+        ``_dsa_kv_cache_dtype_default``; ``model_executor/pool_configurator.py``,
+        ``_compute_dsa_indexer_cell_size``. vLLM 0.33.0 ``models/deepseek_v4/attention.py``,
+        ``_resolve_dsv4_kv_cache_dtype``, with ``nvidia/model.py``, ``_select_dsv4_attn_cls``;
+        ``models/deepseek_v32/attention.py`` and ``v1/attention/backends/mla/indexer.py`` (keys).
+
+    Examples
+    --------
+    >>> from specroof.hardware import EngineProfile, Peak, Placement
+    >>> from specroof.architecture import Block, Layer, Linear
+    >>> core = CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128)
+    >>> layer = Layer((Block("attention", (), core),))
+    >>> v4 = Architecture("v4", "deepseek_v4", 8, 9, (layer,), Linear("lm_head", 8, 9))
+    >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
+    >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
+    >>> engines = [EngineProfile(name=name) for name in ("vllm", "ideal")]
+    >>> setups = [Setup(chip, engine, Placement(), Options()) for engine in engines]
+    >>> [served_options(v4, setup).kv_dtype for setup in setups]
+    ['fp8', None]
+    """
+    options = setup.options
+    sparse_in_fp8 = _SPARSE.get(setup.engine.rules)
+    if sparse_in_fp8 is None:
+        return options
+    compressed, sparse = _cached_kinds(model)
+    if not compressed and not sparse:
+        return options
+    in_fp8 = compressed or sparse_in_fp8(model, setup.hardware)
+    chosen = options.kv_dtype
+    if chosen is None and in_fp8 and model.kv_dtype in _WIDER:
+        chosen = _FP8
+    return replace(options, kv_dtype=chosen, index_dtype=options.index_dtype or _FP8)
+
+
+def cache_notes(model: Architecture, setup: Setup) -> Iterator[str]:
+    """Yield where a server's cache differs from what the checkpoint, or the user, says.
+
+    Source
+        `served_options`; vLLM 0.33.0 ``models/deepseek_v4/attention.py`` refuses any format but
+        fp8 for DeepSeek-V4.
+
+    Examples
+    --------
+    >>> from specroof.hardware import EngineProfile, Peak, Placement
+    >>> from specroof.architecture import Block, Layer, Linear
+    >>> core = CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128)
+    >>> layer = Layer((Block("attention", (), core),))
+    >>> v4 = Architecture("v4", "deepseek_v4", 8, 9, (layer,), Linear("lm_head", 8, 9))
+    >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
+    >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
+    >>> list(cache_notes(v4, Setup(chip, EngineProfile(name="vllm"), Placement(), Options())))
+    ['KV cache counted as fp8, the default of vllm for v4 on this chip']
+    """
+    rules, chosen = setup.engine.rules, setup.options.kv_dtype
+    if chosen is None and served_options(model, setup).kv_dtype is not None:
+        yield f"KV cache counted as fp8, the default of {rules} for {model.name} on this chip"
+    elif rules == "vllm" and chosen not in {None, _FP8} and _cached_kinds(model)[0]:
+        yield f"vllm serves {model.name} with a cache of fp8 only: --kv-cache {chosen} is refused"
+
+
+def _cached_kinds(model: Architecture) -> tuple[bool, bool]:
+    """Return whether the model caches DeepSeek-V4's entries, and latents behind an indexer."""
+    cores = [core for _, core in model.counted_cores]
+    return (
+        any(isinstance(core, CompressedAttention) for core in cores),
+        any(isinstance(core, LatentAttention) and core.top_k is not None for core in cores),
+    )

@@ -10,9 +10,15 @@ from typing import Final
 
 from specroof.architecture import Architecture
 from specroof.errors import expect_word
-from specroof.parsers.foreign import parse_foreign
-from specroof.parsers.known_keys import unread_keys, unread_notes
-from specroof.parsers.model_config import ModelConfig, open_config, read_files, sidecar_notes
+from specroof.parsers.model_config import (
+    ModelConfig,
+    open_config,
+    parse_foreign,
+    read_files,
+    sidecar_notes,
+    unread_keys,
+    unread_notes,
+)
 from specroof.parsers.unknown_types import require_known_type
 
 __all__ = ["PARSERS", "parse_config", "parse_family"]

@@ -1,29 +1,451 @@
 """A model from its parts: each layer's mixer and feed-forward, then head and embedding."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from specroof.architecture import (
+    FEED_FORWARD_REPLICATED,
     TENSOR,
     Architecture,
     AttentionShape,
     Block,
+    Experts,
     Layer,
     Linear,
+    Shard,
+    WeightFormat,
+    gated_pair,
+    grouped_query_block,
     stack_layers,
 )
-from specroof.parsers.blocks import (
-    USUAL_NAMES,
-    ExpertNames,
-    ExpertsShape,
-    attention_block,
-    experts_block,
-    feed_forward_block,
+from specroof.parsers.formats import LayerWeights
+from specroof.parsers.model_config import ModelConfig, StatedReader, vision_tower
+from specroof.reading.json_text import MAX_LAYERS, Reader
+
+# --- Lists with an entry per layer, which several families spell alike ---------------------------
+
+
+def listed_kinds(
+    keys: Reader, key: str, allowed: Collection[str], n_layers: int
+) -> tuple[str, ...] | None:
+    """Return each layer's kind by a list of texts; None where it is not given.
+
+    Entries beyond the last layer describe draft layers.
+    """
+    if not keys.has(key):
+        return None
+    return keys.texts(key, allowed=allowed, at_least=n_layers)[:n_layers]
+
+
+def flagged_layers(keys: Reader, key: str, n_layers: int) -> list[bool] | None:
+    """Return which layers a list of 0 and 1 marks; None where it is not given.
+
+    Examples
+    --------
+    >>> flagged_layers(Reader("c.json", {"moe_layer_freq": [0, 1, 1, 1]}), "moe_layer_freq", 3)
+    [False, True, True]
+    """
+    if not keys.has(key):
+        return None
+    return [flag == 1 for flag in keys.ints(key, allowed=(0, 1), at_least=n_layers)[:n_layers]]
+
+
+def listed_experts(keys: Reader, n_layers: int) -> list[bool] | None:
+    """Return whether each layer has experts by ``mlp_layer_types``; None where it is not given.
+
+    Examples
+    --------
+    >>> listed_experts(Reader("c.json", {"mlp_layer_types": ["dense", "sparse"]}), 2)
+    [False, True]
+    """
+    kinds = listed_kinds(keys, "mlp_layer_types", ("dense", "sparse"), n_layers)
+    return None if kinds is None else [kind == "sparse" for kind in kinds]
+
+
+def experts_after_first(
+    keys: Reader, n_layers: int, *, n_dense_default: int | None = None
+) -> list[bool]:
+    """Return whether each layer has experts: all but the first few, or every few of them.
+
+    Source
+        `DeepseekV3DecoderLayer.__init__` of the checkpoints' own `modeling_deepseek.py`, where
+        ``moe_layer_freq`` is 1 by default; the family's configuration class may have a default
+        of ``first_k_dense_replace``.
+    """
+    n_dense = keys.positive_int(
+        "first_k_dense_replace", minimum=0, maximum=MAX_LAYERS, default=n_dense_default
+    )
+    stride = keys.positive_int("moe_layer_freq", default=1)
+    return [index >= n_dense and index % stride == 0 for index in range(n_layers)]
+
+
+def sliding_layers(keys: Reader, n_layers: int) -> list[bool] | None:
+    """Return whether each layer slides by ``layer_types``; None where it is not given."""
+    allowed = ("full_attention", "sliding_attention")
+    kinds = listed_kinds(keys, "layer_types", allowed, n_layers)
+    return None if kinds is None else [kind == "sliding_attention" for kind in kinds]
+
+
+def layer_windows(
+    keys: Reader, n_layers: int, window: int | None, slides: Callable[[int], bool]
+) -> list[int | None]:
+    """Return each layer's window; `slides` tells by its index who has one where no list does."""
+    listed = sliding_layers(keys, n_layers)
+    if listed is None:
+        listed = [slides(index) for index in range(n_layers)]
+    return [window if is_sliding else None for is_sliding in listed]
+
+
+def used_window(keys: Reader) -> int | None:
+    """Return the window of a Qwen; many configs carry a `sliding_window` that is switched off."""
+    # A dense width where no layer is dense, too.
+    keys.pass_over("max_window_layers sliding_window intermediate_size use_qk_norm")
+    # configuration_qwen*.py: use_sliding_window False, sliding_window 4096
+    if keys.flag("use_sliding_window", default=False):
+        return keys.optional_int("sliding_window", missing=4096)
+    return None
+
+
+def layer_overrides(keys: Reader, n_layers: int, allowed: Collection[str]) -> list[Reader] | None:
+    """Return what ``per_layer_config`` says of each layer; None where it is not given.
+
+    transformers 5.23 writes layers that differ from the rest as an object by number of layer,
+    with zeros in front: ``{"05": {"head_dim": 512}, "11": ...}``. A layer that is not named has
+    the sizes of the file. A key that is not among `allowed` is refused: it would change a size.
+
+    Source
+        transformers 5.23, `integrations/heterogeneity/configuration_utils.py`.
+
+    Examples
+    --------
+    >>> keys = Reader("c.json", {"per_layer_config": {"01": {"head_dim": 512}}})
+    >>> [dict(layer.values) for layer in layer_overrides(keys, 2, ("head_dim",))]
+    [{}, {'head_dim': 512}]
+    """
+    section = keys.section("per_layer_config")
+    if section is None:
+        return None
+    layers: dict[int, Reader] = {}
+    for name, layer in keys.sections("per_layer_config").items():
+        index = int(name) if name.isascii() and name.isdecimal() and len(name) < 9 else n_layers
+        if index >= n_layers or index in layers:
+            section.refuse(name, f"numbers of layers below {n_layers}, each once")
+        for key in layer.values.keys() - set(allowed):
+            layer.refuse(key, f"in this family only {', '.join(sorted(allowed))}")
+        layers[index] = layer
+    same = Reader(keys.source, {}, section.prefix)
+    return [layers.get(index, same) for index in range(n_layers)]
+
+
+# --- Whether the head is the embedding table, which a multimodal file says at two levels ---------
+# Which level counts, by family, and how that is known:
+#
+# - **the top** for Qwen3-VL, Qwen3.5, 3.6 and Qwen4-Exp, with experts or without: transformers puts
+#   the head beside the language model and asks the configuration of the whole (`lm_head` of
+#   `Qwen3VLMoeForConditionalGeneration`). The class of the text has another default, which a file
+#   saved again states: Qwen3-VL-MoE says true inside and false at the top, and its published
+#   checkpoints have separate heads.
+# - **either** for GLM-4.5V, MiniMax-M3 and Qwen2-VL: their configuration classes tie where one of
+#   both says so (`Glm4vMoeConfig`, `MiniMaxM3VLConfig`, `Qwen2VLConfig`, ``__post_init__``).
+# - **the text** for all others. Mistral 3 and Kimi K2.5: the default at the top is true, so that a
+#   file saved again states it, but the checkpoints have separate heads: 24.0 billion elements
+#   of Mistral Small 3.1 are 23.57 of its text with a head and 0.44 of its vision tower, and K2.5 is
+#   of the size of K2. Llama 4: the head is part of the language model
+#   (`Llama4ForConditionalGeneration`). In published files of Gemma 3 and 4 and of Kimi both levels
+#   agree, or neither says anything.
+#
+# A level that says nothing leaves it to the other one, and then to the family's default.
+
+_KEY: Final = "tie_word_embeddings"
+_TOP: Final = ("qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe", "qwen4_exp")
+_EITHER: Final = ("glm4v_moe", "minimax_m3", "minimax_m3_vl", "qwen2_5_vl", "qwen2_vl")
+
+
+def tied_embeddings(root: Reader, text: Reader, family: str, *, default: bool) -> bool:
+    """Return whether head and embedding are one table.
+
+    Parameters
+    ----------
+    root, text
+        The whole file, and the keys of its language model, which may be the same.
+    family
+        The `model_type` of the language model.
+    default
+        Where neither says.
+
+    Examples
+    --------
+    >>> top, text = Reader("c.json", {_KEY: False}), Reader("c.json", {_KEY: True})
+    >>> tied_embeddings(top, text, "qwen3_vl_moe_text", default=False)
+    False
+    >>> tied_embeddings(top, text, "mistral", default=False)
+    True
+    """
+    if isinstance(text, StatedReader) and not (root.has(_KEY) or text.has(_KEY)):
+        text.expect(_KEY)
+    family = family.removesuffix("_text")
+    first, second = (root, text) if family in _TOP else (text, root)
+    tied = first.flag(_KEY, default=second.flag(_KEY, default=default))
+    if family in _EITHER:
+        return tied or second.flag(_KEY, default=default)
+    return tied
+
+
+# --- Blocks that families share: grouped-query attention, gated feed-forward, experts ------------
+# Source
+#     The modules of transformers 5 (`models/llama/modeling_llama.py`,
+#     `models/qwen3_moe/modeling_qwen3_moe.py`, `models/gpt_oss/modeling_gpt_oss.py`) and the
+#     tensors of the published checkpoints.
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertNames:
+    """What a family calls the matrices of its feed-forwards inside a layer.
+
+    Parameters
+    ----------
+    routed
+        Any one matrix of any one expert, for all of them.
+    shared_in, shared_out
+        Of the shared expert: its first matrix (beside which others lie fused), and its last.
+    dense
+        The feed-forward of layers without experts.
+    """
+
+    routed: str = "mlp.experts.0.gate_proj"
+    shared_in: str = "mlp.shared_experts.gate_proj"
+    shared_out: str = "mlp.shared_experts.down_proj"
+    dense: str = "mlp"
+
+
+USUAL_NAMES: Final = ExpertNames()
+#: As Mixtral has them, and those that follow it.
+BLOCK_SPARSE_NAMES: Final = ExpertNames(
+    routed="block_sparse_moe.experts.0.w1",
+    shared_in="block_sparse_moe.shared_experts.gate_proj",
+    shared_out="block_sparse_moe.shared_experts.down_proj",
 )
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.model_config import ModelConfig, vision_tower
-from specroof.parsers.tied_heads import tied_embeddings
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertsShape:
+    """Sizes of a mixture of experts that all its layers share.
+
+    Parameters
+    ----------
+    hidden_size
+        Width of the residual stream.
+    n_experts, top_k, width
+        Routed experts, how many a token visits, and the inner width of one.
+    shared_width
+        Inner width of the shared expert; 0 where there is none.
+    shared_gate
+        Whether a gate of one row weighs the shared expert.
+    correction_bias
+        Whether each expert has a bias that only the selection sees.
+    biases
+        Whether router and experts have biases.
+    """
+
+    hidden_size: int
+    n_experts: int
+    top_k: int
+    width: int
+    shared_width: int = 0
+    shared_gate: bool = False
+    correction_bias: bool = False
+    biases: bool = False
+
+
+def matrices(
+    weights: LayerWeights,
+    prefix: str,
+    shard: Shard,
+    *rows: tuple[str, int, int],
+    bias: bool = False,
+) -> tuple[Linear, ...]:
+    """Return matrices that divide alike, from the name, width in and width out of each.
+
+    `prefix` stands before their names in the checkpoint.
+    """
+    return tuple(
+        Linear(name, in_features, out_features, weights(prefix + name), shard, bias=bias)
+        for name, in_features, out_features in rows
+    )
+
+
+def router(
+    name: str, hidden_size: int, rows: int, weights: LayerWeights, *, bias: bool = False
+) -> Linear:
+    """Return a matrix that weighs experts; none is quantised: every published list ignores them."""
+    shard = FEED_FORWARD_REPLICATED
+    return Linear(name, hidden_size, rows, weights.plain, shard, kind="router", bias=bias)
+
+
+def extended(block: Block, *linears: Linear, n_params: int = 0) -> Block:
+    """Return a block with more matrices, or vectors such as the norm that its output passes."""
+    return replace(
+        block,
+        linears=(*block.linears, *linears),
+        vector_params=block.vector_params + n_params,
+    )
+
+
+def attention_block(
+    shape: AttentionShape, weights: LayerWeights, *, module: str = "self_attn"
+) -> Block:
+    """Return grouped-query attention; `module` is what the checkpoint calls it inside a layer."""
+
+    def weight_of(name: str) -> WeightFormat:
+        # Phi-3 stores queries, keys and values as one matrix, and names that.
+        stored = name if name == "o_proj" else "qkv_proj"
+        return weights(f"{module}.{name}", f"{module}.{stored}")
+
+    return grouped_query_block(shape, weight_of)
+
+
+def feed_forward_block(
+    hidden_size: int,
+    width: int,
+    weights: LayerWeights,
+    *,
+    bias: bool = False,
+    module: str = "mlp",
+) -> Block:
+    """Return a gated feed-forward; `module` is what the checkpoint calls it inside a layer."""
+    into = weights(f"{module}.gate_proj", f"{module}.gate_up_proj")
+    pair = gated_pair(hidden_size, width, into, weights(f"{module}.down_proj"), bias=bias)
+    return Block("feed_forward", pair, vector_params=hidden_size)
+
+
+def experts_block(
+    shape: ExpertsShape, weights: LayerWeights, names: ExpertNames = USUAL_NAMES
+) -> Block:
+    """Return routed experts with their router, and the shared expert where there is one."""
+    experts = Experts(
+        shape.n_experts,
+        shape.top_k,
+        shape.hidden_size,
+        shape.width,
+        weight=weights(names.routed),
+        # gate, up and down have 2 f + h outputs
+        bias_params=2 * shape.width + shape.hidden_size if shape.biases else 0,
+    )
+    linears = [router("router", shape.hidden_size, shape.n_experts, weights, bias=shape.biases)]
+    if shape.shared_width:
+        linears += _shared_expert(shape, weights, names)
+    correction = shape.n_experts if shape.correction_bias else 0
+    vectors = shape.hidden_size + correction
+    return Block("feed_forward", tuple(linears), experts, vector_params=vectors)
+
+
+def _shared_expert(
+    shape: ExpertsShape, weights: LayerWeights, names: ExpertNames
+) -> tuple[Linear, ...]:
+    size, width = shape.hidden_size, shape.shared_width
+    into, out = weights(names.shared_in), weights(names.shared_out)
+    pair = gated_pair(size, width, into, out, prefix="shared_")
+    return (*pair, router("shared_expert_gate", size, 1, weights)) if shape.shared_gate else pair
+
+
+# --- Sizes that most families spell alike: heads of attention, and experts -----------------------
+
+#: What transformers calls the number of experts in files that it saves again: the `attribute_map`
+#: of a configuration class takes these names for the family's own.
+_SAVED_EXPERTS_KEYS: Final = ("num_local_experts", "num_experts", "n_routed_experts")
+
+
+def head_counts(
+    keys: Reader, *, heads_default: int | None = None, kv_default: int | None = None
+) -> tuple[int, int]:
+    """Return query heads and KV heads, which divide them; defaults are those of a config class."""
+    n_heads = keys.positive_int("num_attention_heads", default=heads_default)
+    n_kv_heads = keys.divisor(
+        "num_key_value_heads", of=n_heads, called="num_attention_heads", default=kv_default
+    )
+    return n_heads, n_kv_heads
+
+
+def split_head_dim(keys: Reader) -> int:
+    """Return `head_dim`, or where it is missing the heads' share of the hidden size."""
+    if keys.has("head_dim"):
+        return keys.positive_int("head_dim")
+    hidden_size = keys.positive_int("hidden_size")
+    n_heads = keys.positive_int("num_attention_heads")
+    if hidden_size % n_heads:
+        allowed = f"a divisor of hidden_size ({hidden_size}), or a head_dim beside it"
+        keys.refuse("num_attention_heads", allowed)
+    return keys.positive_int("head_dim", default=hidden_size // n_heads)
+
+
+def read_attention(
+    keys: Reader,
+    head_dim: int | None = None,
+    *,
+    heads: tuple[int, int] | None = None,
+    biased: bool = False,
+) -> AttentionShape:
+    """Return the sizes of grouped-query attention, with neither head norms nor sinks.
+
+    Parameters
+    ----------
+    keys
+        The config.
+    head_dim
+        Width of a head; None reads it, or takes the heads' share of the hidden size.
+    heads
+        Query and KV heads; None reads them.
+    biased
+        Whether the family has `attention_bias`, on all four projections and false by default.
+    """
+    bias = biased and keys.flag("attention_bias", default=False)
+    return AttentionShape(
+        keys.positive_int("hidden_size"),
+        *(heads or head_counts(keys)),
+        head_dim or split_head_dim(keys),
+        qkv_bias=bias,
+        out_bias=bias,
+    )
+
+
+def read_experts(
+    keys: Reader,
+    experts_key: str,
+    *top_k_keys: str,
+    width_key: str = "moe_intermediate_size",
+    n_shared: int = 0,
+    correction_bias: bool = False,
+) -> ExpertsShape:
+    """Return the sizes of experts; all shared ones of a layer are one wide expert.
+
+    Parameters
+    ----------
+    keys
+        The config; without the family's `experts_key` it may have a name that transformers saves.
+    experts_key, top_k_keys, width_key
+        Where it says how many experts there are, how many of them a token visits (by default
+        `num_experts_per_tok`), and the inner width of one.
+    n_shared
+        Shared experts of a layer, as wide as the others.
+    correction_bias
+        Whether each expert has a bias that only the selection sees.
+    """
+    hidden_size = keys.positive_int("hidden_size")
+    if experts_key not in keys.values:
+        experts_key = next((key for key in _SAVED_EXPERTS_KEYS if keys.has(key)), experts_key)
+    n_experts = keys.positive_int(experts_key)
+    top_k = keys.positive_int(*(top_k_keys or ("num_experts_per_tok",)), maximum=n_experts)
+    width = keys.positive_int(width_key)
+    return ExpertsShape(
+        hidden_size,
+        n_experts,
+        top_k,
+        width,
+        shared_width=n_shared * width,
+        correction_bias=correction_bias,
+    )
+
 
 _Kind = TypeVar("_Kind", bound=Hashable)
 #: Makes a block with the formats of a layer.

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from specroof.architecture import HEADS, Block, Mamba2
-from specroof.parsers.blocks import matrices
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.reading.json_object import Reader
+from specroof.parsers.decoder import matrices
+from specroof.parsers.formats import LayerWeights
+from specroof.reading.json_text import Reader
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,105 @@
 """One config, opened: what every family parser is handed."""
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final
 
 from specroof.architecture import Architecture, VisionTower
-from specroof.errors import ConfigError
-from specroof.parsers.formats.quantization import Quantization, read_quantization
-from specroof.parsers.formats.weight_formats import PLAIN_FORMATS
-from specroof.reading.json_object import MAX_LAYERS, Reader, read_json
+from specroof.errors import ConfigError, reject
+from specroof.parsers.formats import PLAIN_FORMATS, Quantization, read_quantization
+from specroof.reading.json_text import (
+    MAX_LAYERS,
+    MAX_SIZE,
+    AskedObject,
+    Reader,
+    printable,
+    read_json,
+)
 from specroof.units import format_binary_bytes
+
+# --- Keys of configs that change no cost, and the note about keys that were not read -------------
+# A config comes from strangers, and a key that this library does not know may change what the model
+# costs. So each object remembers what it was asked for (`AskedObject` of `specroof.reading`), and
+# what is left is named in a note, unless it stands in a table here. A key that is null, false, zero
+# or empty is switched off, and never named.
+
+#: Keys that say nothing of cost in any family: names and versions, tokens, positions, numerics,
+#: training, generation, files of other tools.
+_IRRELEVANT_WORDS: Final = """
+    architectures auto_map model_type transformers_version dtype torch_dtype use_cache
+    name_or_path id2label label2id return_dict is_decoder task_specific_params problem_type
+    tokenizer_class unsloth_fixed unsloth_version max_position_embeddings
+    original_max_position_embeddings model_max_length max_sequence_length
+    initial_context_length seq_length max_seq_len context_window_size prefill_chunk_size
+    rotary_dim partial_rotary_factor partial_rotary_factors position_embedding_type ntk_alpha
+    hidden_act hidden_activation initializer_range initializer_factor init_std init_method
+    query_pre_attn_scalar attention_value_scale scale_attn_weights embedding_multiplier
+    logits_scaling logit_scale scale_emb scale_depth dim_model_base mup_enabled
+    final_logit_softcapping attn_logit_softcapping n_group topk_group num_expert_group
+    norm_topk_prob scoring_func topk_method routed_scaling_factor moe_router_scaling_factor
+    seq_aux aux_loss_alpha output_router_logits router_jitter_noise pretraining_tp ep_size
+    cache_implementation attn_implementation layer_norm_type length_penalty max_length
+    min_length max_new_tokens num_beams num_beam_groups do_sample num_return_sequences
+    repetition_penalty temperature top_k top_p typical_p diversity_penalty num_logits_to_keep
+    chunk_size_feed_forward output_attentions output_hidden_states bad_words_ids
+    suppress_tokens language_model_only swiglu_alpha swiglu_limit swiglu_limits
+    swiglu_limits_shared use_mtp num_nextn_predict_layers
+"""
+_IRRELEVANT: Final = frozenset(_IRRELEVANT_WORDS.split())
+
+#: The same by how a name begins or ends.
+_IRRELEVANT_NAMES: Final = re.compile(
+    r"_.*|rope_.*|.*_rope|.*_rope_theta|.*_token|.*_token_ids?|.*_token_index|.*_eps|.*_epsilon"
+    r"|.*dropout|.*_loss_coef|.*_loss_weight|.*_hidden_act|time_step_.*"
+    # of draft layers, which the model's sizes are without
+    r"|mtp_.*|num_mtp_.*|dspark_.*"
+)
+
+#: Objects that others read, or that hold what is not the language model.
+_READ_ELSEWHERE: Final = frozenset(
+    ("text_config", "quantization_config", "vision_config", "audio_config")
+)
+#: What a note shows at most.
+_MAX_KEYS: Final = 6
+
+
+def unread_keys(values: object, prefix: str = "") -> Iterator[str]:
+    """Yield the unread keys of an object, and of objects in it, that may change a cost.
+
+    Examples
+    --------
+    >>> values = AskedObject([("hidden_size", 64), ("n_streams", 4), ("rms_norm_eps", 1e-6)])
+    >>> values.get("hidden_size"), list(unread_keys(values))
+    (64, ['n_streams'])
+    """
+    if not isinstance(values, AskedObject):
+        return
+    for key, value in values.items():
+        if key in values.asked:
+            if key not in _READ_ELSEWHERE:
+                yield from unread_keys(value, f"{prefix}{key}.")
+        elif value and not (
+            key in _IRRELEVANT or key in values.passed or _IRRELEVANT_NAMES.fullmatch(key)
+        ):
+            yield f"{prefix}{key}"
+
+
+def unread_notes(keys: Sequence[str]) -> list[str]:
+    """Return the note that names unread keys, if there are any.
+
+    Examples
+    --------
+    >>> unread_notes(["n_streams"])
+    ['not understood, and may change what the model costs: n_streams']
+    """
+    if not keys:
+        return []
+    shown = ", ".join(printable(key) for key in keys[:_MAX_KEYS])
+    more = f" and {len(keys) - _MAX_KEYS} more" if len(keys) > _MAX_KEYS else ""
+    return [f"not understood, and may change what the model costs: {shown}{more}"]
+
 
 #: Torch's names of dtypes, with and without its prefix.
 DTYPES: Final = {
@@ -218,3 +306,138 @@ def _part_notes(root: Reader, keys: Reader) -> list[str]:
     elif any(keys.positive_int(key, minimum=0, default=0) for key in _DRAFT_LAYER_KEYS):
         notes.append(MTP_NOTE)
     return notes
+
+
+# --- A config read as a family that it does not name: nothing of that family is taken for
+#     granted
+# What a configuration class has as its default holds for its own family. Of a model of another type
+# nobody knows whether it has the same head width, whether its head is its embedding, or whether its
+# feed-forward has a gate; and a key that the family does not know may change what the model costs. So
+# such a config states all sizes itself, or is refused.
+
+_ACTIVATION_KEYS: Final = (
+    "hidden_act",
+    "hidden_activation",
+    "mlp_hidden_act",
+    "activation_function",
+)
+#: Activations that tell whether a feed-forward has a gate as the family's has, by the beginning of
+#: the family's name; of the others SwiGLU, whose activation is silu.
+_ACTIVATIONS: Final = {
+    "apertus": ("xielu",),
+    "arcee": ("relu2",),
+    "gemma": ("gelu_pytorch_tanh",),
+    "jais2": ("relu2",),
+    "kimi_k3": ("silu", "situ"),
+    "minimax_m3": ("swigluoai",),
+    "nemotron_h": ("relu2",),
+    "opt": ("relu",),
+}
+_GATED: Final = ("silu", "swish")
+#: Keys that a refusal shows at most.
+_NAMED_KEYS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class StatedReader(Reader):
+    """The keys of a config of another type: sizes that it does not state are refused.
+
+    A default of 0 or 1 stands for a part that the model does not have, and holds.
+
+    Parameters
+    ----------
+    family
+        The `model_type` that it is read as.
+    unstated
+        Where keys that are missing are listed, in order; None refuses the first.
+    """
+
+    family: str = ""
+    unstated: dict[str, None] | None = None
+
+    def expect(self, key: str) -> None:
+        """Refuse a config without `key`, or list the key."""
+        if self.unstated is None:
+            self.refuse(key, f"a value: no default of {self.family} holds for another type")
+        self.unstated[key] = None
+
+    def positive_int(
+        self, *keys: str, maximum: int = MAX_SIZE, minimum: int = 1, default: int | None = None
+    ) -> int:
+        """Return a whole number that the config states, or a `default` of 0 or 1."""
+        if default is not None and default > 1 and not any(self.has(key) for key in keys):
+            self.expect(keys[0])
+        # a dataclass with slots is made anew, so that super() without arguments finds another
+        return Reader.positive_int(self, *keys, maximum=maximum, minimum=minimum, default=default)
+
+    def optional_int(self, key: str, *, missing: int | None = None) -> int | None:
+        """Return a whole number that the config states, or None."""
+        if missing is not None and key not in self.values:
+            self.expect(key)
+        return Reader.optional_int(self, key, missing=missing)
+
+
+def parse_foreign(
+    config: ModelConfig,
+    parse: Callable[[ModelConfig], Architecture],
+    unstated: dict[str, None] | None = None,
+) -> Architecture:
+    """Return the model of a config that is read as a family which it does not name.
+
+    Parameters
+    ----------
+    config
+        The opened config.
+    parse
+        Returns the model of a config of a known type.
+    unstated
+        Where keys are listed that the config should state; None refuses a config without them.
+
+    Raises
+    ------
+    ConfigError
+        If the config leaves a size, its ties or its activation to defaults, or has a key that the
+        family does not know.
+    """
+    keys = StatedReader(
+        config.keys.source, config.keys.values, config.keys.prefix, config.family, unstated
+    )
+    _require_activation(keys)
+    model = parse(replace(config, keys=keys))
+    unread = list(unread_keys(keys.values))
+    if unread:
+        shown = ", ".join(printable(key) for key in unread[:_NAMED_KEYS])
+        reject(
+            f"{keys.source}: family {config.family} does not know {shown}",
+            "keys of that family: others may change what the model costs (take out what does not)",
+            ConfigError,
+        )
+    _require_windows(keys, model)
+    return model
+
+
+def _require_activation(keys: StatedReader) -> None:
+    """Refuse a config whose activation does not say whether feed-forwards have a gate."""
+    allowed = next(
+        (names for family, names in _ACTIVATIONS.items() if keys.family.startswith(family)), _GATED
+    )
+    if any(keys.has(key) for key in _ACTIVATION_KEYS):
+        keys.text(*_ACTIVATION_KEYS, allowed=allowed)
+    else:
+        keys.expect(_ACTIVATION_KEYS[0])
+
+
+def _require_windows(keys: StatedReader, model: Architecture) -> None:
+    """Refuse a model without windows where the config states some.
+
+    Configs of Qwen carry a window that is switched off, and its parsers leave it.
+    """
+    kinds = keys.values.get("layer_types")
+    slides = isinstance(kinds, list) and "sliding_attention" in kinds
+    window = keys.has("sliding_window") and keys.flag("use_sliding_window", default=True)
+    if (slides or window) and not any(
+        getattr(core, "window", None) for _, core in model.counted_cores
+    ):
+        keys.refuse(
+            "layer_types" if slides else "sliding_window", f"none: {keys.family} attends fully"
+        )

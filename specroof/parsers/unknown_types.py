@@ -6,9 +6,8 @@ from typing import Final
 
 from specroof.architecture import Architecture
 from specroof.errors import ConfigError
-from specroof.parsers.foreign import parse_foreign
-from specroof.parsers.model_config import ModelConfig, open_config, typed_section
-from specroof.reading.json_object import AskedObject, Reader
+from specroof.parsers.model_config import ModelConfig, open_config, parse_foreign, typed_section
+from specroof.reading.json_text import AskedObject, Reader
 
 _Parse = Callable[[ModelConfig], Architecture]
 

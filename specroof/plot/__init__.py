@@ -15,10 +15,10 @@ from specroof.plot.breakeven import plot_breakeven
 from specroof.plot.capacity import plot_capacity
 from specroof.plot.curves import plot_speedup_by_draft_len
 from specroof.plot.figures import acceptance_figures, pass_figures, speedup_figures
-from specroof.plot.files import figure_bytes
 from specroof.plot.frontier import plot_frontier
 from specroof.plot.multiples import study_figures
 from specroof.plot.operations import plot_roofline, plot_time_per_op
+from specroof.plot.style import figure_bytes
 from specroof.plot.waterfall import plot_waterfall
 from specroof.plot.worth import plot_worth
 

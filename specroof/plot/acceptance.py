@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from specroof.acceptance.curve import Acceptance
 from specroof.errors import OptionError
 from specroof.plot.style import add_legend, house_style, look, new_chart
-from specroof.questions.acceptance import Acceptance
 
 #: A fitted law has no end; it is drawn this much further than what was measured.
 _BEYOND: Final = 1.5

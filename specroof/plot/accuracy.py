@@ -14,7 +14,8 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullForma
 from specroof.plot.style import GREY, Chart, add_legend, house_style, look, new_chart
 
 if TYPE_CHECKING:
-    from specroof.questions.records import Residual, Scored
+    from specroof.engines.calibration import Residual
+    from specroof.scoring.scores import Scored
 
 _MEANINGS: Final = {GREY: "acceptance length known", "none": "known up to one factor"}
 _TICKS: Final = (0.25, 0.5, 1, 1.5, 2, 3, 4, 5, 6, 8)

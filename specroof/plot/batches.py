@@ -36,7 +36,7 @@ from specroof.plot.style import (
     tick_at,
 )
 from specroof.questions.overview import drafts_run
-from specroof.speedup.curve import SpeedupCurve
+from specroof.speedup.result import SpeedupCurve
 
 _NEAR: Final = 0.01
 _NO_ROOM: Final = "no room for drafts"

@@ -30,7 +30,7 @@ from specroof.plot.style import (
     speedup_limits,
 )
 from specroof.questions.overview import drafts_run
-from specroof.speedup.curve import SpeedupCurve
+from specroof.speedup.result import SpeedupCurve
 from specroof.units import plain_number
 
 #: With more lines than this the optima stand in the legend, where there is room.

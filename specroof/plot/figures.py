@@ -8,7 +8,7 @@ from specroof.plot.batches import plot_best_draft_len_map, plot_by_batch
 from specroof.plot.curves import plot_speedup_by_draft_len
 from specroof.plot.operations import plot_roofline, plot_time_per_op
 from specroof.plot.waterfall import plot_waterfall
-from specroof.speedup.curve import SpeedupCurve
+from specroof.speedup.result import SpeedupCurve
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

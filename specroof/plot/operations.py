@@ -14,9 +14,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator, NullFormatter
 
 from specroof.errors import OptionError
+from specroof.latency.pass_seconds import PassLatency
 from specroof.plot.labels import Label, place_labels
 from specroof.plot.style import COLORS, GREY, INK, add_legend, house_style, new_chart
-from specroof.speedup.curve import PassLatency
 from specroof.units import format_seconds, format_si
 
 _BLUE, _VERMILLION, _GREEN, _PURPLE, _ORANGE, _SKY, _BLACK, _GREY = COLORS

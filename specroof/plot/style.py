@@ -4,6 +4,7 @@ import io
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from pathlib import PurePath
 from typing import Any, Final
 
 import matplotlib.style
@@ -16,8 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from specroof.arrays import Array
-from specroof.errors import OptionError
-from specroof.speedup.curve import SpeedupCurve
+from specroof.errors import OptionError, OutputError
+from specroof.speedup.result import SpeedupCurve
 from specroof.units import plain_number
 
 #: Okabe and Ito 2008, "Color Universal Design", with its grey for its yellow, which is too pale
@@ -311,3 +312,38 @@ def speedup_limits(speedups: Sequence[Array]) -> tuple[float, float]:
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     span = max(high - low, 0.2)
     return max(low - 0.08 * span, 0.0), low + 1.14 * span
+
+
+# --- Charts as files -----------------------------------------------------------------------------
+
+#: By suffix, metadata without a date: the same chart is the same file.
+_METADATA: Final[dict[str, dict[str, Any]]] = {
+    ".png": {},
+    ".svg": {"Date": None},
+    ".pdf": {"CreationDate": None},
+}
+_ALLOWED: Final = ", ".join(_METADATA)
+_DPI: Final = 150
+
+
+def figure_bytes(figure: Figure, name: PurePath | str) -> bytes:
+    """Return a chart as the content of a file of this name; its suffix says the format.
+
+    Raises
+    ------
+    OutputError
+        Unless the name ends in .png, .svg or .pdf.
+
+    Examples
+    --------
+    >>> figure_bytes(Figure(), "chart.png")[1:4]
+    b'PNG'
+    """
+    kind = PurePath(name).suffix.lower()
+    if kind not in _METADATA:
+        message = f"{name}: no format for a chart; allowed: a file that ends in {_ALLOWED}"
+        raise OutputError(message)
+    content = io.BytesIO()
+    with house_style():
+        figure.savefig(content, format=kind[1:], dpi=_DPI, metadata=_METADATA[kind])
+    return content.getvalue()

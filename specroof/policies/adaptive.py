@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from specroof.acceptance.laws import rates_of_survival
 from specroof.arrays import Array
-from specroof.simulate.confidence import confident_rounds
+from specroof.montecarlo.batch import confident_rounds
 
 if TYPE_CHECKING:
     # Dice take longer to import than a prediction does.
@@ -287,7 +287,7 @@ def simulated_policies(
         s_1 … s_γ on average, as deep as `costs`.
     known
         The share of the variance of acceptance that confidence knows: see
-        `specroof.simulate.confidence.confident_rounds`.
+        `specroof.montecarlo.batch.confident_rounds`.
     n_rounds
         Rounds of single sequences, at least, that each policy is scored on.
     seed

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -183,3 +183,228 @@ def held_drafts(schedule: Schedule, running: Sequence[float], *, margin: float) 
         stays = bool(held) and held[-1] in {likely, *around}
         held.append(held[-1] if stays else likely)
     return held
+
+
+# --- A load that moves over the day: one draft length or a schedule, against off, fixed and
+#     oracle
+
+IntArray = npt.NDArray[np.intp]
+
+#: A schedule must beat the best fixed length by this share of plain throughput: it is more to run.
+_WORTH: Final = 0.005
+#: How far past the edge of a range a load must be before drafts that are held change.
+_HELD_MARGIN: Final = 0.1
+#: The weight of a load that no hour has, beside 1 for each hour.
+_RARE: Final = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """The load of each hour.
+
+    Parameters
+    ----------
+    loads
+        Hour after hour.
+    unit
+        What they are: requests in flight, or requests that arrive in a second.
+
+    Raises
+    ------
+    OptionError
+        For no hours, a load below 0, or no load at all.
+    """
+
+    loads: tuple[float, ...]
+    unit: Literal["concurrency", "requests_per_s"]
+
+    def __post_init__(self) -> None:
+        if not self.loads or not all(np.isfinite(one) and one >= 0 for one in self.loads):
+            reject(f"traffic is {list(self.loads)}", "a load of at least 0 for each hour")
+        if not any(self.loads):
+            reject("traffic has no load in any hour", "one above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """What a day gains.
+
+    Parameters
+    ----------
+    schedule
+        What to run: first and last load, and drafts; one range is a fixed length.
+    gain
+        Its gain over no drafts: of output tokens where requests in flight are given, of speed,
+        1 / (time of a token), where arrivals are.
+    scheduled_gain, fixed_gain, oracle_gain
+        Of the best schedule of few ranges, the best fixed length, and the best length each hour.
+    fixed
+        The best fixed length.
+    running
+        Requests in flight each hour, as it is advised.
+    saturated
+        Hours whose arrivals are more than the server can answer.
+    gain_of
+        What gains are of: ``"tokens"`` or ``"speed"``.
+    changes
+        How often the drafts change from one hour to the next.
+    held_margin
+        Share by which a load must be past the edge of a range before drafts that are held change.
+    held_changes, held_gain
+        How often these change, and what they gain.
+    """
+
+    schedule: tuple[tuple[int, int, int], ...]
+    gain: float
+    scheduled_gain: float
+    fixed_gain: float
+    oracle_gain: float
+    fixed: int
+    running: tuple[float, ...]
+    saturated: tuple[int, ...]
+    gain_of: str
+    changes: int
+    held_margin: float
+    held_changes: int
+    held_gain: float
+
+
+def advised_day(
+    traffic: Traffic,
+    batches: Sequence[float],
+    tokens_per_s: npt.ArrayLike,
+    *,
+    output_len: float,
+    most_ranges: int = 4,
+) -> Day:
+    r"""Return the drafts to run over a day, and their gain.
+
+    With arrivals, an hour runs as many requests as answer them:
+    :math:`R` with :math:`x_K(R) / L = \lambda`, at least one.
+
+    Parameters
+    ----------
+    traffic
+        The load of each hour.
+    batches
+        Requests in flight, ascending from 1.
+    tokens_per_s
+        Throughput there, shape (loads, draft lengths from 0); NaN where a length cannot be.
+    output_len
+        Tokens of an answer, L.
+    most_ranges
+        Ranges of a schedule, at most.
+
+    Source
+        Little 1961, Oper. Res. 9(3), for the requests in flight; the oracle is the best by hour.
+
+    Examples
+    --------
+    >>> rates = [[10.0, 20.0], [80.0, 60.0]]  # one draft doubles 1 request, and slows 8
+    >>> day = advised_day(Traffic((1, 8), "concurrency"), [1, 8], rates, output_len=100)
+    >>> day.schedule, round(day.gain, 3), day.fixed, day.fixed_gain  # 100 / 90 - 1
+    (((1, 7, 1), (8, 8, 0)), 0.111, 0, 0.0)
+    """
+    loads = np.asarray(batches, dtype=np.float64)
+    rates = np.asarray(tokens_per_s, dtype=np.float64)
+    hours = np.asarray(traffic.loads, dtype=np.float64)
+    running = np.stack(
+        [_running(traffic, hours, loads, rates[:, k], output_len) for k in range(rates.shape[1])],
+        axis=-1,
+    )
+    speed = _speed(running, loads, rates)
+    busy, best = hours > 0, np.argmax(speed, axis=1)
+    fixed_gains = [_gain(traffic, hours, speed, np.full_like(best, k)) for k in range(len(rates.T))]
+    fixed = int(np.argmax(fixed_gains))
+    schedule = _schedule(loads, rates, running[busy, best[busy]], most_ranges)
+    followed = _followed(schedule, running, best)
+    scheduled_gain = _gain(traffic, hours, speed, followed)
+    worth = scheduled_gain > fixed_gains[fixed] + _WORTH
+    run = schedule if worth else Schedule(((1, round(loads[-1]), fixed),), 0.0)
+    drafts = followed if worth else np.full(len(hours), fixed)
+    at = running[np.arange(len(hours)), drafts].tolist()
+    held = np.asarray(held_drafts(run, at, margin=_HELD_MARGIN), dtype=np.intp)
+    return Day(
+        schedule=run.ranges,
+        gain=scheduled_gain if worth else fixed_gains[fixed],
+        scheduled_gain=scheduled_gain,
+        fixed_gain=fixed_gains[fixed],
+        oracle_gain=_gain(traffic, hours, speed, best),
+        fixed=fixed,
+        running=tuple(at),
+        saturated=_saturated(traffic, hours, rates, drafts, output_len),
+        gain_of="tokens" if traffic.unit == "concurrency" else "speed",
+        changes=_changes(drafts),
+        held_margin=_HELD_MARGIN,
+        held_changes=_changes(held),
+        held_gain=_gain(traffic, hours, speed, held),
+    )
+
+
+def _changes(drafts: IntArray) -> int:
+    """Return how often drafts change from one hour to the next."""
+    return int(np.count_nonzero(np.diff(drafts)))
+
+
+def _speed(running: Array, loads: Array, rates: Array) -> Array:
+    """Return the tokens per second of each user, axes (hour, draft_len); -inf where none can be."""
+    columns = [
+        np.interp(running[:, k], loads, rates[:, k] / loads)
+        if np.isfinite(rates[:, k]).all()
+        else np.full(len(running), -np.inf)
+        for k in range(rates.shape[1])
+    ]
+    return np.stack(columns, axis=-1)
+
+
+def _running(
+    traffic: Traffic, hours: Array, loads: Array, rates: Array, output_len: float
+) -> Array:
+    """Return the requests in flight each hour with one draft length."""
+    if traffic.unit == "concurrency":
+        return np.maximum(hours, 1.0)
+    answered = np.maximum.accumulate(np.nan_to_num(rates)) / output_len  # each second
+    return np.interp(hours, answered, loads)  # at least one, at most the largest load
+
+
+def _gain(traffic: Traffic, hours: Array, speed: Array, drafts: IntArray) -> float:
+    """Return the gain of draft lengths by hour over no drafts."""
+    place = np.arange(len(hours))
+    with_drafts, plain = speed[place, drafts], speed[:, 0]
+    if not np.isfinite(with_drafts[hours > 0]).all():
+        return -np.inf
+    if traffic.unit == "concurrency":
+        return float(hours @ with_drafts / (hours @ plain) - 1.0)
+    return float(hours @ (1 / plain) / (hours @ (1 / with_drafts)) - 1.0)
+
+
+def _schedule(loads: Array, rates: Array, running: Array, most_ranges: int) -> Schedule:
+    """Return the schedule that loses least at the loads that the hours have."""
+    nearest = np.abs(loads[None, :] - running[:, None]).argmin(axis=1)
+    weights = np.bincount(nearest, minlength=len(loads)) + _RARE
+    return best_schedule(
+        [round(load) for load in loads], rates, most_ranges=most_ranges, weights=weights
+    )
+
+
+def _followed(schedule: Schedule, running: Array, best: IntArray) -> IntArray:
+    """Return the drafts of each hour under a schedule: the load depends on the drafts, and back."""
+    followed = []
+    for loads, k in zip(running, best, strict=True):
+        settled = [
+            drafts
+            for drafts in range(len(loads))
+            if schedule.drafts(round(loads[drafts])) == drafts
+        ]
+        # Where none agrees with itself, the server moves between two: take what it begins with.
+        followed.append(settled[0] if settled else schedule.drafts(round(loads[k])))
+    return np.asarray(followed, dtype=np.intp)
+
+
+def _saturated(
+    traffic: Traffic, hours: Array, rates: Array, drafts: IntArray, output_len: float
+) -> tuple[int, ...]:
+    if traffic.unit == "concurrency":
+        return ()
+    most = np.nanmax(rates[:, drafts], axis=0) / output_len
+    return tuple(np.flatnonzero(hours > most).tolist())

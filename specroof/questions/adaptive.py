@@ -22,8 +22,8 @@ from specroof.questions.answer import Charted, picked
 from specroof.questions.lists import listed
 from specroof.questions.request import DrafterLike, Served, Values, drafter_of, question
 from specroof.questions.simulate import chain_acceptance, curve_with_room, up_to
-from specroof.speedup.curve import SpeedupCurve, draft_depth, longest_draft
-from specroof.speedup.point import Point
+from specroof.speedup.curve import Point, draft_depth, longest_draft
+from specroof.speedup.result import SpeedupCurve
 
 #: The policies in closed form: one length for all loads, and one for each.
 FIXED: Final = ("fixed", "by load")

@@ -12,9 +12,8 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError
 from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Setup
-from specroof.policies.decision import Decision, Verdict, decided, paying_up_to
-from specroof.policies.narrowing import INPUTS
-from specroof.policies.traffic import Day
+from specroof.policies.decision import INPUTS, Decision, Verdict, decided, paying_up_to
+from specroof.policies.schedule import Day
 from specroof.questions.advise_request import (
     AdviseRequest,
     Asked,
@@ -27,13 +26,13 @@ from specroof.questions.advised import Advised, Row, Targets
 from specroof.questions.advised_loads import advised_rows
 from specroof.questions.answer import Charted, title_of
 from specroof.questions.lists import listed, several
-from specroof.questions.predict import DEFAULT_MAX_DRAFT_LEN, absent_layers, limited_by
+from specroof.questions.predict import absent_layers, limited_by
 from specroof.questions.prediction import Prediction, predicted
 from specroof.questions.request import HardwareLike, hardware_of, question, server_of, usd_per_hour
 from specroof.questions.to_measure import ToMeasure, measured_next
-from specroof.serving.launch import Launch, Speculation, launch
-from specroof.serving.server_flags import server_command
+from specroof.serving.launch import Launch, Speculation, launch, server_command
 from specroof.serving.workload import Load, Workload
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 
 __all__ = ["INPUTS", "Day", "Launch", "server_command"]
 
@@ -167,7 +166,7 @@ class Advice(Charted):
     def to_arrow(self) -> Any:
         """Return the same as an Arrow table; needs pyarrow."""
         from specroof.report.advice_records import advice_columns  # noqa: PLC0415 - reports import answers
-        from specroof.report.arrow import arrow_table  # noqa: PLC0415 - as above
+        from specroof.report.columns import arrow_table  # noqa: PLC0415 - as above
 
         return arrow_table(advice_columns(self))
 

@@ -14,7 +14,7 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect, refuse
 from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Placement
 from specroof.latency import Setup, check_placement, engine_setup
-from specroof.policies.traffic import Traffic
+from specroof.policies.schedule import Traffic
 from specroof.questions.advised import Targets
 from specroof.questions.lists import listed
 from specroof.questions.loads import refuse_one_token

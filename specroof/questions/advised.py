@@ -8,8 +8,7 @@ import numpy as np
 from specroof.arrays import number_within
 from specroof.policies.decision import Choice, Verdict
 from specroof.policies.limiting import Point, limits_of_speedup
-from specroof.policies.schedule import drafts_at
-from specroof.policies.traffic import Day
+from specroof.policies.schedule import Day, drafts_at
 from specroof.units import MILLISECOND
 
 

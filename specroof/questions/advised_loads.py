@@ -9,15 +9,14 @@ import numpy.typing as npt
 
 from specroof.acceptance import constant_acceptance
 from specroof.arrays import Array
-from specroof.economics import usd_per_million_tokens
 from specroof.policies.decision import Choice, best_choice
 from specroof.policies.limiting import Point, least_rate, least_tokens_per_round
-from specroof.policies.schedule import best_schedule
-from specroof.policies.traffic import Day, Traffic, advised_day
+from specroof.policies.schedule import Day, Traffic, advised_day, best_schedule
 from specroof.questions.advise_request import Asked
 from specroof.questions.advised import Advised, BreakEven, Row, Targets, Times
 from specroof.questions.prediction import Prediction, predicted
 from specroof.serving.end_to_end import EndToEnd
+from specroof.speedup.price import usd_per_million_tokens
 from specroof.units import MILLISECOND
 
 #: Ranges of a schedule, at most; a further one must gain this share of throughput.

@@ -72,7 +72,7 @@ class Answer:
 
     def _repr_html_(self) -> str:
         """Return a small table of the facts, and the notes below it."""
-        from specroof.report.notebook import facts_html  # noqa: PLC0415 - reports import answers
+        from specroof.report.layout import facts_html  # noqa: PLC0415 - reports import answers
 
         return facts_html(self.title, self.facts, (*self.notes, *self.warnings))
 

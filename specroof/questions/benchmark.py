@@ -28,7 +28,7 @@ from specroof.questions.request import (
 )
 from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
-from specroof.speedup.served import Served
+from specroof.speedup.round import Served
 
 if TYPE_CHECKING:
     from specroof.evidence import Measurement

@@ -18,10 +18,10 @@ from specroof.questions.loads import ServedRequests, load_of, of_requests
 from specroof.questions.predict import limited_by
 from specroof.questions.request import DrafterLike, Values, drafter_of, question
 from specroof.questions.words import SOLVED
-from specroof.serving.limits import limits_of
+from specroof.serving.capacity import limits_of
 from specroof.serving.requests import point_of
 from specroof.serving.workload import Workload
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, Point, acceptance_of, drafting_gain
 from specroof.speedup.inverses import (
     Threshold,
     largest_cost,
@@ -29,7 +29,6 @@ from specroof.speedup.inverses import (
     least_rate,
     paying_runs,
 )
-from specroof.speedup.point import Point, drafting_gain
 
 _SOLVERS: Final = {"accept": least_rate, "accept-length": least_length, "cost": largest_cost}
 #: Default loads.

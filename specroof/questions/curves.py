@@ -8,6 +8,7 @@ from specroof.cost import ForwardPass, OpCost
 from specroof.errors import OptionError, expect
 from specroof.hardware import Placement
 from specroof.latency import Setup, engine_setup
+from specroof.latency.pass_seconds import PassLatency
 from specroof.questions.request import (
     DrafterLike,
     HardwareLike,
@@ -20,14 +21,8 @@ from specroof.questions.request import (
     options_of,
     question,
 )
-from specroof.speedup.curve import (
-    PassLatency,
-    SpeedupCurve,
-    acceptance_of,
-    longest_draft,
-    pass_latency,
-)
-from specroof.speedup.point import Point
+from specroof.speedup.curve import Point, acceptance_of, longest_draft, pass_latency
+from specroof.speedup.result import SpeedupCurve
 
 
 @dataclass(frozen=True)

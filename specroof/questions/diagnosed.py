@@ -8,13 +8,13 @@ from typing import Any, Final
 import numpy as np
 
 from specroof.acceptance import accepted_at, constant_acceptance
-from specroof.acceptance.extrapolation import extrapolated_acceptance
+from specroof.acceptance.law_fits import extrapolated_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import number_within
 from specroof.drafters import Drafter
-from specroof.drafters.lookup import matched_proposals
+from specroof.drafters.kinds import matched_proposals
 from specroof.latency import Setup
-from specroof.policies.change import Change, best_change
+from specroof.policies.decision import Change, best_change
 from specroof.questions.answer import picked
 from specroof.questions.predict import limited_by
 from specroof.questions.prediction import Prediction, predicted

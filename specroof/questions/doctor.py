@@ -9,7 +9,7 @@ from specroof.architecture import Architecture
 from specroof.catalog.pages import metrics_pages
 from specroof.errors import CatalogError, OptionError, expect
 from specroof.latency import Setup
-from specroof.policies.change import Change, Gain
+from specroof.policies.decision import Change, Gain
 from specroof.questions.answer import Noted, nested, picked, place_of, title_of
 from specroof.questions.diagnosed import (
     BEYOND,

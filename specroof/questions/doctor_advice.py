@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from specroof.drafters import Drafter
-from specroof.policies.change import Change
+from specroof.policies.decision import Change
 from specroof.questions.diagnosed import drafts_now
 from specroof.serving.observed import Observed
 

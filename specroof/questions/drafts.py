@@ -10,7 +10,7 @@ from specroof.acceptance.published import load_profiles
 from specroof.arrays import Array
 from specroof.errors import OptionError
 from specroof.serving.launch import LAUNCHERS, Speculation, launch
-from specroof.speedup.bands import tokens_spread
+from specroof.speedup.result import tokens_spread
 
 #: Depths at which an acceptance length may be stated.
 LENGTH_DEPTHS: Final = (1, 2, 3, 4, 5, 7, 15)

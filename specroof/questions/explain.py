@@ -9,12 +9,12 @@ from specroof.architecture import Architecture
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
+from specroof.latency.pass_seconds import PassLatency
 from specroof.questions.answer import Charted, picked, place_of
 from specroof.questions.request import DrafterLike, Served, drafter_of, question
-from specroof.serving.prompts import prefill_pass, time_to_first_token_s
-from specroof.speedup.curve import PassLatency, acceptance_of, longest_draft, pass_latency
+from specroof.serving.prefills import prefill_pass, time_to_first_token_s
+from specroof.speedup.curve import Point, acceptance_of, drafting_gain, longest_draft, pass_latency
 from specroof.speedup.inverses import Threshold, least_rate
-from specroof.speedup.point import Point, drafting_gain
 from specroof.speedup.waterfall import RoundParts, round_parts
 from specroof.units import format_drafts
 

@@ -175,7 +175,7 @@ class Exploration(Noted):
     @cached_property
     def page(self) -> str:
         """The page as one self-contained text."""
-        from specroof.explore import single_page  # noqa: PLC0415 - it shows answers
+        from specroof.page import single_page  # noqa: PLC0415 - it shows answers
 
         return single_page(self)
 

@@ -7,16 +7,13 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from specroof.arrays import Array, number_within, whole_within
-from specroof.economics import Frontier, frontier_of
-from specroof.economics import joules_per_million_tokens as joules_of
-from specroof.economics import usd_per_million_tokens as usd_of
 from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
 from specroof.questions.answer import Charted, picked
 from specroof.questions.lists import listed
 from specroof.questions.loads import ServedRequests, load_of, of_requests, refuse_one_token
 from specroof.questions.predict import limited_by
-from specroof.questions.prediction import EndToEnd, Prediction, predicted
+from specroof.questions.prediction import Prediction, predicted
 from specroof.questions.request import (
     DrafterLike,
     Values,
@@ -26,8 +23,12 @@ from specroof.questions.request import (
     question,
     usd_per_hour,
 )
+from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Load, Workload
-from specroof.speedup.curve import SpeedupCurve
+from specroof.speedup.price import Frontier, frontier_of
+from specroof.speedup.price import joules_per_million_tokens as joules_of
+from specroof.speedup.price import usd_per_million_tokens as usd_of
+from specroof.speedup.result import SpeedupCurve
 
 #: Default batch sizes.
 USUAL_BATCHES: Final = tuple(

@@ -13,9 +13,9 @@ from specroof.catalog import load_drafter
 from specroof.errors import SpecroofError
 from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Setup
-from specroof.serving.limits import limits_of
-from specroof.speedup.curve import SpeedupCurve
-from specroof.speedup.point import Point
+from specroof.serving.capacity import limits_of
+from specroof.speedup.curve import Point
+from specroof.speedup.result import SpeedupCurve
 from specroof.speedup.round import engine_round_s
 
 #: Drafters that the library prices, as a SPEC calls them.

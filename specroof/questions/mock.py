@@ -26,8 +26,8 @@ from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.launch import DRAFT_MODEL
 from specroof.serving.requests import end_to_end
 from specroof.serving.workload import Workload
-from specroof.speedup.curve import SpeedupCurve, acceptance_of, longest_draft
-from specroof.speedup.point import Point
+from specroof.speedup.curve import Point, acceptance_of, longest_draft
+from specroof.speedup.result import SpeedupCurve
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from specroof.arrays import Array
 from specroof.questions.answer import nested, picked
 from specroof.serving.workload import Load
-from specroof.speedup.curve import SpeedupCurve
+from specroof.speedup.result import SpeedupCurve
 
 if TYPE_CHECKING:
     from specroof.questions.sweep import Slice

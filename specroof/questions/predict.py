@@ -22,8 +22,7 @@ from specroof.questions.request import (
     hardware_of,
     question,
 )
-from specroof.speedup.axes import REQUEST_WEIGHT, refuse_many_points
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, REQUEST_WEIGHT, refuse_many_points
 
 __all__ = ["DEFAULT_MAX_DRAFT_LEN"]
 

@@ -11,20 +11,21 @@ from specroof.architecture import Architecture
 from specroof.drafters import Drafter
 from specroof.errors import OptionError
 from specroof.latency import Setup
+from specroof.latency.setup import check_placement
 from specroof.questions.answer import Charted, title_of
+from specroof.serving.capacity import Limits, limited_curve, limits_at
 from specroof.serving.end_to_end import EndToEnd
-from specroof.serving.limits import Limits, limits_at
-from specroof.serving.queue import limited_curve
 from specroof.serving.workload import Load, Workload
-from specroof.speedup.axes import REQUEST_WEIGHT, grid_axes, refuse_many_points
 from specroof.speedup.curve import (
-    SpeedupCurve,
+    REQUEST_WEIGHT,
+    Point,
     acceptance_of,
-    check_placement,
     draft_depth,
+    grid_axes,
     longest_draft,
+    refuse_many_points,
 )
-from specroof.speedup.point import Point
+from specroof.speedup.result import SpeedupCurve
 from specroof.speedup.round import proposals
 from specroof.units import MOST_POINTS, format_drafts
 
@@ -128,15 +129,19 @@ class Prediction(Charted):
         OptionError
             If pandas is not installed.
         """
-        from specroof.report.columns import data_frame  # noqa: PLC0415 - reports import answers
-        from specroof.report.points import curve_columns  # noqa: PLC0415 - as above
+        from specroof.report.columns import (  # noqa: PLC0415
+            curve_columns,  # noqa: PLC0415 - as above
+            data_frame,  # noqa: PLC0415 - reports import answers
+        )
 
         return data_frame(curve_columns(self.curves, self.counted))
 
     def to_arrow(self) -> Any:
         """Return every point as an Arrow table; needs pyarrow."""
-        from specroof.report.arrow import arrow_table  # noqa: PLC0415 - reports import answers
-        from specroof.report.points import curve_columns  # noqa: PLC0415 - as above
+        from specroof.report.columns import (  # noqa: PLC0415
+            arrow_table,  # noqa: PLC0415 - reports import answers
+            curve_columns,  # noqa: PLC0415 - as above
+        )
 
         return arrow_table(curve_columns(self.curves, self.counted))
 

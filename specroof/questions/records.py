@@ -2,10 +2,9 @@
 
 from specroof.engines.calibration import Calibration, Fitted, Residual
 from specroof.evidence import shape_group
-from specroof.validate import TRUSTED, Errors, Regret, Scored, Validation
-from specroof.validate.own_results import OwnErrors, OwnPoint, OwnValidation
-from specroof.validate.regret import worst_regrets
-from specroof.validate.scores import round_costs
+from specroof.scoring import TRUSTED, Errors, Regret, Scored, Validation
+from specroof.scoring.own_results import OwnErrors, OwnPoint, OwnValidation
+from specroof.scoring.scores import round_costs, worst_regrets
 
 __all__ = [
     "TRUSTED",

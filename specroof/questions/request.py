@@ -21,7 +21,7 @@ from specroof.latency import Setup, engine_setup
 from specroof.questions.lists import several
 from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
-from specroof.serving.settings import parse_server, server_settings
+from specroof.serving.workload import parse_server, server_settings
 
 ModelLike: TypeAlias = str | os.PathLike[str] | Architecture
 HardwareLike: TypeAlias = str | os.PathLike[str] | HardwareProfile

@@ -11,20 +11,20 @@ from specroof.arrays import IntArray
 from specroof.drafters import Drafter
 from specroof.drafters.base import chain_proposals
 from specroof.errors import OptionError
-from specroof.questions.answer import Noted, picked
-from specroof.questions.predict import limited_by
-from specroof.questions.request import DrafterLike, Served, drafter_of, question
-from specroof.serving.limits import limits_of
-from specroof.simulate import (
+from specroof.montecarlo import (
     BatchSimulation,
     ExactnessResult,
     check_tokens,
     random_distributions,
     simulate_exactness,
 )
-from specroof.simulate import simulate_batch as simulated
-from specroof.speedup.curve import SpeedupCurve, longest_draft
-from specroof.speedup.point import Point
+from specroof.montecarlo import simulate_batch as simulated
+from specroof.questions.answer import Noted, picked
+from specroof.questions.predict import limited_by
+from specroof.questions.request import DrafterLike, Served, drafter_of, question
+from specroof.serving.capacity import limits_of
+from specroof.speedup.curve import Point, longest_draft
+from specroof.speedup.result import SpeedupCurve
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,16 @@ from specroof.errors import OptionError
 from specroof.hardware import SERVER_KEYS, Placement, ServerSettings
 from specroof.parsers import PARSERS
 from specroof.questions.request import server_of
-from specroof.reading.bounds import BatchSize, ContextLen, DraftLen, RequestLen, Share
-from specroof.reading.checked import Count, FirstVersion, Text
+from specroof.reading.checked import (
+    BatchSize,
+    ContextLen,
+    Count,
+    DraftLen,
+    FirstVersion,
+    RequestLen,
+    Share,
+    Text,
+)
 from specroof.reading.yaml_text import shown
 from specroof.serving.workload import Load, Workload
 

@@ -19,7 +19,7 @@ from specroof.questions.prediction import Prediction, predicted, predicted_to, s
 from specroof.questions.request import question
 from specroof.reading.yaml_text import dump_yaml
 from specroof.serving.workload import Load
-from specroof.speedup.curve import SpeedupCurve
+from specroof.speedup.result import SpeedupCurve
 from specroof.units import MOST_POINTS
 
 #: Points that are held at a time: their arrays and tables stay within some hundreds of MB.
@@ -266,7 +266,7 @@ class Sweep(Answer):
 
     def _repr_html_(self) -> str:
         """Return a small table of the sizes; notes are of points, and there are none yet."""
-        from specroof.report.notebook import facts_html  # noqa: PLC0415 - reports import answers
+        from specroof.report.layout import facts_html  # noqa: PLC0415 - reports import answers
 
         return facts_html(self.title, self.facts, ())
 
@@ -283,8 +283,10 @@ class Sweep(Answer):
         OptionError
             For a study of more points than are held at once.
         """
-        from specroof.report.arrow import arrow_table  # noqa: PLC0415 - reports import answers
-        from specroof.report.points import curve_columns  # noqa: PLC0415 - as above
+        from specroof.report.columns import (  # noqa: PLC0415
+            arrow_table,  # noqa: PLC0415 - reports import answers
+            curve_columns,  # noqa: PLC0415 - as above
+        )
 
         self._check_size()
         return arrow_table(

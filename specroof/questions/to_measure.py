@@ -10,13 +10,12 @@ from typing import Final
 from specroof.architecture import Architecture
 from specroof.hardware import HardwareProfile
 from specroof.latency import Setup
-from specroof.policies.narrowing import least_settled, swings
+from specroof.policies.decision import least_settled, swings
 from specroof.questions.advise_request import Asked
 from specroof.questions.advised import Row
 from specroof.questions.request import HardwareLike
 from specroof.serving.benchmark_commands import FORCED, FRAMEWORKS
-from specroof.serving.launch import YOUR_DRAFT_MODEL
-from specroof.serving.server_flags import CACHES, MADE_WEIGHTS
+from specroof.serving.launch import CACHES, MADE_WEIGHTS, YOUR_DRAFT_MODEL
 
 __all__ = ["FRAMEWORKS"]
 

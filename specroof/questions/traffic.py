@@ -10,7 +10,7 @@ from typing import Any, Final
 from specroof.arrays import number_within, real_number
 from specroof.catalog.files import read_text
 from specroof.errors import MeasurementError, OptionError, expect, refuse
-from specroof.policies.traffic import Traffic
+from specroof.policies.schedule import Traffic
 from specroof.reading.table import parse_table
 from specroof.reading.yaml_text import parse_yaml, shown
 from specroof.serving.workload import Workload

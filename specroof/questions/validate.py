@@ -17,8 +17,8 @@ from specroof.questions.lists import listed
 from specroof.questions.request import HardwareLike, ModelLike, question
 
 if TYPE_CHECKING:
-    from specroof.validate import Validation
-    from specroof.validate.own_results import OwnValidation
+    from specroof.scoring import Validation
+    from specroof.scoring.own_results import OwnValidation
 
 
 @dataclass(frozen=True)
@@ -168,10 +168,10 @@ def validate(request: ValidateRequest) -> PublishedValidated | OwnValidated:
     """Compare predictions with your own results, or with every bundled measurement."""
     if request.results is None or not listed(request.results):
         request.refuse_without_results()
-        from specroof.validate import validation  # noqa: PLC0415 - reads all measurements
+        from specroof.scoring import validation  # noqa: PLC0415 - reads all measurements
 
         return PublishedValidated(validation())
-    from specroof.validate.own_results import own_validation  # noqa: PLC0415
+    from specroof.scoring.own_results import own_validation  # noqa: PLC0415
 
     measured = request.of_results().benchmark()
     setup = measured.served.setup

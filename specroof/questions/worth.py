@@ -10,7 +10,6 @@ import numpy as np
 from specroof.acceptance import acceptance_from_length
 from specroof.arrays import number_within, real_number
 from specroof.drafters import Drafter
-from specroof.economics import usd_per_million_tokens
 from specroof.errors import OptionError, refuse, reject
 from specroof.hardware import Placement
 from specroof.questions.answer import Charted, picked
@@ -19,12 +18,12 @@ from specroof.questions.lists import listed
 from specroof.questions.loads import ServedRequests, load_of, of_requests, refuse_one_token
 from specroof.questions.predict import limited_by
 from specroof.questions.request import DrafterLike, Values, drafter_of, question, usd_per_hour
-from specroof.serving.limits import limits_of
+from specroof.serving.capacity import limits_of
 from specroof.serving.requests import point_of
 from specroof.serving.workload import Workload
-from specroof.speedup.axes import grid_slices
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, SpeedupCurve
-from specroof.speedup.point import Point
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, Point, grid_slices
+from specroof.speedup.price import usd_per_million_tokens
+from specroof.speedup.result import SpeedupCurve
 
 #: Default acceptance lengths, and the most users to try.
 USUAL_LENGTHS: Final = tuple(range(3, 10))

@@ -1,12 +1,15 @@
 """JSON from outside: one value or many, in time that grows with the text and no faster."""
 
 import json
+import math
 import re
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, TypeVar
 
-from specroof.errors import SpecroofError, reject
-from specroof.reading.yaml_text import shortened
+from specroof.arrays import real_number
+from specroof.errors import ConfigError, MeasurementError, SpecroofError, refuse, reject
+from specroof.reading.yaml_text import shortened, shown
 
 #: What stands between the values of a list, and between values one after another.
 _BETWEEN: Final = {True: re.compile(r"[\s,]*"), False: re.compile(r"\s*")}
@@ -151,3 +154,400 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         message = f"the key {shortened(json.dumps(twice), 60)} stands twice"
         raise ValueError(message)
     return values
+
+
+# --- JSON text to typed values: every refusal is one line with file, key, value and what is
+#     allowed
+# A config comes from strangers. Nothing is converted on the way in (`true` is not 1, `"32"` is not
+# 32, `32.0` is not 32), and every number has an upper bound, so that a formula never meets a value
+# it was not written for.
+
+#: The longest file that is read. The longest published ones list the format of every expert: for
+#: the 49 152 matrices of Nemotron 3 Ultra about 7 MB.
+MAX_TEXT_LEN: Final = 16_777_216
+#: More layers, and larger widths and counts, than any model that could be built.
+MAX_LAYERS: Final = 2000
+MAX_SIZE: Final = 2**24
+
+_MAX_SHOWN_LEN: Final = 60
+_MAX_NAME_LEN: Final = 120
+#: No value was given: null is one.
+_UNSET: Final = object()
+
+
+class AskedObject(dict[str, object]):
+    """A JSON object that remembers the keys that were asked for.
+
+    A key that no parser asked for was not understood, and may change what the model costs.
+
+    Examples
+    --------
+    >>> values = AskedObject([("hidden_size", 64), ("n_streams", 4)])
+    >>> values.get("hidden_size"), "head_dim" in values, sorted(values.asked)
+    (64, False, ['head_dim', 'hidden_size'])
+    """
+
+    __slots__ = ("asked", "passed")
+
+    def __init__(self, values: Iterable[tuple[str, object]] = ()) -> None:
+        super().__init__(values)
+        self.asked: set[str] = set()
+        self.passed: set[str] = set()
+
+    def __getitem__(self, key: str) -> object:
+        self.asked.add(key)
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        self.asked.add(str(key))
+        return super().__contains__(key)
+
+    def get(self, key: str, default: object = None) -> object:
+        """Return the value of `key`, or `default`."""
+        self.asked.add(key)
+        return super().get(key, default)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One JSON object of a config, read by key with a type and bounds.
+
+    Parameters
+    ----------
+    source
+        What messages call the file.
+    values
+        The object.
+    prefix
+        Where the object stands in the file, such as ``"text_config."``.
+    """
+
+    source: str
+    values: Mapping[str, object]
+    prefix: str = ""
+
+    def has(self, key: str) -> bool:
+        """Whether `key` is there and not null."""
+        return self.values.get(key) is not None
+
+    def pass_over(self, keys: str) -> None:
+        """Say of some keys, with spaces between, that nobody needs to read them."""
+        if isinstance(self.values, AskedObject):
+            self.values.passed.update(keys.split())
+
+    def positive_int(
+        self,
+        *keys: str,
+        maximum: int = MAX_SIZE,
+        minimum: int = 1,
+        default: int | None = None,
+    ) -> int:
+        """Return the whole number under the first of `keys` that is present and not null.
+
+        Without a `default`, a missing key is refused.
+        """
+        key = self._first(keys)
+        if not self.has(key):
+            if default is None:
+                self.refuse(" or ".join(keys), _whole_number(minimum, maximum))
+            return default
+        return self._int(key, self.values[key], minimum, maximum)
+
+    def optional_int(self, key: str, *, missing: int | None = None) -> int | None:
+        """Return a whole number from 1, None where `key` is null, `missing` where it is absent."""
+        if key not in self.values:
+            return missing
+        return self.positive_int(key) if self.has(key) else None
+
+    def divisor(self, *keys: str, of: int, called: str, default: int | None = None) -> int:
+        """Return a whole number that divides the number `of`, which messages know as `called`."""
+        number = self.positive_int(*keys, default=default)
+        if of % number:
+            self.refuse(self._first(keys), f"a divisor of {called} ({of})", number)
+        return number
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """Return true or false; `default` where `key` is absent or null."""
+        value = self.values.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            self.refuse(key, "true or false")
+        return value
+
+    def text(
+        self, *keys: str, allowed: Collection[str] | None = None, default: str | None = None
+    ) -> str:
+        """Return the text under the first of `keys` that is present and not null."""
+        key = self._first(keys)
+        if not self.has(key):
+            if default is None:
+                self.refuse(" or ".join(keys), _one_of(allowed))
+            return default
+        return self._text(key, self.values[key], allowed)
+
+    def texts(
+        self, key: str, *, allowed: Collection[str] | None = None, at_least: int = 0
+    ) -> tuple[str, ...]:
+        """Return a list of texts; an absent or null key is an empty list.
+
+        `at_least` is the number of layers that the list must cover; further entries describe
+        draft layers and are the caller's to cut.
+        """
+        return tuple(
+            self._text(f"{key}[{index}]", value, allowed)
+            for index, value in enumerate(self._list(key, at_least))
+        )
+
+    def ints(
+        self,
+        key: str,
+        *,
+        minimum: int = 0,
+        allowed: Collection[int] | None = None,
+        at_least: int = 0,
+    ) -> tuple[int, ...]:
+        """Return a list of whole numbers; an absent or null key is an empty list."""
+        numbers = tuple(
+            self._int(f"{key}[{index}]", value, minimum, MAX_SIZE)
+            for index, value in enumerate(self._list(key, at_least))
+        )
+        for index, number in enumerate(numbers):
+            if allowed is not None and number not in allowed:
+                self.refuse(f"{key}[{index}]", ", ".join(map(str, sorted(allowed))), number)
+        return numbers
+
+    def section(self, key: str) -> "Reader | None":
+        """Return the object under `key`; None where it is absent or null."""
+        value = self.values.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            self.refuse(key, "an object")
+        return Reader(self.source, value, f"{self.prefix}{key}.")
+
+    def sections(self, key: str) -> "dict[str, Reader]":
+        """Return an object of objects as readers by name; absent or null is empty."""
+        parent = self.section(key)
+        if parent is None:
+            return {}
+        return {name: parent.section(name) or _empty(parent, name) for name in parent.values}
+
+    def objects(self, key: str, *, at_least: int = 0) -> "tuple[Reader, ...]":
+        """Return a list of objects as readers; an absent or null key is an empty list."""
+        readers = []
+        for index, value in enumerate(self._list(key, at_least)):
+            if not isinstance(value, dict):
+                self.refuse(f"{key}[{index}]", "an object", value)
+            readers.append(Reader(self.source, value, f"{self.prefix}{key}[{index}]."))
+        return tuple(readers)
+
+    def positive_number(self, key: str, *, maximum: float) -> float:
+        """Return a number above 0, whole or not."""
+        value = real_number(self.values.get(key))
+        if not 0 < value <= maximum:
+            self.refuse(key, f"a number above 0, up to {maximum:g}")
+        return value
+
+    def refuse(self, key: str, allowed: str, value: object = _UNSET) -> NoReturn:
+        """Raise the `ConfigError` of `key`; its value is looked up where none is given."""
+        if value is _UNSET:
+            value = self.values.get(key, _UNSET)
+        stated = "is missing" if value is _UNSET else f"is {_shown(value)}"
+        reject(f"{self.source}: {printable(self.prefix + key)} {stated}", allowed, ConfigError)
+
+    def _first(self, keys: Sequence[str]) -> str:
+        """Return the first of alternative spellings that has a value, else the usual one."""
+        return next((key for key in keys if self.has(key)), keys[0])
+
+    def _int(self, key: str, value: object, minimum: int, maximum: int) -> int:
+        # bool is an int to Python, but not a number in JSON.
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.refuse(key, _whole_number(minimum, maximum), value)
+        if not minimum <= value <= maximum:
+            self.refuse(key, _whole_number(minimum, maximum), value)
+        return value
+
+    def _text(self, key: str, value: object, allowed: Collection[str] | None) -> str:
+        if not isinstance(value, str) or (allowed is not None and value not in allowed):
+            self.refuse(key, _one_of(allowed), value)
+        return value
+
+    def _list(self, key: str, at_least: int) -> list[object]:
+        value = self.values.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            self.refuse(key, "a list")
+        if len(value) < at_least:
+            self.refuse(key, f"a list of at least {at_least} entries, one a layer")
+        return value
+
+
+def read_json(text: str, *, source: str) -> Reader:
+    """Return the object that `text` holds.
+
+    A bare ``Infinity`` is read (Nemotron configs contain it); a key that stands twice is refused,
+    since readers differ in which value counts.
+
+    Raises
+    ------
+    ConfigError
+        If the text is too long, no JSON, nested without end, or not an object.
+
+    Examples
+    --------
+    >>> read_json('{"hidden_size": 64}', source="config.json").positive_int("hidden_size")
+    64
+    """
+    if len(text) > MAX_TEXT_LEN:
+        reject(
+            f"{source}: the file has {len(text)} characters", f"up to {MAX_TEXT_LEN}", ConfigError
+        )
+    value = parse_json(
+        text,
+        source=source,
+        error=ConfigError,
+        allowed="a config.json object",
+        object_type=AskedObject,
+    )
+    if not isinstance(value, dict):
+        reject(f"{source}: the file holds {_shown(value)}", "a config.json object", ConfigError)
+    return Reader(source, value)
+
+
+def _empty(parent: Reader, name: str) -> Reader:
+    return Reader(parent.source, {}, f"{parent.prefix}{name}.")
+
+
+def _whole_number(minimum: int, maximum: int) -> str:
+    return f"a whole number from {minimum} to {maximum}"
+
+
+def _one_of(allowed: Collection[str] | None) -> str:
+    return "text" if allowed is None else ", ".join(sorted(allowed))
+
+
+def printable(name: str) -> str:
+    """Return a key on one line, in printable characters and of bounded length.
+
+    Examples
+    --------
+    >>> printable("hidden_size"), len(printable("x" * 5000))
+    ('hidden_size', 123)
+    """
+    shown = json.dumps(name)[1:-1]
+    return shown if len(shown) <= _MAX_NAME_LEN else f"{shown[:_MAX_NAME_LEN]}..."
+
+
+def _shown(value: object) -> str:
+    """Return a value as its file spells it, short, on one line and in printable characters.
+
+    Examples
+    --------
+    >>> _shown(None), _shown(True), _shown("32"), _shown([1, 2]), _shown({})
+    ('null', 'true', '"32"', 'a list of 2', 'an object')
+    """
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    if isinstance(value, dict):
+        return "an object"
+    shown = json.dumps(value)
+    return shown if len(shown) <= _MAX_SHOWN_LEN else f"{shown[:_MAX_SHOWN_LEN]}..."
+
+
+# --- The keys of one JSON result, every value checked where it is read ---------------------------
+
+_Kind = TypeVar("_Kind")
+
+
+class Fields:
+    """A JSON object whose refusals name the place, the key and the value.
+
+    Parameters
+    ----------
+    content
+        What JSON made of the text.
+    place
+        File and line.
+
+    Raises
+    ------
+    MeasurementError
+        If it is not an object.
+
+    Examples
+    --------
+    >>> Fields({"duration": 2}, "a.json, line 1").amount("duration")
+    2.0
+    >>> Fields({"duration": -2}, "a.json, line 1").amount("duration")
+    Traceback (most recent call last):
+    specroof.errors.MeasurementError: a.json, line 1: duration is -2; allowed: a finite number
+    above 0
+    """
+
+    def __init__(self, content: Any, place: str) -> None:
+        if not isinstance(content, dict):
+            reject(f"{place}: is {shown(content)}", "a JSON object", MeasurementError)
+        self._content = content
+        self.place = place
+
+    def has(self, key: str) -> bool:
+        """Tell whether the key is there."""
+        return key in self._content
+
+    def value(self, key: str) -> Any:
+        """Return the value, None where there is none."""
+        return self._content.get(key)
+
+    def inner(self, key: str) -> "Fields":
+        """Return an object within, empty where there is none."""
+        value = self.value(key)
+        return Fields({} if value is None else value, f"{self.place}, {key}")
+
+    def first(self, key: str) -> "Fields":
+        """Return the first object of a list within, empty where there is none."""
+        value = self.value(key)
+        one = value[0] if isinstance(value, list) and value else {}
+        return Fields(one, f"{self.place}, {key}")
+
+    def flag_or_none(self, key: str) -> bool | None:
+        """Return true or false; None where there is neither."""
+        return self._of_kind(key, bool, "true or false")
+
+    def amount(self, key: str) -> float:
+        """Return a finite number above 0."""
+        value = real_number(self.value(key))
+        if not 0 < value < math.inf:
+            self.refuse(key, "a finite number above 0")
+        return value
+
+    def amount_or_none(self, key: str) -> float | None:
+        """Return a finite number above 0; None where there is none."""
+        return None if self.value(key) is None else self.amount(key)
+
+    def count(self, key: str) -> int:
+        """Return a whole number of at least 1."""
+        value = self.amount(key)
+        if not value.is_integer():
+            self.refuse(key, "a whole number of at least 1")
+        return int(value)
+
+    def count_or_none(self, key: str) -> int | None:
+        """Return a whole number of at least 1; None where there is none."""
+        return None if self.value(key) is None else self.count(key)
+
+    def text_or_none(self, key: str) -> str | None:
+        """Return a text; None where there is none."""
+        return self._of_kind(key, str, "text")
+
+    def _of_kind(self, key: str, kind: type[_Kind], allowed: str) -> _Kind | None:
+        value = self.value(key)
+        if value is not None and not isinstance(value, kind):
+            self.refuse(key, allowed)
+        return value
+
+    def refuse(self, key: str, allowed: str) -> NoReturn:
+        """Refuse the value of a key."""
+        name = f"{self.place}: {key}"
+        refuse(name, self.value(key), allowed, error=MeasurementError, show=shown)

@@ -1,12 +1,7 @@
 """Measured acceptance as text: a list, a page for each profile, and fitted laws."""
 
-from specroof.questions.acceptance import (
-    AcceptanceProfile,
-    FittedProfiles,
-    Profiles,
-    fit_row,
-    profile_row,
-)
+from specroof.acceptance.published.profile import AcceptanceProfile
+from specroof.questions.acceptance import FittedProfiles, Profiles, fit_row, profile_row
 from specroof.report.layout import format_table
 
 

@@ -4,9 +4,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from specroof.questions.advise import INPUTS, Advice, Day, Launch, Served, server_command
+from specroof.policies.decision import INPUTS
+from specroof.policies.schedule import Day
+from specroof.questions.advise import Advice, Served
 from specroof.questions.advised import Advised, Row, Times
 from specroof.report.layout import ABSENT, figure, folded, format_table, note_lines, wrapped
+from specroof.serving.launch import Launch, server_command
 from specroof.units import format_drafts, format_price, format_seconds
 
 #: The least share that a percentage with one digit after the point shows.

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from specroof.questions.advise import Advice, Day, Served
+from specroof.policies.schedule import Day
+from specroof.questions.advise import Advice, Served
 from specroof.questions.advised import Row, Times
 from specroof.questions.answer import nested, picked
 from specroof.questions.loads import of_requests

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from specroof.engines.calibration import Calibration, Fitted, Residual
 from specroof.questions.answer import picked
 from specroof.questions.calibrate import Calibrated
-from specroof.questions.records import Calibration, Fitted, Residual
 from specroof.report.layout import figure, format_table
 from specroof.units import format_seconds
 

@@ -8,11 +8,10 @@ import numpy as np
 from specroof.errors import Note
 from specroof.questions.answer import nested
 from specroof.questions.overview import drafts_run
-from specroof.questions.prediction import EndToEnd
 from specroof.report.columns import at_best
-from specroof.report.fitting import brief
-from specroof.report.layout import ABSENT, figure, format_table, in_line
-from specroof.speedup.curve import SpeedupCurve
+from specroof.report.layout import ABSENT, brief, figure, format_table, in_line
+from specroof.serving.end_to_end import EndToEnd
+from specroof.speedup.result import SpeedupCurve
 from specroof.units import format_seconds
 
 #: Columns that one operating point does without.

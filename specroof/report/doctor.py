@@ -4,8 +4,9 @@ import textwrap
 from collections.abc import Callable, Iterator
 
 from specroof.questions.diagnosed import Compared
-from specroof.questions.doctor import Diagnosis, Observed
+from specroof.questions.doctor import Diagnosis
 from specroof.report.layout import figure, format_table, page
+from specroof.serving.observed import Observed
 from specroof.units import format_seconds
 
 #: Characters of a line, but for flags, which are pasted, and notes.

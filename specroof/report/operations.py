@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from specroof.latency.pass_seconds import PassLatency
 from specroof.questions.explain import Explanation
 from specroof.report.layout import format_table, in_line, note_lines, page
-from specroof.speedup.curve import PassLatency
 from specroof.speedup.waterfall import RoundParts
 from specroof.units import format_drafts, format_seconds, format_si
 

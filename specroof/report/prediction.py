@@ -5,6 +5,7 @@ from typing import Any
 
 from specroof.questions.answer import title_of
 from specroof.questions.prediction import Prediction
+from specroof.report.columns import curves_csv, curves_json, refuse_long_texts
 from specroof.report.curves import (
     counted_table,
     curves_table,
@@ -14,7 +15,6 @@ from specroof.report.curves import (
     survey_json,
 )
 from specroof.report.layout import in_line, note_lines
-from specroof.report.points import curves_csv, curves_json, refuse_long_texts
 
 
 def prediction_json(found: Prediction) -> dict[str, Any]:

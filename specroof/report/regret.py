@@ -6,7 +6,8 @@ from typing import Any, Final
 import numpy as np
 
 from specroof.questions.answer import picked
-from specroof.questions.records import Regret, Scored, Validation, worst_regrets
+from specroof.scoring import Validation
+from specroof.scoring.scores import Regret, Scored, worst_regrets
 
 #: How many of the worst are listed.
 _WORST: Final = 5

@@ -6,8 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from specroof.questions.overview import Overview
-from specroof.report.fitting import brief
-from specroof.report.layout import format_table, in_line, note_lines
+from specroof.report.layout import brief, format_table, in_line, note_lines
 
 #: Lines of the tables and of the notes; the text has at most 40 with titles and empty lines.
 _MOST_BEST: Final = 16

@@ -4,22 +4,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+from specroof.evidence.bundled import shape_group
 from specroof.questions.answer import picked
-from specroof.questions.records import (
-    TRUSTED,
-    Errors,
-    OwnErrors,
-    OwnPoint,
-    OwnValidation,
-    Scored,
-    Validation,
-    round_costs,
-    shape_group,
-)
 from specroof.questions.validate import OwnValidated, PublishedValidated
 from specroof.report.calibration import RESIDUAL_HEADER, residual_cells, residual_json
 from specroof.report.layout import figure, format_table
 from specroof.report.regret import regret_json, regret_lines
+from specroof.scoring import Validation
+from specroof.scoring.own_results import OwnErrors, OwnPoint, OwnValidation
+from specroof.scoring.scores import TRUSTED, Errors, Scored, round_costs
 
 #: Fields of `Errors`, in the order in which JSON has them: those that are errors, and the rest.
 _ERRORS: Final = (

@@ -12,8 +12,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from specroof.errors import OptionError, expect_word, refuse, reject
-from specroof.serving.launch import SGLANG, SGLANG_ALGORITHMS, VLLM
-from specroof.serving.server_flags import CACHES, MADE_WEIGHTS, format_words, shell_line
+from specroof.serving.launch import (
+    CACHES,
+    MADE_WEIGHTS,
+    SGLANG,
+    SGLANG_ALGORITHMS,
+    VLLM,
+    format_words,
+    shell_line,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,20 +1,131 @@
 """How many requests a server runs at once, with and without speculation."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import Architecture
+from specroof.arrays import Array, distinct
 from specroof.drafters import Drafter
 from specroof.errors import reject
 from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
 from specroof.latency import Setup, cache_notes, served_options
-from specroof.serving import sglang, sglang_memory, unmanaged, vllm, vllm_sizes
-from specroof.serving.footprint import draft_footprint, target_footprint
-from specroof.serving.room import Array, Need, Place, Room
+from specroof.serving import capacity as unmanaged
+from specroof.serving import sglang, vllm
+from specroof.serving import sglang as sglang_memory
+from specroof.serving import vllm as vllm_sizes
+from specroof.serving.room import Need, Place, Room, draft_footprint, target_footprint
+from specroof.speedup.result import SpeedupCurve
+from specroof.units import format_binary_bytes, format_drafts
+
+# --- Room without a framework's rules: the textbook, and servers whose rules are not at hand -----
+
+#: free_gpu_memory_fraction, max_batch_size and max_num_tokens of TensorRT-LLM's LLM API, from its
+#: documentation: no source of it is at hand, so they are unchecked.
+_FREE_FRAC: Final = 0.9
+_TENSORRT_REQUESTS: Final = 2048
+_TENSORRT_TOKENS: Final = 8192
+_TENSORRT_CAPTURED: Final = 128
+
+
+def resolve_ideal(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server:
+    """Return a server that fills the memory, and that nothing else limits."""
+    return place.server(
+        asked,
+        framework="ideal",
+        version="",
+        memory_frac=1.0,
+        running=None,
+        capture=0,
+        overlap=True,
+        chunk=0,
+        mixed=False,
+        prefix_cache=False,
+    )
+
+
+def resolve_tensorrt_llm(asked: ServerSettings, place: Place, _verify_len: int = 1) -> Server:
+    """Return what TensorRT-LLM runs with, by its documentation; no release was checked."""
+    return place.server(
+        asked,
+        framework="tensorrt-llm",
+        version="unchecked",
+        memory_frac=_FREE_FRAC,
+        running=_TENSORRT_REQUESTS,
+        capture=_TENSORRT_CAPTURED,
+        overlap=True,
+        chunk=_TENSORRT_TOKENS,
+        mixed=True,
+        prefix_cache=True,
+    )
+
+
+def room_ideal(server: Server, need: Need, context_len: Array, verify_len: Array) -> Room:
+    """Return the room where weights and requests share all of the memory.
+
+    Source
+        Counting: (memory - weights) / bytes of a request.
+    """
+    memory = need.hardware.peak.memory_bytes
+    return _plain_room(
+        server, need, context_len, verify_len, memory_bytes=memory, reserved_bytes=0.0
+    )
+
+
+def room_tensorrt_llm(server: Server, need: Need, context_len: Array, verify_len: Array) -> Room:
+    """Return the room in the share of free memory that TensorRT-LLM takes for its cache.
+
+    Source
+        TensorRT-LLM, documentation of ``KvCacheConfig.free_gpu_memory_fraction``: of what weights
+        and activations leave. The activations are estimated as vLLM's are.
+    """
+    peak = vllm.activation_bytes(
+        need.model,
+        tokens=server.chunk or _TENSORRT_TOKENS,
+        running=server.running or _TENSORRT_REQUESTS,
+        devices=need.placement.tensor_parallel,
+    )
+    memory = need.hardware.server_memory_bytes
+    return _plain_room(
+        server, need, context_len, verify_len, memory_bytes=memory, reserved_bytes=peak
+    )
+
+
+def _plain_room(
+    server: Server,
+    need: Need,
+    context_len: Array,
+    verify_len: Array,
+    *,
+    memory_bytes: float,
+    reserved_bytes: float,
+) -> Room:
+    """Return the room of one pool without blocks: a share of what weights and reserve leave."""
+    free = memory_bytes - reserved_bytes - need.weight_bytes
+    pool = server.memory_frac * free
+    shape = np.broadcast_shapes(context_len.shape, verify_len.shape)
+    held = np.broadcast_to(context_len + verify_len, shape)
+    # A verification keeps a state for each position, or what replays it; a plain step one state.
+    one, positions = need.target.state_bytes, verify_len if need.target.n_recurrent else 1.0
+    kept = one + need.target.replay_bytes * positions if need.replays else one * positions
+    states = np.broadcast_to(kept, shape)
+    cache = need.target.sequence_bytes(held) - need.target.state_bytes
+    if need.draft is not None:
+        cache = cache + need.draft.sequence_bytes(held)
+    most = np.inf if server.running is None else max(1.0, float(server.running // need.ranks))
+    return Room(
+        memory_bytes=memory_bytes,
+        reserved_bytes=memory_bytes - need.weight_bytes - pool,
+        state_pool_bytes=np.zeros(shape),
+        cache_pool_bytes=np.full(shape, pool),
+        state_bytes=np.asarray(states),
+        cache_bytes=np.asarray(cache),
+        limits={"cache": pool / (cache + states), "running": np.full(shape, most)},
+        short_bytes=np.maximum(cache + states - pool, 0.0),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +327,7 @@ def served_room(
         Positions of a verification, drafts and one; it broadcasts with `context_len`.
 
     Source
-        `specroof.serving.sglang`, `specroof.serving.vllm`, `specroof.serving.unmanaged`.
+        `specroof.serving.sglang`, `specroof.serving.vllm`, `specroof.serving.capacity`.
     """
     name = setup.engine.rules
     held = None if drafter is None else drafter.held(model)
@@ -265,3 +376,233 @@ def _notes(engine: str, server: Server) -> list[str]:
             f"server: the memory of activations, which {name} measures at startup, is estimated"
         )
     return notes
+
+
+# --- What a server runs of a grid of points: its room, plain and with drafts, and what binds it --
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Limits:
+    """The room of a server over contexts and draft lengths.
+
+    Parameters
+    ----------
+    drafter
+        What drafts.
+    plain, drafting
+        The room without it, axes (context_len, 1), and with it, axes (context_len, draft_len).
+    """
+
+    drafter: str
+    plain: ServedRoom
+    drafting: ServedRoom
+
+    @property
+    def largest(self) -> Array:
+        """The largest batch, axes (context_len, draft_len); [..., 0] decodes plainly."""
+        found = self.drafting.largest_batch.copy()
+        found[:, :1] = self.plain.largest_batch
+        return found
+
+    @property
+    def bound_by(self) -> npt.NDArray[Any]:
+        """What limits it, axes as in `largest`."""
+        found = self.drafting.room.bound_by.astype(object)
+        found[:, :1] = self.plain.room.bound_by
+        return found
+
+    @property
+    def server(self) -> Server:
+        """What the server runs with while it drafts."""
+        return self.drafting.server
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed: plain, the same but for what the drafter adds."""
+        return self.drafting.notes
+
+    def _run(self, most: float, drafts: int) -> str:
+        if drafts:
+            return f"{most:g} with {format_drafts(drafts)} of {self.drafter}"
+        return "1 request runs plain" if most == 1 else f"{most:g} requests run plain"
+
+    def warnings(self, curve: SpeedupCurve, beyond: str) -> Iterator[str]:
+        """Yield a sentence for each context at which not all requests run that were asked for.
+
+        Parameters
+        ----------
+        curve
+            The curve, limited.
+        beyond
+            What becomes of more requests.
+        """
+        most, bound = self.largest, self.bound_by
+        asked = curve.batch_size.max()
+        known = np.flatnonzero(np.isfinite(curve.tokens_per_round[0, 0]))
+        for i, context in enumerate(curve.context_len):
+            if most[i, known].min() >= asked:
+                continue
+            # Plain, with the shortest draft and with the longest.
+            ends = dict.fromkeys((0, *known[1:2].tolist(), int(known[-1])))
+            parts = [
+                f"{self._run(most[i, drafts], drafts)} ({bound[i, drafts]})" for drafts in ends
+            ]
+            yield f"context {context:g}: at most {', '.join(parts)}; {beyond}"
+            if not most[i, 0]:
+                short = format_binary_bytes(float(self.plain.room.short_bytes[i, 0]))
+                yield (
+                    f"context {context:g}: not one request fits: {short} more would be needed on "
+                    f"each device"
+                )
+        if (
+            bound[:, known][most[:, known] < asked] == "running"
+        ).any() and self.server.stated.running is None:
+            yield (
+                f"the limit of running requests is a default of {self.server.framework}: "
+                f"--server running={asked:g} asks what more would give"
+            )
+
+
+def limits_of(model: Architecture, setup: Setup, drafter: Drafter, curve: SpeedupCurve) -> Limits:
+    """Return the room at the contexts and draft lengths of a curve.
+
+    Parameters
+    ----------
+    model, setup
+        What is served, and where; what its server was told.
+    drafter, curve
+        What drafts, and its curve, whose verifications say how many positions are kept.
+    """
+    return limits_at(model, setup, drafter, curve.context_len, curve.verify_len)
+
+
+def limits_at(
+    model: Architecture,
+    setup: Setup,
+    drafter: Drafter,
+    context_len: Array,
+    verify_len: npt.ArrayLike,
+) -> Limits:
+    """Return the room at some contexts and draft lengths.
+
+    Parameters
+    ----------
+    model, setup, drafter
+        As for `limits_of`.
+    context_len
+        Cached tokens, shape (contexts,).
+    verify_len
+        Positions of a verification by draft length, from 0; what is kept is one more than drafts
+        at least.
+    """
+    verified = np.asarray(verify_len, dtype=np.float64)
+    kept = np.maximum(verified, np.arange(len(verified)) + 1.0)[None, :]
+    contexts = context_len[:, None]
+    return Limits(
+        drafter.name,
+        served_room(model, setup, context_len=contexts),
+        served_room(model, setup, context_len=contexts, drafter=drafter, verify_len=kept),
+    )
+
+
+# --- Requests beyond what a server runs: they wait, and the batch that runs is what has a speed --
+
+
+def running_requests(asked: npt.ArrayLike, largest: npt.ArrayLike, *, queues: bool) -> Array:
+    r"""Return the requests that are decoded at a time; NaN where there is no such batch.
+
+    .. math:: R = \min(C, \text{cap})
+
+    Parameters
+    ----------
+    asked
+        Requests in flight, C, or the batch that is asked about.
+    largest
+        The largest batch that runs.
+    queues
+        Whether those beyond it wait; otherwise a batch beyond it does not exist.
+
+    Source
+        Counting.
+
+    Examples
+    --------
+    >>> running_requests([8, 64], 48, queues=True), running_requests([8, 64], 48, queues=False)
+    (array([ 8., 48.]), array([ 8., nan]))
+    """
+    wanted, most = np.asarray(asked, dtype=np.float64), np.asarray(largest, dtype=np.float64)
+    if queues:
+        return np.where(most >= 1, np.minimum(wanted, most), np.nan)
+    return np.where(wanted <= most, wanted, np.nan)
+
+
+def queue_s(concurrency: npt.ArrayLike, running: npt.ArrayLike, service_s: npt.ArrayLike) -> Array:
+    r"""Return the seconds that a request waits for room.
+
+    A server that always runs R requests of :math:`t` seconds each ends one every :math:`t / R`; a
+    new one waits until the :math:`C - R` before it have begun.
+
+    .. math:: (C - R) \, t / R
+
+    Parameters
+    ----------
+    concurrency, running
+        Requests in flight, C, and those that run, R.
+    service_s
+        t: seconds of a request that runs.
+
+    Source
+        Little 1961, Oper. Res. 9(3): throughput :math:`R / t` times what a request takes, its wait
+        and t, is C.
+
+    Examples
+    --------
+    >>> float(queue_s(64, 16, 2.0))  # 48 * 2 / 16
+    6.0
+    """
+    runs = np.asarray(running)
+    return np.asarray((np.asarray(concurrency) - runs) * np.asarray(service_s) / runs)
+
+
+def limited_curve(
+    batch_size: Array,
+    largest: Array,
+    priced: Callable[[Array], SpeedupCurve],
+    *,
+    queues: bool,
+) -> SpeedupCurve:
+    """Return a curve whose points run no more requests than the server does.
+
+    Parameters
+    ----------
+    batch_size
+        Requests in flight.
+    largest
+        The largest batch that runs, axes (context_len, draft_len); [..., 0] of plain decoding.
+    priced
+        From batch sizes to a curve as if memory had no end; that curve is the answer where no limit
+        binds.
+    queues
+        Whether requests beyond it wait; otherwise such points are NaN.
+    """
+    asked = batch_size[None, :, None]
+    running = running_requests(asked, largest[:, None, :], queues=queues)
+    if np.all(running == asked):
+        return priced(batch_size)
+    runs = np.isfinite(running)
+    sizes = distinct(running[runs]) if runs.any() else batch_size[:1]
+    found = priced(sizes)
+    place = np.searchsorted(sizes, np.where(runs, running, sizes[0]))
+
+    def at(values: Array) -> Array:
+        return np.where(runs, np.take_along_axis(values, place, axis=1), np.nan)
+
+    return replace(
+        found,
+        batch_size=batch_size,
+        running=running,
+        tokens_per_round=np.broadcast_to(found.tokens_per_round[:, :1], running.shape),
+        draft_s=at(found.draft_s),
+        verify_s=at(found.verify_s),
+        round_s=at(found.round_s),
+    )

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from specroof.arrays import Array
-from specroof.serving.capacity import PrefillRules
-from specroof.serving.queue import queue_s
+from specroof.serving.capacity import PrefillRules, queue_s
 from specroof.serving.workload import Workload
-from specroof.speedup.curve import SpeedupCurve
+from specroof.speedup.result import SpeedupCurve
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -75,7 +74,7 @@ class EndToEnd:
         """Seconds from sending a request to its last token, waiting for the others included.
 
         Source
-            Little 1961, Oper. Res. 9(3): `specroof.serving.queue.queue_s`, unless in waves.
+            Little 1961, Oper. Res. 9(3): `specroof.serving.capacity.queue_s`, unless in waves.
         """
         return np.asarray(self._queued_s + self.service_s - self.idle_s)
 
@@ -86,7 +85,7 @@ class EndToEnd:
         Ignores
             the transfer of text, unless the engine's `request_latency_s` holds it.
         Source
-            `specroof.serving.queue.queue_s`.
+            `specroof.serving.capacity.queue_s`.
         """
         return np.asarray(self._queued_s + self.first_s)
 

@@ -13,13 +13,18 @@ from specroof.errors import refuse
 from specroof.latency import Setup, model_latency
 from specroof.serving.capacity import PrefillRules, prefill_rules
 from specroof.serving.end_to_end import EndToEnd
-from specroof.serving.prompts import Prompt, prefill_pass, time_to_first_token_s
-from specroof.serving.request_times import RequestLoad, RequestTimes, prefill_plan
+from specroof.serving.prefills import (
+    Prompt,
+    RequestLoad,
+    RequestTimes,
+    prefill_pass,
+    prefill_plan,
+    time_to_first_token_s,
+)
 from specroof.serving.workload import Workload
-from specroof.speedup.curve import SpeedupCurve
-from specroof.speedup.point import Point
-from specroof.speedup.round import EnginePasses
-from specroof.speedup.served import Served
+from specroof.speedup.curve import Point
+from specroof.speedup.result import SpeedupCurve
+from specroof.speedup.round import EnginePasses, Served
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -143,7 +148,7 @@ def end_to_end(
         For cached prompts on a server that was told to keep none.
 
     Source
-        See `end_to_end_tokens_per_s` and `specroof.serving.request_times.prefill_plan`.
+        See `end_to_end_tokens_per_s` and `specroof.serving.prefills.prefill_plan`.
     """
     if workload.prefix_hit_rate and setup.told.prefix_cache is False:
         refuse("prefix_hit_rate", workload.prefix_hit_rate, "0 with prefix-cache=off")

@@ -1,18 +1,192 @@
 """What a framework's rules are asked, and the room for requests that they answer with."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import Architecture
+from specroof.architecture import (
+    Architecture,
+    Core,
+    DraftHead,
+    RecurrentCore,
+)
 from specroof.arrays import Array
+from specroof.cost import Options, Storage, replay_storage, storage
 from specroof.hardware import SERVER_KEYS, HardwareProfile, Placement, Server, ServerSettings
-from specroof.serving.footprint import Footprint
+from specroof.latency.model import device_bytes
 
-__all__ = ["Array", "Need", "Place", "Room"]
+# --- What models keep on one device: weights, cache of each sequence, recurrent state ------------
+
+#: A context beyond every window and chunk: what grows there has no end.
+_LONG: float = 2.0**20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Footprint:
+    """What a model keeps on one device; sequences are those of one group of devices.
+
+    Parameters
+    ----------
+    weight_bytes
+        Stored once.
+    token_bytes
+        Of one cached token, in all layers that see the whole context.
+    window_token_bytes
+        Of one cached token, in all layers that see a window.
+    window
+        The longest window; 0 where there is none.
+    state_bytes
+        Recurrent state of one sequence, one copy.
+    replay_bytes
+        What replays the state, for one drafted position of a sequence.
+    n_cached, n_windowed, n_recurrent
+        Layers that cache tokens of the whole context, of a window, and with recurrent state.
+    sequence_bytes
+        From cached tokens to the bytes of one sequence, state included.
+    """
+
+    weight_bytes: float
+    token_bytes: float
+    window_token_bytes: float
+    window: int
+    state_bytes: float
+    replay_bytes: float
+    n_cached: int
+    n_windowed: int
+    n_recurrent: int
+    sequence_bytes: Callable[[npt.ArrayLike], Array]
+
+
+def target_footprint(
+    model: Architecture,
+    placement: Placement,
+    options: Options | None = None,
+) -> Footprint:
+    """Return what a model keeps on each of its devices.
+
+    Parameters
+    ----------
+    model
+        The model.
+    placement
+        How weights and caches divide.
+    options
+        Formats in the place of the checkpoint's own; see `specroof.latency.served_options`.
+
+    Counts
+        what `specroof.cost.forward` does, divided as a pass divides its work.
+    Ignores
+        a vision tower's weights (0.3 to 0.5 B parameters for Qwen3.5), and paging.
+    Source
+        `specroof.cost.forward`.
+
+    Examples
+    --------
+    >>> from specroof import load_model
+    >>> eight = target_footprint(load_model("Qwen/Qwen3-8B"), Placement(tensor_parallel=2))
+    >>> eight.token_bytes  # 36 layers * 2 * 8 heads * 128 * 2 bytes, over 2 devices
+    73728.0
+    """
+
+    def everything(context: npt.ArrayLike) -> Array:
+        return _sequence_bytes(model, placement, options, context)
+
+    whole = _layers_with(model, lambda core: not core.window_len)
+    part = _layers_with(model, lambda core: bool(core.window_len))
+    ends = _sequence_bytes(whole, placement, options, np.array([_LONG, 2 * _LONG]))
+    one = _sequence_bytes(part, placement, options, np.array([0.0, 1.0]))
+    return Footprint(
+        weight_bytes=float(device_bytes(storage(model, 0, options), placement, 0)),
+        token_bytes=float(ends[1] - ends[0]) / _LONG,
+        window_token_bytes=float(one[1] - one[0]),
+        window=max((core.window_len for core in cores(part)), default=0),
+        state_bytes=float(everything(0.0)),
+        replay_bytes=_on_device(replay_storage(model), placement),
+        n_cached=_count(whole, lambda core: core.caches_tokens),
+        n_windowed=_count(part, lambda core: core.caches_tokens),
+        n_recurrent=_count(model, lambda core: isinstance(core, RecurrentCore)),
+        sequence_bytes=everything,
+    )
+
+
+def draft_footprint(
+    head: DraftHead,
+    placement: Placement,
+    options: Options | None = None,
+    *,
+    tensor_parallel: int | None = None,
+) -> Footprint:
+    """Return what a drafter keeps on each of the target's devices.
+
+    Parameters
+    ----------
+    head
+        Its layers, as `specroof.drafters.Drafter.held` says.
+    placement
+        The target's.
+    options
+        Formats in the place of its own, as of `target_footprint`.
+    tensor_parallel
+        Devices that it divides over; None for as many as the target.
+
+    Counts
+        layers, their copies, merging matrices, a serial head, and a separate head; the target's
+        embedding and head are shared.
+    Source
+        Counting.
+    """
+    over = placement if tensor_parallel is None else Placement(tensor_parallel)
+    layers = tuple(replace(layer, count=layer.count * head.modules) for layer in head.model.layers)
+    model = replace(head.model, layers=layers)
+    own = target_footprint(model, over, options)
+    serial = 0.0
+    if head.serial is not None:
+        serial = float(device_bytes(storage(head.serial, 0, options), over, 0))
+    fusion = sum(linear.stored_bytes for linear in head.fusion)
+    return replace(own, weight_bytes=own.weight_bytes + serial + fusion)
+
+
+def _sequence_bytes(
+    model: Architecture, placement: Placement, options: Options | None, context: npt.ArrayLike
+) -> Array:
+    """Return the bytes that one sequence of a group takes on each of the group's devices."""
+    parts = [replace(part, weight_bytes=0.0) for part in storage(model, context, options)]
+    held = device_bytes(parts, placement, placement.attention_data_parallel)
+    return np.broadcast_to(held, np.shape(context))
+
+
+def _on_device(parts: Iterable[Storage], placement: Placement) -> float:
+    """Return the bytes of one sequence of a group on each of the group's devices."""
+    return float(device_bytes(parts, placement, placement.attention_data_parallel))
+
+
+def cores(model: Architecture) -> list[Core]:
+    """Return what mixes tokens, or chooses weights, in each kind of layer of a model."""
+    return [core for _, core in model.counted_cores]
+
+
+def has_core(model: Architecture, *kinds: type[Core]) -> bool:
+    """Tell whether a layer of the model has a core of one of these kinds."""
+    return any(isinstance(core, kinds) for core in cores(model))
+
+
+def _layers_with(model: Architecture, wanted: Callable[[Core], bool]) -> Architecture:
+    """Return the model with those blocks alone whose core is wanted."""
+    layers = tuple(
+        replace(
+            layer, blocks=tuple(b for b in layer.blocks if b.core is not None and wanted(b.core))
+        )
+        for layer in model.layers
+    )
+    return replace(model, layers=layers)
+
+
+def _count(model: Architecture, wanted: Callable[[Core], bool]) -> int:
+    """Return how many layers have a wanted core that stores something per sequence."""
+    return sum(count for count, core in model.counted_cores if wanted(core))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -1,9 +1,9 @@
 """Where work meets probability: the whole speedup curve over context, batch and draft length."""
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,10 @@ from specroof.acceptance import (
     constant_acceptance,
 )
 from specroof.architecture import Architecture
-from specroof.arrays import Array, whole_within
+from specroof.arrays import Array, IntArray, array_within, whole_within
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, Proposals, TokensPerRound
-from specroof.errors import OptionError, expect, refuse
+from specroof.errors import OptionError, expect, refuse, reject
 from specroof.latency import (
     PassLatency,
     Setup,
@@ -29,23 +29,111 @@ from specroof.latency import (
     model_latency,
     option_notes,
 )
-from specroof.speedup.axes import Axes, grid_axes, grid_slices
-from specroof.speedup.bands import band_notes, tokens_spread
-from specroof.speedup.result import SpeedupCurve
-from specroof.speedup.round import proposals, round_times
-from specroof.speedup.served import Served
+from specroof.speedup.result import SpeedupCurve, band_notes, tokens_spread
+from specroof.speedup.round import Served, proposals, round_times
+from specroof.units import MOST_POINTS
 
-__all__ = [
-    "DEFAULT_MAX_DRAFT_LEN",
-    "PassLatency",
-    "SpeedupCurve",
-    "acceptance_of",
-    "check_placement",
-    "curve_in",
-    "draft_depth",
-    "longest_draft",
-    "pass_latency",
-]
+# --- The axes of a grid: contexts, batch sizes and draft lengths, checked before any is priced ---
+
+#: Contexts, batch sizes and draft lengths of a grid.
+Axes: TypeAlias = tuple[Array, Array, IntArray]
+
+#: Bytes of a point over those of decoding alone, about 100: with the times of requests 290, and as
+#: lists and text 600 (JSON) or 430 (CSV), or 1 270 with requests.
+REQUEST_WEIGHT: Final = 3
+TEXT_WEIGHT: Final = 6
+
+#: Operating points that are computed at once: their temporaries stay within some tens of MB.
+_CHUNK_POINTS: Final = 1 << 18
+
+
+def grid_axes(context_len: npt.ArrayLike, batch_size: npt.ArrayLike, longest: int) -> Axes:
+    """Return the axes of a grid.
+
+    Parameters
+    ----------
+    context_len
+        Cached tokens of each sequence: a number or a list of numbers.
+    batch_size
+        Sequences in flight, likewise.
+    longest
+        The longest draft; the last axis runs from 0 to it.
+
+    Raises
+    ------
+    OptionError
+        For an axis that is not a list of numbers within their bounds, or for more points than the
+        memory of a machine holds.
+
+    Examples
+    --------
+    >>> grid_axes(4096, [1, 8], 2)
+    (array([4096.]), array([1., 8.]), array([0, 1, 2]))
+    """
+    axes = (
+        _axis("context_len", context_len),
+        _axis("batch_size", batch_size),
+        np.arange(longest + 1, dtype=np.int64),
+    )
+    refuse_many_points([len(axis) for axis in axes])
+    return axes
+
+
+def refuse_many_points(
+    shape: Sequence[int], *, curves: int = 1, weight: int = 1, why: str = ""
+) -> None:
+    """Refuse more points than the memory of a machine holds, before they are held.
+
+    Parameters
+    ----------
+    shape
+        Contexts, batch sizes and draft lengths of each curve.
+    curves
+        Curves that are held at a time: drafters, on each chip.
+    weight
+        What a point is held in, in points of a curve of decoding: `REQUEST_WEIGHT`, `TEXT_WEIGHT`,
+        or their product.
+    why
+        What makes it heavier, for the refusal.
+
+    Raises
+    ------
+    OptionError
+        For more than `MOST_POINTS` of that weight.
+
+    Examples
+    --------
+    >>> refuse_many_points([30, 300, 1025], weight=TEXT_WEIGHT, why=" as JSON")
+    Traceback (most recent call last):
+    specroof.errors.OptionError: the grid has 30 x 300 x 1025 points (contexts, batch sizes and
+    draft lengths) as JSON; allowed: up to 1666666
+    """
+    if math.prod(shape) * curves * weight > MOST_POINTS:
+        sizes = " x ".join(str(size) for size in shape)
+        each = f" on each of {curves} curves" if curves > 1 else ""
+        reject(
+            f"the grid has {sizes} points (contexts, batch sizes and draft lengths){each}{why}",
+            f"up to {MOST_POINTS // weight}{' in all' * (curves > 1)}",
+        )
+
+
+def _axis(name: str, values: npt.ArrayLike) -> Array:
+    """Return an axis of the grid from a number or a list of numbers."""
+    axis = np.atleast_1d(array_within(name, values, name))
+    if axis.ndim != 1:
+        reject(f"{name} has shape {axis.shape}", "a number or a list of numbers")
+    return axis
+
+
+def grid_slices(shape: tuple[int, int, int]) -> Iterator[tuple[slice, slice]]:
+    """Yield slices of the first two axes that hold at most `_CHUNK_POINTS` points each."""
+    contexts, batches, drafts = shape
+    columns = max(1, min(batches, _CHUNK_POINTS // drafts))
+    rows = max(1, min(contexts, _CHUNK_POINTS // (drafts * columns)))
+    for row in range(0, contexts, rows):
+        for column in range(0, batches, columns):
+            yield slice(row, row + rows), slice(column, column + columns)
+
 
 DEFAULT_MAX_DRAFT_LEN: Final = 16
 
@@ -301,3 +389,93 @@ def longest_draft(
     if longest > depth:
         refuse(name, asked, f"at most {depth:g}, the depth of {drafter.name!r}")
     return longest
+
+
+# --- What is priced: one drafter at one load, or over a grid of loads ----------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Point:
+    """One drafter at one load, or over a grid of loads, wherever it is priced.
+
+    Parameters
+    ----------
+    model, setup, drafter
+        What is served, where, and what drafts.
+    batch_size, context_len
+        The load; several, if lists.
+    longest
+        The longest draft that is priced.
+    draft_len
+        Drafts per round; None for the best of 1 to `longest`.
+    """
+
+    model: Architecture
+    setup: Setup
+    drafter: Drafter
+    batch_size: npt.ArrayLike
+    context_len: npt.ArrayLike
+    longest: int
+    draft_len: int | None = None
+
+    def curve(self, tokens: TokensPerRound | ContextAcceptance) -> SpeedupCurve:
+        """Return the curve at this load under an acceptance."""
+        return curve_in(
+            self.model,
+            self.setup,
+            drafter=self.drafter,
+            tokens=tokens,
+            batch_size=self.batch_size,
+            context_len=self.context_len,
+            longest=self.longest,
+        )
+
+    def waits(self, tokens: TokensPerRound | ContextAcceptance) -> tuple[SpeedupCurve, Array]:
+        """Return the curve under an acceptance, and seconds that a user waits for each token."""
+        curve = self.curve(tokens)
+        return curve, 1.0 / curve.tokens_per_s_per_user
+
+    @property
+    def drafted(self) -> SpeedupCurve:
+        """The curve under the drafter's own acceptance."""
+        return self.curve(acceptance_of(self.drafter))
+
+    def gain(self, tokens: TokensPerRound | ContextAcceptance) -> tuple[float, int]:
+        """Return the speedup of drafting under an acceptance, and its draft length."""
+        gains, drafts = drafting_gain(self.curve(tokens), self.draft_len)
+        return float(gains[0, 0]), int(drafts[0, 0])
+
+
+def drafting_gain(
+    curve: SpeedupCurve, draft_len: int | None, largest_batch: Array | None = None
+) -> tuple[Array, IntArray]:
+    """Return the speedup of rounds that do draft, and their draft length, axes (context, batch).
+
+    Parameters
+    ----------
+    curve
+        What drafting gains.
+    draft_len
+        Drafts per round; None for the best from 1 on.
+    largest_batch
+        What a server has room for, axes (context, draft length); None without end.
+
+    Source
+        `SpeedupCurve.best_speedup`, without its way out: there drafts are optional.
+
+    Examples
+    --------
+    >>> from specroof import speedup_curve
+    >>> loses = speedup_curve("Qwen/Qwen3-8B", "b200", drafter="block,accept=0,cost=1,drafts=4")
+    >>> gains, drafts = drafting_gain(loses, None)
+    >>> bool(gains[0, 0] < 0.5), loses.best_speedup.item(), drafts.tolist()
+    (True, 1.0, [[1]])
+    """
+    speedup = np.where(np.isnan(curve.speedup), -np.inf, curve.speedup)
+    if largest_batch is not None:
+        room = curve.batch_size[None, :, None] <= largest_batch[:, None, :]
+        speedup = np.where(room, speedup, -np.inf)
+    if draft_len is not None:
+        return speedup[..., draft_len], np.full(speedup.shape[:2], draft_len)
+    best = np.argmax(speedup[..., 1:], axis=-1) + 1
+    return np.take_along_axis(speedup, best[..., None], axis=-1)[..., 0], best

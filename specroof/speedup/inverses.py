@@ -11,8 +11,7 @@ from specroof.acceptance import acceptance_from_length, constant_acceptance
 from specroof.arrays import Array, IntArray
 from specroof.drafters import Drafter, DraftTime, Round
 from specroof.errors import OptionError, optional_library, reject
-from specroof.speedup.curve import acceptance_of
-from specroof.speedup.point import Point
+from specroof.speedup.curve import Point, acceptance_of
 
 #: Shares of a plain step, and factors on drafting times, that are looked at.
 _MOST_SHARE: Final = 100.0

@@ -10,8 +10,7 @@ import numpy as np
 from specroof.acceptance import accepted_at
 from specroof.cost import ForwardPass
 from specroof.latency import PassLatency
-from specroof.speedup.curve import acceptance_of, pass_latency
-from specroof.speedup.point import Point
+from specroof.speedup.curve import Point, acceptance_of, pass_latency
 from specroof.speedup.round import engine_round_s, proposals, waits_for_host
 
 DRAFTING: Final = "drafting"

@@ -2,15 +2,21 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, Final
+from itertools import islice
+from tempfile import TemporaryDirectory
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 
-from specroof.questions.sweep import Study
+from specroof.questions.overview import Overview, overviews
+from specroof.questions.sweep import Slice, Study, lacking_room, study_slices
 from specroof.reading.yaml_text import shortened
+from specroof.report.columns import load_columns, point_columns
+from specroof.sweeps.places import Place, best_format, place_of, table_writer
 
 #: Changes that a refusal names, and characters of each value.
 _MOST_NAMED: Final = 3
@@ -168,3 +174,281 @@ def _keyed(value: Any) -> dict[Any, Any] | None:
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return dict(enumerate(value))
     return None
+
+
+# --- One partition: computed, and written whole or not at all ------------------------------------
+
+#: Folders: of files with points, and of what is kept until the study is done.
+POINTS: Final = "points"
+UNFINISHED: Final = ".unfinished"
+#: Notes that are kept of a partition.
+_MOST_NOTES: Final = 20
+
+#: The keys of a record, and what they hold.
+_KINDS: Final[dict[str, type]] = {
+    "name": str,
+    "target": int,
+    "drafter": int,
+    "points": int,
+    "loads_without_room": int,
+    "bytes": int,
+    "summary_sha256": str,
+    "notes": list,
+    "overviews": list,
+}
+
+#: Told how many points are done, each time some are.
+Advance = Callable[[int], object]
+
+
+def file_metadata(plan: Plan) -> dict[str, str]:
+    """Return what every file says of itself."""
+    return {
+        "specroof_version": plan.described["specroof"],
+        "specroof_study_sha256": plan.study_sha256,
+        "specroof_study": plan.study.text,
+    }
+
+
+def finished(place: Place, partition: Partition, form: str) -> dict[str, Any] | None:
+    """Return the record of a partition whose files are there; None of one that is to be done."""
+    content = place.read(f"{UNFINISHED}/{partition.name}.json")
+    try:
+        record = json.loads(content or b"")
+    except (ValueError, RecursionError):  # cut short, or no text
+        return None
+    if not is_record(record, partition):
+        return None
+    summary = place.read(f"{UNFINISHED}/{partition.name}.{form}")
+    points = place.size(f"{POINTS}/{partition.name}.{form}")
+    return (
+        record
+        if (points, _sha256(summary)) == (record["bytes"], record["summary_sha256"])
+        else None
+    )
+
+
+def is_record(record: Any, partition: Partition) -> TypeGuard[dict[str, Any]]:
+    """Tell the record of a partition from anything else that a damaged file may hold."""
+    if not has_kinds(record) or not _named(partition).items() <= record.items():
+        return False
+    try:
+        overviews_read = [Overview.from_dict(content) for content in record["overviews"]]
+    except ValueError:
+        return False
+    return len(overviews_read) > 0
+
+
+def has_kinds(record: Any) -> TypeGuard[dict[str, Any]]:
+    """Tell whether a value has the keys of a record, each of its kind; overviews are not read."""
+    return (
+        isinstance(record, dict)
+        and record.keys() == _KINDS.keys()
+        and all(type(record[key]) is kind for key, kind in _KINDS.items())
+        and record["name"].isdecimal()  # no way out of the folder
+        and min(record["bytes"], record["loads_without_room"]) >= 0
+        and all(isinstance(note, str) for note in record["notes"])
+    )
+
+
+def _sha256(content: bytes | None) -> str:
+    return hashlib.sha256(content or b"").hexdigest()
+
+
+def _slices(study: Study, partition: Partition, most: int | None) -> Iterator[Slice]:
+    """Return the slices of a partition, or a first one of about so many points."""
+    whole_of = (study, partition.target, partition.drafter)
+    return (
+        study_slices(*whole_of) if most is None else islice(study_slices(*whole_of, most=most), 1)
+    )
+
+
+def write_partition(
+    plan: Plan,
+    partition: Partition,
+    place: Place,
+    form: str,
+    advance: Advance,
+    most: int | None = None,
+) -> dict[str, Any]:
+    """Write the points of one drafter on one target, then its record, and return the record.
+
+    Until the record is there, nothing of the partition counts; another run does all of it again,
+    and writes the same bytes.
+
+    Parameters
+    ----------
+    plan, partition
+        What is asked.
+    place, form
+        Where, in which format.
+    advance
+        Told of points that are done.
+    most
+        Write about so many points and no more, to learn what they take; None for all.
+    """
+    said: dict[str, None] = {}
+    lacking = 0
+    name, metadata = partition.name, file_metadata(plan)
+    points = f"{POINTS}/{name}.{form}"
+
+    with (
+        place.open(points) as file,
+        table_writer(form, file, metadata) as write,
+        place.open(f"{UNFINISHED}/{name}.{form}") as summary_file,
+        table_writer(form, summary_file, metadata) as write_load,
+    ):
+
+        def written() -> Iterator[Slice]:
+            nonlocal lacking
+            for part in _slices(plan.study, partition, most):
+                found = part.prediction
+                said.update(dict.fromkeys(found.notes[: _MOST_NOTES - len(said)]))
+                lacking += lacking_room(found.curves[0])
+                numbers = {"target": part.target}
+                counted = found.counted or [None] * len(found.curves)
+                for curve, whole in zip(found.curves, counted, strict=True):
+                    write(numbers | point_columns(curve, whole))
+                write_load(numbers | load_columns(found))
+                yield part
+                advance(found.curves[0].round_s.size)
+
+        shown = overviews(plan.study.loads, written())
+    record = _named(partition) | {
+        "loads_without_room": lacking,
+        "bytes": place.size(points),
+        "summary_sha256": _sha256(place.read(f"{UNFINISHED}/{name}.{form}")),
+        "notes": list(said),
+        "overviews": [one.to_dict() for one in shown],
+    }
+    with place.open(f"{UNFINISHED}/{name}.json") as file:
+        file.write(json.dumps(record, allow_nan=False).encode())
+    return record
+
+
+def _named(partition: Partition) -> dict[str, Any]:
+    """Return how a record names its partition."""
+    return {
+        "name": partition.name,
+        "target": partition.target,
+        "drafter": partition.drafter,
+        "points": partition.points,
+    }
+
+
+# --- What a sweep will take, from a small part of it ---------------------------------------------
+
+#: Partitions that are tried, and points of each, few and many: the cost of a file is told apart
+#: from the cost of its points.
+_TRIED: Final = 8
+_TRIED_POINTS: Final = (1 << 14, 1 << 17)
+#: How far off a clock is that met other work, or a disk with a queue.
+_CLOCK_OFF: Final = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a sweep will take.
+
+    Parameters
+    ----------
+    form
+        The format of the files.
+    points, partitions
+        Counted.
+    seconds
+        Expected of one process on this machine.
+    seconds_off
+        By what share of them they may be off: two standard errors of what the partitions that were
+        tried take, and what clocks are off by on a machine with other work.
+    size_bytes
+        Expected of the points on disk.
+    """
+
+    form: str
+    points: int
+    partitions: int
+    seconds: float
+    seconds_off: float
+    size_bytes: float
+
+
+def estimate(study: Study, form: str | None) -> Estimate:
+    """Return what a sweep will take: some partitions are tried, a part of each.
+
+    They are written into a temporary folder, which goes.
+
+    Parameters
+    ----------
+    study
+        What is asked.
+    form
+        As for `write_sweep`.
+    """
+    plan, chosen = plan_of(study), best_format(form)
+    tried = _spread(plan)
+    with TemporaryDirectory() as folder:
+        place = place_of(folder)
+        place.prepare(POINTS, UNFINISHED)
+        _trial(plan, tried[0], place, chosen, _TRIED_POINTS[0])  # imports libraries, reads files
+        few, many = (
+            [_trial(plan, one, place, chosen, most) for one in tried] for most in _TRIED_POINTS
+        )
+    seconds, sizes = (
+        np.array(
+            [
+                extrapolated((less[0], less[of]), (more[0], more[of]), one.points)
+                for less, more, one in zip(few, many, tried, strict=True)
+            ]
+        )
+        for of in (1, 2)
+    )
+    share = len(plan.partitions) / len(tried)
+    spread = 2 * float(seconds.std() / seconds.mean()) / len(tried) ** 0.5 if share > 1 else 0.0
+    return Estimate(
+        form=chosen,
+        points=plan.points,
+        partitions=len(plan.partitions),
+        seconds=float(seconds.sum()) * share,
+        seconds_off=float(np.hypot(_CLOCK_OFF, spread)),
+        size_bytes=float(sizes.sum()) * share,
+    )
+
+
+def _spread(plan: Plan) -> list[Partition]:
+    """Return some partitions: of targets here and there, of one drafter after another."""
+    drafters = len(plan.study.drafters)
+    count = min(drafters * -(-_TRIED // drafters), 2 * _TRIED)
+    targets = np.linspace(0, len(plan.study.targets) - 1, count).round().astype(int).tolist()
+    apart = max(drafters // count, 1)
+    chosen = dict.fromkeys(
+        target * drafters + k * apart % drafters for k, target in enumerate(targets)
+    )
+    return [plan.partitions[place] for place in chosen]
+
+
+def _trial(
+    plan: Plan, partition: Partition, place: Place, form: str, most: int
+) -> tuple[int, float, int]:
+    """Return points, seconds and bytes of the first part of a partition."""
+    done: list[int] = []
+    begun = time.perf_counter()
+    record = write_partition(plan, partition, place, form, done.append, most)
+    return sum(done), time.perf_counter() - begun, int(record["bytes"])
+
+
+def extrapolated(few: tuple[float, float], many: tuple[float, float], points: float) -> float:
+    """Return what so many points take, from what few take and what many take.
+
+    Each of the two is how many points there were, and what they took; what does not grow with
+    them is taken once. Where all points were tried, nothing is extrapolated.
+
+    Examples
+    --------
+    >>> extrapolated((10, 3.0), (20, 4.0), 100), extrapolated((10, 3.0), (10, 2.0), 10)
+    (12.0, 2.0)
+    """
+    more = many[0] - few[0]
+    # Many that took less than few have met a machine with other work.
+    each = max(many[1] - few[1], 0.0) / more if more else 0.0
+    return float(many[1] + each * (points - many[0]))

@@ -7,11 +7,10 @@ from typing import Any, Final
 
 from specroof.errors import CatalogError, OutputError
 from specroof.questions.overview import Overview
-from specroof.report.arrow import data_library
-from specroof.report.layout import unescaped
-from specroof.report.notebook import facts_html
-from specroof.sweeps.partition import POINTS, UNFINISHED, has_kinds
+from specroof.report.columns import data_library
+from specroof.report.layout import facts_html, unescaped
 from specroof.sweeps.places import Place, place_of
+from specroof.sweeps.plan import POINTS, UNFINISHED, has_kinds
 from specroof.sweeps.run import MANIFEST, parse_manifest
 
 _WRITTEN: Final = "a folder that `specroof sweep` wrote"

@@ -1,12 +1,20 @@
 """One measured acceptance: what was drafted for what, how often it was accepted, who says so."""
 
+import csv
+import difflib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.resources import files
+from itertools import accumulate
+from operator import mul
 from typing import Final
 
 from specroof.acceptance import Acceptance, lengths_acceptance, survival_acceptance
-from specroof.acceptance.extrapolation import extrapolated_acceptance
+from specroof.acceptance.law_fits import extrapolated_acceptance
 from specroof.acceptance.typical import SHAPES, acceptance_from_length
-from specroof.errors import reject
+from specroof.errors import CatalogError, reject
+from specroof.reading.yaml_text import shown
 
 #: What engines call the length of a draft, and how many more drafts there are than they say.
 DRAFT_COUNTS: Final = {
@@ -82,7 +90,7 @@ class AcceptanceProfile:
         Parameters
         ----------
         extrapolate
-            A name of `specroof.acceptance.extrapolation.EXTRAPOLATIONS`, to go on past that depth.
+            A name of `specroof.acceptance.law_fits.EXTRAPOLATIONS`, to go on past that depth.
 
         Counts
             acceptance by position as it stands; several lengths by their differences
@@ -163,3 +171,112 @@ def draft_count(text: str) -> int:
     if not (number.isascii() and number.isdigit()) or not smallest <= int(number[:9]) <= 1_000_000:
         reject(f"{name} is {number[:40]!r}", f"a whole number from {smallest} to 1000000")
     return int(number) + DRAFT_COUNTS[name]
+
+
+# --- The bundled profiles: two tables of published figures, with where each stands ---------------
+
+_ROWS: Final = "published.csv"
+_SOURCES: Final = "sources.csv"
+
+
+def load_profiles() -> tuple[AcceptanceProfile, ...]:
+    """Return every bundled profile, in the order of the table.
+
+    Examples
+    --------
+    >>> {profile.model for profile in load_profiles()} >= {"Qwen3.6-35B-A3B", "Kimi-K3"}
+    True
+    """
+    return tuple(_library().values())
+
+
+def profile_names() -> list[str]:
+    """Return the names of the bundled profiles."""
+    return list(_library())
+
+
+def bundled_profile(name: str) -> AcceptanceProfile:
+    """Return a bundled profile by its name, capitals apart.
+
+    Raises
+    ------
+    CatalogError
+        If there is none of that name.
+
+    Examples
+    --------
+    >>> bundled_profile("qwen3.6-35b-a3b/mtp/speed-bench").survival[:3]
+    (0.779, 0.583, 0.444)
+    """
+    profiles = _library()
+    wanted = name.strip().casefold()
+    if wanted not in profiles:
+        close = difflib.get_close_matches(wanted, list(profiles), n=3)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        message = f"profile {shown(name)} is neither a file nor a bundled profile{hint}"
+        msg = f"{message}; see: specroof acceptance"
+        raise CatalogError(msg)
+    return profiles[wanted]
+
+
+def _table(name: str) -> list[dict[str, str]]:
+    text = (files("specroof.acceptance.published") / name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+@lru_cache(maxsize=1)
+def _library() -> dict[str, AcceptanceProfile]:
+    sources = {row["id"]: row for row in _table(_SOURCES)}
+    return {row["name"]: _profile(row, sources[row["source"]]) for row in _table(_ROWS)}
+
+
+def _profile(row: dict[str, str], source: dict[str, str]) -> AcceptanceProfile:
+    values = row["values"].split("/")
+    survival, lengths = _READ[row["kind"]](values)
+    notes = (source["note"], row["note"])
+    return AcceptanceProfile(
+        name=row["name"],
+        model=row["model"],
+        drafter=row["drafter"],
+        drafter_family=row["drafter_family"],
+        task=row["task"],
+        temperature=float(row["temperature"]) if row["temperature"] else None,
+        engine=row["engine"],
+        survival=survival,
+        lengths=lengths,
+        counted=_COUNTED[row["kind"]],
+        n_rounds=int(row["n_rounds"]) if row["n_rounds"] else None,
+        source=f"{source['title']}, {source['url']}",
+        note="; ".join(note for note in notes if note),
+    )
+
+
+_Known = tuple[tuple[float, ...], tuple[tuple[int, float], ...]]
+
+
+def _numbers(values: list[str]) -> list[float]:
+    return [float(value) for value in values]
+
+
+def _read_histogram(values: list[str]) -> _Known:
+    at_least = list(accumulate(reversed(_numbers(values))))[::-1]
+    return tuple(count / at_least[0] for count in at_least[1:]), ()
+
+
+def _read_lengths(values: list[str]) -> _Known:
+    pairs = (value.split(":") for value in values)
+    return (), tuple((int(drafts), float(length)) for drafts, length in pairs)
+
+
+_READ: Final[dict[str, Callable[[list[str]], _Known]]] = {
+    "survival": lambda values: (tuple(_numbers(values)), ()),
+    "conditional": lambda values: (tuple(accumulate(_numbers(values), mul)), ()),
+    "histogram": _read_histogram,
+    "lengths": _read_lengths,
+}
+_COUNTED: Final = {
+    "survival": "share of rounds by position; the bonus token is no position",
+    "conditional": "rate by position, given the drafts before; the bonus token is no position",
+    "histogram": "rounds by accepted drafts; the bonus token is not counted",
+    "lengths": "acceptance length; the bonus token is counted",
+}

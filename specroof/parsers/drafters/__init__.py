@@ -23,10 +23,10 @@ from specroof.parsers.drafters.heads import (
     parse_eagle,
     parse_eagle3,
     parse_medusa,
+    parse_mtp,
     parse_p_eagle,
     parse_pard,
 )
-from specroof.parsers.drafters.mtp import parse_mtp
 from specroof.parsers.model_config import read_files
 
 __all__ = ["DRAFTER_KINDS", "parse_drafter_config"]

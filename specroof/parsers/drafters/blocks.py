@@ -24,11 +24,11 @@ from specroof.architecture import (
     stack_layers,
 )
 from specroof.parsers import parse_family
-from specroof.parsers.blocks import feed_forward_block
+from specroof.parsers.decoder import feed_forward_block
 from specroof.parsers.drafters.config import DraftConfig, layer_shapes
-from specroof.parsers.drafters.mtp import draft_layers, open_target
+from specroof.parsers.drafters.heads import draft_layers, open_target
 from specroof.parsers.families.deepseek_v3 import latent_block, latent_shape
-from specroof.parsers.formats.quantization import LayerWeights
+from specroof.parsers.formats import LayerWeights
 
 _MOST_POSITIONS: Final = 4096
 _TAP_KEYS: Final = (

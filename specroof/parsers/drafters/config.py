@@ -3,12 +3,10 @@
 from dataclasses import dataclass, replace
 
 from specroof.architecture import DraftShape, WeightFormat
-from specroof.parsers.formats.quantization import Quantization, read_quantization
-from specroof.parsers.formats.weight_formats import PLAIN_FORMATS
-from specroof.parsers.layer_lists import sliding_layers
+from specroof.parsers.decoder import head_counts, sliding_layers, split_head_dim
+from specroof.parsers.formats import PLAIN_FORMATS, Quantization, read_quantization
 from specroof.parsers.model_config import activation_dtype, config_name, quantization_section
-from specroof.parsers.sizes import head_counts, split_head_dim
-from specroof.reading.json_object import MAX_LAYERS, Reader
+from specroof.reading.json_text import MAX_LAYERS, Reader
 
 
 @dataclass(frozen=True, slots=True, eq=False)

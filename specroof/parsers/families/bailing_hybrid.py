@@ -16,14 +16,23 @@ from specroof.architecture import (
     KimiDeltaAttention,
     LightningAttention,
 )
-from specroof.parsers.blocks import ExpertsShape, extended, matrices
-from specroof.parsers.decoder import BlockBuilder, Part, decoder, feed_forward_part
+from specroof.parsers.decoder import (
+    BlockBuilder,
+    ExpertsShape,
+    Part,
+    decoder,
+    experts_after_first,
+    extended,
+    feed_forward_part,
+    listed_experts,
+    listed_kinds,
+    matrices,
+    read_experts,
+)
 from specroof.parsers.families.deepseek_v3 import LatentShape, latent_block
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import experts_after_first, listed_experts, listed_kinds
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_experts
-from specroof.reading.json_object import Reader
+from specroof.reading.json_text import Reader
 
 _LINEAR: Final = "linear_attention"
 _FULL: Final = "full_attention"

@@ -7,8 +7,8 @@ Source
 """
 
 from specroof.architecture import Architecture
+from specroof.parsers.decoder import experts_after_first
 from specroof.parsers.families.deepseek_v3 import latent_decoder
-from specroof.parsers.layer_lists import experts_after_first
 from specroof.parsers.model_config import ModelConfig
 
 

@@ -21,13 +21,18 @@ from specroof.architecture import (
     Shard,
     replicated,
 )
-from specroof.parsers.blocks import matrices
-from specroof.parsers.decoder import Part, decoder, feed_forward_part
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import experts_after_first, listed_experts
+from specroof.parsers.decoder import (
+    Part,
+    decoder,
+    experts_after_first,
+    feed_forward_part,
+    listed_experts,
+    matrices,
+    read_experts,
+)
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_experts
-from specroof.reading.json_object import Reader
+from specroof.reading.json_text import Reader
 
 #: Which layers have experts, where a list does not say so already.
 EXPERTS_FROM: Final = "first_k_dense_replace moe_layer_freq"

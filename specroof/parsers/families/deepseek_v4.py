@@ -26,15 +26,19 @@ from specroof.architecture import (
     WeightFormat,
     replicated,
 )
-from specroof.parsers.blocks import ExpertNames, ExpertsShape, experts_block
-from specroof.parsers.decoder import Part, decoder
+from specroof.parsers.decoder import (
+    ExpertNames,
+    ExpertsShape,
+    Part,
+    decoder,
+    experts_block,
+    listed_kinds,
+    read_experts,
+)
 from specroof.parsers.families.deepseek_v3 import index_weights, read_indexer
-from specroof.parsers.formats.module_names import ModuleNames
-from specroof.parsers.formats.quantization import LayerWeights, Quantization, Rule
-from specroof.parsers.layer_lists import listed_kinds
+from specroof.parsers.formats import LayerWeights, ModuleNames, Quantization, Rule
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_experts
-from specroof.reading.json_object import MAX_LAYERS, Reader
+from specroof.reading.json_text import MAX_LAYERS, Reader
 
 _NAMES: Final = ExpertNames(
     routed="ffn.experts.0.w1",

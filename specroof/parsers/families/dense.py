@@ -11,18 +11,22 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from specroof.architecture import TENSOR, Architecture, AttentionShape, Block
-from specroof.parsers.blocks import (
+from specroof.parsers.decoder import (
+    BlockBuilder,
+    Part,
     attention_block,
+    decoder,
     extended,
     feed_forward_block,
+    head_counts,
+    layer_windows,
     matrices,
+    read_attention,
+    same_part,
 )
-from specroof.parsers.decoder import BlockBuilder, Part, decoder, same_part
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import layer_windows
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import head_counts, read_attention
-from specroof.reading.json_object import Reader
+from specroof.reading.json_text import Reader
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,9 @@ Source
 """
 
 from specroof.architecture import Architecture
-from specroof.parsers.decoder import attention_part, decoder, dense_part, same_part
+from specroof.parsers.decoder import attention_part, decoder, dense_part, read_attention, same_part
 from specroof.parsers.mamba2 import MambaShape, mamba_block, read_mamba
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_attention
 
 
 def parse_falcon_h1(config: ModelConfig) -> Architecture:

@@ -8,12 +8,19 @@ Source
 from dataclasses import replace
 
 from specroof.architecture import Architecture, AttentionShape, Block
-from specroof.parsers.blocks import attention_block, extended, feed_forward_block
-from specroof.parsers.decoder import Part, decoder, same_part
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import layer_windows
+from specroof.parsers.decoder import (
+    Part,
+    attention_block,
+    decoder,
+    extended,
+    feed_forward_block,
+    head_counts,
+    layer_windows,
+    read_attention,
+    same_part,
+)
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import head_counts, read_attention
 
 
 def parse_gemma2(config: ModelConfig) -> Architecture:

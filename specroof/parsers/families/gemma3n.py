@@ -15,14 +15,21 @@ from specroof.architecture import (
     Block,
     Linear,
 )
-from specroof.parsers.blocks import attention_block, extended, feed_forward_block, matrices
-from specroof.parsers.decoder import Part, decoder
+from specroof.parsers.decoder import (
+    Part,
+    attention_block,
+    decoder,
+    extended,
+    feed_forward_block,
+    head_counts,
+    matrices,
+    read_attention,
+    sliding_layers,
+)
 from specroof.parsers.families.gemma4 import per_layer_linears, shared_cache_block, shared_layers
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import sliding_layers
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import head_counts, read_attention
-from specroof.reading.json_object import Reader
+from specroof.reading.json_text import Reader
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,21 +18,24 @@ from specroof.architecture import (
     Linear,
     SharedCacheAttention,
 )
-from specroof.parsers.blocks import (
+from specroof.parsers.decoder import (
     ExpertNames,
     ExpertsShape,
+    Part,
     attention_block,
+    decoder,
     experts_block,
     extended,
     feed_forward_block,
+    layer_overrides,
     matrices,
+    read_attention,
+    read_experts,
+    sliding_layers,
 )
-from specroof.parsers.decoder import Part, decoder
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import layer_overrides, sliding_layers
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_attention, read_experts
-from specroof.reading.json_object import MAX_LAYERS, Reader
+from specroof.reading.json_text import MAX_LAYERS, Reader
 
 _NAMES: Final = ExpertNames(routed="experts.0.gate_proj")
 

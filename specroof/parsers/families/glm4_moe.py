@@ -8,10 +8,15 @@ Source
 from dataclasses import replace
 
 from specroof.architecture import Architecture
-from specroof.parsers.decoder import attention_part, decoder, feed_forward_part
+from specroof.parsers.decoder import (
+    attention_part,
+    decoder,
+    feed_forward_part,
+    read_attention,
+    read_experts,
+)
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_attention, read_experts
-from specroof.reading.json_object import MAX_LAYERS
+from specroof.reading.json_text import MAX_LAYERS
 
 
 def parse_glm4_moe(config: ModelConfig) -> Architecture:

@@ -11,15 +11,15 @@ from dataclasses import replace
 from typing import Final
 
 from specroof.architecture import Architecture
+from specroof.parsers.decoder import listed_kinds
 from specroof.parsers.families.deepseek_v3 import (
     EXPERTS_FROM,
     latent_decoder,
     searching_shape,
     sparse_layers,
 )
-from specroof.parsers.layer_lists import listed_kinds
 from specroof.parsers.model_config import ModelConfig
-from specroof.reading.json_object import MAX_LAYERS, Reader
+from specroof.reading.json_text import MAX_LAYERS, Reader
 
 _FULL: Final = "full"
 _SHARED: Final = "shared"

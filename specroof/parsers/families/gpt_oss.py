@@ -9,11 +9,16 @@ from dataclasses import replace
 from typing import Final
 
 from specroof.architecture import Architecture
-from specroof.parsers.blocks import ExpertNames
-from specroof.parsers.decoder import attention_part, decoder, feed_forward_part
-from specroof.parsers.layer_lists import layer_windows
+from specroof.parsers.decoder import (
+    ExpertNames,
+    attention_part,
+    decoder,
+    feed_forward_part,
+    layer_windows,
+    read_attention,
+    read_experts,
+)
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_attention, read_experts
 
 _NAMES: Final = ExpertNames(routed="mlp.experts.gate_up_proj")
 

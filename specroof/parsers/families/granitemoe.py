@@ -8,10 +8,16 @@ Source
 from dataclasses import replace
 
 from specroof.architecture import Architecture
-from specroof.parsers.decoder import attention_part, decoder, feed_forward_part
+from specroof.parsers.decoder import (
+    attention_part,
+    decoder,
+    feed_forward_part,
+    head_counts,
+    read_attention,
+    read_experts,
+)
 from specroof.parsers.families.granitemoehybrid import EXPERT_NAMES
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import head_counts, read_attention, read_experts
 
 
 def parse_granitemoe(config: ModelConfig) -> Architecture:

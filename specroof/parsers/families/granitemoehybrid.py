@@ -10,13 +10,21 @@ from dataclasses import replace
 from typing import Final
 
 from specroof.architecture import Architecture, Block, gated_pair
-from specroof.parsers.blocks import ExpertNames, attention_block, experts_block
-from specroof.parsers.decoder import BlockBuilder, decoder, kinds_part, same_part
-from specroof.parsers.formats.quantization import LayerWeights
+from specroof.parsers.decoder import (
+    BlockBuilder,
+    ExpertNames,
+    attention_block,
+    decoder,
+    experts_block,
+    kinds_part,
+    read_attention,
+    read_experts,
+    same_part,
+)
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.mamba2 import MambaShape, mamba_block, read_mamba
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_attention, read_experts
-from specroof.reading.json_object import Reader
+from specroof.reading.json_text import Reader
 
 #: Mixers by the spellings of `layer_types`, before and after transformers 5.13 renamed them.
 _MIXERS: Final = {

@@ -19,14 +19,20 @@ from specroof.architecture import (
     Linear,
     Shard,
 )
-from specroof.parsers.blocks import extended, matrices
-from specroof.parsers.decoder import Part, decoder, feed_forward_part
+from specroof.parsers.decoder import (
+    Part,
+    decoder,
+    extended,
+    feed_forward_part,
+    listed_experts,
+    listed_kinds,
+    matrices,
+    read_experts,
+)
 from specroof.parsers.families.deepseek_v3 import LatentShape, latent_block, searching_shape
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import listed_experts, listed_kinds
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_experts
-from specroof.reading.json_object import Reader
+from specroof.reading.json_text import Reader
 
 _FULL: Final = "full"
 _SHARED: Final = "shared"

@@ -10,20 +10,22 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from specroof.architecture import HEADS, Architecture, AttentionShape, Block, ShortConvolution
-from specroof.parsers.blocks import (
+from specroof.parsers.decoder import (
+    Part,
     attention_block,
+    decoder,
     experts_block,
     extended,
     feed_forward_block,
+    listed_experts,
+    listed_kinds,
     matrices,
+    read_experts,
     router,
 )
-from specroof.parsers.decoder import Part, decoder
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import listed_experts, listed_kinds
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_experts
-from specroof.reading.json_object import MAX_LAYERS, Reader
+from specroof.reading.json_text import MAX_LAYERS, Reader
 
 _FULL: Final = "hybrid"
 _SLIDING: Final = "hybrid_sliding"

@@ -20,21 +20,25 @@ from specroof.architecture import (
     Linear,
     Shard,
 )
-from specroof.parsers.blocks import (
+from specroof.parsers.decoder import (
     BLOCK_SPARSE_NAMES,
+    BlockBuilder,
     ExpertsShape,
+    Part,
+    decoder,
+    experts_after_first,
     experts_block,
     extended,
     feed_forward_block,
+    listed_experts,
+    listed_kinds,
     matrices,
+    read_experts,
 )
-from specroof.parsers.decoder import BlockBuilder, Part, decoder
 from specroof.parsers.families.deepseek_v3 import EXPERTS_FROM, latent_block, latent_shape
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import experts_after_first, listed_experts, listed_kinds
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_experts
-from specroof.reading.json_object import Reader
+from specroof.reading.json_text import Reader
 
 _DELTA: Final = "linear_attention"
 _FULL: Final = "full_attention"

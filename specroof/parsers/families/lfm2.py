@@ -17,19 +17,23 @@ from specroof.architecture import (
     gated_pair,
     grouped_query_block,
 )
-from specroof.parsers.blocks import (
+from specroof.parsers.decoder import (
+    BlockBuilder,
     ExpertNames,
+    Part,
     attention_block,
+    decoder,
     experts_block,
     extended,
+    listed_kinds,
     matrices,
+    read_attention,
+    read_experts,
+    same_part,
 )
-from specroof.parsers.decoder import BlockBuilder, Part, decoder, same_part
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import listed_kinds
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_attention, read_experts
-from specroof.reading.json_object import MAX_LAYERS, Reader
+from specroof.reading.json_text import MAX_LAYERS, Reader
 
 _CONV: Final = "conv"
 _FULL: Final = "full_attention"

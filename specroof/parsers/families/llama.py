@@ -10,10 +10,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from specroof.architecture import Architecture, AttentionShape
-from specroof.parsers.decoder import attention_part, decoder, dense_part
-from specroof.parsers.layer_lists import layer_windows, used_window
+from specroof.parsers.decoder import (
+    attention_part,
+    decoder,
+    dense_part,
+    head_counts,
+    layer_windows,
+    read_attention,
+    used_window,
+)
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import head_counts, read_attention
 
 
 def parse_llama(config: ModelConfig) -> Architecture:

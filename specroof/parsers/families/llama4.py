@@ -9,13 +9,19 @@ from dataclasses import replace
 from typing import Final
 
 from specroof.architecture import Architecture, Block, ChunkedAttention
-from specroof.parsers.blocks import ExpertNames, attention_block
-from specroof.parsers.decoder import Part, decoder, feed_forward_part
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import listed_kinds
+from specroof.parsers.decoder import (
+    ExpertNames,
+    Part,
+    attention_block,
+    decoder,
+    feed_forward_part,
+    listed_kinds,
+    read_attention,
+    read_experts,
+)
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_attention, read_experts
-from specroof.reading.json_object import MAX_LAYERS, Reader
+from specroof.reading.json_text import MAX_LAYERS, Reader
 
 _CHUNKED: Final = "chunked_attention"
 _FULL: Final = "full_attention"

@@ -6,12 +6,11 @@ Source
 """
 
 from specroof.architecture import Architecture, Block, Experts
-from specroof.parsers.blocks import feed_forward_block, router
-from specroof.parsers.decoder import Part, decoder
+from specroof.parsers.decoder import Part, decoder, feed_forward_block, router
 from specroof.parsers.families.deepseek_v3 import latent_block, latent_shape
-from specroof.parsers.formats.quantization import LayerWeights
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.reading.json_object import MAX_LAYERS
+from specroof.reading.json_text import MAX_LAYERS
 
 
 def parse_longcat_flash(config: ModelConfig) -> Architecture:

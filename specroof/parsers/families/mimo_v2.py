@@ -9,14 +9,20 @@ Source
 from dataclasses import replace
 
 from specroof.architecture import WEIGHT_FORMATS, Architecture, AttentionShape
-from specroof.parsers.blocks import attention_block
-from specroof.parsers.decoder import Part, decoder, feed_forward_part
-from specroof.parsers.formats.module_names import ModuleNames
-from specroof.parsers.formats.quantization import Quantization, Rule
-from specroof.parsers.layer_lists import flagged_layers, listed_experts, sliding_layers
+from specroof.parsers.decoder import (
+    Part,
+    attention_block,
+    decoder,
+    feed_forward_part,
+    flagged_layers,
+    head_counts,
+    listed_experts,
+    read_experts,
+    sliding_layers,
+)
+from specroof.parsers.formats import ModuleNames, Quantization, Rule
 from specroof.parsers.model_config import MTP_NOTE, ModelConfig, quantization_section
-from specroof.parsers.sizes import head_counts, read_experts
-from specroof.reading.json_object import Reader
+from specroof.reading.json_text import Reader
 
 
 def parse_mimo_v2(config: ModelConfig) -> Architecture:

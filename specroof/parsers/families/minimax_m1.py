@@ -9,13 +9,20 @@ from dataclasses import replace
 from typing import Final
 
 from specroof.architecture import HEADS, Architecture, Block, LightningAttention
-from specroof.parsers.blocks import ExpertNames, attention_block, matrices
-from specroof.parsers.decoder import Part, decoder, feed_forward_part
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import listed_kinds
+from specroof.parsers.decoder import (
+    ExpertNames,
+    Part,
+    attention_block,
+    decoder,
+    feed_forward_part,
+    listed_kinds,
+    matrices,
+    read_attention,
+    read_experts,
+)
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_attention, read_experts
-from specroof.reading.json_object import Reader
+from specroof.reading.json_text import Reader
 
 _NAMES: Final = ExpertNames(
     routed="block_sparse_moe.experts.0.w1",

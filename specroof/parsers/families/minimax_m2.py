@@ -6,14 +6,21 @@ Source
 """
 
 from specroof.architecture import Architecture, AttentionShape, Block
-from specroof.parsers.blocks import BLOCK_SPARSE_NAMES, attention_block, extended
-from specroof.parsers.decoder import decoder, feed_forward_part, same_part
+from specroof.parsers.decoder import (
+    BLOCK_SPARSE_NAMES,
+    attention_block,
+    decoder,
+    extended,
+    feed_forward_part,
+    flagged_layers,
+    read_attention,
+    read_experts,
+    same_part,
+)
 from specroof.parsers.families.minimax_m1 import PASSED_OVER
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import flagged_layers
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_attention, read_experts
-from specroof.reading.json_object import Reader
+from specroof.reading.json_text import Reader
 
 
 def parse_minimax_m2(config: ModelConfig) -> Architecture:

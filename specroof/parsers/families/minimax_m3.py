@@ -20,20 +20,25 @@ from specroof.architecture import (
     Linear,
     by_kv_heads,
 )
-from specroof.parsers.blocks import (
+from specroof.parsers.decoder import (
     BLOCK_SPARSE_NAMES,
     ExpertsShape,
+    Part,
     attention_block,
+    decoder,
     extended,
+    feed_forward_part,
+    flagged_layers,
+    listed_experts,
+    listed_kinds,
     matrices,
+    read_attention,
+    read_experts,
 )
-from specroof.parsers.decoder import Part, decoder, feed_forward_part
 from specroof.parsers.families.deepseek_v3 import EXPERTS_FROM
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import flagged_layers, listed_experts, listed_kinds
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_attention, read_experts
-from specroof.reading.json_object import Reader
+from specroof.reading.json_text import Reader
 
 _FULL: Final = "full_attention"
 _SPARSE: Final = "minimax_m3_sparse"

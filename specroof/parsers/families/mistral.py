@@ -7,10 +7,9 @@ Source
 """
 
 from specroof.architecture import Architecture
+from specroof.parsers.decoder import layer_windows, read_attention
 from specroof.parsers.families.llama import dense_decoder
-from specroof.parsers.layer_lists import layer_windows
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_attention
 
 
 def parse_mistral(config: ModelConfig) -> Architecture:

@@ -5,10 +5,15 @@ Source
 """
 
 from specroof.architecture import Architecture
-from specroof.parsers.blocks import BLOCK_SPARSE_NAMES
-from specroof.parsers.decoder import attention_part, decoder, feed_forward_part
+from specroof.parsers.decoder import (
+    BLOCK_SPARSE_NAMES,
+    attention_part,
+    decoder,
+    feed_forward_part,
+    read_attention,
+    read_experts,
+)
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_attention, read_experts
 
 
 def parse_mixtral(config: ModelConfig) -> Architecture:

@@ -10,13 +10,20 @@ from dataclasses import replace
 from typing import Final
 
 from specroof.architecture import FEED_FORWARD_REPLICATED, TENSOR, Architecture, Block, Experts
-from specroof.parsers.blocks import attention_block, matrices, router
-from specroof.parsers.decoder import BlockBuilder, decoder, kinds_part
-from specroof.parsers.formats.quantization import LayerWeights
+from specroof.parsers.decoder import (
+    BlockBuilder,
+    attention_block,
+    decoder,
+    kinds_part,
+    matrices,
+    read_attention,
+    read_experts,
+    router,
+)
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.mamba2 import MambaKeys, MambaShape, mamba_block, read_mamba_core
 from specroof.parsers.model_config import DTYPES, ModelConfig
-from specroof.parsers.sizes import read_attention, read_experts
-from specroof.reading.json_object import MAX_LAYERS, Reader
+from specroof.reading.json_text import MAX_LAYERS, Reader
 
 #: Kinds of layers by every spelling: characters of `hybrid_override_pattern`, and entries of
 #: `layers_block_type` before and after transformers 5.13 renamed them.

@@ -10,12 +10,16 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from specroof.architecture import HEADS, TENSOR, Architecture, Block, Linear, Shard
-from specroof.parsers.blocks import attention_block, feed_forward_block
-from specroof.parsers.decoder import Part, decoder
-from specroof.parsers.formats.quantization import LayerWeights
+from specroof.parsers.decoder import (
+    Part,
+    attention_block,
+    decoder,
+    feed_forward_block,
+    read_attention,
+)
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_attention
-from specroof.reading.json_object import MAX_SIZE, Reader
+from specroof.reading.json_text import MAX_SIZE, Reader
 
 #: What stands for a block that is one square matrix; a number is its size, None no block at all.
 _LINEAR: Final = "linear"

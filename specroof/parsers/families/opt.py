@@ -8,9 +8,8 @@ Source
 from typing import Final
 
 from specroof.architecture import HEADS, TENSOR, Architecture, Block, GroupedQueryAttention
-from specroof.parsers.blocks import matrices
-from specroof.parsers.decoder import decoder, same_part
-from specroof.parsers.formats.quantization import LayerWeights
+from specroof.parsers.decoder import decoder, matrices, same_part
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
 
 #: `OPTLearnedPositionalEmbedding.offset`: rows before the one of the first position.

@@ -5,9 +5,9 @@ Source
 """
 
 from specroof.architecture import Architecture
+from specroof.parsers.decoder import head_counts, read_attention
 from specroof.parsers.families.llama import dense_decoder
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import head_counts, read_attention
 
 
 def parse_phi3(config: ModelConfig) -> Architecture:

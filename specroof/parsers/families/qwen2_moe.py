@@ -8,13 +8,20 @@ from dataclasses import replace
 from typing import Final
 
 from specroof.architecture import Architecture
-from specroof.parsers.blocks import ExpertNames, ExpertsShape
-from specroof.parsers.decoder import attention_part, decoder, feed_forward_part
+from specroof.parsers.decoder import (
+    ExpertNames,
+    ExpertsShape,
+    attention_part,
+    decoder,
+    feed_forward_part,
+    layer_windows,
+    read_attention,
+    read_experts,
+    used_window,
+)
 from specroof.parsers.families.qwen3_moe import sparse_layers
-from specroof.parsers.layer_lists import layer_windows, used_window
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_attention, read_experts
-from specroof.reading.json_object import Reader
+from specroof.reading.json_text import Reader
 
 #: What Qwen calls the matrices of its one shared expert.
 SHARED_EXPERT_NAMES: Final = ExpertNames(

@@ -7,10 +7,15 @@ Source
 from dataclasses import replace
 
 from specroof.architecture import Architecture
-from specroof.parsers.decoder import attention_part, decoder, feed_forward_part
-from specroof.parsers.layer_lists import used_window
+from specroof.parsers.decoder import (
+    attention_part,
+    decoder,
+    feed_forward_part,
+    read_attention,
+    read_experts,
+    used_window,
+)
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import read_attention, read_experts
 
 
 def parse_qwen3_moe(config: ModelConfig) -> Architecture:

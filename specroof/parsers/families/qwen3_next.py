@@ -11,15 +11,21 @@ from dataclasses import replace
 from typing import Any, Final
 
 from specroof.architecture import HEADS, Architecture, AttentionShape, Block, GatedDeltaNet, Linear
-from specroof.parsers.blocks import attention_block, matrices
-from specroof.parsers.decoder import Part, decoder, dense_part, feed_forward_part
+from specroof.parsers.decoder import (
+    Part,
+    attention_block,
+    decoder,
+    dense_part,
+    feed_forward_part,
+    listed_kinds,
+    matrices,
+    read_attention,
+)
 from specroof.parsers.families.qwen2_moe import SHARED_EXPERT_NAMES, gated_experts
 from specroof.parsers.families.qwen3_moe import sparse_layers
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import listed_kinds
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import DTYPES, MTP_NOTE, ModelConfig
-from specroof.parsers.sizes import read_attention
-from specroof.reading.json_object import Reader
+from specroof.reading.json_text import Reader
 
 _LINEAR: Final = "linear_attention"
 _FULL: Final = "full_attention"

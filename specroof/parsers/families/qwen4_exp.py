@@ -22,14 +22,22 @@ from specroof.architecture import (
     Shard,
     ShortConvolution,
 )
-from specroof.parsers.blocks import attention_block, experts_block, extended, matrices
-from specroof.parsers.decoder import BlockBuilder, Part, decoder, same_part
+from specroof.parsers.decoder import (
+    BlockBuilder,
+    Part,
+    attention_block,
+    decoder,
+    experts_block,
+    extended,
+    listed_kinds,
+    matrices,
+    same_part,
+)
 from specroof.parsers.families.qwen2_moe import SHARED_EXPERT_NAMES, gated_experts
 from specroof.parsers.families.qwen3_next import attention_shape, delta_net, delta_net_block
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import listed_kinds
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import DTYPES, ModelConfig
-from specroof.reading.json_object import Reader
+from specroof.reading.json_text import Reader
 
 _LINEAR: Final = "linear_attention"
 _FULL: Final = "full_attention"

@@ -9,13 +9,23 @@ from dataclasses import replace
 from typing import Final
 
 from specroof.architecture import HEADS, Architecture, AttentionShape, Block
-from specroof.parsers.blocks import ExpertNames, ExpertsShape, attention_block, extended, matrices
-from specroof.parsers.decoder import Part, decoder, feed_forward_part
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import layer_overrides, listed_experts, sliding_layers
+from specroof.parsers.decoder import (
+    ExpertNames,
+    ExpertsShape,
+    Part,
+    attention_block,
+    decoder,
+    extended,
+    feed_forward_part,
+    layer_overrides,
+    listed_experts,
+    matrices,
+    sliding_layers,
+    split_head_dim,
+)
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import split_head_dim
-from specroof.reading.json_object import Reader
+from specroof.reading.json_text import Reader
 
 _NAMES: Final = ExpertNames(
     routed="moe.gate_proj", shared_in="share_expert.gate_proj", shared_out="share_expert.down_proj"

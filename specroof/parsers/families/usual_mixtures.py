@@ -11,20 +11,24 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from specroof.architecture import HEADS, Architecture, AttentionShape, Block
-from specroof.parsers.blocks import (
+from specroof.parsers.decoder import (
     USUAL_NAMES,
     ExpertNames,
     ExpertsShape,
+    Part,
     attention_block,
+    decoder,
     extended,
+    feed_forward_part,
+    head_counts,
+    layer_windows,
+    listed_experts,
     matrices,
+    split_head_dim,
 )
-from specroof.parsers.decoder import Part, decoder, feed_forward_part
-from specroof.parsers.formats.quantization import LayerWeights
-from specroof.parsers.layer_lists import layer_windows, listed_experts
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.sizes import head_counts, split_head_dim
-from specroof.reading.json_object import MAX_LAYERS, Reader
+from specroof.reading.json_text import MAX_LAYERS, Reader
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,13 @@
+"""The algorithm itself, with dice: that it is exact, and how its time spreads."""
+
+from specroof.montecarlo.batch import BatchSimulation, check_tokens, simulate_batch
+from specroof.montecarlo.exactness import ExactnessResult, random_distributions, simulate_exactness
+
+__all__ = [
+    "BatchSimulation",
+    "ExactnessResult",
+    "check_tokens",
+    "random_distributions",
+    "simulate_batch",
+    "simulate_exactness",
+]

@@ -1,0 +1,863 @@
+"""Storage formats from what quantisation tools call them: algorithms, bits, groups.
+
+Source
+    The quantisation readers of transformers 5 (`quantizers/`) and vLLM
+    (`model_executor/layers/quantization/`), and published checkpoints of each form.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import cache, lru_cache
+from math import factorial, prod
+from typing import Final, NamedTuple
+
+from specroof.architecture import BF16, FP32, WEIGHT_FORMATS, WeightFormat
+from specroof.reading.json_text import Reader
+
+#: Unquantised weights by the dtype of the activations, which they share.
+PLAIN_FORMATS: Final = {"bf16": BF16, "fp16": WEIGHT_FORMATS["fp16"], "fp32": FP32}
+
+
+class _Algorithm(NamedTuple):
+    """A ModelOpt algorithm: bytes without scales, scale bytes per group, and its arithmetic.
+
+    `compute_dtype` None means that only weights are narrow.
+    """
+
+    name: str
+    element_bytes: float
+    scale_bytes: float
+    group_size: int
+    compute_dtype: str | None
+
+
+# NVIDIA ModelOpt; vLLM `modelopt.py`.
+_ALGORITHMS: Final = {
+    "FP8": _Algorithm("fp8", 1.0, 0.0, 1, "fp8"),
+    "FP8_PER_CHANNEL_PER_TOKEN": _Algorithm("fp8", 1.0, 0.0, 1, "fp8"),
+    "MXFP8": _Algorithm("mxfp8", 1.0, 1.0, 32, "fp8"),
+    "NVFP4": _Algorithm("nvfp4", 0.5, 1.0, 16, "fp4"),
+    "W4A16_NVFP4": _Algorithm("nvfp4", 0.5, 1.0, 16, None),
+}
+
+# Arithmetic on weights and activations of both kinds.
+_COMPUTE_DTYPES: Final = {
+    ("float", 8): "fp8",
+    ("float", 4): "fp4",
+    ("int", 8): "int8",
+    ("int", 4): "int4",
+}
+# Names of the 4 and 8 bit floats by whether they carry a scale per group of 16, 32 or none.
+_FLOAT_NAMES: Final = {
+    (4, 16): "nvfp4",
+    (4, 32): "mxfp4",
+    (8, 32): "mxfp8",
+}
+
+
+def modelopt_format(section: Reader, plain: WeightFormat) -> WeightFormat:
+    """Return the format of a ``quant_algo`` and its ``group_size``."""
+    algorithm = _ALGORITHMS[section.text("quant_algo", allowed=_ALGORITHMS)]
+    group_size = algorithm.group_size
+    if algorithm.scale_bytes:
+        group_size = section.positive_int("group_size", default=group_size)
+    return WeightFormat(
+        algorithm.name,
+        algorithm.element_bytes + algorithm.scale_bytes / group_size,
+        algorithm.compute_dtype or plain.compute_dtype,
+    )
+
+
+def block_format(section: Reader, key: str) -> WeightFormat:
+    """Return FP8 with a float32 scale per block of `key`, or one per tensor where it is null."""
+    if not section.has(key):
+        return WEIGHT_FORMATS["fp8"]
+    block = section.ints(key, minimum=1)
+    if len(block) != 2:
+        section.refuse(key, "two whole numbers, such as [128, 128]")
+    return WeightFormat("fp8-block", 1.0 + 4 / (block[0] * block[1]), "fp8")
+
+
+def packed_format(section: Reader, plain: WeightFormat, *, zero_points: bool) -> WeightFormat:
+    """Return the weight-only integers of AWQ and GPTQ.
+
+    A group has a float16 scale and, with `zero_points`, one more integer. A `group_size` of -1 is
+    a whole row: its scale is too small to count.
+    """
+    bits = section.positive_int("bits", "w_bit", maximum=8)
+    group_size = section.positive_int("group_size", "q_group_size", minimum=-1)
+    if group_size == 0:
+        section.refuse("group_size", "-1 or a whole number from 1")
+    scale_bytes = 2 + (bits / 8 if zero_points else 0.0)
+    share = scale_bytes / group_size if group_size > 0 else 0.0
+    return WeightFormat(f"int{bits}", bits / 8 + share, plain.compute_dtype)
+
+
+def compressed_format(group: Reader, plain: WeightFormat) -> WeightFormat | None:
+    """Return the format of a compressed-tensors group; None where it leaves weights alone."""
+    weights = group.section("weights")
+    if weights is None:
+        return None
+    number = weights.text("type", allowed=("float", "int"))
+    bits = weights.positive_int("num_bits", maximum=8)
+    if number == "float" and bits not in {4, 8}:
+        weights.refuse("num_bits", "4 or 8 for floats")
+    group_size = weights.optional_int("group_size") or 0
+    if weights.has("block_structure"):
+        return block_format(weights, "block_structure")
+    return WeightFormat(
+        _name(number, bits, group_size),
+        bits / 8 + _scale_share(number, bits, group_size),
+        _compute_dtype(group, plain),
+    )
+
+
+def _name(number: str, bits: int, group_size: int) -> str:
+    if number == "int":
+        return f"int{bits}"
+    return _FLOAT_NAMES.get((bits, group_size), f"fp{bits}")
+
+
+def _scale_share(number: str, bits: int, group_size: int) -> float:
+    """Return scale bytes per weight: one byte a group for micro-scaled floats, else bf16.
+
+    Without groups the scale belongs to a channel or tensor and is too small to count.
+    """
+    if not group_size:
+        return 0.0
+    return (1.0 if (bits, group_size) in _FLOAT_NAMES and number == "float" else 2.0) / group_size
+
+
+def _compute_dtype(group: Reader, plain: WeightFormat) -> str:
+    """Return the dtype of the arithmetic: the activations', which are never narrower."""
+    activations = group.section("input_activations")
+    if activations is None:
+        return plain.compute_dtype
+    kind = (
+        activations.text("type", allowed=("float", "int")),
+        activations.positive_int("num_bits", maximum=8),
+    )
+    if kind not in _COMPUTE_DTYPES:
+        activations.refuse("num_bits", "4 or 8")
+    return _COMPUTE_DTYPES[kind]
+
+
+# --- Lists of modules, as quantisation configs write them ----------------------------------------
+# The same matrix is `model.layers.3.mlp.gate` in one file, `model.language_model.layers.3.mlp.gate`
+# in the next and `*.mlp.gate` or `re:.*mlp.gate$` in a third. Names are compared without what
+# stands before `layers`, and a name stands for everything inside it.
+
+# What checkpoints put before the names of their language model.
+_PREFIXES: Final = (
+    "model.language_model.",
+    "language_model.model.",
+    "language_model.",
+    "backbone.",
+    "model.",
+)
+_IN_LAYER: Final = re.compile(r"layers\.(\d+)(?:\.(.+))?", re.ASCII | re.DOTALL)
+# Read as the glob it is: `layers.1*` covers layers 1, 10, 11 ...
+_LAYERS_BY_DIGITS: Final = re.compile(r"layers\.(\d+)\*", re.ASCII)
+# One module of every layer: no expression is needed, and compiling one takes longer than all else.
+_EVERY_LAYER: Final = re.compile(r"layers\.\*\.([\w.]+)", re.ASCII)
+_GLOB_CHARACTERS: Final = re.compile(r"[*?\[]")
+# Marks a regular expression (compressed-tensors).
+_REGEX_MARK: Final = "re:"
+# Letters, and wildcards of any length: what cannot tell one layer from another.
+_SAME_FOR_ALL_LAYERS: Final = re.compile(r"(?:\.\*|\\\.|[A-Za-z_|()$^])*")
+_GLOB_FOR_ALL_LAYERS: Final = re.compile(r"[A-Za-z_.*]*")
+
+# What expressions are made of. Python's `re` goes back and tries again, and keeps at a repeat
+# within a repeat for years; so repeats are of single characters, and groups are lists of words.
+_SIMPLE: Final = r"(?:\\[dDwWsS]|\\[^\w\s]|[^()|*+?{}\[\]\\^$])"
+_CLASS: Final = r"\[\^?\]?(?:\\.|[^\]\\])*\]"
+_REPEAT: Final = r"(?:[*+?]|\{\d\d?(?:,\d\d?)?\})\??"
+_EXPRESSION: Final = re.compile(
+    rf"(?:(?:{_SIMPLE}|{_CLASS})(?:{_REPEAT})?|\((?:\?:)?(?:{_SIMPLE}|\|)*\)\??|[|^$])*+"
+)
+# A repeat that may stop anywhere in a name; digits end soon, and what ends with `.*` is found.
+_DIGITS_REPEATED: Final = re.compile(r"(?:\\d|\[0-9\])(?:[*+]|\{[\d,]+\})")
+_REPEATED: Final = re.compile(r"(?<!\\)[*+{]")
+_OPTIONAL: Final = re.compile(r"(?<![\\*+?}(])\?")
+_GROUP: Final = re.compile(r"\([^()]*\)")
+_TRAILING: Final = re.compile(r"(?:(?<!\\)\.[*+]\??)+$")
+#: Longer than any module's name: the longest of 127 published lists has 53 characters.
+_LONGEST_ENTRY: Final = 300
+#: Steps that the expressions of a list may take on one name, reckoned with 100 characters: 300
+#: expressions with one repeat each, or six with two. The largest published list has 6.
+_MOST_STEPS: Final = 30_000
+_NAME_LEN: Final = 100
+
+
+class ModuleNames:
+    """A list of module names, globs and ``re:`` expressions, to be asked about one module.
+
+    Parameters
+    ----------
+    entries
+        The list as the file has it.
+
+    Raises
+    ------
+    re.error
+        If an expression cannot be compiled, is more than a list of modules needs (a repeat of a
+        group, a look ahead), or takes too long together with the others.
+
+    Examples
+    --------
+    >>> names = ModuleNames(["lm_head", "model.language_model.layers.3.mlp*", "re:.*self_attn.*"])
+    >>> names.match(3, "mlp.gate_proj"), names.match(4, "mlp.gate_proj")
+    (True, False)
+    >>> names.match(4, "self_attn.q_proj"), names.match(None, "lm_head")
+    (True, True)
+    """
+
+    __slots__ = ("_in_layer", "_layer_digits", "_patterns", "_plain", "_steps", "_tells_apart")
+
+    def __init__(self, entries: Iterable[str]) -> None:
+        self._plain: set[str] = set()
+        self._in_layer: dict[int, set[str]] = {}
+        self._layer_digits: set[str] = set()
+        self._patterns: list[re.Pattern[str]] = []
+        self._steps: Counter[int | None] = Counter()  # of patterns for all layers, and for one
+        self._tells_apart = False  # where a pattern may, each layer stands for itself
+        for entry in dict.fromkeys(entries):
+            if len(entry) > _LONGEST_ENTRY:
+                message = "an entry is longer than any name"
+                raise re.error(message)
+            if entry.startswith(_REGEX_MARK):
+                self._add_regex(entry.removeprefix(_REGEX_MARK))
+            else:
+                self._add_name(entry)
+
+    def match(self, layer: int | None, name: str) -> bool:
+        """Whether the list names a module, by its name within `layer` (None: outside layers)."""
+        if layer is not None and self._match_in_layer(layer, name):
+            return True
+        if not self._plain.isdisjoint(_parts(name)):
+            return True
+        full = name if layer is None else f"layers.{layer}.{name}"
+        spellings = [full, *(prefix + full for prefix in _PREFIXES)] if self._patterns else []
+        return any(bool(pattern.match(full)) for pattern in self._patterns for full in spellings)
+
+    def layer_key(self, layer: int) -> Hashable:
+        """Return a value that two layers share only if the list treats them alike."""
+        return (
+            frozenset(self._in_layer.get(layer, ())),
+            self._whole_layer(layer),
+            layer if self._tells_apart else None,
+        )
+
+    def _add_regex(self, expression: str) -> None:
+        compiled = re.compile(expression)  # its own messages are the better ones
+        if not _EXPRESSION.fullmatch(expression):
+            message = "more than a list of modules needs"
+            raise re.error(message)
+        self._count_steps(None, _steps_on_a_name(expression))
+        self._patterns.append(compiled)
+        self._tells_apart |= not _SAME_FOR_ALL_LAYERS.fullmatch(expression)
+
+    def _count_steps(self, layer: int | None, steps: int) -> None:
+        """Refuse patterns that take too long together: for any module, or for those of a layer."""
+        self._steps[layer] += steps
+        if self._steps[layer] > _MOST_STEPS:
+            message = "too many patterns"
+            raise re.error(message)
+
+    def _add_name(self, entry: str) -> None:
+        prefix = next((prefix for prefix in _PREFIXES if entry.startswith(prefix)), "")
+        name = entry.removeprefix(prefix)
+        owner, layers, _ = name.partition("layers.")
+        if owner and layers and not _GLOB_CHARACTERS.search(owner):
+            return  # layers of a draft head or a vision tower
+        if digits := _LAYERS_BY_DIGITS.fullmatch(name):
+            self._layer_digits.add(digits[1])
+        elif everywhere := _EVERY_LAYER.fullmatch(name):
+            self._plain.add(everywhere[1])
+        elif (found := _IN_LAYER.fullmatch(name)) and len(found[1]) < 9:
+            layer, inner = int(found[1]), found[2] or "*"
+            if _GLOB_CHARACTERS.search(inner):
+                self._count_steps(layer, _NAME_LEN)
+            self._in_layer.setdefault(layer, set()).add(inner)
+        elif _GLOB_CHARACTERS.search(name):
+            self._count_steps(None, _NAME_LEN)
+            self._patterns.append(_glob(entry))
+            self._tells_apart |= not _GLOB_FOR_ALL_LAYERS.fullmatch(entry)
+        else:
+            self._plain.add(name)
+
+    def _match_in_layer(self, layer: int, name: str) -> bool:
+        if self._whole_layer(layer):
+            return True
+        entries = self._in_layer.get(layer)
+        if not entries:
+            return False
+        return not entries.isdisjoint(_parts(name)) or any(
+            _glob(entry).match(name) for entry in entries if _GLOB_CHARACTERS.search(entry)
+        )
+
+    def _whole_layer(self, layer: int) -> bool:
+        return any(str(layer).startswith(digits) for digits in self._layer_digits)
+
+
+def _steps_on_a_name(expression: str) -> int:
+    """Return in how many ways `re` may try an expression on a name that it does not match.
+
+    Examples
+    --------
+    >>> _steps_on_a_name(".*mlp[.](gate|up)_proj.*"), _steps_on_a_name(r".*a.*b$")
+    (200, 5000)
+    """
+    open_ended = _TRAILING.sub("", _DIGITS_REPEATED.sub("", expression))
+    repeats = len(_REPEATED.findall(open_ended))
+    choices: int = 2 ** len(_OPTIONAL.findall(open_ended))
+    branches = prod(group.count("|") + 1 for group in _GROUP.findall(open_ended))
+    ways: int = _NAME_LEN**repeats // factorial(repeats)
+    return int(ways * choices * branches)
+
+
+@cache
+def _parts(name: str) -> frozenset[str]:
+    """Return every run of a dotted name's words: the module, what holds it, and short names.
+
+    Examples
+    --------
+    >>> sorted(_parts("mlp.experts.0"))
+    ['0', 'experts', 'experts.0', 'mlp', 'mlp.experts', 'mlp.experts.0']
+    """
+    return frozenset(_runs(name.split(".")))
+
+
+def _runs(words: list[str]) -> Iterator[str]:
+    for start in range(len(words)):
+        for stop in range(start + 1, len(words) + 1):
+            yield ".".join(words[start:stop])
+
+
+@lru_cache(maxsize=1024)
+def _glob(entry: str) -> re.Pattern[str]:
+    """Return the expression of a glob that also covers what lies inside the named module."""
+    return re.compile(f"{translate(entry)}|{translate(entry + '.*')}")
+
+
+# --- Storage formats of AMD Quark, torchao, AutoRound and bitsandbytes ---------------------------
+# Source
+#     vLLM 0.33 (`model_executor/layers/quantization/quark/quark.py`, `inc/inc.py`, `torchao.py`) and
+#     transformers 5.23 (`utils/quantization_config.py`).
+
+# --- AMD Quark -----------------------------------------------------------------------------------
+
+#: Bytes of an element, and the arithmetic of two such operands.
+_QUARK_DTYPES: Final = {
+    "fp8_e4m3": (1.0, "fp8"),
+    "fp8_e5m2": (1.0, "fp8"),
+    "fp6_e3m2": (0.75, "fp6"),
+    "fp6_e2m3": (0.75, "fp6"),
+    "fp4": (0.5, "fp4"),
+    "int8": (1.0, "int8"),
+    "uint8": (1.0, "int8"),
+    "int4": (0.5, "int4"),
+    "uint4": (0.5, "int4"),
+}
+#: By the size of a group, what floats with a scale of one byte per group are called.
+_QUARK_GROUPED: Final = {
+    ("fp4", 16): "nvfp4",
+    ("fp4", 32): "mxfp4",
+    ("fp6_e3m2", 32): "mxfp6",
+    ("fp6_e2m3", 32): "mxfp6",
+    ("fp8_e4m3", 32): "mxfp8",
+}
+_SCHEMES: Final = ("per_tensor", "per_channel", "per_group", "per_block")
+
+
+def quark_format(scheme: Reader, plain: WeightFormat) -> WeightFormat | None:
+    """Return the format of a Quark scheme; None where it leaves weights alone."""
+    weight = _quark_tensor(scheme, "weight")
+    if weight is None:
+        return None
+    name = weight.text("dtype", allowed=_QUARK_DTYPES)
+    activations = _quark_tensor(scheme, "input_tensors")
+    compute_dtype = plain.compute_dtype
+    if activations is not None:
+        compute_dtype = _QUARK_DTYPES[activations.text("dtype", allowed=_QUARK_DTYPES)][1]
+    element_bytes = _QUARK_DTYPES[name][0]
+    kind = weight.text("qscheme", allowed=_SCHEMES)
+    if kind == "per_block":
+        block = weight.ints("block_size", minimum=1)
+        if len(block) != 2:
+            weight.refuse("block_size", "two whole numbers, such as [128, 128]")
+        share = 4 / (block[0] * block[1])  # a float32 per block
+        return WeightFormat(f"{_short(name)}-block", element_bytes + share, compute_dtype)
+    if kind != "per_group":  # the scale of a tensor or of a row is too small to count
+        return WeightFormat(_short(name), element_bytes, compute_dtype)
+    group_size = weight.positive_int("group_size")
+    if name.startswith("fp"):
+        called = _QUARK_GROUPED.get((name, group_size), _short(name))
+        return WeightFormat(called, element_bytes + 1 / group_size, compute_dtype)
+    # a float16 scale, and one more integer where zero is not in the middle
+    zero = 0.0 if weight.flag("symmetric", default=True) else element_bytes
+    return WeightFormat(_short(name), element_bytes + (2 + zero) / group_size, compute_dtype)
+
+
+def quark_kv_dtype(section: Reader) -> str | None:
+    """Return the dtype of cached keys and values: the output of the projections that make them."""
+    export = section.section("export")
+    groups = () if export is None else export.texts("kv_cache_group")
+    schemes = section.sections("layer_quant_config")
+    for group in groups:
+        tensor = _quark_tensor(schemes[group], "output_tensors") if group in schemes else None
+        if tensor is not None:
+            return _QUARK_DTYPES[tensor.text("dtype", allowed=("fp8_e4m3", "int8"))][1]
+    return None
+
+
+def _quark_tensor(scheme: Reader, key: str) -> Reader | None:
+    """Return how a tensor is stored: an object, or a list of them, whose narrowest counts.
+
+    NVFP4 is listed as fp4 with a scale of its own scales, INT4 in FP8 arithmetic as fp8 and int4.
+    """
+    if not isinstance(scheme.values.get(key), list):
+        return scheme.section(key)
+    tensors = scheme.objects(key)
+    if not tensors:
+        scheme.refuse(key, "an object, or a list with one")
+    names = [tensor.text("dtype", allowed=_QUARK_DTYPES) for tensor in tensors]
+    return min(zip(names, tensors, strict=True), key=lambda pair: _QUARK_DTYPES[pair[0]][0])[1]
+
+
+def _short(name: str) -> str:
+    """Return a dtype as people call it: without the layout of its bits or its sign.
+
+    Examples
+    --------
+    >>> _short("fp8_e4m3"), _short("uint4")
+    ('fp8', 'int4')
+    """
+    return name.partition("_")[0].removeprefix("u")
+
+
+# --- torchao -------------------------------------------------------------------------------------
+
+#: Bytes of an element, of what a group has besides, the usual group and the arithmetic (None: that
+#: of the activations), by the name of the configuration class and by its older name.
+_TORCHAO: Final = {
+    "Int4WeightOnlyConfig": ("int4", 0.5, 4.0, 128, None),  # bf16 scale and zero
+    "Int8WeightOnlyConfig": ("int8", 1.0, 0.0, 1, None),
+    "Int8DynamicActivationInt8WeightConfig": ("int8", 1.0, 0.0, 1, "int8"),
+    "Float8WeightOnlyConfig": ("fp8", 1.0, 0.0, 1, None),
+    "Float8DynamicActivationFloat8WeightConfig": ("fp8", 1.0, 0.0, 1, "fp8"),
+}
+_TORCHAO_OLDER: Final = {
+    "int4_weight_only": "Int4WeightOnlyConfig",
+    "int8_weight_only": "Int8WeightOnlyConfig",
+    "int8_dynamic_activation_int8_weight": "Int8DynamicActivationInt8WeightConfig",
+    "float8_weight_only": "Float8WeightOnlyConfig",
+    "float8_dynamic_activation_float8_weight": "Float8DynamicActivationFloat8WeightConfig",
+}
+
+
+def torchao_format(section: Reader, plain: WeightFormat) -> WeightFormat:
+    """Return the format of a ``quant_type``: a name, or an object with a configuration class."""
+    if section.flag("include_input_output_embeddings", default=False):
+        section.refuse("include_input_output_embeddings", "false: tables are read unquantised")
+    if isinstance(section.values.get("quant_type"), str):
+        kind = _TORCHAO_OLDER[section.text("quant_type", allowed=_TORCHAO_OLDER)]
+        options = section.section("quant_type_kwargs")
+    else:
+        outer = section.section("quant_type")
+        default = None if outer is None else outer.section("default")
+        if default is None:
+            section.refuse("quant_type", "an object with a configuration under default")
+        kind = default.text("_type", allowed=_TORCHAO)
+        options = default.section("_data")
+    name, element_bytes, group_bytes, group_size, compute_dtype = _TORCHAO[kind]
+    if options is not None and group_bytes:
+        group_size = options.positive_int("group_size", default=group_size)
+    return WeightFormat(
+        name, element_bytes + group_bytes / group_size, compute_dtype or plain.compute_dtype
+    )
+
+
+# --- AutoRound -----------------------------------------------------------------------------------
+
+_MICRO_SCALED: Final = {4: "mxfp4", 8: "mxfp8"}
+
+
+def auto_round_format(section: Reader, plain: WeightFormat) -> WeightFormat:
+    """Return the format of AutoRound: packed integers, FP8 in blocks, or micro-scaled floats."""
+    kind = section.text("data_type", default="int")
+    bits = section.positive_int("bits", maximum=8)
+    if kind == "int":
+        return packed_format(section, plain, zero_points=True)  # packed as GPTQ does
+    if kind in {"fp", "fp8"} and bits == 8 and isinstance(section.values.get("group_size"), list):
+        block = section.ints("group_size", minimum=1)
+        if len(block) != 2:
+            section.refuse("group_size", "two whole numbers, such as [128, 128]")
+        return WeightFormat("fp8-block", 1.0 + 4 / (block[0] * block[1]), "fp8")
+    if not kind.startswith("mx_fp") or bits not in _MICRO_SCALED:
+        section.refuse("data_type", "int, fp with 8 bits in blocks, or mx_fp with 4 or 8 bits")
+    form = WEIGHT_FORMATS[_MICRO_SCALED[bits]]
+    if section.positive_int("act_bits", default=16) > 8:
+        return WeightFormat(form.name, form.element_bytes, plain.compute_dtype)
+    return form
+
+
+# --- bitsandbytes --------------------------------------------------------------------------------
+
+#: Weights that share a scale, and scales that share one of their own (Dettmers et al. 2023,
+#: arXiv:2305.14314, section 3: 0.127 bits per weight).
+_BNB_BLOCK: Final = 64
+_BNB_SCALES: Final = 256
+
+
+def bitsandbytes_format(section: Reader, plain: WeightFormat) -> WeightFormat:
+    """Return the eight or four bits of bitsandbytes, weights of four bits by themselves."""
+    eight, four = (
+        section.flag(key, default=section.flag(f"_{key}", default=False))
+        for key in ("load_in_8bit", "load_in_4bit")
+    )
+    if eight == four:
+        section.refuse("load_in_4bit", "true, or load_in_8bit, and not both")
+    if eight:
+        return WEIGHT_FORMATS["int8"]
+    name = section.text("bnb_4bit_quant_type", allowed=("fp4", "nf4"), default="fp4")
+    share = 4 / _BNB_BLOCK  # a float32
+    if section.flag("bnb_4bit_use_double_quant", default=False):
+        share = 1 / _BNB_BLOCK + 4 / (_BNB_BLOCK * _BNB_SCALES)
+    return WeightFormat(name, 0.5 + share, plain.compute_dtype)
+
+
+# --- Which matrices of a checkpoint are quantised: `quantization_config`, or the sidecar beside
+#     it
+# Source
+#     The quantisation readers of transformers 5 (`quantizers/`) and vLLM
+#     (`model_executor/layers/quantization/`), and published checkpoints of each form.
+
+_NONE: Final = ModuleNames(())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """A format and the matrices that have it.
+
+    Parameters
+    ----------
+    form
+        How they are stored.
+    targets
+        Modules it covers; None covers every matrix inside a layer.
+    ignored
+        Modules it leaves alone.
+    """
+
+    form: WeightFormat
+    targets: ModuleNames | None = None
+    ignored: ModuleNames = _NONE
+
+    def covers(self, layer: int | None, *names: str) -> bool:
+        """Whether the rule holds for a matrix, given all names that it goes by."""
+        if self.targets is None:
+            targeted = layer is not None
+        else:
+            targeted = any(self.targets.match(layer, name) for name in names)
+        return targeted and not any(self.ignored.match(layer, name) for name in names)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantization:
+    """What a checkpoint says about the storage of its matrices and of its KV cache.
+
+    Parameters
+    ----------
+    plain
+        The format of whatever no rule covers.
+    rules
+        The first that covers a matrix counts.
+    kv_dtype
+        Of cached keys and values; None leaves it to the activations.
+    """
+
+    plain: WeightFormat
+    rules: tuple[Rule, ...] = ()
+    kv_dtype: str | None = None
+
+    def weight_format(self, layer: int | None, *names: str) -> WeightFormat:
+        """Return the format of a matrix inside `layer`, or outside of layers (None).
+
+        The output head counts as outside: engines quantise it only where a list names it.
+        """
+        for rule in self.rules:
+            if rule.covers(layer, *names):
+                return rule.form
+        return self.plain
+
+    def layer_key(self, layer: int) -> Hashable:
+        """Return a value that two layers share only if they are quantised alike."""
+        return tuple(
+            names.layer_key(layer)
+            for rule in self.rules
+            for names in (rule.targets, rule.ignored)
+            if names is not None
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerWeights:
+    """The formats inside one layer: call it with the name(s) of a matrix.
+
+    Parameters
+    ----------
+    quantization
+        Of the whole checkpoint.
+    layer
+        Index of the layer.
+    """
+
+    quantization: Quantization
+    layer: int
+
+    def __call__(self, *names: str) -> WeightFormat:
+        """Return the format of a matrix that goes by `names`."""
+        return self.quantization.weight_format(self.layer, *names)
+
+    @property
+    def plain(self) -> WeightFormat:
+        """The format of what is never quantised, such as a router."""
+        return self.quantization.plain
+
+
+def read_quantization(
+    config: Reader | None, sidecar: Reader | None, plain: WeightFormat
+) -> Quantization:
+    """Return what `quantization_config` says, or else the `hf_quant_config.json` beside it.
+
+    Where both are there, the config counts, as in vLLM; the sidecar then adds the dtype of the KV
+    cache, which some builds state in one of the two only.
+    """
+    if sidecar is not None:
+        sidecar = sidecar.section("quantization") or sidecar
+    section = config or sidecar
+    if section is None:
+        return Quantization(plain)
+    kv_dtypes = [_kv_dtype(part) for part in (config, sidecar) if part is not None]
+    return Quantization(
+        plain,
+        _listed_rules(section, plain) + _METHODS[_method(section)](section, plain),
+        next((dtype for dtype in kv_dtypes if dtype), None),
+    )
+
+
+def _method(section: Reader) -> str:
+    # ModelOpt's own files, and some configs made from them, name the algorithm only.
+    if not section.has("quant_method") and "quant_algo" in section.values:
+        return "modelopt"
+    return section.text("quant_method", allowed=_METHODS)
+
+
+def _names(section: Reader, *keys: str) -> ModuleNames:
+    """Return the module list under the first of `keys` that is present."""
+    key = next((key for key in keys if section.has(key)), keys[0])
+    return _compiled(section, key, section.texts(key))
+
+
+def _compiled(section: Reader, key: str, entries: tuple[str, ...]) -> ModuleNames:
+    try:
+        return ModuleNames(entries)
+    except (re.error, OverflowError, RecursionError):
+        section.refuse(key, "module names, globs, and re: expressions")
+
+
+def _listed_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
+    """Return the rules of ``quantized_layers``: each module with its own algorithm."""
+    modules: dict[WeightFormat, list[str]] = {}
+    for name, module in section.sections("quantized_layers").items():
+        modules.setdefault(modelopt_format(module, plain), []).append(name)
+    return tuple(
+        Rule(form, targets=_compiled(section, "quantized_layers", tuple(names)))
+        for form, names in modules.items()
+    )
+
+
+def _fp8_rules(section: Reader, _plain: WeightFormat) -> tuple[Rule, ...]:
+    ignored = _names(section, "modules_to_not_convert", "ignored_layers")
+    return (Rule(block_format(section, "weight_block_size"), ignored=ignored),)
+
+
+def _mxfp4_rules(section: Reader, _plain: WeightFormat) -> tuple[Rule, ...]:
+    # transformers `integrations/mxfp4.py` replaces expert modules only, whatever the list says.
+    ignored = _names(section, "modules_to_not_convert")
+    return (Rule(WEIGHT_FORMATS["mxfp4"], targets=ModuleNames(["experts"]), ignored=ignored),)
+
+
+def _awq_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
+    zero_points = section.flag("zero_point", default=True)  # transformers AwqConfig
+    form = packed_format(section, plain, zero_points=zero_points)
+    return (Rule(form, ignored=_names(section, "modules_to_not_convert")),)
+
+
+def _gptq_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
+    form = packed_format(section, plain, zero_points=True)  # stored even where they are all equal
+    own, ignored = _dynamic_rules(section, plain)
+    targets = None
+    if section.has("modules_in_block_to_quantize"):
+        targets = _compiled(section, "modules_in_block_to_quantize", _block_modules(section))
+    head = section.flag("lm_head", default=False)
+    head_rules = (Rule(form, ModuleNames(["lm_head"]), ignored),) if head else ()
+    return (*own, Rule(form, targets, ignored), *head_rules)
+
+
+def _block_modules(section: Reader) -> tuple[str, ...]:
+    """Return the modules that are quantised, which stand in groups or alone."""
+    key = "modules_in_block_to_quantize"
+    groups = section.values[key]
+    if isinstance(groups, list) and all(isinstance(group, list) for group in groups):
+        modules = [module for group in groups for module in group]
+        return Reader(section.source, {key: modules}, section.prefix).texts(key)
+    return section.texts(key)
+
+
+def _dynamic_rules(section: Reader, plain: WeightFormat) -> tuple[tuple[Rule, ...], ModuleNames]:
+    """Return the rules of ``dynamic``, GPTQModel's settings per expression, and what it skips.
+
+    ``-:`` before an expression leaves its modules alone; ``+:`` or nothing gives them settings of
+    their own, where it names any. The first expression that matches counts.
+
+    Source
+        GPTQModel, `quantization/config.py`, `dynamic_get`.
+    """
+    rules: list[Rule] = []
+    skipped: list[str] = []
+    for key, changes in section.sections("dynamic").items():
+        expression = f"re:{key.removeprefix('-:').removeprefix('+:')}"
+        if key.startswith("-:"):
+            skipped.append(expression)
+            continue
+        changed = Reader(section.source, {**section.values, **changes.values}, changes.prefix)
+        form = packed_format(changed, plain, zero_points=True)
+        targets = _compiled(section, "dynamic", (expression,))
+        rules.append(Rule(form, targets, _compiled(section, "dynamic", tuple(skipped))))
+    return tuple(rules), _compiled(section, "dynamic", tuple(skipped))
+
+
+def _compressed_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
+    ignored = _names(section, "ignore")
+    rules = []
+    for group in section.sections("config_groups").values():
+        form = compressed_format(group, plain)
+        if form is not None:
+            # "Linear" is the class of every matrix; anything else is a module name.
+            every = "Linear" in group.texts("targets")
+            rules.append(Rule(form, None if every else _names(group, "targets"), ignored))
+    if not rules:
+        section.refuse("config_groups", "at least one group with weights")
+    return tuple(rules)
+
+
+def _modelopt_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
+    if "quant_algo" not in section.values:
+        section.refuse("quant_algo", "the algorithm of the weights, or null")
+    # Null narrows the KV cache only; mixed precision is all in the list of modules.
+    if section.values["quant_algo"] in _NO_ALGORITHM:
+        return ()
+    ignored = _names(section, "ignore", "exclude_modules")
+    return (Rule(modelopt_format(section, plain), ignored=ignored),)
+
+
+def _fbgemm_rules(section: Reader, _plain: WeightFormat) -> tuple[Rule, ...]:
+    ignored = _names(section, "modules_to_not_convert")  # a scale per row is too small to count
+    return (Rule(WEIGHT_FORMATS["fp8"], ignored=ignored),)
+
+
+def _bitsandbytes_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
+    ignored = _names(section, "llm_int8_skip_modules")
+    return (Rule(bitsandbytes_format(section, plain), ignored=ignored),)
+
+
+def _torchao_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
+    return (
+        Rule(torchao_format(section, plain), ignored=_names(section, "modules_to_not_convert")),
+    )
+
+
+def _auto_round_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
+    """Return the rule for all, behind those of ``extra_config``: modules with own settings.
+
+    A module of 16 bits or more is not quantised.
+    """
+    own: dict[WeightFormat, list[str]] = {}
+    for name, changes in section.sections("extra_config").items():
+        changed = Reader(section.source, {**section.values, **changes.values}, changes.prefix)
+        is_plain = changed.positive_int("bits", maximum=32) > _MOST_BITS
+        form = plain if is_plain else auto_round_format(changed, plain)
+        own.setdefault(form, []).append(name)
+    return (
+        *(
+            Rule(form, targets=_compiled(section, "extra_config", tuple(names)))
+            for form, names in own.items()
+        ),
+        Rule(auto_round_format(section, plain)),
+    )
+
+
+def _quark_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
+    """Return the rule of ``global_quant_config``, behind those of modules that have their own."""
+    usual = section.section("global_quant_config")
+    if usual is None:
+        section.refuse("global_quant_config", "an object with the scheme of the weights")
+    if section.sections("layer_type_quant_config"):
+        section.refuse("layer_type_quant_config", "none: schemes of classes are not read")
+    ignored = _names(section, "exclude")
+    rules = [
+        Rule(
+            quark_format(scheme, plain) or plain,
+            _compiled(section, "layer_quant_config", (name,)),
+            ignored,
+        )
+        for name, scheme in section.sections("layer_quant_config").items()
+    ]
+    form = quark_format(usual, plain)
+    return (*rules, *([] if form is None else [Rule(form, ignored=ignored)]))
+
+
+#: Beyond which AutoRound leaves a matrix as it is.
+_MOST_BITS: Final = 8
+
+# A tuple, since a file may hold a list where its algorithm should stand.
+_NO_ALGORITHM: Final = (None, "MIXED_PRECISION")
+
+_METHODS: Final[dict[str, Callable[[Reader, WeightFormat], tuple[Rule, ...]]]] = {
+    "auto-round": _auto_round_rules,
+    "awq": _awq_rules,
+    "bitsandbytes": _bitsandbytes_rules,
+    "compressed-tensors": _compressed_rules,
+    "fbgemm_fp8": _fbgemm_rules,
+    "fp8": _fp8_rules,
+    "gptq": _gptq_rules,
+    "modelopt": _modelopt_rules,
+    "mxfp4": _mxfp4_rules,
+    "quark": _quark_rules,
+    "torchao": _torchao_rules,
+}
+
+_KV_ALGORITHMS: Final = {"FP8": "fp8", "INT8": "int8", "NVFP4": "fp4"}
+_KV_NUMBERS: Final = {("float", 8): "fp8", ("int", 8): "int8", ("float", 4): "fp4"}
+
+
+def _kv_dtype(section: Reader) -> str | None:
+    """Return the KV dtype of a scheme (an object, or an algorithm's name); None leaves it open."""
+    if section.values.get("quant_method") == "quark":
+        return quark_kv_dtype(section)
+    if isinstance(section.values.get("kv_cache_scheme"), dict):
+        scheme = section.section("kv_cache_scheme") or section
+        number = scheme.text("type", allowed=("float", "int"))
+        bits = scheme.positive_int("num_bits")
+        if (number, bits) not in _KV_NUMBERS:
+            scheme.refuse("num_bits", "4 or 8 for float, 8 for int")
+        return _KV_NUMBERS[number, bits]
+    keys = ("kv_cache_scheme", "kv_cache_quant_algo")
+    if not any(section.has(key) for key in keys):
+        return None
+    return _KV_ALGORITHMS[section.text(*keys, allowed=_KV_ALGORITHMS)]

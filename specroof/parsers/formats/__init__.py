@@ -1,1 +1,0 @@
-"""How checkpoints store their matrices: quantisation configs, their module lists and formats."""

@@ -1,0 +1,179 @@
+"""Predictions against measurements: how far to trust them, source by source.
+
+Each source is predicted by profiles that were fitted without it; see `specroof.engines.published`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from specroof.engines.generic import generic_rates
+from specroof.engines.published import ideal_published_rates, left_out_rates
+from specroof.engines.record import Rates
+from specroof.engines.shared_parameters import chip_family, is_fitted
+from specroof.evidence import Measurement, kind_of, load_measurements
+from specroof.evidence.measurement import chip_of
+from specroof.scoring.banded import banded, misses_of
+from specroof.scoring.scores import (
+    TRUSTED,
+    Errors,
+    Regret,
+    Scored,
+    capacity_bound,
+    errors_of,
+    levelled,
+    regrets,
+    scored,
+)
+
+__all__ = [
+    "Errors",
+    "Regret",
+    "Scored",
+    "TRUSTED",
+    "Validation",
+    "banded",
+    "errors_of",
+    "misses_of",
+    "validation",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What predictions are worth.
+
+    Parameters
+    ----------
+    points
+        Every measurement that could be scored, beside its prediction.
+    ideal
+        The same measurements beside what the ideal roofline says.
+    lacking
+        Measurements that could not, and what they lack.
+    generic, generic_engines
+        The same beside the generic engine, fitted without the family of their chip, and without
+        their engine; the bands of both are those of the other families.
+    """
+
+    points: tuple[Scored, ...]
+    ideal: tuple[Scored, ...]
+    lacking: tuple[tuple[Measurement, str], ...]
+    generic: tuple[Scored, ...] = ()
+    generic_engines: tuple[Scored, ...] = ()
+
+    @property
+    def sources(self) -> dict[str, Errors]:
+        """The errors of each source."""
+        names = dict.fromkeys(one.point.source for one in self.points)
+        return {
+            name: errors_of([one for one in self.points if one.point.source == name])
+            for name in names
+        }
+
+    @property
+    def total(self) -> Errors:
+        """The errors over all sources that are trusted."""
+        return errors_of(_trusted(self.points))
+
+    @property
+    def regrets(self) -> list[Regret]:
+        """What `advise` would have lost in each set-up of all sources, those not trusted too."""
+        return regrets([one for one in self.points if one.kind == "speedup"])
+
+    @property
+    def families(self) -> dict[str, Errors]:
+        """The errors of the generic engine on each family of chips, which its fit had not seen."""
+        return _by(_trusted(self.generic), _family)
+
+    @property
+    def strange_chips(self) -> dict[str, Errors]:
+        """The same on chips of no fitted family: single measurements, in no total."""
+        seen = [one for one in self.generic if not is_fitted(chip_of(one.point.hardware or ""))]
+        return _by(seen, lambda one: chip_of(one.point.hardware or "").name)
+
+    @property
+    def engines(self) -> dict[str, Errors]:
+        """The errors of the generic engine on each engine, which its fit had not seen."""
+        return _by(_trusted(self.generic_engines), _engine)
+
+    @property
+    def generic_total(self) -> Errors:
+        """The errors of the generic engine over all trusted points, chip families left out."""
+        return errors_of(_trusted(self.generic))
+
+    @property
+    def generic_engines_total(self) -> Errors:
+        """The same, engines left out."""
+        return errors_of(_trusted(self.generic_engines))
+
+    @property
+    def cells(self) -> dict[str, dict[str, Errors]]:
+        """The errors by family of chips, engine, kind of drafter, batch size and room; trusted."""
+        seen = _trusted(self.points)
+        return {
+            "chip": _by(seen, _family),
+            "engine": _by(seen, _engine),
+            "drafter": _by(seen, lambda one: one.point.method or ""),
+            "batch": _by(seen, lambda one: f"{one.point.batch_size:g}"),
+            "capacity": _by(seen, lambda one: capacity_bound(one.point)),
+        }
+
+    @property
+    def ideal_total(self) -> Errors:
+        """The errors of the ideal roofline over the same points."""
+        return errors_of(_trusted(self.ideal))
+
+
+def _trusted(points: Iterable[Scored]) -> list[Scored]:
+    return [one for one in points if one.is_trusted]
+
+
+def _family(one: Scored) -> str:
+    return chip_family(chip_of(one.point.hardware or ""))
+
+
+def _engine(one: Scored) -> str:
+    return one.point.engine or ""
+
+
+def _by(points: Iterable[Scored], name: Callable[[Scored], str]) -> dict[str, Errors]:
+    """Return the errors of points by what they have in common, sorted by that."""
+    groups: dict[str, list[Scored]] = {}
+    for one in points:
+        groups.setdefault(name(one), []).append(one)
+    return {key: errors_of(groups[key]) for key in sorted(groups)}
+
+
+def validation(measurements: Iterable[Measurement] | None = None) -> Validation:
+    """Return predictions beside measurements, each source predicted by a fit without it.
+
+    Parameters
+    ----------
+    measurements
+        What was measured; all that come with the package if None.
+    """
+    points, strange, lacking = [], [], []
+    for point in load_measurements() if measurements is None else measurements:
+        kind, missing = kind_of(point)
+        if not kind:
+            lacking.append((point, missing))
+        elif is_fitted(chip_of(point.hardware or "")):
+            points.append(point)
+        else:
+            strange.append(point)
+    every = [*points, *strange]
+    generic = _beside(every, generic_rates(every))
+    unknown = _beside(points, generic_rates(points, by_engine=True))
+    return Validation(
+        points=banded(_beside(points, left_out_rates(points)), calibrated=True),
+        ideal=_beside(points, ideal_published_rates(points)),
+        lacking=tuple(lacking),
+        generic=banded(generic, by_family=True),
+        generic_engines=banded(unknown, seen=generic, by_family=True),
+    )
+
+
+def _beside(points: Sequence[Measurement], rates: Rates) -> tuple[Scored, ...]:
+    """Return measurements beside what is predicted, shapes levelled."""
+    predicted = rates.as_measured(points).tolist()
+    return tuple(levelled(map(scored, points, predicted)))

@@ -1,0 +1,173 @@
+"""A user's own benchmark beside what specroof predicts for it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from specroof.drafters import Drafter
+from specroof.engines import Residual, ideal_rates, predicted_tokens_per_s
+from specroof.evidence import STEP, Measurement
+from specroof.scoring.scores import Errors, Scored, errors_of
+from specroof.speedup.round import Served
+
+#: Prompts and answers of one load differ by so much between runs: samples, and special tokens.
+_SAME_LENGTH = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPoint:
+    """One result beside its prediction.
+
+    Parameters
+    ----------
+    source
+        The file that it stands in.
+    rate
+        Tokens per second of the whole batch, measured and predicted.
+    scored
+        What counts: the throughput without drafts; with them the speedup over the results without,
+        or the throughput where there are none.
+    """
+
+    source: str
+    rate: Residual
+    scored: Scored
+
+
+@dataclass(frozen=True, slots=True)
+class OwnErrors:
+    """The errors over some results.
+
+    Parameters
+    ----------
+    scored
+        Of speedups and of plain throughput.
+    rate_mean
+        Mean error of throughput, with and without drafts; None over no results.
+    """
+
+    scored: Errors
+    rate_mean: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnValidation:
+    """What predictions are worth for results of one's own.
+
+    Parameters
+    ----------
+    points, ideal
+        Every result beside what the profile predicts, and beside what the ideal roofline does.
+    """
+
+    points: tuple[OwnPoint, ...]
+    ideal: tuple[OwnPoint, ...]
+
+    @property
+    def sources(self) -> dict[str, OwnErrors]:
+        """The errors of each file."""
+        names = dict.fromkeys(one.source for one in self.points)
+        return {name: _errors([one for one in self.points if one.source == name]) for name in names}
+
+    @property
+    def total(self) -> OwnErrors:
+        """The errors over all files."""
+        return _errors(self.points)
+
+    @property
+    def ideal_total(self) -> OwnErrors:
+        """The errors of the ideal roofline over all files."""
+        return _errors(self.ideal)
+
+
+def own_validation(
+    points: Sequence[Measurement], served: Served, drafter: Drafter | None = None
+) -> OwnValidation:
+    """Return predictions beside results, and speedups where a load was measured both ways.
+
+    Parameters
+    ----------
+    points
+        Of one model on one placement.
+    served
+        What was measured, and the engine that predicts it.
+    drafter
+        What made the drafts, where some points have any.
+
+    Raises
+    ------
+    MeasurementError
+        For what `specroof.engines.ideal_rates` refuses.
+
+    Source
+        See `specroof.engines.predicted_tokens_per_s`. A speedup is over the mean of all plain
+        results of the same batch size and lengths.
+    """
+    ideal = ideal_rates(points, served, drafter)
+    rates = predicted_tokens_per_s(points, served, drafter)
+    arms = [_plain_arm(point, points) for point in points]
+    measured = np.array([point.rate for point in points])
+
+    kind = "" if drafter is None else drafter.kind
+    band = served.setup.engine.band(kind)
+
+    def beside(predicted: np.ndarray, width: float | None) -> tuple[OwnPoint, ...]:
+        found = []
+        for row, (point, arm) in enumerate(zip(points, arms, strict=True)):
+            base = (1.0, 1.0)
+            if arm:
+                base = (float(predicted[arm].mean()), float(measured[arm].mean()))
+            counts = "plain" if not point.drafts else "speedup" if arm else "rate"
+            rate = float(predicted[row])
+            # Draft lengths that were measured over the same plain results are options.
+            options = (*arm, point.concurrency or point.batch_size)
+            # Of a timed pass its seconds, which have no arm without drafts.
+            both = Residual(point, rate)
+            measured_of_point = point.pass_s or point.rate
+            one = Scored(
+                point, counts, both.shown / base[0], measured_of_point / base[1], options, width
+            )
+            found.append(OwnPoint(point.source, both, one))
+        return tuple(found)
+
+    width = None if band is None else band.width
+    return OwnValidation(beside(rates, width), beside(ideal, None))
+
+
+def _plain_arm(point: Measurement, points: Sequence[Measurement]) -> list[int]:
+    """Return where the results without drafts are of the load of a point with drafts."""
+    if not point.drafts:
+        return []
+    return [
+        row
+        for row, other in enumerate(points)
+        if not other.drafts and other.method != STEP and _same_load(point, other)
+    ]
+
+
+def _same_load(one: Measurement, other: Measurement) -> bool:
+    """Tell whether two results are of one tool, one batch size (as asked for) and one workload."""
+    if one.engine != other.engine:
+        return False
+    if (one.concurrency or one.batch_size) != (other.concurrency or other.batch_size):
+        return False
+    lengths = (
+        (one.input_len, other.input_len),
+        (one.output_len, other.output_len),
+        (one.context_len, other.context_len),
+    )
+    return all(_same_length(*pair) for pair in lengths)
+
+
+def _same_length(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return abs(one / other - 1) <= _SAME_LENGTH
+
+
+def _errors(points: Sequence[OwnPoint]) -> OwnErrors:
+    off = [abs(one.rate.off) for one in points]
+    return OwnErrors(
+        errors_of([one.scored for one in points]), float(np.mean(off)) if off else None
+    )

@@ -1,0 +1,412 @@
+"""One prediction beside what was measured: how far off, whether in its band, and its verdict."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from specroof.arrays import Array
+from specroof.engines.published import left_out_engine, served_of
+from specroof.evidence import (
+    STEP,
+    Measurement,
+    drafter_of,
+    kind_of,
+    measured_of,
+    request_lengths,
+    shape_group,
+)
+from specroof.policies.decision import best_choice
+from specroof.serving.capacity import served_room
+from specroof.speedup.result import LOSES, PAYS, UNCLEAR, verdict
+
+#: A speedup within this of 1 hardly matters either way.
+_UNDECIDED: Final = 0.1
+
+#: Sources of a trust order beyond this are predicted and shown, and neither fitted nor totalled.
+TRUSTED: Final = 3
+#: Those up to here count in bands nevertheless, which are to show what is not known.
+_BANDED: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One prediction beside what was measured.
+
+    Parameters
+    ----------
+    point
+        The measurement.
+    kind
+        ``"plain"`` throughput; a ``"speedup"`` whose acceptance length is known; a ``"shape"``,
+        right but for one factor over all points of its group; ``"drafting"`` alone; a ``"rate"``,
+        throughput with drafts that were never measured without.
+    predicted, measured
+        Tokens per second, or the ratio; of drafting its seconds, or its share.
+    options_of
+        What draft lengths share that are options of one choice; the point's if None.
+    band
+        Half-width of the band around the prediction, in natural logarithms, set without its source;
+        None where there is none, as of the ideal engine.
+    """
+
+    point: Measurement
+    kind: str
+    predicted: float
+    measured: float
+    options_of: object = None
+    band: float | None = None
+
+    @property
+    def source(self) -> str:
+        """Who measured."""
+        return self.point.source
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether its source counts: those that somebody measured on their own always do."""
+        return (self.point.trust or 0) <= TRUSTED
+
+    @property
+    def widens_bands(self) -> bool:
+        """Whether it counts in bands: single measurements on strange chips do, and in no total."""
+        return (self.point.trust or 0) <= _BANDED
+
+    @property
+    def error(self) -> float:
+        """How far off, as a share of what was measured."""
+        return abs(self.predicted / self.measured - 1)
+
+    @property
+    def off(self) -> float:
+        """How far off, as a natural logarithm without its sign."""
+        return abs(math.log(self.predicted / self.measured))
+
+    @property
+    def in_band(self) -> bool | None:
+        """Whether what was measured lies in the band; None without one."""
+        return None if self.band is None else self.off <= self.band
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of the band: the prediction itself without one."""
+        away = math.exp(self.band or 0.0)
+        return self.predicted / away, self.predicted * away
+
+    @property
+    def said(self) -> str:
+        """What a prediction says of a speedup: that it pays, loses, or that it is unclear."""
+        return str(verdict(*self.ends))
+
+    @property
+    def verdict(self) -> bool | None:
+        """Whether the verdict on a speedup is right; None for what is no speedup.
+
+        A measurement near 1 is met by a prediction near 1, or by none; any other only by the side
+        of 1 that it lies on.
+        """
+        if self.kind != "speedup":
+            return None
+        if abs(self.measured - 1) <= _UNDECIDED:
+            return abs(self.predicted - 1) <= _UNDECIDED or self.said == UNCLEAR
+        return self.said == (PAYS if self.measured > 1 else LOSES)
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether its drafts branch."""
+        return self.point.branches
+
+
+def scored(point: Measurement, predicted: float) -> Scored:
+    """Return a prediction beside its measurement; of a shape the factor is still in it."""
+    return Scored(point, kind_of(point)[0], predicted, measured_of(point)[1])
+
+
+def levelled(points: Iterable[Scored]) -> list[Scored]:
+    """Return the points with the factor of every group of shapes divided out.
+
+    A group of one says nothing and is left out. The factor is the geometric mean of what is off.
+    """
+    groups = defaultdict(list)
+    kept = []
+    for one in points:
+        if one.kind == "shape":
+            groups[shape_group(one.point)].append(one)
+        else:
+            kept.append(one)
+    for shapes in groups.values():
+        if len(shapes) > 1:
+            off = np.exp(np.mean([np.log(one.predicted / one.measured) for one in shapes]))
+            kept += [replace(one, predicted=one.predicted / float(off)) for one in shapes]
+    return kept
+
+
+# --- Whether a server with its defaults would have run all requests of a measurement -------------
+
+#: What cells call points beyond what a server runs at once, and those within it.
+BOUND = "bound"
+FREE = "free"
+
+
+def capacity_bound(point: Measurement) -> str:
+    """Return whether the rules of a server, with all its defaults, run fewer requests at once.
+
+    Parameters
+    ----------
+    point
+        What was measured, on a chip of a fitted family. A bare pass needs no server.
+
+    Examples
+    --------
+    >>> from specroof.evidence import load_measurements
+    >>> one = next(one for one in load_measurements() if one.source == "specdecode-fig2")
+    >>> one.batch_size, capacity_bound(one)
+    (1.0, 'free')
+    """
+    if point.method == STEP:
+        return FREE
+    served = served_of(point, left_out_engine(point))
+    room = served_room(
+        served.model,
+        served.setup,
+        context_len=request_lengths(point)[2],
+        drafter=drafter_of(point) if point.drafts else None,
+        verify_len=float(point.verify_len or 1),
+    )
+    return BOUND if float(room.largest_batch) < float(point.batch_size or 0) else FREE
+
+
+# --- What following `advise` would have lost where options were measured beside one another ------
+
+
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """One set-up: what is advised by the predictions, and what the measurements say of it.
+
+    Parameters
+    ----------
+    options
+        Drafters and draft lengths that were measured there; no drafts are one more option.
+    taken, best
+        What is advised, and what was measured best; None is no drafts.
+    """
+
+    options: tuple[Scored, ...]
+    taken: Scored | None
+    best: Scored | None
+
+    @property
+    def lost(self) -> float:
+        """The share of throughput that what is taken loses to what is best."""
+        return 1.0 - _measured(self.taken) / _measured(self.best)
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether more than one way to draft was measured."""
+        return len(self.options) > 1
+
+
+def regrets(speedups: Iterable[Scored]) -> list[Regret]:
+    """Return what following the predictions loses in each set-up.
+
+    Parameters
+    ----------
+    speedups
+        Beside predictions that have not seen them. Whoever measured a model on a chip at a load
+        had the drafters and draft lengths of all these points to choose from.
+
+    Counts
+        the acceptance length of each option as it was measured with it.
+    Ignores
+        shapes: the factor that is free in a group comes from the measurements. Bands tell a
+        verdict, and do not move the choice.
+    Source
+        `specroof.policies.decision.best_choice`, by which `advise` takes draft lengths.
+    """
+    setups: dict[object, list[Scored]] = defaultdict(list)
+    for one in speedups:
+        setups[_setup(one)].append(one)
+    return [_regret(options) for options in setups.values()]
+
+
+def worst_regrets(found: Iterable[Regret], n: int) -> list[Regret]:
+    """Return those that lose most, at most so many, the largest first; none that lose nothing."""
+    losing = [one for one in found if one.lost > 0.0]
+    return sorted(losing, key=lambda one: one.lost, reverse=True)[:n]
+
+
+def _setup(one: Scored) -> tuple[object, ...]:
+    """Return what points share that are options of one choice."""
+    point = one.point
+    if one.options_of is not None:
+        return (point.source, one.options_of)
+    return (
+        *(point.source, point.model, point.hardware, point.engine),
+        *(point.tensor_parallel, point.expert_parallel, point.quantization),
+        *(point.batch_size, point.context_len, point.input_len, point.output_len, point.task),
+    )
+
+
+def _regret(options: Sequence[Scored]) -> Regret:
+    # As in `advise`, ties go to the shorter draft.
+    ordered = sorted(options, key=lambda one: (one.point.draft_len or 0, one.point.verify_len or 0))
+    choices = (None, *ordered)
+    speedup = [1.0, *(one.predicted for one in ordered)]
+    return Regret(
+        options=tuple(ordered),
+        taken=choices[best_choice(speedup).draft_len],
+        best=max(choices, key=_measured),
+    )
+
+
+def _measured(one: Scored | None) -> float:
+    return 1.0 if one is None else one.measured
+
+
+# --- Errors over many points: of speedups, verdicts, choices and plain steps; costs of rounds ----
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """The errors over some points; None where none of them can say.
+
+    Parameters
+    ----------
+    n
+        Points that were scored.
+    speedup_mean, speedup_median, speedup_p90
+        Of speedups with a known acceptance length.
+    decode_mean, decode_median
+        Of plain throughput.
+    shape_mean
+        Of speedups over load, one factor per group being free.
+    drafting_median
+        Of drafting alone, its seconds or its share of a round.
+    trees_mean
+        Of drafts that branch: speedups, and shapes where no tree has a known acceptance length.
+    verdict_accuracy
+        Share of speedups whose verdict is right: see `Scored.verdict`.
+    unclear_share
+        Share of speedups whose prediction says unclear.
+    regret_mean
+        Throughput lost by taking what is predicted best of a set-up, no drafts being an option: see
+        `specroof.scoring.scores`.
+    band80_coverage
+        Share of speedups that lie in the band around their prediction.
+    band80_width
+        Median half-width of those bands, as a share of the prediction.
+    """
+
+    n: int
+    speedup_mean: float | None
+    speedup_median: float | None
+    speedup_p90: float | None
+    decode_mean: float | None
+    decode_median: float | None
+    shape_mean: float | None
+    drafting_median: float | None
+    trees_mean: float | None
+    verdict_accuracy: float | None
+    unclear_share: float | None
+    regret_mean: float | None
+    band80_coverage: float | None
+    band80_width: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCosts:
+    """What one round costs in units of a plain step, over the points of one kind of drafter.
+
+    A round that commits N tokens at a speedup of s takes N / s plain steps.
+
+    Parameters
+    ----------
+    n
+        Points whose acceptance length is known.
+    predicted, measured
+        Means over them.
+    mean_error
+        Mean of how far each is off, as a share of what was measured.
+    """
+
+    n: int
+    predicted: float
+    measured: float
+    mean_error: float
+
+
+def round_costs(points: Iterable[Scored]) -> dict[str, RoundCosts]:
+    """Return the cost of a round for each kind of drafter, by its method.
+
+    Examples
+    --------
+    >>> round_costs([])
+    {}
+    """
+    found: dict[str, list[tuple[float, float]]] = {}
+    for one in points:
+        tokens = one.point.tokens_per_round
+        if one.kind == "speedup" and tokens is not None:
+            pair = (tokens / one.predicted, tokens / one.measured)
+            found.setdefault(one.point.method or "", []).append(pair)
+    costs = {}
+    for method, pairs in sorted(found.items()):
+        predicted, measured = np.array(pairs).T
+        costs[method] = RoundCosts(
+            n=len(pairs),
+            predicted=float(predicted.mean()),
+            measured=float(measured.mean()),
+            mean_error=float(np.abs(predicted / measured - 1).mean()),
+        )
+    return costs
+
+
+def errors_of(points: Sequence[Scored]) -> Errors:
+    """Return the errors over some points, shapes levelled already.
+
+    Parameters
+    ----------
+    points
+        Of one source, or of all.
+    """
+    of = {
+        kind: np.array([one.error for one in points if one.kind == kind])
+        for kind in ("speedup", "plain", "shape", "drafting")
+    }
+    speedups = [one for one in points if one.kind == "speedup"]
+    bands = [one.band for one in speedups if one.band is not None]
+    held = [one.in_band for one in speedups if one.in_band is not None]
+    return Errors(
+        n=len(points),
+        speedup_mean=_mean(of["speedup"]),
+        speedup_median=_quantile(of["speedup"], 0.5),
+        speedup_p90=_quantile(of["speedup"], 0.9),
+        decode_mean=_mean(of["plain"]),
+        decode_median=_quantile(of["plain"], 0.5),
+        shape_mean=_mean(of["shape"]),
+        drafting_median=_quantile(of["drafting"], 0.5),
+        trees_mean=_mean(_of_trees(points)),
+        verdict_accuracy=_mean(np.array([one.verdict for one in speedups], dtype=float)),
+        unclear_share=_mean(np.array([one.said == UNCLEAR for one in speedups], dtype=float)),
+        regret_mean=_mean(np.array([one.lost for one in regrets(speedups)])),
+        band80_coverage=_mean(np.array(held, dtype=float)),
+        band80_width=_quantile(np.expm1(np.array(bands)), 0.5),
+    )
+
+
+def _of_trees(points: Iterable[Scored]) -> Array:
+    """Return the errors of drafts that branch: of speedups, else of shapes."""
+    trees = [one for one in points if one.is_tree]
+    known = [one.error for one in trees if one.kind == "speedup"]
+    return np.array(known or [one.error for one in trees if one.kind == "shape"])
+
+
+def _mean(values: Array) -> float | None:
+    return float(np.mean(values)) if values.size else None
+
+
+def _quantile(values: Array, share: float) -> float | None:
+    return float(np.quantile(values, share)) if values.size else None
