@@ -4,7 +4,7 @@ import math
 import numbers
 import sys
 from collections.abc import Sized
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -202,3 +202,33 @@ def _holds_masked(values: object, axes: int = _MOST_AXES) -> bool:
     if isinstance(values, list | tuple) and axes:
         return any(_holds_masked(one, axes - 1) for one in values)
     return isinstance(values, np.ma.MaskedArray)
+
+
+# --- Objects and arrays as JSON has them ----------------------------------------------------------
+
+
+def fields_of(one: object, *names: str) -> dict[str, Any]:
+    """Return some fields of an object by their names, as JSON has them.
+
+    Examples
+    --------
+    >>> fields_of(1 + 2j, "imag", "real")
+    {'imag': 2.0, 'real': 1.0}
+    """
+    return {name: getattr(one, name) for name in names}
+
+
+def to_json_array(array: npt.ArrayLike | None) -> Any:
+    """Return numbers as JSON has them: nested lists, NaN as None.
+
+    Examples
+    --------
+    >>> to_json_array([[1.0, float("nan")]]), to_json_array(2.5), to_json_array(None)
+    ([[1.0, None]], 2.5, None)
+    """
+    values = np.asarray(array)
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        holes = np.isnan(values)
+        values = values.astype(object)
+        values[holes] = None
+    return values.tolist()

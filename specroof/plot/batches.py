@@ -35,7 +35,6 @@ from specroof.plot.style import (
     thin_ticks,
     tick_at,
 )
-from specroof.questions.overview import drafts_run
 from specroof.speedup.result import SpeedupCurve
 
 _NEAR: Final = 0.01
@@ -166,7 +165,7 @@ def _rows(curves: Sequence[SpeedupCurve], context_index: int) -> tuple[str, list
     rows = []
     for i, (name, curve, context) in enumerate(zip(names, curves, contexts, strict=True)):
         ascending = np.argsort(curve.batch_size, kind="stable")
-        room = drafts_run(curve)[context, ascending]
+        room = curve.drafts_run[context, ascending]
         best, speedup, shortest, longest = (
             np.where(room, values[context, ascending], np.nan)
             for values in (curve.best_draft_len, curve.best_speedup, *curve.near_best(_NEAR))
@@ -257,7 +256,7 @@ def plot_best_draft_len_map(curve: SpeedupCurve, *, title: str | None = None) ->
     title
         Model, hardware, engine and drafter if None.
     """
-    room = drafts_run(curve)
+    room = curve.drafts_run
     best = np.ma.MaskedArray(curve.best_draft_len, mask=~room)
     rows, columns = best.shape
     if title is None:

@@ -29,7 +29,6 @@ from specroof.plot.style import (
     speedup_label,
     speedup_limits,
 )
-from specroof.questions.overview import drafts_run
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import plain_number
 
@@ -129,7 +128,7 @@ def _rows(
             free_lunch=curve.free_lunch[place],
             best_draft_len=int(curve.best_draft_len[place]),
             best_speedup=float(curve.best_speedup[place]),
-            has_room=bool(drafts_run(curve)[place]),
+            has_room=bool(curve.drafts_run[place]),
         )
         for i, (name, curve, place) in enumerate(zip(names, curves, places, strict=True))
     ]

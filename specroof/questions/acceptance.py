@@ -18,10 +18,10 @@ from specroof.acceptance.published import (
     load_profiles,
     profile_names,
 )
-from specroof.arrays import Array
+from specroof.arrays import Array, fields_of
 from specroof.catalog.files import is_file
 from specroof.catalog.profiles import load_profile, load_profiles_file
-from specroof.questions.answer import Charted, picked
+from specroof.questions.answer import Charted
 from specroof.questions.lists import listed
 from specroof.questions.request import question
 
@@ -187,10 +187,10 @@ def profile_row(profile: AcceptanceProfile) -> dict[str, Any]:
     """Return a profile as the object that ``--json`` prints."""
     measured = ("name", "model", "drafter", "task", "temperature", "engine", "draft_len")
     return {
-        **picked(profile, *measured, "tokens_per_round"),
+        **fields_of(profile, *measured, "tokens_per_round"),
         "survival": _survival(profile).tolist(),
         "lengths": dict(profile.lengths),
-        **picked(profile, "counted", "n_rounds", "source", "note"),
+        **fields_of(profile, "counted", "n_rounds", "source", "note"),
     }
 
 
@@ -206,6 +206,6 @@ def fit_row(fit: AcceptanceFit) -> dict[str, Any]:
         "law": fit.law,
         "parameters": list(fit.parameters),
         "draft_len": fit.depth,
-        **picked(fit, "rms_residual", "worst_residual", "length_residual"),
+        **fields_of(fit, "rms_residual", "worst_residual", "length_residual"),
         "spec": f"{key}={'/'.join(f'{value:.5g}' for value in fit.parameters)}",
     }

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from specroof.arrays import Array, number_within, whole_within
+from specroof.arrays import Array, fields_of, number_within, whole_within
 from specroof.errors import OptionError, refuse
 from specroof.hardware import Placement
 from specroof.policies.adaptive import (
@@ -18,7 +18,7 @@ from specroof.policies.adaptive import (
     fixed_rates,
     simulated_policies,
 )
-from specroof.questions.answer import Charted, picked
+from specroof.questions.answer import Charted
 from specroof.questions.lists import listed
 from specroof.questions.request import DrafterLike, Served, Values, drafter_of, question
 from specroof.questions.simulate import chain_acceptance, curve_with_room, up_to
@@ -164,7 +164,7 @@ class Adaptive(Charted):
             {
                 "policy": policy,
                 "batch_size": load,
-                **picked(outcome, "draft_len", "tokens_per_s"),
+                **fields_of(outcome, "draft_len", "tokens_per_s"),
                 "gain": gain,
                 "gain_error": error,
             }
@@ -177,9 +177,9 @@ class Adaptive(Charted):
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         return {
-            **picked(self, "model", "hardware", "engine"),
+            **fields_of(self, "model", "hardware", "engine"),
             "placement": asdict(self.placement),
-            **picked(self, "drafter", "context_len", "confidence"),
+            **fields_of(self, "drafter", "context_len", "confidence"),
             "batch_size": list(self.loads),
             "weight": list(self.loads.values()),
             "plain_tokens_per_s": list(self.plain_tokens_per_s),
@@ -231,7 +231,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
         for one in costs
     ]
     return Adaptive(
-        **picked(curve, "model", "hardware", "engine", "placement", "drafter"),
+        **fields_of(curve, "model", "hardware", "engine", "placement", "drafter"),
         context_len=float(curve.context_len[0]),
         confidence=known,
         loads=loads,

@@ -4,9 +4,6 @@ from abc import abstractmethod
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
 from specroof.errors import optional_library
 
 if TYPE_CHECKING:
@@ -113,33 +110,6 @@ class Charted(Noted):
     def plot(self) -> Any:
         """Draw the answer; of several charts, the first."""
         return self.figures()[""]
-
-
-def picked(one: object, *names: str) -> dict[str, Any]:
-    """Return some fields of an object by their names, as JSON has them.
-
-    Examples
-    --------
-    >>> picked(1 + 2j, "imag", "real")
-    {'imag': 2.0, 'real': 1.0}
-    """
-    return {name: getattr(one, name) for name in names}
-
-
-def nested(array: npt.ArrayLike | None) -> Any:
-    """Return numbers as JSON has them: nested lists, NaN as None.
-
-    Examples
-    --------
-    >>> nested([[1.0, float("nan")]]), nested(2.5), nested(None)
-    ([[1.0, None]], 2.5, None)
-    """
-    values = np.asarray(array)
-    if values.dtype.kind == "f" and np.isnan(values).any():
-        holes = np.isnan(values)
-        values = values.astype(object)
-        values[holes] = None
-    return values.tolist()
 
 
 def title_of(model: "Architecture", setup: "Setup") -> str:

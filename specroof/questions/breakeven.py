@@ -8,19 +8,19 @@ import numpy as np
 
 from specroof.acceptance import ContextAcceptance, constant_acceptance
 from specroof.architecture import Architecture
-from specroof.arrays import Array, IntArray, number_within, whole_within
+from specroof.arrays import Array, IntArray, fields_of, number_within, whole_within
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
-from specroof.questions.answer import Charted, picked, place_of, title_of
+from specroof.questions.answer import Charted, place_of, title_of
 from specroof.questions.capacity import usual_drafts
-from specroof.questions.loads import ServedRequests, load_of, of_requests
+from specroof.questions.loads import ServedRequests, load_of
 from specroof.questions.predict import limited_by
 from specroof.questions.request import DrafterLike, Values, drafter_of, question
 from specroof.questions.words import SOLVED
 from specroof.serving.capacity import limits_of
 from specroof.serving.requests import point_of
-from specroof.serving.workload import Workload
+from specroof.serving.workload import Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, Point, acceptance_of, drafting_gain
 from specroof.speedup.inverses import (
     Threshold,
@@ -137,8 +137,8 @@ class Row:
         """Return the row as JSON has it."""
         ceiling = self.threshold.ceiling
         return {
-            **picked(self, "context_len", "batch_size"),
-            **picked(self.threshold, "answer", "value", "draft_len"),
+            **fields_of(self, "context_len", "batch_size"),
+            **fields_of(self.threshold, "answer", "value", "draft_len"),
             "ceiling": ceiling if np.isfinite(ceiling) else None,
             "speedup": self.speedup,
             "runs": [list(run) for run in self.runs],
@@ -207,7 +207,7 @@ class Breakeven(Charted):
             "solve": self.solve,
             "wanted_speedup": self.speedup,
             "draft_len": self.draft_len,
-            **of_requests(self.workload),
+            **workload_json(self.workload),
             "rows": [row.to_dict() for row in self.rows],
             **self.said,
         }

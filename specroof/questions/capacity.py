@@ -8,12 +8,12 @@ import numpy as np
 
 from specroof.acceptance import accepted_at, constant_acceptance
 from specroof.architecture import Architecture
-from specroof.arrays import number_within, whole_within
+from specroof.arrays import fields_of, number_within, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import refuse
 from specroof.hardware import EngineProfile
 from specroof.latency import Setup
-from specroof.questions.answer import Charted, picked, place_of
+from specroof.questions.answer import Charted, place_of
 from specroof.questions.request import (
     DrafterLike,
     Served,
@@ -125,7 +125,7 @@ class Side:
         """Return the side as JSON has it."""
         limits = {name: float(most) for name, most in self.served.room.limits.items()}
         return {
-            **picked(self, "drafter", "draft_len", "largest_batch", "bound_by"),
+            **fields_of(self, "drafter", "draft_len", "largest_batch", "bound_by"),
             "limits": {
                 name: None if most == float("inf") else max(most, 0.0)
                 for name, most in limits.items()
@@ -175,7 +175,7 @@ class Capacity(Charted):
         absent = {name: None for one in sizes for name in one}
         names = ("drafter", "draft_len", "largest_batch", "bound_by")
         pairs = zip(self.sides, sizes, strict=True)
-        return [picked(side, *names) | absent | one for side, one in pairs]
+        return [fields_of(side, *names) | absent | one for side, one in pairs]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""

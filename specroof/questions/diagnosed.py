@@ -10,12 +10,11 @@ import numpy as np
 from specroof.acceptance import accepted_at, constant_acceptance
 from specroof.acceptance.law_fits import extrapolated_acceptance
 from specroof.architecture import Architecture
-from specroof.arrays import number_within
+from specroof.arrays import fields_of, number_within
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import matched_proposals
 from specroof.latency import Setup
 from specroof.policies.decision import Change, best_change
-from specroof.questions.answer import picked
 from specroof.questions.predict import limited_by
 from specroof.questions.prediction import Prediction, predicted
 from specroof.serving.observed import Observed, measured_acceptance
@@ -56,7 +55,7 @@ class Compared:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as JSON has it."""
-        return picked(self, "quantity", "unit", "measured", "predicted", "off")
+        return fields_of(self, "quantity", "unit", "measured", "predicted", "off")
 
 
 def context_of(asked: float | None, seen: Observed) -> float:

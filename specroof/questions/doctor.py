@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from specroof.architecture import Architecture
+from specroof.arrays import fields_of, to_json_array
 from specroof.catalog.pages import metrics_pages
 from specroof.errors import CatalogError, OptionError, expect
 from specroof.latency import Setup
 from specroof.policies.decision import Change, Gain
-from specroof.questions.answer import Noted, nested, picked, place_of, title_of
+from specroof.questions.answer import Noted, place_of, title_of
 from specroof.questions.diagnosed import (
     BEYOND,
     Case,
@@ -136,7 +137,7 @@ class Diagnosis(Noted):
         return {
             **place_of(self.model, self.setup),
             "context_len": self.context_len,
-            "observed": {**picked(seen, *_OBSERVED), "survival": list(seen.survival)},
+            "observed": {**fields_of(seen, *_OBSERVED), "survival": list(seen.survival)},
             "compared": [one.to_dict() for one in self.compared],
             "change": None if change is None else _change_json(change),
             "schedule": None if change is None else [list(one) for one in change.schedule.ranges],
@@ -170,7 +171,7 @@ _OBSERVED: Final = (
 def _change_json(change: Change) -> dict[str, Any]:
     longer = change.longer
     return {
-        **picked(change, "running", "now", "best"),
+        **fields_of(change, "running", "now", "best"),
         **_gain_json(change),
         "measured": change.measured,
         "is_beyond_measured": change.is_beyond,
@@ -180,7 +181,7 @@ def _change_json(change: Change) -> dict[str, Any]:
 
 def _gain_json(one: Change | Gain) -> dict[str, float | None]:
     gains = {"gain": one.gain, "gain_low": one.low, "gain_high": one.high}
-    return {name: nested(gain) for name, gain in gains.items()}
+    return {name: to_json_array(gain) for name, gain in gains.items()}
 
 
 @question(DoctorRequest)

@@ -6,11 +6,12 @@ from typing import Any, Final
 import numpy as np
 
 from specroof.architecture import Architecture
+from specroof.arrays import fields_of
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
 from specroof.latency.pass_seconds import PassLatency
-from specroof.questions.answer import Charted, picked, place_of
+from specroof.questions.answer import Charted, place_of
 from specroof.questions.request import DrafterLike, Served, drafter_of, question
 from specroof.serving.prefills import prefill_pass, time_to_first_token_s
 from specroof.speedup.curve import Point, acceptance_of, drafting_gain, longest_draft, pass_latency
@@ -120,7 +121,7 @@ class Explanation(Charted):
     def _round_dict(self, parts: RoundParts) -> dict[str, Any]:
         least = self.break_even
         return {
-            **picked(parts, "drafter", "draft_len", "decode_s", "round_s", "tokens_per_round"),
+            **fields_of(parts, "drafter", "draft_len", "decode_s", "round_s", "tokens_per_round"),
             "speedup": parts.speedup,
             "break_even_tokens": parts.steps,
             "break_even_acceptance": None if least is None else least.value,

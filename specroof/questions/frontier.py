@@ -6,12 +6,12 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from specroof.arrays import Array, number_within, whole_within
+from specroof.arrays import Array, fields_of, number_within, whole_within
 from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
-from specroof.questions.answer import Charted, picked
+from specroof.questions.answer import Charted
 from specroof.questions.lists import listed
-from specroof.questions.loads import ServedRequests, load_of, of_requests, refuse_one_token
+from specroof.questions.loads import ServedRequests, load_of, refuse_one_token
 from specroof.questions.predict import limited_by
 from specroof.questions.prediction import Prediction, predicted
 from specroof.questions.request import (
@@ -24,7 +24,7 @@ from specroof.questions.request import (
     usd_per_hour,
 )
 from specroof.serving.end_to_end import EndToEnd
-from specroof.serving.workload import Load, Workload
+from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.price import Frontier, frontier_of
 from specroof.speedup.price import joules_per_million_tokens as joules_of
 from specroof.speedup.price import usd_per_million_tokens as usd_of
@@ -184,8 +184,8 @@ class FrontierAnswer(Charted):
         """Return the answer as the object that ``--json`` prints."""
         best = self.cheapest
         return {
-            **picked(self, "model", "hardware", "engine", "context_len", "tpot_s", "ttft_s"),
-            **of_requests(self.workload),
+            **fields_of(self, "model", "hardware", "engine", "context_len", "tpot_s", "ttft_s"),
+            **workload_json(self.workload),
             "points": self.records,
             "cheapest": None if best is None else {"series": best[0], **asdict(best[1])},
             **self.said,
@@ -206,9 +206,9 @@ def frontier(request: FrontierRequest) -> FrontierAnswer:
     )
     notes = dict.fromkeys(note for one in found for note in one.notes)
     return FrontierAnswer(
-        **picked(found[0], "model", "hardware", "engine"),
+        **fields_of(found[0], "model", "hardware", "engine"),
         context_len=load.context_len[0],
-        **picked(request, "tpot_s", "ttft_s"),
+        **fields_of(request, "tpot_s", "ttft_s"),
         workload=load.workload,
         series=series,
         notes=(*_money_notes(chip, usd), *notes),
@@ -315,7 +315,7 @@ def _on_devices(found: Prediction, request: FrontierRequest) -> _DeviceFrontiers
     for curve, whole in zip(found.curves, wholes, strict=True):
         columns.append(_of_devices(curve, whole, slice(1, None)))
     return _DeviceFrontiers(
-        **picked(first, "model", "hardware", "engine"),
+        **fields_of(first, "model", "hardware", "engine"),
         names=("plain", *(curve.drafter for curve in found.curves)),
         columns=tuple(_kept(one, request) for one in columns),
         notes=found.notes,

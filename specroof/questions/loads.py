@@ -1,7 +1,6 @@
 """The load of a question: sequences of one context, or requests."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from specroof.errors import expect, refuse, reject
 from specroof.questions.lists import listed
@@ -87,19 +86,3 @@ def refuse_one_token(workload: Workload | None) -> None:
     """
     if workload is not None and workload.output_len <= 1:
         refuse("output_len", workload.output_len, "more than 1 token of an answer")
-
-
-def of_requests(workload: Workload | None) -> dict[str, Any]:
-    """Return requests as the object that ``--json`` prints has them; nothing without any.
-
-    Examples
-    --------
-    >>> of_requests(Workload(input_len=3000, output_len=500, prefix_hit_rate=0.5))
-    {'workload': {'input_len': 3000, 'output_len': 500, 'prefix_hit_rate': 0.5, 'waves': False}}
-    """
-    if workload is None:
-        return {}
-    known = asdict(workload)
-    waves = known.pop("waves")
-    plain = {name: int(one) if one.is_integer() else one for name, one in known.items()}
-    return {"workload": plain | {"waves": waves}}

@@ -4,12 +4,12 @@ import os
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from specroof.arrays import whole_within
+from specroof.arrays import fields_of, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect
 from specroof.hardware import Placement
 from specroof.latency import engine_setup
-from specroof.questions.answer import Noted, picked
+from specroof.questions.answer import Noted
 from specroof.questions.benchmark import engine_of_tool
 from specroof.questions.request import (
     DrafterLike,
@@ -178,7 +178,7 @@ def _point(request: MockRequest, drafter: Drafter, curve: SpeedupCurve) -> MockP
         model=os.fspath(request.model),
         method=drafter.kind,
         drafter=request.draft_model,
-        **picked(request, "draft_len", "input_len", "output_len", "tensor_parallel"),
+        **fields_of(request, "draft_len", "input_len", "output_len", "tensor_parallel"),
         tokens_per_round=round(float(curve.tokens_per_round[0, 0, -1]), 4),
         batch_size=request.concurrency,
         weights=options.weight_dtype,

@@ -5,10 +5,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from specroof.arrays import Array
-from specroof.questions.answer import nested, picked
+from specroof.arrays import Array, fields_of, to_json_array
 from specroof.serving.workload import Load
 from specroof.speedup.result import SpeedupCurve
 
@@ -63,7 +61,7 @@ class Overview:
         """Return the overview as JSON has it."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
-            name: nested(value) if isinstance(value, np.ndarray) else value
+            name: to_json_array(value) if isinstance(value, np.ndarray) else value
             for name, value in values.items()
         }
 
@@ -110,13 +108,6 @@ def _read(kind: Any, value: Any) -> Any:
     return value
 
 
-def drafts_run(curve: SpeedupCurve) -> npt.NDArray[np.bool_]:
-    """Return where a server has room for a draft, axes (context_len, batch_size)."""
-    if curve.running is None:
-        return np.ones(curve.best_draft_len.shape, dtype=bool)
-    return np.asarray(np.isfinite(curve.running[..., 1:]).any(axis=-1))
-
-
 def overviews(loads: Sequence[Load], slices: "Iterable[Slice]") -> list[Overview]:
     """Return an overview for each load of one drafter on one target.
 
@@ -144,7 +135,7 @@ def _empty(part: "Slice", load: Load, curve: SpeedupCurve) -> Overview:
         target=part.target,
         drafter_number=part.drafter,
         workload=part.workload,
-        **picked(curve, "model", "hardware", "engine", "drafter", "requests"),
+        **fields_of(curve, "model", "hardware", "engine", "drafter", "requests"),
         devices=curve.placement.devices,
         context_len=contexts,
         batch_size=batches,
@@ -179,4 +170,4 @@ def _fill(overview: Overview, curve: SpeedupCurve) -> None:
     overview.best_draft_len[there] = np.where(missing, np.nan, best)
     overview.best_speedup[there] = curve.best_speedup[here]
     overview.tokens_per_s[there] = rates
-    overview.drafts_run[there] = drafts_run(curve)[here]
+    overview.drafts_run[there] = curve.drafts_run[here]

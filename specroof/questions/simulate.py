@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from specroof.acceptance import Acceptance, constant_acceptance
-from specroof.arrays import IntArray
+from specroof.arrays import IntArray, fields_of
 from specroof.drafters import Drafter
 from specroof.drafters.base import chain_proposals
 from specroof.errors import OptionError
@@ -19,7 +19,7 @@ from specroof.montecarlo import (
     simulate_exactness,
 )
 from specroof.montecarlo import simulate_batch as simulated
-from specroof.questions.answer import Noted, picked
+from specroof.questions.answer import Noted
 from specroof.questions.predict import limited_by
 from specroof.questions.request import DrafterLike, Served, drafter_of, question
 from specroof.serving.capacity import limits_of
@@ -90,7 +90,7 @@ class BatchTimes(Noted):
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         return {
-            **picked(self, "model", "hardware", "drafter"),
+            **fields_of(self, "model", "hardware", "drafter"),
             "notes": list(self.notes),
             "runs": self.records,
         }

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from specroof.architecture import Architecture
 from specroof.drafters import Drafter
@@ -18,6 +19,8 @@ from specroof.questions.predict import limited_by
 from specroof.questions.prediction import Prediction, predicted, predicted_to, shared_longest
 from specroof.questions.request import question
 from specroof.reading.yaml_text import dump_yaml
+from specroof.report.columns import Columns, band_columns, curve_names, flat_column, request_columns
+from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Load
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import MOST_POINTS
@@ -351,3 +354,77 @@ def study_of(given: StudyLike) -> Study:
     if isinstance(given, Mapping):
         return parse_study(dump_yaml(dict(given)), "study")
     return load_study(given)
+
+
+# --- The best of each load, as columns --------------------------------------------------------------
+
+#: What the best draft of a load has, where prefills count.
+_COUNTED_BEST: Final = ("tokens_per_s", "requests_per_s", "ttft_s", "tpot_s")
+
+
+def load_columns(found: Prediction) -> Columns:
+    """Return the best of the first drafter at each operating point, batch sizes innermost."""
+    curve = found.curves[0]
+    shape = curve.best_speedup.shape
+    shortest, longest = curve.near_best(0.01)
+    runs = np.broadcast_to(curve.running_batch, curve.round_s.shape)
+    missing = np.isnan(curve.best_speedup)
+    best = {
+        "best_draft_len": curve.best_draft_len,
+        "near_best_shortest": shortest,
+        "near_best_longest": longest,
+    }
+    told = ("tokens_per_round", "tokens_per_s", "tokens_per_s_per_user")
+    arrays = {
+        "context_len": curve.context_len[:, None],
+        "batch_size": curve.batch_size,
+        "running": runs[..., 0],
+        "running_drafting": curve.at_best(runs),
+        **_largest(found),
+        "step_s": curve.decode_s,
+        "plain_tokens_per_s": runs[..., 0] / curve.decode_s,
+        **{name: np.where(missing, np.nan, array) for name, array in best.items()},
+        "best_speedup": curve.best_speedup,
+        **{f"best_{name}": curve.at_best(band) for name, band in band_columns(curve).items()},
+        "verdict": _verdict(curve),
+        "drafts_run": curve.drafts_run,
+        **{name: curve.at_best(getattr(curve, name)) for name in told},
+    }
+    columns = curve_names(curve) | {
+        name: flat_column(array, shape) for name, array in arrays.items()
+    }
+    return columns | (_counted_best(found.counted[0]) if found.counted else {})
+
+
+def _verdict(curve: SpeedupCurve) -> npt.NDArray[Any]:
+    """Return whether the best draft pays; empty where nothing is told."""
+    if curve.verdict is None:
+        return np.full(curve.best_speedup.shape, "")
+    return curve.verdict
+
+
+def _largest(found: Prediction) -> dict[str, npt.NDArray[Any]]:
+    """Return the largest batch that runs, plain and with the best draft; NaN where none is told."""
+    curve = found.curves[0]
+    shape = curve.best_speedup.shape
+    if not found.limits:
+        unknown = np.full(shape, np.nan)
+        return {"largest_batch": unknown, "largest_batch_drafting": unknown}
+    largest = np.asarray(found.limits[0].largest, dtype=np.float64)
+    everywhere = np.broadcast_to(largest[:, None, :], curve.round_s.shape)
+    return {"largest_batch": largest[:, :1], "largest_batch_drafting": curve.at_best(everywhere)}
+
+
+def _counted_best(whole: EndToEnd) -> Columns:
+    """Return the best with prefills counted."""
+    curve = whole.curve
+    missing = np.isnan(curve.best_speedup)
+    return {
+        **request_columns(whole.workload),
+        "end_to_end_best_draft_len": np.where(missing, np.nan, curve.best_draft_len).ravel(),
+        "end_to_end_best_speedup": curve.best_speedup.ravel(),
+        **{
+            f"end_to_end_{name}": curve.at_best(getattr(whole, name)).ravel()
+            for name in _COUNTED_BEST
+        },
+    }

@@ -8,19 +8,19 @@ from typing import Any, Final
 import numpy as np
 
 from specroof.acceptance import acceptance_from_length
-from specroof.arrays import number_within, real_number
+from specroof.arrays import fields_of, number_within, real_number
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse, reject
 from specroof.hardware import Placement
-from specroof.questions.answer import Charted, picked
+from specroof.questions.answer import Charted
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.lists import listed
-from specroof.questions.loads import ServedRequests, load_of, of_requests, refuse_one_token
+from specroof.questions.loads import ServedRequests, load_of, refuse_one_token
 from specroof.questions.predict import limited_by
 from specroof.questions.request import DrafterLike, Values, drafter_of, question, usd_per_hour
 from specroof.serving.capacity import limits_of
 from specroof.serving.requests import point_of
-from specroof.serving.workload import Workload
+from specroof.serving.workload import Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, Point, grid_slices
 from specroof.speedup.price import usd_per_million_tokens
 from specroof.speedup.result import SpeedupCurve
@@ -150,10 +150,10 @@ class Worth(Charted):
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         return {
-            **picked(self, "model", "hardware", "engine"),
+            **fields_of(self, "model", "hardware", "engine"),
             "placement": asdict(self.placement),
-            **picked(self, "drafter", "batch_size", "context_len", "draft_len", "tpot_s"),
-            **of_requests(self.workload),
+            **fields_of(self, "drafter", "batch_size", "context_len", "draft_len", "tpot_s"),
+            **workload_json(self.workload),
             "rows": self.records,
             **self.said,
         }
@@ -194,7 +194,7 @@ def worth(request: WorthRequest) -> Worth:
     ]
     usd = usd_per_hour(setup.hardware, request.price_per_hour)
     return Worth(
-        **picked(first, "model", "hardware", "engine", "placement"),
+        **fields_of(first, "model", "hardware", "engine", "placement"),
         drafter=drafter.name,
         batch_size=float(first.batch_size[0]),
         context_len=float(first.context_len[0]),

@@ -6,13 +6,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from specroof.arrays import fields_of, to_json_array
 from specroof.policies.schedule import Day
 from specroof.questions.advise import Advice, Served
 from specroof.questions.advised import Row, Times
-from specroof.questions.answer import nested, picked
-from specroof.questions.loads import of_requests
 from specroof.questions.to_measure import ToMeasure
 from specroof.report.columns import Columns, request_columns
+from specroof.serving.workload import workload_json
 
 #: What a server gives at a load, by the names of the fields.
 _TIMES: Final = tuple(one.name for one in fields(Times))
@@ -24,7 +24,7 @@ def advice_json(found: Advice) -> dict[str, Any]:
     chips = [_chip_json(found, chip) for chip in found.chips]
     return {
         "model": found.model.name,
-        **of_requests(found.workload),
+        **workload_json(found.workload),
         **chips[0],
         "chips": chips,
         "notes": list(found.notes),
@@ -58,8 +58,8 @@ def _day_json(day: Day | None) -> dict[str, Any] | None:
     if day is None:
         return None
     return {
-        **picked(day, "gain_of", "gain", "scheduled_gain", "fixed", "fixed_gain", "oracle_gain"),
-        **picked(day, "changes", "held_margin", "held_changes", "held_gain"),
+        **fields_of(day, "gain_of", "gain", "scheduled_gain", "fixed", "fixed_gain", "oracle_gain"),
+        **fields_of(day, "changes", "held_margin", "held_changes", "held_gain"),
         "running": list(day.running),
         "saturated_hours": list(day.saturated),
     }
@@ -69,16 +69,16 @@ def _to_measure_json(found: ToMeasure | None) -> dict[str, Any] | None:
     if found is None:
         return None
     names = ("concurrency", "drafter", "draft_len", "moved_by", "swings", "command")
-    return picked(found, *names)
+    return fields_of(found, *names)
 
 
 def _times_json(times: Times) -> dict[str, float | None]:
-    return {name: nested(getattr(times, name)) for name in _TIMES}
+    return {name: to_json_array(getattr(times, name)) for name in _TIMES}
 
 
 def _speedups_json(*ends: float) -> dict[str, float | None]:
     """Return a speedup and the ends of its band."""
-    return dict(zip(_SPEEDUPS, map(nested, ends), strict=True))
+    return dict(zip(_SPEEDUPS, map(to_json_array, ends), strict=True))
 
 
 def _row_json(row: Row, names: Sequence[str]) -> dict[str, Any]:
@@ -97,11 +97,11 @@ def _row_json(row: Row, names: Sequence[str]) -> dict[str, Any]:
             **_speedups_json(choice.speedup, choice.low, choice.high),
         },
         "own_lengths": [
-            {"drafter": names[d], "draft_len": k, "speedup": nested(speedup)}
+            {"drafter": names[d], "draft_len": k, "speedup": to_json_array(speedup)}
             for (d, k), speedup in row.own.items()
         ],
         "limited_by": row.limited_by or None,
-        "speedup_without": {name: nested(value) for name, value in row.limits.items()},
+        "speedup_without": {name: to_json_array(value) for name, value in row.limits.items()},
         "meets_targets": row.meets,
     }
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from specroof.arrays import fields_of
 from specroof.engines.calibration import Calibration, Fitted, Residual
-from specroof.questions.answer import picked
 from specroof.questions.calibrate import Calibrated
 from specroof.report.layout import figure, format_table
 from specroof.units import format_seconds
@@ -20,7 +20,7 @@ def calibration_json(found: Calibration) -> dict[str, Any]:
     return {
         "base": found.base,
         "fitted": [
-            picked(one, "name", "value", "error", "before", "is_prior") for one in found.fitted
+            fields_of(one, "name", "value", "error", "before", "is_prior") for one in found.fitted
         ],
         "kept": [{"name": name, "reason": reason} for name, reason in found.kept],
         "mean_error": found.mean_error,
@@ -36,7 +36,7 @@ def residual_json(one: Residual) -> dict[str, Any]:
     """
     point = one.point
     return {
-        **picked(point, "place", "batch_size", "context_len", "draft_len"),
+        **fields_of(point, "place", "batch_size", "context_len", "draft_len"),
         "positions": None if point.pass_s is None else point.verify_len,
         "measured": point.rate if point.pass_s is None else point.pass_s,
         "predicted": one.shown,

@@ -9,14 +9,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from specroof.arrays import fields_of, to_json_array
 from specroof.errors import OutputError, optional_library
-from specroof.questions.answer import nested, picked
-from specroof.questions.loads import of_requests
-from specroof.questions.overview import drafts_run
-from specroof.questions.prediction import Prediction
 from specroof.report.layout import columns_csv
 from specroof.serving.end_to_end import EndToEnd
-from specroof.serving.workload import Workload
+from specroof.serving.workload import Workload, workload_json
 from specroof.speedup.curve import REQUEST_WEIGHT, TEXT_WEIGHT, refuse_many_points
 from specroof.speedup.result import SpeedupCurve
 
@@ -45,9 +42,7 @@ COUNTED_ARRAYS: Final = (
     "prefill_frac",
     "effective_batch",
 )
-#: What of them the best draft of a load has.
 _OF_REQUESTS: Final = ("input_len", "output_len", "prefix_hit_rate", "waves")
-_COUNTED_BEST: Final = ("tokens_per_s", "requests_per_s", "ttft_s", "tpot_s")
 #: Columns of counts, which are spelt without a point where they are whole.
 _COUNTS: Final = {
     "context_len",
@@ -183,23 +178,23 @@ def point_columns(
         "running": runs,
     }
     values = {name: getattr(curve, name)[rows] for name in CURVE_ARRAYS}
-    values |= {name: band[rows] for name, band in _band(curve).items()}
+    values |= {name: band[rows] for name, band in band_columns(curve).items()}
     return {
-        **_names(curve),
-        **{name: _flat(array, shape) for name, array in {**axes, **values}.items()},
-        "has_room": _flat(np.isfinite(runs), shape),
-        "is_best": _flat(_is_best(curve)[rows], shape),
+        **curve_names(curve),
+        **{name: flat_column(array, shape) for name, array in {**axes, **values}.items()},
+        "has_room": flat_column(np.isfinite(runs), shape),
+        "is_best": flat_column(_is_best(curve)[rows], shape),
         **({} if whole is None else _counted(whole, rows)),
     }
 
 
-def _names(curve: SpeedupCurve) -> Columns:
+def curve_names(curve: SpeedupCurve) -> Columns:
     """Return the names that all points of a curve share."""
-    place = picked(curve, "model", "hardware", "engine")
+    place = fields_of(curve, "model", "hardware", "engine")
     return place | asdict(curve.placement) | {"drafter": curve.drafter}
 
 
-def _flat(array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+def flat_column(array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
     return np.broadcast_to(array, shape).ravel()
 
 
@@ -225,83 +220,11 @@ def _counted(whole: EndToEnd, rows: slice) -> Columns:
     }
 
 
-def load_columns(found: Prediction) -> Columns:
-    """Return the best of the first drafter at each operating point, batch sizes innermost."""
-    curve = found.curves[0]
-    shape = curve.best_speedup.shape
-    shortest, longest = curve.near_best(0.01)
-    runs = np.broadcast_to(curve.running_batch, curve.round_s.shape)
-    missing = np.isnan(curve.best_speedup)
-    best = {
-        "best_draft_len": curve.best_draft_len,
-        "near_best_shortest": shortest,
-        "near_best_longest": longest,
-    }
-    told = ("tokens_per_round", "tokens_per_s", "tokens_per_s_per_user")
-    arrays = {
-        "context_len": curve.context_len[:, None],
-        "batch_size": curve.batch_size,
-        "running": runs[..., 0],
-        "running_drafting": at_best(curve, runs),
-        **_largest(found),
-        "step_s": curve.decode_s,
-        "plain_tokens_per_s": runs[..., 0] / curve.decode_s,
-        **{name: np.where(missing, np.nan, array) for name, array in best.items()},
-        "best_speedup": curve.best_speedup,
-        **{f"best_{name}": at_best(curve, band) for name, band in _band(curve).items()},
-        "verdict": _verdict(curve),
-        "drafts_run": drafts_run(curve),
-        **{name: at_best(curve, getattr(curve, name)) for name in told},
-    }
-    columns = _names(curve) | {name: _flat(array, shape) for name, array in arrays.items()}
-    return columns | (_counted_best(found.counted[0]) if found.counted else {})
-
-
-def _band(curve: SpeedupCurve) -> dict[str, npt.NDArray[Any]]:
+def band_columns(curve: SpeedupCurve) -> dict[str, npt.NDArray[Any]]:
     """Return the ends of the band of each speedup; NaN where there is none."""
     ends = {"speedup_low": curve.speedup_low, "speedup_high": curve.speedup_high}
     unknown = np.broadcast_to(np.nan, curve.speedup.shape)
     return {name: unknown if end is None else end for name, end in ends.items()}
-
-
-def _verdict(curve: SpeedupCurve) -> npt.NDArray[Any]:
-    """Return whether the best draft pays; empty where nothing is told."""
-    if curve.verdict is None:
-        return np.full(curve.best_speedup.shape, "")
-    return curve.verdict
-
-
-def at_best(curve: SpeedupCurve, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return values at the best draft length."""
-    found: npt.NDArray[Any] = np.take_along_axis(values, curve.best_draft_len[..., None], axis=-1)
-    return found[..., 0]
-
-
-def _largest(found: Prediction) -> dict[str, npt.NDArray[Any]]:
-    """Return the largest batch that runs, plain and with the best draft; NaN where none is told."""
-    curve = found.curves[0]
-    shape = curve.best_speedup.shape
-    if not found.limits:
-        unknown = np.full(shape, np.nan)
-        return {"largest_batch": unknown, "largest_batch_drafting": unknown}
-    largest = np.asarray(found.limits[0].largest, dtype=np.float64)
-    everywhere = np.broadcast_to(largest[:, None, :], curve.round_s.shape)
-    return {"largest_batch": largest[:, :1], "largest_batch_drafting": at_best(curve, everywhere)}
-
-
-def _counted_best(whole: EndToEnd) -> Columns:
-    """Return the best with prefills counted."""
-    curve = whole.curve
-    missing = np.isnan(curve.best_speedup)
-    return {
-        **request_columns(whole.workload),
-        "end_to_end_best_draft_len": np.where(missing, np.nan, curve.best_draft_len).ravel(),
-        "end_to_end_best_speedup": curve.best_speedup.ravel(),
-        **{
-            f"end_to_end_{name}": at_best(curve, getattr(whole, name)).ravel()
-            for name in _COUNTED_BEST
-        },
-    }
 
 
 # --- Columns as Arrow tables: names as dictionaries, units in the metadata, no figure as null ----
@@ -399,7 +322,7 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
     refuse_long_texts(curves, counted, "JSON")
     first = curves[0]
     found: dict[str, Any] = {
-        **picked(first, "model", "hardware", "engine"),
+        **fields_of(first, "model", "hardware", "engine"),
         "placement": asdict(first.placement),
         **{
             name: _plain(getattr(first, name))
@@ -407,20 +330,22 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
         },
         "notes": list(dict.fromkeys(note for curve in curves for note in curve.notes)),
         "baseline": {
-            "step_s": nested(first.decode_s),
-            "tokens_per_s": nested(first.running_batch[..., 0] / first.decode_s),
+            "step_s": to_json_array(first.decode_s),
+            "tokens_per_s": to_json_array(first.running_batch[..., 0] / first.decode_s),
         },
         "drafters": [_drafter_json(curve) for curve in curves],
     }
     if counted:
-        found |= of_requests(counted[0].workload)
+        found |= workload_json(counted[0].workload)
         for drafter, whole in zip(found["drafters"], counted, strict=True):
-            arrays = {name: nested(getattr(whole, name)) for name in (*COUNTED_ARRAYS, "answer_s")}
+            arrays = {
+                name: to_json_array(getattr(whole, name)) for name in (*COUNTED_ARRAYS, "answer_s")
+            }
             drafter["end_to_end"] = {
-                **picked(whole, "wait_s", "latency_s"),
+                **fields_of(whole, "wait_s", "latency_s"),
                 **arrays,
-                "best_draft_len": nested(_known(whole.curve, whole.curve.best_draft_len)),
-                "best_speedup": nested(whole.curve.best_speedup),
+                "best_draft_len": to_json_array(_known(whole.curve, whole.curve.best_draft_len)),
+                "best_speedup": to_json_array(whole.curve.best_speedup),
             }
     return found
 
@@ -429,13 +354,13 @@ def _drafter_json(curve: SpeedupCurve) -> dict[str, Any]:
     shortest, longest = curve.near_best(0.01)
     return {
         "name": curve.drafter,
-        **picked(curve, "cost_from", "acceptance_from"),
+        **fields_of(curve, "cost_from", "acceptance_from"),
         "verify_len": _plain(curve.verify_len),
-        **{name: nested(getattr(curve, name)) for name in CURVE_ARRAYS},
-        **({} if curve.running is None else {"running": nested(curve.running)}),
-        "best_draft_len": nested(_known(curve, curve.best_draft_len)),
-        "best_speedup": nested(curve.best_speedup),
-        "near_best": nested(_known(curve, np.stack([shortest, longest], axis=-1))),
+        **{name: to_json_array(getattr(curve, name)) for name in CURVE_ARRAYS},
+        **({} if curve.running is None else {"running": to_json_array(curve.running)}),
+        "best_draft_len": to_json_array(_known(curve, curve.best_draft_len)),
+        "best_speedup": to_json_array(curve.best_speedup),
+        "near_best": to_json_array(_known(curve, np.stack([shortest, longest], axis=-1))),
         **_band_json(curve),
     }
 
@@ -448,8 +373,8 @@ def _band_json(curve: SpeedupCurve) -> dict[str, Any]:
     told = curve.verdict.astype(object)
     told[told == ""] = None
     ends = np.stack(within, axis=-1)
-    values = (nested(curve.speedup_low), nested(curve.speedup_high), told.tolist())
-    return dict(zip(_BAND_KEYS, (*values, nested(_known(curve, ends))), strict=True))
+    values = (to_json_array(curve.speedup_low), to_json_array(curve.speedup_high), told.tolist())
+    return dict(zip(_BAND_KEYS, (*values, to_json_array(_known(curve, ends))), strict=True))
 
 
 def _known(curve: SpeedupCurve, best: Any) -> Any:

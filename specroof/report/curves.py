@@ -5,10 +5,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from specroof.arrays import to_json_array
 from specroof.errors import Note
-from specroof.questions.answer import nested
-from specroof.questions.overview import drafts_run
-from specroof.report.columns import at_best
 from specroof.report.layout import ABSENT, brief, figure, format_table, in_line
 from specroof.serving.end_to_end import EndToEnd
 from specroof.speedup.result import SpeedupCurve
@@ -78,13 +76,13 @@ def _columns(curve: SpeedupCurve) -> dict[str, list[str]]:
     best = ~np.isnan(curve.best_speedup)
     contexts, batches = np.broadcast_arrays(curve.context_len[:, None], curve.batch_size)
     rates = (curve.tokens_per_round, curve.tokens_per_s, curve.tokens_per_s_per_user)
-    tokens, rate, user_rate = (at_best(curve, array) for array in rates)
+    tokens, rate, user_rate = (curve.at_best(array) for array in rates)
     columns = {
         "context": _cells("{:g}".format, contexts),
         "batch": _cells("{:g}".format, batches),
         "step": _cells(format_seconds, curve.decode_s, absent=_NO_ROOM),
         "best γ": _cells(str, curve.best_draft_len, known=best),
-        "speedup": _cells(_gain, curve.best_speedup, drafts_run(curve), known=best),
+        "speedup": _cells(_gain, curve.best_speedup, curve.drafts_run, known=best),
         "within 1%": _cells(_span, *curve.near_best(0.01), known=best),
         **_band_columns(curve),
         "tok/round": _cells("{:.2f}".format, tokens, known=best),
@@ -93,7 +91,7 @@ def _columns(curve: SpeedupCurve) -> dict[str, list[str]]:
     }
     if curve.running is not None:
         runs = np.broadcast_to(curve.running, curve.round_s.shape)
-        columns["runs"] = _cells(_runs, runs[..., 0], at_best(curve, runs))
+        columns["runs"] = _cells(_runs, runs[..., 0], curve.at_best(runs))
     return columns
 
 
@@ -120,7 +118,7 @@ def _band_columns(curve: SpeedupCurve) -> dict[str, list[str]]:
     within, low, high = curve.best_within_band(), curve.speedup_low, curve.speedup_high
     if curve.verdict is None or within is None or low is None or high is None:
         return {}
-    least, most = at_best(curve, low), at_best(curve, high)
+    least, most = curve.at_best(low), curve.at_best(high)
     known = (curve.verdict != "") & np.isfinite(least)
     return {
         "within band": _cells(_span, *within, known=known),
@@ -143,7 +141,7 @@ def pays_lines(curves: Sequence[SpeedupCurve]) -> str:
 
 def _loses(curve: SpeedupCurve, i: int) -> str:
     """Return the batch sizes at which no draft pays, and from which on none has room."""
-    room = drafts_run(curve)[i]
+    room = curve.drafts_run[i]
     if not room.any():
         return _NO_ROOM
     lost = ", ".join(_span(*run) for run in _losing_runs(curve, i)) or "none"
@@ -156,7 +154,7 @@ def _losing_runs(curve: SpeedupCurve, i: int) -> list[tuple[float, float]]:
     runs: list[tuple[float, float]] = []
     lost_before = False
     # Where no draft has room, nothing is known of what it would gain.
-    lost = drafts_run(curve)[i, order] & (curve.best_draft_len[i, order] == 0)
+    lost = curve.drafts_run[i, order] & (curve.best_draft_len[i, order] == 0)
     for batch, loses in zip(curve.batch_size[order].tolist(), lost, strict=True):
         if loses:
             start = runs.pop()[0] if lost_before else batch
@@ -179,7 +177,7 @@ def survey_json(curves: Sequence[SpeedupCurve]) -> dict[str, Any]:
             {
                 "name": curve.drafter,
                 "best_draft_len": curve.best_draft_len.tolist(),
-                "best_speedup": nested(curve.best_speedup),
+                "best_speedup": to_json_array(curve.best_speedup),
                 "does_not_pay": [
                     [list(run) for run in _losing_runs(curve, i)]
                     for i in range(len(curve.context_len))

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from html import escape
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from specroof.errors import Note, one_line, printable
-from specroof.questions.answer import Answer
 
 # --- Text that fits a screen: folded lines and tables, sources in brief --------------------------
 # A table that is too wide first breaks its titles into words, then its last column where that is
@@ -248,7 +247,23 @@ def note_lines(notes: Iterable[str]) -> str:
     return "\n".join(f"note: {one_line(_with_hint(note))}" for note in notes)
 
 
-def page(found: Answer, *parts: str, below_title: str = "") -> str:
+class Titled(Protocol):
+    """What a page begins and ends with."""
+
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Sentences on how the numbers came about."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Sentences on points that cannot be had."""
+
+
+def page(found: Titled, *parts: str, below_title: str = "") -> str:
     """Return an answer's title, some parts and its sentences, an empty line between two.
 
     Parts without text are left out.

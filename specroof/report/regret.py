@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from specroof.questions.answer import picked
+from specroof.arrays import fields_of
 from specroof.scoring import Validation
 from specroof.scoring.scores import Regret, Scored, worst_regrets
 
@@ -49,7 +49,7 @@ def _regret_json(one: Regret) -> dict[str, Any]:
         "lost": one.lost,
         "source": point.source,
         "in_total": one.options[0].is_trusted,
-        **picked(point, "model", "hardware", "engine", "engine_version", "batch_size", "task"),
+        **fields_of(point, "model", "hardware", "engine", "engine_version", "batch_size", "task"),
         "options": len(one.options),
         "taken": _option_json(one.taken),
         "best": _option_json(one.best),
@@ -62,7 +62,7 @@ def _option_json(one: Scored | None) -> dict[str, Any] | None:
     if one is None:
         return None
     drafts = {"drafter": one.point.method, "draft_len": one.point.draft_len}
-    return drafts | picked(one, "predicted", "measured")
+    return drafts | fields_of(one, "predicted", "measured")
 
 
 def regret_lines(found: Validation) -> Iterator[str]:

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+from specroof.arrays import fields_of
 from specroof.evidence.bundled import shape_group
-from specroof.questions.answer import picked
 from specroof.questions.validate import OwnValidated, PublishedValidated
 from specroof.report.calibration import RESIDUAL_HEADER, residual_cells, residual_json
 from specroof.report.layout import figure, format_table
@@ -47,7 +47,7 @@ _OWN_HEADINGS: Final = tuple(one for one in _HEADINGS if one[0] not in _NOT_OWN)
 
 def _errors_json(errors: Errors) -> dict[str, Any]:
     found = {f"{name}_error": getattr(errors, name) for name in _ERRORS}
-    return {"n": errors.n, **found, **picked(errors, *_SHARES)}
+    return {"n": errors.n, **found, **fields_of(errors, *_SHARES)}
 
 
 def validation_json(found: Validation) -> dict[str, Any]:

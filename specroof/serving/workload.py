@@ -1,7 +1,7 @@
 """What a server is asked for: so many sequences, or requests as benchmarks state them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from specroof.arrays import number_within
@@ -91,6 +91,22 @@ class Load:
     batch_size: Sequence[float]
     context_len: Sequence[float]
     workload: Workload | None = None
+
+
+def workload_json(workload: Workload | None) -> dict[str, Any]:
+    """Return requests as the object that ``--json`` prints has them; nothing without any.
+
+    Examples
+    --------
+    >>> workload_json(Workload(input_len=3000, output_len=500, prefix_hit_rate=0.5))
+    {'workload': {'input_len': 3000, 'output_len': 500, 'prefix_hit_rate': 0.5, 'waves': False}}
+    """
+    if workload is None:
+        return {}
+    known = asdict(workload)
+    waves = known.pop("waves")
+    plain = {name: int(one) if one.is_integer() else one for name, one in known.items()}
+    return {"workload": plain | {"waves": waves}}
 
 
 # --- Settings of a server as text: `--server KEY=VALUE[,…]`, and a mapping in studies ------------

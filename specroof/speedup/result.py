@@ -393,8 +393,7 @@ class SpeedupCurve:
     @cached_property
     def best_speedup(self) -> Array:
         """The largest speedup, axes (context_len, batch_size); at least 1: drafts are optional."""
-        best = np.take_along_axis(self.speedup, self._best_index[..., None], axis=-1)
-        return _read_only(best[..., 0])
+        return _read_only(self.at_best(self.speedup))
 
     @cached_property
     def _best_index(self) -> npt.NDArray[np.intp]:
@@ -402,6 +401,18 @@ class SpeedupCurve:
         speedup = np.where(np.isnan(self.speedup), -np.inf, self.speedup)
         best = speedup.max(axis=-1, keepdims=True)
         return np.asarray(np.argmax(speedup >= best * (1 - _TIE), axis=-1))
+
+    def at_best(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return values at the best draft length, axes (context_len, batch_size)."""
+        best: npt.NDArray[Any] = np.take_along_axis(values, self._best_index[..., None], axis=-1)
+        return best[..., 0]
+
+    @property
+    def drafts_run(self) -> npt.NDArray[np.bool_]:
+        """Where a server has memory for a draft, axes (context_len, batch_size)."""
+        if self.running is None:
+            return np.ones(self.best_draft_len.shape, dtype=bool)
+        return np.asarray(np.isfinite(self.running[..., 1:]).any(axis=-1))
 
     def near_best(self, share: float = 0.01) -> tuple[IntArray, IntArray]:
         """Return the shortest and the longest draft within `share` of the best speedup.
