@@ -25,8 +25,7 @@ from specroof.policies.adaptive import (
     fixed_rates,
     simulated_policies,
 )
-from specroof.questions.adaptive import Adaptive
-from specroof.report.adaptive import adaptive_text
+from specroof.questions.adaptive import Adaptive, adaptive_text
 from specroof.report.layout import rows_csv
 
 pytestmark = pytest.mark.slow

@@ -17,9 +17,8 @@ from specroof import advise, load_drafter, load_hardware, load_model, predict
 from specroof.cli import app
 from specroof.errors import OptionError
 from specroof.policies.decision import best_choice
-from specroof.questions.advise import _unreached
-from specroof.questions.advised import Advised, Row, Targets
-from specroof.report.advice import advice_text, decision_line
+from specroof.questions.advise import _unreached, advice_text, decision_line
+from specroof.questions.advised_loads import Advised, Row, Targets
 
 EXAMPLE = (
     "Qwen/Qwen3-32B-FP8 -H h100 --tp 2 --input-len 3000 --output-len 500 "

@@ -18,7 +18,7 @@ from specroof.arrays import array_within, number_within, real_array, whole_withi
 from specroof.cli import app
 from specroof.errors import OptionError, ProfileError, expect, refuse
 from specroof.hardware import DevicePower, DevicePrice, Interconnect, Peak, parse_hardware
-from specroof.questions import prediction
+from specroof.questions import predict as prediction
 from specroof.reading.checked import within
 from specroof.speedup import curve as axes
 from specroof.speedup.curve import REQUEST_WEIGHT, TEXT_WEIGHT

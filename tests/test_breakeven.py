@@ -17,7 +17,7 @@ import specroof
 from specroof import OptionError, breakeven, plot
 from specroof.cli import app
 from specroof.drafters import Drafter, DraftTime
-from specroof.report.breakeven import breakeven_text
+from specroof.questions.breakeven import breakeven_text
 from specroof.speedup.curve import Point, drafting_gain
 from specroof.speedup.inverses import (
     crossing,

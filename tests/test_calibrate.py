@@ -34,8 +34,8 @@ from specroof.evidence import Measurement, read_benchmark
 from specroof.hardware import Band, EngineProfile, ExpertTile, parse_hardware
 from specroof.latency import engine_setup
 from specroof.questions.benchmark import refuse_others
-from specroof.report.calibration import calibration_json, calibration_text
-from specroof.report.validation import own_text
+from specroof.questions.calibrate import calibration_json, calibration_text
+from specroof.questions.validate import own_text
 from specroof.speedup.round import Served
 
 

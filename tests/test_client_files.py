@@ -15,8 +15,8 @@ from specroof.acceptance.published import parse_profiles
 from specroof.acceptance.published.formats import whole
 from specroof.evidence import read_benchmark, stated_drafts
 from specroof.evidence.measurement import Measurement
+from specroof.questions.doctor import doctor_text
 from specroof.reading.metrics_text import parse_metrics
-from specroof.report.doctor import doctor_text
 from specroof.serving.metrics import counted
 from specroof.serving.observed import observed
 

@@ -17,9 +17,14 @@ from specroof.cli import app
 from specroof.engines import calibrated_yaml
 from specroof.policies.decision import Change, Gain, best_change
 from specroof.policies.schedule import Schedule
-from specroof.questions.diagnosed import context_of, is_tree
-from specroof.questions.doctor import Diagnosis, DoctorRequest
-from specroof.questions.doctor_advice import advice, gain_words
+from specroof.questions.doctor import (
+    Diagnosis,
+    DoctorRequest,
+    advice,
+    context_of,
+    gain_words,
+    is_tree,
+)
 from specroof.reading.metrics_text import Sample
 from specroof.serving.metrics import counted
 from specroof.serving.observed import Observed, observed

@@ -22,9 +22,8 @@ from specroof.cli import app
 from specroof.page import page, single_page, site_files
 from specroof.page.page import QUANTUM, packed, packed_shares
 from specroof.questions import grids
-from specroof.questions.drafts import flags_to_paste, typical_acceptance
 from specroof.questions.explore import PAGE_CHIPS
-from specroof.questions.grids import KNOTS, hermite
+from specroof.questions.grids import KNOTS, flags_to_paste, hermite, typical_acceptance
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 import specroof
 from specroof import OptionError, frontier
 from specroof.cli import app
-from specroof.questions.frontier import FrontierPoint
-from specroof.report.frontier import frontier_text
+from specroof.questions.frontier import FrontierPoint, frontier_text
 from specroof.speedup import curve as axes
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept=0.7"

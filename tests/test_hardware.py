@@ -31,9 +31,8 @@ from specroof.hardware import (
     schema,
 )
 from specroof.hardware.schema import calibrated_yaml
-from specroof.questions.hardware import show_hardware
+from specroof.questions.hardware import hardware_text, show_hardware
 from specroof.reading.yaml_text import parse_yaml
-from specroof.report.chips import hardware_text
 
 PACKAGE = Path(specroof.__file__).parent
 # An installed wheel carries the folder inside the package; a checkout has it beside.

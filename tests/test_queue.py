@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from specroof import capacity, predict
 from specroof.cli import app
-from specroof.questions.prediction import Prediction
+from specroof.questions.predict import Prediction
 from specroof.serving.capacity import limited_curve, queue_s, running_requests
 from specroof.speedup.curve import curve_in
 from specroof.speedup.result import SpeedupCurve

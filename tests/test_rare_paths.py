@@ -21,10 +21,9 @@ from specroof.evidence import Measurement
 from specroof.evidence.bundled import load_measurements
 from specroof.latency import engine_setup
 from specroof.plot import study_figures
+from specroof.questions import advise as advice_records
 from specroof.questions.explore import explore
-from specroof.questions.overview import Overview, _fill
-from specroof.report import advice_records
-from specroof.report.sweep import _stop
+from specroof.questions.sweep import Overview, _fill, _stop
 from specroof.speedup.result import tokens_spread
 from specroof.speedup.round import Served
 from specroof.sweeps import places

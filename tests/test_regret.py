@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from specroof.cli import app
 from specroof.evidence import kind_of, load_measurements
 from specroof.policies.decision import Choice
-from specroof.report.regret import regret_json, regret_lines
+from specroof.questions.validate import regret_json, regret_lines
 from specroof.scoring import Validation
 from specroof.scoring import scores as room
 from specroof.scoring.scores import Scored, regrets, worst_regrets

@@ -26,8 +26,7 @@ from specroof.errors import CatalogError, ConfigError, OptionError, StudyError
 from specroof.hardware import ServerSettings
 from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
-from specroof.questions.study import load_study
-from specroof.questions.study_block import study_schema
+from specroof.questions.study import load_study, study_schema
 from specroof.questions.sweep import Study, sweep
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import Load, Workload

@@ -14,10 +14,9 @@ from specroof import StudyError, write_sweep
 from specroof.cli import app
 from specroof.errors import CatalogError, OptionError, SpecroofError
 from specroof.questions import study as studies
-from specroof.questions import study_mistakes
-from specroof.questions.prediction import predicted_to
-from specroof.questions.study import load_study, parse_study
-from specroof.questions.study_mistakes import study_refusals
+from specroof.questions import study as study_mistakes
+from specroof.questions.predict import predicted_to
+from specroof.questions.study import load_study, parse_study, study_refusals
 from specroof.questions.sweep import Study
 from specroof.reading.checked import checked, without
 from specroof.serving.workload import Load

@@ -45,7 +45,7 @@ from specroof.evidence import (
 from specroof.hardware import IDEAL_ENGINE, Collective, EngineProfile
 from specroof.latency.communication import all_reduce_s
 from specroof.plot import plot_accuracy
-from specroof.report.validation import validation_json, validation_table
+from specroof.questions.validate import validation_json, validation_table
 from specroof.scoring import TRUSTED, Validation, banded, misses_of
 from specroof.scoring.scores import (
     Errors,

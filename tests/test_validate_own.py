@@ -20,7 +20,7 @@ from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile
 from specroof.latency import engine_setup
 from specroof.plot import plot_throughput_accuracy
-from specroof.report.validation import own_json, own_text
+from specroof.questions.validate import own_json, own_text
 from specroof.scoring.own_results import OwnValidation, own_validation
 from specroof.speedup.round import Served
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import specroof
 from specroof import OptionError, worth
 from specroof.cli import app
-from specroof.report.worth import worth_text
+from specroof.questions.worth import worth_text
 from specroof.speedup import curve as axes
 from specroof.speedup.curve import Point
 

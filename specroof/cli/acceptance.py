@@ -12,7 +12,7 @@ from specroof.cli.flags import AsJson, Asked, Flag, flags, plot_option
 from specroof.cli.groups import Command, CommandGroup
 from specroof.cli.output import figure_files, give
 from specroof.questions import acceptance as asked
-from specroof.report.acceptance import fits_text, profiles_table, profiles_text
+from specroof.questions.acceptance import fits_text, profiles_table, profiles_text
 
 acceptance_app = typer.Typer(add_completion=False, cls=CommandGroup, help=COMMANDS["acceptance"])
 

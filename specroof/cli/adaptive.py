@@ -2,7 +2,7 @@
 
 from specroof.cli.flags import OPTIONS, SETUP, Flag, command, drafter_flag, numbers, shared
 from specroof.questions.adaptive import adaptive as asked
-from specroof.report.adaptive import adaptive_text
+from specroof.questions.adaptive import adaptive_text
 
 adaptive = command(
     asked,

@@ -13,9 +13,9 @@ from specroof.cli.flags import (
     whole_numbers,
 )
 from specroof.cli.output import give
+from specroof.questions.advise import advice_text
 from specroof.questions.advise import advise as asked
-from specroof.questions.advise_request import USUAL_LOADS
-from specroof.report.advice import advice_text
+from specroof.questions.advised_loads import USUAL_LOADS
 from specroof.serving.launch import LAUNCHERS
 
 _FLAGS = {

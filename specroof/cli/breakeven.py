@@ -12,8 +12,8 @@ from specroof.cli.flags import (
     shared,
 )
 from specroof.questions.breakeven import breakeven as asked
+from specroof.questions.breakeven import breakeven_text
 from specroof.questions.words import SOLVED
-from specroof.report.breakeven import breakeven_text
 
 breakeven = command(
     asked,

@@ -46,7 +46,7 @@ def calibrate(output: Output = None, *, ask: Asked, as_json: AsJson = False) -> 
         )
         raise OptionError(message)
     found = asked(**ask)
-    from specroof.report.calibration import calibrated_text  # noqa: PLC0415 - needs fits
+    from specroof.questions.calibrate import calibrated_text  # noqa: PLC0415 - needs fits
 
     give(
         found.to_dict,

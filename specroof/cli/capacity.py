@@ -3,7 +3,7 @@
 from specroof.cli.flags import FORMATS, SETUP, Flag, Panel, command, drafter_flag, shared
 from specroof.drafters.kinds import KINDS
 from specroof.questions.capacity import capacity as asked
-from specroof.report.capacity import capacity_text
+from specroof.questions.capacity import capacity_text
 
 capacity = command(
     asked,

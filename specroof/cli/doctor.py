@@ -4,7 +4,7 @@ from specroof.catalog.models import model_names
 from specroof.cli.flags import FORMATS, SETUP, Flag, command, drafter_flag, shared
 from specroof.drafters.kinds import KINDS
 from specroof.questions.doctor import doctor as asked
-from specroof.report.doctor import doctor_text
+from specroof.questions.doctor import doctor_text
 
 doctor = command(
     asked,

@@ -2,7 +2,7 @@
 
 from specroof.cli.flags import OPTIONS, SETUP, Flag, command, drafter_flag, shared
 from specroof.questions.explain import explain as asked
-from specroof.report.operations import explanation_text
+from specroof.questions.explain import explanation_text
 
 explain = command(
     asked,

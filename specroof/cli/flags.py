@@ -338,7 +338,7 @@ class Panel(NamedTuple):
     flags: dict[str, Flag]
 
 
-#: Requests in the place of a context: fields of `specroof.questions.loads.ServedRequests`.
+#: Requests in the place of a context: fields of `specroof.questions.request.ServedRequests`.
 REQUESTS: Final = Panel("Requests", shared("input_len", "output_len", "prefix_hit_rate", "waves"))
 #: Where a model runs, but for the number of devices.
 PLACE: Final = Panel(

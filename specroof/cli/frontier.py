@@ -13,7 +13,7 @@ from specroof.cli.flags import (
     target_flag,
 )
 from specroof.questions.frontier import frontier as asked
-from specroof.report.frontier import frontier_text
+from specroof.questions.frontier import frontier_text
 
 frontier = command(
     asked,

@@ -10,7 +10,7 @@ from specroof.cli.flags import AsJson, Asked, Flag, flags
 from specroof.cli.groups import Command, CommandGroup
 from specroof.cli.output import give, say
 from specroof.questions import hardware as asked
-from specroof.report.chips import hardware_table, hardware_text
+from specroof.questions.hardware import hardware_table, hardware_text
 from specroof.report.layout import note_lines
 
 hardware_app = typer.Typer(add_completion=False, cls=CommandGroup, help=COMMANDS["hardware"])

@@ -7,7 +7,7 @@ from pathlib import Path
 from specroof.cli.flags import FORMATS, AsJson, Asked, Flag, drafter_flag, flags, shared
 from specroof.cli.output import give
 from specroof.questions.mock import mock as asked
-from specroof.report.mock import mock_text
+from specroof.questions.mock import mock_text
 from specroof.serving.benchmark_commands import FRAMEWORKS
 
 _FLAGS = {

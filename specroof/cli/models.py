@@ -7,7 +7,7 @@ from specroof.cli.flags import AsJson, Asked, flags, shared
 from specroof.cli.groups import Command, CommandGroup
 from specroof.cli.output import give
 from specroof.questions import models as asked
-from specroof.report.models import diff_text, model_text, models_table
+from specroof.questions.models import diff_text, model_text, models_table
 
 _MODEL = shared("model")["model"]
 

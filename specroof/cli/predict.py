@@ -22,10 +22,14 @@ from specroof.cli.flags import (
     whole_numbers,
 )
 from specroof.cli.output import figure_files, give, text_file
+from specroof.questions.predict import (
+    Prediction,
+    predict_each,
+    prediction_csv,
+    prediction_text,
+    predictions_json,
+)
 from specroof.questions.predict import predict as asked
-from specroof.questions.predict import predict_each
-from specroof.questions.prediction import Prediction
-from specroof.report.prediction import prediction_csv, prediction_text, predictions_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 
 _FLAGS = {

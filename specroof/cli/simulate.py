@@ -6,8 +6,12 @@ from specroof.cli import COMMANDS
 from specroof.cli.flags import AsJson, Asked, Flag, drafter_flag, flags, numbers, shared
 from specroof.cli.groups import Command, CommandGroup
 from specroof.cli.output import give
-from specroof.questions.simulate import sampling_is_exact, times_of_batches
-from specroof.report.simulation import exactness_text, times_text
+from specroof.questions.simulate import (
+    exactness_text,
+    sampling_is_exact,
+    times_of_batches,
+    times_text,
+)
 
 simulate_app = typer.Typer(add_completion=False, cls=CommandGroup, help=COMMANDS["simulate"])
 

@@ -15,9 +15,15 @@ from specroof.arrays import whole_within
 from specroof.cli.flags import Asked, Flag, flags
 from specroof.cli.output import check_folder, say, say_aside, say_json
 from specroof.errors import OptionError, StudyError, refuse
-from specroof.questions.overview import Overview, overviews
-from specroof.questions.sweep import Slice, Study, lacking_room, study_slices
-from specroof.report.sweep import sweep_text
+from specroof.questions.sweep import (
+    Overview,
+    Slice,
+    Study,
+    lacking_room,
+    overviews,
+    study_slices,
+    sweep_text,
+)
 from specroof.units import format_binary_bytes
 
 #: The exit code that shells expect after an interrupt.
@@ -78,8 +84,10 @@ def sweep(ask: Asked) -> None:
     DIR gets points/, a file for each target and drafter; summary, the best of each load; and
     manifest.json. The same command continues an interrupted run.
     """
-    from specroof.questions.study import load_study  # noqa: PLC0415 - pydantic
-    from specroof.questions.study_block import study_schema  # noqa: PLC0415 - as above
+    from specroof.questions.study import (  # noqa: PLC0415
+        load_study,  # noqa: PLC0415 - pydantic
+        study_schema,  # noqa: PLC0415 - as above
+    )
 
     run = Run(**ask)
     if run.schema:

@@ -52,7 +52,7 @@ def validate(ask: Asked, as_json: AsJson = False, plot_file: PlotFile = None) ->
     Example: specroof validate bench.jsonl -H b200 --model Qwen/Qwen3-8B --drafter eagle3
     """
     found = asked(**ask)
-    from specroof.report.validation import validated_text  # noqa: PLC0415 - reads fits
+    from specroof.questions.validate import validated_text  # noqa: PLC0415 - reads fits
 
     give(
         found.to_dict,

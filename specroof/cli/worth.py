@@ -12,7 +12,7 @@ from specroof.cli.flags import (
     target_flag,
 )
 from specroof.questions.worth import worth as asked
-from specroof.report.worth import worth_text
+from specroof.questions.worth import worth_text
 
 worth = command(
     asked,

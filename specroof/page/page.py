@@ -16,15 +16,18 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.errors import OptionError
-from specroof.questions.drafts import (
+from specroof.questions.explore import Exploration
+from specroof.questions.grids import (
+    KNOTS,
     LENGTH_DEPTHS,
     LENGTH_STEPS,
+    PRICED_KINDS,
+    Cell,
+    Drafting,
     flags_to_paste,
     profile_tokens,
     typical_acceptance,
 )
-from specroof.questions.explore import Exploration
-from specroof.questions.grids import KNOTS, PRICED_KINDS, Cell, Drafting
 
 #: Share of a plain step that is told apart: seconds that are packed are off by half of it. Of
 #: verification and drafting together that is a fifth of the 1e-6 that a page may be off.

@@ -13,7 +13,6 @@ from specroof.drafters import Drafter
 from specroof.errors import MeasurementError, expect
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import engine_setup, option_notes
-from specroof.questions.lists import listed
 from specroof.questions.request import (
     DrafterLike,
     HardwareLike,
@@ -22,6 +21,7 @@ from specroof.questions.request import (
     ServerLike,
     drafter_of,
     hardware_of,
+    listed,
     model_of,
     options_of,
     server_of,

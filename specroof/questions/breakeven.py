@@ -14,10 +14,17 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
 from specroof.questions.answer import Charted, place_of, title_of
 from specroof.questions.capacity import usual_drafts
-from specroof.questions.loads import ServedRequests, load_of
 from specroof.questions.predict import limited_by
-from specroof.questions.request import DrafterLike, Values, drafter_of, question
+from specroof.questions.request import (
+    DrafterLike,
+    ServedRequests,
+    Values,
+    drafter_of,
+    load_of,
+    question,
+)
 from specroof.questions.words import SOLVED
+from specroof.report.layout import ABSENT, figure, format_table, page
 from specroof.serving.capacity import limits_of
 from specroof.serving.requests import point_of
 from specroof.serving.workload import Workload, workload_json
@@ -400,3 +407,57 @@ def _places(most: int) -> IntArray:
     octaves = np.log2(most)
     steps = 2 ** np.linspace(0.0, octaves, int(octaves * _PER_OCTAVE) + 1)
     return np.unique(np.append(np.round(steps).astype(np.int64), most))
+
+
+# --- Break-even points, as a table ---------------------------------------------------------------
+
+_ANSWERS: Final = {"never": "never", "always": "always", "at": ""}
+_SEVERAL: Final = {"batch": "batches", "context": "contexts"}
+
+
+def breakeven_text(found: Breakeven) -> str:
+    """Return the answer at each load as a table, with the most that could be reached."""
+    if found.solve in {"batch", "context"}:
+        other = "context" if found.solve == "batch" else "batch"
+        header = [
+            other,
+            f"largest {found.solve}",
+            "γ",
+            "at best",
+            f"{_SEVERAL[found.solve]} that pay",
+        ]
+        table = format_table(header, [_run_cells(row) for row in found.rows], left=[4])
+    else:
+        header = ["context", "batch", found.solve, "γ", "at best", "now", ""]
+        table = format_table(header, [_cells(row) for row in found.rows], left=[6])
+    return page(found, table, below_title=found.sought)
+
+
+def _cells(row: Row) -> list[str]:
+    one = row.threshold
+    value, now = figure(row.value, "{:.3g}".format), figure(row.speedup, "{:.2f}x".format)
+    load = [f"{row.context_len:g}", f"{row.batch_size:g}"]
+    told = "" if row.room_ends else _ANSWERS[one.answer]
+    return [*load, value, *_most(row), now, told]
+
+
+def _run_cells(row: Row) -> list[str]:
+    one = row.threshold
+    value = figure(row.value, "{:.0f}".format)
+    runs = row.told_runs or "never"
+    if one.answer == "always":
+        runs += " (all that have room)"
+    elif one.answer == "beyond":
+        value = f"> {row.runs[-1][1]}"
+        runs += f" (from {row.unknown_from} on unknown)"
+    return [f"{row.place:g}", value, *_most(row), runs]
+
+
+def _most(row: Row) -> tuple[str, str]:
+    """Return the drafts of the answer, and the most that could be reached."""
+    one = row.threshold
+    return (
+        (str(one.draft_len), f"{one.ceiling:.2f}x")
+        if np.isfinite(one.ceiling)
+        else (ABSENT, "no room")
+    )

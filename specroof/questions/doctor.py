@@ -1,46 +1,302 @@
 """How does a running server fare, beside what was predicted, and what should it change?"""
 
+import math
 import os
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
+import numpy as np
+
+from specroof.acceptance import accepted_at, constant_acceptance
+from specroof.acceptance.law_fits import extrapolated_acceptance
 from specroof.architecture import Architecture
-from specroof.arrays import fields_of, to_json_array
+from specroof.arrays import fields_of, number_within, to_json_array
 from specroof.catalog.pages import metrics_pages
+from specroof.drafters import Drafter
+from specroof.drafters.kinds import matched_proposals
 from specroof.errors import CatalogError, OptionError, expect
 from specroof.latency import Setup
-from specroof.policies.decision import Change, Gain
+from specroof.policies.decision import Change, Gain, best_change
 from specroof.questions.answer import Noted, place_of, title_of
-from specroof.questions.diagnosed import (
-    BEYOND,
-    Case,
-    Compared,
-    change_of,
-    compared,
-    context_of,
-    is_tree,
-    looks_up,
-    prediction_of,
-)
-from specroof.questions.doctor_advice import advice
-from specroof.questions.lists import listed
-from specroof.questions.prediction import Prediction
+from specroof.questions.predict import Prediction, limited_by, predicted
 from specroof.questions.request import (
     DrafterLike,
     Served,
     drafter_of,
     engine_name,
     hardware_of,
+    listed,
     question,
 )
 from specroof.reading.metrics_text import parse_metrics
 from specroof.reading.yaml_text import shown
+from specroof.report.layout import figure, format_table, page
 from specroof.serving.launch import DRAFT_MODEL, Launch, Speculation, launch
 from specroof.serving.metrics import NO_PAGE, counted
-from specroof.serving.observed import Observed, observed
+from specroof.serving.observed import Observed, measured_acceptance, observed
+from specroof.serving.workload import Load
+from specroof.units import format_seconds
 
-__all__ = ["Observed"]
+# --- A server's counts beside a prediction that uses them, and the gain of other draft lengths ---
+
+#: Loads at which a schedule may change its draft length, besides the present one.
+LOADS: Final = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+#: Cached tokens of a request where neither the user nor the server says.
+USUAL_CONTEXT_LEN: Final = 4096.0
+#: How acceptance by position goes on past the drafts that a server makes: of the laws with a name
+#: this one misses deeper positions of measured profiles least (`benchmarks/acceptance_shapes.py`).
+BEYOND: Final = "geometric"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One quantity, measured and predicted.
+
+    Parameters
+    ----------
+    quantity, unit
+        What, and in which unit.
+    measured, predicted
+        None where there is none.
+    """
+
+    quantity: str
+    unit: str
+    measured: float | None
+    predicted: float | None
+
+    @property
+    def off(self) -> float | None:
+        """Measured by predicted, less 1; None without either."""
+        if self.measured is None or not self.predicted:
+            return None
+        return self.measured / self.predicted - 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as JSON has it."""
+        return fields_of(self, "quantity", "unit", "measured", "predicted", "off")
+
+
+def context_of(asked: float | None, seen: Observed) -> float:
+    """Return the cached tokens of a request: as given, else the mean of finished requests."""
+    if asked is not None:
+        return number_within("context_len", asked, "context_len")
+    if seen.input_len is None or seen.output_len is None:
+        return USUAL_CONTEXT_LEN
+    return seen.input_len + seen.output_len / 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """A server that was read, and what it serves.
+
+    Parameters
+    ----------
+    model, setup, drafter
+        What is served, where, and what drafts; None if nobody says.
+    seen
+        What the server counted.
+    context_len
+        Cached tokens of a request.
+    replicas
+        Servers that share the load.
+    """
+
+    model: Architecture
+    setup: Setup
+    drafter: Drafter | None
+    seen: Observed
+    context_len: float
+    replicas: int
+
+    @property
+    def now(self) -> int:
+        """Drafts of a round: the mean, rounded."""
+        return drafts_now(self.seen)
+
+    @property
+    def running(self) -> float:
+        """Requests that one replica decodes at a time: one at least."""
+        return max((self.seen.running or 0.0) / self.replicas, 1.0)
+
+
+def drafts_now(seen: Observed) -> int:
+    """Return the drafts of a round: the mean, rounded."""
+    if not seen.speculates:
+        return 0
+    return round(seen.longest or 0 if seen.draft_len is None else seen.draft_len)
+
+
+def is_tree(drafter: Drafter) -> bool:
+    """Tell whether a drafter has more positions verified than a chain of its depth."""
+    depths = np.array([1, 2, 3])
+    proposed = drafter.propose(constant_acceptance(0.5), depths)
+    return bool((np.asarray(proposed.verify_len) > depths + 1).any())
+
+
+def looks_up(drafter: Drafter) -> bool:
+    """Tell whether drafts are found in the text so far: at most as many as it repeats."""
+    return drafter.propose(constant_acceptance(0.5), np.array([1])).looked_up
+
+
+def _with_measured(drafter: Drafter, seen: Observed) -> Drafter:
+    """Return a drafter with the acceptance that was counted; its own where none was.
+
+    What was counted by position goes on past the deepest by a law. A look-up finds drafts in the
+    share of rounds that was counted, where one was.
+    """
+    measured = measured_acceptance(seen, drafter.kind)
+    if measured is None or drafter.is_ideal or is_tree(drafter):
+        return drafter
+    if measured.max_draft_len is not None:
+        measured = extrapolated_acceptance(measured, BEYOND)
+    share = seen.drafted_frac
+    if share is not None and looks_up(drafter):
+        found_in = partial(matched_proposals, match_rate=share)
+        return replace(drafter, acceptance=measured, propose=found_in)
+    return replace(drafter, acceptance=measured)
+
+
+def prediction_of(case: Case) -> Prediction | None:
+    """Return the prediction at this load and at others; None without any acceptance."""
+    if case.drafter is None:
+        return None
+    with_it = _with_measured(case.drafter, case.seen)
+    if with_it.acceptance is None and not with_it.is_ideal:
+        return None
+    loads = sorted({*map(float, LOADS), float(round(case.running)), case.running})
+    limited = limited_by(case.setup, None, queues=False)
+    load = Load(loads, [case.context_len])
+    return predicted(case.model, case.setup, [with_it], load, limited=limited)
+
+
+def change_of(case: Case, found: Prediction) -> Change | None:
+    """Return the gain of another draft length; None where the load does not fit.
+
+    How much longer look-ups would find is not known from those that were counted: nothing is said
+    of lengths beyond them.
+    """
+    (curve,) = found.curves
+    running = round(case.running)
+    rates = curve.tokens_per_s[0]
+    measured = curve.measured_draft_len
+    if measured is not None and case.drafter is not None and looks_up(case.drafter):
+        measured = max(case.seen.longest or 0, measured)
+        rates = np.where(curve.draft_len <= measured, rates, np.nan)
+    # A server that drafts never comes to loads for which no draft has room.
+    rows = [
+        row
+        for row, load in enumerate(curve.batch_size)
+        if load.is_integer() and np.isfinite(rates[row, 0 if load == running else 1 :]).any()
+    ]
+    loads = [int(curve.batch_size[row]) for row in rows]
+    if running not in loads:
+        return None
+    row = rows[loads.index(running)]
+    low, high = curve.speedup_low, curve.speedup_high
+    return best_change(
+        loads,
+        rates[rows],
+        running=running,
+        now=case.now,
+        speedup=curve.speedup[0, row],
+        ends=None if low is None or high is None else (low[0, row], high[0, row]),
+        measured=measured,
+    )
+
+
+def compared(case: Case, found: Prediction | None) -> Iterator[Compared]:
+    """Yield measured quantities beside predicted ones, for the draft length that runs."""
+    seen, drafter, now = case.seen, case.drafter, case.now
+    length = round_s = rate = None
+    if drafter is not None and drafter.acceptance is not None and now:
+        accepted = accepted_at(drafter.acceptance, case.context_len)
+        length = _finite(drafter.propose(accepted, np.array([now])).tokens_per_round[0])
+    if found is not None and seen.running:
+        (curve,) = found.curves
+        row = list(curve.batch_size).index(case.running)
+        if now < len(curve.draft_len):
+            round_s = _finite(curve.round_s[0, row, now])
+            rate = _finite(curve.tokens_per_s[0, row, now])
+    measured = None if seen.tokens_per_s is None else seen.tokens_per_s / case.replicas
+    if seen.speculates:
+        yield Compared("tokens per round", "", seen.tokens_per_round, length)
+    name = "round" if seen.speculates else "step"
+    yield Compared(name, "s", seen.round_s, round_s)
+    yield Compared("tokens per second", "tok/s", measured, rate)
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+# --- The advice for a running server, in sentences -----------------------------------------------
+
+#: A smaller gain is not worth a restart.
+LEAST_GAIN: Final = 0.01
+
+
+def advice(seen: Observed, drafter: Drafter | None, change: Change | None) -> Iterator[str]:
+    """Yield the advice, sentence by sentence."""
+    now = drafts_now(seen)
+    state = f"K={now} now" if now else "speculation is off now"
+    if drafter is None:
+        yield f"{state}; name the drafter (--drafter) to see what another draft length would gain"
+    elif change is None:
+        yield f"{state}; no prediction: no acceptance was counted or given, or no room for this load"
+    else:
+        yield "; ".join([state, gain_words(change), *_schedule_words(change)])
+        yield from _longer_words(change)
+
+
+def gain_words(change: Change) -> str:
+    """Return the gain of the best length over the length that runs."""
+    at = f"at {change.running} running requests"
+    if change.best == change.now:
+        return f"{at} that is best"
+    if math.isnan(change.gain):
+        return f"{at} {_drafts_words(change.best)} is best (no figure for what runs)"
+    if change.gain < LEAST_GAIN:
+        return f"{at} that is within {LEAST_GAIN:.0%} of the best"
+    gain = _share_words(change.gain, change.low, change.high)
+    if change.is_unclear:
+        return f"{at} {_drafts_words(change.best)} may give {gain}, unclear: measure it first"
+    beyond = f", beyond K={change.measured}, the longest measured" * change.is_beyond
+    return f"{at} {_drafts_words(change.best)} gives {gain}{beyond}"
+
+
+def _longer_words(change: Change) -> Iterator[str]:
+    """Yield the gain of a length beyond the measured ones, where it is worth a try."""
+    one = change.longer
+    # Not where what runs has no figure, which a NaN says.
+    if one is not None and one.gain >= max(change.gain, 0.0) + LEAST_GAIN:
+        yield (
+            f"K={one.draft_len} may give {_share_words(one.gain, one.low, one.high)}, beyond "
+            f"K={change.measured}, the longest measured: try it before you keep it"
+        )
+
+
+def _share_words(gain: float, low: float, high: float) -> str:
+    band = "" if low == high else f" ({low * 100:+.0f}…{high * 100:+.0f})"
+    return f"{gain * 100:+.0f} %{band}"
+
+
+def _drafts_words(drafts: int) -> str:
+    return f"K={drafts}" if drafts else "no draft"
+
+
+def _schedule_words(change: Change) -> Iterator[str]:
+    """Yield the schedule's length at this load, and its lengths at larger ones."""
+    here = change.schedule.drafts(change.running)
+    if here not in {change.best, change.now}:
+        yield f"one length for more loads is {_drafts_words(here)}"
+    for first, _, drafts in change.schedule.ranges:
+        if first > change.running:
+            yield f"above {first - 1} {_drafts_words(drafts) if drafts else 'turn it off'}"
+
 
 _PREFILLS: Final = "measured rounds hold the prefills that delayed them; predicted rounds hold none"
 
@@ -298,3 +554,82 @@ def _flags(
     except OptionError as refusal:
         return None, [f"no flags: {refusal}"]
     return flags, list(flags.notes)
+
+
+# --- A server's counts beside a prediction, and the advice, on one page --------------------------
+
+#: Characters of a line, but for flags, which are pasted, and notes.
+WIDTH = 80
+
+
+def doctor_text(found: Diagnosis) -> str:
+    """Return the counts, measured beside predicted figures, advice and flags."""
+    seen = found.observed
+    rows = [[name, value, how] for name, value, how in _counted(seen, found.context_len)]
+    return page(
+        found,
+        format_table(["counted", "", "how"], rows, left=[0, 2]),
+        _compared_table(found.compared),
+        "\n".join(textwrap.fill(one, WIDTH) for one in found.advice),
+        _flag_lines(found),
+    )
+
+
+def _counted(seen: Observed, context_len: float) -> Iterator[list[str]]:
+    """Yield name, value and origin of everything that was counted."""
+    if seen.seconds is not None:
+        yield ["time between the reads", format_seconds(seen.seconds), ""]
+    if seen.running is not None:
+        yield ["running requests", f"{seen.running:.1f}", seen.running_from]
+    if seen.waiting is not None:
+        yield ["waiting requests", f"{seen.waiting:.1f}", "as the server showed it"]
+    yield ["context", f"{context_len:.0f}", "" if seen.input_len is None else _lengths(seen)]
+    yield from _drafted(seen)
+
+
+def _drafted(seen: Observed) -> Iterator[list[str]]:
+    if not seen.speculates:
+        yield ["drafts per round", "off", ""]
+    elif seen.draft_len is not None:
+        share = f"{1.0 if seen.drafted_frac is None else seen.drafted_frac:.0%}"
+        some = "" if share == "100%" else f"in {share} of "
+        rounds = f"{some}{seen.rounds:.0f} rounds of requests"
+        yield ["drafts per round", f"{seen.draft_len:.3g}", rounds]
+    if seen.speculates and seen.tokens_per_round is not None:
+        yield ["tokens per round", f"{seen.tokens_per_round:.2f}", seen.length_from]
+    if seen.round_s is not None:
+        name = "round" if seen.speculates else "step"
+        yield [name, format_seconds(seen.round_s), seen.round_from]
+    if seen.survival:
+        shares = " ".join(f"{share:.2f}" for share in seen.survival[:8])
+        yield ["accepted by position", "", shares + " …" * (len(seen.survival) > 8)]
+
+
+def _lengths(seen: Observed) -> str:
+    return f"{seen.input_len:.0f} tokens in, {seen.output_len or 0:.0f} out, means"
+
+
+def _compared_table(rows: tuple[Compared, ...]) -> str:
+    cells = [
+        [
+            one.quantity,
+            figure(one.measured, _spelt(one)),
+            figure(one.predicted, _spelt(one)),
+            figure(one.off, "{:+.1%}".format),
+        ]
+        for one in rows
+    ]
+    return format_table(["", "measured", "predicted", "off"], cells)
+
+
+def _spelt(row: Compared) -> Callable[[float], str]:
+    if row.unit == "s":
+        return format_seconds
+    return "{:.0f}".format if row.unit else "{:.2f}".format
+
+
+def _flag_lines(found: Diagnosis) -> str:
+    if found.flags is None:
+        return ""
+    files = (f"{name}:\n{text.rstrip()}" for name, text in found.flags.files.items())
+    return "\n".join([f"flags of {found.flags.release}:", found.flags.text, *files])

@@ -18,7 +18,6 @@ from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import check_placement, engine_setup
 from specroof.questions.answer import Noted
 from specroof.questions.grids import Axes, Cell, cell_of
-from specroof.questions.lists import listed, several
 from specroof.questions.request import (
     HardwareLike,
     ModelLike,
@@ -26,9 +25,11 @@ from specroof.questions.request import (
     Values,
     engine_name,
     hardware_of,
+    listed,
     model_of,
     options_of,
     server_of,
+    several,
 )
 from specroof.questions.request import question as asked_as
 from specroof.serving.capacity import in_server

@@ -11,17 +11,98 @@ from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 import numpy as np
 
 from specroof.architecture import Architecture
-from specroof.arrays import number_within
+from specroof.arrays import n_entries, number_within
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import Options
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, expect
+from specroof.errors import OptionError, expect, refuse, reject
 from specroof.hardware import FRAMEWORKS, GENERIC, HardwareProfile, Placement, ServerSettings
 from specroof.latency import Setup, engine_setup
-from specroof.questions.lists import several
 from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
-from specroof.serving.workload import parse_server, server_settings
+from specroof.serving.workload import Load, Workload, parse_server, server_settings
+from specroof.units import MOST_POINTS
+
+# --- One value or several, and things that are named twice ---------------------------------------
+
+_Named = TypeVar("_Named")
+
+
+def listed(values: Any) -> list[Any]:
+    """Return one value as a list of it, several as their list; text is one value.
+
+    More values than any grid holds stay as they are, for the reader of the list to refuse: a range
+    or an array that repeats one number is small until it is a list.
+
+    Examples
+    --------
+    >>> listed(1), listed([1, 8]), listed(np.array([1, 8])), listed("ideal")
+    ([1], [1, 8], [1, 8], ['ideal'])
+    """
+    if n_entries(values, axes=0) > MOST_POINTS:
+        return [values]
+    if isinstance(values, np.ndarray):
+        return list(np.atleast_1d(values).tolist())
+    if isinstance(values, Sequence) and not isinstance(values, str):
+        return list(values)
+    return [values]
+
+
+def several(
+    name: str,
+    given: Any,
+    load: Callable[[Any], _Named],
+    *,
+    key: Callable[[_Named], object] = lambda one: one,
+) -> list[_Named]:
+    """Return what one name or several stand for; a thing is not compared with itself.
+
+    Parameters
+    ----------
+    name
+        How refusals call the list.
+    given
+        A name or object, or several.
+    load
+        From one of them to what it stands for.
+    key
+        What is the same in two names of one thing.
+
+    Raises
+    ------
+    OptionError
+        For a thing that is given twice, and whatever `load` refuses.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware
+    >>> several("hardware", ["h100", "H100-SXM"], load_hardware, key=lambda one: one.name)
+    Traceback (most recent call last):
+    specroof.errors.OptionError: hardware: 'H100-SXM' is 'h100' by another name; allowed: once
+    """
+    words, keys, found = listed(given), list[object](), list[_Named]()
+    for word in words:
+        one = load(word)
+        if key(one) in keys:
+            message = f"{name}: {given_twice(word, words[keys.index(key(one))])}"
+            raise OptionError(message)
+        keys.append(key(one))
+        found.append(one)
+    return found
+
+
+def given_twice(word: object, before: object) -> str:
+    """Return why a list is refused that has one thing twice, under one name or under two.
+
+    Examples
+    --------
+    >>> given_twice("h100", "h100")
+    "'h100' is given twice; allowed: once"
+    """
+    again, first = (getattr(one, "name", one) for one in (word, before))
+    how = "given twice" if again == first else f"{first!r} by another name"
+    return f"{again!r} is {how}; allowed: once"
+
 
 ModelLike: TypeAlias = str | os.PathLike[str] | Architecture
 HardwareLike: TypeAlias = str | os.PathLike[str] | HardwareProfile
@@ -345,3 +426,86 @@ class Served:
             hardware, engine = borrowed_engine(hardware, self.engine_from, engine)
         setup = engine_setup(hardware, engine, placement, options)
         return model, in_server(model, setup, server_of(self.server))
+
+
+# --- The load of a question: sequences of one context, or requests -------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedRequests(Served):
+    """What is served, where, and to which requests.
+
+    Parameters
+    ----------
+    input_len, output_len
+        Tokens of a prompt and of an answer. They replace `context_len`, and prefills count.
+    prefix_hit_rate
+        Share of a prompt's tokens that the server has cached already; 0 if None.
+    waves
+        Whether requests come together: all at once, and the next when all of these are answered.
+    """
+
+    input_len: float | None = None
+    output_len: float | None = None
+    prefix_hit_rate: float | None = None
+    waves: bool = False
+
+    @property
+    def workload(self) -> Workload | None:
+        """The requests; None where a context is asked about.
+
+        Raises
+        ------
+        OptionError
+            For half of a request, or a part of it without its lengths.
+        """
+        prompt, answer, cached = self.input_len, self.output_len, self.prefix_hit_rate
+        expect("waves", self.waves, bool, "True or False")
+        if prompt is None and answer is None:
+            if cached is not None:
+                refuse("prefix_hit_rate", cached, "with the lengths of a request")
+            if self.waves:
+                refuse("waves", self.waves, "with the lengths of a request")
+            return None
+        if prompt is None or answer is None:
+            missing = "input_len" if prompt is None else "output_len"
+            reject(
+                f"{missing} is missing",
+                "both lengths of a request (tokens in and out), or neither",
+            )
+        return Workload(prompt, answer, 0.0 if cached is None else cached, self.waves)
+
+
+def load_of(request: ServedRequests, batch_size: Values, context_len: Values | None) -> Load:
+    """Return the load that a request asks about; a context of 4096 where it names none.
+
+    Parameters
+    ----------
+    request
+        The requests, if any.
+    batch_size, context_len
+        Sequences in flight and cached tokens of each, a number or a list each.
+
+    Raises
+    ------
+    OptionError
+        For requests beside a context, or half of a request.
+    """
+    if context_len is not None and (request.input_len, request.output_len) != (None, None):
+        reject("context_len is given with input_len or output_len", "one of them")
+    workload = request.workload
+    if workload is not None:
+        return Load(listed(batch_size), [workload.mean_context_len], workload)
+    return Load(listed(batch_size), listed(4096.0 if context_len is None else context_len))
+
+
+def refuse_one_token(workload: Workload | None) -> None:
+    """Refuse answers of one token, where users wait for the tokens after the first.
+
+    Raises
+    ------
+    OptionError
+        For such requests.
+    """
+    if workload is not None and workload.output_len <= 1:
+        refuse("output_len", workload.output_len, "more than 1 token of an answer")

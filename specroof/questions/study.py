@@ -1,26 +1,345 @@
 """Study files: YAML to a `Study`, validated whole before anything is computed."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, NoReturn, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from specroof.catalog import load_drafter, load_hardware, load_model, read_text, study_path
 from specroof.catalog.hub import fetch_from_hub
-from specroof.drafters import Drafter
-from specroof.errors import CatalogError, OptionError, SpecroofError
-from specroof.hardware import HardwareProfile
+from specroof.cost import CHOICES, Options
+from specroof.drafters import Drafter, ideal_drafter
+from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError
+from specroof.hardware import SERVER_KEYS, HardwareProfile, Placement, ServerSettings
 from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
-from specroof.questions.lists import given_twice
-from specroof.questions.study_block import StudyBlock
-from specroof.questions.study_mistakes import Mistakes, study_refusals
+from specroof.questions.predict import predicted_to, shared_longest
+from specroof.questions.request import given_twice, server_of
 from specroof.questions.sweep import Study, Target
 from specroof.reading import checked as reading
-from specroof.reading.checked import checked, without
+from specroof.reading.checked import (
+    BatchSize,
+    ContextLen,
+    Count,
+    DraftLen,
+    FirstVersion,
+    KeyPath,
+    RequestLen,
+    Share,
+    Text,
+    checked,
+    without,
+)
 from specroof.reading.yaml_text import parse_yaml, shown
 from specroof.serving.capacity import in_server
+from specroof.serving.workload import Load, Workload
+from specroof.speedup.curve import acceptance_of
+
+# --- The blocks of a study file: which keys there are, and what each may be ----------------------
+
+
+def _listed(value: object) -> object:
+    """Return one value as a list of it, where a list is asked for."""
+    return value if isinstance(value, list) else [value]
+
+
+def _options(value: object) -> object:
+    """Return the options that a mapping spells, as `specroof.Options` does."""
+    if not isinstance(value, dict):
+        return value  # the field's own type says what is wrong with it
+    known = [field.name for field in fields(Options)]
+    unknown = [key for key in value if key not in known]
+    if unknown:
+        message = f"{unknown[0]} is not a known key; allowed: {', '.join(known)}"
+        raise ValueError(message)
+    strict = value.get("strict_dtype", False)
+    if type(strict) is not bool:
+        message = f"strict_dtype is {shown(strict)}; allowed: true or false"
+        raise ValueError(message)
+    return Options(**value)
+
+
+def _server(value: object) -> object:
+    """Return the settings of a server from a mapping or the text of `--server`."""
+    if not isinstance(value, dict | str):
+        return value  # the field's own type says what is wrong with it
+    try:
+        return server_of(value)
+    except OptionError as refusal:
+        raise ValueError(str(refusal)) from None
+
+
+_BlockNames = Annotated[
+    list[Text],
+    Field(min_length=1),
+    BeforeValidator(_listed, json_schema_input_type=str | list[str]),
+]
+_Batches = Annotated[
+    list[BatchSize],
+    Field(min_length=1),
+    BeforeValidator(_listed, json_schema_input_type=float | list[float]),
+]
+_Contexts = Annotated[
+    list[ContextLen],
+    Field(min_length=1),
+    BeforeValidator(_listed, json_schema_input_type=float | list[float]),
+]
+_Family = Annotated[Text, WithJsonSchema({"enum": sorted(PARSERS)})]
+_Options = Annotated[
+    Options,
+    BeforeValidator(_options),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "description": "the choices of specroof.Options",
+            "properties": {
+                # Where the default is None, it may be spelled.
+                **{
+                    name: {"enum": list(dict.fromkeys([*allowed, getattr(Options(), name)]))}
+                    for name, allowed in CHOICES.items()
+                },
+                "strict_dtype": {"type": "boolean"},
+            },
+            "additionalProperties": False,
+        }
+    ),
+]
+
+
+_Told = Annotated[
+    ServerSettings,
+    BeforeValidator(_server),
+    WithJsonSchema(
+        {
+            "description": "settings of the server, as for --server",
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "properties": {key: {} for key in SERVER_KEYS},
+                    "additionalProperties": False,
+                },
+            ],
+        }
+    ),
+]
+
+
+class _Block(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class _WorkloadBlock(_Block):
+    """Requests as benchmarks state them; `batch_size` is how many are in flight."""
+
+    input_len: RequestLen = Field(description="tokens of a prompt")
+    output_len: RequestLen = Field(description="tokens of an answer")
+    prefix_hit_rate: Share = Field(default=0.0, description="cached share of a prompt's tokens")
+    waves: bool = Field(
+        default=False, description="requests come all at once, the next when all are answered"
+    )
+
+
+_Workloads = Annotated[
+    list[_WorkloadBlock],
+    Field(min_length=1),
+    BeforeValidator(_listed, json_schema_input_type=_WorkloadBlock | list[_WorkloadBlock]),
+]
+
+
+class _TargetBlock(_Block):
+    """Models x hardware at one placement."""
+
+    model: _BlockNames = Field(
+        description="a path, a bundled name or a Hub name; or a list of them"
+    )
+    hardware: _BlockNames = Field(description="a path, a name or an alias; or a list of them")
+    family: _Family | None = Field(
+        default=None, description="the model_type that every model of the target is read as"
+    )
+    tensor_parallel: Count = Field(default=1, description="devices")
+    expert_parallel: Count = Field(default=1, description="devices that experts are spread over")
+    attention_data_parallel: Count = Field(default=1, description="groups with their own sequences")
+
+    @model_validator(mode="after")
+    def _groups_divide_the_devices(self) -> Self:
+        self.placement()
+        return self
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Yield every model with every kind of hardware, by name."""
+        return product(self.model, self.hardware)
+
+    def placement(self) -> Placement:
+        """Return the placement of every model of the target."""
+        return Placement(self.tensor_parallel, self.expert_parallel, self.attention_data_parallel)
+
+
+class StudyBlock(_Block):
+    """A study file."""
+
+    format_version: FirstVersion = Field(description="1")
+    targets: list[_TargetBlock] = Field(min_length=1, description="what is served where")
+    drafters: list[Text] = Field(min_length=1, description="drafter SPECs, as for predict")
+    batch_size: _Batches = Field(default=[1.0], description="sequences in flight")
+    context_len: _Contexts = Field(default=[4096.0], description="cached tokens per sequence")
+    workload: _Workloads = Field(
+        default=[],
+        description="requests instead of context_len, with their prefills; or a list",
+    )
+    max_draft_len: DraftLen | None = Field(default=None, description="longest draft tried")
+    engine: Text | None = Field(default=None, description="the profile's default_engine if absent")
+    options: _Options = Options()
+    server: _Told = ServerSettings()
+    capacity: bool | None = Field(
+        default=None, description="false prices batches as if memory had no end"
+    )
+
+    @model_validator(mode="after")
+    def _one_kind_of_load(self) -> Self:
+        if {"context_len", "workload"} <= self.model_fields_set:
+            message = "context_len and workload are both given; allowed: one of them"
+            raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _hits_of_a_cache(self) -> Self:
+        for place, block in enumerate(self.workload):
+            if block.prefix_hit_rate and self.server.prefix_cache is False:
+                message = (
+                    f"workload.{place}.prefix_hit_rate is {block.prefix_hit_rate}; allowed: 0 with "
+                    "prefix-cache=off"
+                )
+                raise ValueError(message)
+        return self
+
+    def loads(self) -> Iterator[Load]:
+        """Yield the grid of all contexts, or a grid for each workload at its mean context."""
+        batches = tuple(self.batch_size)
+        if not self.workload:
+            yield Load(batches, tuple(self.context_len))
+        for block in self.workload:
+            workload = Workload(
+                block.input_len, block.output_len, block.prefix_hit_rate, block.waves
+            )
+            yield Load(batches, (workload.mean_context_len,), workload)
+
+
+def study_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a study file."""
+    return StudyBlock.model_json_schema() | {"not": {"required": ["context_len", "workload"]}}
+
+
+# --- The mistakes of a study, told all at once ---------------------------------------------------
+
+#: Places that the one line about many mistakes counts.
+_MOST_PLACES: Final = 6
+
+
+class Mistakes:
+    """The mistakes of a study, each written down once, in the order in which they are found.
+
+    Parameters
+    ----------
+    source
+        The study, as messages name it.
+    """
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._found: dict[str, tuple[type[SpecroofError], str]] = {}
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._found)
+
+    def add(self, kind: type[SpecroofError], said: str, path: KeyPath) -> None:
+        """Write down one mistake.
+
+        Parameters
+        ----------
+        kind
+            What it is raised as where it is the only one.
+        said
+            One sentence.
+        path
+            Where it stands.
+        """
+        keys = ".".join(step for step in path if isinstance(step, str))
+        self._found.setdefault(said, (kind, keys or "the file"))
+
+    def refuse(self) -> NoReturn:
+        """Raise one mistake in its own class, and several as a `StudyError`.
+
+        Raises
+        ------
+        SpecroofError
+            Always.
+
+        Examples
+        --------
+        >>> from specroof.errors import OptionError
+        >>> found = Mistakes("s.yaml")
+        >>> found.add(OptionError, "batch_size.0 is -1", ("batch_size", 0))
+        >>> found.add(OptionError, "batch_size.7 is 0", ("batch_size", 7))
+        >>> found.add(OptionError, "engine is 3", ("engine",))
+        >>> found.refuse()
+        Traceback (most recent call last):
+        specroof.errors.StudyError: s.yaml: 3 mistakes (2 in batch_size, 1 in engine); the first:
+        batch_size.0 is -1
+        """
+        first, *others = said = tuple(self._found)
+        if not others:
+            message = f"{self._source}: {first}"
+            raise self._found[first][0](message)
+        places = Counter(place for _, place in self._found.values()).most_common()
+        counted = ", ".join(f"{count} in {place}" for place, count in places[:_MOST_PLACES])
+        more = ", and more" if len(places) > _MOST_PLACES else ""
+        message = f"{self._source}: {len(said)} mistakes ({counted}{more}); the first: {first}"
+        raise StudyError(message, said)
+
+
+def study_refusals(study: Study) -> Iterator[SpecroofError]:
+    """Yield why curves of a study cannot be computed, before the first is; nothing if all can.
+
+    Parameters
+    ----------
+    study
+        Of which each target is predicted with each drafter at one load, and the first at each.
+    """
+    accepted: list[Drafter] = []
+    for drafter in study.drafters:
+        try:
+            acceptance_of(drafter)
+        except SpecroofError as refusal:
+            yield refusal
+        else:
+            accepted.append(drafter)
+    drafters = accepted or [ideal_drafter()]  # so that the targets are looked at all the same
+    try:
+        longest, _ = shared_longest(drafters, study.max_draft_len)
+    except SpecroofError as refusal:
+        yield refusal
+        longest = 0
+    grid = study.loads[0]
+    one_load = Load(grid.batch_size[:1], grid.context_len[:1])
+    asked = [
+        (longest, target, drafter, one_load) for target, drafter in product(study.targets, drafters)
+    ]
+    first = study.targets[0]
+    asked += [(0, first, drafters[0], replace(load, workload=None)) for load in study.loads]
+    for most, target, drafts, load in asked:
+        try:
+            predicted_to(most, target.model, target.setup, [drafts], load)
+        except SpecroofError as refusal:
+            yield refusal
+
 
 #: Names that the Hub may fail to have before no more are looked up there.
 _MOST_UNKNOWN: Final = 20
@@ -113,7 +432,7 @@ def _once(load: Callable[..., _Named]) -> Callable[..., _Named]:
 def _sound_part(content: dict[str, Any], names: _Names, mistakes: Mistakes) -> StudyBlock | None:
     """Return the part of a study without mistakes, None if nothing is left; record the mistakes."""
     block, found = checked(content, StudyBlock)
-    cuts: list[reading.Path] = []
+    cuts: list[reading.KeyPath] = []
     for mistake in found:
         mistakes.add(OptionError, mistake.said, mistake.path)
         # Without its family a target is another one.
@@ -127,7 +446,7 @@ def _sound_part(content: dict[str, Any], names: _Names, mistakes: Mistakes) -> S
     return _sound_rest(content, cuts) if cuts else block
 
 
-def _sound_rest(content: dict[str, Any], cuts: list[reading.Path]) -> StudyBlock | None:
+def _sound_rest(content: dict[str, Any], cuts: list[reading.KeyPath]) -> StudyBlock | None:
     """Return a study without what stands at some places, and without what lacks it then."""
     rest: Any = content | {"format_version": 1}
     cuts = [path for path in cuts if path != ("format_version",)]
@@ -146,7 +465,7 @@ def _sound_rest(content: dict[str, Any], cuts: list[reading.Path]) -> StudyBlock
 
 def _lookups(
     content: dict[str, Any], names: _Names
-) -> Iterator[tuple[reading.Path, str, Callable[[], object]]]:
+) -> Iterator[tuple[reading.KeyPath, str, Callable[[], object]]]:
     """Yield a look-up for each name of a study: the part to cut if it fails, the place, thecall."""
     targets = content.get("targets")
     for number, target in enumerate(targets if isinstance(targets, list) else []):

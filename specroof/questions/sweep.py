@@ -1,8 +1,8 @@
 """What do several drafters gain on several models, chips and loads?"""
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
@@ -10,20 +10,188 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import Architecture
+from specroof.arrays import Array, fields_of, to_json_array
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect
 from specroof.latency import Setup
 from specroof.questions.answer import Answer
-from specroof.questions.overview import Overview, overviews
-from specroof.questions.predict import limited_by
-from specroof.questions.prediction import Prediction, predicted, predicted_to, shared_longest
+from specroof.questions.predict import (
+    Prediction,
+    limited_by,
+    predicted,
+    predicted_to,
+    shared_longest,
+)
 from specroof.questions.request import question
 from specroof.reading.yaml_text import dump_yaml
 from specroof.report.columns import Columns, band_columns, curve_names, flat_column, request_columns
+from specroof.report.layout import brief, format_table, in_line, note_lines
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Load
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import MOST_POINTS
+
+# --- A study at a glance: the best of each curve at some of its loads, however many it has -------
+
+#: Loads of a curve that are looked at: what a page can show.
+_MOST_CONTEXTS: Final = 12
+_MOST_BATCHES: Final = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Overview:
+    """The best of one curve at some of its loads.
+
+    Parameters
+    ----------
+    target, drafter_number, workload
+        Positions in the study, from 1.
+    model, hardware, engine, drafter
+        Names.
+    devices
+        How many.
+    requests
+        What is answered, such as "4000 tokens in, 1000 out"; empty where decoding alone counts.
+    context_len, batch_size
+        The loads, ascending.
+    best_draft_len, best_speedup, tokens_per_s
+        There, axes (context_len, batch_size); NaN where nothing runs. Prefills count where
+        requests are answered.
+    drafts_run
+        1 where the server has room for a draft, else 0.
+    """
+
+    target: int
+    drafter_number: int
+    workload: int
+    model: str
+    hardware: str
+    engine: str
+    drafter: str
+    devices: int
+    requests: str
+    context_len: Array
+    batch_size: Array
+    best_draft_len: Array
+    best_speedup: Array
+    tokens_per_s: Array
+    drafts_run: Array
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the overview as JSON has it."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            name: to_json_array(value) if isinstance(value, np.ndarray) else value
+            for name, value in values.items()
+        }
+
+    @classmethod
+    def from_dict(cls, content: Any) -> "Overview":
+        """Return the overview that `to_dict` gave.
+
+        Raises
+        ------
+        ValueError
+            For anything that it does not give; files hold it, and files get damaged.
+        """
+        kinds = {field.name: field.type for field in fields(cls)}
+        if not isinstance(content, Mapping) or content.keys() != kinds.keys():
+            message = "has other keys than an overview"
+            raise ValueError(message)
+        values = {name: _read(kinds[name], value) for name, value in content.items()}
+        found = cls(**values)
+        axes, whole = (found.context_len, found.batch_size), (found.target, found.drafter_number)
+        shape = tuple(axis.size for axis in axes)
+        tables = (found.best_draft_len, found.best_speedup, found.tokens_per_s, found.drafts_run)
+        if (
+            min(*whole, found.workload, found.devices, *shape) < 1
+            or any(axis.ndim != 1 or not (np.diff(axis) > 0).all() for axis in axes)
+            or any(table.shape != shape for table in tables)
+            or any((array < 0).any() or np.isinf(array).any() for array in (*axes, *tables))
+            or any(np.isnan(array).any() for array in (*axes, found.drafts_run))
+        ):
+            message = "has figures that no overview has"
+            raise ValueError(message)
+        return found
+
+
+def _read(kind: Any, value: Any) -> Any:
+    """Return the value of a field as JSON has it; a ValueError for one of another kind."""
+    if kind is Array:
+        try:
+            return np.asarray(value if isinstance(value, list) else None, dtype=np.float64)
+        except (TypeError, OverflowError) as failure:  # lists of text, of objects; long numbers
+            raise ValueError(failure) from None
+    if type(value) is not kind:  # a bool is an int to Python
+        message = f"is {type(value).__name__}"
+        raise ValueError(message)
+    return value
+
+
+def overviews(loads: Sequence[Load], slices: "Iterable[Slice]") -> list[Overview]:
+    """Return an overview for each load of one drafter on one target.
+
+    Parameters
+    ----------
+    loads
+        Those of the study.
+    slices
+        All points of the drafter on the target, as `study_slices` yields them.
+    """
+    found: dict[int, Overview] = {}
+    for part in slices:
+        curve = part.prediction.drawn[0]
+        if part.workload not in found:
+            found[part.workload] = _empty(part, loads[part.workload - 1], curve)
+        _fill(found[part.workload], curve)
+    return list(found.values())
+
+
+def _empty(part: "Slice", load: Load, curve: SpeedupCurve) -> Overview:
+    contexts = _thinned(load.context_len, _MOST_CONTEXTS)
+    batches = _thinned(load.batch_size, _MOST_BATCHES)
+    shape = contexts.size, batches.size
+    return Overview(
+        target=part.target,
+        drafter_number=part.drafter,
+        workload=part.workload,
+        **fields_of(curve, "model", "hardware", "engine", "drafter", "requests"),
+        devices=curve.placement.devices,
+        context_len=contexts,
+        batch_size=batches,
+        best_draft_len=np.full(shape, np.nan),
+        best_speedup=np.full(shape, np.nan),
+        tokens_per_s=np.full(shape, np.nan),
+        drafts_run=np.zeros(shape),
+    )
+
+
+def _thinned(values: Sequence[float], most: int) -> Array:
+    """Return at most `most` of some values, ascending, the ends among them."""
+    axis = np.unique(np.asarray(values, dtype=np.float64))
+    places = np.unique(np.linspace(0, axis.size - 1, most).round().astype(int))
+    return np.asarray(axis[places])
+
+
+def _fill(overview: Overview, curve: SpeedupCurve) -> None:
+    """Put the loads of a curve that the overview looks at into their places."""
+    rows = np.flatnonzero(np.isin(curve.context_len, overview.context_len))
+    columns = np.flatnonzero(np.isin(curve.batch_size, overview.batch_size))
+    if not rows.size or not columns.size:
+        return
+    here = np.ix_(rows, columns)
+    there = np.ix_(
+        np.searchsorted(overview.context_len, curve.context_len[rows]),
+        np.searchsorted(overview.batch_size, curve.batch_size[columns]),
+    )
+    best = curve.best_draft_len[here]
+    rates = np.take_along_axis(curve.tokens_per_s[here], best[..., None], axis=-1)[..., 0]
+    missing = np.isnan(curve.best_speedup[here])
+    overview.best_draft_len[there] = np.where(missing, np.nan, best)
+    overview.best_speedup[there] = curve.best_speedup[here]
+    overview.tokens_per_s[there] = rates
+    overview.drafts_run[there] = curve.drafts_run[here]
+
 
 #: Points that are held at a time: their arrays and tables stay within some hundreds of MB.
 _SLICE_POINTS: Final = 1 << 18
@@ -428,3 +596,158 @@ def _counted_best(whole: EndToEnd) -> Columns:
             for name in _COUNTED_BEST
         },
     }
+
+
+# --- A study in at most forty lines: the best configurations, where drafting stops paying --------
+
+#: Lines of the tables and of the notes; the text has at most 40 with titles and empty lines.
+_MOST_BEST: Final = 16
+_MOST_STOPS: Final = 10
+_MOST_NOTES: Final = 4
+#: Characters of a name in a table, and of a note.
+_MOST_LETTERS: Final = 40
+_MOST_NOTE: Final = 300
+
+
+def sweep_text(
+    overviews: Sequence[Overview], notes: Sequence[str], *, points: int, without_room: int
+) -> str:
+    """Return the findings of a study, in at most 40 lines whatever its size.
+
+    Parameters
+    ----------
+    overviews
+        The best of each curve at some of its loads.
+    notes
+        Sentences for the reader.
+    points
+        Rows of all files.
+    without_room
+        Loads that the server has no room for.
+    """
+    title = f"{points} points: {_counted(overviews)}"
+    parts = [title, _best_table(overviews), _stops_table(overviews)]
+    failed = f"{without_room} loads have no room in memory" if without_room else ""
+    told = [brief(note) for note in notes]
+    short = [note if len(note) <= _MOST_NOTE else f"{note[:_MOST_NOTE]}…" for note in told]
+    more = len(short) - _MOST_NOTES
+    lines = [failed] if failed else []
+    lines += [note_lines(short[:_MOST_NOTES])] if short else []
+    lines += [f"and {more} more notes in manifest.json"] if more > 0 else []
+    return "\n\n".join([*parts, *(["\n".join(lines)] if lines else [])])
+
+
+def _counted(overviews: Sequence[Overview]) -> str:
+    kinds: dict[str, set[Any]] = {
+        "model": {one.model for one in overviews},
+        "chip": {(one.hardware, one.devices) for one in overviews},
+        "drafter": {one.drafter for one in overviews},
+    }
+    return ", ".join(
+        f"{len(names)} {kind}{'s'[: len(names) != 1]}" for kind, names in kinds.items()
+    )
+
+
+def _best_table(overviews: Sequence[Overview]) -> str:
+    """Return the configuration with the most tokens per second, for each model and load."""
+    # A bound is not a configuration, unless nothing else is asked about.
+    overviews = [one for one in overviews if one.drafter != "ideal"] or overviews
+    models = list(dict.fromkeys(one.model for one in overviews))
+    shown = models[:_MOST_BEST]
+    each = max(1, _MOST_BEST // len(shown))
+    of_models = [[one for one in overviews if one.model == model] for model in shown]
+    rows = [row for members in of_models for row in _best_rows(members, each)]
+    header = ["model", "load", "batch", "most tok/s", "speedup", "γ", "chip", "drafter"]
+    table = format_table(header, rows, left=(0, 1, 6, 7))
+    more = len(models) - len(shown)
+    left_out = [f"{more} more models"] if more else []
+    if len(rows) < sum(len(_loads(members)) for members in of_models):
+        left_out.insert(0, "loads in between")
+    return table + (f"\nand {', and '.join(left_out)}" if left_out else "")
+
+
+def _best_rows(overviews: Sequence[Overview], most: int) -> Iterator[list[str]]:
+    """Yield a row for some loads of a model."""
+    ordered = sorted(_loads(overviews))
+    for place in np.unique(np.linspace(0, len(ordered) - 1, most).round().astype(int)):
+        requests, context, batch = ordered[place]
+        found = [
+            (rate, speedup, draft_len, one)
+            for one in overviews
+            if one.requests == requests
+            for rate, speedup, draft_len in _at(one, context, batch)
+        ]
+        name = _short(overviews[0].model)
+        load = requests or f"context {context:g}"
+        if not found:
+            yield [name, load, f"{batch:g}", "no room", "-", "-", "-", "-"]
+            continue
+        rate, speedup, draft_len, one = max(found, key=lambda entry: entry[0])
+        chip = _short(f"{one.devices} x {one.hardware}")
+        cells = [f"{batch:g}", f"{rate:.0f}", f"{speedup:.2f}x", f"{draft_len:g}", chip]
+        yield [name, load, *cells, _short(one.drafter) if draft_len else "none"]
+
+
+def _loads(overviews: Sequence[Overview]) -> set[tuple[str, float, float]]:
+    """Return the requests, context and batch size of each load that is looked at."""
+    return {
+        (one.requests, float(context), float(batch))
+        for one in overviews
+        for context in one.context_len
+        for batch in one.batch_size
+    }
+
+
+def _at(one: Overview, context: float, batch: float) -> Iterator[tuple[float, float, float]]:
+    """Yield rate, speedup and draft length at a load, where it is there and runs."""
+    rows = np.flatnonzero(one.context_len == context)
+    columns = np.flatnonzero(one.batch_size == batch)
+    for row in rows:
+        for column in columns:
+            if np.isfinite(one.tokens_per_s[row, column]):
+                arrays = (one.tokens_per_s, one.best_speedup, one.best_draft_len)
+                rate, speedup, draft_len = (float(array[row, column]) for array in arrays)
+                yield rate, speedup, draft_len
+
+
+def _stops_table(overviews: Sequence[Overview]) -> str:
+    """Return from which batch size on a drafter stops paying, for each model and drafter."""
+    overviews = [one for one in overviews if one.drafter != "ideal"] or overviews
+    groups: dict[tuple[str, str], list[Overview]] = {}
+    for one in overviews:
+        groups.setdefault((one.model, one.drafter), []).append(one)
+    rows = []
+    for (model, drafter), members in list(groups.items())[:_MOST_STOPS]:
+        ends = [(_stops_at(one), f"{one.devices} x {one.hardware}") for one in members]
+        run = [end for end in ends if end[0]] or ends
+        first, last = min(run), max(run)
+        rows.append([_short(model), _short(drafter), _stop(*first), _stop(*last)])
+    header = ["model", "drafter", "stops paying from batch: first", "last"]
+    more = len(groups) - len(rows)
+    return format_table(header, rows, left=(0, 1, 2, 3)) + (f"\nand {more} more" if more else "")
+
+
+def _stops_at(one: Overview) -> float:
+    """Return the batch from which on no draft gains at some context; inf where there is none.
+
+    0 where no draft has room.
+    """
+    if not one.drafts_run.any():
+        return 0.0
+    stops = []
+    for runs, best in zip(one.drafts_run == 1, one.best_draft_len, strict=True):
+        last = np.flatnonzero(runs & (best > 0)).max(initial=-1)
+        later = np.flatnonzero(runs[last + 1 :])
+        stops.append(float(one.batch_size[last + 1 + later[0]]) if later.size else float("inf"))
+    return min(stops)
+
+
+def _stop(batch: float, where: str) -> str:
+    if batch == 0:
+        return f"no room ({_short(where)})"
+    return "pays wherever it runs" if batch == float("inf") else f"{batch:g} ({_short(where)})"
+
+
+def _short(name: str) -> str:
+    line = in_line(name)
+    return line if len(line) <= _MOST_LETTERS else f"{line[: _MOST_LETTERS - 1]}…"

@@ -1,6 +1,6 @@
 """Is a better drafter worth training: what does each further accepted token bring?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -14,16 +14,26 @@ from specroof.errors import OptionError, refuse, reject
 from specroof.hardware import Placement
 from specroof.questions.answer import Charted
 from specroof.questions.capacity import usual_drafts
-from specroof.questions.lists import listed
-from specroof.questions.loads import ServedRequests, load_of, refuse_one_token
 from specroof.questions.predict import limited_by
-from specroof.questions.request import DrafterLike, Values, drafter_of, question, usd_per_hour
+from specroof.questions.request import (
+    DrafterLike,
+    ServedRequests,
+    Values,
+    drafter_of,
+    listed,
+    load_of,
+    question,
+    refuse_one_token,
+    usd_per_hour,
+)
+from specroof.report.layout import figure, format_table, page
 from specroof.serving.capacity import limits_of
 from specroof.serving.requests import point_of
 from specroof.serving.workload import Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, Point, grid_slices
 from specroof.speedup.price import usd_per_million_tokens
 from specroof.speedup.result import SpeedupCurve
+from specroof.units import format_drafts, format_price, format_seconds
 
 #: Default acceptance lengths, and the most users to try.
 USUAL_LENGTHS: Final = tuple(range(3, 10))
@@ -272,3 +282,28 @@ def _users(point: Point, tokens: Any, tpot_s: float, *, limited: bool) -> int:
         if served.size:
             return int(curve.batch_size[served[-1]])
     return 0
+
+
+# --- The gains of better drafters, as a table ----------------------------------------------------
+
+_COLUMNS: Final[dict[str, Callable[[WorthRow], str]]] = {
+    "tokens/round": lambda row: f"{row.accept_length:g}",
+    "speedup": lambda row: f"{row.speedup:.2f}x",
+    "per token": lambda row: "" if row.gain_per_token is None else f"{row.gain_per_token:+.2f}x",
+    "best γ": lambda row: str(row.best_draft_len),
+    "enough": lambda row: str(row.enough_drafts),
+    "tok/s": lambda row: f"{row.tokens_per_s:.0f}",
+    "$/Mtok": lambda row: figure(row.usd_per_million_tokens, format_price),
+    "users": lambda row: str(row.users),
+}
+
+
+def worth_text(found: Worth) -> str:
+    """Return a row for each acceptance length, and what the columns mean."""
+    rows = [[cell(row) for cell in _COLUMNS.values()] for row in found.rows]
+    meaning = (
+        f"tokens/round as measured with {format_drafts(found.draft_len)}; per token: speedup for each "
+        f"further one;\nenough: drafts beyond these bring less than 1%; users: at most "
+        f"{format_seconds(found.tpot_s)} per token"
+    )
+    return page(found, format_table([*_COLUMNS], rows, left=[]), meaning)

@@ -31,7 +31,7 @@ _EXPECTED: Final = {
 _Model = TypeVar("_Model", bound=BaseModel)
 
 #: The keys and positions that lead to a place in a file.
-Path: TypeAlias = tuple[int | str, ...]
+KeyPath: TypeAlias = tuple[int | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Mistake:
         One sentence: the dotted key, the value and what is allowed.
     """
 
-    path: Path
+    path: KeyPath
     said: str
 
 
@@ -177,7 +177,7 @@ def _mistake(found: Any, model: type[BaseModel]) -> Mistake:
     return Mistake(path, shortened(said, 700))
 
 
-def without(content: Any, paths: Iterable[Path]) -> Any:
+def without(content: Any, paths: Iterable[KeyPath]) -> Any:
     """Return a content without what stands at some places; None where nothing is left of it.
 
     A list loses entries, a mapping keys. What has not got the key that a path ends with is what
@@ -222,12 +222,12 @@ def _cut(content: Any, cuts: dict[Any, Any]) -> Any:
     return [*left.values()] if isinstance(content, list) else left
 
 
-def _keys_beside(path: Path, model: type[BaseModel]) -> str:
+def _keys_beside(path: KeyPath, model: type[BaseModel]) -> str:
     """Return all keys of the block within `model` that the last step of `path` is a key of."""
     return ", ".join(_annotation(path[:-1], model).model_fields)
 
 
-def _annotation(path: Path, model: type[BaseModel]) -> Any:
+def _annotation(path: KeyPath, model: type[BaseModel]) -> Any:
     """Return what stands at `path` within `model`: a block, or the type of a value."""
     block: Any = model
     for step in path:

@@ -12,8 +12,15 @@ from typing import Any, Final, TypeGuard
 
 import numpy as np
 
-from specroof.questions.overview import Overview, overviews
-from specroof.questions.sweep import Slice, Study, lacking_room, load_columns, study_slices
+from specroof.questions.sweep import (
+    Overview,
+    Slice,
+    Study,
+    lacking_room,
+    load_columns,
+    overviews,
+    study_slices,
+)
 from specroof.reading.yaml_text import shortened
 from specroof.report.columns import point_columns
 from specroof.sweeps.places import Place, best_format, place_of, table_writer

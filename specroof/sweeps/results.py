@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from specroof.errors import CatalogError, OutputError
-from specroof.questions.overview import Overview
+from specroof.questions.sweep import Overview
 from specroof.report.columns import data_library
 from specroof.report.layout import facts_html, unescaped
 from specroof.sweeps.places import Place, place_of
