@@ -334,8 +334,6 @@ _ACTIVATIONS: Final = {
     "opt": ("relu",),
 }
 _GATED: Final = ("silu", "swish")
-#: Keys that a refusal shows at most.
-_NAMED_KEYS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +404,7 @@ def parse_foreign(
     model = parse(replace(config, keys=keys))
     unread = list(unread_keys(keys.values))
     if unread:
-        shown = ", ".join(printable(key) for key in unread[:_NAMED_KEYS])
+        shown = ", ".join(printable(key) for key in unread[:_MAX_KEYS])
         reject(
             f"{keys.source}: family {config.family} does not know {shown}",
             "keys of that family: others may change what the model costs (take out what does not)",
