@@ -55,6 +55,14 @@ class _Commands(OneLineGroup):
 
 
 def _imported(name: str) -> Any:
+    if name in QUESTIONS:
+        row = getattr(import_module(f"specroof.questions.{name}"), "COMMAND", None)
+        if row is not None:
+            from specroof.cli.commands import command  # noqa: PLC0415 - help needs no question
+
+            alone = typer.Typer(add_completion=False)
+            alone.command(name, cls=Command)(command(row))
+            return typer.main.get_command(alone)
     module = import_module(f"specroof.cli.{name}")
     if name in QUESTIONS:
         alone = typer.Typer(add_completion=False)

@@ -12,7 +12,6 @@ from specroof.plot.batches import (
     plot_speedup_by_batch,
 )
 from specroof.plot.breakeven import plot_breakeven
-from specroof.plot.capacity import plot_capacity
 from specroof.plot.curves import plot_speedup_by_draft_len
 from specroof.plot.figures import acceptance_figures, pass_figures, speedup_figures
 from specroof.plot.frontier import plot_frontier
@@ -33,7 +32,6 @@ __all__ = [
     "plot_best_draft_len_map",
     "plot_breakeven",
     "plot_by_batch",
-    "plot_capacity",
     "plot_draft_len_by_batch",
     "plot_frontier",
     "plot_roofline",

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from specroof.errors import optional_library
+from specroof.report.layout import facts_html, rows_csv
 
 if TYPE_CHECKING:
     from specroof.architecture import Architecture
@@ -67,10 +68,12 @@ class Answer:
         """
         return optional_library("pandas", "to_frame").DataFrame(self.records)
 
+    def to_csv(self) -> str:
+        """Return the rows of the answer as the CSV that ``--csv`` writes."""
+        return rows_csv(self.records, self.columns)
+
     def _repr_html_(self) -> str:
         """Return a small table of the facts, and the notes below it."""
-        from specroof.report.layout import facts_html  # noqa: PLC0415 - reports import answers
-
         return facts_html(self.title, self.facts, (*self.notes, *self.warnings))
 
 
@@ -97,7 +100,7 @@ class Noted(Answer):
 class Charted(Noted):
     """An answer that a function of `specroof.plot` draws."""
 
-    #: The function's name.
+    #: The function's name; answers that draw themselves have none.
     _chart: ClassVar[str]
 
     def figures(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 
@@ -10,10 +10,12 @@ from specroof.acceptance import accepted_at, constant_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import fields_of, number_within, whole_within
 from specroof.drafters import Drafter
+from specroof.drafters.kinds import KINDS
 from specroof.errors import refuse
 from specroof.hardware import EngineProfile
 from specroof.latency import Setup
 from specroof.questions.answer import Charted, place_of
+from specroof.questions.parameters import FORMATS, Command, Parameter
 from specroof.questions.request import (
     DrafterLike,
     Served,
@@ -25,6 +27,9 @@ from specroof.questions.request import (
 from specroof.report.layout import format_table, page
 from specroof.serving.capacity import FRAMEWORKS, ServedRoom, served_room
 from specroof.units import format_binary_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 #: Drafts of a drafter that makes any number, if not given: as many as the default
 #: shape of SGLang's EAGLE family.
@@ -41,16 +46,6 @@ STAND_IN: Final = "vllm"
 class CapacityRequest(Served):
     """Ask how many requests a server runs at once.
 
-    Parameters
-    ----------
-    context_len
-        Cached tokens of each request: its prompt and answer.
-    drafters
-        One or several: SPECs, or `Drafter` objects; none for plain decoding alone. An acceptance
-        is not needed.
-    draft_len
-        Drafts per round; the drafter's block, else 3, if None.
-
     Examples
     --------
     >>> from specroof import capacity
@@ -59,9 +54,24 @@ class CapacityRequest(Served):
     [44, 42]
     """
 
-    context_len: float = 4096
-    drafters: DrafterLike | Sequence[DrafterLike] = ()
-    draft_len: int | None = None
+    context_len: Annotated[
+        float,
+        Parameter("Cached tokens of each request: its prompt and answer.", "--context"),
+    ] = 4096
+    drafters: Annotated[
+        DrafterLike | Sequence[DrafterLike],
+        Parameter(
+            "Drafters, each KIND[,key=value…]; none for plain decoding alone. Needs no acceptance. "
+            f"Kinds: {', '.join(KINDS)}.",
+            "--drafter",
+            metavar="SPEC",
+            names=lambda: KINDS,
+            kind=list[str],
+        ),
+    ] = ()
+    draft_len: Annotated[
+        int | None, Parameter("Drafts per round.", shown="the drafter's block, or 3")
+    ] = None
 
     def resolved(self) -> tuple[Architecture, Setup]:
         """Return the model and its setup; a server needs no measured engine to have rules."""
@@ -151,8 +161,6 @@ class Capacity(Charted):
         Sentences for the reader.
     """
 
-    _chart = "plot_capacity"
-
     model: Architecture
     setup: Setup
     context_len: float
@@ -168,6 +176,10 @@ class Capacity(Charted):
             f"{self.model.name} on {devices} x {self.setup.hardware.name}, context "
             f"{self.context_len:g}, rules of {rules}"
         )
+
+    def figures(self) -> "dict[str, Figure]":
+        """Return the chart of the memory of a device."""
+        return {"": capacity_chart(self)}
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -297,3 +309,76 @@ def _short(side: Side) -> str:
 
 def _amount(value: float) -> str:
     return f"-{format_binary_bytes(-value)}" if value < 0 else format_binary_bytes(value)
+
+
+# --- The chart ------------------------------------------------------------------------------------
+
+#: What fills a device, from the left: its name, and the number of its color; None is grey.
+_FILLS: Final = {
+    "reserved": ("kept away", None),
+    "weights": ("weights", 0),
+    "vision_weights": ("vision tower", 3),
+    "draft_weights": ("drafter", 1),
+    "state_pool": ("recurrent state", 4),
+    "cache_pool": ("cache", 2),
+}
+
+
+def capacity_chart(found: Capacity) -> "Figure":
+    """Draw what fills a device, plain and with each drafter, and the most requests beside it."""
+    from matplotlib.patches import Patch  # noqa: PLC0415 - matplotlib is slow to import
+
+    from specroof.plot.style import (  # noqa: PLC0415 - as above
+        COLORS,
+        GREY,
+        INK,
+        add_legend,
+        house_style,
+        new_chart,
+    )
+
+    with house_style():
+        fills = {
+            name: (text, GREY if number is None else COLORS[number])
+            for name, (text, number) in _FILLS.items()
+        }
+        sides = found.sides
+        chart = new_chart(found.title, width=8, height=1.4 + 0.5 * len(sides))
+        axes = chart.add_subplot()
+        axes.grid(visible=False, axis="y")
+        for row, side in enumerate(sides):
+            left = 0.0
+            for name, (_, color) in fills.items():
+                # What does not fit leaves a pool of less than nothing.
+                width = max(side.lines.get(name, 0.0), 0.0) / GIBIBYTE
+                axes.barh(row, width, left=left, color=color, edgecolor=INK, lw=0.6, height=0.7)
+                left += width
+            axes.annotate(
+                f"{side.largest_batch} requests ({side.bound_by})",
+                (left, row),
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="center",
+            )
+        axes.axvline(sides[0].lines["memory"] / GIBIBYTE, color=INK, ls="--", lw=1.0)
+        axes.set_xlim(0, 1.3 * max(bar.get_x() + bar.get_width() for bar in axes.patches))  # type: ignore[attr-defined]  # bars are rectangles
+        names = ["plain", *(f"{side.drafter}, γ = {side.draft_len}" for side in sides[1:])]
+        axes.set_yticks(range(len(sides)), names)
+        axes.set_ylim(len(sides) - 0.4, -0.6)
+        axes.set_xlabel("Memory of a device (GiB)")
+        shown = {name for side in sides for name in side.lines}
+        add_legend(
+            chart,
+            [Patch(color=c, label=text) for name, (text, c) in fills.items() if name in shown],
+        )
+        return chart
+
+
+COMMAND: Final = Command(
+    question=capacity,
+    text=capacity_text,
+    options=FORMATS,
+    chart="Draw the memory of a device, line by line.",
+    example="specroof capacity Qwen/Qwen3.5-9B -H l40s --engine sglang --context 8192\n"
+    "--drafter mtp --server prefix-cache=off",
+)

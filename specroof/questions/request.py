@@ -4,20 +4,30 @@ import functools
 import inspect
 import os
 import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
-from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, ParamSpec, TypeAlias, TypeVar, get_args, get_origin
 
 import numpy as np
 
 from specroof.architecture import Architecture
 from specroof.arrays import n_entries, number_within
-from specroof.catalog import load_drafter, load_hardware, load_model
+from specroof.catalog import hardware_names, load_drafter, load_hardware, load_model, model_names
 from specroof.cost import Options
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect, refuse, reject
-from specroof.hardware import FRAMEWORKS, GENERIC, HardwareProfile, Placement, ServerSettings
+from specroof.hardware import (
+    FRAMEWORKS,
+    GENERIC,
+    SERVER_KEYS,
+    HardwareProfile,
+    Placement,
+    ServerSettings,
+)
 from specroof.latency import Setup, engine_setup
+from specroof.parsers import PARSERS
+from specroof.questions.parameters import Parameter
 from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import Load, Workload, parse_server, server_settings
@@ -147,30 +157,66 @@ def question(
                 raise TypeError(message) from None
             return answer(request(*args, **kwargs))
 
-        signature = inspect.signature(request).replace(
-            return_annotation=inspect.signature(answer).return_annotation
+        fields_signature = inspect.signature(request)
+        signature = fields_signature.replace(
+            parameters=[
+                one.replace(annotation=_plain_type(one.annotation))
+                for one in fields_signature.parameters.values()
+            ],
+            return_annotation=inspect.signature(answer).return_annotation,
         )
         ask.__signature__ = signature  # type: ignore[attr-defined]  # functions take it
         ask.__doc__ = f"{inspect.getdoc(answer)}\n\n{_about(request)}"
+        ask.parameters = _rows(request)  # type: ignore[attr-defined]  # as above
         return ask
 
     return asked
+
+
+def _plain_type(hint: Any) -> Any:
+    """Return a type without what is told of the parameter."""
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
+def _rows(request: Callable[..., object]) -> dict[str, Parameter]:
+    """Return what is told of each parameter of a request, in the order of its fields."""
+    hints = {
+        name: parameter.annotation
+        for name, parameter in inspect.signature(request).parameters.items()
+    }
+    return {
+        name: row
+        for name, hint in hints.items()
+        for row in get_args(hint)[1:]
+        if isinstance(row, Parameter)
+    }
+
+
+def parameters_of(question: Callable[..., object]) -> dict[str, Parameter]:
+    """Return what is told of each parameter of a question, by its name."""
+    return dict(question.parameters)  # type: ignore[attr-defined]  # `question` gave it
 
 
 _PARAMETERS: Final = "Parameters\n----------\n"
 
 
 def _about(request: Callable[..., object]) -> str:
-    """Return a request's docstring below its first line, inherited parameters in their places."""
+    """Return the parameters of a request, and its docstring below its first line."""
     entries, rest = dict[str, str](), ""
     for kind in reversed(inspect.getmro(request)[:-1] if inspect.isclass(request) else ()):
-        own, _, rest = (
-            inspect.cleandoc(kind.__doc__ or "").partition(_PARAMETERS)[2].partition("\n\n")
-        )
-        # An entry begins with the names of its parameters, which are not indented.
-        entries |= {re.split(r"[,\n]", one)[0]: one for one in re.split(r"\n(?=\S)", own)}
-    told = [entries[name] for name in inspect.signature(request).parameters if name in entries]
-    return "\n".join([f"{_PARAMETERS}{told[0]}", *told[1:], "", rest]).rstrip() if told else ""
+        doc = inspect.cleandoc(kind.__doc__ or "")
+        if _PARAMETERS in doc:
+            own, _, rest = doc.partition(_PARAMETERS)[2].partition("\n\n")
+            # An entry begins with the names of its parameters, which are not indented.
+            parts = re.split(r"\n(?=\S)", own)
+            entries |= {re.split(r"[,\n]", entry)[0]: entry for entry in parts}
+        elif "\n\n" in doc:
+            rest = doc.partition("\n\n")[2]
+    for name, row in _rows(request).items():
+        lines = textwrap.wrap(f"{row.about} {row.in_python}", 95, break_on_hyphens=False)
+        entries[name] = "\n".join([name, *(f"    {line}" for line in lines)])
+    shown = [entries[name] for name in inspect.signature(request).parameters if name in entries]
+    return "\n".join([f"{_PARAMETERS}{shown[0]}", *shown[1:], "", rest]).rstrip() if shown else ""
 
 
 def model_of(model: ModelLike, family: str | None = None) -> Architecture:
@@ -369,44 +415,92 @@ def engine_name(name: str | None) -> str | None:
     return None if name is None else _SPELT_ENGINES.get(name.casefold().replace("_", "-"), name)
 
 
+_PLACEMENT: Final = "Placement and server"
+_REQUESTS: Final = "Requests"
+
+
 @dataclass(frozen=True)
 class Served:
-    """What is served, and where.
+    """What is served, and where."""
 
-    Parameters
-    ----------
-    model
-        A path, a bundled name, a Hub name, or an `Architecture`.
-    hardware
-        A path, a name, an alias, or a `HardwareProfile`.
-    family
-        Read the config as this model_type.
-    tensor_parallel, expert_parallel, attention_data_parallel
-        Devices, devices that share the experts, and groups of devices that attend to separate
-        sequences.
-    engine
-        An engine of the hardware profile, "generic" or "ideal"; the profile's default if None. A
-        framework that was not fitted on the chip is generic with that server's rules.
-    options
-        `Options`, or a mapping of their names.
-    server
-        Settings of the server: `ServerSettings`, a mapping, or text as for ``--server``. The
-        framework's defaults if None.
-    engine_from
-        An engine that was fitted on another chip, as ``CHIP:ENGINE``, instead of `engine`.
-    """
-
-    model: ModelLike
-    hardware: HardwareLike
+    model: Annotated[
+        ModelLike,
+        Parameter(
+            "A config.json, a bundled model or a Hub name (ORG/NAME).",
+            "MODEL",
+            in_python="Or an `Architecture`.",
+            names=model_names,
+        ),
+    ]
+    hardware: Annotated[
+        HardwareLike,
+        Parameter(
+            "A YAML file, or a name or alias that `specroof hardware` lists.",
+            "--hardware -H",
+            in_python="Or a `HardwareProfile`.",
+            names=hardware_names,
+        ),
+    ]
     _: KW_ONLY
-    family: str | None = None
-    tensor_parallel: int = 1
-    expert_parallel: int = 1
-    attention_data_parallel: int = 1
-    engine: str | None = None
-    options: OptionsLike | None = None
-    server: ServerLike | None = None
-    engine_from: str | None = None
+    tensor_parallel: Annotated[
+        int,
+        Parameter("Devices (tensor parallelism).", "--tp --tensor-parallel-size", panel=_PLACEMENT),
+    ] = 1
+    family: Annotated[
+        str | None,
+        Parameter(
+            "Read the config as this model_type: for an unknown type that is built like a known "
+            "one.",
+            metavar="NAME",
+            names=lambda: PARSERS,
+            panel=_PLACEMENT,
+        ),
+    ] = None
+    expert_parallel: Annotated[
+        int,
+        Parameter("Expert parallelism: devices that share the experts.", "--ep", panel=_PLACEMENT),
+    ] = 1
+    attention_data_parallel: Annotated[
+        int,
+        Parameter(
+            "Data-parallel attention: groups of devices with separate sequences.",
+            "--dp-attention",
+            panel=_PLACEMENT,
+        ),
+    ] = 1
+    engine: Annotated[
+        str | None,
+        Parameter(
+            "Engine profile: one of the chip's, as vllm or sglang; `generic`, for any chip; or "
+            "`ideal`, a plain roofline. A framework that was not fitted on the chip is generic "
+            "with that server's rules.",
+            metavar="NAME",
+            shown="the profile's default",
+            panel=_PLACEMENT,
+        ),
+    ] = None
+    server: Annotated[
+        ServerLike | None,
+        Parameter(
+            f"Settings of the server: {', '.join(SERVER_KEYS)}.",
+            in_python="Text, a mapping, or `ServerSettings`.",
+            metavar="KEY=VALUE,…",
+            shown="the framework's defaults",
+            panel=_PLACEMENT,
+        ),
+    ] = None
+    engine_from: Annotated[
+        str | None,
+        Parameter(
+            "Engine that was fitted on another chip, as in h100-sxm:vllm.",
+            metavar="CHIP:ENGINE",
+            panel=_PLACEMENT,
+        ),
+    ] = None
+    options: Annotated[
+        OptionsLike | None,
+        Parameter("`Options`, or a mapping of their names.", in_shell=False),
+    ] = None
 
     def resolved(self) -> tuple[Architecture, Setup]:
         """Return the model and the setup in which it runs, each built once.
@@ -433,22 +527,39 @@ class Served:
 
 @dataclass(frozen=True, kw_only=True)
 class ServedRequests(Served):
-    """What is served, where, and to which requests.
+    """What is served, where, and to which requests."""
 
-    Parameters
-    ----------
-    input_len, output_len
-        Tokens of a prompt and of an answer. They replace `context_len`, and prefills count.
-    prefix_hit_rate
-        Share of a prompt's tokens that the server has cached already; 0 if None.
-    waves
-        Whether requests come together: all at once, and the next when all of these are answered.
-    """
-
-    input_len: float | None = None
-    output_len: float | None = None
-    prefix_hit_rate: float | None = None
-    waves: bool = False
+    input_len: Annotated[
+        float | None,
+        Parameter(
+            "Tokens of a prompt. Replaces the context, and counts prefills.",
+            "--input-len --isl",
+            panel=_REQUESTS,
+        ),
+    ] = None
+    output_len: Annotated[
+        float | None,
+        Parameter(
+            "Tokens of an answer, with the length of a prompt.",
+            "--output-len --osl",
+            panel=_REQUESTS,
+        ),
+    ] = None
+    prefix_hit_rate: Annotated[
+        float | None,
+        Parameter(
+            "Share of a prompt's tokens that the server has cached, 0 to 1.",
+            metavar="SHARE",
+            shown="0",
+            panel=_REQUESTS,
+        ),
+    ] = None
+    waves: Annotated[
+        bool,
+        Parameter(
+            "Send all requests at once, and the next when all are answered.", panel=_REQUESTS
+        ),
+    ] = False
 
     @property
     def workload(self) -> Workload | None:

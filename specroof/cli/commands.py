@@ -1,0 +1,228 @@
+"""Commands from the rows of questions: names, types and defaults of flags are the question's own."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from inspect import Parameter as Signed
+from inspect import Signature, getdoc, signature
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Final, TypeAlias, get_args, get_type_hints
+
+import typer
+
+from specroof.catalog.hardware import hardware_names, load_hardware
+from specroof.cli.output import figure_files, give, text_file
+from specroof.cost.base import Options
+from specroof.errors import OptionError
+from specroof.questions.parameters import OPTIONS, Command, Parameter, words
+from specroof.questions.request import parameters_of, several
+from specroof.report.layout import joined_csv, name_sources
+
+#: What was given of the parameters of a question.
+Given: TypeAlias = dict[str, Any]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on one line.")]
+CsvFile = Annotated[
+    Path | None,
+    typer.Option("--csv", metavar="FILE", help="Write every point as CSV; `-` is standard output."),
+]
+#: A flag that changes reports; no command sees it.
+_SOURCES: Final = Annotated[
+    bool, typer.Option("--sources", help="Name the source of every figure, in full.")
+]
+#: The panel of the fields of `specroof.Options`.
+_OPTIONS_PANEL: Final = "Formats and formulas"
+#: Types that a word is read as.
+_PLAIN: Final = (str, int, float, bool)
+
+
+def plot_option(about: str) -> Any:
+    """Return an option that takes the file of a chart."""
+    return typer.Option("--plot", metavar="FILE", help=about)
+
+
+#: What a command says of the chips that it compares.
+_CHIPS: Final = Parameter(
+    "YAML files, or names or aliases that `specroof hardware` lists.",
+    "--hardware -H",
+    metavar="NAME[,NAME…]",
+    names=hardware_names,
+    read=words,
+    kind=str,
+)
+
+
+def command(row: Command) -> Callable[..., None]:
+    """Return the command of a question: flags in; text, JSON, CSV and charts out."""
+
+    def answer(
+        *, given: Given, as_json: bool, csv_file: Path | None = None, plot_file: Path | None = None
+    ) -> None:
+        chips = given["hardware"] if row.each_chip else [None]
+        if row.each_chip:
+            several("hardware", chips, load_hardware, key=lambda profile: profile.name)
+        answers = [
+            row.question(**given if chip is None else given | {"hardware": chip}) for chip in chips
+        ]
+        objects = [answer.to_dict() for answer in answers] if as_json else []
+        give(
+            lambda: objects[0] if len(objects) == 1 else {"chips": objects},
+            lambda: "\n\n".join(map(row.text, answers)),
+            text_file(csv_file, lambda: joined_csv(answer.to_csv() for answer in answers)),
+            *_charts(plot_file, chips, answers),
+            as_json=as_json,
+            to_paste=row.to_paste,
+        )
+
+    parameters = [_signed("given", Given), _signed("as_json", AsJson, default=False)]
+    if row.csv:
+        parameters.append(_signed("csv_file", CsvFile, default=None))
+    if row.chart:
+        hint = Annotated[Path | None, plot_option(row.chart)]
+        parameters.append(_signed("plot_file", hint, default=None))
+    _take(answer, parameters)
+    first = str(getdoc(row.question)).partition("\n\n")[0]
+    example = row.example and f"Example: {row.example}"
+    answer.__doc__ = "\n\n".join(filter(None, [first, row.about, example]))
+    changed = {"hardware": _CHIPS} if row.each_chip else {}
+    return flags(row.question, row.options, **changed)(answer)
+
+
+def _charts(
+    path: Path | None, chips: Sequence[str | None], answers: Sequence[Any]
+) -> Iterator[dict[Path, bytes]]:
+    """Yield the charts of each chip; of several, each under the name of its chip."""
+    for chip, answer in zip(chips, answers, strict=True):
+        of_chip = path
+        if path is not None and len(chips) > 1:
+            of_chip = path.with_stem(f"{path.stem}-{Path(str(chip)).stem}")
+        yield figure_files(of_chip, answer.figures)
+
+
+def flags(
+    question: Callable[..., Any], options: Sequence[str] = (), **changed: Parameter
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the flags of a question; what was given of them becomes its argument `given`.
+
+    What was not given is left to the question, and fields of `specroof.Options` are in `options`.
+    A refusal that begins with a parameter of the question names the flag instead. A command that
+    has a setup, and so sources, takes ``--sources``.
+
+    Parameters
+    ----------
+    question
+        Whose parameters they are, with types and defaults.
+    options
+        Fields of `specroof.Options` that are flags.
+    changed
+        Parameters that the shell asks for in another way.
+    """
+    rows = {name: row for name, row in parameters_of(question).items() if row.in_shell} | changed
+    known = {**signature(Options).parameters, **signature(question).parameters}
+    has_sources = "engine" in rows
+    # The formats stand below the panels of the question.
+    rows |= {name: replace(OPTIONS[name], panel=_OPTIONS_PANEL) for name in options}
+    shown = [_flag(name, row, known[name]) for name, row in rows.items()]
+
+    def flagged(command: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(command, include_extras=True)
+        parameters: list[Signed] = []
+        for signed in signature(command).parameters.values():
+            is_given = signed.name == "given"
+            parameters += shown if is_given else [signed.replace(annotation=hints[signed.name])]
+        if has_sources:
+            parameters.append(_signed("sources", _SOURCES, default=False))
+
+        def called(**values: Any) -> None:
+            if values.pop("sources", False):
+                name_sources()
+            given = {name: values.pop(name) for name in rows}
+            try:
+                command(given=_given(rows, given), **values)
+            except OptionError as refusal:
+                raise OptionError(_in_flags(str(refusal), rows)) from None
+
+        called.__doc__ = command.__doc__
+        called.__name__ = command.__name__
+        return _take(
+            called, sorted(parameters, key=lambda signed: signed.default is not signed.empty)
+        )
+
+    return flagged
+
+
+def _take(command: Callable[..., None], parameters: list[Signed]) -> Callable[..., None]:
+    """Let Typer see these parameters of a function."""
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # functions take it
+    command.__annotations__ = {signed.name: signed.annotation for signed in parameters}
+    return command
+
+
+def _signed(name: str, hint: Any, default: Any = Signed.empty) -> Signed:
+    return Signed(name, Signed.POSITIONAL_OR_KEYWORD, default=default, annotation=hint)
+
+
+def _flag(name: str, row: Parameter, known: Signed) -> Signed:
+    """Return the parameter of a command for one of the question."""
+    default = known.default if row.default is Signed.empty else row.default
+    if not isinstance(default, (*_PLAIN, type(Signed.empty))):
+        default = None  # which the question has in its own way
+    kind = _kind(known.annotation) if row.kind is None else row.kind
+    settings: dict[str, Any] = {"help": row.about, "rich_help_panel": row.panel}
+    if row.names is not None:
+        settings["autocompletion"] = completion(row.names)
+    if row.shown is not None:
+        settings["show_default"] = row.shown
+    spelt: Any = (
+        typer.Argument(metavar=row.flag, **settings)
+        if row.word(name) == name
+        else typer.Option(*(row.flag.split() or [row.word(name)]), metavar=row.metavar, **settings)
+    )
+    hint: Any = Annotated[kind, spelt]  # type: ignore[valid-type]  # Typer reads it at run time
+    return _signed(name, hint, default)
+
+
+def completion(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return a shell completion over `names` that ignores capitals."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names() if name.casefold().startswith(incomplete.casefold())]
+
+    return complete
+
+
+def _kind(hint: Any) -> type:
+    """Return the type that a word is read as: of a question's plain type that, else text."""
+    kinds = {*(get_args(hint) or [hint])} - {NoneType}
+    return next(iter(kinds)) if len(kinds) == 1 and kinds <= {*_PLAIN} else str
+
+
+def _given(rows: Mapping[str, Parameter], values: Mapping[str, Any]) -> Given:
+    """Return the values of flags as parameters of the question."""
+    given, options = Given(), Given()
+    for name, row in rows.items():
+        value = values[name]
+        if row.read is not None and value is not None:
+            value = row.read(row.word(name), value)
+        if value is not None and value != []:
+            (options if name in signature(Options).parameters else given)[name] = value
+    return given | ({"options": options} if options else {})
+
+
+_NAME: Final = re.compile(r"[a-z]\w*")
+
+
+def _in_flags(message: str, rows: Mapping[str, Parameter]) -> str:
+    """Return a refusal that names flags instead of parameters."""
+    first = _NAME.match(message)
+    if first is None or first[0] not in rows:
+        return message
+
+    def in_flags(match: re.Match[str]) -> str:
+        name = match[0]
+        # Inside a sentence, a name of one word is plain English, unless it joins another name.
+        joins = match.start() == 0 or message[: match.start()].endswith((" and ", " or "))
+        return rows[name].word(name) if name in rows and (joins or "_" in name) else name
+
+    return _NAME.sub(in_flags, message)

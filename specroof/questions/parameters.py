@@ -1,0 +1,249 @@
+"""Parameters of questions: each is told once, on the field of its request.
+
+A field of a request is ``Annotated`` with a `Parameter`: one sentence, and how the shell spells it.
+Its type and its default are the field's own. The docstring of the question in Python, the flag and
+the help of the shell, completion and the schema of studies all derive from the field. Nothing here
+knows Typer: `specroof.cli` turns these rows into commands.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass
+from inspect import Parameter as Signed
+from typing import Any, Final
+
+from specroof.arrays import number_within
+from specroof.cost.base import CHOICES
+from specroof.errors import OptionError
+from specroof.units import MILLISECOND
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What people read of one parameter of a question, and how the shell spells it.
+
+    Parameters
+    ----------
+    about
+        A sentence, for Python's help and the shell's.
+    in_python
+        What Python's help says besides, such as the objects that it takes.
+    flag
+        The flag and its other spellings; ``--name-of-the-parameter`` if empty. A word without
+        hyphens is the title of an argument.
+    metavar, shown
+        What help shows for the value and for the default, where Typer's own words will not do.
+    names
+        What a shell completes.
+    read
+        From the flag and its value to the parameter, where that is not handed on as it is.
+    kind, default
+        The type and the default in the shell, where those of the field will not do.
+    panel
+        The title in the shell's help; None for the parameters of the command itself.
+    in_shell
+        False for a parameter of Python alone.
+    """
+
+    about: str
+    flag: str = ""
+    _: KW_ONLY
+    in_python: str = ""
+    metavar: str | None = None
+    shown: str | bool | None = None
+    names: Callable[[], Iterable[str]] | None = None
+    read: Callable[[str, Any], Any] | None = None
+    kind: Any = None
+    default: Any = Signed.empty
+    panel: str | None = None
+    in_shell: bool = True
+
+    def word(self, name: str) -> str:
+        """Return the flag in the shell of a parameter; an argument has none but its name."""
+        first = self.flag.partition(" ")[0]
+        return first if first[:2] == "--" else name if first else f"--{name.replace('_', '-')}"
+
+
+# --- Comma-separated words of flags --------------------------------------------------------------
+
+
+def numbers(word: str, text: str) -> list[float]:
+    """Return the numbers of a comma-separated `text`; ``1..128`` doubles.
+
+    Raises
+    ------
+    OptionError
+        With the option's `word`, if a part is not a number.
+
+    Examples
+    --------
+    >>> numbers("--batch", "1..8,12"), numbers("--batch", "3..10")  # the end is always there
+    ([1.0, 2.0, 4.0, 8.0, 12.0], [3.0, 6.0, 10.0])
+    """
+    try:
+        return [value for part in text.split(",") for value in _doubled(part)]
+    except ValueError:
+        message = (
+            f"{word} is {text!r}; allowed: numbers separated by commas, such as 1,8,32 or 1..128"
+        )
+        raise OptionError(message) from None
+
+
+def _doubled(text: str) -> list[float]:
+    """Return the number that a part of a list spells, or the numbers of a range that doubles.
+
+    Raises
+    ------
+    ValueError
+        For anything else.
+    """
+    first, is_range, last = text.partition("..")
+    if not is_range:
+        return [float(first)]
+    low, high = float(first), float(last)
+    if not (0 < low <= high < math.inf):
+        raise ValueError(text)
+    steps = math.ceil(math.log2(high / low))
+    return [*(low * 2.0**step for step in range(steps)), high]
+
+
+def whole_numbers(word: str, text: str) -> list[int]:
+    """Return the whole numbers of a comma-separated `text`.
+
+    Raises
+    ------
+    OptionError
+        With the option's `word`, if a part is not a whole number.
+
+    Examples
+    --------
+    >>> whole_numbers("--draft-len", "1,2,3")
+    [1, 2, 3]
+    """
+    values = numbers(word, text)
+    if not all(value.is_integer() for value in values):
+        message = f"{word} is {text!r}; allowed: whole numbers separated by commas, such as 1,2,3"
+        raise OptionError(message)
+    return [int(value) for value in values]
+
+
+def words(word: str, text: str) -> list[str]:
+    """Return the names of a comma-separated `text`.
+
+    Raises
+    ------
+    OptionError
+        With the option's `word`, if a name is empty.
+
+    Examples
+    --------
+    >>> words("--hardware", "h100,b200")
+    ['h100', 'b200']
+    """
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        message = f"{word} is {text!r}; allowed: names separated by commas, such as h100,b200"
+        raise OptionError(message)
+    return names
+
+
+def in_seconds(word: str, milliseconds: float) -> float:
+    """Return a target that the shell takes in milliseconds.
+
+    Raises
+    ------
+    OptionError
+        With the option's `word`, for a number that no target can be.
+
+    Examples
+    --------
+    >>> in_seconds("--tpot", 20)
+    0.02
+    """
+    return number_within(word, milliseconds, "target") * MILLISECOND
+
+
+#: Characters of choices that stand beside a flag; more of them stand in its help.
+_SHORT_CHOICE: Final = 13
+
+
+def _choice(name: str, about: str, flag: str = "", *, shown: str | None = None) -> Parameter:
+    """Return a parameter that takes one of the `CHOICES` of `Options`."""
+    choices = "|".join(CHOICES[name])
+    if len(choices) > _SHORT_CHOICE:
+        about += f" One of {', '.join(CHOICES[name])}."
+        choices = "WORD"
+    return Parameter(about, flag, metavar=choices, names=lambda: CHOICES[name], shown=shown)
+
+
+#: Fields of `specroof.Options`, which the shell takes as flags.
+OPTIONS: Final = {
+    "kv_dtype": _choice("kv_dtype", "Format of cached keys and values.", "--kv-cache"),
+    "weight_dtype": _choice("weight_dtype", "Format of the weights.", "--weights"),
+    "granularity": _choice("granularity", "Take max(compute, memory) over each of these."),
+    "experts": _choice(
+        "experts",
+        "How to count distinct experts.",
+        shown="exact, with the locality that the engine profile measured",
+    ),
+    "count": _choice("count", "Operations to count."),
+    "recurrent_state": _choice(
+        "recurrent_state",
+        "How a verification keeps the state of linear attention recoverable.",
+        shown="as the engine does, else snapshot",
+    ),
+    "state_dtype": _choice("state_dtype", "Format of recurrent state."),
+    "v4_attention": _choice("v4_attention", "How DeepSeek-V4's attention counts."),
+    "strict_dtype": Parameter("Refuse a chip that lacks a dtype of the model."),
+    "cost_of": _choice("cost_of", "What the cost of a drafter is a share of."),
+}
+#: Formats that replace the checkpoint's.
+FORMATS: Final = ("kv_dtype", "weight_dtype")
+#: The same, and which formulas.
+FORMULAS: Final = (
+    *FORMATS,
+    "granularity",
+    "experts",
+    "count",
+    "recurrent_state",
+    "state_dtype",
+    "v4_attention",
+    "strict_dtype",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """How the shell asks a question: a row of data that `specroof.cli` turns into a command.
+
+    Parameters
+    ----------
+    question
+        Its parameters are the flags; its docstring is the help.
+    text
+        The answer as people read it.
+    example
+        A call, which help ends with.
+    about
+        What help says below the first sentence of the docstring.
+    options
+        Fields of `specroof.Options` that are flags of the command.
+    each_chip
+        Whether ``--hardware`` takes several chips, and the question is asked of each.
+    csv
+        Whether ``--csv`` writes the answer's records.
+    chart
+        The help of ``--plot``, which draws the answer; without it there is no ``--plot``.
+    to_paste
+        Whether the lines of the text stay whole, since they hold commands.
+    """
+
+    question: Callable[..., Any]
+    text: Callable[[Any], str]
+    example: str = ""
+    about: str = ""
+    options: tuple[str, ...] = ()
+    each_chip: bool = False
+    csv: bool = True
+    chart: str = ""
+    to_paste: bool = False
