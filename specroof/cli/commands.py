@@ -179,7 +179,7 @@ def _flag(name: str, row: Parameter, known: Signed) -> Signed:
         if row.word(name) == name
         else typer.Option(*(row.flag.split() or [row.word(name)]), metavar=row.metavar, **settings)
     )
-    hint: Any = Annotated[kind, spelt]  # type: ignore[valid-type]  # Typer reads it at run time
+    hint: Any = Annotated[kind, spelt]
     return _signed(name, hint, default)
 
 

@@ -26,7 +26,7 @@ from specroof.questions.request import (
 )
 from specroof.report.layout import format_table, page
 from specroof.serving.capacity import FRAMEWORKS, ServedRoom, served_room
-from specroof.units import format_binary_bytes
+from specroof.units import GIBIBYTE, format_binary_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
