@@ -1,4 +1,4 @@
-"""Commands from the rows of questions: names, types and defaults of flags are the question's own."""
+"""Commands from the rows of questions, whose parameters are the flags."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

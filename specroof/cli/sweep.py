@@ -85,8 +85,8 @@ def sweep(ask: Asked) -> None:
     manifest.json. The same command continues an interrupted run.
     """
     from specroof.questions.study import (  # noqa: PLC0415
-        load_study,  # noqa: PLC0415 - pydantic
-        study_schema,  # noqa: PLC0415 - as above
+        load_study,
+        study_schema,
     )
 
     run = Run(**ask)

@@ -345,7 +345,8 @@ def _glob(entry: str) -> re.Pattern[str]:
 
 # --- Storage formats of AMD Quark, torchao, AutoRound and bitsandbytes ---------------------------
 # Source
-#     vLLM 0.33 (`model_executor/layers/quantization/quark/quark.py`, `inc/inc.py`, `torchao.py`) and
+#     vLLM 0.33 (`model_executor/layers/quantization/quark/quark.py`, `inc/inc.py`, `torchao.py`)
+#     and
 #     transformers 5.23 (`utils/quantization_config.py`).
 
 # --- AMD Quark -----------------------------------------------------------------------------------

@@ -312,7 +312,8 @@ def _part_notes(root: Reader, keys: Reader) -> list[str]:
 #     granted
 # What a configuration class has as its default holds for its own family. Of a model of another type
 # nobody knows whether it has the same head width, whether its head is its embedding, or whether its
-# feed-forward has a gate; and a key that the family does not know may change what the model costs. So
+# feed-forward has a gate; and a key that the family does not know may change what the model costs.
+# So
 # such a config states all sizes itself, or is refused.
 
 _ACTIVATION_KEYS: Final = (

@@ -157,7 +157,6 @@ class Advice(Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-
         return advice_json(self)
 
     def to_frame(self) -> Any:

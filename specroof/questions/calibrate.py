@@ -13,9 +13,8 @@ from specroof.questions.request import question
 from specroof.report.layout import figure, format_table
 from specroof.units import format_seconds
 
-if TYPE_CHECKING:
-    from specroof.engines import Calibration
-    from specroof.evidence import Measurement
+from specroof.engines import Calibration
+from specroof.evidence import Measurement
 
 DEFAULT_ENGINE_NAME: Final = "calibrated"
 
@@ -71,7 +70,6 @@ class Calibrated(Noted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-
         return calibration_json(self.found) | self.said
 
     @property

@@ -377,7 +377,7 @@ def capacity_chart(found: Capacity) -> "Figure":
 COMMAND: Final = Command(
     question=capacity,
     text=capacity_text,
-    options=FORMATS,
+    options=(*FORMATS, "recurrent_state"),
     chart="Draw the memory of a device, line by line.",
     example="specroof capacity Qwen/Qwen3.5-9B -H l40s --engine sglang --context 8192\n"
     "--drafter mtp --server prefix-cache=off",

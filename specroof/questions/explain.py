@@ -103,7 +103,6 @@ class Explanation(Charted):
     @property
     def records(self) -> list[dict[str, Any]]:
         """A row for each operation, the longest first."""
-
         return explain_rows(self.latency)
 
     def to_dict(self) -> dict[str, Any]:

@@ -134,7 +134,6 @@ class Prediction(Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-
         return prediction_json(self)
 
     @property
@@ -155,8 +154,8 @@ class Prediction(Charted):
             If pandas is not installed.
         """
         from specroof.report.columns import (  # noqa: PLC0415
-            curve_columns,  # noqa: PLC0415 - as above
-            data_frame,  # noqa: PLC0415 - reports import answers
+            curve_columns,
+            data_frame,
         )
 
         return data_frame(curve_columns(self.curves, self.counted))
@@ -164,8 +163,8 @@ class Prediction(Charted):
     def to_arrow(self) -> Any:
         """Return every point as an Arrow table; needs pyarrow."""
         from specroof.report.columns import (  # noqa: PLC0415
-            arrow_table,  # noqa: PLC0415 - reports import answers
-            curve_columns,  # noqa: PLC0415 - as above
+            arrow_table,
+            curve_columns,
         )
 
         return arrow_table(curve_columns(self.curves, self.counted))

@@ -455,8 +455,8 @@ class Sweep(Answer):
             For a study of more points than are held at once.
         """
         from specroof.report.columns import (  # noqa: PLC0415
-            arrow_table,  # noqa: PLC0415 - reports import answers
-            curve_columns,  # noqa: PLC0415 - as above
+            arrow_table,
+            curve_columns,
         )
 
         self._check_size()
@@ -524,7 +524,7 @@ def study_of(given: StudyLike) -> Study:
     return load_study(given)
 
 
-# --- The best of each load, as columns --------------------------------------------------------------
+# --- The best of each load, as columns ------------------------------------------------------------
 
 #: What the best draft of a load has, where prefills count.
 _COUNTED_BEST: Final = ("tokens_per_s", "requests_per_s", "ttft_s", "tpot_s")

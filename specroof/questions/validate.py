@@ -25,9 +25,8 @@ from specroof.scoring import Validation
 from specroof.scoring.own_results import OwnErrors, OwnPoint, OwnValidation
 from specroof.scoring.scores import TRUSTED, Errors, Regret, Scored, round_costs, worst_regrets
 
-if TYPE_CHECKING:
-    from specroof.scoring import Validation
-    from specroof.scoring.own_results import OwnValidation
+from specroof.scoring import Validation
+from specroof.scoring.own_results import OwnValidation
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,6 @@ class PublishedValidated(Noted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-
         return validation_json(self.found)
 
     @property
@@ -152,7 +150,6 @@ class OwnValidated(Noted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-
         return own_json(self.found) | {"notes": list(self.notes)}
 
     @property

@@ -195,6 +195,7 @@ def curve_names(curve: SpeedupCurve) -> Columns:
 
 
 def flat_column(array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return an array as a column: broadcast to the shape of the grid, and flat."""
     return np.broadcast_to(array, shape).ravel()
 
 

@@ -337,12 +337,12 @@ def _number(value: object) -> object:
 
 
 def joined_csv(texts: Iterable[str]) -> str:
-    """Return tables of the same columns as one: titles stand once.
+    r"""Return tables of the same columns as one: titles stand once.
 
     Examples
     --------
-    >>> joined_csv(["a,b\\n1,2\\n", "a,b\\n3,4\\n"])
-    'a,b\\n1,2\\n3,4\\n'
+    >>> joined_csv(["a,b\n1,2\n", "a,b\n3,4\n"])
+    'a,b\n1,2\n3,4\n'
     """
     first, *others = texts
     title = first.partition("\n")[0] + "\n"

@@ -26,10 +26,10 @@ from specroof.scoring.scores import (
 )
 
 __all__ = [
+    "TRUSTED",
     "Errors",
     "Regret",
     "Scored",
-    "TRUSTED",
     "Validation",
     "banded",
     "errors_of",

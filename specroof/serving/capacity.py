@@ -13,10 +13,7 @@ from specroof.drafters import Drafter
 from specroof.errors import reject
 from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
 from specroof.latency import Setup, cache_notes, served_options
-from specroof.serving import capacity as unmanaged
 from specroof.serving import sglang, vllm
-from specroof.serving import sglang as sglang_memory
-from specroof.serving import vllm as vllm_sizes
 from specroof.serving.room import Need, Place, Room, draft_footprint, target_footprint
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import format_binary_bytes, format_drafts
@@ -152,8 +149,8 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
     # managers/scheduler.py, mix_with_running: one token of each request that decodes.
     "sglang": Framework(sglang.resolve, sglang.room, drafts_beside=False),
     "vllm": Framework(vllm.resolve, vllm.room),
-    "tensorrt-llm": Framework(unmanaged.resolve_tensorrt_llm, unmanaged.room_tensorrt_llm),
-    "ideal": Framework(unmanaged.resolve_ideal, unmanaged.room_ideal),
+    "tensorrt-llm": Framework(resolve_tensorrt_llm, room_tensorrt_llm),
+    "ideal": Framework(resolve_ideal, room_ideal),
 }
 
 
@@ -291,13 +288,13 @@ def _captured_sequences(
     _setup: Setup, asked: ServerSettings, graphs: CapturedGraphs
 ) -> CapturedGraphs:
     # Servers that draft have the finer sizes; the profiles were fitted with them.
-    sizes = sglang_memory.captured_sizes(asked.capture or 0, drafting=True)
+    sizes = sglang.captured_sizes(asked.capture or 0, drafting=True)
     return replace(graphs, sizes=tuple(sizes), counts="sequences")
 
 
 def _captured_tokens(setup: Setup, asked: ServerSettings, graphs: CapturedGraphs) -> CapturedGraphs:
-    tokens = asked.chunk or vllm_sizes.batch_defaults(setup.hardware)[1]
-    sizes = vllm_sizes.captured_sizes(setup.hardware, asked.capture or 0, tokens=tokens)
+    tokens = asked.chunk or vllm.batch_defaults(setup.hardware)[1]
+    sizes = vllm.captured_sizes(setup.hardware, asked.capture or 0, tokens=tokens)
     return replace(graphs, sizes=tuple(sizes), counts="tokens")
 
 

@@ -294,8 +294,8 @@ class SpeedupCurve:
             If pandas is not installed.
         """
         from specroof.report.columns import (  # noqa: PLC0415
-            curve_columns,  # noqa: PLC0415 - as above
-            data_frame,  # noqa: PLC0415 - reports import curves
+            curve_columns,
+            data_frame,
         )
 
         return data_frame(curve_columns([self]))
@@ -303,8 +303,8 @@ class SpeedupCurve:
     def to_arrow(self) -> Any:
         """Return every point as an Arrow table; needs pyarrow."""
         from specroof.report.columns import (  # noqa: PLC0415
-            arrow_table,  # noqa: PLC0415 - reports import curves
-            curve_columns,  # noqa: PLC0415 - as above
+            arrow_table,
+            curve_columns,
         )
 
         return arrow_table(curve_columns([self]))
