@@ -36,27 +36,26 @@ ROOMS: dict[str, set[str]] = {
         "architecture", "speedup", "latency", "hardware", "cost", "drafters", "acceptance",
         "reading",
     },
-    "simulate": {"acceptance"},
-    "policies": {"speedup", "serving", "acceptance", "simulate"},
-    "economics": {"speedup", "serving", "hardware", "acceptance"},
+    "montecarlo": {"acceptance"},
+    "policies": {"speedup", "serving", "acceptance", "montecarlo"},
     "catalog": {"architecture", "parsers", "hardware", "acceptance", "drafters", "reading"},
     "evidence": {"catalog", "serving", "reading", "hardware", "acceptance", "drafters"},
     "engines": {
         "evidence", "speedup", "serving", "latency", "hardware", "drafters", "cost", "catalog",
     },
-    "validate": {
+    "scoring": {
         "evidence", "engines", "speedup", "serving", "policies", "drafters", "catalog",
     },
     "questions": {
         "reading", "architecture", "parsers", "cost", "hardware", "latency", "acceptance",
-        "drafters", "speedup", "serving", "simulate", "policies", "economics", "catalog",
-        "evidence", "engines", "validate",
+        "drafters", "speedup", "serving", "montecarlo", "policies", "catalog",
+        "evidence", "engines", "scoring", "report",
     },
-    "report": {"questions", "speedup"},
+    "report": {"speedup", "serving"},
     "plot": {"questions", "speedup"},
     "sweeps": {"questions", "report", "reading"},
-    "explore": {"questions", "report", "reading"},
-    "cli": {"questions", "report", "plot", "sweeps", "explore", "reading"},
+    "page": {"questions", "report", "reading"},
+    "cli": {"questions", "report", "plot", "sweeps", "page", "reading"},
     "__main__": {"cli"},
 }  # fmt: skip
 DOOR_MAY_IMPORT = {*ROOMS} - {"cli", "__main__"}
