@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from specroof import MeasurementError, OptionError, doctor
-from specroof import scoring as validate
+from specroof import MeasurementError, OptionError, doctor, validate
 from specroof.acceptance.published import parse_profiles
 from specroof.acceptance.published.formats import whole
 from specroof.evidence import read_benchmark, stated_drafts

@@ -2,19 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from specroof.arrays import fields_of
+from specroof.engines import Calibration
 from specroof.engines.calibration import Calibration, Fitted, Residual
+from specroof.evidence import Measurement
 from specroof.hardware import HardwareProfile
 from specroof.questions.answer import Noted
 from specroof.questions.benchmark import Benchmark, BenchmarkRequest
 from specroof.questions.request import question
 from specroof.report.layout import figure, format_table
 from specroof.units import format_seconds
-
-from specroof.engines import Calibration
-from specroof.evidence import Measurement
 
 DEFAULT_ENGINE_NAME: Final = "calibrated"
 

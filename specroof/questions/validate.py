@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,9 +24,6 @@ from specroof.report.layout import figure, format_table
 from specroof.scoring import Validation
 from specroof.scoring.own_results import OwnErrors, OwnPoint, OwnValidation
 from specroof.scoring.scores import TRUSTED, Errors, Regret, Scored, round_costs, worst_regrets
-
-from specroof.scoring import Validation
-from specroof.scoring.own_results import OwnValidation
 
 
 @dataclass(frozen=True)
