@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from specroof.arrays import Array
 from specroof.errors import OptionError, OutputError
@@ -103,6 +104,11 @@ def new_chart(title: str, *, width: float, height: float) -> Chart:
     if lines:
         chart.suptitle("\n".join(lines))
     return chart
+
+
+def color_key(color: str, label: str) -> Patch:
+    """Return an entry of a legend: a patch of a color."""
+    return Patch(color=color, label=label)
 
 
 def add_legend(chart: Figure, handles: Sequence[Artist]) -> None:

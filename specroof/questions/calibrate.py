@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from specroof.arrays import fields_of
-from specroof.engines import Calibration
 from specroof.engines.calibration import Calibration, Fitted, Residual
 from specroof.evidence import Measurement
 from specroof.hardware import HardwareProfile

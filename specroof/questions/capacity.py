@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 
@@ -27,9 +27,6 @@ from specroof.questions.request import (
 from specroof.report.layout import format_table, page
 from specroof.serving.capacity import FRAMEWORKS, ServedRoom, served_room
 from specroof.units import GIBIBYTE, format_binary_bytes
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 #: Drafts of a drafter that makes any number, if not given: as many as the default
 #: shape of SGLang's EAGLE family.
@@ -177,7 +174,7 @@ class Capacity(Charted):
             f"{self.context_len:g}, rules of {rules}"
         )
 
-    def figures(self) -> "dict[str, Figure]":
+    def figures(self) -> dict[str, Any]:
         """Return the chart of the memory of a device."""
         return {"": capacity_chart(self)}
 
@@ -324,15 +321,14 @@ _FILLS: Final = {
 }
 
 
-def capacity_chart(found: Capacity) -> "Figure":
+def capacity_chart(found: Capacity) -> Any:
     """Draw what fills a device, plain and with each drafter, and the most requests beside it."""
-    from matplotlib.patches import Patch  # noqa: PLC0415 - matplotlib is slow to import
-
-    from specroof.plot.style import (  # noqa: PLC0415 - as above
+    from specroof.plot.style import (  # noqa: PLC0415 - matplotlib is slow to import
         COLORS,
         GREY,
         INK,
         add_legend,
+        color_key,
         house_style,
         new_chart,
     )
@@ -369,7 +365,7 @@ def capacity_chart(found: Capacity) -> "Figure":
         shown = {name for side in sides for name in side.lines}
         add_legend(
             chart,
-            [Patch(color=c, label=text) for name, (text, c) in fills.items() if name in shown],
+            [color_key(c, text) for name, (text, c) in fills.items() if name in shown],
         )
         return chart
 
