@@ -29,7 +29,7 @@ from specroof.evidence import Measurement
 from specroof.hardware import HardwareProfile
 from specroof.latency import engine_setup
 from specroof.report.layout import format_table
-from specroof.speedup.round import Served
+from specroof.speedup.round import Deployment
 
 #: Standard deviation of the logarithm of every throughput.
 NOISE = 0.05
@@ -97,7 +97,7 @@ def measured(
         )
         for number, (batch, context, drafts) in enumerate(product(*design))
     ]
-    rates = predicted_tokens_per_s(grid, Served(model, setup), DRAFTER).tolist()
+    rates = predicted_tokens_per_s(grid, Deployment(model, setup), DRAFTER).tolist()
     return [replace(one, tokens_per_s=rate) for one, rate in zip(grid, rates, strict=True)]
 
 
@@ -109,7 +109,7 @@ def moved(
     rows = []
     for seed in range(seeds):
         points = noisy(clean, np.random.default_rng(seed), NOISE)
-        served = Served(model, engine_setup(chip, None, None, None))
+        served = Deployment(model, engine_setup(chip, None, None, None))
         found = calibrate(points, served, DRAFTER)
         rows.append(np.abs([one.predicted for one in found.residuals] / rates - 1))
     return np.array(rows)
@@ -216,7 +216,7 @@ def trial(seed: int, chip: HardwareProfile, like: EngineProfile, model: Architec
     dice = np.random.default_rng(seed)
     truth = made_up(like, dice)
     points = noisy(measured(MEMORY_BOUND, model, truth), dice, TRUTH_NOISE)
-    served = Served(model, engine_setup(chip, None, None, None))
+    served = Deployment(model, engine_setup(chip, None, None, None))
     found = calibrate(points, served, DRAFTER)
     problem = Problem(points, served, DRAFTER)
     unknown = {name for name, reason in found.kept if not reason.startswith("the fit is no better")}

@@ -12,7 +12,7 @@ from specroof.engines import calibrate as calibrate_from
 from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import engine_setup
-from specroof.speedup.round import Served
+from specroof.speedup.round import Deployment
 
 MODEL = load_model("Qwen/Qwen3-8B")
 CHIP = replace(load_hardware("b200"), engines={}, default_engine=None, generic=None)
@@ -52,7 +52,7 @@ def points(
         )
         for number, (batch, context, draft_len) in enumerate(product(batches, contexts, drafts))
     ]
-    rates = predicted_tokens_per_s(grid, Served(model, setup), DRAFTER).tolist()
+    rates = predicted_tokens_per_s(grid, Deployment(model, setup), DRAFTER).tolist()
     return [replace(one, tokens_per_s=rate) for one, rate in zip(grid, rates, strict=True)]
 
 
@@ -63,9 +63,9 @@ def served(
     options: Options | None = None,
     *,
     model: Architecture = MODEL,
-) -> Served:
+) -> Deployment:
     """Return a model where it is served."""
-    return Served(model, engine_setup(hardware, engine, placement, options))
+    return Deployment(model, engine_setup(hardware, engine, placement, options))
 
 
 def calibrate(

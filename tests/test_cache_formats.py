@@ -10,7 +10,7 @@ from specroof.engines import ideal_rates, predicted_tokens_per_s
 from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile
 from specroof.latency import Setup, cache_notes, model_work, served_options
-from specroof.speedup.round import Served
+from specroof.speedup.round import Deployment
 
 V4, V32, GLM = "deepseek-ai/DeepSeek-V4-Flash", "deepseek-ai/DeepSeek-V3.2", "zai-org/GLM-5"
 EIGHT = Placement(tensor_parallel=8)
@@ -56,7 +56,7 @@ def test_the_default_cache_of_servers(model: str, chip: str, sglang: str, vllm: 
         ("ideal", "bf16"),
     ):
         setup = setup_of(chip, engine)
-        assert Served(found, setup).kv_dtype == expected
+        assert Deployment(found, setup).kv_dtype == expected
         said = any("KV cache counted as fp8" in note for note in cache_notes(found, setup))
         assert said == (expected == "fp8")
 
@@ -119,7 +119,7 @@ def test_no_measurement_is_refused_for_the_servers_default_cache() -> None:
     point = Measurement(
         place="bench.csv:1", batch_size=512.0, context_len=131072.0, draft_len=0, verify_len=1
     )
-    served = Served(load_model(V4), setup_of("h200", "vllm"))
+    served = Deployment(load_model(V4), setup_of("h200", "vllm"))
     (rate,) = predicted_tokens_per_s([replace(point, tokens_per_s=1.0)], served, None)
     measured = [replace(point, tokens_per_s=float(rate))]
     assert ideal_rates(measured, served, None)[0] == pytest.approx(rate, rel=0.05)

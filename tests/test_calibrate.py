@@ -36,7 +36,7 @@ from specroof.latency import engine_setup
 from specroof.questions.benchmark import refuse_others
 from specroof.questions.calibrate import calibration_json, calibration_text
 from specroof.questions.validate import own_text
-from specroof.speedup.round import Served
+from specroof.speedup.round import Deployment
 
 
 def values(found: Calibration) -> dict[str, float]:
@@ -230,7 +230,7 @@ def test_a_result_with_prefills_is_predicted_with_them() -> None:
     prefills = forward_latency(MODEL, CHIP, prompts, engine="ideal").total_s
     # Four answers of 100 tokens: the prefill gives the first, and four of them hold all up.
     seconds = 99 * float(step) + 4 / together * float(prefills)
-    assert predicted_tokens_per_s([point], Served(MODEL, setup), None) == pytest.approx(
+    assert predicted_tokens_per_s([point], Deployment(MODEL, setup), None) == pytest.approx(
         400 / seconds
     )
 

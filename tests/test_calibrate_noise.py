@@ -24,7 +24,7 @@ from specroof.engines.calibration import (
 from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile, HardwareProfile
 from specroof.latency import engine_setup
-from specroof.speedup.round import Served
+from specroof.speedup.round import Deployment
 
 pytestmark = pytest.mark.slow  # every test fits, some many times
 
@@ -190,7 +190,7 @@ def predictions(found: Calibration, others: Sequence[Measurement]) -> list[float
     """Return what a fitted profile predicts for other points."""
     chip = replace(B200, engines={found.engine.name: found.engine})
     setup = engine_setup(chip, found.engine.name, None, None)
-    return list(predicted_tokens_per_s(others, Served(MODEL, setup), DRAFTER))
+    return list(predicted_tokens_per_s(others, Deployment(MODEL, setup), DRAFTER))
 
 
 GRID_24: dict[str, Any] = {"batches": (1, 8, 64, 256), "contexts": (512, 8192), "drafts": (0, 3, 7)}
@@ -296,7 +296,7 @@ def test_a_coordinate_goes_through_the_profile(
 
 
 def problem(bench: Sequence[Measurement]) -> Problem:
-    return Problem(bench, Served(MODEL, engine_setup(B200, "sglang", None, None)), DRAFTER)
+    return Problem(bench, Deployment(MODEL, engine_setup(B200, "sglang", None, None)), DRAFTER)
 
 
 def test_noise_is_learned_and_no_spare_point_says_nothing_of_it() -> None:

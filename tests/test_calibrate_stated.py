@@ -23,7 +23,7 @@ from specroof.hardware import HardwareProfile
 from specroof.latency import engine_setup
 from specroof.questions.benchmark import engine_of_results, file_label, idle_notes, in_sample_notes
 from specroof.scoring.own_results import own_validation
-from specroof.speedup.round import Served
+from specroof.speedup.round import Deployment
 
 SETUP = engine_setup(CHIP, None, None, None)
 FP8 = Options(weight_dtype="fp8", kv_dtype="fp8")
@@ -42,7 +42,7 @@ def refusal(
 ) -> str | None:
     """Return the one line that refuses results; None where they pass."""
     try:
-        ideal_rates(bench, Served(model, engine_setup(CHIP, None, placement, options)), drafter)
+        ideal_rates(bench, Deployment(model, engine_setup(CHIP, None, placement, options)), drafter)
     except MeasurementError as problem:
         (line,) = str(problem).splitlines()
         return line
@@ -80,7 +80,7 @@ def test_weights_are_priced_as_they_were_served(
     model = load_model(name)
     options = Options(weight_dtype=weights)
     setup = engine_setup(CHIP, "ideal", None, options)
-    (rate,) = predicted_tokens_per_s(PLAIN, Served(model, setup), None).tolist()
+    (rate,) = predicted_tokens_per_s(PLAIN, Deployment(model, setup), None).tolist()
     bench = stated(PLAIN, quantization=said, tokens_per_s=rate / 2)
     line = refusal(bench, model, options)
     assert (line is None) == passes
@@ -148,7 +148,7 @@ def test_a_known_cache_is_named_in_the_words_of_the_option() -> None:
 
 
 def test_a_point_may_beat_the_roofline_by_its_noise_and_miss_it_200_times() -> None:
-    ideal = Served(MODEL, engine_setup(CHIP, "ideal", None, None))
+    ideal = Deployment(MODEL, engine_setup(CHIP, "ideal", None, None))
     (rate,) = predicted_tokens_per_s(PLAIN, ideal, None).tolist()
     for share in (1.09, 1 / 199):
         assert refusal(stated(PLAIN, tokens_per_s=share * rate)) is None
@@ -219,7 +219,9 @@ def test_algorithms_that_nobody_has_listed_go_with_any_kind() -> None:
 def test_formats_that_are_asked_for_are_fitted_and_are_what_the_roofline_has() -> None:
     true = replace(CHIP, engines={"true": TRUE}, default_engine="true")
     bench = points((1, 8, 64), (512, 8192))
-    rates = predicted_tokens_per_s(bench, Served(MODEL, engine_setup(true, None, None, FP8)), None)
+    rates = predicted_tokens_per_s(
+        bench, Deployment(MODEL, engine_setup(true, None, None, FP8)), None
+    )
     narrow = [
         replace(one, tokens_per_s=rate) for one, rate in zip(bench, rates.tolist(), strict=True)
     ]
@@ -227,7 +229,7 @@ def test_formats_that_are_asked_for_are_fitted_and_are_what_the_roofline_has() -
     assert found.engine.pass_overhead_s == pytest.approx(TRUE.pass_overhead_s, rel=0.01)
     assert found.mean_error < 0.001
     wide, thin = (
-        ideal_rates(narrow, Served(MODEL, engine_setup(CHIP, None, None, options)), None)
+        ideal_rates(narrow, Deployment(MODEL, engine_setup(CHIP, None, None, options)), None)
         for options in (None, FP8)
     )
     # Half of the bytes of every step, where memory decides: nearly twice as fast.
@@ -292,5 +294,5 @@ def test_arms_of_two_tools_are_no_speedup() -> None:
     plain, fast = points((8,), (2048,), (0, 3))
     for tools, kind in ((("vllm", "vllm"), "speedup"), (("vllm", "sglang"), "rate")):
         bench = [replace(plain, engine=tools[0]), replace(fast, engine=tools[1])]
-        found = own_validation(bench, Served(MODEL, SETUP), DRAFTER)
+        found = own_validation(bench, Deployment(MODEL, SETUP), DRAFTER)
         assert found.points[1].scored.kind == kind

@@ -27,18 +27,18 @@ from specroof.serving.prefills import (
     prompt_groups,
 )
 from specroof.serving.requests import end_to_end_tokens_per_s
-from specroof.speedup.round import Served
+from specroof.speedup.round import Deployment
 
 pytestmark = pytest.mark.slow
 
-SERVED = Served(
+SERVED = Deployment(
     load_model("Qwen/Qwen3-8B"), engine_setup(load_hardware("h100"), "ideal", None, None)
 )
 NOTHING_ADDED = EngineProfile(name="bare")
 
 
 def toy_s(
-    _served: Served,
+    _served: Deployment,
     forward: ForwardPass,
     /,
     *beside: Work,

@@ -22,7 +22,7 @@ from specroof.evidence import Measurement
 from specroof.hardware import Placement
 from specroof.latency import engine_setup
 from specroof.speedup.result import SpeedupCurve
-from specroof.speedup.round import Served
+from specroof.speedup.round import Deployment
 from strategies import device, real_engine
 
 SHAPE: Final = DraftShape(64, n_heads=4, n_kv_heads=2, head_dim=16, width=128)
@@ -184,7 +184,7 @@ def test_heads_that_do_not_divide_are_refused_with_the_drafters_name() -> None:
 
 def test_drafters_on_two_kinds_of_devices_are_each_timed_on_their_own() -> None:
     hardware = device({"bf16": 1e15, "fp16": 1e15}, 1e12, engine=real_engine())
-    served = Served(TARGET, engine_setup(hardware, "real", None, None))
+    served = Deployment(TARGET, engine_setup(hardware, "real", None, None))
     point = Measurement(place="here", batch_size=1.0, context_len=100.0, draft_len=2)
     cases = []
     for overhead_s in (1.0, 5.0):  # of a pass of the drafter, of which there are two

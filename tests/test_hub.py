@@ -205,7 +205,7 @@ HOSTILE: dict[str, Callable[[Hub, bool], None]] = {
 
 
 @dataclass
-class Served:
+class Deployment:
     """The address of the server, and a cache that nobody has used."""
 
     url: str
@@ -226,12 +226,12 @@ class Served:
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Served]:
+def hub(tmp_path: Path) -> Iterator[Deployment]:
     """Serve `FILES` to the real client, with an empty cache."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     Hub.requests.clear()
-    yield Served(f"http://127.0.0.1:{server.server_address[1]}", tmp_path)
+    yield Deployment(f"http://127.0.0.1:{server.server_address[1]}", tmp_path)
     server.shutdown()
     server.server_close()
 
@@ -245,7 +245,7 @@ def refusal(done: subprocess.CompletedProcess[str]) -> str:
     return line
 
 
-def test_a_hub_model_is_fetched_once_and_then_read_offline(hub: Served) -> None:
+def test_a_hub_model_is_fetched_once_and_then_read_offline(hub: Deployment) -> None:
     first = json.loads(hub.show("org/plain").stdout)
     assert (first["name"], first["layers"]) == ("org/plain", 3)
     asked = set(Hub.requests)
@@ -255,12 +255,12 @@ def test_a_hub_model_is_fetched_once_and_then_read_offline(hub: Served) -> None:
     assert set(Hub.requests) == asked
 
 
-def test_a_sidecar_on_the_hub_is_not_overlooked(hub: Served) -> None:
+def test_a_sidecar_on_the_hub_is_not_overlooked(hub: Deployment) -> None:
     plain, quantised = (json.loads(hub.show(f"org/{name}").stdout) for name in ("plain", "sidecar"))
     assert quantised["weight_bytes"] < plain["weight_bytes"]
 
 
-def test_a_token_opens_what_is_closed_without(hub: Served) -> None:
+def test_a_token_opens_what_is_closed_without(hub: Deployment) -> None:
     assert "HF_TOKEN" in refusal(hub.show("org/secret"))
     assert hub.show("org/secret", HF_TOKEN=TOKEN).returncode == 0
 
@@ -276,7 +276,7 @@ def test_a_token_opens_what_is_closed_without(hub: Served) -> None:
         ("qwen/qwen3-8", "Qwen/Qwen3-8B?"),
     ],
 )
-def test_what_the_hub_refuses_is_one_line(hub: Served, name: str, says: str) -> None:
+def test_what_the_hub_refuses_is_one_line(hub: Deployment, name: str, says: str) -> None:
     assert says in refusal(hub.show(name))
 
 
@@ -290,13 +290,15 @@ def test_what_the_hub_refuses_is_one_line(hub: Served, name: str, says: str) -> 
         ("org/drip", "given up after 3 seconds"),
     ],
 )
-def test_a_server_that_misbehaves_is_one_line(hub: Served, name: str, says: str) -> None:
+def test_a_server_that_misbehaves_is_one_line(hub: Deployment, name: str, says: str) -> None:
     assert says in refusal(hub.show(name))
     assert sum(file.stat().st_size for file in hub.cache.rglob("*") if file.is_file()) < 10**5
 
 
 @pytest.mark.parametrize("name", ESCAPING)
-def test_a_server_that_names_files_outside_of_the_cache_is_refused(hub: Served, name: str) -> None:
+def test_a_server_that_names_files_outside_of_the_cache_is_refused(
+    hub: Deployment, name: str
+) -> None:
     line = refusal(hub.show(name))
     assert f"its {ESCAPING[name][0]} is" in line
     outside = [path for path in hub.cache.rglob("*") if path.name.startswith("escaped")]
@@ -304,32 +306,32 @@ def test_a_server_that_names_files_outside_of_the_cache_is_refused(hub: Served, 
     assert {path.name for path in hub.cache.iterdir()} <= {"hub", "xet"}
 
 
-def test_tags_of_other_servers_are_names_too(hub: Served) -> None:
+def test_tags_of_other_servers_are_names_too(hub: Deployment) -> None:
     assert json.loads(hub.show("org/weak").stdout)["layers"] == 3
 
 
 @pytest.mark.parametrize("name", ["org/a--b", "org/a..b", "org/x.git", "org/" + "x" * 97])
-def test_a_name_that_no_repository_can_have_is_one_line(hub: Served, name: str) -> None:
+def test_a_name_that_no_repository_can_have_is_one_line(hub: Deployment, name: str) -> None:
     assert "allowed: a Hub name (ORG/NAME)" in refusal(hub.show(name))
     assert Hub.requests == []
 
 
-def test_no_network_is_one_line(hub: Served) -> None:
+def test_no_network_is_one_line(hub: Deployment) -> None:
     closed = "http://127.0.0.1:9"  # the discard port: nobody listens
     assert "not reachable" in refusal(hub.show("org/plain", HF_ENDPOINT=closed))
 
 
-def test_offline_without_a_copy_is_one_line(hub: Served) -> None:
+def test_offline_without_a_copy_is_one_line(hub: Deployment) -> None:
     assert "HF_HUB_OFFLINE" in refusal(hub.show("org/plain", HF_HUB_OFFLINE="1"))
     assert Hub.requests == []
 
 
-def test_a_bundled_model_needs_no_network(hub: Served) -> None:
+def test_a_bundled_model_needs_no_network(hub: Deployment) -> None:
     assert hub.show("Qwen/Qwen3-8B").returncode == 0
     assert Hub.requests == []
 
 
-def test_a_cache_that_cannot_be_written_is_one_line(hub: Served) -> None:
+def test_a_cache_that_cannot_be_written_is_one_line(hub: Deployment) -> None:
     taken = hub.cache / "taken"
     taken.write_text("a file where a folder should be")
     line = refusal(hub.show("org/plain", HF_HOME=str(taken)))

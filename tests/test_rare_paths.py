@@ -25,7 +25,7 @@ from specroof.questions import advise as advice_records
 from specroof.questions.explore import explore
 from specroof.questions.sweep import Overview, _fill, _stop
 from specroof.speedup.result import tokens_spread
-from specroof.speedup.round import Served
+from specroof.speedup.round import Deployment
 from specroof.sweeps import places
 from specroof.sweeps import run as workers
 
@@ -44,7 +44,7 @@ def test_a_drafter_on_a_device_of_its_own_is_timed_there_by_fits_too() -> None:
         draft_len=3,
         tokens_per_round=2.5,
     )
-    served = Served(MODEL, engine_setup(chip, "sglang", None, None))
+    served = Deployment(MODEL, engine_setup(chip, "sglang", None, None))
     curve = speedup_curve(
         MODEL,
         chip,

@@ -22,7 +22,7 @@ from specroof.latency import engine_setup
 from specroof.plot import plot_throughput_accuracy
 from specroof.questions.validate import own_json, own_text
 from specroof.scoring.own_results import OwnValidation, own_validation
-from specroof.speedup.round import Served
+from specroof.speedup.round import Deployment
 
 CHOSEN = replace(CHIP, engines={"true": TRUE}, default_engine="true")
 SETUP = engine_setup(CHOSEN, None, None, None)
@@ -44,7 +44,7 @@ KEYS = {
 def compared(bench: Sequence[Measurement], sources: Sequence[str] | None = None) -> OwnValidation:
     files = sources or ["a.csv"] * len(bench)
     named = [replace(one, source=file) for one, file in zip(bench, files, strict=True)]
-    return own_validation(named, Served(MODEL, SETUP), DRAFTER)
+    return own_validation(named, Deployment(MODEL, SETUP), DRAFTER)
 
 
 def test_results_as_predicted_have_no_error() -> None:
@@ -82,7 +82,7 @@ def test_errors_and_speedups_by_hand() -> None:
 def test_the_ideal_roofline_stands_beside_each_point() -> None:
     bench = points((8,), (2048,), (0, 3))
     ideal = predicted_tokens_per_s(
-        bench, Served(MODEL, engine_setup(CHIP, "ideal", None, None)), DRAFTER
+        bench, Deployment(MODEL, engine_setup(CHIP, "ideal", None, None)), DRAFTER
     )
     found = compared(bench)
     assert [one.rate.predicted for one in found.ideal] == pytest.approx(list(ideal))
@@ -218,7 +218,7 @@ def sglang_lines(engine: EngineProfile, words: dict[str, Any]) -> list[dict[str,
             includes_prefill=True,
         )  # fmt: skip
         setup = engine_setup(replace(CHIP, engines={engine.name: engine}), engine.name, None, None)
-        (rate,) = predicted_tokens_per_s([point], Served(MODEL, setup), DRAFTER).tolist()
+        (rate,) = predicted_tokens_per_s([point], Deployment(MODEL, setup), DRAFTER).tolist()
         n = int(4 * batch)
         server = {"model_path": "Qwen/Qwen3-8B", "tp_size": 1}
         if drafts:

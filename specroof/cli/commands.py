@@ -16,7 +16,7 @@ from specroof.cli.output import figure_files, give, text_file
 from specroof.cost.base import Options
 from specroof.errors import OptionError
 from specroof.questions.parameters import OPTIONS, Command, Parameter, words
-from specroof.questions.request import parameters_of, several
+from specroof.questions.request import parameters_of, unique_list
 from specroof.report.layout import joined_csv, name_sources
 
 #: What was given of the parameters of a question.
@@ -61,7 +61,7 @@ def command(row: Command) -> Callable[..., None]:
     ) -> None:
         chips = given["hardware"] if row.each_chip else [None]
         if row.each_chip:
-            several("hardware", chips, load_hardware, key=lambda profile: profile.name)
+            unique_list("hardware", chips, load_hardware, key=lambda profile: profile.name)
         answers = [
             row.question(**given if chip is None else given | {"hardware": chip}) for chip in chips
         ]

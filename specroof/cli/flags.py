@@ -338,14 +338,14 @@ class Panel(NamedTuple):
     flags: dict[str, Flag]
 
 
-#: Requests in the place of a context: fields of `specroof.questions.request.ServedRequests`.
+#: Requests in the place of a context: fields of `specroof.questions.request.LoadRequest`.
 REQUESTS: Final = Panel("Requests", shared("input_len", "output_len", "prefix_hit_rate", "waves"))
 #: Where a model runs, but for the number of devices.
 PLACE: Final = Panel(
     "Placement and server",
     shared("family", "expert_parallel", "attention_data_parallel", "engine", "server"),
 )
-#: Where a model runs: fields of `specroof.questions.request.Served`.
+#: Where a model runs: fields of `specroof.questions.request.Deployment`.
 SETUP: Final = Panel(PLACE.title, shared("tensor_parallel") | PLACE.flags | shared("engine_from"))
 #: Formats that replace the checkpoint's.
 FORMATS: Final = Panel("Formats and formulas", shared("kv_dtype", "weight_dtype"))

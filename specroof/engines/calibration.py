@@ -25,7 +25,7 @@ from specroof.evidence import (
 )
 from specroof.hardware import IDEAL_ENGINE, Band, EngineProfile, HardwareProfile
 from specroof.latency import check_placement, engine_setup, served_options
-from specroof.speedup.round import Served
+from specroof.speedup.round import Deployment
 
 # --- One form for every figure that is fitted: a usual value, and how far from it one may lie ----
 
@@ -74,7 +74,9 @@ _SLOWEST: Final = 1 / 200
 _MORE_BANDWIDTH: Final = 2.0
 
 
-def own_cases(points: Sequence[Measurement], served: Served, drafter: Drafter | None) -> list[Case]:
+def own_cases(
+    points: Sequence[Measurement], served: Deployment, drafter: Drafter | None
+) -> list[Case]:
     """Return results as they are to be predicted; nothing is presumed.
 
     Parameters
@@ -111,7 +113,7 @@ def _drafting(point: Measurement, drafter: Drafter | None) -> tuple[Drafter, Tok
 
 
 def predicted_tokens_per_s(
-    points: Sequence[Measurement], served: Served, drafter: Drafter | None
+    points: Sequence[Measurement], served: Deployment, drafter: Drafter | None
 ) -> Array:
     """Return output tokens per second of the whole batch, one for each point.
 
@@ -133,7 +135,9 @@ def predicted_tokens_per_s(
     return Record(own_cases(points, served, drafter)).rates().measured
 
 
-def ideal_rates(points: Sequence[Measurement], served: Served, drafter: Drafter | None) -> Array:
+def ideal_rates(
+    points: Sequence[Measurement], served: Deployment, drafter: Drafter | None
+) -> Array:
     """Return what the ideal engine predicts for each point, once they can be compared with it.
 
     Parameters
@@ -174,7 +178,7 @@ def ideal_rates(points: Sequence[Measurement], served: Served, drafter: Drafter 
 
     def cases_on(hardware: HardwareProfile) -> list[Case]:
         ideal = engine_setup(hardware, IDEAL_ENGINE.name, setup.placement, stored)
-        return own_cases(points, Served(model, ideal), drafter)
+        return own_cases(points, Deployment(model, ideal), drafter)
 
     cases = cases_on(setup.hardware)
     for case in cases:
@@ -193,7 +197,7 @@ def ideal_rates(points: Sequence[Measurement], served: Served, drafter: Drafter 
     raise MeasurementError(message)
 
 
-def _impossible(point: Measurement, rate: float, freed: float, served: Served) -> str:
+def _impossible(point: Measurement, rate: float, freed: float, served: Deployment) -> str:
     """Say that a throughput is above what any engine reaches, or below what every one does.
 
     Parameters
@@ -472,7 +476,7 @@ class Problem:
     """
 
     def __init__(
-        self, points: Sequence[Measurement], served: Served, drafter: Drafter | None
+        self, points: Sequence[Measurement], served: Deployment, drafter: Drafter | None
     ) -> None:
         self.points = points
         self.base = served.setup.engine
@@ -825,7 +829,7 @@ class Calibration:
 
 
 def calibrate(
-    points: Sequence[Measurement], served: Served, drafter: Drafter | None = None
+    points: Sequence[Measurement], served: Deployment, drafter: Drafter | None = None
 ) -> Calibration:
     """Return the profile that fits a benchmark best; what it cannot determine stays as it was.
 

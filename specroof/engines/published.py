@@ -18,7 +18,7 @@ from specroof.evidence import STEP, Measurement, acceptance_of, drafter_of
 from specroof.evidence.measurement import chip_of, model_of
 from specroof.hardware import IDEAL_ENGINE, EngineProfile, Placement
 from specroof.latency import engine_setup
-from specroof.speedup.round import Served
+from specroof.speedup.round import Deployment
 
 _FITS: Final = "fits.json"
 #: The fit to all sources, which the hardware files hold.
@@ -109,7 +109,7 @@ def published_cases(
     CatalogError
         If a model or a chip is not known.
     """
-    served: dict[Hashable, Served] = {}
+    served: dict[Hashable, Deployment] = {}
     cases = []
     for point, (name, engine) in zip(points, engines, strict=True):
         where = (point.model, point.hardware, point.tensor_parallel, name)
@@ -119,12 +119,12 @@ def published_cases(
     return cases
 
 
-def served_of(point: Measurement, engine: EngineProfile) -> Served:
+def served_of(point: Measurement, engine: EngineProfile) -> Deployment:
     """Return what was measured where, in an engine."""
     hardware = replace(chip_of(point.hardware or ""), engines={engine.name: engine})
     placement = Placement(point.tensor_parallel or 1)
     setup = engine_setup(hardware, engine.name, placement, None)
-    return Served(model_of(point.model or ""), setup)
+    return Deployment(model_of(point.model or ""), setup)
 
 
 def _drafting(point: Measurement) -> tuple[Drafter, TokensPerRound] | None:

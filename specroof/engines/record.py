@@ -28,8 +28,8 @@ from specroof.serving.prefills import (
 )
 from specroof.serving.requests import end_to_end_tokens_per_s
 from specroof.speedup.round import (
+    Deployment,
     PassSeconds,
-    Served,
     draft_time,
     engine_round_s,
     proposals,
@@ -63,7 +63,7 @@ class Case:
     """
 
     point: Measurement
-    served: Served
+    served: Deployment
     drafter: Drafter | None = None
     proposed: Proposals | None = None
     engine: Hashable = ONLY
@@ -76,7 +76,7 @@ class Case:
 
 def case_of(
     point: Measurement,
-    served: Served,
+    served: Deployment,
     drafting: tuple[Drafter, TokensPerRound] | None,
     engine: Hashable = ONLY,
 ) -> Case:
@@ -336,7 +336,7 @@ class _Tape:
         self.fixed: dict[Hashable, EngineProfile] = {}
 
     def __call__(
-        self, served: Served, forward: ForwardPass, /, *beside: Work, drafts: bool = False
+        self, served: Deployment, forward: ForwardPass, /, *beside: Work, drafts: bool = False
     ) -> Array:
         """Return the seconds of a pass for each point of the group."""
         setup, n = served.setup, len(self.group.rows)
@@ -366,7 +366,7 @@ class _Replay:
 
     def __call__(
         self,
-        _served: Served,
+        _served: Deployment,
         _forward: ForwardPass,
         /,
         *_beside: Work,

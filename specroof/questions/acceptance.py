@@ -19,7 +19,7 @@ from specroof.arrays import Array, fields_of
 from specroof.catalog.files import is_file
 from specroof.catalog.profiles import load_profile, load_profiles_file
 from specroof.questions.answer import Charted
-from specroof.questions.request import listed, question
+from specroof.questions.request import as_list, question
 from specroof.report.layout import format_table
 
 ProfileName = str | os.PathLike[str]
@@ -44,7 +44,7 @@ class ProfilesRequest:
     def profiles(self) -> list[AcceptanceProfile]:
         """Return the profiles of names and files; one file may hold several."""
         found: list[AcceptanceProfile] = []
-        for name in listed(self.names):
+        for name in as_list(self.names):
             if is_file(Path(name)):
                 found += load_profiles_file(name, drafts=self.drafts)
             else:

@@ -19,7 +19,14 @@ from specroof.policies.adaptive import (
     simulated_policies,
 )
 from specroof.questions.answer import Charted
-from specroof.questions.request import DrafterLike, Served, Values, drafter_of, listed, question
+from specroof.questions.request import (
+    DeploymentRequest,
+    DrafterLike,
+    Values,
+    as_list,
+    drafter_of,
+    question,
+)
 from specroof.questions.simulate import chain_acceptance, curve_with_room, up_to
 from specroof.report.layout import format_table, page
 from specroof.speedup.curve import Point, draft_depth, longest_draft
@@ -44,7 +51,7 @@ _SAME_PASS: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptiveRequest(Served):
+class AdaptiveRequest(DeploymentRequest):
     """Ask what adaptive draft lengths gain.
 
     Parameters
@@ -246,7 +253,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
 
 def _loads(request: AdaptiveRequest) -> dict[int, int]:
     """Return the loads, ascending, and how long each lasts."""
-    given = [number_within("batch_size", one, "batch_size") for one in listed(request.batch_size)]
+    given = [number_within("batch_size", one, "batch_size") for one in as_list(request.batch_size)]
     for one in given:
         if not one.is_integer():
             refuse("batch_size", one, "whole numbers, which dice can be thrown for")

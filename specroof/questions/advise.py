@@ -33,11 +33,11 @@ from specroof.questions.mock import ToMeasure, measured_next
 from specroof.questions.predict import Prediction, absent_layers, limited_by, predicted
 from specroof.questions.request import (
     HardwareLike,
+    as_list,
     hardware_of,
-    listed,
     question,
     server_of,
-    several,
+    unique_list,
     usd_per_hour,
 )
 from specroof.report.columns import Columns, request_columns
@@ -52,7 +52,7 @@ USUAL_FRAMEWORKS: Final = ("vllm", "sglang")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Served:
+class ChipAdvice:
     """What to do on one chip.
 
     Attributes
@@ -143,7 +143,7 @@ class Advice(Charted):
     workload: Workload
     targets: Targets
     drafters: tuple[str, ...]
-    chips: tuple[Served, ...]
+    chips: tuple[ChipAdvice, ...]
 
     @property
     def title(self) -> str:
@@ -182,9 +182,9 @@ class Advice(Charted):
 def advise(request: AdviseRequest) -> Advice:
     """Say whether speculative decoding pays, with which drafter and which server flags."""
     asked = checked(request)
-    chips, unfit = list[Served](), list[str]()
-    profiles = several("hardware", request.hardware, hardware_of)
-    for given, profile in zip(listed(request.hardware), profiles, strict=True):
+    chips, unfit = list[ChipAdvice](), list[str]()
+    profiles = unique_list("hardware", request.hardware, hardware_of)
+    for given, profile in zip(as_list(request.hardware), profiles, strict=True):
         setup = setup_on(asked, profile)
         if setup is None:
             most = request.tensor_parallel or f"up to {joined_devices(profile)}"
@@ -208,7 +208,7 @@ def advise(request: AdviseRequest) -> Advice:
     )
 
 
-def _advised(asked: Asked, setup: Setup, given: HardwareLike) -> Served:
+def _advised(asked: Asked, setup: Setup, given: HardwareLike) -> ChipAdvice:
     """Return the advice for one chip, which was named or given."""
     request, prediction = asked.request, _prediction(asked, setup)
     price = usd_per_hour(setup.hardware, request.price_per_hour)
@@ -225,8 +225,8 @@ def _advised(asked: Asked, setup: Setup, given: HardwareLike) -> Served:
         *_unreached(advised),
         *_nodes(setup),
     ]
-    place = f"{setup.hardware.name}: " if len(listed(request.hardware)) > 1 else ""
-    return Served(
+    place = f"{setup.hardware.name}: " if len(as_list(request.hardware)) > 1 else ""
+    return ChipAdvice(
         setup=setup,
         drafter=drafter,
         advised=advised,
@@ -326,7 +326,7 @@ def _launches(
     return found, config, refusals
 
 
-def _rank(chip: Served) -> tuple[bool, float, float]:
+def _rank(chip: ChipAdvice) -> tuple[bool, float, float]:
     """Return the key that chips are ranked by: price at the largest load, then tokens per device.
 
     A chip without a measured engine comes last: no server reaches its figures, which are a bound.
@@ -376,7 +376,7 @@ def advice_text(found: Advice, model: str) -> str:
     return "\n\n".join([*parts, "\n".join(notes)])
 
 
-def decision_line(chip: Served) -> str:
+def decision_line(chip: ChipAdvice) -> str:
     """Return the decision in a sentence or two, and how sure it is."""
     rows = chip.rows
     first, last = rows[0].concurrency, rows[-1].concurrency
@@ -420,7 +420,7 @@ def _is_of(row: Row, drafter: int) -> bool:
     return row.drafter in {None, drafter}
 
 
-def _targets_lines(found: Advice, chip: Served) -> Iterator[str]:
+def _targets_lines(found: Advice, chip: ChipAdvice) -> Iterator[str]:
     """Yield at which loads users wait no longer than they may, as advised and without drafts."""
     targets = found.targets
     limits = {"TTFT": targets.ttft_ms, "TPOT": targets.tpot_ms}
@@ -455,7 +455,7 @@ def _day_line(day: Day) -> str:
     return said
 
 
-def _ends(chip: Served) -> Iterator[str]:
+def _ends(chip: ChipAdvice) -> Iterator[str]:
     """Yield the break-even at the largest load, and the point to measure."""
     row = chip.rows[-1]
     if row.point is not None:
@@ -509,7 +509,7 @@ def _short_names(names: Sequence[str]) -> list[str]:
     ]
 
 
-def _choices_table(chip: Served, short: Sequence[str]) -> str:
+def _choices_table(chip: ChipAdvice, short: Sequence[str]) -> str:
     """Return the best drafts at each load, and what the user's own lengths give instead."""
     chosen = chip.advised.chosen
     own = [(d, k) for d, k in chip.rows[0].own if d == chosen][:_MOST_OWN]
@@ -540,7 +540,7 @@ _SERVED: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
 }
 
 
-def _times_table(chip: Served) -> str:
+def _times_table(chip: ChipAdvice) -> str:
     """Return the server's figures at each load, without drafts and with."""
     header = ["load", *(f"{title}{side}" for title in _SERVED for side in (" off", " on"))]
     rows = [
@@ -578,7 +578,7 @@ def _chips_table(found: Advice) -> str:
     return format_table(header, rows, left=[0, 1, 2])
 
 
-def _command(one: Launch, chip: Served, model: str) -> str:
+def _command(one: Launch, chip: ChipAdvice, model: str) -> str:
     """Return the command of a server in lines that a shell joins again."""
     head = f"# {one.release}"
     files = [f"cat > {name} <<'END'\n{text}END" for name, text in one.files.items()]
@@ -613,7 +613,7 @@ def advice_json(found: Advice) -> dict[str, Any]:
     }
 
 
-def _chip_json(found: Advice, chip: Served) -> dict[str, Any]:
+def _chip_json(found: Advice, chip: ChipAdvice) -> dict[str, Any]:
     advised = chip.advised
     return {
         "hardware": chip.setup.hardware.name,

@@ -27,9 +27,9 @@ from specroof.questions.request import (
     OptionsLike,
     ServerLike,
     Values,
+    as_list,
     drafters_of,
     engine_name,
-    listed,
     model_of,
     options_of,
     refuse_one_token,
@@ -354,7 +354,7 @@ def checked(request: AdviseRequest) -> Asked:
     """
     day = None if request.traffic is None else traffic_of(request.traffic)
     traffic = None if day is None else day.traffic
-    loads = _usual_loads(traffic) if request.concurrency is None else listed(request.concurrency)
+    loads = _usual_loads(traffic) if request.concurrency is None else as_list(request.concurrency)
     batches = array_within("concurrency", loads, "batch_size")
     expect("waves", request.waves, bool, "True or False")
     if request.waves and day is not None:

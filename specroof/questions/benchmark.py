@@ -19,16 +19,16 @@ from specroof.questions.request import (
     ModelLike,
     OptionsLike,
     ServerLike,
+    as_list,
     drafter_of,
     hardware_of,
-    listed,
     model_of,
     options_of,
     server_of,
 )
 from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
-from specroof.speedup.round import Served
+from specroof.speedup.round import Deployment
 
 if TYPE_CHECKING:
     from specroof.evidence import Measurement
@@ -53,7 +53,7 @@ class Benchmark:
     """
 
     points: "tuple[Measurement, ...]"
-    served: Served
+    served: Deployment
     drafter: Drafter | None
     notes: tuple[str, ...]
     labels: tuple[str, ...]
@@ -126,7 +126,7 @@ class BenchmarkRequest(Recorded):
 
         options = options_of(self.options)
         model, hardware = model_of(self.model, self.family), hardware_of(self.hardware)
-        files = [_path(file) for file in listed(self.results)]
+        files = [_path(file) for file in as_list(self.results)]
         texts = [read_text(file, MeasurementError) for file in files]
         points = tuple(
             point
@@ -152,7 +152,7 @@ class BenchmarkRequest(Recorded):
         setup = engine_setup(hardware, engine, placement, options)
         return Benchmark(
             points=points,
-            served=Served(model, in_server(model, setup, asked)),
+            served=Deployment(model, in_server(model, setup, asked)),
             drafter=drafter,
             notes=(*notes, *option_notes(model, options)),
             labels=tuple(

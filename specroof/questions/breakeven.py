@@ -17,7 +17,7 @@ from specroof.questions.capacity import usual_drafts
 from specroof.questions.predict import limited_by
 from specroof.questions.request import (
     DrafterLike,
-    ServedRequests,
+    LoadRequest,
     Values,
     drafter_of,
     load_of,
@@ -50,7 +50,7 @@ _PER_OCTAVE: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class BreakevenRequest(ServedRequests):
+class BreakevenRequest(LoadRequest):
     """Ask what it takes for speculation to pay, or to reach a speedup.
 
     Parameters

@@ -17,8 +17,8 @@ from specroof.latency import Setup
 from specroof.questions.answer import Charted, place_of
 from specroof.questions.parameters import FORMATS, Command, Parameter
 from specroof.questions.request import (
+    DeploymentRequest,
     DrafterLike,
-    Served,
     drafters_of,
     engine_name,
     hardware_of,
@@ -40,7 +40,7 @@ STAND_IN: Final = "vllm"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CapacityRequest(Served):
+class CapacityRequest(DeploymentRequest):
     """Ask how many requests a server runs at once.
 
     Examples
@@ -74,12 +74,12 @@ class CapacityRequest(Served):
         """Return the model and its setup; a server needs no measured engine to have rules."""
         profile = hardware_of(self.hardware)
         if self.engine_from is not None:
-            return Served.resolved(self)
+            return DeploymentRequest.resolved(self)
         name = engine_name(self.engine) or profile.default_engine or STAND_IN
         if name not in profile.engines and name in FRAMEWORKS:
             engines = {**profile.engines, name: EngineProfile(name=name)}
             profile = replace(profile, engines=engines)
-        return Served.resolved(replace(self, hardware=profile, engine=name))
+        return DeploymentRequest.resolved(replace(self, hardware=profile, engine=name))
 
 
 @dataclass(frozen=True, slots=True)

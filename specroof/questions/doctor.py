@@ -23,12 +23,12 @@ from specroof.policies.decision import Change, Gain, best_change
 from specroof.questions.answer import Noted, place_of, title_of
 from specroof.questions.predict import Prediction, limited_by, predicted
 from specroof.questions.request import (
+    DeploymentRequest,
     DrafterLike,
-    Served,
+    as_list,
     drafter_of,
     engine_name,
     hardware_of,
-    listed,
     question,
 )
 from specroof.reading.metrics_text import parse_metrics
@@ -302,7 +302,7 @@ _PREFILLS: Final = "measured rounds hold the prefills that delayed them; predict
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoctorRequest(Served):
+class DoctorRequest(DeploymentRequest):
     r"""Ask how a running server fares.
 
     Parameters
@@ -477,7 +477,7 @@ def doctor(request: DoctorRequest) -> Diagnosis:
 def _observed(request: DoctorRequest) -> tuple[Observed, list[str]]:
     """Return the server's counts, and notes on reading them."""
     pages = metrics_pages(
-        listed(request.pages), wait_s=request.wait_s, headers=listed(request.header)
+        as_list(request.pages), wait_s=request.wait_s, headers=as_list(request.header)
     )
     samples = []
     for source, text in zip(pages.sources, pages.texts, strict=True):
@@ -499,7 +499,7 @@ def _resolved(request: DoctorRequest, framework: str) -> tuple[Architecture, Set
     """Return the model and its setup, on the engine that the server is where that was fitted."""
     profile = hardware_of(request.hardware)
     engine = request.engine or profile.engine_of(framework)
-    return Served.resolved(replace(request, hardware=profile, engine=engine))
+    return DeploymentRequest.resolved(replace(request, hardware=profile, engine=engine))
 
 
 def _model_notes(seen: Observed, model: Architecture) -> list[str]:

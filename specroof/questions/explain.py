@@ -13,7 +13,7 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
 from specroof.latency.pass_seconds import PassLatency
 from specroof.questions.answer import Charted, place_of
-from specroof.questions.request import DrafterLike, Served, drafter_of, question
+from specroof.questions.request import DeploymentRequest, DrafterLike, drafter_of, question
 from specroof.report.layout import format_table, in_line, note_lines, page
 from specroof.serving.prefills import prefill_pass, time_to_first_token_s
 from specroof.speedup.curve import Point, acceptance_of, drafting_gain, longest_draft, pass_latency
@@ -23,7 +23,7 @@ from specroof.units import format_drafts, format_seconds, format_si
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplainRequest(Served):
+class ExplainRequest(DeploymentRequest):
     """Ask where one pass spends its time.
 
     Parameters

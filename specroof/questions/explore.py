@@ -23,13 +23,13 @@ from specroof.questions.request import (
     ModelLike,
     OptionsLike,
     Values,
+    as_list,
     engine_name,
     hardware_of,
-    listed,
     model_of,
     options_of,
     server_of,
-    several,
+    unique_list,
 )
 from specroof.questions.request import question as asked_as
 from specroof.serving.capacity import in_server
@@ -212,7 +212,7 @@ def explore(request: ExploreRequest) -> Exploration:
     chips = PAGE_CHIPS if request.hardware is None else request.hardware
     hardware = _named("hardware", chips, hardware_of)
     engines = _ENGINES if request.engines is None else _engines(request.engines, hardware)
-    devices = _DEVICES if request.tensor_parallel is None else listed(request.tensor_parallel)
+    devices = _DEVICES if request.tensor_parallel is None else as_list(request.tensor_parallel)
     axes = Axes(
         context_len=_points("context_len", request.context_len, _CONTEXTS),
         batch_size=_points("batch_size", request.batch_size, _BATCHES),
@@ -237,11 +237,11 @@ def _named(name: str, given: Any, load: Callable[[Any], _Named]) -> dict[str, _N
     OptionError
         For an empty list, and a thing that is given twice.
     """
-    words = listed(given)
+    words = as_list(given)
     if not words:
         message = f"{name} is empty; allowed: at least one"
         raise OptionError(message)
-    found = zip(words, several(name, words, load), strict=True)
+    found = zip(words, unique_list(name, words, load), strict=True)
     return {os.fspath(w) if isinstance(w, str | os.PathLike) else o.name: o for w, o in found}
 
 
@@ -269,7 +269,7 @@ def _engines(
             raise OptionError(message)
         return found
 
-    return tuple(several("engines", given, known))
+    return tuple(unique_list("engines", given, known))
 
 
 def _points(name: str, given: Values | None, usual: tuple[float, ...]) -> tuple[float, ...]:

@@ -13,11 +13,11 @@ from specroof.questions.answer import Charted
 from specroof.questions.predict import Prediction, limited_by, predicted
 from specroof.questions.request import (
     DrafterLike,
-    ServedRequests,
+    LoadRequest,
     Values,
+    as_list,
     drafters_of,
     hardware_of,
-    listed,
     load_of,
     model_of,
     question,
@@ -40,7 +40,7 @@ USUAL_BATCHES: Final = tuple(
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrontierRequest(ServedRequests):
+class FrontierRequest(LoadRequest):
     """Ask what each user and each device can get.
 
     Parameters
@@ -280,7 +280,7 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
         whole_within(
             "devices", int(one) if isinstance(one, float) and one.is_integer() else one, "devices"
         )
-        for one in listed(asked)
+        for one in as_list(asked)
     ]
     drafters = drafters_of(request.drafters)
     model = model_of(request.model, request.family)

@@ -19,14 +19,14 @@ from specroof.questions.answer import Charted, title_of
 from specroof.questions.request import (
     DrafterLike,
     HardwareLike,
-    ServedRequests,
+    LoadRequest,
     Values,
+    as_list,
     drafters_of,
     hardware_of,
-    listed,
     load_of,
     question,
-    several,
+    unique_list,
 )
 from specroof.report.columns import curves_csv, curves_json, refuse_long_texts
 from specroof.report.curves import (
@@ -323,7 +323,7 @@ def shared_longest(drafters: Sequence[Drafter], asked: int | None) -> tuple[int,
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictRequest(ServedRequests):
+class PredictRequest(LoadRequest):
     """Ask what speculative decoding gains.
 
     Parameters
@@ -401,7 +401,7 @@ def predict_each(hardware: Sequence[HardwareLike], **request: Any) -> list[Predi
         `predict` does.
     """
     found = list[Prediction]()
-    for chip in several("hardware", hardware, hardware_of):
+    for chip in unique_list("hardware", hardware, hardware_of):
         found.append(predict(hardware=chip, **request))
         if len(found) == 1:
             refuse_many_points(
@@ -427,7 +427,7 @@ def lengths_of(draft_len: int | Sequence[int] | None) -> tuple[int, ...]:
     """
     if draft_len is None:
         return ()
-    lengths = sorted({whole_within("draft_len", one, "draft_len") for one in listed(draft_len)})
+    lengths = sorted({whole_within("draft_len", one, "draft_len") for one in as_list(draft_len)})
     if not lengths or lengths[0] == 0:
         refuse("draft_len", draft_len, "at least one number of drafts from 1")
     return tuple(lengths)

@@ -38,7 +38,7 @@ from specroof.units import MOST_POINTS
 _Named = TypeVar("_Named")
 
 
-def listed(values: Any) -> list[Any]:
+def as_list(values: Any) -> list[Any]:
     """Return one value as a list of it, several as their list; text is one value.
 
     More values than any grid holds stay as they are, for the reader of the list to refuse: a range
@@ -46,7 +46,7 @@ def listed(values: Any) -> list[Any]:
 
     Examples
     --------
-    >>> listed(1), listed([1, 8]), listed(np.array([1, 8])), listed("ideal")
+    >>> as_list(1), as_list([1, 8]), as_list(np.array([1, 8])), as_list("ideal")
     ([1], [1, 8], [1, 8], ['ideal'])
     """
     if n_entries(values, axes=0) > MOST_POINTS:
@@ -58,7 +58,7 @@ def listed(values: Any) -> list[Any]:
     return [values]
 
 
-def several(
+def unique_list(
     name: str,
     given: Any,
     load: Callable[[Any], _Named],
@@ -86,11 +86,11 @@ def several(
     Examples
     --------
     >>> from specroof import load_hardware
-    >>> several("hardware", ["h100", "H100-SXM"], load_hardware, key=lambda one: one.name)
+    >>> unique_list("hardware", ["h100", "H100-SXM"], load_hardware, key=lambda one: one.name)
     Traceback (most recent call last):
     specroof.errors.OptionError: hardware: 'H100-SXM' is 'h100' by another name; allowed: once
     """
-    words, keys, found = listed(given), list[object](), list[_Named]()
+    words, keys, found = as_list(given), list[object](), list[_Named]()
     for word in words:
         one = load(word)
         if key(one) in keys:
@@ -384,7 +384,7 @@ def drafters_of(given: DrafterLike | Sequence[DrafterLike]) -> list[Drafter]:
     OptionError
         As `several` does.
     """
-    return several("drafters", given, drafter_of, key=lambda one: one.name)
+    return unique_list("drafters", given, drafter_of, key=lambda one: one.name)
 
 
 #: What people call server software, without capitals and with hyphens.
@@ -420,7 +420,7 @@ _REQUESTS: Final = "Requests"
 
 
 @dataclass(frozen=True)
-class Served:
+class DeploymentRequest:
     """What is served, and where."""
 
     model: Annotated[
@@ -526,7 +526,7 @@ class Served:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServedRequests(Served):
+class LoadRequest(DeploymentRequest):
     """What is served, where, and to which requests."""
 
     input_len: Annotated[
@@ -587,7 +587,7 @@ class ServedRequests(Served):
         return Workload(prompt, answer, 0.0 if cached is None else cached, self.waves)
 
 
-def load_of(request: ServedRequests, batch_size: Values, context_len: Values | None) -> Load:
+def load_of(request: LoadRequest, batch_size: Values, context_len: Values | None) -> Load:
     """Return the load that a request asks about; a context of 4096 where it names none.
 
     Parameters
@@ -606,8 +606,8 @@ def load_of(request: ServedRequests, batch_size: Values, context_len: Values | N
         reject("context_len is given with input_len or output_len", "one of them")
     workload = request.workload
     if workload is not None:
-        return Load(listed(batch_size), [workload.mean_context_len], workload)
-    return Load(listed(batch_size), listed(4096.0 if context_len is None else context_len))
+        return Load(as_list(batch_size), [workload.mean_context_len], workload)
+    return Load(as_list(batch_size), as_list(4096.0 if context_len is None else context_len))
 
 
 def refuse_one_token(workload: Workload | None) -> None:

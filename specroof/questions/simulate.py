@@ -21,7 +21,7 @@ from specroof.montecarlo import (
 from specroof.montecarlo import simulate_batch as simulated
 from specroof.questions.answer import Noted
 from specroof.questions.predict import limited_by
-from specroof.questions.request import DrafterLike, Served, drafter_of, question
+from specroof.questions.request import DeploymentRequest, DrafterLike, drafter_of, question
 from specroof.report.layout import format_table
 from specroof.serving.capacity import limits_of
 from specroof.speedup.curve import Point, longest_draft
@@ -30,7 +30,7 @@ from specroof.units import format_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimesRequest(Served):
+class TimesRequest(DeploymentRequest):
     """Ask how times spread while batches are decoded round by round.
 
     Parameters

@@ -19,7 +19,7 @@ from specroof.questions.benchmark import (
     in_sample_notes,
 )
 from specroof.questions.calibrate import RESIDUAL_HEADER, residual_cells, residual_json
-from specroof.questions.request import HardwareLike, ModelLike, listed, question
+from specroof.questions.request import HardwareLike, ModelLike, as_list, question
 from specroof.report.layout import figure, format_table
 from specroof.scoring import Validation
 from specroof.scoring.own_results import OwnErrors, OwnPoint, OwnValidation
@@ -58,7 +58,7 @@ class ValidateRequest(Recorded):
         OptionError
             Unless model and hardware are given.
         """
-        first = listed(self.results)[0]
+        first = as_list(self.results)[0]
         if self.hardware is None or self.model is None:
             missing = "hardware" if self.hardware is None else "model"
             message = f"{missing} is missing; needed to predict {first}: what served it, on what"
@@ -167,7 +167,7 @@ class OwnValidated(Noted):
 @question(ValidateRequest)
 def validate(request: ValidateRequest) -> PublishedValidated | OwnValidated:
     """Compare predictions with your own results, or with every bundled measurement."""
-    if request.results is None or not listed(request.results):
+    if request.results is None or not as_list(request.results):
         request.refuse_without_results()
         from specroof.scoring import validation  # noqa: PLC0415 - reads all measurements
 

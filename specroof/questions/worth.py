@@ -17,10 +17,10 @@ from specroof.questions.capacity import usual_drafts
 from specroof.questions.predict import limited_by
 from specroof.questions.request import (
     DrafterLike,
-    ServedRequests,
+    LoadRequest,
     Values,
+    as_list,
     drafter_of,
-    listed,
     load_of,
     question,
     refuse_one_token,
@@ -41,7 +41,7 @@ _MOST_USERS: Final = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorthRequest(ServedRequests):
+class WorthRequest(LoadRequest):
     """Ask what better drafters would bring.
 
     Parameters
@@ -188,7 +188,7 @@ def worth(request: WorthRequest) -> Worth:
     if request.accept_length is None:
         lengths = [float(one) for one in USUAL_LENGTHS if one <= drafts + 1]
     else:
-        lengths = sorted({_length(one, drafts) for one in listed(request.accept_length)})
+        lengths = sorted({_length(one, drafts) for one in as_list(request.accept_length)})
     known = [point.waits(_acceptance(drafter, length, drafts)) for length in lengths]
     if not known:
         message = f"accept_length has none up to {drafts + 1}; allowed: lengths of {drafts} drafts"

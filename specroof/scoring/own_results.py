@@ -9,7 +9,7 @@ from specroof.drafters import Drafter
 from specroof.engines import Residual, ideal_rates, predicted_tokens_per_s
 from specroof.evidence import STEP, Measurement
 from specroof.scoring.scores import Errors, Scored, errors_of
-from specroof.speedup.round import Served
+from specroof.speedup.round import Deployment
 
 #: Prompts and answers of one load differ by so much between runs: samples, and special tokens.
 _SAME_LENGTH = 0.01
@@ -82,7 +82,7 @@ class OwnValidation:
 
 
 def own_validation(
-    points: Sequence[Measurement], served: Served, drafter: Drafter | None = None
+    points: Sequence[Measurement], served: Deployment, drafter: Drafter | None = None
 ) -> OwnValidation:
     """Return predictions beside results, and speedups where a load was measured both ways.
 

@@ -20,7 +20,7 @@ from specroof.serving.closed_loop import (
     shared_passes,
     shared_wave,
 )
-from specroof.speedup.round import PassSeconds, Served
+from specroof.speedup.round import Deployment, PassSeconds
 
 _Seconds = TypeVar("_Seconds", float, Array)
 
@@ -260,7 +260,7 @@ class StoppedPlan:
     mean: PromptGroups
     found: PromptGroups
 
-    def priced(self, served: Served, seconds: PassSeconds) -> "Prefills":
+    def priced(self, served: Deployment, seconds: PassSeconds) -> "Prefills":
         """Return the passes with the seconds of each."""
         passes = (self.mean.forward, self.found.forward)
         return Prefills(self, tuple(seconds(served, one) for one in passes))
@@ -306,7 +306,7 @@ class SharedPlan:
     chunk: ForwardPass
     own_chunk: ForwardPass
 
-    def priced(self, served: Served, seconds: PassSeconds) -> "Prefills":
+    def priced(self, served: Deployment, seconds: PassSeconds) -> "Prefills":
         """Return the passes with the seconds of each."""
         prompts, own_prompts = (
             Work(served.model, one, kind="prompts") for one in (self.chunk, self.own_chunk)
@@ -347,7 +347,7 @@ class WavePlan:
     rules: PrefillRules
     wave: Wave
 
-    def priced(self, served: Served, seconds: PassSeconds) -> "Prefills":
+    def priced(self, served: Deployment, seconds: PassSeconds) -> "Prefills":
         """Return the passes with the seconds of each."""
         load, wave = self.load, self.wave
 

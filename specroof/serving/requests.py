@@ -24,7 +24,7 @@ from specroof.serving.prefills import (
 from specroof.serving.workload import Workload
 from specroof.speedup.curve import Point
 from specroof.speedup.result import SpeedupCurve
-from specroof.speedup.round import EnginePasses, Served
+from specroof.speedup.round import Deployment, EnginePasses
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -155,7 +155,7 @@ def end_to_end(
     load = _load(curve, workload)
     kind = curve.drafter.partition(",")[0]
     plain, rules = (prefill_rules(model, setup, drafting) for drafting in (None, kind))
-    times = _times(curve, Served(model, setup), load, (plain, rules))
+    times = _times(curve, Deployment(model, setup), load, (plain, rules))
     batch, output_len = curve.running_batch, workload.output_len
     lost_s = setup.engine.request_latency_s
     rate = end_to_end_tokens_per_s(
@@ -196,7 +196,7 @@ def _load(curve: SpeedupCurve, workload: Workload) -> RequestLoad:
 
 def _times(
     curve: SpeedupCurve,
-    served: Served,
+    served: Deployment,
     load: RequestLoad,
     rules: tuple[PrefillRules, PrefillRules],
 ) -> RequestTimes:

@@ -30,7 +30,7 @@ from specroof.latency import (
     option_notes,
 )
 from specroof.speedup.result import SpeedupCurve, band_notes, tokens_spread
-from specroof.speedup.round import Served, proposals, round_times
+from specroof.speedup.round import Deployment, proposals, round_times
 from specroof.units import MOST_POINTS
 
 # --- The axes of a grid: contexts, batch sizes and draft lengths, checked before any is priced ---
@@ -227,7 +227,7 @@ def _curve_at(
     contexts, batches, draft_lens = axes
     cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit
     proposed = proposals(drafter, tokens, draft_lens)
-    times, of_passes = _grid_times(Served(model, setup), drafter, proposed, axes)
+    times, of_passes = _grid_times(Deployment(model, setup), drafter, proposed, axes)
     kind = drafter.kind
     band = setup.engine.band(kind)
     notes = (
@@ -264,7 +264,7 @@ def _curve_at(
 
 
 def _grid_times(
-    served: Served, drafter: Drafter, proposed: Proposals, axes: Axes
+    served: Deployment, drafter: Drafter, proposed: Proposals, axes: Axes
 ) -> tuple[dict[str, Array], list[str]]:
     """Return the seconds of drafting, verification and round over a grid, and notes of passes."""
     contexts, batches, draft_lens = axes

@@ -35,7 +35,7 @@ from specroof.units import format_seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class Deployment:
     """A model where it is served.
 
     Parameters
@@ -91,7 +91,7 @@ class PassSeconds(Protocol):
     """Seconds of a pass of a model, with what runs beside it; a drafter's if `drafts`."""
 
     def __call__(
-        self, served: Served, forward: ForwardPass, /, *beside: Work, drafts: bool = False
+        self, served: Deployment, forward: ForwardPass, /, *beside: Work, drafts: bool = False
     ) -> Array:
         """Return the seconds, in the shape that the fields of the pass broadcast to."""
 
@@ -109,7 +109,7 @@ class EnginePasses:
     said: dict[str, None] = field(default_factory=dict)
 
     def __call__(
-        self, served: Served, forward: ForwardPass, /, *beside: Work, drafts: bool = False
+        self, served: Deployment, forward: ForwardPass, /, *beside: Work, drafts: bool = False
     ) -> Array:
         """Return the seconds of a pass."""
         setup = drafting_setup(served.setup) if drafts else served.setup
@@ -142,7 +142,7 @@ class DrafterPasses:
                 f"{refusal}; or tp= in the SPEC of the drafter, for other devices than the target's"
             )
             raise OptionError(message) from None
-        return self.seconds(Served(architecture, self.setup), forward, *beside, drafts=True)
+        return self.seconds(Deployment(architecture, self.setup), forward, *beside, drafts=True)
 
     def elsewhere(self, hardware: HardwareProfile | None, placement: Placement | None) -> PassTime:
         """Return the same on other devices, where the same engine runs, or over fewer of them."""
@@ -155,7 +155,7 @@ class DrafterPasses:
 
 
 def draft_time(
-    served: Served,
+    served: Deployment,
     drafter: Drafter,
     proposed: Proposals,
     load: tuple[Array, Array, npt.NDArray[np.float64] | IntArray],
@@ -302,7 +302,7 @@ class RoundTimes:
 
 
 def round_times(
-    served: Served,
+    served: Deployment,
     drafter: Drafter,
     proposed: Proposals,
     grid: tuple[Array, Array, IntArray],
