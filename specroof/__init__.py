@@ -154,8 +154,7 @@ _ROOMS: Final = {
         "rate_acceptance",
         "survival_acceptance",
     ),
-    "acceptance.extrapolation": ("extrapolated_acceptance",),
-    "acceptance.law_fits": ("AcceptanceFit", "fit_acceptance"),
+    "acceptance.law_fits": ("AcceptanceFit", "extrapolated_acceptance", "fit_acceptance"),
     "acceptance.published": ("AcceptanceProfile", "load_profiles"),
     "architecture": ("Architecture",),
     "catalog": ("hardware_names", "load_drafter", "load_hardware", "load_model", "model_names"),
@@ -178,8 +177,8 @@ _ROOMS: Final = {
     "questions.curves": ("forward_cost", "forward_latency", "speedup_curve"),
     "questions.sweep": ("Study", "Target"),
     "serving.workload": ("Load", "Workload"),
-    "simulate": ("simulate_batch", "simulate_exactness"),
-    "speedup.curve": ("SpeedupCurve",),
+    "montecarlo": ("simulate_batch", "simulate_exactness"),
+    "speedup.result": ("SpeedupCurve",),
     "sweeps": ("read_results", "write_sweep"),
 }
 #: Where a name is imported from when it is first asked for: a program pays for what it uses.
@@ -190,10 +189,7 @@ _HOMES: Final = {
 
 
 class _Door(ModuleType):
-    """The package: names are imported when they are asked for, and questions keep theirs.
-
-    A room such as `specroof.validate` would replace the question of its name when it is imported.
-    """
+    """The package: names are imported when they are asked for."""
 
     def __getattr__(self, name: str) -> object:
         if name == "plot":  # a room itself
@@ -202,12 +198,8 @@ class _Door(ModuleType):
             message = f"module 'specroof' has no attribute {name!r}"
             raise AttributeError(message)
         found: object = getattr(import_module(_HOMES[name]), name)
-        super().__setattr__(name, found)
+        setattr(self, name, found)
         return found
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (isinstance(value, ModuleType) and name in QUESTIONS):
-            super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
         special = (name for name in super().__dir__() if name.startswith("__"))

@@ -122,5 +122,5 @@ def validated() -> "Validation":
 @pytest.fixture
 def asked_for_validated(validated: "Validation", monkeypatch: pytest.MonkeyPatch) -> "Validation":
     """Let `specroof.validate()` and the command answer with `validated`."""
-    monkeypatch.setattr(sys.modules["specroof.validate"], "validation", lambda: validated)
+    monkeypatch.setattr(sys.modules["specroof.scoring"], "validation", lambda: validated)
     return validated

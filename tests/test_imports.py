@@ -266,7 +266,7 @@ def test_a_prediction_from_bundled_files_stays_light(words: str, tmp_path: Path)
         *("matplotlib", "huggingface_hub", "pydantic", "pydantic_core", "numpy.ma", "logging"),
         # Requests, servers' flags and measured profiles are for those who ask about them.
         *("specroof.serving.prefills", "specroof.serving.launch"),
-        *("specroof.acceptance.published", "specroof.acceptance.law_fits", "specroof.simulate"),
+        *("specroof.acceptance.published", "specroof.acceptance.law_fits", "specroof.montecarlo"),
     }
     program = (
         "import atexit, sys; from specroof.cli import main; "

@@ -268,7 +268,7 @@ def _json(value: object) -> str:
 
 
 def _asset(name: str) -> str:
-    return (files("specroof.explore") / name).read_text(encoding="utf-8")
+    return (files("specroof.page") / name).read_text(encoding="utf-8")
 
 
 def _sum(text: str) -> str:
