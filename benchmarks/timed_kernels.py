@@ -24,7 +24,7 @@ from packaging.version import Version
 from scipy.optimize import least_squares
 
 from specroof import load_hardware
-from specroof.cost.experts import distinct_experts
+from specroof.architecture.experts import distinct_experts
 from specroof.engines.published import fitted_parameters
 from specroof.engines.shared_parameters import chip_family
 from specroof.hardware import ExpertTile, HardwareProfile
@@ -44,7 +44,7 @@ ENGINES = ("sglang", "vllm")
 #: Where a fit starts: share of the memory's bytes/s, few, many, r0, seconds of the floor.
 START = (0.85, 0.05, 0.5, 32.0, 1e-5)
 #: Tokens were routed by a power law there: taken as an exponent across the batch, as of unrelated
-#: sequences of a served model (0.909, see `specroof.cost.experts`).
+#: sequences of a served model (0.909, see `specroof.architecture.experts`).
 BATCH_EXPONENT = 0.9
 #: Heads of latent attention that a kernel has to have before arithmetic is the limit.
 HEADS = 128

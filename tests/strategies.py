@@ -43,7 +43,7 @@ from specroof.architecture import (
     by_kv_heads,
     stack_layers,
 )
-from specroof.cost.base import CHOICES, ForwardPass, OpCost, Options, Setting
+from specroof.architecture.base import CHOICES, ForwardPass, OpCost, Options, PassSettings
 from specroof.drafters import Drafter, ideal_drafter
 from specroof.drafters.kinds import autoregressive_drafter, block_drafter
 from specroof.hardware import EngineProfile, HardwareProfile, Interconnect, Peak, Placement
@@ -331,9 +331,9 @@ passes = st.builds(forward_pass, batches, small, contexts)
 
 def setting(
     forward: ForwardPass, choices: Options | None = None, kv_dtype: str = "bf16"
-) -> Setting:
+) -> PassSettings:
     """Return what a formula of one core looks at: bf16 all over, fp32 state."""
-    return Setting(forward, choices or Options(), kv_dtype, "fp32", "bf16")
+    return PassSettings(forward, choices or Options(), kv_dtype, "fp32", "bf16")
 
 
 @dataclass(frozen=True)

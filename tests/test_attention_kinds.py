@@ -17,10 +17,9 @@ from specroof.architecture import (
     RecurrentCore,
     cache_only,
 )
-from specroof.architecture.cores import SoftmaxAttention
+from specroof.architecture.attention import attention_op
+from specroof.architecture.base import OpCost, PassSettings, SoftmaxAttention
 from specroof.cost import ForwardPass, forward_cost
-from specroof.cost.attention import attention_op
-from specroof.cost.base import OpCost, Setting
 from specroof.cost.forward import CORES, CoreFormulas, kv_cache_bytes
 from specroof.drafters.heads import head_drafter
 from specroof.hardware.engine import LAYER_KINDS
@@ -61,7 +60,7 @@ class SinkAttention(SoftmaxAttention):
         return ("sparse_index",)
 
 
-def sink_costs(_core: SinkAttention, setting: Setting) -> list[OpCost]:
+def sink_costs(_core: SinkAttention, setting: PassSettings) -> list[OpCost]:
     one = np.ones(())
     return [
         attention_op(setting, flops=7 * one, read_bytes=one, new_bytes=one, shard=cache_only(1))

@@ -21,7 +21,7 @@ from specroof.drafters import Round
 from specroof.drafters.base import chain_proposals
 from specroof.hardware import EngineProfile, Placement
 from specroof.latency import Setup, model_work, pass_time, stacked
-from specroof.latency.communication import weighted_total
+from specroof.latency.pass_seconds import weighted_total
 from strategies import (
     Grid,
     amounts,

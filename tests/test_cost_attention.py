@@ -15,7 +15,7 @@ from specroof.architecture import (
     LatentAttention,
     cache_only,
 )
-from specroof.cost.attention import (
+from specroof.architecture.attention import (
     attended_tokens,
     attention_flops,
     cached_tokens_read,
@@ -24,8 +24,13 @@ from specroof.cost.attention import (
     grouped_query_costs,
     indexer_op,
 )
-from specroof.cost.base import OpCost, Options, latent_bytes
-from specroof.cost.latent import latent_cache_bytes, latent_costs, latent_index_bytes
+from specroof.architecture.base import OpCost, Options
+from specroof.architecture.latent import (
+    latent_bytes,
+    latent_cache_bytes,
+    latent_costs,
+    latent_index_bytes,
+)
 from strategies import (
     batches,
     cache_dtypes,

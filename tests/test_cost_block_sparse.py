@@ -20,17 +20,17 @@ from specroof.architecture import (
     Shard,
     cache_only,
 )
-from specroof.cost import kv_bytes_per_token, storage
-from specroof.cost.attention import grouped_query_costs
-from specroof.cost.base import OpCost, Options, cache_element_bytes, latent_bytes
-from specroof.cost.block_sparse import (
+from specroof.architecture.attention import grouped_query_costs
+from specroof.architecture.base import OpCost, Options, cache_element_bytes
+from specroof.architecture.block_sparse import (
     block_index_bytes,
     block_pairs,
     block_sparse_cache_bytes,
     block_sparse_costs,
 )
+from specroof.architecture.latent import latent_bytes, latent_costs
+from specroof.cost import kv_bytes_per_token, storage
 from specroof.cost.forward import forward_cost
-from specroof.cost.latent import latent_costs
 from strategies import (
     batches,
     block_sparse,

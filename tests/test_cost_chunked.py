@@ -18,10 +18,10 @@ from specroof.architecture import (
     SharedCacheAttention,
     cache_only,
 )
+from specroof.architecture.attention import grouped_query_costs, shared_cache_costs
+from specroof.architecture.base import OpCost, Options
+from specroof.architecture.chunked import chunked_cache_bytes, chunked_costs, chunked_pairs
 from specroof.cost import forward_cost, kv_bytes_per_token, storage
-from specroof.cost.attention import grouped_query_costs, shared_cache_costs
-from specroof.cost.base import OpCost, Options
-from specroof.cost.chunked import chunked_cache_bytes, chunked_costs, chunked_pairs
 from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import OptionError
 from specroof.hardware import Placement

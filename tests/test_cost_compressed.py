@@ -15,14 +15,15 @@ from specroof.architecture import (
     Indexer,
     cache_only,
 )
-from specroof.cost.attention import grouped_query_costs
-from specroof.cost.base import OpCost, Options, entry_bytes, index_key_bytes
-from specroof.cost.compressed import (
+from specroof.architecture.attention import grouped_query_costs, index_key_bytes
+from specroof.architecture.base import OpCost, Options
+from specroof.architecture.compressed import (
     attended_entries,
     compressed_cache_bytes,
     compressed_costs,
     compressed_index_bytes,
     compressed_state_bytes,
+    entry_bytes,
 )
 from strategies import (
     batches,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof.architecture import TENSOR, Experts, Linear
-from specroof.cost.base import OpCost, Options, linear_cost
-from specroof.cost.experts import distinct_experts, expert_costs
+from specroof.architecture.base import OpCost, Options, linear_cost
+from specroof.architecture.experts import distinct_experts, expert_costs
 from strategies import batches, contexts, experts, forward_pass, setting, small
 
 REPLACEMENT = Options(experts="replacement")

@@ -23,8 +23,9 @@ from specroof.architecture import (
     Layer,
     Linear,
 )
+from specroof.architecture.base import linear_cost, matmul_flops
 from specroof.cost import CHOICES, ForwardPass, OpCost, Options, forward_cost
-from specroof.cost.base import linear_cost, logit_bytes, matmul_flops
+from specroof.cost.forward import logit_bytes
 from specroof.errors import OptionError
 from strategies import (
     Grid,

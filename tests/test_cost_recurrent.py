@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof.architecture import HEADS, GatedDeltaNet
-from specroof.cost.base import CHOICES, OpCost, Options
-from specroof.cost.recurrent import (
+from specroof.architecture.base import CHOICES, OpCost, Options
+from specroof.architecture.recurrent import (
     delta_net_costs,
     delta_rule_flops,
     recurrent_state_bytes,

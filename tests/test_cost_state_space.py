@@ -23,10 +23,8 @@ from specroof.architecture import (
     RecurrentCore,
     ShortConvolution,
 )
-from specroof.cost import forward_cost, state_bytes, storage
-from specroof.cost.base import CHOICES, OpCost, Options
-from specroof.cost.forward import CORES, kv_cache_bytes
-from specroof.cost.recurrent import (
+from specroof.architecture.base import CHOICES, OpCost, Options
+from specroof.architecture.recurrent import (
     delta_rule_flops,
     kimi_delta_flops,
     kimi_delta_replay_bytes,
@@ -37,6 +35,8 @@ from specroof.cost.recurrent import (
     scan_flops,
     state_passes,
 )
+from specroof.cost import forward_cost, state_bytes, storage
+from specroof.cost.forward import CORES, kv_cache_bytes
 from specroof.units import dtype_bytes
 from strategies import (
     batches,

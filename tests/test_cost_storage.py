@@ -25,8 +25,9 @@ from specroof.architecture import (
     Linear,
     cache_only,
 )
+from specroof.architecture.base import cache_element_bytes
+from specroof.architecture.latent import latent_bytes
 from specroof.cost import Options, Storage, kv_bytes_per_token, state_bytes, storage
-from specroof.cost.base import cache_element_bytes, latent_bytes
 from specroof.cost.forward import kv_cache_bytes
 from specroof.units import DTYPE_BYTES
 from strategies import architectures, batches, cache_dtypes, contexts, formats, options

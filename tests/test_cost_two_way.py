@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof.architecture import GatedDeltaNet, GroupedQueryAttention
+from specroof.architecture.attention import attended_tokens, grouped_query_costs, two_way_tokens
+from specroof.architecture.base import CHOICES
+from specroof.architecture.recurrent import delta_net_costs
 from specroof.cost import ForwardPass, Options
-from specroof.cost.attention import attended_tokens, grouped_query_costs, two_way_tokens
-from specroof.cost.base import CHOICES
-from specroof.cost.recurrent import delta_net_costs
 from strategies import contexts, setting, small, windows
 
 BLOCK = GroupedQueryAttention(8, 2, head_dim=16, value_dim=16, causal=False)

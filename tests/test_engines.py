@@ -28,8 +28,8 @@ from specroof.architecture import (
     Layer,
     Linear,
 )
-from specroof.cost import CHOICES, Collective, ForwardPass, OpCost, Options, forward_cost
-from specroof.cost.experts import distinct_experts, independent_tokens
+from specroof.architecture.experts import distinct_experts, independent_tokens
+from specroof.cost import CHOICES, BlockExchange, ForwardPass, OpCost, Options, forward_cost
 from specroof.drafters import Drafter, DraftTime, Round, ideal_drafter
 from specroof.drafters.trees import expansion_tree, with_tree
 from specroof.engines.published import fitted_parameters
@@ -38,6 +38,7 @@ from specroof.hardware import (
     IDEAL_ENGINE,
     Band,
     CapturedGraphs,
+    Collective,
     EngineProfile,
     ExpectedError,
     ExpertLocality,
@@ -48,7 +49,6 @@ from specroof.hardware import (
     Placement,
     parse_hardware,
 )
-from specroof.hardware import Collective as Reached
 from specroof.hardware.schema import RECURRENT_STATES
 from specroof.latency import (
     Setup,
@@ -478,12 +478,12 @@ def test_a_large_verification_takes_as_long_as_the_same_rows_of_a_prompt() -> No
 
 
 def exchanged_s(devices: int, *, block: str = "attention", **changes: Any) -> float:
-    reached = Reached(
+    reached = Collective(
         latency_s=1e-6, device_latency_s=0.5e-6, scale_out_latency_s=changes.pop("out", 10e-6)
     )
     engine = real(collective=reached)
     link = Interconnect(link_bytes_per_s=1e12, max_devices=8, **changes)
-    op = replace(operation("dense", 0, 0), collective=Collective(block, np.array(8e6), copies=2))
+    op = replace(operation("dense", 0, 0), collective=BlockExchange(block, np.array(8e6), copies=2))
     groups = devices if block == "experts" else 1
     placement = Placement(devices, expert_parallel=groups, attention_data_parallel=groups)
     setup = Setup(chip(engine, interconnect=link), engine, placement, Options())
@@ -700,7 +700,7 @@ def test_a_file_spells_every_figure() -> None:
             draft_pass_overhead_s=1e-4,
             round_sequence_overhead_s=1e-5,
             request_overhead_s=5e-3,
-            collective=Reached(latency_s=1e-5, device_latency_s=3e-7, scale_out_latency_s=2e-5),
+            collective=Collective(latency_s=1e-5, device_latency_s=3e-7, scale_out_latency_s=2e-5),
             expert_tile=ExpertTile(rows=16, compute_frac=0.4),
             expert_locality=ExpertLocality(run=0.7, batch=0.9),
             request_latency_s=2e-2,

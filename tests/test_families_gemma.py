@@ -16,8 +16,8 @@ from specroof.architecture import (
     SharedCacheAttention,
     by_kv_heads,
 )
+from specroof.architecture.base import ForwardPass
 from specroof.cost import forward_cost
-from specroof.cost.base import ForwardPass
 from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import ConfigError
 from tiny_configs import TINY, Config, linears, parse, windows

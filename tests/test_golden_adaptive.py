@@ -17,8 +17,8 @@ from published_models import (
 from specroof import adaptive, speedup_curve
 from specroof.acceptance import survival_acceptance
 from specroof.architecture import Architecture
+from specroof.architecture.experts import distinct_experts
 from specroof.catalog import load_hardware, load_model
-from specroof.cost.experts import distinct_experts
 from specroof.drafters import Drafter, DraftTime, Round
 from specroof.hardware import HardwareProfile
 from specroof.montecarlo.batch import confident_rounds

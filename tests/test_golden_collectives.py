@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from published_models import published
-from specroof.latency.communication import all_reduce_s, all_to_all_s, hierarchical_all_reduce_s
+from specroof.latency.pass_seconds import all_reduce_s, all_to_all_s, hierarchical_all_reduce_s
 
 Vector = dict[str, Any]
 

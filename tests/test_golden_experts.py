@@ -7,9 +7,9 @@ import pytest
 
 from published_models import matrix, one_block, published
 from specroof.architecture import Experts
+from specroof.architecture.experts import distinct_experts
 from specroof.catalog import load_model
 from specroof.cost import ForwardPass, OpCost, Options, forward_cost
-from specroof.cost.experts import distinct_experts
 
 Vector = dict[str, Any]
 

@@ -29,14 +29,17 @@ from specroof.architecture import (
     by_kv_heads,
     cache_only,
 )
-from specroof.cost import Collective, ForwardPass, OpCost, Options, forward_cost, storage
+from specroof.cost import BlockExchange, ForwardPass, OpCost, Options, forward_cost, storage
 from specroof.errors import OptionError, ProfileError
-from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Interconnect, Placement
-from specroof.hardware import Collective as LinkUse
+from specroof.hardware import IDEAL_ENGINE, Collective, HardwareProfile, Interconnect, Placement
 from specroof.latency import PassLatency, Setup
-from specroof.latency.communication import all_reduce_s, all_to_all_s, hierarchical_all_reduce_s
-from specroof.latency.model import device_bytes
-from specroof.latency.pass_seconds import PassShape
+from specroof.latency.pass_seconds import (
+    PassShape,
+    all_reduce_s,
+    all_to_all_s,
+    hierarchical_all_reduce_s,
+)
+from specroof.latency.setup import device_bytes
 from strategies import (
     Grid,
     architectures,
@@ -66,7 +69,7 @@ def operation(
     dtype: str = "bf16",
     shard: Shard = TENSOR,
     count: int = 1,
-    collective: Collective | None = None,
+    collective: BlockExchange | None = None,
 ) -> OpCost:
     return OpCost(
         name="op",
@@ -529,7 +532,7 @@ def linked(*, in_switch_reduce: bool = False) -> HardwareProfile:
         1.0,
         interconnect=Interconnect(link_bytes_per_s=100.0, max_devices=8),
         engine=real_engine(
-            collective=LinkUse(latency_s=2.0, link_frac=0.5, in_switch_reduce=in_switch_reduce)
+            collective=Collective(latency_s=2.0, link_frac=0.5, in_switch_reduce=in_switch_reduce)
         ),
     )
 
@@ -541,7 +544,7 @@ def exchange_s(
     block: str, placement: Placement, *, copies: int = 1, hardware: HardwareProfile = LINKED
 ) -> float:
     """Return the seconds after two blocks with an output of 800 bytes."""
-    followed = operation(count=2, collective=Collective(block, np.array(800.0), copies))
+    followed = operation(count=2, collective=BlockExchange(block, np.array(800.0), copies))
     latency = timed(followed, operation(), hardware=hardware, engine="real", placement=placement)
     return float(latency.communication_s)
 
@@ -568,7 +571,7 @@ def test_data_parallel_attention_reduces_within_its_groups() -> None:
 def test_experts_of_two_nodes_exchange_a_half_within_each() -> None:
     # Each of 8 devices sends 800 * 6 / 8 bytes, 300 of them within its node of 4: there and back
     # 2 + 3/4 * 300 / 50 = 6.5, twice. What leaves the node is faster.
-    use = LinkUse(latency_s=2.0, link_frac=0.5, scale_out_latency_s=0.5)
+    use = Collective(latency_s=2.0, link_frac=0.5, scale_out_latency_s=0.5)
     links = Interconnect(link_bytes_per_s=100.0, max_devices=4, scale_out_bytes_per_s=1e6)
     nodes = device({"bf16": 1.0}, 1.0, interconnect=links, engine=real_engine(collective=use))
     placement = Placement(8, 8, attention_data_parallel=8)
@@ -636,7 +639,7 @@ def test_devices_that_no_link_reaches_are_an_error() -> None:
     with pytest.raises(ProfileError, match=message):
         exchange_s("attention", Placement(16))
     # The ideal engine has no communication, so that it needs no link.
-    followed = operation(collective=Collective("attention", np.array(800.0)))
+    followed = operation(collective=BlockExchange("attention", np.array(800.0)))
     assert timed(followed, hardware=alone, placement=Placement(16)).communication_s == 0
 
 

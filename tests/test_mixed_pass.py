@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from specroof import load_hardware, load_model
+from specroof.architecture.experts import distinct_experts
 from specroof.cost import ForwardPass, forward_cost
-from specroof.cost.experts import distinct_experts
 from specroof.cost.forward import joined_costs
 from specroof.hardware import CapturedGraphs, EngineProfile, Placement
 from specroof.hardware.engine import Collective

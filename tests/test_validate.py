@@ -43,7 +43,7 @@ from specroof.evidence import (
     load_measurements,
 )
 from specroof.hardware import IDEAL_ENGINE, Collective, EngineProfile
-from specroof.latency.communication import all_reduce_s
+from specroof.latency.pass_seconds import all_reduce_s
 from specroof.plot import plot_accuracy
 from specroof.questions.validate import validation_json, validation_table
 from specroof.scoring import TRUSTED, Validation, banded, misses_of

@@ -1,39 +1,38 @@
-"""A model as frozen numbers: what it multiplies, what it caches, and in which formats.
+"""A model as frozen numbers, and what each kind of core computes and caches: one file per kind.
 
-Parsers build these values, `specroof.cost` counts their work. Nothing here knows a config key, a
-chip or a formula of time.
+Parsers build these values, `specroof.cost` adds up a whole pass of them. Nothing here knows a
+config key, a chip or a formula of time.
 """
 
-from specroof.architecture.cores import (
+from specroof.architecture.attention import (
+    GroupedQueryAttention,
+    Indexer,
+    SharedCacheAttention,
+)
+from specroof.architecture.base import (
     ATTENTION_REPLICATED,
     BF16,
+    CHOICES,
     FEED_FORWARD_REPLICATED,
     FP32,
     HEADS,
     TENSOR,
     WEIGHT_FORMATS,
-    BlockSparseAttention,
-    ChunkedAttention,
-    CompressedAttention,
-    Compressor,
+    BlockExchange,
     Core,
-    Experts,
-    GatedDeltaNet,
-    GroupedQueryAttention,
-    Indexer,
-    KimiDeltaAttention,
-    LatentAttention,
-    LightningAttention,
+    ForwardPass,
     Linear,
-    Mamba2,
-    RecurrentCore,
+    OpCost,
+    Options,
     Shard,
-    SharedCacheAttention,
-    ShortConvolution,
+    SoftmaxAttention,
     WeightFormat,
     by_kv_heads,
     cache_only,
 )
+from specroof.architecture.block_sparse import BlockSparseAttention
+from specroof.architecture.chunked import ChunkedAttention
+from specroof.architecture.compressed import CompressedAttention, Compressor
 from specroof.architecture.draft_heads import (
     DraftHead,
     DraftShape,
@@ -48,6 +47,8 @@ from specroof.architecture.draft_heads import (
     replicated,
     with_first,
 )
+from specroof.architecture.experts import Experts
+from specroof.architecture.latent import LatentAttention
 from specroof.architecture.model import (
     Architecture,
     AttentionShape,
@@ -58,10 +59,19 @@ from specroof.architecture.model import (
     grouped_query_block,
     stack_layers,
 )
+from specroof.architecture.recurrent import (
+    GatedDeltaNet,
+    KimiDeltaAttention,
+    LightningAttention,
+    Mamba2,
+    RecurrentCore,
+    ShortConvolution,
+)
 
 __all__ = [
     "ATTENTION_REPLICATED",
     "BF16",
+    "CHOICES",
     "FEED_FORWARD_REPLICATED",
     "FP32",
     "HEADS",
@@ -70,6 +80,7 @@ __all__ = [
     "Architecture",
     "AttentionShape",
     "Block",
+    "BlockExchange",
     "BlockSparseAttention",
     "ChunkedAttention",
     "CompressedAttention",
@@ -78,6 +89,7 @@ __all__ = [
     "DraftHead",
     "DraftShape",
     "Experts",
+    "ForwardPass",
     "GatedDeltaNet",
     "GroupedQueryAttention",
     "Indexer",
@@ -88,10 +100,13 @@ __all__ = [
     "Linear",
     "Mamba2",
     "MedusaHeads",
+    "OpCost",
+    "Options",
     "RecurrentCore",
     "Shard",
     "SharedCacheAttention",
     "ShortConvolution",
+    "SoftmaxAttention",
     "VisionTower",
     "WeightFormat",
     "block_head",

@@ -13,13 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from specroof.architecture.cores import (
-    ATTENTION_REPLICATED,
-    BF16,
-    TENSOR,
-    Linear,
-    WeightFormat,
-)
+from specroof.architecture.base import ATTENTION_REPLICATED, BF16, TENSOR, Linear, WeightFormat
 from specroof.architecture.model import (
     Architecture,
     AttentionShape,

@@ -4,17 +4,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from specroof.architecture.cores import (
-    HEADS,
-    TENSOR,
-    Core,
-    Experts,
-    GroupedQueryAttention,
-    Linear,
-    Shard,
-    WeightFormat,
-    by_kv_heads,
-)
+from specroof.architecture.attention import GroupedQueryAttention
+from specroof.architecture.base import HEADS, TENSOR, Core, Linear, Shard, WeightFormat, by_kv_heads
+from specroof.architecture.experts import Experts
 from specroof.units import dtype_bytes
 
 
@@ -368,7 +360,7 @@ def gated_pair(
 
     Examples
     --------
-    >>> from specroof.architecture.cores import BF16
+    >>> from specroof.architecture.base import BF16
     >>> [linear.matrix_params for linear in gated_pair(8, 32, BF16, BF16)]
     [512, 256]
     """

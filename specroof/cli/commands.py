@@ -13,7 +13,7 @@ import typer
 
 from specroof.catalog.hardware import hardware_names, load_hardware
 from specroof.cli.output import figure_files, give, text_file
-from specroof.cost.base import Options
+from specroof.cost import Options
 from specroof.errors import OptionError
 from specroof.questions.parameters import OPTIONS, Command, Parameter, words
 from specroof.questions.request import parameters_of, unique_list

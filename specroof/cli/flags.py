@@ -19,7 +19,7 @@ from specroof.catalog.hardware import hardware_names
 from specroof.catalog.models import model_names
 from specroof.catalog.specs import ACCEPTANCE_KEYS
 from specroof.cli.output import figure_files, give, text_file
-from specroof.cost.base import CHOICES, Options
+from specroof.cost import CHOICES, Options
 from specroof.drafters.kinds import KINDS
 from specroof.errors import OptionError
 from specroof.hardware.engine import SERVER_KEYS

@@ -1,7 +1,6 @@
-"""FLOPs and bytes of one forward pass, before any hardware."""
+"""FLOPs and bytes of one whole forward pass, and of what a model keeps, before any hardware."""
 
-from specroof.architecture import Shard
-from specroof.cost.base import CHOICES, Collective, ForwardPass, OpCost, Options
+from specroof.architecture import CHOICES, BlockExchange, ForwardPass, OpCost, Options, Shard
 from specroof.cost.forward import (
     Storage,
     forward_cost,
@@ -13,7 +12,7 @@ from specroof.cost.forward import (
 
 __all__ = [
     "CHOICES",
-    "Collective",
+    "BlockExchange",
     "ForwardPass",
     "OpCost",
     "Options",

@@ -7,59 +7,56 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import (
-    ATTENTION_REPLICATED,
-    HEADS,
-    TENSOR,
-    WEIGHT_FORMATS,
-    Architecture,
-    Block,
-    BlockSparseAttention,
-    ChunkedAttention,
-    CompressedAttention,
-    Core,
-    Experts,
-    GatedDeltaNet,
+from specroof.architecture.attention import (
     GroupedQueryAttention,
-    KimiDeltaAttention,
-    LatentAttention,
-    LightningAttention,
-    Mamba2,
-    Shard,
     SharedCacheAttention,
-    ShortConvolution,
-    cache_only,
-)
-from specroof.arrays import Array
-from specroof.cost.attention import (
     grouped_query_cache_bytes,
     grouped_query_costs,
     shared_cache_costs,
 )
-from specroof.cost.base import (
-    Collective,
+from specroof.architecture.base import (
+    ATTENTION_REPLICATED,
+    HEADS,
+    TENSOR,
+    WEIGHT_FORMATS,
+    BlockExchange,
+    Core,
     ForwardPass,
     OpCost,
     Options,
-    Setting,
+    PassSettings,
+    Shard,
+    cache_only,
     linear_cost,
-    logit_bytes,
 )
-from specroof.cost.block_sparse import (
+from specroof.architecture.block_sparse import (
+    BlockSparseAttention,
     block_index_bytes,
     block_sparse_cache_bytes,
     block_sparse_costs,
 )
-from specroof.cost.chunked import chunked_cache_bytes, chunked_costs
-from specroof.cost.compressed import (
+from specroof.architecture.chunked import ChunkedAttention, chunked_cache_bytes, chunked_costs
+from specroof.architecture.compressed import (
+    CompressedAttention,
     compressed_cache_bytes,
     compressed_costs,
     compressed_index_bytes,
     compressed_state_bytes,
 )
-from specroof.cost.experts import expert_costs
-from specroof.cost.latent import latent_cache_bytes, latent_costs, latent_index_bytes
-from specroof.cost.recurrent import (
+from specroof.architecture.experts import Experts, expert_costs
+from specroof.architecture.latent import (
+    LatentAttention,
+    latent_cache_bytes,
+    latent_costs,
+    latent_index_bytes,
+)
+from specroof.architecture.model import Architecture
+from specroof.architecture.recurrent import (
+    GatedDeltaNet,
+    KimiDeltaAttention,
+    LightningAttention,
+    Mamba2,
+    ShortConvolution,
     delta_net_costs,
     kimi_delta_costs,
     kimi_delta_replay_bytes,
@@ -71,6 +68,7 @@ from specroof.cost.recurrent import (
     replay_token_bytes,
     short_convolution_costs,
 )
+from specroof.arrays import Array
 from specroof.errors import expect
 from specroof.units import dtype_bytes
 
@@ -90,18 +88,6 @@ def _whole(_core: Core) -> Shard:
     return cache_only(1)
 
 
-def _no_cache(_core: Core, context: Array, _dtype: str) -> Array:
-    return 0.0 * context
-
-
-def _no_state(_core: Core, _state_dtype: str, _conv_dtype: str) -> float:
-    return 0.0
-
-
-def _no_replay(_core: Core) -> float:
-    return 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class CoreFormulas:
     """What one kind of core costs in a pass, and what it keeps per sequence and layer.
@@ -113,27 +99,28 @@ class CoreFormulas:
     shard
         How what it keeps per sequence divides over devices; None where it keeps nothing.
     cache_bytes
-        Bytes of the cache, from the core, the context and the dtype of the cache.
+        Bytes of the cache, from the core, the context and the dtype of the cache; None for none.
     state_bytes
         Bytes that do not grow with the context, from the core and the dtypes of state and
-        convolution.
+        convolution; None for none.
     replay_bytes
-        Bytes kept of a token so that a state can be replayed, in the place of a copy of the state.
+        Bytes kept of a token so that a state can be replayed, in the place of a copy of the
+        state; None for none.
     index_bytes
-        Bytes of an indexer's keys in a dtype of their own, beside `cache_bytes`.
+        Bytes of an indexer's keys in a dtype of their own, beside `cache_bytes`; None for none.
     repeated_bytes
-        Bytes of the cache that do not divide where the rest does.
+        Bytes of the cache that do not divide where the rest does; None for none.
     by_sequence
         Whether every sequence costs the same, whatever else is in the batch: `costs` are then
         those of one sequence, as many times as there are.
     """
 
-    costs: Callable[[Any, Setting], list[OpCost]]
+    costs: Callable[[Any, PassSettings], list[OpCost]]
     shard: Callable[[Any], Shard] | None = None
-    cache_bytes: Callable[[Any, Array, str], Array] = _no_cache
-    state_bytes: Callable[[Any, str, str], float] = _no_state
-    replay_bytes: Callable[[Any], float] = _no_replay
-    index_bytes: Callable[[Any, Array, str], Array] = _no_cache
+    cache_bytes: Callable[[Any, Array, str], Array] | None = None
+    state_bytes: Callable[[Any, str, str], float] | None = None
+    replay_bytes: Callable[[Any], float] | None = None
+    index_bytes: Callable[[Any, Array, str], Array] | None = None
     repeated_bytes: Callable[[Any, Array, str], Array] | None = None
     by_sequence: bool = False
 
@@ -280,7 +267,7 @@ def joined_groups(first: Array, second: Array, experts: tuple[int, int]) -> Arra
         batches that are routed independently of one another.
     Source
         Counting: an expert is missed if both miss it. For top-k this is
-        `specroof.cost.experts.distinct_experts` of all tokens.
+        `specroof.architecture.experts.distinct_experts` of all tokens.
 
     Examples
     --------
@@ -292,7 +279,7 @@ def joined_groups(first: Array, second: Array, experts: tuple[int, int]) -> Arra
     return np.asarray(routed + shared - missed)
 
 
-def _exchanged(one: Collective | None, other: Collective | None) -> Collective | None:
+def _exchanged(one: BlockExchange | None, other: BlockExchange | None) -> BlockExchange | None:
     if one is None or other is None:
         return None
     return replace(one, message_bytes=np.asarray(one.message_bytes + other.message_bytes))
@@ -323,8 +310,8 @@ def forward_cost(
     options
         Which formulas; the defaults of `Options` if None.
     expert_locality
-        How local the routing of tokens is: see `specroof.cost.experts.independent_tokens`. None
-        for independent routing; of no effect where `options` name a way to count experts.
+        How local the routing of tokens is: see `specroof.architecture.experts.independent_tokens`.
+        None for independent routing; of no effect where `options` name a way to count experts.
     by_sequence
         Whether what each sequence of the batch does alone, such as attention, is counted for one
         of them (`OpCost.sequences`): over a grid, its arrays have no axis of batches then.
@@ -359,7 +346,7 @@ def forward_cost(
     options = options or Options()
     if options.weight_dtype is not None:
         architecture = architecture.with_weights(WEIGHT_FORMATS[options.weight_dtype])
-    setting = Setting(
+    setting = PassSettings(
         forward=forward,
         options=options,
         kv_dtype=options.kv_dtype or architecture.kv_dtype,
@@ -374,55 +361,37 @@ def forward_cost(
     )
     ops: list[OpCost] = []
     for count, block in architecture.counted_blocks:
-        found = [
+        block_ops = [
             linear_cost(linear, tokens=tokens, block=block.label, count=count)
             for linear in block.linears
         ]
-        found += _core_costs(block, setting, alone, count)
-        ops += _joined(_counted(found, options), block, message_bytes)
-    return [*ops, *_head_costs(architecture, setting)]
-
-
-def _counted(ops: list[OpCost], options: Options) -> list[OpCost]:
-    if options.counts_all:
+        if block.core is not None:
+            formulas = CORES[type(block.core)]
+            if alone is None or not formulas.by_sequence:
+                counted, sequences = setting, None
+            else:
+                counted, sequences = alone, forward.batch_size
+            block_ops += [
+                replace(op, name=f"{block.label}.{op.name}", count=count, sequences=sequences)
+                for op in formulas.costs(block.core, counted)
+            ]
+        if not options.counts_all:
+            block_ops = [op for op in block_ops if op.kind in _ATTENTION_AND_FFN]
+        if block_ops and not block.joins_next:
+            # Devices exchange the output of a branch behind its last operation.
+            routed = isinstance(block.core, Experts)
+            exchange = BlockExchange(
+                block="experts" if routed else block.name,
+                message_bytes=message_bytes,
+                copies=block.core.top_k if isinstance(block.core, Experts) else 1,
+            )
+            block_ops[-1] = replace(block_ops[-1], collective=exchange)
+        ops += block_ops
+    if not options.counts_all and architecture.head.kind not in _ATTENTION_AND_FFN:
         return ops
-    return [op for op in ops if op.kind in _ATTENTION_AND_FFN]
-
-
-def _core_costs(block: Block, setting: Setting, alone: Setting | None, count: int) -> list[OpCost]:
-    """Return the operations of the core of a block, `alone` those of one sequence of the batch."""
-    if block.core is None:
-        return []
-    formulas = CORES[type(block.core)]
-    if alone is None or not formulas.by_sequence:
-        counted, sequences = setting, None
-    else:
-        counted, sequences = alone, setting.forward.batch_size
-    return [
-        replace(op, name=f"{block.label}.{op.name}", count=count, sequences=sequences)
-        for op in formulas.costs(block.core, counted)
-    ]
-
-
-def _joined(ops: list[OpCost], block: Block, message_bytes: Array) -> list[OpCost]:
-    """Return the operations of a block; the last one of a branch has its collective."""
-    if not ops or block.joins_next:
-        return ops
-    routed = isinstance(block.core, Experts)
-    collective = Collective(
-        block="experts" if routed else block.name,
-        message_bytes=message_bytes,
-        copies=block.core.top_k if isinstance(block.core, Experts) else 1,
-    )
-    return [*ops[:-1], replace(ops[-1], collective=collective)]
-
-
-def _head_costs(architecture: Architecture, setting: Setting) -> list[OpCost]:
-    """Return the LM head over the positions that need logits, as it is counted."""
-    positions = setting.forward.head_tokens
+    positions = forward.head_tokens
     head = linear_cost(architecture.head, tokens=positions, block="", count=1)
-    logits = logit_bytes(architecture.head.out_features, positions)
-    counted = replace(
+    head = replace(
         head,
         name=architecture.head.name,
         # A pass that needs no logits does not read the head.
@@ -431,9 +400,31 @@ def _head_costs(architecture: Architecture, setting: Setting) -> list[OpCost]:
             if np.all(positions > 0)
             else np.where(positions > 0, head.weight_bytes, 0.0)
         ),
-        activation_bytes=logits if setting.options.counts_all else np.zeros(()),
+        activation_bytes=(
+            logit_bytes(architecture.head.out_features, positions)
+            if options.counts_all
+            else np.zeros(())
+        ),
     )
-    return _counted([counted], setting.options)
+    return [*ops, head]
+
+
+def logit_bytes(vocab_size: int, positions: Array) -> Array:
+    r"""Return the bytes of the logits that a pass writes, in float32.
+
+    .. math:: M = 4 \, V \, t
+
+    Ignores
+        the sampler, which reads them again: as much once more.
+    Source
+        Engines sample from float32 logits (vLLM ``LogitsProcessor``, SGLang ``Sampler``).
+
+    Examples
+    --------
+    >>> float(logit_bytes(248_320, np.array(2048.0))) / 1e9  # GB
+    2.03423744
+    """
+    return np.asarray(4.0 * vocab_size * positions)
 
 
 # --- Bytes that a model takes up, weights and what each sequence caches, and how they divide -----
@@ -469,7 +460,7 @@ def storage(
         activations, captured graphs and the engine's own buffers (1 to 10 GB per device), state
         snapshots of a verification, and drafters.
     Source
-        See `specroof.cost.base` for the bytes of a cached entry.
+        See `specroof.architecture.base` for the bytes of a cached entry.
 
     Examples
     --------
@@ -489,24 +480,30 @@ def storage(
         architecture = architecture.with_weights(WEIGHT_FORMATS[options.weight_dtype])
     context = np.asarray(context_len, dtype=np.float64)
     nothing = np.zeros(())
-    parts = [
-        Storage(count * weight_bytes, nothing, shard)
-        for count, block in architecture.counted_blocks
-        for weight_bytes, shard in _block_weights(block)
-    ]
+    parts: list[Storage] = []
+    for count, block in architecture.counted_blocks:
+        parts += [
+            Storage(count * linear.stored_bytes, nothing, linear.shard) for linear in block.linears
+        ]
+        if block.core is not None:
+            shard = HEADS if block.name == "attention" else TENSOR
+            parts.append(Storage(count * block.core.stored_bytes, nothing, shard))
     table = architecture.embedding_params * dtype_bytes(architecture.activation_dtype)
     head = 0.0 if architecture.tied_embeddings else architecture.head.stored_bytes
     parts.append(Storage(table + head, nothing, TENSOR))
     kv_dtype = options.kv_dtype or architecture.kv_dtype
     state_dtype = options.state_dtype or architecture.state_dtype
-    for count, core, rules in _formulas(architecture):
+    for count, core in architecture.counted_cores:
+        rules = CORES[type(core)]
         if rules.shard is None:
             continue
-        kept = (
-            rules.cache_bytes(core, context, kv_dtype)
-            + rules.index_bytes(core, context, options.index_dtype or kv_dtype)
-            + rules.state_bytes(core, state_dtype, architecture.activation_dtype)
-        )
+        kept = 0.0 * context
+        if rules.cache_bytes is not None:
+            kept = kept + rules.cache_bytes(core, context, kv_dtype)
+        if rules.index_bytes is not None:
+            kept = kept + rules.index_bytes(core, context, options.index_dtype or kv_dtype)
+        if rules.state_bytes is not None:
+            kept = kept + rules.state_bytes(core, state_dtype, architecture.activation_dtype)
         if rules.repeated_bytes is not None:
             repeated = rules.repeated_bytes(core, context, kv_dtype)
             parts.append(Storage(0.0, np.asarray(count * repeated), ATTENTION_REPLICATED))
@@ -521,7 +518,7 @@ def replay_storage(architecture: Architecture) -> list[Storage]:
     Counts
         inputs of the recurrence, in the place of a copy of the state for each position.
     Source
-        ``--recurrent-state replay``: see `specroof.cost.recurrent.replay_token_bytes`.
+        ``--recurrent-state replay``: see `specroof.architecture.recurrent.replay_token_bytes`.
 
     Examples
     --------
@@ -532,23 +529,13 @@ def replay_storage(architecture: Architecture) -> list[Storage]:
     >>> [float(part.sequence_bytes) for part in replay_storage(tiny)]  # 3 * 12544
     [37632.0]
     """
-    return [
-        Storage(0.0, np.asarray(count * rules.replay_bytes(core)), rules.shard(core))
-        for count, core, rules in _formulas(architecture)
-        if rules.shard is not None and rules.replay_bytes(core)
-    ]
-
-
-def _block_weights(block: Block) -> list[tuple[float, Shard]]:
-    weights = [(linear.stored_bytes, linear.shard) for linear in block.linears]
-    if block.core is not None:
-        weights.append((block.core.stored_bytes, HEADS if block.name == "attention" else TENSOR))
-    return weights
-
-
-def _formulas(architecture: Architecture) -> list[tuple[int, Core, CoreFormulas]]:
-    """Return the cores that may store something per sequence: their counts and formulas."""
-    return [(count, core, CORES[type(core)]) for count, core in architecture.counted_cores]
+    parts = []
+    for count, core in architecture.counted_cores:
+        rules = CORES[type(core)]
+        if rules.shard is not None and rules.replay_bytes is not None:
+            kept = np.asarray(count * rules.replay_bytes(core))
+            parts.append(Storage(0.0, kept, rules.shard(core)))
+    return parts
 
 
 def kv_cache_bytes(
@@ -573,7 +560,7 @@ def kv_cache_bytes(
     Ignores
         paging: engines round up to blocks of 16 to 256 tokens.
     Source
-        See `specroof.cost.base` for the bytes of each kind of entry.
+        See `specroof.architecture.base` for the bytes of each kind of entry.
 
     Examples
     --------
@@ -588,9 +575,14 @@ def kv_cache_bytes(
     context = np.asarray(context_len, dtype=np.float64)
     dtype = kv_dtype or architecture.kv_dtype
     total = 0.0 * context
-    for count, core, rules in _formulas(architecture):
-        keys = rules.index_bytes(core, context, index_dtype or dtype)
-        total = total + count * (rules.cache_bytes(core, context, dtype) + keys)
+    for count, core in architecture.counted_cores:
+        rules = CORES[type(core)]
+        if rules.cache_bytes is None:
+            continue
+        kept = rules.cache_bytes(core, context, dtype)
+        if rules.index_bytes is not None:
+            kept = kept + rules.index_bytes(core, context, index_dtype or dtype)
+        total = total + count * kept
     return np.asarray(total)
 
 
@@ -621,7 +613,7 @@ def state_bytes(architecture: Architecture, state_dtype: str | None = None) -> f
     """Return the bytes of one sequence that do not grow with the context: recurrent state, rings.
 
     Source
-        `specroof.cost.recurrent.recurrent_state_bytes`, and the rings of DeepSeek-V4's
+        `specroof.architecture.recurrent.recurrent_state_bytes`, and the rings of DeepSeek-V4's
         compressors.
 
     Examples
@@ -636,6 +628,7 @@ def state_bytes(architecture: Architecture, state_dtype: str | None = None) -> f
     """
     dtype = state_dtype or architecture.state_dtype
     return sum(
-        count * rules.state_bytes(core, dtype, architecture.activation_dtype)
-        for count, core, rules in _formulas(architecture)
+        count * kept_bytes(core, dtype, architecture.activation_dtype)
+        for count, core in architecture.counted_cores
+        if (kept_bytes := CORES[type(core)].state_bytes) is not None
     )

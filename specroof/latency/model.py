@@ -12,25 +12,29 @@ import numpy.typing as npt
 from specroof.architecture import Architecture
 from specroof.arrays import Array, IntArray
 from specroof.cost import (
-    Collective,
+    BlockExchange,
     ForwardPass,
     OpCost,
     Options,
-    Shard,
-    Storage,
     forward_cost,
     state_bytes,
     storage,
 )
 from specroof.cost.forward import joined_costs
 from specroof.errors import Note
-from specroof.hardware import GENERIC, CapturedGraphs, Placement
-from specroof.latency.communication import Exchange
-from specroof.latency.pass_seconds import OpWork, PassLatency, PassShape, PassWork, pass_time
-from specroof.latency.setup import Setup, served_options
+from specroof.hardware import GENERIC, CapturedGraphs
+from specroof.latency.pass_seconds import (
+    Exchange,
+    OpWork,
+    PassLatency,
+    PassShape,
+    PassWork,
+    pass_time,
+)
+from specroof.latency.setup import Setup, device_bytes, served_options, ways
 from specroof.units import format_binary_bytes
 
-# --- From operations to what they do on a device at its peaks, and the memory that it needs ------
+# --- From operations to what they do on a device at its peaks ------------------------------------
 
 
 def pass_work(
@@ -74,104 +78,48 @@ def pass_work(
     >>> float(work.compute_s), float(work.memory_s)
     (2.0, 3.0)
     """
-    crowding = _crowding(setup.placement, shape.batch_size)
-    ops = tuple(ops)
-    works = [_op_work(op, setup, crowding, settled=settled) for op in ops]
-    name = setup.hardware.name
-    stand_ins = dict.fromkeys(
-        f"{name} has no {one.op.compute_dtype} arithmetic: {one.compute_dtype} stands in"
-        for one in works
-        if one.compute_dtype != one.op.compute_dtype
-    )
-    exchanges = [
-        Exchange(op.collective, op.count, setup.hardware, setup.placement)
-        for op in ops
-        if op.collective is not None and setup.placement.devices > 1
-    ]
+    hardware, placement = setup.hardware, setup.placement
+    # Fewer sequences than data-parallel groups of attention leave groups idle, and the others have
+    # no less to do for it: how many times its even share the busiest group has.
+    crowding: Array | float = 1.0
+    if placement.attention_data_parallel > 1:
+        batch = np.asarray(shape.batch_size, dtype=np.float64)
+        crowding = np.maximum(1.0, placement.attention_data_parallel / batch)
+    works, exchanges = [], []
+    stand_ins: dict[str, None] = {}
+    for op in ops:
+        dtype, flops_per_s = hardware.arithmetic(
+            op.compute_dtype, strict=setup.options.strict_dtype
+        )
+        if dtype != op.compute_dtype:
+            stand_ins[
+                f"{hardware.name} has no {op.compute_dtype} arithmetic: {dtype} stands in"
+            ] = None
+        compute_ways, weight_ways, cache_ways = ways(op.shard, placement)
+        busiest = crowding if op.shard.group == "attention" else 1.0
+        sequences = op.sequences
+        if sequences is not None:
+            sequences, busiest = np.asarray(sequences * busiest), 1.0
+        moved = (
+            op.weight_bytes / weight_ways
+            + busiest * op.cache_bytes / cache_ways
+            + busiest * op.activation_bytes / compute_ways
+        )
+        works.append(
+            OpWork(
+                op=op,
+                compute_dtype=dtype,
+                flops=op.flops,
+                moved_bytes=moved,
+                settled=settled,
+                flop_s=busiest * op.count / (compute_ways * flops_per_s),
+                byte_s=op.count / hardware.peak.memory_bytes_per_s,
+                sequences=sequences,
+            )
+        )
+        if op.collective is not None and placement.devices > 1:
+            exchanges.append(Exchange(op.collective, op.count, hardware, placement))
     return PassWork(works, exchanges, shape, notes=tuple(stand_ins))
-
-
-def _crowding(placement: Placement, batch_size: npt.ArrayLike) -> Array | float:
-    """Return how many times its even share the busiest data-parallel group of attention has.
-
-    Fewer sequences than groups leave groups idle; the others have no less to do for it.
-    """
-    if placement.attention_data_parallel == 1:
-        return 1.0
-    batch = np.asarray(batch_size, dtype=np.float64)
-    return np.maximum(1.0, placement.attention_data_parallel / batch)
-
-
-def _op_work(op: OpCost, setup: Setup, crowding: Array | float, *, settled: bool) -> OpWork:
-    hardware = setup.hardware
-    dtype, flops_per_s = hardware.arithmetic(op.compute_dtype, strict=setup.options.strict_dtype)
-    compute_ways, weight_ways, cache_ways = _ways(op.shard, setup.placement)
-    busiest = crowding if op.shard.group == "attention" else 1.0
-    sequences = op.sequences
-    if sequences is not None:
-        sequences, busiest = np.asarray(sequences * busiest), 1.0
-    moved = (
-        op.weight_bytes / weight_ways
-        + busiest * op.cache_bytes / cache_ways
-        + busiest * op.activation_bytes / compute_ways
-    )
-    bytes_per_s = hardware.peak.memory_bytes_per_s
-    return OpWork(
-        op=op,
-        compute_dtype=dtype,
-        flops=op.flops,
-        moved_bytes=moved,
-        settled=settled,
-        flop_s=busiest * op.count / (compute_ways * flops_per_s),
-        byte_s=op.count / bytes_per_s,
-        sequences=sequences,
-    )
-
-
-def _ways(shard: Shard, placement: Placement) -> tuple[int, int, int]:
-    """Return over how many devices arithmetic, weights and cached bytes are divided.
-
-    Data-parallel attention divides the sequences, and with them arithmetic and cache, and repeats
-    the weights in every group.
-    """
-    groups = placement.attention_data_parallel if shard.group == "attention" else 1
-    group_size = placement.tensor_parallel // groups
-    return (
-        groups * min(group_size, shard.compute_ways),
-        min(group_size, shard.weight_ways),
-        groups * min(group_size, shard.cache_ways),
-    )
-
-
-def device_bytes(
-    parts: Iterable[Storage], placement: Placement, batch_size: npt.ArrayLike
-) -> Array:
-    """Return the memory that one device needs for weights and for its share of the sequences.
-
-    Parameters
-    ----------
-    parts
-        From `specroof.cost.forward`.
-    placement
-        How weights and caches divide.
-    batch_size
-        Sequences over all devices.
-
-    Source
-        Counting; the same division as `pass_work`.
-
-    Examples
-    --------
-    >>> latent = Storage(8e9, np.array(1e6), Shard("attention", cache_ways=1))
-    >>> float(device_bytes([latent], Placement(tensor_parallel=8), 1000)) / 1e9  # 8 / 8 + 1
-    2.0
-    """
-    batch = np.asarray(batch_size, dtype=np.float64)
-    total = np.zeros(())
-    for part in parts:
-        _, weight_ways, cache_ways = _ways(part.shard, placement)
-        total = total + part.weight_bytes / weight_ways + batch * part.sequence_bytes / cache_ways
-    return np.asarray(total)
 
 
 # --- Many passes as one: operations of a kind together, whatever model and chip they are of ------
@@ -211,13 +159,13 @@ def stacked(works: Sequence[PassWork], sizes: Sequence[int]) -> PassWork:
         for op in work.ops:
             key = (op.op.kind, op.compute_dtype, op.settled, op.op.rows is None)
             ops.setdefault(key, []).append((op, where))
-        for one in work.exchanges:
-            what = one.collective
-            between = (one.hardware.interconnect, one.placement, what.block, what.copies)
-            exchanges.setdefault(between, []).append((one, where))
+        for exchange in work.exchanges:
+            what = exchange.collective
+            between = (exchange.hardware.interconnect, exchange.placement, what.block, what.copies)
+            exchanges.setdefault(between, []).append((exchange, where))
     return PassWork(
-        [_ops_of_a_kind(some) for some in ops.values()],
-        [_exchanges_of_a_kind(some) for some in exchanges.values()],
+        [_ops_of_a_kind(parts) for parts in ops.values()],
+        [_exchanges_of_a_kind(parts) for parts in exchanges.values()],
         _shapes([work.shape for work in works], sizes),
         n_passes=first,
     )
@@ -233,12 +181,12 @@ def _ops_of_a_kind(parts: Sequence[tuple[OpWork, IntArray]]) -> OpWork:
     first = parts[0][0]
     rows = first.op.rows
     if rows is not None:
-        rows = _joined([(one.op.rows, at) for one, at in parts])
+        rows = _joined([(work.op.rows, at) for work, at in parts])
     return OpWork(
         op=replace(first.op, rows=rows),
         compute_dtype=first.compute_dtype,
-        flops=_joined([(one.compute_s, at) for one, at in parts]),
-        moved_bytes=_joined([(one.memory_s, at) for one, at in parts]),
+        flops=_joined([(work.compute_s, at) for work, at in parts]),
+        moved_bytes=_joined([(work.memory_s, at) for work, at in parts]),
         settled=first.settled,
         passes=np.concatenate([at for _, at in parts]),
     )
@@ -247,11 +195,11 @@ def _ops_of_a_kind(parts: Sequence[tuple[OpWork, IntArray]]) -> OpWork:
 def _exchanges_of_a_kind(parts: Sequence[tuple[Exchange, IntArray]]) -> Exchange:
     first = parts[0][0]
     what = first.collective
-    message_bytes = _joined([(one.collective.message_bytes, at) for one, at in parts])
+    message_bytes = _joined([(exchange.collective.message_bytes, at) for exchange, at in parts])
     return replace(
         first,
-        collective=Collective(what.block, message_bytes, what.copies),
-        count=_joined([(one.count, at) for one, at in parts]),
+        collective=BlockExchange(what.block, message_bytes, what.copies),
+        count=_joined([(exchange.count, at) for exchange, at in parts]),
         passes=np.concatenate([at for _, at in parts]),
     )
 
@@ -265,9 +213,9 @@ def _shapes(shapes: Sequence[PassShape], sizes: Sequence[int]) -> PassShape:
         return _joined(list(zip(values, where, strict=True)))
 
     rows: dict[str, Any] = {
-        one.name: joined([getattr(shape, one.name) for shape in shapes])
-        for one in fields(PassShape)
-        if one.name != "layer_kinds"
+        field.name: joined([getattr(shape, field.name) for shape in shapes])
+        for field in fields(PassShape)
+        if field.name != "layer_kinds"
     }
     layers = {kind: joined([shape.layer_kinds.get(kind, 0) for shape in shapes]) for kind in kinds}
     return PassShape(**rows, layer_kinds=layers)
@@ -325,7 +273,7 @@ def model_latency(
     setup
         Where, in which engine, by which formulas.
     forward
-        The pass as it is asked for.
+        The pass before padding.
     beside
         What runs in the same pass.
 
@@ -369,11 +317,18 @@ def model_work(
 
     Parameters
     ----------
-    model, setup, forward, beside
-        As of `model_latency`. Of the engine only what changes the work matters: the sizes of its
-        graphs and how dependent the routing of tokens is.
+    model
+        What runs.
+    setup
+        Where, by which formulas. Of the engine only what changes the work matters: the sizes of
+        its graphs and how dependent the routing of tokens is.
+    forward
+        The pass before padding.
+    beside
+        What runs in the same pass.
     by_sequence
-        As of `specroof.cost.forward_cost`: less to compute over a grid.
+        Whether the work that each sequence does alone is counted for one sequence; see
+        `specroof.cost.forward_cost`. Less to compute over a grid.
 
     Raises
     ------
@@ -399,24 +354,27 @@ def model_work(
     >>> model_work(tiny, setup, ForwardPass(1, 1, 0)).shape.n_layers
     5
     """
-    for one in beside:
-        if one.kind == "prompts":
-            return _mixed_work(model, setup, (forward, one.forward_pass), by_sequence)
+    for work in beside:
+        if work.kind == "prompts":
+            return _mixed_work(model, setup, (forward, work.forward_pass), by_sequence)
     padded, eager = padded_pass(forward, setup.engine.graphs)
-    works = [(one.architecture, one.forward_pass, one.times) for one in beside]
-    ops = [
-        _repeated(op, times)
-        for part, positions, times in ((model, padded, 1.0), *works)
-        for op in _ops(part, setup, positions, by_sequence)
-    ]
-    kinds = layer_kinds(model)
+    ops = _ops(model, setup, padded, by_sequence)
+    for work in beside:
+        added = _ops(work.architecture, setup, work.forward_pass, by_sequence)
+        if work.times != 1:  # in a row, the weights read each time
+            amounts = ("flops", "weight_bytes", "cache_bytes", "activation_bytes")
+            added = [
+                replace(op, **{name: getattr(op, name) * work.times for name in amounts})
+                for op in added
+            ]
+        ops += added
     shape = PassShape(
         model.n_layers,
         forward.batch_size,
-        kinds,
+        layer_kinds(model),
         forward.query_len,
         eager,
-        sum(one.times for one in beside if one.kind == "steps"),
+        sum(work.times for work in beside if work.kind == "steps"),
         launched_kernels(ops, model.n_layers),
     )
     return pass_work(ops, setup, shape, settled=forward.settled)
@@ -443,7 +401,7 @@ def launched_kernels(ops: Sequence[OpCost], n_layers: float) -> float:
     >>> launched_kernels([core], 2)  # two cores of 15, two layers of 20
     70
     """
-    return sum(one.count * _KERNELS.get(one.kind, 1) for one in ops) + _LAYER_KERNELS * n_layers
+    return sum(op.count * _KERNELS.get(op.kind, 1) for op in ops) + _LAYER_KERNELS * n_layers
 
 
 def _ops(
@@ -484,7 +442,7 @@ def _mixed_work(
     padded, eager = padded_pass(together, setup.engine.graphs)
     padding = (padded.matmul_tokens - together.matmul_tokens) / forward.batch_size
     decoding = replace(forward, matmul_len=forward.query_len + padding)
-    costs = [_ops(model, setup, one, by_sequence) for one in (decoding, prompts)]
+    costs = [_ops(model, setup, batch, by_sequence) for batch in (decoding, prompts)]
     both, alone, beside = joined_costs(*costs)
     # One row of tokens: as many kernels as a pass of either.
     kernels = launched_kernels(costs[0], model.n_layers)
@@ -500,14 +458,6 @@ def _mixed_work(
     )
 
 
-def _repeated(op: OpCost, times: float) -> OpCost:
-    """Return an operation that runs several times in a row, its weights read each time."""
-    if times == 1:
-        return op
-    amounts = ("flops", "weight_bytes", "cache_bytes", "activation_bytes")
-    return replace(op, **{name: getattr(op, name) * times for name in amounts})
-
-
 def padded_pass(
     forward: ForwardPass, graphs: CapturedGraphs | None
 ) -> tuple[ForwardPass, npt.NDArray[np.bool_]]:
@@ -519,7 +469,7 @@ def padded_pass(
     Parameters
     ----------
     forward
-        The pass as it is asked for.
+        The pass before padding.
     graphs
         The captured sizes; None for an engine that pads nothing.
 
@@ -529,8 +479,8 @@ def padded_pass(
     Examples
     --------
     >>> graphs = CapturedGraphs(sizes=(8, 16))
-    >>> asked = ForwardPass(batch_size=[2, 3, 8], query_len=4, context_len=0)
-    >>> padded, eager = padded_pass(asked, graphs)
+    >>> unpadded = ForwardPass(batch_size=[2, 3, 8], query_len=4, context_len=0)
+    >>> padded, eager = padded_pass(unpadded, graphs)
     >>> padded.matmul_tokens.tolist(), eager.tolist()  # 8, 12 and 32 tokens
     ([8.0, 16.0, 32.0], [False, False, True])
     """
@@ -538,11 +488,11 @@ def padded_pass(
         return forward, np.zeros((), dtype=bool)
     if forward.settled and graphs.counts == "sequences":
         return forward, np.zeros((), dtype=bool)
-    asked = forward.tokens if graphs.counts == "tokens" else forward.batch_size
+    used = forward.tokens if graphs.counts == "tokens" else forward.batch_size
     sizes = np.array([*graphs.sizes, np.inf])
-    size = sizes[np.searchsorted(sizes, asked)]
+    size = sizes[np.searchsorted(sizes, used)]
     eager = np.isinf(size)
-    factor = np.where(eager, 1.0, size / asked)
+    factor = np.where(eager, 1.0, size / used)
     return replace(forward, matmul_len=forward.query_len * factor), eager
 
 

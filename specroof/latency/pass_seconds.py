@@ -1,17 +1,374 @@
-"""The seconds of a pass: operations at the peaks x an engine. The only `max()` lives here."""
+"""Seconds of a pass: the roofline of its operations, its collectives, what the engine adds."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from specroof.arrays import Array, IntArray
-from specroof.cost import OpCost
-from specroof.hardware import STATE_TOKENS, EngineProfile, ExpertTile
-from specroof.latency.communication import Exchange, by_pass, communication_s, total, weighted_total
+from specroof.cost import BlockExchange, OpCost
+from specroof.errors import ProfileError
+from specroof.hardware import (
+    STATE_TOKENS,
+    Collective,
+    EngineProfile,
+    ExpertTile,
+    HardwareProfile,
+    Interconnect,
+    Placement,
+)
 from specroof.units import format_seconds
+
+# --- Sums over the parts of a pass, and over the parts of each of many ---------------------------
+
+
+def total(parts: Iterable[Array]) -> Array:
+    """Return the sum, in the order given: a grid in slices must round as the whole one does.
+
+    Source
+        Addition.
+
+    Examples
+    --------
+    >>> total([np.ones((2, 1)), np.array(3.0)]).tolist()
+    [[4.0], [4.0]]
+    """
+    whole = np.zeros(())
+    for part in parts:
+        whole = np.asarray(whole + part)
+    return whole
+
+
+def weighted_total(parts: Iterable[tuple[Array | None, Array]]) -> Array:
+    """Return the sum of values, each so many times; the values of one weight are added up first.
+
+    Parameters
+    ----------
+    parts
+        A weight, None for 1, and the values.
+
+    Source
+        Addition and the distributive law: over a grid, a weight with an axis of its own meets the
+        values once.
+
+    Examples
+    --------
+    >>> several, many = np.array([[1.0], [2.0]]), np.array([10.0, 20.0])
+    >>> weighted_total([(many, several), (None, np.array(0.5)), (many, several)])
+    array([[20.5, 40.5],
+           [40.5, 80.5]])
+    """
+    groups: dict[Hashable, tuple[Array | None, list[Array]]] = {None: (None, [])}
+    for weight, values in parts:
+        key = None if weight is None else (weight.shape, weight.tobytes())
+        groups.setdefault(key, (weight, []))[1].append(values)
+    return total(
+        total(values) if weight is None else np.asarray(weight * total(values))
+        for weight, values in groups.values()
+    )
+
+
+def by_pass(values: Array, passes: IntArray | None, n_passes: int | None) -> Array:
+    """Return the sum of the values of each pass; the values themselves where they are of one.
+
+    Parameters
+    ----------
+    values
+        Of operations.
+    passes
+        The pass that each value belongs to; None where they are all of one.
+    n_passes
+        How many passes there are.
+
+    Source
+        Addition.
+
+    Examples
+    --------
+    >>> by_pass(np.array([1.0, 2.0, 4.0]), np.array([0, 2, 2]), 3).tolist()
+    [1.0, 0.0, 6.0]
+    """
+    if passes is None or n_passes is None:
+        return values
+    each = np.broadcast_to(values, passes.shape)
+    return np.asarray(np.bincount(passes, weights=each, minlength=n_passes), dtype=np.float64)
+
+
+# --- Seconds of the exchanges between devices, by message size, topology and number of devices ---
+
+
+def all_reduce_s(
+    message_bytes: npt.ArrayLike,
+    *,
+    devices: int,
+    link_bytes_per_s: float,
+    latency_s: float,
+    in_switch_reduce: bool = False,
+) -> Array:
+    r"""Return the seconds of an all-reduce.
+
+    .. math:: t = t_0 + \phi \, n / W, \quad \phi = 2 (g - 1) / g
+
+    Parameters
+    ----------
+    message_bytes
+        The tensor, n.
+    devices
+        g.
+    link_bytes_per_s
+        One direction of one device's links, W.
+    latency_s
+        Of a short message.
+    in_switch_reduce
+        The switch adds: each byte crosses a link once, so that :math:`\phi = 1`.
+
+    Ignores
+        one-shot kernels for short messages, whose cost `latency_s` carries.
+    Source
+        Thakur et al. 2005, IJHPCA 19(1), section 4 (ring); NVLink SHARP for the switch.
+
+    Examples
+    --------
+    >>> link = {"devices": 8, "link_bytes_per_s": 1e12, "latency_s": 1e-6}
+    >>> float(all_reduce_s(8e6, **link)) * 1e6  # 1 + 2 * 7/8 * 8, in microseconds
+    15.0
+    """
+    share = 1.0 if in_switch_reduce else 2 * (devices - 1) / devices
+    return latency_s + share * np.asarray(message_bytes, dtype=np.float64) / link_bytes_per_s
+
+
+def all_to_all_s(
+    device_bytes: npt.ArrayLike, *, devices: int, link_bytes_per_s: float, latency_s: float
+) -> Array:
+    r"""Return the seconds of an all-to-all in which each device sends `device_bytes` in total.
+
+    .. math:: t = t_0 + \frac{g - 1}{g} \, n / W
+
+    Source
+        Thakur et al. 2005, IJHPCA 19(1), section 4.
+
+    Examples
+    --------
+    >>> link = {"devices": 8, "link_bytes_per_s": 1e12, "latency_s": 1e-6}
+    >>> float(all_to_all_s(8e6, **link)) * 1e6  # 1 + 7/8 * 8, in microseconds
+    8.0
+    """
+    share = (devices - 1) / devices
+    return latency_s + share * np.asarray(device_bytes, dtype=np.float64) / link_bytes_per_s
+
+
+def hierarchical_all_reduce_s(
+    message_bytes: npt.ArrayLike,
+    *,
+    nodes: int,
+    node_devices: int,
+    link_bytes_per_s: tuple[float, float],
+    latency_s: tuple[float, float],
+) -> Array:
+    r"""Return the seconds of an all-reduce over several nodes.
+
+    Inside each node a reduce-scatter and an all-gather, between nodes an all-reduce of what one
+    device then holds:
+
+    .. math:: t = 2 \left( t_0 + \frac{g - 1}{g} \frac{n}{W} \right)
+        + t_0' + \frac{2 (m - 1)}{m} \frac{n / g}{W'}
+
+    Parameters
+    ----------
+    message_bytes
+        The tensor, n.
+    nodes, node_devices
+        m and g.
+    link_bytes_per_s, latency_s
+        Inside a node, and between nodes.
+
+    Source
+        Thakur et al. 2005, IJHPCA 19(1); NCCL's hierarchical rings.
+
+    Examples
+    --------
+    >>> float(
+    ...     hierarchical_all_reduce_s(
+    ...         8e6,
+    ...         nodes=2,
+    ...         node_devices=8,
+    ...         link_bytes_per_s=(1e12, 100e9),
+    ...         latency_s=(1e-6, 10e-6),
+    ...     )
+    ... ) * 1e6
+    36.0
+    """
+    inside = all_to_all_s(
+        message_bytes,
+        devices=node_devices,
+        link_bytes_per_s=link_bytes_per_s[0],
+        latency_s=latency_s[0],
+    )
+    between = all_reduce_s(
+        np.asarray(message_bytes, dtype=np.float64) / node_devices,
+        devices=nodes,
+        link_bytes_per_s=link_bytes_per_s[1],
+        latency_s=latency_s[1],
+    )
+    return np.asarray(2 * inside + between)
+
+
+@dataclass(frozen=True, slots=True)
+class _Links:
+    """Speed of the links of one device in an engine, inside its group of devices and beyond."""
+
+    within: Interconnect
+    reached: Collective
+
+    @property
+    def scale_out_bytes_per_s(self) -> float:
+        # `communication_s` has refused profiles without it.
+        return self.reached.link_frac * (self.within.scale_out_bytes_per_s or 0.0)
+
+    @property
+    def scale_out_latency_s(self) -> float:
+        return self.reached.scale_out_latency_s or 0.0
+
+    def latency_s(self, devices: int) -> float:
+        return self.reached.latency_s + self.reached.device_latency_s * (devices - 1)
+
+    def all_reduce(self, message_bytes: Array, devices: int) -> Array:
+        if devices == 1:
+            return np.zeros(())
+        group = min(devices, self.within.max_devices)
+        link_bytes_per_s = self.reached.link_frac * self.within.link_bytes_per_s
+        if devices == group:
+            return all_reduce_s(
+                message_bytes,
+                devices=devices,
+                link_bytes_per_s=link_bytes_per_s,
+                latency_s=self.latency_s(devices),
+                in_switch_reduce=self.reached.in_switch_reduce,
+            )
+        return hierarchical_all_reduce_s(
+            message_bytes,
+            nodes=devices // group,
+            node_devices=group,
+            link_bytes_per_s=(link_bytes_per_s, self.scale_out_bytes_per_s),
+            latency_s=(self.latency_s(group), self.scale_out_latency_s),
+        )
+
+    def all_to_all(self, sent_bytes: Array, devices: int) -> Array:
+        group = min(devices, self.within.max_devices)
+        inside_s = all_to_all_s(
+            sent_bytes * (group / devices),
+            devices=group,
+            link_bytes_per_s=self.reached.link_frac * self.within.link_bytes_per_s,
+            latency_s=self.latency_s(group),
+        )
+        if devices == group:
+            return inside_s
+        # What leaves the group goes over other links, at the same time.
+        outside_s = self.scale_out_latency_s + sent_bytes * (
+            (devices - group) / devices / self.scale_out_bytes_per_s
+        )
+        return np.maximum(inside_s, outside_s)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exchange:
+    """What devices exchange behind an operation of a pass, or behind those of many passes.
+
+    Parameters
+    ----------
+    collective
+        What is exchanged.
+    count
+        How often, for each message.
+    hardware, placement
+        Between which devices.
+    passes
+        Of many passes, the one that each message belongs to; None where all are of one.
+    """
+
+    collective: BlockExchange
+    count: npt.ArrayLike
+    hardware: HardwareProfile
+    placement: Placement
+    passes: IntArray | None = None
+
+
+def communication_s(
+    exchanges: Iterable[Exchange], engine: EngineProfile, n_passes: int | None = None
+) -> Array:
+    """Return the seconds of all collectives of a pass; 0 for an engine without a collective model.
+
+    Parameters
+    ----------
+    exchanges
+        What devices exchange in the pass, or in many passes.
+    engine
+        What it reaches on the links.
+    n_passes
+        How many passes; None for one.
+
+    Raises
+    ------
+    ProfileError
+        If the devices are more than the interconnect joins, and the profile does not say what
+        the links between groups reach.
+
+    Source
+        `all_reduce_s`, `all_to_all_s`, `hierarchical_all_reduce_s`.
+
+    Examples
+    --------
+    >>> from specroof.hardware import IDEAL_ENGINE
+    >>> float(communication_s([], IDEAL_ENGINE))  # the ideal engine
+    0.0
+    """
+    reached = engine.collective
+    if reached is None:
+        return np.zeros(())
+    parts = []
+    for exchange in exchanges:
+        block, placement = exchange.collective, exchange.placement
+        within, devices = exchange.hardware.interconnect, placement.devices
+        if within is None:
+            problem = "interconnect.link_bytes_per_s is not given"
+        elif devices > within.max_devices and (
+            within.scale_out_bytes_per_s is None
+            or reached.scale_out_latency_s is None
+            or devices % within.max_devices != 0
+        ):
+            problem = f"interconnect.max_devices is {within.max_devices}"
+        else:
+            seconds = _collective_s(block, _Links(within, reached), placement)
+            counted_s = np.asarray(np.asarray(exchange.count) * seconds)
+            parts.append(by_pass(counted_s, exchange.passes, n_passes))
+            continue
+        message = f"{exchange.hardware.name}: {problem}"
+        msg = f"{message}; engine {engine.name} cannot time collectives over {devices} devices"
+        raise ProfileError(msg)
+    return total(parts)
+
+
+def _collective_s(exchange: BlockExchange, links: _Links, placement: Placement) -> Array:
+    """Return the seconds of the collectives behind one block.
+
+    Tensor-parallel blocks end in an all-reduce. Behind data-parallel attention a feed-forward
+    gathers its tokens first and scatters the sums: as much traffic, and one latency more. Experts
+    spread over devices get and return their tokens by all-to-all.
+    """
+    groups = placement.attention_data_parallel
+    message_bytes = exchange.message_bytes
+    if exchange.block == "attention":
+        return links.all_reduce(np.asarray(message_bytes / groups), placement.devices // groups)
+    if groups == 1:
+        return links.all_reduce(message_bytes, placement.devices)
+    if exchange.block == "experts" and placement.expert_parallel > 1:
+        sent_bytes = message_bytes * exchange.copies / placement.expert_parallel
+        return 2 * links.all_to_all(np.asarray(sent_bytes), placement.expert_parallel)
+    return links.latency_s(placement.devices) + links.all_reduce(message_bytes, placement.devices)
+
+
+# --- The roofline, and what an engine adds around it: the only `max()` lives here -----------------
 
 
 def overlapped_s(compute_s: Array, memory_s: Array, norm: float | None) -> Array:
@@ -115,7 +472,7 @@ class OpWork:
 
     @property
     def memory_s(self) -> Array:
-        """Seconds of the memory traffic, likewise."""
+        """Seconds of the memory traffic over all repetitions, per device."""
         return self._of_all(self.moved_bytes * self.byte_s)
 
     def _of_all(self, seconds: Array) -> Array:
@@ -160,8 +517,10 @@ class OpLatency:
         tells how many there are.
     overlap_norm
         How the engine overlaps the two: see `overlapped_s`.
-    passes, sequences
-        As of `OpWork`.
+    passes
+        Of many passes, the one that each entry belongs to; None where the arrays are of one.
+    sequences
+        How often all of it is done, one sequence after another; None for once.
     """
 
     op: OpCost
@@ -252,10 +611,30 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
     10.0
     """
     shape = work.shape
-    ops = tuple(_op_latency(op, engine) for op in work.ops)
+    ops = []
+    for busy in work.ops:
+        op, dtype = busy.op, busy.compute_dtype
+        share = engine.kind_compute_frac.get(op.kind, engine.compute_frac.get(dtype, 1.0))
+        if busy.settled:
+            share = engine.prefill_compute_frac.get(op.kind, share)
+        reached: float | Array = share
+        if engine.expert_tile is not None and op.rows is not None:
+            reached = tiled_share(engine.expert_tile, op.rows, few=share)
+        memory_frac = engine.kind_memory_frac.get(op.kind, engine.memory_frac)
+        ops.append(
+            OpLatency(
+                op=op,
+                compute_dtype=dtype,
+                compute_s=np.asarray(busy.flops * (busy.flop_s / reached)),
+                memory_s=np.asarray(busy.moved_bytes * (busy.byte_s / memory_frac)),
+                overlap_norm=engine.overlap_norm,
+                passes=busy.passes,
+                sequences=busy.sequences,
+            )
+        )
     latency = PassLatency(
-        ops=ops,
-        work_s=_GRANULARITIES[granularity](ops, work.n_passes),
+        ops=tuple(ops),
+        work_s=_work_s(ops, work.n_passes, granularity),
         communication_s=communication_s(work.exchanges, engine, work.n_passes),
         overhead_s=_overhead_s(shape, engine),
         notes=work.notes,
@@ -297,27 +676,6 @@ def _overhead_s(shape: PassShape, engine: EngineProfile) -> Array:
     )
 
 
-def _op_latency(work: OpWork, engine: EngineProfile) -> OpLatency:
-    """Return an operation as an engine runs it."""
-    op, dtype = work.op, work.compute_dtype
-    share = engine.kind_compute_frac.get(op.kind, engine.compute_frac.get(dtype, 1.0))
-    if work.settled:
-        share = engine.prefill_compute_frac.get(op.kind, share)
-    reached: float | Array = share
-    if engine.expert_tile is not None and op.rows is not None:
-        reached = tiled_share(engine.expert_tile, op.rows, few=share)
-    memory_frac = engine.kind_memory_frac.get(op.kind, engine.memory_frac)
-    return OpLatency(
-        op=op,
-        compute_dtype=dtype,
-        compute_s=np.asarray(work.flops * (work.flop_s / reached)),
-        memory_s=np.asarray(work.moved_bytes * (work.byte_s / memory_frac)),
-        overlap_norm=engine.overlap_norm,
-        passes=work.passes,
-        sequences=work.sequences,
-    )
-
-
 def tiled_share(tile: ExpertTile, rows: Array, *, few: float) -> Array:
     """Return the share of the peak that grouped matmuls reach.
 
@@ -344,19 +702,18 @@ def tiled_share(tile: ExpertTile, rows: Array, *, few: float) -> Array:
     return np.asarray(1 / (wasted / few + (1 - wasted) / tile.compute_frac))
 
 
-def _work_per_op(ops: Sequence[OpLatency], n_passes: int | None) -> Array:
-    return weighted_total((op.sequences, by_pass(op.seconds, op.passes, n_passes)) for op in ops)
-
-
-def _work_per_dtype(ops: Sequence[OpLatency], n_passes: int | None) -> Array:
-    dtypes = dict.fromkeys(op.compute_dtype for op in ops)
-    return total(
-        _work_per_pass([op for op in ops if op.compute_dtype == dtype], n_passes)
-        for dtype in dtypes
-    )
-
-
-def _work_per_pass(ops: Sequence[OpLatency], n_passes: int | None) -> Array:
+def _work_s(ops: Sequence[OpLatency], n_passes: int | None, granularity: str) -> Array:
+    """Return the roofline of a pass, whose `max` is over each operation, each dtype, or all."""
+    if granularity == "op":
+        return weighted_total(
+            (op.sequences, by_pass(op.seconds, op.passes, n_passes)) for op in ops
+        )
+    if granularity == "dtype":
+        dtypes = dict.fromkeys(op.compute_dtype for op in ops)
+        return total(
+            _work_s([op for op in ops if op.compute_dtype == dtype], n_passes, "pass")
+            for dtype in dtypes
+        )
     norm = ops[0].overlap_norm if ops else None
     compute_s, memory_s = (
         weighted_total(
@@ -365,10 +722,3 @@ def _work_per_pass(ops: Sequence[OpLatency], n_passes: int | None) -> Array:
         for busy in ("compute_s", "memory_s")
     )
     return overlapped_s(compute_s, memory_s, norm)
-
-
-_GRANULARITIES: Final[dict[str, Callable[[Sequence[OpLatency], int | None], Array]]] = {
-    "op": _work_per_op,
-    "dtype": _work_per_dtype,
-    "pass": _work_per_pass,
-}

@@ -1,11 +1,15 @@
 """Where passes run: one chip, an engine, a placement and the formulas; built once, passed whole."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from specroof.architecture import Architecture, CompressedAttention, LatentAttention
-from specroof.cost import Options
+from specroof.arrays import Array
+from specroof.cost import Options, Shard, Storage
 from specroof.errors import reject
 from specroof.hardware import EngineProfile, HardwareProfile, Placement, Server, ServerSettings
 
@@ -35,8 +39,8 @@ class Setup:
     server: Server | None = None
 
     @property
-    def told(self) -> ServerSettings:
-        """What the user told the server."""
+    def user_settings(self) -> ServerSettings:
+        """Settings of the server that the user gave."""
         return ServerSettings() if self.server is None else self.server.stated
 
 
@@ -110,10 +114,6 @@ def drafting_engine(engine: EngineProfile) -> EngineProfile:
     return replace(bare, pass_overhead_s=engine.draft_pass_overhead_s, sequence_overhead_s=0.0)
 
 
-def _divisors(count: int) -> str:
-    return ", ".join(str(one) for one in range(1, count + 1) if count % one == 0)
-
-
 def check_placement(model: Architecture, placement: Placement) -> None:
     """Refuse tensor parallelism that does not divide the query heads of every layer.
 
@@ -123,7 +123,7 @@ def check_placement(model: Architecture, placement: Placement) -> None:
         With the numbers.
 
     Source
-        vLLM and SGLang, which refuse the same: a head is computed on one device.
+        vLLM and SGLang refuse other sizes: a head is computed on one device.
 
     Examples
     --------
@@ -137,12 +137,70 @@ def check_placement(model: Architecture, placement: Placement) -> None:
     for _, core in model.counted_cores:
         heads = core.split_heads
         if heads % group:
+            divisors = [str(count) for count in range(1, heads + 1) if heads % count == 0]
             reject(
                 f"tensor_parallel is {placement.tensor_parallel} with attention_data_parallel "
                 f"{placement.attention_data_parallel}: groups of {group} devices do not divide "
                 f"the {heads} query heads of {model.name}",
-                f"groups of {_divisors(heads)}",
+                f"groups of {', '.join(divisors)}",
             )
+
+
+# --- How work and memory divide over devices ----------------------------------------------------
+
+
+def ways(shard: Shard, placement: Placement) -> tuple[int, int, int]:
+    """Return over how many devices arithmetic, weights and cached bytes are divided.
+
+    Data-parallel attention divides the sequences, and with them arithmetic and cache, and repeats
+    the weights in every group.
+
+    Source
+        Counting.
+
+    Examples
+    --------
+    >>> ways(Shard("attention", cache_ways=1), Placement(tensor_parallel=8))
+    (8, 8, 1)
+    """
+    groups = placement.attention_data_parallel if shard.group == "attention" else 1
+    group_size = placement.tensor_parallel // groups
+    return (
+        groups * min(group_size, shard.compute_ways),
+        min(group_size, shard.weight_ways),
+        groups * min(group_size, shard.cache_ways),
+    )
+
+
+def device_bytes(
+    parts: Iterable[Storage], placement: Placement, batch_size: npt.ArrayLike
+) -> Array:
+    """Return the memory that one device needs for weights and for its share of the sequences.
+
+    Parameters
+    ----------
+    parts
+        From `specroof.cost.storage`.
+    placement
+        How weights and caches divide.
+    batch_size
+        Sequences over all devices.
+
+    Source
+        Counting, divided by `ways` as the work of a pass is.
+
+    Examples
+    --------
+    >>> latent = Storage(8e9, np.array(1e6), Shard("attention", cache_ways=1))
+    >>> float(device_bytes([latent], Placement(tensor_parallel=8), 1000)) / 1e9  # 8 / 8 + 1
+    2.0
+    """
+    batch = np.asarray(batch_size, dtype=np.float64)
+    total = np.zeros(())
+    for part in parts:
+        _, weight_ways, cache_ways = ways(part.shard, placement)
+        total = total + part.weight_bytes / weight_ways + batch * part.sequence_bytes / cache_ways
+    return np.asarray(total)
 
 
 # --- Formats that a server caches in by default: one rule, which times and capacity both read ----
@@ -226,7 +284,9 @@ def served_options(model: Architecture, setup: Setup) -> Options:
     sparse_in_fp8 = _SPARSE.get(setup.engine.rules)
     if sparse_in_fp8 is None:
         return options
-    compressed, sparse = _cached_kinds(model)
+    cores = [core for _, core in model.counted_cores]
+    compressed = any(isinstance(core, CompressedAttention) for core in cores)
+    sparse = any(isinstance(core, LatentAttention) and core.top_k is not None for core in cores)
     if not compressed and not sparse:
         return options
     in_fp8 = compressed or sparse_in_fp8(model, setup.hardware)
@@ -258,14 +318,9 @@ def cache_notes(model: Architecture, setup: Setup) -> Iterator[str]:
     rules, chosen = setup.engine.rules, setup.options.kv_dtype
     if chosen is None and served_options(model, setup).kv_dtype is not None:
         yield f"KV cache counted as fp8, the default of {rules} for {model.name} on this chip"
-    elif rules == "vllm" and chosen not in {None, _FP8} and _cached_kinds(model)[0]:
+    elif (
+        rules == "vllm"
+        and chosen not in {None, _FP8}
+        and any(isinstance(core, CompressedAttention) for _, core in model.counted_cores)
+    ):
         yield f"vllm serves {model.name} with a cache of fp8 only: --kv-cache {chosen} is refused"
-
-
-def _cached_kinds(model: Architecture) -> tuple[bool, bool]:
-    """Return whether the model caches DeepSeek-V4's entries, and latents behind an indexer."""
-    cores = [core for _, core in model.counted_cores]
-    return (
-        any(isinstance(core, CompressedAttention) for core in cores),
-        any(isinstance(core, LatentAttention) and core.top_k is not None for core in cores),
-    )

@@ -13,7 +13,7 @@ from inspect import Parameter as Signed
 from typing import Any, Final
 
 from specroof.arrays import number_within
-from specroof.cost.base import CHOICES
+from specroof.cost import CHOICES
 from specroof.errors import OptionError
 from specroof.units import MILLISECOND
 

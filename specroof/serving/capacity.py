@@ -276,7 +276,7 @@ def prefill_rules(model: Architecture, setup: Setup, kind: str | None = None) ->
     place = Place(model=model, hardware=setup.hardware, placement=setup.placement, kind=kind)
     name = setup.engine.rules
     framework = FRAMEWORKS[name]
-    server = framework.resolve(setup.told, place, 1)
+    server = framework.resolve(setup.user_settings, place, 1)
     return PrefillRules(
         chunk=server.chunk,
         shares_passes=server.mixed and server.chunk > 0,
@@ -347,7 +347,7 @@ def served_room(
     )
     contexts = np.asarray(context_len, dtype=np.float64)
     positions = np.asarray(verify_len, dtype=np.float64)
-    server = FRAMEWORKS[name].resolve(setup.told, need, int(np.ceil(positions.max())))
+    server = FRAMEWORKS[name].resolve(setup.user_settings, need, int(np.ceil(positions.max())))
     notes = _notes(setup.engine.framework or setup.engine.name, server)
     notes += cache_notes(model, setup)
     if held is not None and drafter is not None and not held.is_known:

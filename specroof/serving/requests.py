@@ -150,7 +150,7 @@ def end_to_end(
     Source
         See `end_to_end_tokens_per_s` and `specroof.serving.prefills.prefill_plan`.
     """
-    if workload.prefix_hit_rate and setup.told.prefix_cache is False:
+    if workload.prefix_hit_rate and setup.user_settings.prefix_cache is False:
         refuse("prefix_hit_rate", workload.prefix_hit_rate, "0 with prefix-cache=off")
     load = _load(curve, workload)
     kind = curve.drafter.partition(",")[0]

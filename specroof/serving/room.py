@@ -16,7 +16,7 @@ from specroof.architecture import (
 from specroof.arrays import Array
 from specroof.cost import Options, Storage, replay_storage, storage
 from specroof.hardware import SERVER_KEYS, HardwareProfile, Placement, Server, ServerSettings
-from specroof.latency.model import device_bytes
+from specroof.latency.setup import device_bytes
 
 # --- What models keep on one device: weights, cache of each sequence, recurrent state ------------
 

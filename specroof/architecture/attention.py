@@ -1,27 +1,160 @@
-"""Attention over a cache: grouped-query and sliding-window, and the sparse indexer."""
+"""Grouped-query attention, with or without a window or a cache of its own, and the indexer."""
+
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import (
+from specroof.architecture.base import (
     ATTENTION_REPLICATED,
-    GroupedQueryAttention,
-    Indexer,
-    Shard,
-    SharedCacheAttention,
-    cache_only,
-)
-from specroof.arrays import Array
-from specroof.cost.base import (
+    Core,
     ForwardPass,
-    HeadsCached,
     OpCost,
     Options,
-    Setting,
-    index_key_bytes,
-    kv_token_bytes,
+    PassSettings,
+    Shard,
+    SoftmaxAttention,
+    cache_element_bytes,
+    cache_only,
     matmul_flops,
 )
+from specroof.arrays import Array
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedQueryAttention(SoftmaxAttention):
+    """Softmax attention with a cache of keys and values per KV head.
+
+    Parameters
+    ----------
+    n_heads, n_kv_heads
+        Query heads, and heads whose keys and values are cached.
+    head_dim, value_dim
+        Width of a query or key, and of a value.
+    window
+        Tokens a query may see, itself included; None sees all.
+    causal
+        False where the new positions of a pass see each other both ways, as those of a block
+        drafter do.
+    """
+
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    value_dim: int
+    window: int | None = None
+    causal: bool = True
+
+    @property
+    def label(self) -> str:
+        """What operations of its block are called after."""
+        return "sliding_attention" if self.window else "full_attention"
+
+    @property
+    def window_len(self) -> int:
+        """Tokens at which its cache stops growing; 0 where it never does."""
+        return self.window or 0
+
+
+@dataclass(frozen=True, slots=True)
+class SharedCacheAttention(Core):
+    """Attention over the keys and values that an earlier layer has cached (Gemma 4).
+
+    Parameters
+    ----------
+    attention
+        What it computes, and the shape of the cache that it reads and does not keep.
+    """
+
+    attention: GroupedQueryAttention
+
+    @property
+    def label(self) -> str:
+        """What operations of its block are called after."""
+        return f"shared_{self.attention.label}"
+
+    @property
+    def split_heads(self) -> int:
+        """Query heads, which the devices of a group must divide."""
+        return self.attention.n_heads
+
+
+@dataclass(frozen=True, slots=True)
+class Indexer:
+    """The scorer of sparse attention: every query against every index key (DeepSeek-V3.2).
+
+    Parameters
+    ----------
+    n_heads, head_dim
+        Its query heads, and the width of the one key that a token (or an entry) caches.
+    top_k
+        Entries that it lets attention see.
+    """
+
+    n_heads: int
+    head_dim: int
+    top_k: int
+
+
+# --- How a cached value lies in memory: bytes per element, latent, index key and V4 entry --------
+
+
+class HeadsCached(Protocol):
+    """Attention that caches a key and a value of each token for every KV head."""
+
+    @property
+    def n_heads(self) -> int:
+        """Query heads."""
+
+    @property
+    def n_kv_heads(self) -> int:
+        """Heads whose keys and values are cached."""
+
+    @property
+    def head_dim(self) -> int:
+        """Width of a query or key."""
+
+    @property
+    def value_dim(self) -> int:
+        """Width of a value."""
+
+
+_INDEX_SCALE_BYTES = 4
+
+
+def kv_token_bytes(core: HeadsCached, dtype: str) -> float:
+    r"""Return the bytes of one cached token in one layer, :math:`n_{kv} (d_k + d_v) \, b`.
+
+    Source
+        Ainslie et al. 2023, arXiv:2305.13245, section 2.2.
+
+    Examples
+    --------
+    >>> from specroof.architecture import GroupedQueryAttention
+    >>> kv_token_bytes(GroupedQueryAttention(32, 8, head_dim=128, value_dim=128), "bf16")
+    4096.0
+    """
+    return core.n_kv_heads * (core.head_dim + core.value_dim) * cache_element_bytes(dtype)
+
+
+def index_key_bytes(indexer: Indexer, dtype: str) -> float:
+    """Return the bytes of one cached index key.
+
+    Counts
+        in fp8 one float32 scale per key: 132 bytes for 128 dimensions.
+    Source
+        SGLang ``NSATokenToKVPool`` (index key 128 + 4 bytes).
+
+    Examples
+    --------
+    >>> lightning = Indexer(n_heads=64, head_dim=128, top_k=2048)
+    >>> index_key_bytes(lightning, "fp8"), index_key_bytes(lightning, "bf16")
+    (132.0, 256.0)
+    """
+    scale = _INDEX_SCALE_BYTES if dtype == "fp8" else 0
+    return indexer.head_dim * cache_element_bytes(dtype) + scale
+
 
 # --- Attention of a block that sees itself both ways: what a block drafter computes --------------
 
@@ -179,7 +312,7 @@ def attention_flops(*, n_heads: int, pair_dims: int, batch_size: Array, pairs: A
 
 
 def attention_op(
-    setting: Setting,
+    setting: PassSettings,
     *,
     flops: Array,
     read_bytes: Array,
@@ -208,7 +341,7 @@ def attention_op(
     Examples
     --------
     >>> decode = ForwardPass(batch_size=2, query_len=1, context_len=10)
-    >>> setting = Setting(decode, Options(), "bf16", "fp32", "bf16")
+    >>> setting = PassSettings(decode, Options(), "bf16", "fp32", "bf16")
     >>> op = attention_op(
     ...     setting,
     ...     flops=np.array(8.0),
@@ -233,7 +366,7 @@ def attention_op(
     )
 
 
-def heads_op(core: HeadsCached, setting: Setting, *, pairs: Array, read: Array) -> OpCost:
+def heads_op(core: HeadsCached, setting: PassSettings, *, pairs: Array, read: Array) -> OpCost:
     r"""Return the operation that attends a cache of keys and values per KV head.
 
     .. math:: F = 2 \, B \, n_h (d_k + d_v) \, A \qquad
@@ -253,7 +386,7 @@ def heads_op(core: HeadsCached, setting: Setting, *, pairs: Array, read: Array) 
     --------
     >>> core = GroupedQueryAttention(n_heads=2, n_kv_heads=1, head_dim=4, value_dim=4)
     >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=9)
-    >>> setting = Setting(decode, Options(), "bf16", "fp32", "bf16")
+    >>> setting = PassSettings(decode, Options(), "bf16", "fp32", "bf16")
     >>> op = heads_op(core, setting, pairs=np.array(10.0), read=np.array(9.0))
     >>> float(op.flops), float(op.cache_bytes)  # 2 * 2 * 8 * 10 pairs, 8 elements * 2 * 10 tokens
     (320.0, 160.0)
@@ -274,7 +407,7 @@ def heads_op(core: HeadsCached, setting: Setting, *, pairs: Array, read: Array) 
     )
 
 
-def grouped_query_costs(core: GroupedQueryAttention, setting: Setting) -> list[OpCost]:
+def grouped_query_costs(core: GroupedQueryAttention, setting: PassSettings) -> list[OpCost]:
     r"""Return the cost of grouped-query attention in one layer.
 
     .. math:: M = B \, n_{kv} (d_k + d_v) \, b \, (S_{read} + T)
@@ -283,17 +416,17 @@ def grouped_query_costs(core: GroupedQueryAttention, setting: Setting) -> list[O
         the cache once per sequence and pass, whatever the number of queries, and the T new
         entries written.
     Ignores
-        queries and outputs (see `specroof.cost.base`).
+        queries and outputs (see `specroof.architecture.base`).
     Source
         Ainslie et al. 2023, arXiv:2305.13245, section 2.2; one read for all queries: Pope et al.
         2022, arXiv:2211.05102, section 3.3.
 
     Examples
     --------
-    >>> from specroof.cost.base import ForwardPass, Options
+    >>> from specroof.architecture.base import ForwardPass, Options
     >>> core = GroupedQueryAttention(n_heads=32, n_kv_heads=8, head_dim=128, value_dim=128)
     >>> verify = ForwardPass(batch_size=2, query_len=4, context_len=1000)
-    >>> (op,) = grouped_query_costs(core, Setting(verify, Options(), "bf16", "fp32", "bf16"))
+    >>> (op,) = grouped_query_costs(core, PassSettings(verify, Options(), "bf16", "fp32", "bf16"))
     >>> float(op.cache_bytes)  # 2 sequences * 8 heads * 256 elements * 2 bytes * 1004 tokens
     8224768.0
     """
@@ -321,7 +454,7 @@ def grouped_query_cache_bytes(core: GroupedQueryAttention, context_len: Array, d
 
 def indexer_op(  # noqa: PLR0913 - what indexers differ in, by name
     indexer: Indexer,
-    setting: Setting,
+    setting: PassSettings,
     *,
     pairs: Array,
     read: Array,
@@ -357,7 +490,7 @@ def indexer_op(  # noqa: PLR0913 - what indexers differ in, by name
     Examples
     --------
     >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=100)
-    >>> setting = Setting(decode, Options(), "fp8", "fp32", "bf16")
+    >>> setting = PassSettings(decode, Options(), "fp8", "fp32", "bf16")
     >>> op = indexer_op(
     ...     Indexer(n_heads=64, head_dim=128, top_k=2048),
     ...     setting,
@@ -387,7 +520,7 @@ def indexer_op(  # noqa: PLR0913 - what indexers differ in, by name
     )
 
 
-def shared_cache_costs(core: SharedCacheAttention, setting: Setting) -> list[OpCost]:
+def shared_cache_costs(core: SharedCacheAttention, setting: PassSettings) -> list[OpCost]:
     r"""Return the cost of attention in one layer that shares the cache of another.
 
     .. math:: M = B \, n_{kv} (d_k + d_v) \, b \, (S_{read} + T)
@@ -404,10 +537,10 @@ def shared_cache_costs(core: SharedCacheAttention, setting: Setting) -> list[OpC
     Examples
     --------
     >>> from specroof.architecture import GroupedQueryAttention
-    >>> from specroof.cost.base import ForwardPass, Options
+    >>> from specroof.architecture.base import ForwardPass, Options
     >>> full = GroupedQueryAttention(n_heads=8, n_kv_heads=1, head_dim=512, value_dim=512)
     >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=1000)
-    >>> setting = Setting(decode, Options(), "bf16", "fp32", "bf16")
+    >>> setting = PassSettings(decode, Options(), "bf16", "fp32", "bf16")
     >>> (op,) = shared_cache_costs(SharedCacheAttention(full), setting)
     >>> float(op.cache_bytes)  # 1024 elements * 2 bytes * 1001 tokens
     2050048.0

@@ -1,27 +1,105 @@
 """Multi-head latent attention, absorbed or expanded, with or without an indexer."""
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 
-from specroof.architecture import LatentAttention, cache_only
-from specroof.arrays import Array
-from specroof.cost.attention import (
+from specroof.architecture.attention import (
+    Indexer,
     attention_flops,
     attention_op,
     cached_tokens_read,
     counted_pairs,
+    index_key_bytes,
     indexer_op,
 )
-from specroof.cost.base import (
+from specroof.architecture.base import (
     ForwardPass,
     OpCost,
-    Setting,
-    index_key_bytes,
-    latent_bytes,
+    PassSettings,
+    SoftmaxAttention,
+    cache_element_bytes,
+    cache_only,
     matmul_flops,
 )
+from specroof.arrays import Array
+from specroof.units import dtype_bytes
 
 
-def latent_costs(core: LatentAttention, setting: Setting) -> list[OpCost]:
+@dataclass(frozen=True, slots=True)
+class LatentAttention(SoftmaxAttention):
+    """Multi-head latent attention: one cached latent per token for all heads.
+
+    Parameters
+    ----------
+    n_heads
+        Query heads.
+    latent_dim, rope_dim
+        Width of the compressed key-value latent, and of the rotary key beside it.
+    indexer
+        Present where attention sees only the top-k tokens of an indexer.
+    shared_top_k
+        Tokens that attention sees where it takes over what the indexer of an earlier layer
+        picked (GLM-5.2); None where it has an indexer, or sees all.
+    head_dims
+        Widths of a head's key and value once the latent is expanded, positions included: what a
+        prompt may be attended with. None where only the absorbed form is known.
+    """
+
+    n_heads: int
+    latent_dim: int
+    rope_dim: int
+    indexer: Indexer | None = None
+    shared_top_k: int | None = None
+    head_dims: tuple[int, int] | None = None
+
+    @property
+    def label(self) -> str:
+        """What operations of its block are called after."""
+        if self.shared_top_k is not None:
+            return "shared_index_attention"
+        return "sparse_attention" if self.indexer else "latent_attention"
+
+    @property
+    def overhead_kinds(self) -> tuple[str, ...]:
+        """The kinds of layer that it makes of its layer."""
+        return ("latent_attention", "sparse_index") if self.indexer else ("latent_attention",)
+
+    @property
+    def top_k(self) -> int | None:
+        """Tokens that a query sees, however they are picked; None sees all."""
+        return self.indexer.top_k if self.indexer else self.shared_top_k
+
+
+_LATENT_SCALE_BLOCK = 128
+
+
+def latent_bytes(core: LatentAttention, dtype: str) -> float:
+    """Return the bytes of one cached MLA token, without the index key.
+
+    Counts
+        in fp8 behind an indexer (DeepSeek-V3.2): the latent in fp8 with a float32 scale per 128,
+        the rotary part in bf16, 656 bytes; in fp8 without one, 576.
+    Source
+        vLLM ``fp8_ds_mla`` cache layout; DeepSeek-V2 report, arXiv:2405.04434, section 2.1.2.
+
+    Examples
+    --------
+    >>> mla = LatentAttention(n_heads=128, latent_dim=512, rope_dim=64)
+    >>> latent_bytes(mla, "bf16"), latent_bytes(mla, "fp8")
+    (1152.0, 576.0)
+    >>> sparse = LatentAttention(128, 512, 64, Indexer(n_heads=64, head_dim=128, top_k=2048))
+    >>> latent_bytes(sparse, "fp8")  # 512 + 4 * 4 + 64 * 2
+    656.0
+    """
+    if dtype == "fp8" and core.top_k is not None:
+        scales = math.ceil(core.latent_dim / _LATENT_SCALE_BLOCK) * dtype_bytes("fp32")
+        return core.latent_dim * dtype_bytes("fp8") + scales + core.rope_dim * dtype_bytes("bf16")
+    return (core.latent_dim + core.rope_dim) * cache_element_bytes(dtype)
+
+
+def latent_costs(core: LatentAttention, setting: PassSettings) -> list[OpCost]:
     r"""Return the cost of multi-head latent attention in one layer, indexer included.
 
     .. math:: F = 2 \, B \, n_h (2 d_c + d_r) \, A \qquad M = B \, b_{latent} (S_{read} + T)
@@ -45,10 +123,10 @@ def latent_costs(core: LatentAttention, setting: Setting) -> list[OpCost]:
 
     Examples
     --------
-    >>> from specroof.cost.base import ForwardPass, Options
+    >>> from specroof.architecture.base import ForwardPass, Options
     >>> core = LatentAttention(n_heads=128, latent_dim=512, rope_dim=64)
     >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=0)
-    >>> (op,) = latent_costs(core, Setting(decode, Options(), "bf16", "fp32", "bf16"))
+    >>> (op,) = latent_costs(core, PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
     >>> float(op.flops)  # one pair: 2 * 128 * (2 * 512 + 64)
     278528.0
     """
@@ -102,7 +180,7 @@ def latent_cache_bytes(core: LatentAttention, context_len: Array, dtype: str) ->
     """Return the bytes of latents that one sequence stores in one layer.
 
     Source
-        See `specroof.cost.base`.
+        See `specroof.architecture.base`.
 
     Examples
     --------
@@ -117,7 +195,7 @@ def latent_index_bytes(core: LatentAttention, context_len: Array, dtype: str) ->
     """Return the bytes of index keys that one sequence stores in one layer.
 
     Source
-        See `specroof.cost.base`.
+        See `specroof.architecture.base`.
 
     Examples
     --------

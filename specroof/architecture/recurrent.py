@@ -1,23 +1,243 @@
-"""Linear attention: the recurrent state, its traffic under verification, the convolution.
+"""Linear attention and state spaces: sizes, the state and its traffic, the convolution."""
 
-What holds for every recurrent core stands here, with Gated DeltaNet; the formulas of the other
-kinds are in `specroof.cost.recurrent`.
-"""
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from specroof.architecture import (
-    HEADS,
-    GatedDeltaNet,
-    KimiDeltaAttention,
-    LightningAttention,
-    Mamba2,
-    RecurrentCore,
-    ShortConvolution,
-)
+from specroof.architecture.base import HEADS, Core, OpCost, PassSettings, matmul_flops
 from specroof.arrays import Array
-from specroof.cost.base import OpCost, Setting, matmul_flops
 from specroof.units import dtype_bytes
+
+# --- Cores whose memory of the context has a fixed size: linear attention and state spaces -------
+
+
+class RecurrentCore(Core):
+    """A matrix state per head, updated by every token, often behind a short convolution.
+
+    Each kind says how many elements its state has and how many channels are convolved; what is
+    stored, moved and divided follows from that alike for all.
+    """
+
+    __slots__ = ()
+
+    #: Taps of the depthwise convolution, and past columns cached for it; 0 where there is none.
+    conv_kernel: int
+    conv_columns: int
+
+    overhead_kinds: ClassVar[tuple[str, ...]] = ("linear_attention",)
+
+    @property
+    def state_elements(self) -> int:
+        """Elements of the state of one sequence."""
+        raise NotImplementedError
+
+    @property
+    def conv_dim(self) -> int:
+        """Channels of the convolution."""
+        raise NotImplementedError
+
+    @property
+    def conv_taps(self) -> int:
+        """Elements of the depthwise filters, which each token is multiplied by."""
+        return self.conv_dim * self.conv_kernel
+
+    @property
+    def n_params(self) -> int:
+        """Elements of the depthwise convolution."""
+        return self.conv_taps
+
+    @property
+    def stored_bytes(self) -> float:
+        """Bytes of the convolution, which no published checkpoint quantises."""
+        return self.n_params * dtype_bytes("bf16")
+
+
+@dataclass(frozen=True, slots=True)
+class GatedDeltaNet(RecurrentCore):
+    """Linear attention with a matrix state per value head, and a short convolution before it.
+
+    Parameters
+    ----------
+    n_key_heads, n_value_heads
+        Heads of queries and keys, and of values.
+    key_dim, value_dim
+        Widths of one head; the state of a value head is ``key_dim x value_dim``.
+    conv_kernel
+        Taps of the depthwise convolution over q, k and v.
+    conv_columns
+        Past columns that are cached for it.
+    """
+
+    n_key_heads: int
+    n_value_heads: int
+    key_dim: int
+    value_dim: int
+    conv_kernel: int
+    conv_columns: int
+
+    label = "linear_attention"
+
+    @property
+    def state_elements(self) -> int:
+        """Elements of the state of one sequence: a matrix per value head."""
+        return self.n_value_heads * self.key_dim * self.value_dim
+
+    @property
+    def conv_dim(self) -> int:
+        """Channels of the convolution: q, k and v side by side."""
+        return 2 * self.n_key_heads * self.key_dim + self.n_value_heads * self.value_dim
+
+
+@dataclass(frozen=True, slots=True)
+class KimiDeltaAttention(RecurrentCore):
+    """The delta rule with a decay for every key channel (KDA, Kimi Linear).
+
+    Parameters
+    ----------
+    n_heads
+        Heads of queries, keys and values alike.
+    head_dim
+        Width of each; the state of a head is ``head_dim x head_dim``.
+    conv_kernel, conv_columns
+        Taps of the three depthwise convolutions (q, k, v), and past columns cached for them.
+    """
+
+    n_heads: int
+    head_dim: int
+    conv_kernel: int
+    conv_columns: int
+
+    label = "delta_attention"
+
+    @property
+    def state_elements(self) -> int:
+        """Elements of the state of one sequence: a matrix per head."""
+        return self.n_heads * self.head_dim * self.head_dim
+
+    @property
+    def conv_dim(self) -> int:
+        """Channels of the convolutions of q, k and v together."""
+        return 3 * self.n_heads * self.head_dim
+
+
+@dataclass(frozen=True, slots=True)
+class Mamba2(RecurrentCore):
+    """A state-space mixer with a scalar decay per head, behind a short convolution with bias.
+
+    Parameters
+    ----------
+    n_heads, head_dim
+        Heads, and channels of each.
+    state_dim
+        States per channel; the state of a head is ``head_dim x state_dim``.
+    n_groups
+        Groups of heads that share their input and output projections B and C.
+    conv_kernel, conv_columns
+        Taps of the depthwise convolution over x, B and C, and past columns cached for it.
+    conv_bias
+        Whether the convolution has one.
+    """
+
+    n_heads: int
+    head_dim: int
+    state_dim: int
+    n_groups: int
+    conv_kernel: int
+    conv_columns: int
+    conv_bias: bool = True
+
+    label = "mamba2"
+
+    @property
+    def inner_dim(self) -> int:
+        """Channels of all heads."""
+        return self.n_heads * self.head_dim
+
+    @property
+    def state_elements(self) -> int:
+        """Elements of the state of one sequence: a matrix per head."""
+        return self.inner_dim * self.state_dim
+
+    @property
+    def conv_dim(self) -> int:
+        """Channels of the convolution: x, B and C side by side."""
+        return self.inner_dim + 2 * self.n_groups * self.state_dim
+
+    @property
+    def n_params(self) -> int:
+        """Elements of the depthwise convolution and its bias."""
+        return self.conv_taps + (self.conv_dim if self.conv_bias else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LightningAttention(RecurrentCore):
+    """Linear attention with a fixed decay per head and no convolution (MiniMax-01, M1).
+
+    Parameters
+    ----------
+    n_heads, head_dim
+        Heads of queries, keys and values alike, and their width; the state of a head is
+        ``head_dim x head_dim``.
+    conv_kernel, conv_columns
+        Zero: nothing is convolved.
+    """
+
+    n_heads: int
+    head_dim: int
+    conv_kernel: int = 0
+    conv_columns: int = 0
+
+    label = "lightning_attention"
+
+    @property
+    def state_elements(self) -> int:
+        """Elements of the state of one sequence: a matrix per head."""
+        return self.n_heads * self.head_dim * self.head_dim
+
+    @property
+    def conv_dim(self) -> int:
+        """Channels of the convolution: none."""
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class ShortConvolution(RecurrentCore):
+    """A depthwise convolution over the last few tokens, without any other memory (LFM2).
+
+    Parameters
+    ----------
+    channels
+        What is convolved.
+    conv_kernel, conv_columns
+        Taps, and past columns cached for them.
+    conv_bias
+        Whether it has one.
+    """
+
+    channels: int
+    conv_kernel: int
+    conv_columns: int
+    conv_bias: bool = False
+
+    label = "short_convolution"
+    # One small kernel: nothing of what makes linear attention slow to launch.
+    overhead_kinds: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def state_elements(self) -> int:
+        """Elements of the state of one sequence: none beside the columns."""
+        return 0
+
+    @property
+    def conv_dim(self) -> int:
+        """Channels of the convolution."""
+        return self.channels
+
+    @property
+    def n_params(self) -> int:
+        """Elements of the depthwise convolution and its bias."""
+        return self.conv_taps + (self.channels if self.conv_bias else 0)
 
 
 def delta_rule_flops(core: RecurrentCore, tokens: Array) -> Array:
@@ -63,7 +283,6 @@ def recurrent_state_bytes(core: RecurrentCore, state_dtype: str, conv_dtype: str
     --------
     A layer of Qwen3.6-35B-A3B in bfloat16, Nemotron 3 Super in float32, Kimi K3 in bfloat16:
 
-    >>> from specroof.architecture import KimiDeltaAttention, Mamba2
     >>> qwen = GatedDeltaNet(16, 32, key_dim=128, value_dim=128, conv_kernel=4, conv_columns=4)
     >>> recurrent_state_bytes(qwen, "bf16", "bf16")  # 32*128*128*2 + 8192 channels * 4 * 2
     1114112.0
@@ -135,7 +354,7 @@ def state_passes(query_len: Array, mode: str) -> Array:
 
 
 def recurrent_costs(
-    core: RecurrentCore, setting: Setting, *, flops: Array, replay_bytes: float
+    core: RecurrentCore, setting: PassSettings, *, flops: Array, replay_bytes: float
 ) -> list[OpCost]:
     r"""Return the cost of one recurrent layer beside its projections, whatever its rule.
 
@@ -161,11 +380,10 @@ def recurrent_costs(
 
     Examples
     --------
-    >>> from specroof.architecture import LightningAttention
-    >>> from specroof.cost.base import ForwardPass, Options
+    >>> from specroof.architecture.base import ForwardPass, Options
     >>> core = LightningAttention(n_heads=64, head_dim=128)
     >>> verify = ForwardPass(batch_size=2, query_len=4, context_len=0)
-    >>> setting = Setting(verify, Options(), "bf16", "fp32", "bf16")
+    >>> setting = PassSettings(verify, Options(), "bf16", "fp32", "bf16")
     >>> (op,) = recurrent_costs(core, setting, flops=np.array(0.0), replay_bytes=0.0)
     >>> float(op.cache_bytes)  # 2 sequences * (1 read + 4 writes) * 64 * 128 * 128 * 4 bytes
     41943040.0
@@ -192,7 +410,7 @@ def recurrent_costs(
     return [_convolution(core, setting), state] if core.conv_dim else [state]
 
 
-def _convolution(core: RecurrentCore, setting: Setting) -> OpCost:
+def _convolution(core: RecurrentCore, setting: PassSettings) -> OpCost:
     return OpCost(
         name="conv",
         kind="convolution",
@@ -206,7 +424,7 @@ def _convolution(core: RecurrentCore, setting: Setting) -> OpCost:
     )
 
 
-def delta_net_costs(core: GatedDeltaNet, setting: Setting) -> list[OpCost]:
+def delta_net_costs(core: GatedDeltaNet, setting: PassSettings) -> list[OpCost]:
     """Return the cost of one Gated DeltaNet layer beside its projections.
 
     Counts
@@ -218,10 +436,10 @@ def delta_net_costs(core: GatedDeltaNet, setting: Setting) -> list[OpCost]:
 
     Examples
     --------
-    >>> from specroof.cost.base import ForwardPass, Options
+    >>> from specroof.architecture.base import ForwardPass, Options
     >>> core = GatedDeltaNet(16, 32, key_dim=128, value_dim=128, conv_kernel=4, conv_columns=3)
     >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
-    >>> conv, state = delta_net_costs(core, Setting(decode, Options(), "bf16", "fp32", "bf16"))
+    >>> conv, state = delta_net_costs(core, PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
     >>> float(conv.flops)  # 2 * 8192 channels * 4 taps
     65536.0
     >>> float(state.cache_bytes)  # read and written: 2 * (32 * 128 * 128 * 4 + 8192 * 3 * 2)
@@ -235,9 +453,8 @@ def delta_net_costs(core: GatedDeltaNet, setting: Setting) -> list[OpCost]:
     )
 
 
-# --- Recurrent cores besides Gated DeltaNet: Kimi delta, Mamba2, lightning, short convolutions ---
-# What they move follows `specroof.cost.recurrent`; here is what differs: the arithmetic of their
-# update, and what a token must leave behind for a replay.
+# --- Kimi delta, Mamba2, lightning, short convolutions: the arithmetic of their update, and what
+#     a token must leave behind for a replay
 
 
 def scan_flops(core: RecurrentCore, tokens: Array) -> Array:
@@ -251,7 +468,7 @@ def scan_flops(core: RecurrentCore, tokens: Array) -> Array:
 
     Counts
         three multiply-adds per state element and token: decay, outer product, read-out (the
-        convention of `specroof.cost.recurrent.delta_rule_flops`, which reads the state once
+        convention of `delta_rule_flops`, which reads the state once
         more; single operations would be five).
     Ignores
         discretisation, gates and the skip :math:`D x`: a few FLOP per channel, under 1% at 128
@@ -293,11 +510,11 @@ def mamba2_replay_bytes(core: Mamba2) -> float:
     return inputs * dtype_bytes("bf16") + core.n_heads * dtype_bytes("fp32")
 
 
-def mamba2_costs(core: Mamba2, setting: Setting) -> list[OpCost]:
+def mamba2_costs(core: Mamba2, setting: PassSettings) -> list[OpCost]:
     """Return the cost of one Mamba2 layer beside its projections.
 
     Counts
-        the state as `specroof.cost.recurrent.state_passes` says; the depthwise convolution, one
+        the state as `state_passes` says; the depthwise convolution, one
         multiply-add per tap.
     Ignores
         that engines repeat B and C where devices are more than their groups: of Nemotron 3 Super
@@ -307,10 +524,10 @@ def mamba2_costs(core: Mamba2, setting: Setting) -> list[OpCost]:
 
     Examples
     --------
-    >>> from specroof.cost.base import ForwardPass, Options
+    >>> from specroof.architecture.base import ForwardPass, Options
     >>> core = Mamba2(128, 64, state_dim=128, n_groups=8, conv_kernel=4, conv_columns=3)
     >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
-    >>> conv, state = mamba2_costs(core, Setting(decode, Options(), "bf16", "fp32", "bf16"))
+    >>> conv, state = mamba2_costs(core, PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
     >>> float(conv.weight_bytes)  # 10240 channels * (4 taps + bias) * 2 bytes
     102400.0
     >>> float(state.cache_bytes)  # read and written: 2 * (8192 * 128 * 4 + 10240 * 3 * 2)
@@ -332,7 +549,7 @@ def kimi_delta_flops(core: KimiDeltaAttention, tokens: Array) -> Array:
     Counts
         the delta rule, and one multiply-add per key channel for a decay per channel.
     Ignores
-        what `specroof.cost.recurrent.delta_rule_flops` ignores.
+        what `delta_rule_flops` ignores.
     Source
         Kimi Linear report 2025, arXiv:2510.26692, section 3.
 
@@ -369,11 +586,11 @@ def kimi_delta_replay_bytes(core: KimiDeltaAttention) -> float:
     return 2 * channels * dtype_bytes("bf16") + gates * dtype_bytes("fp32")
 
 
-def kimi_delta_costs(core: KimiDeltaAttention, setting: Setting) -> list[OpCost]:
+def kimi_delta_costs(core: KimiDeltaAttention, setting: PassSettings) -> list[OpCost]:
     """Return the cost of one layer of Kimi delta attention beside its projections.
 
     Counts
-        the state as `specroof.cost.recurrent.state_passes` says; the three depthwise
+        the state as `state_passes` says; the three depthwise
         convolutions as one, one multiply-add per tap.
     Ignores
         see `kimi_delta_flops`.
@@ -382,10 +599,12 @@ def kimi_delta_costs(core: KimiDeltaAttention, setting: Setting) -> list[OpCost]
 
     Examples
     --------
-    >>> from specroof.cost.base import ForwardPass, Options
+    >>> from specroof.architecture.base import ForwardPass, Options
     >>> core = KimiDeltaAttention(32, 128, conv_kernel=4, conv_columns=3)
     >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
-    >>> conv, state = kimi_delta_costs(core, Setting(decode, Options(), "bf16", "fp32", "bf16"))
+    >>> conv, state = kimi_delta_costs(
+    ...     core, PassSettings(decode, Options(), "bf16", "fp32", "bf16")
+    ... )
     >>> float(state.cache_bytes)  # read and written: 2 * (32 * 128 * 128 * 4 + 12288 * 3 * 2)
     4341760.0
     """
@@ -417,11 +636,11 @@ def lightning_replay_bytes(core: LightningAttention) -> float:
     return 2 * core.n_heads * core.head_dim * dtype_bytes("bf16")
 
 
-def lightning_costs(core: LightningAttention, setting: Setting) -> list[OpCost]:
+def lightning_costs(core: LightningAttention, setting: PassSettings) -> list[OpCost]:
     """Return the cost of one layer of lightning attention beside its projections.
 
     Counts
-        the state as `specroof.cost.recurrent.state_passes` says.
+        the state as `state_passes` says.
     Ignores
         see `scan_flops`.
     Source
@@ -429,10 +648,10 @@ def lightning_costs(core: LightningAttention, setting: Setting) -> list[OpCost]:
 
     Examples
     --------
-    >>> from specroof.cost.base import ForwardPass, Options
+    >>> from specroof.architecture.base import ForwardPass, Options
     >>> core = LightningAttention(n_heads=64, head_dim=128)
     >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
-    >>> (state,) = lightning_costs(core, Setting(decode, Options(), "bf16", "fp32", "bf16"))
+    >>> (state,) = lightning_costs(core, PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
     >>> float(state.flops)  # 6 * 64 * 128 * 128
     6291456.0
     """
@@ -444,13 +663,13 @@ def lightning_costs(core: LightningAttention, setting: Setting) -> list[OpCost]:
     )
 
 
-def short_convolution_costs(core: ShortConvolution, setting: Setting) -> list[OpCost]:
+def short_convolution_costs(core: ShortConvolution, setting: PassSettings) -> list[OpCost]:
     r"""Return the cost of a short convolution beside its projections.
 
     .. math:: F = 2 \, c \, K \, t
 
     Counts
-        one multiply-add per tap, and the columns as `specroof.cost.recurrent.state_passes` says; a
+        one multiply-add per tap, and the columns as `state_passes` says; a
         replayed token leaves one column in bf16.
     Ignores
         the gates before and behind it: two FLOP per channel, of :math:`8 \, h` of the projections.
@@ -459,11 +678,11 @@ def short_convolution_costs(core: ShortConvolution, setting: Setting) -> list[Op
 
     Examples
     --------
-    >>> from specroof.cost.base import ForwardPass, Options
+    >>> from specroof.architecture.base import ForwardPass, Options
     >>> core = ShortConvolution(2048, conv_kernel=3, conv_columns=2)
     >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
     >>> conv, state = short_convolution_costs(
-    ...     core, Setting(decode, Options(), "bf16", "fp32", "bf16")
+    ...     core, PassSettings(decode, Options(), "bf16", "fp32", "bf16")
     ... )
     >>> float(conv.flops), float(state.cache_bytes)  # 2 * 2048 * 3; 2 * 2048 * 2 columns * 2 bytes
     (12288.0, 16384.0)

@@ -1,12 +1,42 @@
 """Chunked attention (Llama 4): a query sees its own chunk of the sequence, up to itself."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import ChunkedAttention
+from specroof.architecture.attention import heads_op, kv_token_bytes
+from specroof.architecture.base import OpCost, PassSettings, SoftmaxAttention
 from specroof.arrays import Array
-from specroof.cost.attention import heads_op
-from specroof.cost.base import OpCost, Setting, kv_token_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkedAttention(SoftmaxAttention):
+    """Grouped-query attention whose queries see their own chunk of the sequence only (Llama 4).
+
+    Parameters
+    ----------
+    n_heads, n_kv_heads
+        Query heads, and heads whose keys and values are cached.
+    head_dim, value_dim
+        Width of a query or key, and of a value.
+    chunk
+        Tokens of a chunk; the query at position n (from 0) sees the ``n % chunk + 1`` last ones,
+        itself included.
+    """
+
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    value_dim: int
+    chunk: int
+
+    label = "chunked_attention"
+
+    @property
+    def window_len(self) -> int:
+        """Tokens at which its cache stops growing."""
+        return self.chunk
 
 
 def chunked_pairs(query_len: npt.ArrayLike, context_len: npt.ArrayLike, chunk: int) -> Array:
@@ -42,7 +72,7 @@ def _pairs_below(positions: Array, chunk: int) -> Array:
     return np.asarray(whole_chunks * (chunk * (chunk + 1) / 2) + rest * (rest + 1) / 2)
 
 
-def chunked_costs(core: ChunkedAttention, setting: Setting) -> list[OpCost]:
+def chunked_costs(core: ChunkedAttention, setting: PassSettings) -> list[OpCost]:
     r"""Return the cost of chunked attention in one layer.
 
     .. math:: F = 2 \, B \, n_h (d_k + d_v) \, A \qquad
@@ -55,19 +85,19 @@ def chunked_costs(core: ChunkedAttention, setting: Setting) -> list[OpCost]:
         With ``count="attention+ffn"`` the cached context alone: its queries up to the border of
         the chunk see the S mod c entries, later ones none.
     Ignores
-        queries and outputs (see `specroof.cost.base`). At a context that is a multiple of the
-        chunk nothing cached is read: the cost is a sawtooth in the context, and half a chunk is
-        its mean.
+        queries and outputs (see `specroof.architecture.base`). At a context that is a multiple of
+        the chunk nothing cached is read: the cost is a sawtooth in the context, and half a chunk
+        is its mean.
     Source
         See `chunked_pairs`; one read for all queries: Pope et al. 2022, arXiv:2211.05102,
         section 3.3.
 
     Examples
     --------
-    >>> from specroof.cost.base import ForwardPass, Options
+    >>> from specroof.architecture.base import ForwardPass, Options
     >>> core = ChunkedAttention(40, n_kv_heads=8, head_dim=128, value_dim=128, chunk=8192)
     >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=[8191, 10_000])
-    >>> (op,) = chunked_costs(core, Setting(decode, Options(), "bf16", "fp32", "bf16"))
+    >>> (op,) = chunked_costs(core, PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
     >>> op.cache_bytes  # 8 heads * 256 elements * 2 bytes * (8191 + 1, 1808 + 1 tokens)
     array([33554432.,  7409664.])
     """

@@ -1,12 +1,82 @@
 """Routed experts: how many distinct ones a pass reads, and what they cost."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from specroof.architecture import TENSOR, Experts
+from specroof.architecture.base import (
+    BF16,
+    TENSOR,
+    Core,
+    OpCost,
+    PassSettings,
+    WeightFormat,
+    matmul_flops,
+)
 from specroof.arrays import Array
-from specroof.cost.base import OpCost, Setting, matmul_flops
+from specroof.units import dtype_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Experts(Core):
+    """The routed experts of one layer.
+
+    Parameters
+    ----------
+    n_experts, top_k
+        Experts, and how many of them a token visits.
+    in_features, hidden_features
+        Widths of one expert's matrices.
+    weight
+        Storage format and arithmetic.
+    n_matrices
+        3 for a gated expert (gate, up, down), 2 for a plain one.
+    bias_params
+        Bias elements of one expert (stored, not computed with).
+    n_shared
+        Shared experts of the same size and format that run in the same grouped matmul; parsers
+        leave this 0 and list shared experts among the block's matrices.
+    """
+
+    n_experts: int
+    top_k: int
+    in_features: int
+    hidden_features: int
+    weight: WeightFormat = BF16
+    n_matrices: int = 3
+    bias_params: int = 0
+    n_shared: int = 0
+
+    label = "moe"
+    overhead_kinds = ("experts",)
+
+    @property
+    def matrix_params(self) -> int:
+        """Elements of one expert's matrices."""
+        return self.n_matrices * self.in_features * self.hidden_features
+
+    @property
+    def expert_params(self) -> int:
+        """Elements of one expert, biases included."""
+        return self.matrix_params + self.bias_params
+
+    @property
+    def n_params(self) -> int:
+        """Elements of all experts."""
+        return (self.n_experts + self.n_shared) * self.expert_params
+
+    @property
+    def idle_params(self) -> int:
+        """Elements of the experts that a token does not visit."""
+        return (self.n_experts - self.top_k) * self.expert_params
+
+    @property
+    def stored_bytes(self) -> float:
+        """Bytes of all experts, block scales included."""
+        expert = self.matrix_params * self.weight.element_bytes
+        count = self.n_experts + self.n_shared
+        return count * (expert + self.bias_params * dtype_bytes("bf16"))
 
 
 def distinct_experts(tokens: Array, n_experts: int, top_k: int, method: str = "exact") -> Array:
@@ -79,7 +149,7 @@ def independent_tokens(batch_size: Array, query_len: Array, locality: tuple[floa
     return np.asarray(batch_size**batch * query_len**run)
 
 
-def expert_costs(core: Experts, setting: Setting) -> list[OpCost]:
+def expert_costs(core: Experts, setting: PassSettings) -> list[OpCost]:
     r"""Return the cost of the routed experts of one layer.
 
     .. math:: F = 2 \, (k + k_s) \, w_e \, t \qquad M = b \, w_e \, (D(t) + k_s)
@@ -94,10 +164,10 @@ def expert_costs(core: Experts, setting: Setting) -> list[OpCost]:
 
     Examples
     --------
-    >>> from specroof.cost.base import ForwardPass, Options
+    >>> from specroof.architecture.base import ForwardPass, Options
     >>> core = Experts(n_experts=256, top_k=8, in_features=2048, hidden_features=512)
     >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=0)
-    >>> (op,) = expert_costs(core, Setting(decode, Options(), "bf16", "fp32", "bf16"))
+    >>> (op,) = expert_costs(core, PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
     >>> float(op.weight_bytes)  # 8 experts * 3 * 2048 * 512 * 2 bytes
     50331648.0
     """

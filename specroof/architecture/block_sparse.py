@@ -8,12 +8,54 @@ Source
     `mem_cache/qsa_kv_pool.py`.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from specroof.architecture import BlockSparseAttention, Shard
+from specroof.architecture.attention import (
+    Indexer,
+    counted_pairs,
+    heads_op,
+    indexer_op,
+    kv_token_bytes,
+)
+from specroof.architecture.base import (
+    OpCost,
+    PassSettings,
+    Shard,
+    SoftmaxAttention,
+    cache_element_bytes,
+)
 from specroof.arrays import Array
-from specroof.cost.attention import counted_pairs, heads_op, indexer_op
-from specroof.cost.base import OpCost, Setting, cache_element_bytes, kv_token_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSparseAttention(SoftmaxAttention):
+    """Grouped-query attention to the blocks of keys that an indexer picks (MiniMax-M3, Qwen4-Exp).
+
+    Parameters
+    ----------
+    n_heads, n_kv_heads, head_dim, value_dim
+        As in `GroupedQueryAttention`.
+    indexer
+        Its query heads (each picks for a group of KV heads), the width of the one key
+        that is cached for it, and the blocks that a query sees, its own among them.
+    block_len
+        Tokens per block.
+    key_tokens
+        Tokens that one index key stands for: 1, or those of a block, whose mean it is.
+    """
+
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    value_dim: int
+    indexer: Indexer
+    block_len: int
+    key_tokens: int = 1
+
+    label = "block_sparse_attention"
+    overhead_kinds = ("sparse_index",)
 
 
 def block_pairs(query_len: Array, context_len: Array, block_len: int, top_k: int) -> Array:
@@ -60,7 +102,7 @@ def _pairs_below(positions: Array, block_len: int, top_k: int) -> Array:
     return np.asarray(dense * (dense + 1) / 2 + beyond * (top_k - 1) * block_len + own)
 
 
-def block_sparse_costs(core: BlockSparseAttention, setting: Setting) -> list[OpCost]:
+def block_sparse_costs(core: BlockSparseAttention, setting: PassSettings) -> list[OpCost]:
     r"""Return the cost of block-sparse attention in one layer: the scan of the keys, attention.
 
     .. math:: F = 2 \, B \left( n_I d_I \, A_{all} / g + n_h (d_k + d_v) \, A \right)
@@ -80,11 +122,11 @@ def block_sparse_costs(core: BlockSparseAttention, setting: Setting) -> list[OpC
     Examples
     --------
     >>> from specroof.architecture import Indexer
-    >>> from specroof.cost.base import ForwardPass, Options
+    >>> from specroof.architecture.base import ForwardPass, Options
     >>> indexer = Indexer(n_heads=4, head_dim=128, top_k=16)
     >>> core = BlockSparseAttention(64, 4, 128, 128, indexer, block_len=128)
     >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=128_000)
-    >>> scan, op = block_sparse_costs(core, Setting(decode, Options(), "bf16", "fp32", "bf16"))
+    >>> scan, op = block_sparse_costs(core, PassSettings(decode, Options(), "bf16", "fp32", "bf16"))
     >>> float(scan.flops)  # 2 * 4 * 128 * 128 001 keys
     131073024.0
     >>> float(op.flops)  # 2 * 64 * 256 * (15 blocks of 128, and the token itself)

@@ -1,24 +1,217 @@
-"""The values that the cost room trades in: a pass, the choices, the cost of an operation."""
+"""Matrices, a pass over them, and the cost of an operation: what every kind of core builds on."""
 
-import math
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import (
-    TENSOR,
-    WEIGHT_FORMATS,
-    CompressedAttention,
-    Indexer,
-    LatentAttention,
-    Linear,
-    Shard,
-)
 from specroof.arrays import Array, array_within
 from specroof.errors import expect, expect_word, refuse
 from specroof.units import DTYPE_BYTES, dtype_bytes
+
+# --- Matrices: how their weights are stored, how they divide over devices ------------------------
+
+#: More devices than anything is ever split over: "divides without end".
+_UNLIMITED: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class WeightFormat:
+    """How weights are stored, and which arithmetic multiplies them.
+
+    Parameters
+    ----------
+    name
+        What people call it, such as ``"mxfp4"``.
+    element_bytes
+        Bytes of one weight, its share of the block scales included.
+    compute_dtype
+        The dtype of `specroof.units.DTYPE_BYTES` at whose peak the matmul runs. Weight-only
+        formats name the dtype of the activations.
+    """
+
+    name: str
+    element_bytes: float
+    compute_dtype: str
+
+
+BF16: Final = WeightFormat("bf16", 2.0, "bf16")
+# Engines multiply the few float32 matrices on tensor cores (tf32 or bf16), not at the vector rate.
+FP32: Final = WeightFormat("fp32", 4.0, "bf16")
+
+#: Formats by name, as the command line spells them. Scales: MXFP4 and MXFP8 one E8M0 byte per 32
+#: weights; NVFP4 one E4M3 byte per 16; FP8 blocks one float32 per 128 x 128; INT4 one bf16 scale
+#: per 128 (OCP Microscaling v1.0; NVIDIA NVFP4; DeepSeek-V3 report, section 3.3; AWQ).
+WEIGHT_FORMATS: Final[dict[str, WeightFormat]] = {
+    form.name: form
+    for form in (
+        BF16,
+        FP32,
+        WeightFormat("fp16", 2.0, "fp16"),
+        WeightFormat("fp8", 1.0, "fp8"),
+        WeightFormat("fp8-block", 1.0 + 4 / 16384, "fp8"),
+        WeightFormat("mxfp8", 1.0 + 1 / 32, "fp8"),
+        WeightFormat("int8", 1.0, "int8"),
+        WeightFormat("fp4", 0.5, "fp4"),
+        WeightFormat("mxfp4", 0.5 + 1 / 32, "fp4"),
+        WeightFormat("nvfp4", 0.5 + 1 / 16, "fp4"),
+        WeightFormat("int4", 0.5 + 2 / 128, "bf16"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Over how many devices, at most, each part of an operation divides.
+
+    Parameters
+    ----------
+    group
+        ``"attention"``: divides over a tensor-parallel group, and sequences over the
+        data-parallel groups of attention; ``"feed_forward"``: divides over all devices.
+    compute_ways, weight_ways, cache_ways
+        The most devices that arithmetic, weights and cached bytes are split over; 1 means that
+        every device of the group repeats them.
+    """
+
+    group: str
+    compute_ways: int = _UNLIMITED
+    weight_ways: int = _UNLIMITED
+    cache_ways: int = _UNLIMITED
+
+
+#: Feed-forward matrices, experts and the vocabulary-parallel head.
+TENSOR: Final = Shard("feed_forward")
+#: Query-side projections: split by heads, whose number tensor parallelism must divide.
+HEADS: Final = Shard("attention")
+#: Down-projections to a latent, the indexer: every device of the group runs all of it.
+ATTENTION_REPLICATED: Final = Shard("attention", 1, 1, 1)
+#: The router: a few rows, computed by everybody.
+FEED_FORWARD_REPLICATED: Final = Shard("feed_forward", 1, 1, 1)
+
+
+def by_kv_heads(n_kv_heads: int) -> Shard:
+    """Return the shard of key and value projections: beyond `n_kv_heads` devices they repeat."""
+    return Shard("attention", n_kv_heads, n_kv_heads, n_kv_heads)
+
+
+def cache_only(cache_ways: int) -> Shard:
+    """Return the shard of attention itself: arithmetic by query heads, the cache over fewer."""
+    return Shard("attention", cache_ways=cache_ways)
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """One matrix that every token (or every verified position) is multiplied by.
+
+    Parameters
+    ----------
+    name
+        Its role, such as ``"q_proj"``.
+    in_features, out_features
+        Widths, so that one token costs ``2 * in_features * out_features / groups`` FLOP.
+    weight
+        Storage format and arithmetic.
+    shard
+        How it divides over devices.
+    kind
+        ``"dense"``, ``"router"``, ``"compressor"``, ``"residual"`` or ``"head"``: what a count
+        of operations may leave out.
+    groups
+        Blocks of a block-diagonal matrix.
+    bias
+        Whether `out_features` bias elements are stored beside it (stored, not computed with).
+    """
+
+    name: str
+    in_features: int
+    out_features: int
+    weight: WeightFormat = BF16
+    shard: Shard = HEADS
+    kind: str = "dense"
+    groups: int = 1
+    bias: bool = False
+
+    @property
+    def matrix_params(self) -> int:
+        """Elements of the matrix."""
+        return self.in_features * self.out_features // self.groups
+
+    @property
+    def n_params(self) -> int:
+        """Elements of the matrix and its bias."""
+        return self.matrix_params + (self.out_features if self.bias else 0)
+
+    @property
+    def stored_bytes(self) -> float:
+        """Bytes in a checkpoint, block scales included."""
+        return self.matrix_params * self.weight.element_bytes + (
+            self.out_features * dtype_bytes("bf16") if self.bias else 0.0
+        )
+
+
+class Core:
+    """What a block does besides multiplying by its matrices, and the traits that others ask for.
+
+    Attention over a cache and recurrent states store no elements, so zero is the rule here.
+    """
+
+    __slots__ = ()
+
+    #: Whether the layer caches every token that it may still look at.
+    caches_tokens: ClassVar[bool] = False
+
+    @property
+    def label(self) -> str:
+        """What operations of its block are called after."""
+        raise NotImplementedError
+
+    @property
+    def overhead_kinds(self) -> tuple[str, ...]:
+        """The kinds of layer that it makes of its layer, of `specroof.hardware.LAYER_KINDS`."""
+        return ()
+
+    @property
+    def split_heads(self) -> int:
+        """Query heads, which the devices of a group must divide; 0 where none must be divided."""
+        return 0
+
+    @property
+    def window_len(self) -> int:
+        """Tokens at which its cache stops growing; 0 where it never does, or has none."""
+        return 0
+
+    @property
+    def n_params(self) -> int:
+        """Stored elements."""
+        return 0
+
+    @property
+    def idle_params(self) -> int:
+        """Stored elements that one token does not use."""
+        return 0
+
+    @property
+    def stored_bytes(self) -> float:
+        """Bytes in a checkpoint."""
+        return 0.0
+
+
+class SoftmaxAttention(Core):
+    """Softmax over cached tokens: its query heads are spread over devices, one on one device."""
+
+    __slots__ = ()
+
+    caches_tokens = True
+
+    n_heads: int
+
+    @property
+    def split_heads(self) -> int:
+        """Query heads, which the devices of a group must divide."""
+        return self.n_heads
+
 
 #: Everywhere, always: a multiply-add is two.
 _FLOPS_PER_MULTIPLY_ADD: Final = 2.0
@@ -63,7 +256,8 @@ class Options:
         projections, attention and indexer over the cached context, experts, dense feed-forward.
     recurrent_state
         How a verification keeps the state of linear attention recoverable; see
-        `specroof.cost.recurrent.state_passes`. None for the engine's way, else ``"snapshot"``.
+        `specroof.architecture.recurrent.state_passes`. None for the engine's way, else
+        ``"snapshot"``.
     state_dtype, kv_dtype, weight_dtype
         Override the config: recurrent state, cached keys and values, stored weights.
     index_dtype
@@ -184,22 +378,17 @@ class ForwardPass:
         for name, value in given.items():
             object.__setattr__(self, name, array_within(name, value, _PASS_QUANTITIES[name]))
         object.__setattr__(self, "settled", settled)
-        self._check_shapes()
-        expect("settled", settled, bool, "True or False")
-        self._require("head_len", self.head_len <= self.query_len, "at most query_len")
-        self._require("matmul_len", self.matmul_len >= self.query_len, "at least query_len")
-
-    def _check_shapes(self) -> None:
         shapes = {name: getattr(self, name).shape for name in _PASS_QUANTITIES}
         try:
             np.broadcast_shapes(*shapes.values())
         except ValueError:
-            said = ", ".join(f"{name} {shape}" for name, shape in shapes.items() if shape)
-            refuse("the shape of a pass", said, "arrays that broadcast against each other")
-
-    def _require(self, name: str, good: npt.NDArray[np.bool_], allowed: str) -> None:
-        if not good.all():
-            refuse(name, getattr(self, name).tolist(), f"numbers of {allowed}")
+            given_shapes = ", ".join(f"{name} {shape}" for name, shape in shapes.items() if shape)
+            refuse("the shape of a pass", given_shapes, "arrays that broadcast against each other")
+        expect("settled", settled, bool, "True or False")
+        if not (self.head_len <= self.query_len).all():
+            refuse("head_len", self.head_len.tolist(), "numbers of at most query_len")
+        if not (self.matmul_len >= self.query_len).all():
+            refuse("matmul_len", self.matmul_len.tolist(), "numbers of at least query_len")
 
     @property
     def tokens(self) -> Array:
@@ -219,7 +408,7 @@ class ForwardPass:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Collective:
+class BlockExchange:
     """What devices exchange after a block.
 
     Parameters
@@ -262,7 +451,7 @@ class OpCost:
     cache_bytes
         Cached keys, values, index keys and recurrent state, read and written.
     activation_bytes
-        Logits written. Other activations are left out: see `specroof.cost.base`.
+        Logits written. Other activations are left out: see `specroof.architecture.base`.
     compute_dtype
         The dtype of the arithmetic.
     shard
@@ -289,7 +478,7 @@ class OpCost:
     rows: Array | None = None
     groups: Array | None = None
     experts: tuple[int, int] | None = None
-    collective: Collective | None = None
+    collective: BlockExchange | None = None
     sequences: Array | None = None
 
     @property
@@ -305,8 +494,8 @@ class OpCost:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Setting:
-    """What every formula of a pass may look at, besides the block that it counts.
+class PassSettings:
+    """The pass, the options and the dtypes: what the formulas of every core take.
 
     Parameters
     ----------
@@ -319,7 +508,7 @@ class Setting:
         the config's, unless `options` override them.
     expert_locality
         Exponents of the locality of routing, along a sequence and across the batch; see
-        `specroof.cost.experts.independent_tokens`.
+        `specroof.architecture.experts.independent_tokens`.
     """
 
     forward: ForwardPass
@@ -344,35 +533,8 @@ def matmul_flops(multiply_adds: npt.ArrayLike) -> Array:
     return _FLOPS_PER_MULTIPLY_ADD * np.asarray(multiply_adds, dtype=np.float64)
 
 
-# --- How a cached value lies in memory: bytes per element, latent, index key and V4 entry --------
-
-
-class HeadsCached(Protocol):
-    """Attention that caches a key and a value of each token for every KV head."""
-
-    @property
-    def n_heads(self) -> int:
-        """Query heads."""
-
-    @property
-    def n_kv_heads(self) -> int:
-        """Heads whose keys and values are cached."""
-
-    @property
-    def head_dim(self) -> int:
-        """Width of a query or key."""
-
-    @property
-    def value_dim(self) -> int:
-        """Width of a value."""
-
-
 # One scale per block of cached elements, where a layout has scales.
 _FP4_BLOCK = 16
-_INDEX_SCALE_BYTES = 4
-_LATENT_SCALE_BLOCK = 128
-_ENTRY_SCALE_BLOCK = 64
-_ENTRY_SCALE_ALIGN = 8
 
 
 def cache_element_bytes(dtype: str) -> float:
@@ -389,90 +551,6 @@ def cache_element_bytes(dtype: str) -> float:
     (2.0, 1.0, 0.5625)
     """
     return dtype_bytes(dtype) + (1 / _FP4_BLOCK if dtype == "fp4" else 0.0)
-
-
-def kv_token_bytes(core: HeadsCached, dtype: str) -> float:
-    r"""Return the bytes of one cached token in one layer, :math:`n_{kv} (d_k + d_v) \, b`.
-
-    Source
-        Ainslie et al. 2023, arXiv:2305.13245, section 2.2.
-
-    Examples
-    --------
-    >>> from specroof.architecture import GroupedQueryAttention
-    >>> kv_token_bytes(GroupedQueryAttention(32, 8, head_dim=128, value_dim=128), "bf16")
-    4096.0
-    """
-    return core.n_kv_heads * (core.head_dim + core.value_dim) * cache_element_bytes(dtype)
-
-
-def latent_bytes(core: LatentAttention, dtype: str) -> float:
-    """Return the bytes of one cached MLA token, without the index key.
-
-    Counts
-        in fp8 behind an indexer (DeepSeek-V3.2): the latent in fp8 with a float32 scale per 128,
-        the rotary part in bf16, 656 bytes; in fp8 without one, 576.
-    Source
-        vLLM ``fp8_ds_mla`` cache layout; DeepSeek-V2 report, arXiv:2405.04434, section 2.1.2.
-
-    Examples
-    --------
-    >>> mla = LatentAttention(n_heads=128, latent_dim=512, rope_dim=64)
-    >>> latent_bytes(mla, "bf16"), latent_bytes(mla, "fp8")
-    (1152.0, 576.0)
-    >>> sparse = LatentAttention(128, 512, 64, Indexer(n_heads=64, head_dim=128, top_k=2048))
-    >>> latent_bytes(sparse, "fp8")  # 512 + 4 * 4 + 64 * 2
-    656.0
-    """
-    if dtype == "fp8" and core.top_k is not None:
-        scales = math.ceil(core.latent_dim / _LATENT_SCALE_BLOCK) * dtype_bytes("fp32")
-        return core.latent_dim * dtype_bytes("fp8") + scales + core.rope_dim * dtype_bytes("bf16")
-    return (core.latent_dim + core.rope_dim) * cache_element_bytes(dtype)
-
-
-def index_key_bytes(indexer: Indexer, dtype: str) -> float:
-    """Return the bytes of one cached index key.
-
-    Counts
-        in fp8 one float32 scale per key: 132 bytes for 128 dimensions.
-    Source
-        SGLang ``NSATokenToKVPool`` (index key 128 + 4 bytes).
-
-    Examples
-    --------
-    >>> lightning = Indexer(n_heads=64, head_dim=128, top_k=2048)
-    >>> index_key_bytes(lightning, "fp8"), index_key_bytes(lightning, "bf16")
-    (132.0, 256.0)
-    """
-    scale = _INDEX_SCALE_BYTES if dtype == "fp8" else 0
-    return indexer.head_dim * cache_element_bytes(dtype) + scale
-
-
-def entry_bytes(core: CompressedAttention, dtype: str, v4_attention: str) -> float:
-    """Return the bytes of one DeepSeek-V4 cache entry, raw or compressed.
-
-    Counts
-        in fp8 the rotary part stays bf16, and one scale byte per 64 elements is padded to 8:
-        448 + 2 * 64 + 8 = 584; ``"mla-like"`` counts 512 + 64 elements without scales.
-    Source
-        SGLang ``pool_configurator.py`` (584 bytes); ``"mla-like"``: Finn 2026, "The economics of
-        speculative decoding".
-
-    Examples
-    --------
-    >>> v4 = CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128)
-    >>> entry_bytes(v4, "bf16", "shared-kv"), entry_bytes(v4, "fp8", "shared-kv")
-    (1024.0, 584.0)
-    >>> entry_bytes(v4, "fp8", "mla-like")
-    576.0
-    """
-    if v4_attention == "mla-like":
-        return (core.entry_dim + core.rope_dim) * cache_element_bytes(dtype)
-    if dtype != "fp8":
-        return core.entry_dim * cache_element_bytes(dtype)
-    plain = core.entry_dim - core.rope_dim
-    scales = math.ceil(plain / _ENTRY_SCALE_BLOCK / _ENTRY_SCALE_ALIGN) * _ENTRY_SCALE_ALIGN
-    return plain * dtype_bytes("fp8") + core.rope_dim * dtype_bytes("bf16") + scales
 
 
 # --- Matrices that every token meets: projections, dense feed-forward, router, LM head -----------
@@ -514,21 +592,3 @@ def linear_cost(linear: Linear, *, tokens: Array, block: str, count: int) -> OpC
         compute_dtype=linear.weight.compute_dtype,
         shard=linear.shard,
     )
-
-
-def logit_bytes(vocab_size: int, positions: Array) -> Array:
-    r"""Return the bytes of the logits that a pass writes, in float32.
-
-    .. math:: M = 4 \, V \, t
-
-    Ignores
-        the sampler, which reads them again: as much once more.
-    Source
-        Engines sample from float32 logits (vLLM ``LogitsProcessor``, SGLang ``Sampler``).
-
-    Examples
-    --------
-    >>> float(logit_bytes(248_320, np.array(2048.0))) / 1e9  # GB
-    2.03423744
-    """
-    return np.asarray(4.0 * vocab_size * positions)

@@ -5,19 +5,114 @@ Source
     (``pool_configurator.py``).
 """
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 
-from specroof.architecture import ATTENTION_REPLICATED, CompressedAttention, Compressor, cache_only
-from specroof.arrays import Array
-from specroof.cost.attention import (
+from specroof.architecture.attention import (
+    Indexer,
     attention_flops,
     attention_op,
     cached_tokens_read,
     counted_pairs,
+    index_key_bytes,
     indexer_op,
 )
-from specroof.cost.base import OpCost, Setting, entry_bytes, index_key_bytes
+from specroof.architecture.base import (
+    ATTENTION_REPLICATED,
+    OpCost,
+    PassSettings,
+    SoftmaxAttention,
+    cache_element_bytes,
+    cache_only,
+)
+from specroof.arrays import Array
 from specroof.units import dtype_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Compressor:
+    """The float32 ring of tokens that wait to be merged into the next compressed entry.
+
+    Parameters
+    ----------
+    rows, row_dim
+        Tokens held, and values held per token.
+    """
+
+    rows: int
+    row_dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompressedAttention(SoftmaxAttention):
+    """DeepSeek-V4 attention: a short raw window and compressed entries, one vector as K and V.
+
+    Parameters
+    ----------
+    n_heads
+        Query heads.
+    entry_dim, rope_dim
+        Width of an entry, and how much of it is rotary.
+    window
+        Raw tokens that every query sees, itself included.
+    ratio
+        Tokens per compressed entry; 0 where the layer has none.
+    indexer
+        Present where only the top-k compressed entries are attended (CSA); absent in HCA.
+    compressors
+        Rings of unfinished entries (of attention, and of the indexer).
+    """
+
+    n_heads: int
+    entry_dim: int
+    rope_dim: int
+    window: int
+    ratio: int
+    indexer: Indexer | None = None
+    compressors: tuple[Compressor, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What operations of its block are called after."""
+        return f"c{self.ratio}_attention" if self.ratio else "sliding_attention"
+
+    @property
+    def overhead_kinds(self) -> tuple[str, ...]:
+        """The kinds of layer that it makes of its layer."""
+        return ("latent_attention", "sparse_index") if self.indexer else ("latent_attention",)
+
+
+_ENTRY_SCALE_BLOCK = 64
+_ENTRY_SCALE_ALIGN = 8
+
+
+def entry_bytes(core: CompressedAttention, dtype: str, v4_attention: str) -> float:
+    """Return the bytes of one DeepSeek-V4 cache entry, raw or compressed.
+
+    Counts
+        in fp8 the rotary part stays bf16, and one scale byte per 64 elements is padded to 8:
+        448 + 2 * 64 + 8 = 584; ``"mla-like"`` counts 512 + 64 elements without scales.
+    Source
+        SGLang ``pool_configurator.py`` (584 bytes); ``"mla-like"``: Finn 2026, "The economics of
+        speculative decoding".
+
+    Examples
+    --------
+    >>> v4 = CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128)
+    >>> entry_bytes(v4, "bf16", "shared-kv"), entry_bytes(v4, "fp8", "shared-kv")
+    (1024.0, 584.0)
+    >>> entry_bytes(v4, "fp8", "mla-like")
+    576.0
+    """
+    if v4_attention == "mla-like":
+        return (core.entry_dim + core.rope_dim) * cache_element_bytes(dtype)
+    if dtype != "fp8":
+        return core.entry_dim * cache_element_bytes(dtype)
+    plain = core.entry_dim - core.rope_dim
+    scales = math.ceil(plain / _ENTRY_SCALE_BLOCK / _ENTRY_SCALE_ALIGN) * _ENTRY_SCALE_ALIGN
+    return plain * dtype_bytes("fp8") + core.rope_dim * dtype_bytes("bf16") + scales
 
 
 def attended_entries(
@@ -64,7 +159,7 @@ def _entries_below(positions: Array, ratio: int, cap: int | None) -> Array:
     return pairs if cap is None else np.asarray(pairs + cap * (positions - growing))
 
 
-def compressed_costs(core: CompressedAttention, setting: Setting) -> list[OpCost]:
+def compressed_costs(core: CompressedAttention, setting: PassSettings) -> list[OpCost]:
     r"""Return the cost of one DeepSeek-V4 layer's attention: indexer, attention, rings.
 
     .. math:: F = 2 \, B \, n_h \, 2 d \, (A_{window} + A_{entries})
@@ -79,10 +174,12 @@ def compressed_costs(core: CompressedAttention, setting: Setting) -> list[OpCost
 
     Examples
     --------
-    >>> from specroof.cost.base import ForwardPass, Options
+    >>> from specroof.architecture.base import ForwardPass, Options
     >>> core = CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128)
     >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4096)
-    >>> attention, *_ = compressed_costs(core, Setting(decode, Options(), "bf16", "fp32", "bf16"))
+    >>> attention, *_ = compressed_costs(
+    ...     core, PassSettings(decode, Options(), "bf16", "fp32", "bf16")
+    ... )
     >>> float(attention.flops)  # 2 * 128 heads * 1024 * (128 raw + 32 compressed)
     41943040.0
     """
@@ -132,7 +229,7 @@ def _entries_at(core: CompressedAttention, context_len: Array, cap: int | None) 
     return entries if cap is None else np.minimum(entries, cap)
 
 
-def _counted_entries(core: CompressedAttention, setting: Setting, cap: int | None) -> Array:
+def _counted_entries(core: CompressedAttention, setting: PassSettings, cap: int | None) -> Array:
     """Return the (query, entry) pairs that the options count, as `counted_pairs` does."""
     forward = setting.forward
     if not core.ratio:
@@ -142,7 +239,7 @@ def _counted_entries(core: CompressedAttention, setting: Setting, cap: int | Non
     return attended_entries(forward.query_len, forward.context_len, core.ratio, cap)
 
 
-def _ring_op(ring: Compressor, core: CompressedAttention, setting: Setting) -> OpCost:
+def _ring_op(ring: Compressor, core: CompressedAttention, setting: PassSettings) -> OpCost:
     """Return the traffic of one float32 ring of tokens that wait to be compressed."""
     row_bytes = ring.row_dim * dtype_bytes("fp32")
     rows_moved = 1 + ring.rows * _entries_per_token(core)
@@ -163,7 +260,7 @@ def compressed_cache_bytes(core: CompressedAttention, context_len: Array, dtype:
     """Return the bytes of cached entries that one sequence stores in one layer.
 
     Source
-        See `specroof.cost.base` for the bytes of an entry.
+        See `specroof.architecture.base` for the bytes of an entry.
 
     Examples
     --------
@@ -180,7 +277,7 @@ def compressed_index_bytes(core: CompressedAttention, context_len: Array, dtype:
     """Return the bytes of index keys that one sequence stores in one layer, a key for each entry.
 
     Source
-        See `specroof.cost.base`.
+        See `specroof.architecture.base`.
 
     Examples
     --------
