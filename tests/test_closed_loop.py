@@ -19,12 +19,12 @@ from specroof.latency import Work, engine_setup, model_latency
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.closed_loop import answer_rounds, prompts_together, shared_passes, shared_wave
 from specroof.serving.prefills import (
-    Prompt,
     RequestLoad,
     RequestTimes,
+    piece_pass,
     prefill_pass,
-    prefill_plan,
     prompt_groups,
+    request_timing,
 )
 from specroof.serving.requests import end_to_end_tokens_per_s
 from specroof.speedup.round import Deployment
@@ -54,7 +54,7 @@ def times_of(
 ) -> tuple[RequestLoad, RequestTimes]:
     """Return the requests of the toy server, and their seconds by the closed forms."""
     load = RequestLoad(
-        prompt=Prompt(float(toy.prompt)),
+        new_len=float(toy.prompt),
         output_len=float(toy.answer),
         running=np.array([float(toy.clients)]),
         context_len=1.0,
@@ -64,7 +64,7 @@ def times_of(
     )
     rules = PrefillRules(toy.chunk, toy.shares, toy.drafts_beside)
     round_s = np.array([pass_s(toy.clients * toy.positions) + toy.draft_s])
-    return load, prefill_plan(load, rules).priced(SERVED, toy_s).times(round_s, engine)
+    return load, request_timing(load, rules)(SERVED, toy_s, round_s, engine)
 
 
 def predicted(toy: Toy, *, waves: bool = False) -> tuple[float, float, float]:
@@ -288,26 +288,47 @@ def test_experts_of_two_batches_are_counted_over_all_choices(total: int, shared:
 
 
 def test_prompts_pass_together_as_far_as_a_pass_has_room() -> None:
-    def seconds(count: float, chunk: float, of: Prompt) -> tuple[float, float]:
-        groups = prompt_groups(of, np.array(count), chunk)
-        one = np.ones(())
-        return float(groups.each_s(one) * count), float(groups.through_s(one))
-
     # Four prompts of 500 tokens fit a pass of 2048, all of them one without a limit.
-    short, long = Prompt(500.0), Prompt(5000.0)
-    assert seconds(3, 2048, short) == (1, 1)
-    assert seconds(40, 0, short) == (1, 1)
-    assert prompt_groups(short, np.array(40.0), 0).forward.batch_size == 40
-    # 4.096 fit; of 8.192 half are through with the first pass.
-    assert seconds(8.192, 2048, short) == (2, 1.5)
-    # Long ones take 3 passes each, one prompt after another: through after 3 and 6.
-    assert seconds(2, 2048, long) == (6, 4.5)
-    middle = prompt_groups(long, np.array(2.0), 2048).forward
+    for count, chunk, new_len, together, pieces in (
+        (3, 2048, 500, 3, 1),
+        (40, 0, 500, 40, 1),
+        (8.192, 2048, 500, 4.096, 1),  # two passes of 4.096
+        (2, 2048, 5000, 1, 3),  # long ones take 3 passes each, one prompt after another
+    ):
+        groups = [float(number) for number in prompt_groups(new_len, count, chunk)]
+        assert groups == pytest.approx([together, pieces])
+
+
+@pytest.mark.parametrize(
+    ("running", "new_len", "chunk", "all_s", "first_s"),
+    [
+        (3, 500.0, 2048, 1, 1),
+        (40, 500.0, 0, 1, 1),
+        (8.192, 500.0, 2048, 2, 1.5),  # half are through with the first pass
+        (2, 5000.0, 2048, 6, 4.5),  # through after 3 and 6
+    ],
+)
+def test_groups_of_prompts_pass_one_after_another(
+    running: float, new_len: float, chunk: float, all_s: float, first_s: float
+) -> None:
+    # All start together, and a pass takes a second.
+    load = RequestLoad(
+        new_len=new_len, output_len=10.0, running=np.array(running), context_len=1.0,
+        verify_len=1.0, tokens_per_round=np.ones(()), waves=True,
+    )  # fmt: skip
+    timing = request_timing(load, PrefillRules(chunk, shares_passes=False, drafts_beside=False))
+    times = timing(SERVED, lambda *_, **__: np.ones(()), np.ones(()), NOTHING_ADDED)
+    assert float(times.wait_s * running) == pytest.approx(all_s)
+    assert float(times.first_s) == pytest.approx(first_s)
+
+
+def test_a_piece_of_a_prompt_stands_in_its_middle() -> None:
+    middle = piece_pass(5000.0, 0.0, 3.0, 1.0)
     assert middle.batch_size == 1
     assert middle.query_len == pytest.approx(5000 / 3)
     # Of three pieces the middle one is the mean one; what is cached stands before all of them.
     assert middle.context_len == pytest.approx(5000 / 3)
-    behind = prompt_groups(Prompt(5000.0, 100.0), np.array(1.0), 2048).forward
+    behind = piece_pass(5000.0, 100.0, 3.0, 1.0)
     assert behind.context_len == pytest.approx(5000 / 3 + 100)
 
 
@@ -318,7 +339,7 @@ def test_equal_pieces_take_what_whole_chunks_and_a_rest_do() -> None:
         chunk = prefill_pass(tokens, context_len=done)
         exact_s += float(model_latency(model, setup, chunk).total_s)
         done += tokens
-    pieces = Prompt(20_000.0).chunks(2048)
+    _, pieces = prompt_groups(20_000.0, 1.0, 2048)
     assert pieces == 10
-    mean = Prompt(20_000.0).piece_pass(pieces, 1.0)
+    mean = piece_pass(20_000.0, 0.0, pieces, 1.0)
     assert 10 * float(model_latency(model, setup, mean).total_s) == pytest.approx(exact_s, rel=5e-3)

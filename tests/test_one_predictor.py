@@ -147,9 +147,12 @@ def test_each_formula_is_written_once(terms: set[str], where: str) -> None:
 @pytest.mark.parametrize(
     ("formula", "callers"),
     [
-        ("end_to_end_tokens_per_s", {"engines/record.py:_rate", "serving/requests.py:end_to_end"}),
-        ("prefill_plan", {"engines/record.py:_plan", "serving/requests.py:_times"}),
-        ("answer_rounds", {"serving/request_times.py:rounds"}),
+        (
+            "end_to_end_tokens_per_s",
+            {"engines/record.py:_tokens_per_s", "serving/requests.py:end_to_end"},
+        ),
+        ("request_timing", {"engines/record.py:_timing", "serving/requests.py:_times"}),
+        ("answer_rounds", {"serving/prefills.py:rounds"}),
     ],
 )
 def test_what_prompts_do_is_written_once(formula: str, callers: set[str]) -> None:

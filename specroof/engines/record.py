@@ -10,22 +10,17 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
-from specroof.drafters import Drafter, DraftTime, Proposals, TokensPerRound
+from specroof.drafters import Drafter, Proposals, TokensPerRound
 from specroof.errors import MeasurementError
 from specroof.evidence import STEP, Measurement, measured_of, request_lengths
 from specroof.hardware import EngineProfile
 from specroof.latency import PassWork, Work, drafting_engine, model_work, pass_time, stacked
 from specroof.serving.capacity import prefill_rules
-from specroof.serving.prefills import (
-    PrefillPlan,
-    Prefills,
-    Prompt,
-    RequestLoad,
-    prefill_plan,
-)
+from specroof.serving.prefills import RequestLoad, RequestTiming, request_timing
 from specroof.serving.requests import end_to_end_tokens_per_s
 from specroof.speedup.round import (
     Deployment,
@@ -150,17 +145,6 @@ class Rates:
         return np.where(np.isfinite(self.speculative), self.speculative, self.plain)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Seconds:
-    """Seconds of what the points of a group do; prompts are None where they do not count."""
-
-    decode_s: Array
-    plain: Prefills | None
-    verify_s: Array
-    drafting: DraftTime | None = None
-    prompts: Prefills | None = None
-
-
 class _Group:
     """Points of one model in one setup with one drafter, which differ in load and draft length."""
 
@@ -175,69 +159,85 @@ class _Group:
         self._drafts = np.array([float(point.draft_len or 0) for point in points])
         widths = [float(point.verify_len or 1) for point in points]
         step = np.array(widths) if points[0].method == STEP else 1.0
-        proposed = _together([case.proposed for case in cases if case.proposed])
-        self._proposed = proposed
+        self._proposed = proposed = _together([case.proposed for case in cases if case.proposed])
         self._decode = ForwardPass(self._batch, step, self._context)
         self._verify = ForwardPass(self._batch, proposed.verify_len, self._context)
-        self._plain = self._drafted = None
+        # None where prompts do not count.
+        self._plain: RequestTiming | None = None
+        self._drafted: RequestTiming | None = None
         if points[0].includes_prefill:
-            prompt = Prompt(lengths[:, 0])
-            self._plain = self._plan(prompt, None)
-            self._drafted = None if first.drafter is None else self._plan(prompt, first.drafter)
+            ones = np.ones(len(rows))
+            self._plain = self._timing(lengths[:, 0], ones, ones, None)
+            if first.drafter is not None:
+                self._drafted = self._timing(
+                    lengths[:, 0],
+                    proposed.verify_len,
+                    proposed.tokens_per_round,
+                    first.drafter.kind,
+                )
 
-    def seconds(self, passes: PassSeconds) -> _Seconds:
-        """Return the seconds of each part, given those of each pass."""
-        served = self.served
-        plain = None if self._plain is None else self._plain.priced(served, passes)
-        decode_s = passes(served, self._decode)
-        if self._drafter is None:
-            return _Seconds(decode_s, plain, np.zeros(len(self.rows)))
-        verify_s = passes(served, self._verify)
-        load = (self._context, self._batch, self._drafts)
-        times_s = (decode_s, verify_s)
-        drafting = draft_time(served, self._drafter, self._proposed, load, times_s, passes)
-        prompts = None if self._drafted is None else self._drafted.priced(served, passes)
-        return _Seconds(decode_s, plain, verify_s, drafting, prompts)
-
-    def _plan(self, prompt: Prompt, drafter: Drafter | None) -> PrefillPlan:
-        """Return which passes take the prompts, with a drafter or without."""
-        proposed, ones = self._proposed, np.ones(len(self.rows))
+    def _timing(
+        self,
+        new_len: npt.ArrayLike,
+        verify_len: npt.ArrayLike,
+        tokens_per_round: Array,
+        drafting: str | None,
+    ) -> RequestTiming:
+        """Return what times the requests, with a kind of drafter or without."""
         load = RequestLoad(
-            prompt=prompt,
+            new_len=new_len,
             output_len=self._answer,
             running=self._batch,
             context_len=self._context,
-            verify_len=ones if drafter is None else proposed.verify_len,
-            tokens_per_round=ones if drafter is None else proposed.tokens_per_round,
+            verify_len=verify_len,
+            tokens_per_round=tokens_per_round,
         )
-        kind = None if drafter is None else drafter.kind
-        return prefill_plan(load, prefill_rules(self.served.model, self.served.setup, kind))
+        return request_timing(load, prefill_rules(self.served.model, self.served.setup, drafting))
 
-    def rates(self, found: _Seconds, engine: EngineProfile) -> Rates:
-        """Return tokens per second without drafts and with them, and what rounds are made of."""
-        plain = self._rate(found.decode_s, np.ones(1), found.plain, engine)
-        if found.drafting is None:
+    def rates(self, passes: PassSeconds, engine: EngineProfile) -> Rates:
+        """Return tokens per second without drafts and with them, and what rounds are made of.
+
+        Parameters
+        ----------
+        passes
+            Seconds of each pass; which are asked for, and in which order, depends on no engine.
+        engine
+            What the engine adds to passes.
+        """
+        served, proposed = self.served, self._proposed
+
+        decode_s = passes(served, self._decode)
+        plain = self._tokens_per_s(decode_s, np.ones(1), self._plain, passes, engine)
+        if self._drafter is None:
             nothing = np.full(len(self.rows), np.nan)
             return Rates(plain, nothing, nothing, nothing)
-        proposed = self._proposed
+        verify_s = passes(served, self._verify)
+        load = (self._context, self._batch, self._drafts)
+        drafting = draft_time(served, self._drafter, proposed, load, (decode_s, verify_s), passes)
         added_s = engine_round_s(
             engine, self._batch, proposed.branches, looked_up=proposed.looked_up
         )
-        round_s = round_time(found.verify_s, found.drafting, added_s)
+        round_s = round_time(verify_s, drafting, added_s)
+        tokens = proposed.tokens_per_round
         return Rates(
             plain,
-            self._rate(round_s, self._proposed.tokens_per_round, found.prompts, engine),
-            found.drafting.serial_s + found.drafting.overlapped_s,
-            found.verify_s,
+            self._tokens_per_s(round_s, tokens, self._drafted, passes, engine),
+            drafting.serial_s + drafting.overlapped_s,
+            verify_s,
         )
 
-    def _rate(
-        self, round_s: Array, tokens: Array, prompts: Prefills | None, engine: EngineProfile
+    def _tokens_per_s(
+        self,
+        round_s: Array,
+        tokens: Array,
+        timing: RequestTiming | None,
+        passes: PassSeconds,
+        engine: EngineProfile,
     ) -> Array:
         """Return tokens per second of rounds, with the requests that they belong to."""
-        if prompts is None:
+        if timing is None:
             return self._batch * tokens / round_s
-        times = prompts.times(round_s, engine)
+        times = timing(self.served, passes, round_s, engine)
         return end_to_end_tokens_per_s(
             self._batch,
             times.token_s,
@@ -292,7 +292,7 @@ class Record:
         tape = _Tape()
         for group in self._groups:
             tape.group = group
-            group.seconds(tape)
+            group.rates(tape, self._engines[group.engine])
         self._order, self._fixed = tape.order, tape.fixed
         self._work = {key: stacked(*tape.asked[key]) for key in tape.asked}
 
@@ -314,9 +314,9 @@ class Record:
         replayed = _Replay(iter(self._order), timed)
         rates = Rates(*(np.empty(self._n) for _ in fields(Rates)))
         for group in self._groups:
-            found = group.rates(group.seconds(replayed), known[group.engine])
-            for one in fields(Rates):
-                getattr(rates, one.name)[group.rows] = getattr(found, one.name)
+            own = group.rates(replayed, known[group.engine])
+            for column in fields(Rates):
+                getattr(rates, column.name)[group.rows] = getattr(own, column.name)
         return rates
 
 

@@ -10,7 +10,7 @@ from specroof.arrays import Array, broadcast
 
 #: Halvings of the interval in which the requests that start in a pass lie: twelve digits.
 _HALVINGS: Final = 40
-#: A prompt that fits its passes but for rounding takes no further one.
+#: Prompts that fill their passes but for rounding take no further one.
 _ROUNDING: Final = 1e-9
 
 
@@ -175,15 +175,14 @@ def shared_passes(
     low, high = np.zeros(arrays[0].shape), np.array(arrays[0])
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        asked = middle * _at(middle, *arrays).passes
-        fits = asked < arrays[0]
+        fits = middle * _passes_at(middle, *arrays).passes < arrays[0]
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-    found = _at(low, *arrays)
+    state = _passes_at(low, *arrays)
     # Where passes are full, other requests wait.
-    return replace(found, waited=np.asarray(arrays[0] / low - found.decoded))
+    return replace(state, waited=np.asarray(arrays[0] / low - state.decoded))
 
 
-def _at(  # noqa: PLR0913, PLR0917 - the arrays of `shared_passes`, in its order
+def _passes_at(  # noqa: PLR0913, PLR0917 - the arrays of `shared_passes`, in its order
     started: Array,
     running: Array,
     rounds: Array,
@@ -202,8 +201,8 @@ def _at(  # noqa: PLR0913, PLR0917 - the arrays of `shared_passes`, in its order
     with np.errstate(divide="ignore", invalid="ignore"):
         queued = np.where(started * filled < 1, filled / 2 * used / (1 - used), np.inf)
     busy = np.minimum(used, 1.0)
-    # Short prompts share a pass where they start together; the last piece of a long one has room
-    # for the next only where that waits already.
+    # Short prompts that start together share a pass. The last chunk of a long prompt is filled up
+    # only if another prompt is already queued.
     short = np.maximum(_any_of(np.minimum(started / running, 1.0), running), started * filled)
     long = started * (filled + (pieces - filled) * (1 - busy))
     mixed = np.minimum(np.where(filled < 1, short, long), 1.0)
@@ -215,7 +214,7 @@ def _at(  # noqa: PLR0913, PLR0917 - the arrays of `shared_passes`, in its order
     most = np.maximum(left / (new_len / pieces), 1.0)
     beside = np.where(filled < 1, others * started * pieces, busy * (most - 1))
     wait = np.nan_to_num(queued, posinf=0.0)
-    found = (pieces * np.minimum(1 + beside, most) + wait * most) / (pieces + wait)
+    own_prompts = (pieces * np.minimum(1 + beside, most) + wait * most) / (pieces + wait)
     return SharedPasses(
         started=started,
         waited=pieces + queued,
@@ -223,7 +222,7 @@ def _at(  # noqa: PLR0913, PLR0917 - the arrays of `shared_passes`, in its order
         mixed_frac=mixed,
         pieces=pieces,
         prompts=np.minimum(prompts, most),
-        own_prompts=found,
+        own_prompts=own_prompts,
     )
 
 
@@ -307,8 +306,8 @@ def shared_wave(
     Parameters
     ----------
     running, rounds, new_len, budget, positions, slowed
-        R, Z / slowed, P, b, q and tokens of a round for each of a pass with a prompt: as of
-        `specroof.serving.closed_loop.shared_passes`.
+        R, Z / slowed, P, b, q and tokens of a round for each of a pass with a prompt: see
+        `shared_passes`.
 
     Ignores
         that rounds commit more or fewer tokens: a wave lasts as long as the longest answer, a few
@@ -332,11 +331,11 @@ def shared_wave(
         under = np.maximum((prompts + decoding) ** 2 - 2 * most * decoding * passes, 0.0)
         steady = (prompts + decoding + np.sqrt(under)) / (2 * most)
     fits = (most > width * requests / 2) & (rising <= passes)
-    filling = np.maximum(np.ceil(np.where(fits, rising, steady) - _WAVE_ROUNDING), 1.0)
-    pieces = np.ceil(filling / requests - _WAVE_ROUNDING)
+    filling = np.maximum(np.ceil(np.where(fits, rising, steady) - _ROUNDING), 1.0)
+    pieces = np.ceil(filling / requests - _ROUNDING)
     groups = np.minimum(filling, requests)
     spread = filling * (groups - 1) / groups  # passes from the first token of a wave to the last
-    share = np.minimum(passes / np.maximum(spread, _WAVE_ROUNDING), 1.0)
+    share = np.minimum(passes / np.maximum(spread, _ROUNDING), 1.0)
     return Wave(
         filling=filling,
         groups=groups,
@@ -347,7 +346,3 @@ def shared_wave(
         ending=requests * share / 2,
         early_frac=1 - share,
     )
-
-
-#: Passes that are full but for rounding take no further one.
-_WAVE_ROUNDING = 1e-9

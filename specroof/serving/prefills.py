@@ -1,6 +1,6 @@
 """Prompts: the passes that come before the first token, whole or in chunks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
@@ -13,8 +13,6 @@ from specroof.hardware import EngineProfile
 from specroof.latency import Work
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.closed_loop import (
-    SharedPasses,
-    Wave,
     answer_rounds,
     prompts_together,
     shared_passes,
@@ -23,39 +21,6 @@ from specroof.serving.closed_loop import (
 from specroof.speedup.round import Deployment, PassSeconds
 
 _Seconds = TypeVar("_Seconds", float, Array)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Prompt:
-    """Prompts of one length, or of an array of lengths.
-
-    Parameters
-    ----------
-    new_len
-        Tokens that are computed.
-    cached_len
-        Tokens before them, which a cache of prefixes holds.
-    """
-
-    new_len: npt.ArrayLike
-    cached_len: npt.ArrayLike = 0.0
-
-    def chunks(self, tokens: float) -> Array:
-        """Return the passes of a prompt that takes `tokens` in each; 0 takes it whole."""
-        new = np.asarray(self.new_len, dtype=np.float64)
-        return np.ceil(new / tokens) if tokens else np.ones_like(new)
-
-    def piece_pass(self, pieces: npt.ArrayLike, prompts: npt.ArrayLike) -> ForwardPass:
-        """Return the pass over one of so many equal pieces of some prompts: the mean one.
-
-        Ignores
-            that pieces are full ones and a rest: their tokens, and the tokens that they attend
-            to, add up to the same.
-        """
-        new = np.asarray(self.new_len, dtype=np.float64)
-        length = np.maximum(new / np.asarray(pieces), 1.0)
-        before = np.asarray(self.cached_len) + (new - length) / 2
-        return prefill_pass(length, batch_size=prompts, context_len=before)
 
 
 def prefill_pass(
@@ -120,49 +85,46 @@ def time_to_first_token_s(
     return prefill_s + batch_size * request_overhead_s  # type: ignore[operator, return-value]  # numbers or arrays
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PromptGroups:
-    """Prompts that wait together, in the passes that take them.
+def piece_pass(
+    new_len: npt.ArrayLike,
+    cached_len: npt.ArrayLike,
+    pieces: npt.ArrayLike,
+    prompts: npt.ArrayLike,
+) -> ForwardPass:
+    """Return the mean pass over prompts that are cut into equal pieces.
 
     Parameters
     ----------
-    count
-        How many wait.
-    together
-        How many pass together.
+    new_len, cached_len
+        Tokens of a prompt that are computed, and those before them that are cached.
     pieces
-        Passes that each group takes.
-    forward
-        The mean one of them.
+        Passes that a prompt is spread over.
+    prompts
+        Prompts of which the pass takes a piece.
+
+    Ignores
+        that a prompt is cut into full chunks and a rest: their tokens, and the tokens that they
+        attend to, add up to those of equal pieces.
     """
-
-    count: Array
-    together: Array
-    pieces: Array
-    forward: ForwardPass
-
-    def each_s(self, pass_s: Array) -> Array:
-        """Return the seconds of all passes for each prompt, given those of one pass."""
-        return np.asarray(self.pieces * pass_s / self.together)
-
-    def through_s(self, pass_s: Array) -> Array:
-        r"""Return the mean seconds until a prompt is through.
-
-        .. math:: w \, (n + 1) / 2
-
-        with w seconds for each of n groups.
-        """
-        groups = self.count / self.together
-        return np.asarray(self.pieces * pass_s * (groups + 1) / 2)
+    new = np.asarray(new_len, dtype=np.float64)
+    length = np.maximum(new / np.asarray(pieces), 1.0)
+    before = np.asarray(cached_len) + (new - length) / 2
+    return prefill_pass(length, batch_size=prompts, context_len=before)
 
 
-def prompt_groups(prompt: Prompt, count: Array, chunk: float) -> PromptGroups:
-    """Return the passes over some prompts: short ones share them, long ones take several each.
+def prompt_groups(
+    new_len: npt.ArrayLike, count: npt.ArrayLike, chunk: float
+) -> tuple[Array, Array]:
+    """Return the prompts that share a pass, and the passes that each group of them takes.
+
+    Short prompts share a pass; long ones take several passes each.
 
     Parameters
     ----------
-    prompt, count
-        The prompts, and how many.
+    new_len
+        Tokens of each prompt.
+    count
+        Prompts that wait.
     chunk
         Tokens of a pass; 0 takes all prompts in one.
 
@@ -174,20 +136,22 @@ def prompt_groups(prompt: Prompt, count: Array, chunk: float) -> PromptGroups:
 
     Examples
     --------
-    >>> four = prompt_groups(Prompt(1024.0), np.array(4.0), 2048)
-    >>> [float(seconds(np.array(1.0))) for seconds in (four.each_s, four.through_s)]  # two by two
-    [0.5, 1.5]
+    >>> [float(number) for number in prompt_groups(1024, 4, 2048)]  # two by two
+    [2.0, 1.0]
+    >>> [float(number) for number in prompt_groups(5000, 4, 2048)]  # one by one, each in three
+    [1.0, 3.0]
     """
-    pieces = prompt.chunks(chunk)
-    fit = np.maximum(chunk / np.asarray(prompt.new_len), 1.0) if chunk else np.inf
-    together = np.minimum(count, fit)
-    return PromptGroups(count, together, pieces, prompt.piece_pass(pieces, together))
+    new = np.asarray(new_len, dtype=np.float64)
+    waiting = np.asarray(count, dtype=np.float64)
+    if not chunk:
+        return waiting, np.ones_like(new)
+    return np.minimum(waiting, np.maximum(chunk / new, 1.0)), np.ceil(new / chunk)
 
 
 # --- What prompts do to decoding: they stop the batch, or share its passes; seconds of both ------
 
-#: Sequences of a pass, at least: perhaps no other request decodes.
-_FEWEST: Final = 0.01
+#: Smallest batch of a decoding pass, so that one with no decoding request still has a cost.
+_SMALLEST_BATCH: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,8 +160,10 @@ class RequestLoad:
 
     Parameters
     ----------
-    prompt, output_len
-        Tokens in, and out.
+    new_len, cached_len
+        Tokens of a prompt that are computed, and those before them in a cache of prefixes.
+    output_len
+        Tokens of an answer.
     running
         Requests that run at a time: one that ends makes room for the next.
     context_len
@@ -208,12 +174,13 @@ class RequestLoad:
         Whether all start together, and the next when all of these are answered.
     """
 
-    prompt: Prompt
+    new_len: npt.ArrayLike
     output_len: npt.ArrayLike
     running: Array
     context_len: npt.ArrayLike
     verify_len: npt.ArrayLike
     tokens_per_round: Array
+    cached_len: npt.ArrayLike = 0.0
     waves: bool = False
 
     @property
@@ -244,130 +211,130 @@ class RequestTimes:
     idle_s: Array | float = 0.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StoppedPlan:
-    """Which passes take prompts that stop the batch.
+#: Seconds of requests: of a deployment, given the seconds of any pass, those of a round in which
+#: all requests decode, and the engine's profile.
+RequestTiming: TypeAlias = Callable[[Deployment, PassSeconds, Array, EngineProfile], RequestTimes]
+
+
+def request_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
+    """Return the function that times requests; what no engine changes is worked out beforehand.
 
     Parameters
     ----------
     load
         The requests.
-    mean, found
-        Prompts that start together: the mean group, and the one that a prompt finds itself in.
+    rules
+        How the server takes prompts: they stop the batch, or share its passes.
+
+    Ignores
+        a drafter's own passes over prompts: a layer or a few, beside those of the model.
     """
+    if not rules.shares_passes:
+        return _stopped_timing(load, rules)
+    return _wave_timing(load, rules) if load.waves else _shared_timing(load, rules)
 
-    load: RequestLoad
-    mean: PromptGroups
-    found: PromptGroups
 
-    def priced(self, served: Deployment, seconds: PassSeconds) -> "Prefills":
-        """Return the passes with the seconds of each."""
-        passes = (self.mean.forward, self.found.forward)
-        return Prefills(self, tuple(seconds(served, one) for one in passes))
+def _stopped_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
+    """Return the seconds of requests whose prompts stop the batch."""
+    # Prompts that start together: the mean group, and the mean that a prompt is part of.
+    mean, own = prompts_together(load.running, load.rounds)
+    if load.waves:
+        mean = own = load.running
+    mean_together, pieces = prompt_groups(load.new_len, mean, rules.chunk)
+    own_together, _ = prompt_groups(load.new_len, own, rules.chunk)
+    mean_pass = piece_pass(load.new_len, load.cached_len, pieces, mean_together)
+    own_pass = piece_pass(load.new_len, load.cached_len, pieces, own_together)
 
-    def times(self, pass_s: Sequence[Array], round_s: Array, engine: EngineProfile) -> RequestTimes:
-        """Return the seconds of a request: see `Prefills`."""
-        mean_s, found_s = pass_s
-        load, found, each_s = self.load, self.found, engine.request_overhead_s
+    def times(
+        served: Deployment, seconds: PassSeconds, round_s: Array, engine: EngineProfile
+    ) -> RequestTimes:
+        mean_s, own_s = seconds(served, mean_pass), seconds(served, own_pass)
+        request_s = engine.request_overhead_s
+        # Groups pass one after another: n of them are through after (n + 1) / 2 on average.
+        through_s = pieces * own_s * (own / own_together + 1) / 2
         return RequestTimes(
             token_s=np.asarray(load.rounds * round_s / np.asarray(load.output_len)),
             wait_s=time_to_first_token_s(
-                self.mean.each_s(mean_s), batch_size=1.0, request_overhead_s=each_s
+                np.asarray(pieces * mean_s / mean_together),
+                batch_size=1.0,
+                request_overhead_s=request_s,
             ),
             first_s=time_to_first_token_s(
-                found.through_s(found_s), batch_size=found.count, request_overhead_s=each_s
+                np.asarray(through_s), batch_size=own, request_overhead_s=request_s
             ),
         )
 
+    return times
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SharedPlan:
-    """Which passes take prompts beside decoding.
 
-    Parameters
-    ----------
-    load, rules
-        The requests, and how the server takes prompts.
-    passes
-        The steady state.
-    decode
-        A pass in which all decode.
-    beside
-        What decodes in a pass with prompts.
-    chunk, own_chunk
-        What such a pass takes of prompts: the mean one, and the mean one that a prompt is in.
-    """
+def _shared_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
+    """Return the seconds of requests whose prompts share passes with decoding: a steady state."""
+    positions = load.verify_len if rules.drafts_beside else 1.0
+    state = shared_passes(
+        load.running,
+        load.rounds,
+        new_len=load.new_len,
+        budget=rules.chunk,
+        positions=positions,
+        slowed=1.0 if rules.drafts_beside else load.tokens_per_round,
+    )
+    # In a pass without prompts all decode; what is left of the mean decode in those with one.
+    mixed = state.mixed_frac
+    decoding = state.started * state.decoded
+    others = np.clip((decoding - (1 - mixed) * load.running) / mixed, _SMALLEST_BATCH, load.running)
+    decode_pass = ForwardPass(load.running, load.verify_len, load.context_len)
+    beside = ForwardPass(others, positions, load.context_len)
+    mean_chunk = piece_pass(load.new_len, load.cached_len, state.pieces, state.prompts)
+    own_chunk = piece_pass(load.new_len, load.cached_len, state.pieces, state.own_prompts)
 
-    load: RequestLoad
-    rules: PrefillRules
-    passes: SharedPasses
-    decode: ForwardPass
-    beside: ForwardPass
-    chunk: ForwardPass
-    own_chunk: ForwardPass
-
-    def priced(self, served: Deployment, seconds: PassSeconds) -> "Prefills":
-        """Return the passes with the seconds of each."""
-        prompts, own_prompts = (
-            Work(served.model, one, kind="prompts") for one in (self.chunk, self.own_chunk)
-        )
-        decode_s = seconds(served, self.decode)
-        mixed_s = seconds(served, self.beside, prompts)
-        return Prefills(self, (decode_s, mixed_s, seconds(served, self.beside, own_prompts)))
-
-    def times(self, pass_s: Sequence[Array], round_s: Array, engine: EngineProfile) -> RequestTimes:
-        """Return the seconds of a request: see `Prefills`."""
-        decode_s, mixed_s, own_s = pass_s
+    def times(
+        served: Deployment, seconds: PassSeconds, round_s: Array, engine: EngineProfile
+    ) -> RequestTimes:
+        decode_s = seconds(served, decode_pass)
+        mixed_s = seconds(served, beside, Work(served.model, mean_chunk, kind="prompts"))
+        own_s = seconds(served, beside, Work(served.model, own_chunk, kind="prompts"))
         # What a round takes besides its pass: drafting, and what the engine adds.
-        beside_s = round_s - decode_s
-        shared_s = beside_s if self.rules.drafts_beside else 0.0 * beside_s
-        mixed = self.passes.mixed_frac
+        extra_s = round_s - decode_s
+        shared_s = extra_s if rules.drafts_beside else 0.0 * extra_s
         mean_s = mixed * (mixed_s + shared_s) + (1 - mixed) * round_s
         wait_s = np.full_like(mean_s, engine.request_overhead_s)
         return RequestTimes(
-            token_s=np.asarray(self.passes.passes * mean_s / np.asarray(self.load.output_len)),
+            token_s=np.asarray(state.passes * mean_s / np.asarray(load.output_len)),
             wait_s=wait_s,
-            first_s=np.asarray(self.passes.waited * (own_s + shared_s) + wait_s),
+            first_s=np.asarray(state.waited * (own_s + shared_s) + wait_s),
         )
 
+    return times
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WavePlan:
-    """Which passes take the prompts of a wave beside decoding.
 
-    Parameters
-    ----------
-    load, rules
-        What prompts, and how they are taken.
-    wave
-        The passes of a wave.
-    """
+def _wave_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
+    """Return the seconds of requests that start together, their prompts beside decoding."""
+    wave = shared_wave(
+        load.running,
+        load.rounds,
+        new_len=load.new_len,
+        budget=rules.chunk,
+        positions=load.verify_len if rules.drafts_beside else 1.0,
+        slowed=1.0 if rules.drafts_beside else load.tokens_per_round,
+    )
 
-    load: RequestLoad
-    rules: PrefillRules
-    wave: Wave
+    def decoding(requests: Array, positions: npt.ArrayLike) -> ForwardPass:
+        return ForwardPass(np.maximum(requests, _SMALLEST_BATCH), positions, load.context_len)
 
-    def priced(self, served: Deployment, seconds: PassSeconds) -> "Prefills":
-        """Return the passes with the seconds of each."""
-        load, wave = self.load, self.wave
+    chunk = piece_pass(load.new_len, load.cached_len, wave.pieces, wave.prompts)
+    beside = decoding(wave.beside, load.verify_len if rules.drafts_beside else 1.0)
+    decode_pass = decoding(load.running, load.verify_len)
+    ending_pass = decoding(wave.ending, load.verify_len)
 
-        def decoding(requests: Array, positions: npt.ArrayLike) -> ForwardPass:
-            return ForwardPass(np.maximum(requests, _FEWEST), positions, load.context_len)
-
-        chunk = load.prompt.piece_pass(wave.pieces, wave.prompts)
-        beside = decoding(wave.beside, load.verify_len if self.rules.drafts_beside else 1.0)
-        decode_s = seconds(served, decoding(load.running, load.verify_len))
-        ending_s = seconds(served, decoding(wave.ending, load.verify_len))
+    def times(
+        served: Deployment, seconds: PassSeconds, round_s: Array, engine: EngineProfile
+    ) -> RequestTimes:
+        decode_s = seconds(served, decode_pass)
+        ending_s = seconds(served, ending_pass)
         mixed_s = seconds(served, beside, Work(served.model, chunk, kind="prompts"))
-        return Prefills(self, (decode_s, ending_s, mixed_s))
-
-    def times(self, pass_s: Sequence[Array], round_s: Array, engine: EngineProfile) -> RequestTimes:
-        """Return the seconds of a request: see `Prefills`."""
-        decode_s, ending_s, mixed_s = pass_s
-        load, wave = self.load, self.wave
-        beside_s = round_s - decode_s
-        filling_s = mixed_s + (beside_s if self.rules.drafts_beside else 0.0)
-        ending_s = ending_s + beside_s
+        extra_s = round_s - decode_s
+        filling_s = mixed_s + (extra_s if rules.drafts_beside else 0.0)
+        ending_s = ending_s + extra_s
         wave_s = wave.wave_s(load.rounds, filling_s=filling_s, round_s=round_s, ending_s=ending_s)
         wait_s = np.full_like(wave_s, engine.request_overhead_s)
         return RequestTimes(
@@ -378,79 +345,4 @@ class WavePlan:
             idle_s=wave.idle_s(filling_s=filling_s, ending_s=ending_s),
         )
 
-
-PrefillPlan: TypeAlias = StoppedPlan | SharedPlan | WavePlan
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Prefills:
-    """What prompts do to decoding.
-
-    Parameters
-    ----------
-    plan
-        Which passes take them.
-    pass_s
-        Seconds of each.
-    """
-
-    plan: PrefillPlan
-    pass_s: tuple[Array, ...]
-
-    def times(self, round_s: Array, engine: EngineProfile) -> RequestTimes:
-        """Return the seconds of a request, given those of a round of all that run."""
-        return self.plan.times(self.pass_s, round_s, engine)
-
-
-def prefill_plan(load: RequestLoad, rules: PrefillRules) -> PrefillPlan:
-    """Return which passes a server takes prompts in; no engine matters.
-
-    Parameters
-    ----------
-    load
-        The requests.
-    rules
-        How the server takes prompts.
-
-    Ignores
-        a drafter's own passes over prompts: a layer or a few, beside those of the model.
-    """
-    if rules.shares_passes:
-        if not load.waves:
-            return _shared(load, rules)
-        return WavePlan(load, rules, shared_wave(load.running, load.rounds, **_terms(load, rules)))
-    together = prompts_together(load.running, load.rounds)
-    mean, found = (load.running, load.running) if load.waves else together
-    return StoppedPlan(
-        load,
-        mean=prompt_groups(load.prompt, mean, rules.chunk),
-        found=prompt_groups(load.prompt, found, rules.chunk),
-    )
-
-
-def _terms(load: RequestLoad, rules: PrefillRules) -> dict[str, npt.ArrayLike]:
-    drafts = rules.drafts_beside
-    return {
-        "new_len": load.prompt.new_len,
-        "budget": rules.chunk,
-        "positions": load.verify_len if drafts else 1.0,
-        "slowed": 1.0 if drafts else load.tokens_per_round,
-    }
-
-
-def _shared(load: RequestLoad, rules: PrefillRules) -> SharedPlan:
-    terms = _terms(load, rules)
-    passes = shared_passes(load.running, load.rounds, **terms)
-    # In a pass without prompts all decode; what is left of the mean decode in those with one.
-    mixed = passes.mixed_frac
-    decoding = passes.started * passes.decoded
-    others = np.clip((decoding - (1 - mixed) * load.running) / mixed, _FEWEST, load.running)
-    return SharedPlan(
-        load,
-        rules,
-        passes,
-        decode=ForwardPass(load.running, load.verify_len, load.context_len),
-        beside=ForwardPass(others, terms["positions"], load.context_len),
-        chunk=load.prompt.piece_pass(passes.pieces, passes.prompts),
-        own_chunk=load.prompt.piece_pass(passes.pieces, passes.own_prompts),
-    )
+    return times

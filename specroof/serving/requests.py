@@ -14,11 +14,10 @@ from specroof.latency import Setup, model_latency
 from specroof.serving.capacity import PrefillRules, prefill_rules
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.prefills import (
-    Prompt,
     RequestLoad,
     RequestTimes,
     prefill_pass,
-    prefill_plan,
+    request_timing,
     time_to_first_token_s,
 )
 from specroof.serving.workload import Workload
@@ -148,7 +147,7 @@ def end_to_end(
         For cached prompts on a server that was told to keep none.
 
     Source
-        See `end_to_end_tokens_per_s` and `specroof.serving.prefills.prefill_plan`.
+        See `end_to_end_tokens_per_s` and `specroof.serving.prefills.request_timing`.
     """
     if workload.prefix_hit_rate and setup.user_settings.prefix_cache is False:
         refuse("prefix_hit_rate", workload.prefix_hit_rate, "0 with prefix-cache=off")
@@ -184,7 +183,8 @@ def _load(curve: SpeedupCurve, workload: Workload) -> RequestLoad:
     """Return the requests of a curve, one alone where nothing runs."""
     shape = curve.round_s.shape
     return RequestLoad(
-        prompt=Prompt(workload.new_len, workload.cached_len),
+        new_len=workload.new_len,
+        cached_len=workload.cached_len,
         output_len=workload.output_len,
         running=np.nan_to_num(np.broadcast_to(curve.running_batch, shape), nan=1.0),
         context_len=curve.context_len[:, None, None],
@@ -202,10 +202,8 @@ def _times(
 ) -> RequestTimes:
     """Return the seconds of requests under the rules of plain decoding, and of drafting."""
     times, *others = (
-        prefill_plan(load, one)
-        .priced(served, EnginePasses())
-        .times(curve.round_s, served.setup.engine)
-        for one in dict.fromkeys(rules)
+        request_timing(load, rule)(served, EnginePasses(), curve.round_s, served.setup.engine)
+        for rule in dict.fromkeys(rules)
     )
     if not others:
         return times
