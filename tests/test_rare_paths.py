@@ -23,7 +23,8 @@ from specroof.latency import engine_setup
 from specroof.plot import study_figures
 from specroof.questions import advise as advice_records
 from specroof.questions.explore import explore
-from specroof.questions.sweep import Overview, _fill, _stop
+from specroof.questions.sweep import _stop
+from specroof.speedup.overview import Overview
 from specroof.speedup.result import tokens_spread
 from specroof.speedup.round import Deployment
 from specroof.sweeps import places
@@ -118,7 +119,7 @@ def test_a_curve_of_other_loads_fills_no_overview() -> None:
     curve = speedup_curve(MODEL, chip, drafter=drafter, batch_size=2, context_len=4096)
     seen = overview("model", "chip")
     before = seen.best_speedup.copy()
-    _fill(seen, curve)
+    seen.fill(curve)
     assert seen.best_speedup.tolist() == before.tolist()
 
 

@@ -26,7 +26,8 @@ from fuzzing import bounded
 from specroof import OptionError, OutputError, read_results, write_sweep
 from specroof.cli import app
 from specroof.errors import CatalogError, SpecroofError
-from specroof.questions.sweep import Overview, study_of
+from specroof.questions.sweep import study_of
+from specroof.speedup.overview import Overview
 from specroof.sweeps import run as workers
 from specroof.sweeps.run import MANIFEST
 

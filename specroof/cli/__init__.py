@@ -2,40 +2,47 @@
 
 import atexit
 import gc
+import re
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from specroof.cli.groups import Command, OneLineGroup
+import specroof.questions
+from specroof.cli.groups import Command, CommandGroup, OneLineGroup
 from specroof.questions import QUESTIONS
 
-__all__ = ["COMMANDS", "app", "main"]
+__all__ = ["COMMANDS", "app", "first_sentence", "main"]
 
-#: What help lists: commands, each in the file of its name, and the first sentence of their help.
-COMMANDS: Final = {
-    "predict": "Predict the speedup of speculative decoding and the best draft length.",
-    "advise": "Say whether speculative decoding pays, with which drafter and which server flags.",
-    "sweep": "Run a study: several models x hardware x drafters.",
-    "explain": "Show where one pass spends its time: FLOP, bytes, bound and seconds per operation.",
-    "capacity": "Show the memory of a server line by line, and the largest batch that it runs.",
-    "breakeven": "Find the acceptance, cost, batch or context at which speculation starts or stops "
-    "paying.",
-    "doctor": "Read a server's metrics, compare them with a prediction, and say what to change.",
-    "explore": "Make an interactive page of models, chips, loads and drafters.",
-    "frontier": "Find the best speeds per user and per device, with speculation and without.",
-    "worth": "Show the speedup, price and users of better drafters, by acceptance length.",
-    "adaptive": "Compare draft lengths that follow load or confidence with one length for all "
-    "loads.",
-    "validate": "Compare predictions with your own results, or with every bundled measurement.",
-    "calibrate": "Fit an engine profile to your own benchmark, and write a hardware file with it.",
-    "mock": "Print the commands that measure a predicted point without trained weights.",
+#: What help says of commands that have commands below them.
+_GROUPS: Final = {
     "models": "List the bundled models, show one, or compare two.",
     "hardware": "List the hardware profiles, show one, or check your own file.",
     "acceptance": "List published acceptance profiles, show and plot them or your own files, fit "
     "laws.",
     "simulate": "Check by simulation that speculative sampling is exact, and how latency varies.",
 }
+#: What help lists: questions, then groups. Each is in the file of its name in `specroof.questions`.
+COMMANDS: Final = (*QUESTIONS, *_GROUPS)
+
+
+def first_sentence(name: str) -> str:
+    """Return what help says of a command: of a question, the first paragraph of its docstring.
+
+    It is read from the file of the question: help imports none of them, since a cold start is felt.
+
+    Examples
+    --------
+    >>> first_sentence("models")
+    'List the bundled models, show one, or compare two.'
+    """
+    if name in _GROUPS:
+        return _GROUPS[name]
+    file = Path(specroof.questions.__path__[0], f"{name}.py")
+    pattern = rf'^def {name}\(.*?"""(.*?)(?:\n\n|""")'
+    match = re.search(pattern, file.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return " ".join(match[1].split()) if match else ""
 
 
 class _Commands(OneLineGroup):
@@ -43,10 +50,17 @@ class _Commands(OneLineGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = {
-            name: typer.core.TyperCommand(name, help=sentence)
-            for name, sentence in COMMANDS.items()
-        }
+        self.commands = dict.fromkeys(COMMANDS)
+
+    def get_command(self, _ctx: Any, cmd_name: str) -> Any:
+        """Return a command as help lists it: its name and its first sentence."""
+        if cmd_name not in self.commands:
+            return None
+        return typer.core.TyperCommand(cmd_name, help=first_sentence(cmd_name))
+
+    def list_commands(self, _ctx: Any) -> list[str]:
+        """Return the names in the order of help."""
+        return [*COMMANDS]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that is called, imported, and the words after its name."""
@@ -55,20 +69,21 @@ class _Commands(OneLineGroup):
 
 
 def _imported(name: str) -> Any:
-    if name in QUESTIONS:
-        row = getattr(import_module(f"specroof.questions.{name}"), "COMMAND", None)
-        if row is not None:
-            from specroof.cli.commands import command  # noqa: PLC0415 - help needs no question
-
-            alone = typer.Typer(add_completion=False)
-            alone.command(name, cls=Command)(command(row))
-            return typer.main.get_command(alone)
-    module = import_module(f"specroof.cli.{name}")
-    if name in QUESTIONS:
-        alone = typer.Typer(add_completion=False)
+    row = getattr(import_module(f"specroof.questions.{name}"), "COMMAND", None)
+    alone = typer.Typer(add_completion=False, cls=CommandGroup, help=_GROUPS.get(name))
+    if row is None:
+        module = import_module(f"specroof.cli.{name}")
         alone.command(name, cls=Command)(getattr(module, name))
         return typer.main.get_command(alone)
-    group = typer.main.get_command(getattr(module, f"{name}_app"))
+    from specroof.cli.commands import command  # noqa: PLC0415 - help needs no question
+
+    if not row.commands:
+        alone.command(name, cls=Command)(command(row))
+        return typer.main.get_command(alone)
+    alone.callback(invoke_without_command=True)(command(row))
+    for below, its_row in row.commands.items():
+        alone.command(below, cls=Command)(command(its_row))
+    group = typer.main.get_command(alone)
     group.name = name
     return group
 
@@ -85,9 +100,9 @@ app = typer.Typer(
 )
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
-        from importlib.metadata import version  # noqa: PLC0415 - slow to import, seldom asked for
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - slow to import, seldom needed
 
         typer.echo(f"specroof {version('specroof')}")
         raise typer.Exit

@@ -7,7 +7,7 @@ from inspect import Parameter as Signed
 from inspect import Signature, getdoc, signature
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Final, TypeAlias, get_args, get_type_hints
+from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -57,20 +57,27 @@ def command(row: Command) -> Callable[..., None]:
     """Return the command of a question: flags in; text, JSON, CSV and charts out."""
 
     def answer(
-        *, given: Given, as_json: bool, csv_file: Path | None = None, plot_file: Path | None = None
+        *,
+        given: Given,
+        as_json: bool,
+        csv_file: Path | None = None,
+        plot_file: Path | None = None,
+        context: typer.Context | None = None,
     ) -> None:
+        if context is not None and context.invoked_subcommand is not None:
+            return
         chips = given["hardware"] if row.each_chip else [None]
         if row.each_chip:
             unique_list("hardware", chips, load_hardware, key=lambda profile: profile.name)
         answers = [
             row.question(**given if chip is None else given | {"hardware": chip}) for chip in chips
         ]
-        objects = [answer.to_dict() for answer in answers] if as_json else []
+        objects = [row.json(answer) for answer in answers] if as_json else []
         give(
             lambda: objects[0] if len(objects) == 1 else {"chips": objects},
             lambda: "\n\n".join(map(row.text, answers)),
             text_file(csv_file, lambda: joined_csv(answer.to_csv() for answer in answers)),
-            *_charts(plot_file, chips, answers),
+            *(_charts(plot_file, chips, answers) if row.chart else ()),
             as_json=as_json,
             to_paste=row.to_paste,
         )
@@ -81,6 +88,8 @@ def command(row: Command) -> Callable[..., None]:
     if row.chart:
         hint = Annotated[Path | None, plot_option(row.chart)]
         parameters.append(_signed("plot_file", hint, default=None))
+    if row.commands:
+        parameters.insert(0, _signed("context", typer.Context))
     _take(answer, parameters)
     first = str(getdoc(row.question)).partition("\n\n")[0]
     example = row.example and f"Example: {row.example}"
@@ -194,6 +203,8 @@ def completion(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]
 
 def _kind(hint: Any) -> type:
     """Return the type that a word is read as: of a question's plain type that, else text."""
+    if get_origin(hint) is Annotated:  # of a request; questions have plain types
+        hint = get_args(hint)[0]
     kinds = {*(get_args(hint) or [hint])} - {NoneType}
     return next(iter(kinds)) if len(kinds) == 1 and kinds <= {*_PLAIN} else str
 

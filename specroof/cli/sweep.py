@@ -7,23 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 
 from specroof.arrays import whole_within
-from specroof.cli.flags import Asked, Flag, flags
+from specroof.cli.commands import Given, flags
 from specroof.cli.output import check_folder, say, say_aside, say_json
 from specroof.errors import OptionError, StudyError, refuse
-from specroof.questions.sweep import (
-    Overview,
-    Slice,
-    Study,
-    lacking_room,
-    overviews,
-    study_slices,
-    sweep_text,
-)
+from specroof.questions.parameters import Parameter
+from specroof.questions.sweep import Study, study_text, sweep_text
 from specroof.units import format_binary_bytes
 
 #: The exit code that shells expect after an interrupt.
@@ -37,42 +30,42 @@ _SCREEN: Final = 30
 class Run:
     """What is run, and where its files go."""
 
-    study: str | None = None
-    output: str | None = None
-    form: str | None = None
-    workers: int = 1
-    on: str | None = None
-    plot: bool = False
-    dry_run: bool = False
-    quiet: bool = False
-    schema: bool = False
+    study: Annotated[
+        str | None, Parameter("A study file, or the bundled study `demo`.", "STUDY.yaml")
+    ] = None
+    output: Annotated[
+        str | None,
+        Parameter(
+            "Write files here, or continue a run of the same study. A folder, or a URL such as "
+            "s3://bucket/folder.",
+            "--output -o",
+            metavar="DIR",
+        ),
+    ] = None
+    form: Annotated[
+        str | None,
+        Parameter(
+            "Format of the files.",
+            "--format",
+            metavar="parquet|csv|jsonl",
+            shown="the folder's, else parquet where pyarrow is installed, else csv",
+        ),
+    ] = None
+    workers: Annotated[int, Parameter("Processes.", metavar="N")] = 1
+    on: Annotated[
+        str | None,
+        Parameter("A Dask cluster, instead of local processes.", metavar="dask://HOST:PORT"),
+    ] = None
+    plot: Annotated[bool, Parameter("Draw charts into the folder.")] = False
+    dry_run: Annotated[bool, Parameter("Estimate points, time and size, and write nothing.")] = (
+        False
+    )
+    quiet: Annotated[bool, Parameter("Show no progress and no summary.")] = False
+    schema: Annotated[bool, Parameter("Print the JSON Schema of a study file.")] = False
 
 
-_FLAGS = {
-    "study": Flag("A study file, or the bundled study `demo`.", "STUDY.yaml"),
-    "output": Flag(
-        "Write files here, or continue a run of the same study. A folder, or a URL such as "
-        "s3://bucket/folder.",
-        "--output -o",
-        metavar="DIR",
-    ),
-    "form": Flag(
-        "Format of the files.",
-        "--format",
-        metavar="parquet|csv|jsonl",
-        shown="the folder's, else parquet where pyarrow is installed, else csv",
-    ),
-    "workers": Flag("Processes.", metavar="N"),
-    "on": Flag("A Dask cluster, instead of local processes.", metavar="dask://HOST:PORT"),
-    "plot": Flag("Draw charts into the folder."),
-    "dry_run": Flag("Estimate points, time and size, and write nothing."),
-    "quiet": Flag("Show no progress and no summary."),
-    "schema": Flag("Print the JSON Schema of a study file."),
-}
-
-
-@flags(Run, _FLAGS)
-def sweep(ask: Asked) -> None:
+@flags(Run)
+def sweep(given: Given) -> None:
     """Run a study: several models x hardware x drafters.
 
     The whole file is checked first, and every mistake is reported. Its keys:
@@ -89,7 +82,7 @@ def sweep(ask: Asked) -> None:
         study_schema,
     )
 
-    run = Run(**ask)
+    run = Run(**given)
     if run.schema:
         say_json(study_schema())
         return
@@ -157,37 +150,23 @@ def _expected(study: Study, form: str | None) -> str:
 
 def _say_summary(study: Study, *, quiet: bool) -> None:
     """Compute a study and print its summary, without files."""
-    shown: list[Overview] = []
-    notes: dict[str, None] = {}
-    without_room = 0
     with _progress(study.n_points, quiet=quiet) as advance:
-
-        def told(slices: Iterator[Slice]) -> Iterator[Slice]:
-            nonlocal without_room
-            for part in slices:
-                curve = part.prediction.curves[0]
-                notes.update(dict.fromkeys(part.prediction.notes))
-                without_room += lacking_room(curve)
-                yield part
-                advance(curve.round_s.size)
-
-        for pair in study.pairs:
-            shown += overviews(study.loads, told(study_slices(study, *pair)))
-    say(sweep_text(shown, [*notes], points=study.n_points, without_room=without_room))
+        text = study_text(study, advance)
+    say(text)
 
 
-def _write(study: Study, output: str, ask: Run) -> None:
+def _write(study: Study, output: str, how: Run) -> None:
     """Run a study into a folder, and say what it found."""
     from specroof.sweeps.run import write_sweep  # noqa: PLC0415 - as above
 
     try:
-        with _progress(study.n_points, quiet=ask.quiet) as advance, _interrupts() as stop:
+        with _progress(study.n_points, quiet=how.quiet) as advance, _interrupts() as stop:
             run = write_sweep(
                 study,
                 output,
-                form=ask.form,
-                workers=ask.workers,
-                on=ask.on,
+                form=how.form,
+                workers=how.workers,
+                on=how.on,
                 advance=advance,
                 stop=stop,
             )
@@ -198,13 +177,13 @@ def _write(study: Study, output: str, ask: Run) -> None:
         done, of = len(run.records), len(run.plan.partitions)
         say_aside(f"stopped: {done} of {of} files are done; the same command goes on")
         raise typer.Exit(_INTERRUPTED)
-    if ask.plot:
+    if how.plot:
         from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
         figures = plot.study_figures(run.overviews)
-        names = {f"{name}.png": figure for name, figure in figures.items()}
-        run.write_charts({name: plot.figure_bytes(one, name) for name, one in names.items()})
-    if not ask.quiet:
+        files = {f"{name}.png": figure for name, figure in figures.items()}
+        run.write_charts({name: plot.figure_bytes(chart, name) for name, chart in files.items()})
+    if not how.quiet:
         say(
             sweep_text(
                 run.overviews, run.notes, points=run.plan.points, without_room=run.without_room

@@ -1,4 +1,4 @@
-"""Speedup against draft length."""
+"""Speedup, and measured acceptance, against draft length."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from specroof.acceptance.curve import Acceptance
 from specroof.arrays import Array
+from specroof.errors import OptionError
 from specroof.plot.labels import Label, place_labels
 from specroof.plot.style import (
     GREY,
@@ -206,3 +208,60 @@ def _optima(rows: Sequence[_Row]) -> list[Label]:
         )
         for text, same in found.items()
     ]
+
+
+# --- Measured acceptance: survival and tokens per round against the depth of the draft ------------
+
+#: A fitted law has no end; it is drawn this much further than what was measured.
+_BEYOND: Final = 1.5
+_LABELS: Final = (
+    "First γ drafts all accepted (share of rounds)",
+    "Tokens per round (bonus token included)",
+)
+
+
+@house_style()
+def plot_acceptance(
+    curves: Sequence[tuple[str, Acceptance]],
+    *,
+    fits: Sequence[tuple[str, Acceptance]] = (),
+    title: str = "Measured acceptance",
+) -> Figure:
+    """Draw survival and tokens per round against draft length, a line for each curve.
+
+    Parameters
+    ----------
+    curves
+        Measured ones, each with its name, up to the depth that it was measured to.
+    fits
+        Laws to draw dashed, past that depth too.
+    title
+        Of the chart.
+
+    Raises
+    ------
+    OptionError
+        Without curves, or for an endless curve.
+    """
+    depths = [curve.max_draft_len for _, curve in curves]
+    if not depths or None in depths:
+        message = "curves is empty, or holds one without end; allowed: one or more measured curves"
+        raise OptionError(message)
+    deepest = max(depth for depth in depths if depth is not None)
+    chart = new_chart(title, width=9, height=4)
+    axes = chart.subplots(1, 2)
+    handles: list[Artist] = []
+    for i, (name, curve) in enumerate((*curves, *fits)):
+        depth = curve.max_draft_len or int(np.ceil(_BEYOND * deepest))
+        drafts = np.arange(depth + 1)
+        style = look(i) | ({"marker": "", "ls": "--"} if i >= len(curves) else {})
+        for panel, values in zip(axes, (curve.survival, curve.tokens_per_round), strict=True):
+            panel.plot(drafts, values(drafts), **style)
+        handles.append(Line2D([], [], label=name, **style))
+    for panel, label in zip(axes, _LABELS, strict=True):
+        panel.set_xlabel("Draft length γ")
+        panel.set_ylabel(label)
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[0].set_ylim(0, 1.03)
+    add_legend(chart, handles)
+    return chart

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from specroof.plot.acceptance import plot_acceptance
 from specroof.plot.batches import plot_best_draft_len_map, plot_by_batch
 from specroof.plot.curves import plot_speedup_by_draft_len
 from specroof.plot.operations import plot_roofline, plot_time_per_op
@@ -13,7 +12,6 @@ from specroof.speedup.result import SpeedupCurve
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from specroof.questions.acceptance import Profiles
     from specroof.questions.explain import Explanation
 
 
@@ -42,10 +40,3 @@ def pass_figures(found: "Explanation") -> "dict[str, Figure]":
         return {"": roofline, "-time": time}
     waterfall = plot_waterfall(found.round, title=f"{found.title}\n{found.why}")
     return {"": waterfall, "-roofline": roofline, "-time": time}
-
-
-def acceptance_figures(found: "Profiles") -> "dict[str, Figure]":
-    """Return survival and tokens per round of profiles, beside the laws fitted to them."""
-    measured = [(one.name, one.acceptance()) for one in found.profiles]
-    fits = [(f"{fit.law} fitted to {one.name}", fit.acceptance) for one, fit in found.fits]
-    return {"": plot_acceptance(measured, fits=fits)}

@@ -26,7 +26,7 @@ from specroof.plot.style import (
     tick_at,
     wrapped,
 )
-from specroof.questions.sweep import Overview
+from specroof.speedup.overview import Overview
 
 #: Panels of a page, and lines of a panel.
 _MOST_ROWS: Final = 5

@@ -3,43 +3,62 @@
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 
 from specroof.acceptance.law_fits import FITTED_LAWS, AcceptanceFit, fit_acceptance
-from specroof.acceptance.published import (
-    AcceptanceProfile,
-    load_profiles,
-)
+from specroof.acceptance.published import AcceptanceProfile, load_profiles
+from specroof.acceptance.published.profile import DRAFT_COUNTS, profile_names
 from specroof.arrays import Array, fields_of
 from specroof.catalog.files import is_file
 from specroof.catalog.profiles import load_profile, load_profiles_file
 from specroof.questions.answer import Charted
+from specroof.questions.parameters import Command, Parameter
 from specroof.questions.request import as_list, question
 from specroof.report.layout import format_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ProfileName = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
+class FindRequest:
+    """Ask which acceptance was published."""
+
+    text: Annotated[str, Parameter("Only names that hold this text.", "--find", metavar="TEXT")] = (
+        ""
+    )
+
+
+@dataclass(frozen=True)
 class ProfilesRequest:
-    """Ask for measured acceptance.
+    """Ask for measured acceptance."""
 
-    Parameters
-    ----------
-    names
-        Bundled profiles by name, or files: one or several.
-    drafts
-        Drafts per round where a file does not say, as in ``num_draft_tokens=8``.
-    """
-
-    names: ProfileName | Sequence[ProfileName]
+    names: Annotated[
+        ProfileName | Sequence[ProfileName],
+        Parameter(
+            "Profiles by name, or files: vLLM's counters, histograms and log, SGLang's log, "
+            "speculation_profile.json, golden acceptance lengths, a trace bank.",
+            "NAME|FILE…",
+            names=profile_names,
+            kind=list[str],
+        ),
+    ]
     _: KW_ONLY
-    drafts: str | None = None
+    drafts: Annotated[
+        str | None,
+        Parameter(
+            f"Drafts per round, where a file does not say. COUNT: {', '.join(DRAFT_COUNTS)}; the "
+            "last two count the token before the drafts.",
+            metavar="[COUNT=]N",
+        ),
+    ] = None
 
     def profiles(self) -> list[AcceptanceProfile]:
         """Return the profiles of names and files; one file may hold several."""
@@ -54,15 +73,9 @@ class ProfilesRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class FitRequest(ProfilesRequest):
-    """Ask which law fits measured acceptance.
+    """Ask which law fits measured acceptance."""
 
-    Parameters
-    ----------
-    law
-        One of the laws that can be fitted, or "all".
-    """
-
-    law: str = "all"
+    law: Annotated[str, Parameter("Law to fit.", metavar="|".join((*FITTED_LAWS, "all")))] = "all"
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,8 +92,6 @@ class Profiles(Charted):
         Sentences for the reader.
     """
 
-    _chart = "acceptance_figures"
-
     profiles: tuple[AcceptanceProfile, ...]
     fits: tuple[tuple[AcceptanceProfile, AcceptanceFit], ...] = ()
 
@@ -88,6 +99,14 @@ class Profiles(Charted):
     def title(self) -> str:
         """What was asked, in one line."""
         return f"{len(self.profiles)} profiles"
+
+    def text(self) -> str:
+        """Return each profile over a few lines."""
+        return profiles_text(self)
+
+    def figures(self) -> "dict[str, Figure]":
+        """Return the chart of survival and tokens per round, beside the laws fitted."""
+        return {"": acceptance_chart(self)}
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -103,6 +122,10 @@ class Profiles(Charted):
 class FittedProfiles(Profiles):
     """Measured acceptance, and laws fitted to it: `Profiles` that print their fits."""
 
+    def text(self) -> str:
+        """Return the laws as a table, with what they miss."""
+        return fits_text(self)
+
     @property
     def records(self) -> list[dict[str, Any]]:
         """Each fit as the object that ``--json`` prints."""
@@ -116,15 +139,19 @@ class FittedProfiles(Profiles):
         return found
 
 
-def find_profiles(text: str = "") -> Profiles:
-    """Return the bundled profiles whose names hold a text; a note where none does."""
-    known = load_profiles()
-    found = tuple(one for one in known if text.casefold() in one.name)
-    if found:
-        return Profiles(found)
-    near = nearest_models(text, sorted({one.model for one in known}))
-    told = f"; nearest: {', '.join(near)}" if near else ""
-    return Profiles((), notes=(f"nothing published for {text}{told}",))
+@question(FindRequest)
+def find_profiles(request: FindRequest) -> Profiles:
+    """List the bundled profiles: model, drafter, task, drafts, tokens per round.
+
+    Where no name holds the text, a note has the nearest ones.
+    """
+    text, known = request.text, load_profiles()
+    matches = tuple(profile for profile in known if text.casefold() in profile.name)
+    if matches:
+        return Profiles(matches)
+    near = nearest_models(text, sorted({profile.model for profile in known}))
+    nearest = f"; nearest: {', '.join(near)}" if near else ""
+    return Profiles((), notes=(f"nothing published for {text}{nearest}",))
 
 
 def nearest_models(text: str, models: Sequence[str]) -> list[str]:
@@ -150,13 +177,13 @@ def nearest_models(text: str, models: Sequence[str]) -> list[str]:
 
 @question(ProfilesRequest)
 def show_profiles(request: ProfilesRequest) -> Profiles:
-    """Return measured acceptance: survival curves, what was counted, the source."""
+    """Show profiles: the survival curve, the counts, the source."""
     return Profiles(tuple(request.profiles()))
 
 
 @question(FitRequest)
 def fit_profiles(request: FitRequest) -> FittedProfiles:
-    """Fit laws with few numbers to measured acceptance."""
+    """Fit laws with few numbers to measured acceptance, and show their residuals."""
     profiles = request.profiles()
     fits = [(one, fit) for one in profiles for fit in _fits(one, request.law)]
     return FittedProfiles(tuple(profiles), fits=tuple(fits))
@@ -256,3 +283,33 @@ def fits_text(found: FittedProfiles) -> str:
     ]
     told = "rms and worst: fitted less measured share of rounds, over the depths measured"
     return f"{format_table(header, rows, left=[0, 1, 5])}\n\n{told}"
+
+
+# --- The chart ------------------------------------------------------------------------------------
+
+
+def acceptance_chart(found: Profiles) -> "Figure":
+    """Draw survival and tokens per round of profiles, beside the laws fitted to them."""
+    from specroof.plot.curves import plot_acceptance  # noqa: PLC0415 - matplotlib is slow to import
+
+    measured = [(profile.name, profile.acceptance()) for profile in found.profiles]
+    fits = [(f"{fit.law} fitted to {profile.name}", fit.acceptance) for profile, fit in found.fits]
+    return plot_acceptance(measured, fits=fits)
+
+
+_LIST: Final = Command(
+    question=find_profiles, text=profiles_table, json=lambda found: found.records, csv=False
+)
+_CHART: Final = "Draw survival and tokens per round."
+COMMAND: Final = replace(
+    _LIST,
+    commands={
+        "list": _LIST,
+        "show": Command(
+            question=show_profiles, json=lambda found: found.records, csv=False, chart=_CHART
+        ),
+        "fit": Command(
+            question=fit_profiles, json=lambda found: found.records, csv=False, chart=_CHART
+        ),
+    },
+)

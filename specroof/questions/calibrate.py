@@ -85,7 +85,10 @@ class Calibrated(Noted):
 
 @question(CalibrateRequest)
 def calibrate(request: CalibrateRequest) -> Calibrated:
-    """Fit an engine profile to a benchmark; what the points cannot determine stays as it was."""
+    """Fit an engine profile to your own benchmark, and write a hardware file with it.
+
+    What the points cannot determine stays as it was.
+    """
     from specroof import engines  # noqa: PLC0415 - few questions fit anything
 
     measured = request.benchmark()

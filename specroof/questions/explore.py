@@ -207,7 +207,7 @@ class Exploration(Noted):
 
 @asked_as(ExploreRequest)
 def explore(request: ExploreRequest) -> Exploration:
-    """Return a page on which models, chips, loads and drafters can be tried."""
+    """Make an interactive page of models, chips, loads and drafters."""
     models = _named("models", model_names() if request.models is None else request.models, model_of)
     chips = PAGE_CHIPS if request.hardware is None else request.hardware
     hardware = _named("hardware", chips, hardware_of)

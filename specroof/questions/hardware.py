@@ -3,27 +3,42 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any, Final
 
 from specroof.catalog import hardware_names, load_hardware, taken_aliases
 from specroof.hardware import HardwareProfile
 from specroof.questions.answer import Noted
+from specroof.questions.parameters import Command, Parameter
 from specroof.questions.request import HardwareLike, hardware_of, question
-from specroof.report.layout import format_table
+from specroof.report.layout import format_table, note_lines
 from specroof.units import format_binary_bytes, format_si
 
 
 @dataclass(frozen=True)
+class ListRequest:
+    """Ask which chips are known."""
+
+
+@dataclass(frozen=True)
 class HardwareRequest:
-    """Ask what a chip can do.
+    """Ask what a chip can do."""
 
-    Parameters
-    ----------
-    hardware
-        A path, a name, an alias, or a `HardwareProfile`.
-    """
+    hardware: Annotated[
+        HardwareLike,
+        Parameter(
+            "A YAML file, a name or an alias.",
+            "NAME",
+            in_python="Or a `HardwareProfile`.",
+            names=hardware_names,
+        ),
+    ]
 
-    hardware: HardwareLike
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """Ask whether a hardware file is sound."""
+
+    file: Annotated[str | os.PathLike[str], Parameter("Your own YAML file.", "FILE")]
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,19 +63,27 @@ class HardwareFacts(Noted):
         """What was asked, in one line."""
         return self.profile.name
 
+    def text(self) -> str:
+        """Return the figures and their sources, line by line."""
+        return hardware_text(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         return asdict(self.profile) | {"name": self.name, "title": self.profile.name}
 
 
-def list_hardware() -> list[HardwareFacts]:
-    """Return all chips: from your own folder, and the bundled ones."""
+@question(ListRequest)
+def list_hardware(_request: ListRequest) -> list[HardwareFacts]:
+    """List the hardware profiles: peaks, memory, engines.
+
+    Those of your own folder come first.
+    """
     return [show_hardware(name) for name in hardware_names()]
 
 
 @question(HardwareRequest)
 def show_hardware(request: HardwareRequest) -> HardwareFacts:
-    """Return the figures of one chip, with the source of each."""
+    """Show one profile with the source of each figure."""
     profile = hardware_of(request.hardware)
     asked = request.hardware
     return HardwareFacts(
@@ -68,8 +91,10 @@ def show_hardware(request: HardwareRequest) -> HardwareFacts:
     )
 
 
-def check_hardware(file: str | os.PathLike[str]) -> HardwareFacts:
+@question(CheckRequest)
+def check_hardware(request: CheckRequest) -> HardwareFacts:
     """Check a hardware file: every key, every figure, every source."""
+    file = request.file
     profile = load_hardware(file, check=True)
     taken = (
         f"alias {alias} is one of {name}, which -H {alias} finds"
@@ -83,7 +108,7 @@ def check_hardware(file: str | os.PathLike[str]) -> HardwareFacts:
 
 def hardware_table(found: Sequence[HardwareFacts]) -> str:
     """Return the list of hardware profiles."""
-    rows = [one.to_dict() for one in found]
+    rows = [facts.to_dict() for facts in found]
     header = ["name", "bf16", "fp8", "fp4", "memory", "bandwidth", "engines", "title"]
     cells = [
         [
@@ -142,6 +167,24 @@ def hardware_text(found: HardwareFacts) -> str:
         lines["price"] = f"${price['usd_per_hour']:.2f} an hour ({price['date']})"
         row["sources"]["price"] = price["source"]
     width = max(map(len, lines)) + 2
-    facts = [f"{name:{width}}{told}" for name, told in lines.items()]
+    facts = [f"{name:{width}}{value}" for name, value in lines.items()]
     sources = [f"source of {key}: {text}" for key, text in row["sources"].items()]
     return "\n".join([row["title"], *facts, *sources])
+
+
+def check_text(found: HardwareFacts) -> str:
+    """Return that a file is sound, and names in it that others have."""
+    sound = f"{found.name}: {found.profile.name}, every figure is valid and names a source"
+    return "\n".join(filter(None, [sound, note_lines(found.warnings)]))
+
+
+COMMAND: Final = Command(
+    question=list_hardware,
+    text=hardware_table,
+    json=lambda chips: [chip.to_dict() for chip in chips],
+    csv=False,
+    commands={
+        "show": Command(question=show_hardware, csv=False),
+        "check": Command(question=check_hardware, text=check_text, csv=False),
+    },
+)

@@ -132,7 +132,7 @@ class Mock(Noted):
 
 @question(MockRequest)
 def mock(request: MockRequest) -> Mock:
-    """Return the commands that measure a predicted point without trained weights."""
+    """Print the commands that measure a predicted point without trained weights."""
     _check(request)
     drafter = drafter_of(request.drafter)
     if drafter.acceptance is None:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from specroof.architecture import Architecture, Core, Linear, WeightFormat
 from specroof.catalog import model_names
@@ -11,7 +11,8 @@ from specroof.cost import kv_bytes_per_token, state_bytes
 from specroof.errors import ConfigError, expect_word
 from specroof.parsers import PARSERS
 from specroof.questions.answer import Noted
-from specroof.questions.request import ModelLike, model_of, question
+from specroof.questions.parameters import Command
+from specroof.questions.request import ModelLike, deployment_parameter, model_of, question
 from specroof.report.layout import format_table
 from specroof.units import format_binary_bytes, format_count
 
@@ -23,38 +24,27 @@ Facts: TypeAlias = dict[tuple[str, str], Fact]
 
 
 @dataclass(frozen=True)
+class ListRequest:
+    """Ask which models are bundled."""
+
+
+@dataclass(frozen=True)
 class ModelRequest:
-    """Ask for the sizes of a model.
+    """Ask for the sizes of a model."""
 
-    Parameters
-    ----------
-    model
-        A path, a bundled name, a Hub name, or an `Architecture`.
-    family
-        Read the config as this model_type.
-    """
-
-    model: ModelLike
+    model: Annotated[ModelLike, deployment_parameter("model")]
     _: KW_ONLY
-    family: str | None = None
+    family: Annotated[str | None, deployment_parameter("family")] = None
 
 
 @dataclass(frozen=True)
 class DiffRequest:
-    """Ask in what two models differ.
+    """Ask in what two models differ."""
 
-    Parameters
-    ----------
-    first, second
-        Paths, bundled names, Hub names, or `Architecture` objects.
-    family
-        Read configs of an unknown model_type as this one.
-    """
-
-    first: ModelLike
-    second: ModelLike
+    first: Annotated[ModelLike, deployment_parameter("model")]
+    second: Annotated[ModelLike, deployment_parameter("model")]
     _: KW_ONLY
-    family: str | None = None
+    family: Annotated[str | None, deployment_parameter("family")] = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,8 +66,12 @@ class ModelFacts(Noted):
 
     @property
     def title(self) -> str:
-        """What was asked, in one line."""
+        """The name that was given."""
         return self.name
+
+    def text(self) -> str:
+        """Return the model's sizes, line by line."""
+        return model_text(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -107,6 +101,10 @@ class ModelDiff(Noted):
         first, second = self.models
         return f"{first.name} and {second.name}: {len(self.differences)} differences"
 
+    def text(self) -> str:
+        """Return the differences as a table, and the notes on each model."""
+        return diff_text(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         return {
@@ -116,14 +114,15 @@ class ModelDiff(Noted):
         }
 
 
-def list_models() -> list[ModelFacts]:
-    """Return the bundled models."""
+@question(ListRequest)
+def list_models(_request: ListRequest) -> list[ModelFacts]:
+    """List the bundled models: parameters, active parameters, KV bytes per token, layers."""
     return [show_model(name) for name in model_names()]
 
 
 @question(ModelRequest)
 def show_model(request: ModelRequest) -> ModelFacts:
-    """Return the sizes of a model, bundled or not."""
+    """Show one model, bundled or not: its sizes, its layers, its formats, its cache."""
     model = model_of(request.model, request.family)
     name = model.name if isinstance(request.model, Architecture) else os.fspath(request.model)
     return ModelFacts(name, model, notes=model.notes)
@@ -142,7 +141,7 @@ def _model_by_its_type(model: ModelLike, family: str | None) -> Architecture:
 
 @question(DiffRequest)
 def diff_models(request: DiffRequest) -> ModelDiff:
-    """Return in what two models differ: sizes, formats, cache, layers."""
+    """Show in what two models differ: sizes, formats, cache, layers."""
     first, second = (
         _model_by_its_type(model, request.family) for model in (request.first, request.second)
     )
@@ -450,3 +449,19 @@ def _text(name: str, value: Fact) -> str:
     if not _is_number(value):
         return str(value)
     return format_binary_bytes(float(value)) if "bytes" in name else f"{value:,}"
+
+
+COMMAND: Final = Command(
+    question=list_models,
+    text=models_table,
+    json=lambda models: [model.to_dict() for model in models],
+    csv=False,
+    commands={
+        "show": Command(question=show_model, csv=False),
+        "diff": Command(
+            question=diff_models,
+            csv=False,
+            example="specroof models diff Qwen/Qwen3-30B-A3B path/to/Qwen3-30B-A3B-FP8/config.json",
+        ),
+    },
+)

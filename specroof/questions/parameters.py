@@ -7,8 +7,8 @@ knows Typer: `specroof.cli` turns these rows into commands.
 """
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from inspect import Parameter as Signed
 from typing import Any, Final
 
@@ -221,7 +221,7 @@ class Command:
     question
         Its parameters are the flags; its docstring is the help.
     text
-        The answer as people read it.
+        The answer as people read it; by default what ``print`` shows.
     example
         A call, which help ends with.
     about
@@ -236,10 +236,15 @@ class Command:
         The help of ``--plot``, which draws the answer; without it there is no ``--plot``.
     to_paste
         Whether the lines of the text stay whole, since they hold commands.
+    json
+        From the answer to what ``--json`` prints.
+    commands
+        Commands below this one by their names, such as ``show`` of ``models show``. The command
+        itself runs where none of them is called.
     """
 
     question: Callable[..., Any]
-    text: Callable[[Any], str]
+    text: Callable[[Any], str] = str
     example: str = ""
     about: str = ""
     options: tuple[str, ...] = ()
@@ -247,3 +252,5 @@ class Command:
     csv: bool = True
     chart: str = ""
     to_paste: bool = False
+    json: Callable[[Any], object] = lambda answer: answer.to_dict()
+    commands: Mapping[str, "Command"] = field(default_factory=dict)

@@ -193,8 +193,8 @@ def _rows(request: Callable[..., object]) -> dict[str, Parameter]:
 
 
 def parameters_of(question: Callable[..., object]) -> dict[str, Parameter]:
-    """Return what is told of each parameter of a question, by its name."""
-    return dict(question.parameters)  # type: ignore[attr-defined]  # `question` gave it
+    """Return what is told of each parameter of a question or a request, by its name."""
+    return dict(getattr(question, "parameters", None) or _rows(question))
 
 
 _PARAMETERS: Final = "Parameters\n----------\n"
@@ -520,6 +520,11 @@ class DeploymentRequest:
             hardware, engine = borrowed_engine(hardware, self.engine_from, engine)
         setup = engine_setup(hardware, engine, placement, options)
         return model, in_server(model, setup, server_of(self.server))
+
+
+def deployment_parameter(name: str, **changes: Any) -> Parameter:
+    """Return a parameter of `DeploymentRequest` for a request that asks for no deployment."""
+    return replace(_rows(DeploymentRequest)[name], panel=None, **changes)
 
 
 # --- The load of a question: sequences of one context, or requests -------------------------------

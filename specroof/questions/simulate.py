@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Final
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from specroof.acceptance import Acceptance, constant_acceptance
 from specroof.arrays import IntArray, fields_of
 from specroof.drafters import Drafter
 from specroof.drafters.base import chain_proposals
+from specroof.drafters.kinds import KINDS
 from specroof.errors import OptionError
 from specroof.montecarlo import (
     BatchSimulation,
@@ -20,6 +21,7 @@ from specroof.montecarlo import (
 )
 from specroof.montecarlo import simulate_batch as simulated
 from specroof.questions.answer import Noted
+from specroof.questions.parameters import Command, Parameter, numbers
 from specroof.questions.predict import limited_by
 from specroof.questions.request import DeploymentRequest, DrafterLike, drafter_of, question
 from specroof.report.layout import format_table
@@ -31,33 +33,23 @@ from specroof.units import format_seconds
 
 @dataclass(frozen=True, kw_only=True)
 class TimesRequest(DeploymentRequest):
-    """Ask how times spread while batches are decoded round by round.
+    """Ask how times spread while batches are decoded round by round."""
 
-    Parameters
-    ----------
-    drafter
-        What drafts a chain or block: a SPEC, or a `Drafter`.
-    batch_size
-        Sequences at the start.
-    context_len
-        Cached tokens of each.
-    draft_len
-        Drafts per round; the best length if None.
-    output_len
-        Tokens of each answer.
-    n_batches
-        How many batches to decode.
-    seed
-        Of the dice.
-    """
-
-    drafter: DrafterLike
-    batch_size: int = 8
-    context_len: float = 4096
-    draft_len: int | None = None
-    output_len: int = 256
-    n_batches: int = 200
-    seed: int = 0
+    drafter: Annotated[
+        DrafterLike,
+        Parameter(
+            "As in predict.",
+            metavar="SPEC",
+            in_python="A chain or block: a SPEC, or a `Drafter`.",
+            names=lambda: KINDS,
+        ),
+    ]
+    batch_size: Annotated[int, Parameter("Sequences at the start.", "--batch")] = 8
+    context_len: Annotated[float, Parameter("Cached tokens of each.", "--context")] = 4096
+    draft_len: Annotated[int | None, Parameter("Drafts per round.", shown="the best")] = None
+    output_len: Annotated[int, Parameter("Tokens of each answer.")] = 256
+    n_batches: Annotated[int, Parameter("Batches to decode.", "--batches")] = 200
+    seed: Annotated[int, Parameter("Random seed.")] = 0
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -84,6 +76,10 @@ class BatchTimes(Noted):
         """What was asked, in one line."""
         return f"{self.drafter}, {self.model} on {self.hardware}"
 
+    def text(self) -> str:
+        """Return the spread of times, with drafts and without."""
+        return times_text(self)
+
     @property
     def records(self) -> list[dict[str, Any]]:
         """A row for each draft length."""
@@ -100,7 +96,7 @@ class BatchTimes(Noted):
 
 @question(TimesRequest)
 def times_of_batches(request: TimesRequest) -> BatchTimes:
-    """Decode batches round by round with dice."""
+    """Decode batches round by round: time between tokens at the mean, p50, p95 and p99."""
     drafter = drafter_of(request.drafter)
     acceptance = chain_acceptance(drafter)
     check_tokens(
@@ -165,32 +161,28 @@ def chain_acceptance(drafter: Drafter) -> Acceptance:
 
 @dataclass(frozen=True)
 class ExactRequest:
-    """Ask whether the tokens of speculative sampling follow the target.
+    """Ask whether the tokens of speculative sampling follow the target."""
 
-    Parameters
-    ----------
-    target, draft
-        The distributions of target and drafter; random ones if None.
-    vocabulary, closeness, markov
-        Of random distributions: tokens, how alike both are (1 makes them equal), and whether
-        they depend on the token before.
-    draft_len
-        Drafts per round.
-    n_tokens
-        Tokens to commit.
-    seed
-        Of the dice.
-    """
-
-    target: Sequence[float] | None = None
-    draft: Sequence[float] | None = None
+    target: Annotated[
+        Sequence[float] | None,
+        Parameter(
+            "The target's distribution, as in 0.5,0.3,0.2.",
+            in_python="Random ones if None.",
+            read=numbers,
+        ),
+    ] = None
+    draft: Annotated[
+        Sequence[float] | None, Parameter("The drafter's distribution.", read=numbers)
+    ] = None
     _: KW_ONLY
-    vocabulary: int = 16
-    closeness: float = 0.5
-    markov: bool = False
-    draft_len: int = 4
-    n_tokens: int = 200_000
-    seed: int = 0
+    vocabulary: Annotated[int, Parameter("Tokens of random distributions.")] = 16
+    closeness: Annotated[
+        float, Parameter("How alike random distributions are; 1 makes them equal.")
+    ] = 0.5
+    markov: Annotated[bool, Parameter("Random distributions depend on the token before.")] = False
+    draft_len: Annotated[int, Parameter("Drafts per round.")] = 4
+    n_tokens: Annotated[int, Parameter("Tokens to commit.", "--tokens")] = 200_000
+    seed: Annotated[int, Parameter("Random seed.")] = 0
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -211,6 +203,10 @@ class Exactness(Noted):
     def title(self) -> str:
         """What was asked, in one line."""
         return f"{self.result.n_tokens} tokens, p = {self.result.p_value:.3f}"
+
+    def text(self) -> str:
+        """Return the counts, a line for each claim."""
+        return exactness_text(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -276,3 +272,10 @@ def times_text(found: BatchTimes) -> str:
 def _spread(spread: Any) -> list[str]:
     seconds = (spread.mean_s, spread.p50_s, spread.p95_s, spread.p99_s)
     return [format_seconds(value) for value in seconds]
+
+
+COMMAND: Final = Command(
+    question=sampling_is_exact,
+    csv=False,
+    commands={"batch": Command(question=times_of_batches, csv=False)},
+)

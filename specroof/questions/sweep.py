@@ -1,8 +1,8 @@
 """What do several drafters gain on several models, chips and loads?"""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture import Architecture
-from specroof.arrays import Array, fields_of, to_json_array
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect
 from specroof.latency import Setup
@@ -28,170 +27,9 @@ from specroof.report.columns import Columns, band_columns, curve_names, flat_col
 from specroof.report.layout import brief, format_table, in_line, note_lines
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Load
+from specroof.speedup.overview import Overview
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import MOST_POINTS
-
-# --- A study at a glance: the best of each curve at some of its loads, however many it has -------
-
-#: Loads of a curve that are looked at: what a page can show.
-_MOST_CONTEXTS: Final = 12
-_MOST_BATCHES: Final = 32
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Overview:
-    """The best of one curve at some of its loads.
-
-    Parameters
-    ----------
-    target, drafter_number, workload
-        Positions in the study, from 1.
-    model, hardware, engine, drafter
-        Names.
-    devices
-        How many.
-    requests
-        What is answered, such as "4000 tokens in, 1000 out"; empty where decoding alone counts.
-    context_len, batch_size
-        The loads, ascending.
-    best_draft_len, best_speedup, tokens_per_s
-        There, axes (context_len, batch_size); NaN where nothing runs. Prefills count where
-        requests are answered.
-    drafts_run
-        1 where the server has room for a draft, else 0.
-    """
-
-    target: int
-    drafter_number: int
-    workload: int
-    model: str
-    hardware: str
-    engine: str
-    drafter: str
-    devices: int
-    requests: str
-    context_len: Array
-    batch_size: Array
-    best_draft_len: Array
-    best_speedup: Array
-    tokens_per_s: Array
-    drafts_run: Array
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the overview as JSON has it."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {
-            name: to_json_array(value) if isinstance(value, np.ndarray) else value
-            for name, value in values.items()
-        }
-
-    @classmethod
-    def from_dict(cls, content: Any) -> "Overview":
-        """Return the overview that `to_dict` gave.
-
-        Raises
-        ------
-        ValueError
-            For anything that it does not give; files hold it, and files get damaged.
-        """
-        kinds = {field.name: field.type for field in fields(cls)}
-        if not isinstance(content, Mapping) or content.keys() != kinds.keys():
-            message = "has other keys than an overview"
-            raise ValueError(message)
-        values = {name: _read(kinds[name], value) for name, value in content.items()}
-        found = cls(**values)
-        axes, whole = (found.context_len, found.batch_size), (found.target, found.drafter_number)
-        shape = tuple(axis.size for axis in axes)
-        tables = (found.best_draft_len, found.best_speedup, found.tokens_per_s, found.drafts_run)
-        if (
-            min(*whole, found.workload, found.devices, *shape) < 1
-            or any(axis.ndim != 1 or not (np.diff(axis) > 0).all() for axis in axes)
-            or any(table.shape != shape for table in tables)
-            or any((array < 0).any() or np.isinf(array).any() for array in (*axes, *tables))
-            or any(np.isnan(array).any() for array in (*axes, found.drafts_run))
-        ):
-            message = "has figures that no overview has"
-            raise ValueError(message)
-        return found
-
-
-def _read(kind: Any, value: Any) -> Any:
-    """Return the value of a field as JSON has it; a ValueError for one of another kind."""
-    if kind is Array:
-        try:
-            return np.asarray(value if isinstance(value, list) else None, dtype=np.float64)
-        except (TypeError, OverflowError) as failure:  # lists of text, of objects; long numbers
-            raise ValueError(failure) from None
-    if type(value) is not kind:  # a bool is an int to Python
-        message = f"is {type(value).__name__}"
-        raise ValueError(message)
-    return value
-
-
-def overviews(loads: Sequence[Load], slices: "Iterable[Slice]") -> list[Overview]:
-    """Return an overview for each load of one drafter on one target.
-
-    Parameters
-    ----------
-    loads
-        Those of the study.
-    slices
-        All points of the drafter on the target, as `study_slices` yields them.
-    """
-    found: dict[int, Overview] = {}
-    for part in slices:
-        curve = part.prediction.drawn[0]
-        if part.workload not in found:
-            found[part.workload] = _empty(part, loads[part.workload - 1], curve)
-        _fill(found[part.workload], curve)
-    return list(found.values())
-
-
-def _empty(part: "Slice", load: Load, curve: SpeedupCurve) -> Overview:
-    contexts = _thinned(load.context_len, _MOST_CONTEXTS)
-    batches = _thinned(load.batch_size, _MOST_BATCHES)
-    shape = contexts.size, batches.size
-    return Overview(
-        target=part.target,
-        drafter_number=part.drafter,
-        workload=part.workload,
-        **fields_of(curve, "model", "hardware", "engine", "drafter", "requests"),
-        devices=curve.placement.devices,
-        context_len=contexts,
-        batch_size=batches,
-        best_draft_len=np.full(shape, np.nan),
-        best_speedup=np.full(shape, np.nan),
-        tokens_per_s=np.full(shape, np.nan),
-        drafts_run=np.zeros(shape),
-    )
-
-
-def _thinned(values: Sequence[float], most: int) -> Array:
-    """Return at most `most` of some values, ascending, the ends among them."""
-    axis = np.unique(np.asarray(values, dtype=np.float64))
-    places = np.unique(np.linspace(0, axis.size - 1, most).round().astype(int))
-    return np.asarray(axis[places])
-
-
-def _fill(overview: Overview, curve: SpeedupCurve) -> None:
-    """Put the loads of a curve that the overview looks at into their places."""
-    rows = np.flatnonzero(np.isin(curve.context_len, overview.context_len))
-    columns = np.flatnonzero(np.isin(curve.batch_size, overview.batch_size))
-    if not rows.size or not columns.size:
-        return
-    here = np.ix_(rows, columns)
-    there = np.ix_(
-        np.searchsorted(overview.context_len, curve.context_len[rows]),
-        np.searchsorted(overview.batch_size, curve.batch_size[columns]),
-    )
-    best = curve.best_draft_len[here]
-    rates = np.take_along_axis(curve.tokens_per_s[here], best[..., None], axis=-1)[..., 0]
-    missing = np.isnan(curve.best_speedup[here])
-    overview.best_draft_len[there] = np.where(missing, np.nan, best)
-    overview.best_speedup[there] = curve.best_speedup[here]
-    overview.tokens_per_s[there] = rates
-    overview.drafts_run[there] = curve.drafts_run[here]
-
 
 #: Points that are held at a time: their arrays and tables stay within some hundreds of MB.
 _SLICE_POINTS: Final = 1 << 18
@@ -301,6 +139,32 @@ def study_slices(
                 longest, served.model, served.setup, [drafts], part, limited=limited, said=own
             )
             yield Slice(target, drafter, order, found)
+
+
+def overviews(loads: Sequence[Load], slices: Iterable[Slice]) -> list[Overview]:
+    """Return an overview for each load of one drafter on one target.
+
+    Parameters
+    ----------
+    loads
+        Those of the study.
+    slices
+        All points of the drafter on the target, as `study_slices` yields them.
+    """
+    by_workload: dict[int, Overview] = {}
+    for part in slices:
+        curve, load = part.prediction.drawn[0], loads[part.workload - 1]
+        if part.workload not in by_workload:
+            by_workload[part.workload] = Overview.of(
+                curve,
+                load.context_len,
+                load.batch_size,
+                target=part.target,
+                drafter_number=part.drafter,
+                workload=part.workload,
+            )
+        by_workload[part.workload].fill(curve)
+    return list(by_workload.values())
 
 
 def _limited(study: Study, target: Target, load: Load) -> bool | None:
@@ -415,6 +279,10 @@ class Sweep(Answer):
         study = self.study
         sizes = f"{len(study.targets)} targets x {len(study.drafters)} drafters"
         return f"{sizes}, {study.n_points} points"
+
+    def text(self) -> str:
+        """Return the findings of the study, in at most 40 lines whatever its size."""
+        return study_text(self.study)
 
     def _check_size(self) -> None:
         """Refuse to hold more points at once than a machine has memory for."""
@@ -607,6 +475,36 @@ _MOST_NOTES: Final = 4
 #: Characters of a name in a table, and of a note.
 _MOST_LETTERS: Final = 40
 _MOST_NOTE: Final = 300
+
+
+def study_text(study: Study, advance: Callable[[int], object] = lambda _: None) -> str:
+    """Compute a study, holding some points at a time, and return its findings: see `sweep_text`.
+
+    Parameters
+    ----------
+    study
+        What is asked.
+    advance
+        Called with how many points are done, each time some are.
+    """
+    notes: dict[str, None] = {}
+    without_room = 0
+
+    def noted(slices: Iterator[Slice]) -> Iterator[Slice]:
+        nonlocal without_room
+        for part in slices:
+            curve = part.prediction.curves[0]
+            notes.update(dict.fromkeys(part.prediction.notes))
+            without_room += lacking_room(curve)
+            yield part
+            advance(curve.round_s.size)
+
+    shown = [
+        overview
+        for pair in study.pairs
+        for overview in overviews(study.loads, noted(study_slices(study, *pair)))
+    ]
+    return sweep_text(shown, [*notes], points=study.n_points, without_room=without_room)
 
 
 def sweep_text(

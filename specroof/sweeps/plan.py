@@ -13,7 +13,6 @@ from typing import Any, Final, TypeGuard
 import numpy as np
 
 from specroof.questions.sweep import (
-    Overview,
     Slice,
     Study,
     lacking_room,
@@ -23,6 +22,7 @@ from specroof.questions.sweep import (
 )
 from specroof.reading.yaml_text import shortened
 from specroof.report.columns import point_columns
+from specroof.speedup.overview import Overview
 from specroof.sweeps.places import Place, best_format, place_of, table_writer
 
 #: Changes that a refusal names, and characters of each value.

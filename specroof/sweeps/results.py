@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from specroof.errors import CatalogError, OutputError
-from specroof.questions.sweep import Overview
 from specroof.report.columns import data_library
 from specroof.report.layout import facts_html, unescaped
+from specroof.speedup.overview import Overview
 from specroof.sweeps.places import Place, place_of
 from specroof.sweeps.plan import POINTS, UNFINISHED, has_kinds
 from specroof.sweeps.run import MANIFEST, parse_manifest

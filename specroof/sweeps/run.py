@@ -20,7 +20,8 @@ from typing import Any, Final
 
 from specroof.arrays import whole_within
 from specroof.errors import OptionError, OutputError, optional_library, refuse
-from specroof.questions.sweep import Overview, StudyLike, study_of
+from specroof.questions.sweep import StudyLike, study_of
+from specroof.speedup.overview import Overview
 from specroof.sweeps.places import FORMATS, Place, best_format, joined, place_of
 from specroof.sweeps.plan import (
     POINTS,
