@@ -1,6 +1,7 @@
 """Commands from the rows of questions, whose parameters are the flags."""
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from inspect import Parameter as Signed
@@ -12,11 +13,20 @@ from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin, get_t
 import typer
 
 from specroof.catalog.hardware import hardware_names, load_hardware
-from specroof.cli.output import figure_files, give, text_file
+from specroof.cli.output import (
+    STANDARD_OUTPUT,
+    check_folder,
+    figure_files,
+    give,
+    say_aside,
+    text_file,
+    write,
+    write_folder,
+)
 from specroof.cost import Options
-from specroof.errors import OptionError
-from specroof.questions.parameters import OPTIONS, Command, Parameter, words
-from specroof.questions.request import parameters_of, unique_list
+from specroof.errors import OptionError, refuse
+from specroof.questions.parameters import OPTIONS, Command, Output, Parameter, words
+from specroof.questions.request import SHARED, parameters_of, unique_list
 from specroof.report.layout import joined_csv, name_sources
 
 #: What was given of the parameters of a question.
@@ -59,30 +69,50 @@ def command(row: Command) -> Callable[..., None]:
     def answer(
         *,
         given: Given,
-        as_json: bool,
+        as_json: bool = False,
         csv_file: Path | None = None,
         plot_file: Path | None = None,
+        output: Path | None = None,
         context: typer.Context | None = None,
     ) -> None:
         if context is not None and context.invoked_subcommand is not None:
             return
+        if row.output is not None and output is None:
+            for name in row.output.parameters:
+                if name in given:
+                    refuse(name, given[name], f"with --output {row.output.metavar}")
         chips = given["hardware"] if row.each_chip else [None]
         if row.each_chip:
             unique_list("hardware", chips, load_hardware, key=lambda profile: profile.name)
         answers = [
             row.question(**given if chip is None else given | {"hardware": chip}) for chip in chips
         ]
+        if output is not None and row.output is not None:
+            written = _output_files(row.output, output, answers[0])
+        else:
+            written = {}
+        if not row.prints:
+            write(written, as_json=False)
+            return
         objects = [row.json(answer) for answer in answers] if as_json else []
         give(
             lambda: objects[0] if len(objects) == 1 else {"chips": objects},
             lambda: "\n\n".join(map(row.text, answers)),
             text_file(csv_file, lambda: joined_csv(answer.to_csv() for answer in answers)),
             *(_charts(plot_file, chips, answers) if row.chart else ()),
+            written,
             as_json=as_json,
             to_paste=row.to_paste,
         )
 
-    parameters = [_signed("given", Given), _signed("as_json", AsJson, default=False)]
+    parameters = [_signed("given", Given)]
+    if row.output is not None:
+        spelt = typer.Option("--output", "-o", metavar=row.output.metavar, help=row.output.about)
+        hint = Annotated[Path if row.output.required else Path | None, spelt]
+        default = Signed.empty if row.output.required else None
+        parameters.insert(0, _signed("output", hint, default))
+    if row.prints:
+        parameters.append(_signed("as_json", AsJson, default=False))
     if row.csv:
         parameters.append(_signed("csv_file", CsvFile, default=None))
     if row.chart:
@@ -98,13 +128,34 @@ def command(row: Command) -> Callable[..., None]:
     return flags(row.question, row.options, **changed)(answer)
 
 
+def _output_files(output: Output, place: Path, answer: Any) -> dict[Path, bytes]:
+    """Return the file of ``--output``; a folder is written at once.
+
+    On a terminal, a bar shows how far a folder is.
+    """
+    is_file = place == STANDARD_OUTPUT or place.suffix.casefold() in output.suffixes
+    if output.folder is None or is_file:
+        return text_file(place, lambda: output.content(answer))
+    check_folder(place)
+    if sys.stderr.isatty():
+        length = output.steps(answer)
+        with typer.progressbar(length=length, label=output.step, file=sys.stderr) as bar:
+            files = dict(output.folder(answer, lambda: bar.update(1)))
+    else:
+        files = dict(output.folder(answer, lambda: None))
+    write_folder(place, {place / name: data for name, data in files.items()})
+    return {}
+
+
 def _charts(
     path: Path | None, chips: Sequence[str | None], answers: Sequence[Any]
 ) -> Iterator[dict[Path, bytes]]:
     """Yield the charts of each chip; of several, each under the name of its chip."""
+    if path is None:
+        return
     for chip, answer in zip(chips, answers, strict=True):
         of_chip = path
-        if path is not None and len(chips) > 1:
+        if len(chips) > 1:
             of_chip = path.with_stem(f"{path.stem}-{Path(str(chip)).stem}")
         yield figure_files(of_chip, answer.figures)
 
@@ -129,10 +180,15 @@ def flags(
     """
     rows = {name: row for name, row in parameters_of(question).items() if row.in_shell} | changed
     known = {**signature(Options).parameters, **signature(question).parameters}
-    has_sources = "engine" in rows
+    has_sources = any(row.panel == SHARED["engine"].panel for row in rows.values())
     # The formats stand below the panels of the question.
     rows |= {name: replace(OPTIONS[name], panel=_OPTIONS_PANEL) for name in options}
     shown = [_flag(name, row, known[name]) for name, row in rows.items()]
+    former = {f"former_{name}": name for name, row in rows.items() if row.former}
+    shown += [
+        _flag(old, replace(rows[name], flag=rows[name].former), known[name], is_former=True)
+        for old, name in former.items()
+    ]
 
     def flagged(command: Callable[..., None]) -> Callable[..., None]:
         hints = get_type_hints(command, include_extras=True)
@@ -147,6 +203,14 @@ def flags(
             if values.pop("sources", False):
                 name_sources()
             given = {name: values.pop(name) for name in rows}
+            for old, name in former.items():
+                value = values.pop(old)
+                if value is not None:
+                    word = rows[name].word(name)
+                    if given[name] is not None:
+                        refuse(rows[name].former, value, f"{word} alone")
+                    say_aside(f"note: {rows[name].former} is {word} now")
+                    given[name] = value
             try:
                 command(given=_given(rows, given), **values)
             except OptionError as refusal:
@@ -172,7 +236,7 @@ def _signed(name: str, hint: Any, default: Any = Signed.empty) -> Signed:
     return Signed(name, Signed.POSITIONAL_OR_KEYWORD, default=default, annotation=hint)
 
 
-def _flag(name: str, row: Parameter, known: Signed) -> Signed:
+def _flag(name: str, row: Parameter, known: Signed, *, is_former: bool = False) -> Signed:
     """Return the parameter of a command for one of the question."""
     default = known.default if row.default is Signed.empty else row.default
     if not isinstance(default, (*_PLAIN, type(Signed.empty))):
@@ -183,6 +247,8 @@ def _flag(name: str, row: Parameter, known: Signed) -> Signed:
         settings["autocompletion"] = completion(row.names)
     if row.shown is not None:
         settings["show_default"] = row.shown
+    if is_former:
+        settings["hidden"] = True
     spelt: Any = (
         typer.Argument(metavar=row.flag, **settings)
         if row.word(name) == name

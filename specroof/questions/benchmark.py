@@ -21,6 +21,7 @@ from specroof.questions.request import (
     ServerLike,
     as_list,
     drafter_of,
+    engine_of_tool,
     hardware_of,
     model_of,
     options_of,
@@ -211,15 +212,6 @@ def engine_of_results(
     return engine_of_tool(
         next((point.engine for point in points if point.engine is not None), None), hardware
     )
-
-
-def engine_of_tool(tool: str | None, hardware: HardwareProfile) -> tuple[str | None, list[str]]:
-    """Return the engine that stands for a tool, None for the default, and notes on it."""
-    engine = hardware.engine_of(tool)
-    if engine is not None or tool is None or tool in hardware.engines:
-        return engine, []
-    default = hardware.engine().name
-    return None, [f"{hardware.name} has no engine {tool}: engine {default} predicts instead"]
 
 
 def idle_notes(points: "Sequence[Measurement]", given: Mapping[str, object]) -> list[str]:

@@ -4,9 +4,9 @@ import math
 import os
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 
@@ -16,15 +16,18 @@ from specroof.architecture import Architecture
 from specroof.arrays import fields_of, number_within, to_json_array
 from specroof.catalog.pages import metrics_pages
 from specroof.drafters import Drafter
-from specroof.drafters.kinds import matched_proposals
+from specroof.drafters.kinds import KINDS, matched_proposals
 from specroof.errors import CatalogError, OptionError, expect
 from specroof.latency import Setup
 from specroof.policies.decision import Change, Gain, best_change
 from specroof.questions.answer import Noted, place_of, title_of
+from specroof.questions.parameters import FORMATS, Command, Parameter
 from specroof.questions.predict import Prediction, limited_by, predicted
 from specroof.questions.request import (
+    SHARED,
     DeploymentRequest,
     DrafterLike,
+    ModelLike,
     as_list,
     drafter_of,
     engine_name,
@@ -80,24 +83,24 @@ class Compared:
         return fields_of(self, "quantity", "unit", "measured", "predicted", "off")
 
 
-def context_of(asked: float | None, seen: Observed) -> float:
+def context_of(given: float | None, counts: Observed) -> float:
     """Return the cached tokens of a request: as given, else the mean of finished requests."""
-    if asked is not None:
-        return number_within("context_len", asked, "context_len")
-    if seen.input_len is None or seen.output_len is None:
+    if given is not None:
+        return number_within("context_len", given, "context_len")
+    if counts.input_len is None or counts.output_len is None:
         return USUAL_CONTEXT_LEN
-    return seen.input_len + seen.output_len / 2
+    return counts.input_len + counts.output_len / 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Case:
+class ServedCase:
     """A server that was read, and what it serves.
 
     Parameters
     ----------
     model, setup, drafter
         What is served, where, and what drafts; None if nobody says.
-    seen
+    counts
         What the server counted.
     context_len
         Cached tokens of a request.
@@ -108,26 +111,26 @@ class Case:
     model: Architecture
     setup: Setup
     drafter: Drafter | None
-    seen: Observed
+    counts: Observed
     context_len: float
     replicas: int
 
     @property
     def now(self) -> int:
         """Drafts of a round: the mean, rounded."""
-        return drafts_now(self.seen)
+        return drafts_now(self.counts)
 
     @property
     def running(self) -> float:
         """Requests that one replica decodes at a time: one at least."""
-        return max((self.seen.running or 0.0) / self.replicas, 1.0)
+        return max((self.counts.running or 0.0) / self.replicas, 1.0)
 
 
-def drafts_now(seen: Observed) -> int:
+def drafts_now(counts: Observed) -> int:
     """Return the drafts of a round: the mean, rounded."""
-    if not seen.speculates:
+    if not counts.speculates:
         return 0
-    return round(seen.longest or 0 if seen.draft_len is None else seen.draft_len)
+    return round(counts.longest or 0 if counts.draft_len is None else counts.draft_len)
 
 
 def is_tree(drafter: Drafter) -> bool:
@@ -142,49 +145,49 @@ def looks_up(drafter: Drafter) -> bool:
     return drafter.propose(constant_acceptance(0.5), np.array([1])).looked_up
 
 
-def _with_measured(drafter: Drafter, seen: Observed) -> Drafter:
+def _with_measured(drafter: Drafter, counts: Observed) -> Drafter:
     """Return a drafter with the acceptance that was counted; its own where none was.
 
     What was counted by position goes on past the deepest by a law. A look-up finds drafts in the
     share of rounds that was counted, where one was.
     """
-    measured = measured_acceptance(seen, drafter.kind)
+    measured = measured_acceptance(counts, drafter.kind)
     if measured is None or drafter.is_ideal or is_tree(drafter):
         return drafter
     if measured.max_draft_len is not None:
         measured = extrapolated_acceptance(measured, BEYOND)
-    share = seen.drafted_frac
+    share = counts.drafted_frac
     if share is not None and looks_up(drafter):
-        found_in = partial(matched_proposals, match_rate=share)
-        return replace(drafter, acceptance=measured, propose=found_in)
+        propose = partial(matched_proposals, match_rate=share)
+        return replace(drafter, acceptance=measured, propose=propose)
     return replace(drafter, acceptance=measured)
 
 
-def prediction_of(case: Case) -> Prediction | None:
+def prediction_of(case: ServedCase) -> Prediction | None:
     """Return the prediction at this load and at others; None without any acceptance."""
     if case.drafter is None:
         return None
-    with_it = _with_measured(case.drafter, case.seen)
-    if with_it.acceptance is None and not with_it.is_ideal:
+    drafter = _with_measured(case.drafter, case.counts)
+    if drafter.acceptance is None and not drafter.is_ideal:
         return None
     loads = sorted({*map(float, LOADS), float(round(case.running)), case.running})
     limited = limited_by(case.setup, None, queues=False)
     load = Load(loads, [case.context_len])
-    return predicted(case.model, case.setup, [with_it], load, limited=limited)
+    return predicted(case.model, case.setup, [drafter], load, limited=limited)
 
 
-def change_of(case: Case, found: Prediction) -> Change | None:
+def change_of(case: ServedCase, prediction: Prediction) -> Change | None:
     """Return the gain of another draft length; None where the load does not fit.
 
     How much longer look-ups would find is not known from those that were counted: nothing is said
     of lengths beyond them.
     """
-    (curve,) = found.curves
+    (curve,) = prediction.curves
     running = round(case.running)
     rates = curve.tokens_per_s[0]
     measured = curve.measured_draft_len
     if measured is not None and case.drafter is not None and looks_up(case.drafter):
-        measured = max(case.seen.longest or 0, measured)
+        measured = max(case.counts.longest or 0, measured)
         rates = np.where(curve.draft_len <= measured, rates, np.nan)
     # A server that drafts never comes to loads for which no draft has room.
     rows = [
@@ -208,24 +211,24 @@ def change_of(case: Case, found: Prediction) -> Change | None:
     )
 
 
-def compared(case: Case, found: Prediction | None) -> Iterator[Compared]:
+def compared(case: ServedCase, prediction: Prediction | None) -> Iterator[Compared]:
     """Yield measured quantities beside predicted ones, for the draft length that runs."""
-    seen, drafter, now = case.seen, case.drafter, case.now
+    counts, drafter, now = case.counts, case.drafter, case.now
     length = round_s = rate = None
     if drafter is not None and drafter.acceptance is not None and now:
         accepted = accepted_at(drafter.acceptance, case.context_len)
         length = _finite(drafter.propose(accepted, np.array([now])).tokens_per_round[0])
-    if found is not None and seen.running:
-        (curve,) = found.curves
+    if prediction is not None and counts.running:
+        (curve,) = prediction.curves
         row = list(curve.batch_size).index(case.running)
         if now < len(curve.draft_len):
             round_s = _finite(curve.round_s[0, row, now])
             rate = _finite(curve.tokens_per_s[0, row, now])
-    measured = None if seen.tokens_per_s is None else seen.tokens_per_s / case.replicas
-    if seen.speculates:
-        yield Compared("tokens per round", "", seen.tokens_per_round, length)
-    name = "round" if seen.speculates else "step"
-    yield Compared(name, "s", seen.round_s, round_s)
+    measured = None if counts.tokens_per_s is None else counts.tokens_per_s / case.replicas
+    if counts.speculates:
+        yield Compared("tokens per round", "", counts.tokens_per_round, length)
+    name = "round" if counts.speculates else "step"
+    yield Compared(name, "s", counts.round_s, round_s)
     yield Compared("tokens per second", "tok/s", measured, rate)
 
 
@@ -239,9 +242,9 @@ def _finite(value: float) -> float | None:
 LEAST_GAIN: Final = 0.01
 
 
-def advice(seen: Observed, drafter: Drafter | None, change: Change | None) -> Iterator[str]:
+def advice(counts: Observed, drafter: Drafter | None, change: Change | None) -> Iterator[str]:
     """Yield the advice, sentence by sentence."""
-    now = drafts_now(seen)
+    now = drafts_now(counts)
     state = f"K={now} now" if now else "speculation is off now"
     if drafter is None:
         yield f"{state}; name the drafter (--drafter) to see what another draft length would gain"
@@ -249,7 +252,14 @@ def advice(seen: Observed, drafter: Drafter | None, change: Change | None) -> It
         yield f"{state}; no prediction: no acceptance was counted or given, or no room for this load"
     else:
         yield "; ".join([state, gain_words(change), *_schedule_words(change)])
-        yield from _longer_words(change)
+        longer = change.longer
+        # Not where the draft length that runs has no figure, which a NaN says.
+        if longer is not None and longer.gain >= max(change.gain, 0.0) + LEAST_GAIN:
+            gain = _share_words(longer.gain, longer.low, longer.high)
+            yield (
+                f"K={longer.draft_len} may give {gain}, beyond K={change.measured}, the longest "
+                f"measured: try it before you keep it"
+            )
 
 
 def gain_words(change: Change) -> str:
@@ -258,7 +268,9 @@ def gain_words(change: Change) -> str:
     if change.best == change.now:
         return f"{at} that is best"
     if math.isnan(change.gain):
-        return f"{at} {_drafts_words(change.best)} is best (no figure for what runs)"
+        return (
+            f"{at} {_drafts_words(change.best)} is best (no figure for the draft length that runs)"
+        )
     if change.gain < LEAST_GAIN:
         return f"{at} that is within {LEAST_GAIN:.0%} of the best"
     gain = _share_words(change.gain, change.low, change.high)
@@ -266,17 +278,6 @@ def gain_words(change: Change) -> str:
         return f"{at} {_drafts_words(change.best)} may give {gain}, unclear: measure it first"
     beyond = f", beyond K={change.measured}, the longest measured" * change.is_beyond
     return f"{at} {_drafts_words(change.best)} gives {gain}{beyond}"
-
-
-def _longer_words(change: Change) -> Iterator[str]:
-    """Yield the gain of a length beyond the measured ones, where it is worth a try."""
-    one = change.longer
-    # Not where what runs has no figure, which a NaN says.
-    if one is not None and one.gain >= max(change.gain, 0.0) + LEAST_GAIN:
-        yield (
-            f"K={one.draft_len} may give {_share_words(one.gain, one.low, one.high)}, beyond "
-            f"K={change.measured}, the longest measured: try it before you keep it"
-        )
 
 
 def _share_words(gain: float, low: float, high: float) -> str:
@@ -292,7 +293,7 @@ def _schedule_words(change: Change) -> Iterator[str]:
     """Yield the schedule's length at this load, and its lengths at larger ones."""
     here = change.schedule.drafts(change.running)
     if here not in {change.best, change.now}:
-        yield f"one length for more loads is {_drafts_words(here)}"
+        yield f"over all loads, the best single draft length is {_drafts_words(here)}"
     for first, _, drafts in change.schedule.ranges:
         if first > change.running:
             yield f"above {first - 1} {_drafts_words(drafts) if drafts else 'turn it off'}"
@@ -301,30 +302,9 @@ def _schedule_words(change: Change) -> Iterator[str]:
 _PREFILLS: Final = "measured rounds hold the prefills that delayed them; predicted rounds hold none"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class DoctorRequest(DeploymentRequest):
     r"""Ask how a running server fares.
-
-    Parameters
-    ----------
-    pages
-        The address of a server, whose metrics are read twice; or one or two saved pages, the older
-        first. An address may lack ``http://``, and may be that of the API (``/v1``).
-    drafter
-        What drafts: a SPEC, or a `Drafter`. Its acceptance, where it has one, is what is compared;
-        what is predicted goes by the acceptance that the server counted. None measures alone.
-    wait_s
-        Seconds between the two reads: 10 of a server if None, one read if 0. Of two saved pages
-        those that lay between them, unknown if None.
-    served_name
-        The name under which the server has the model, where it serves several.
-    context_len
-        Cached tokens of each request; if None the mean of the finished requests, else 4096.
-    draft_model
-        A Hub name or folder with the drafter's weights, for the flags.
-    header
-        ``NAME: VALUE`` for a server that wants a key; a token in ``SPECROOF_TOKEN`` is sent as
-        ``Authorization: Bearer``. Neither is printed, nor sent to another server.
 
     Examples
     --------
@@ -334,18 +314,67 @@ class DoctorRequest(DeploymentRequest):
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     page = Path(folder) / "metrics.txt"
     ...     _ = page.write_text("vllm:num_requests_running 8.0\n")
-    ...     found = doctor("Qwen/Qwen3-8B", "h100", pages=page)
-    >>> found.observed.running, found.observed.speculates
+    ...     diagnosis = doctor("Qwen/Qwen3-8B", "h100", pages=page)
+    >>> diagnosis.observed.running, diagnosis.observed.speculates
     (8.0, False)
     """
 
-    pages: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-    drafter: DrafterLike | None = None
-    wait_s: float | None = None
-    served_name: str | None = None
-    context_len: float | None = None
-    draft_model: str | None = None
-    header: str | Sequence[str] = field(default=(), repr=False)
+    model: Annotated[ModelLike, replace(SHARED["model"], flag="")]
+    _: KW_ONLY
+    pages: Annotated[
+        str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        Parameter(
+            "A server, as in http://localhost:8000 or localhost:8000/v1; or one or two saved "
+            "metrics pages, the older first.",
+            "URL|PAGE…",
+            kind=list[str],
+        ),
+    ]
+    drafter: Annotated[
+        DrafterLike | None,
+        Parameter(
+            f"What drafts: KIND[,key=value…]. Kinds: {', '.join(KINDS)}. The prediction uses the "
+            f"acceptance that the server counts; one given here is compared with it.",
+            in_python="Without it, the server is measured and nothing is predicted.",
+            metavar="SPEC",
+            names=lambda: KINDS,
+        ),
+    ] = None
+    wait_s: Annotated[
+        float | None,
+        Parameter(
+            "Seconds between the two reads, 0 for one read; or between two saved pages.",
+            "--wait",
+            metavar="SECONDS",
+            shown="10 for a server",
+        ),
+    ] = None
+    served_name: Annotated[
+        str | None,
+        Parameter("The model's name on the server, if it serves several.", metavar="NAME"),
+    ] = None
+    context_len: Annotated[
+        float | None,
+        Parameter(
+            "Cached tokens of each request.",
+            "--context",
+            shown="the mean of the finished requests, else 4096",
+        ),
+    ] = None
+    header: Annotated[
+        str | Sequence[str],
+        Parameter(
+            "NAME: VALUE for a server that wants a key; again for more. The token in "
+            "SPECROOF_TOKEN is sent as Authorization: Bearer, and stands in no list of processes.",
+            in_python="Neither is printed, nor sent to another server.",
+            metavar="NAME: VALUE",
+            kind=list[str],
+            shown=False,
+        ),
+    ] = field(default=(), repr=False)
+    draft_model: Annotated[
+        str | None, Parameter("The drafter's weights, for the flags.", metavar="NAME")
+    ] = None
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -355,7 +384,7 @@ class Diagnosis(Noted):
     Attributes
     ----------
     model, setup, context_len
-        What was asked about.
+        The model, its setup and the cached tokens of a request.
     observed
         What the server counted.
     compared
@@ -363,11 +392,11 @@ class Diagnosis(Noted):
     prediction
         What was predicted at that load with that acceptance; None without a drafter.
     change
-        What another draft length would gain; None likewise.
+        The gain of another draft length; None without a drafter, or where the load does not fit.
     advice
-        The same in words, a sentence each.
+        What to change, a sentence each.
     flags
-        What makes the server do so; None where nothing drafts, or no flag is known.
+        The flags that make the server do so; None where nothing drafts, or no flag is known.
     notes, warnings
         Sentences for the reader.
     """
@@ -384,19 +413,31 @@ class Diagnosis(Noted):
 
     @property
     def title(self) -> str:
-        """What was asked, in one line."""
+        """The server, in one line."""
         return f"{title_of(self.model, self.setup)}, served by {self.observed.framework}"
+
+    def text(self) -> str:
+        """Return the counts, measured beside predicted figures, advice and flags."""
+        return doctor_text(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        seen, change, flags = self.observed, self.change, self.flags
+        counts, change, flags = self.observed, self.change, self.flags
         return {
             **place_of(self.model, self.setup),
             "context_len": self.context_len,
-            "observed": {**fields_of(seen, *_OBSERVED), "survival": list(seen.survival)},
-            "compared": [one.to_dict() for one in self.compared],
-            "change": None if change is None else _change_json(change),
-            "schedule": None if change is None else [list(one) for one in change.schedule.ranges],
+            "observed": {**fields_of(counts, *_OBSERVED), "survival": list(counts.survival)},
+            "compared": self.records,
+            "change": change
+            and {
+                **fields_of(change, "running", "now", "best"),
+                **_gain_json(change),
+                "measured": change.measured,
+                "is_beyond_measured": change.is_beyond,
+                "longer": change.longer
+                and {"draft_len": change.longer.draft_len, **_gain_json(change.longer)},
+            },
+            "schedule": None if change is None else [*map(list, change.schedule.ranges)],
             "advice": list(self.advice),
             "engine_config": None if flags is None else {flags.framework: flags.text},
             "files": {} if flags is None else dict(flags.files),
@@ -406,7 +447,7 @@ class Diagnosis(Noted):
     @property
     def records(self) -> list[dict[str, Any]]:
         """A row for each quantity: measured, predicted, and how far that is off."""
-        return [one.to_dict() for one in self.compared]
+        return [row.to_dict() for row in self.compared]
 
 
 _OBSERVED: Final = (
@@ -424,19 +465,8 @@ _OBSERVED: Final = (
 )
 
 
-def _change_json(change: Change) -> dict[str, Any]:
-    longer = change.longer
-    return {
-        **fields_of(change, "running", "now", "best"),
-        **_gain_json(change),
-        "measured": change.measured,
-        "is_beyond_measured": change.is_beyond,
-        "longer": longer and {"draft_len": longer.draft_len, **_gain_json(longer)},
-    }
-
-
-def _gain_json(one: Change | Gain) -> dict[str, float | None]:
-    gains = {"gain": one.gain, "gain_low": one.low, "gain_high": one.high}
+def _gain_json(of: Change | Gain) -> dict[str, float | None]:
+    gains = {"gain": of.gain, "gain_low": of.low, "gain_high": of.high}
     return {name: to_json_array(gain) for name, gain in gains.items()}
 
 
@@ -447,29 +477,34 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     expect("draft_model", request.draft_model, str | None, DRAFT_MODEL)
     engine_name(request.engine)  # refuses what is no text, before pages are fetched
     drafter = None if request.drafter is None else drafter_of(request.drafter)
-    seen, read = _observed(request)
-    model, setup = _resolved(request, seen.framework)
-    context = context_of(request.context_len, seen)
-    replicas = seen.ranks if setup.placement.attention_data_parallel == 1 else 1
-    case = Case(model, setup, drafter, seen, context, replicas)
-    found = prediction_of(case)
-    change = None if found is None else change_of(case, found)
+    counts, read = _observed(request)
+    profile = hardware_of(request.hardware)
+    # The engine that the server is, where that was fitted.
+    engine = request.engine or profile.engine_of(counts.framework)
+    model, setup = replace(request, hardware=profile, engine=engine).resolved()
+    context = context_of(request.context_len, counts)
+    replicas = counts.ranks if setup.placement.attention_data_parallel == 1 else 1
+    case = ServedCase(model, setup, drafter, counts, context, replicas)
+    prediction = prediction_of(case)
+    change = None if prediction is None else change_of(case, prediction)
     flags, unknown = _flags(case, change, request.draft_model)
-    of_prediction = () if found is None else (_PREFILLS, *found.warnings, *found.notes)
+    of_prediction = (
+        () if prediction is None else (_PREFILLS, *prediction.warnings, *prediction.notes)
+    )
     replicated = [f"{replicas} replicas: the load of one is predicted"] if replicas > 1 else []
-    by_law = [*_model_notes(seen, model), *_law_notes(case, change)]
+    by_law = [*_model_notes(counts, model), *_law_notes(case, change)]
     return Diagnosis(
         model=model,
         setup=setup,
         context_len=context,
-        observed=seen,
-        compared=tuple(compared(case, found)),
-        prediction=found,
+        observed=counts,
+        compared=tuple(compared(case, prediction)),
+        prediction=prediction,
         change=change,
-        advice=tuple(advice(seen, drafter, change)),
+        advice=tuple(advice(counts, drafter, change)),
         flags=flags,
         notes=tuple(
-            dict.fromkeys([*read, *seen.notes, *replicated, *of_prediction, *by_law, *unknown])
+            dict.fromkeys([*read, *counts.notes, *replicated, *of_prediction, *by_law, *unknown])
         ),
     )
 
@@ -485,38 +520,31 @@ def _observed(request: DoctorRequest) -> tuple[Observed, list[str]]:
             message = f"{source}: the page is missing; {NO_PAGE}"
             raise CatalogError(message)
         samples.append(parse_metrics(text, source=source))
-    found = counted(samples, sources=pages.sources, model=request.served_name)
-    read = f"metrics are named as in {found.server.release}"
+    metrics = counted(samples, sources=pages.sources, model=request.served_name)
+    read = f"metrics are named as in {metrics.server.release}"
     if len(samples) == 2:
-        return observed(found, pages.seconds), [read]
+        return observed(metrics, pages.seconds), [read]
     once = (
         "one page: counters cover the time since the server began; running requests are as of now"
     )
-    return observed(found, pages.seconds), [once, read]
+    return observed(metrics, pages.seconds), [once, read]
 
 
-def _resolved(request: DoctorRequest, framework: str) -> tuple[Architecture, Setup]:
-    """Return the model and its setup, on the engine that the server is where that was fitted."""
-    profile = hardware_of(request.hardware)
-    engine = request.engine or profile.engine_of(framework)
-    return DeploymentRequest.resolved(replace(request, hardware=profile, engine=engine))
-
-
-def _model_notes(seen: Observed, model: Architecture) -> list[str]:
+def _model_notes(counts: Observed, model: Architecture) -> list[str]:
     """Return a note where the server has a model of another name than the predicted one."""
 
     def plain(name: str) -> str:
         return name.rstrip("/").rpartition("/")[2].casefold()
 
-    if plain(seen.model) in {"", plain(model.name)}:
+    if plain(counts.model) in {"", plain(model.name)}:
         return []
     return [
-        f"the server calls its model {shown(seen.model)}; predicted is {model.name}: if they differ "
+        f"the server calls its model {shown(counts.model)}; predicted is {model.name}: if they differ "
         f"in size or in the format of their weights, the prediction is of another model"
     ]
 
 
-def _law_notes(case: Case, change: Change | None) -> list[str]:
+def _law_notes(case: ServedCase, change: Change | None) -> list[str]:
     """Return the note that names the extrapolation law, if a longer draft is recommended."""
     if change is None or change.measured is None:
         return []
@@ -525,7 +553,7 @@ def _law_notes(case: Case, change: Change | None) -> list[str]:
             f"beyond K={change.measured}, the longest counted, what look-ups find is unknown: no "
             f"longer draft is weighed"
         ]
-    if not case.seen.survival:
+    if not case.counts.survival:
         return []
     if not change.is_beyond and change.longer is None:
         return []
@@ -536,7 +564,7 @@ def _law_notes(case: Case, change: Change | None) -> list[str]:
 
 
 def _flags(
-    case: Case, change: Change | None, draft_model: str | None
+    case: ServedCase, change: Change | None, draft_model: str | None
 ) -> tuple[Launch | None, list[str]]:
     """Return the flags of the schedule, and why there are none where no flag is known."""
     if change is None or case.drafter is None or is_tree(case.drafter):
@@ -550,7 +578,7 @@ def _flags(
             draft_model=draft_model,
             data_parallel=case.setup.placement.attention_data_parallel,
         )
-        flags = launch(plan, case.seen.framework)
+        flags = launch(plan, case.counts.framework)
     except OptionError as refusal:
         return None, [f"no flags: {refusal}"]
     return flags, list(flags.notes)
@@ -562,64 +590,60 @@ def _flags(
 WIDTH = 80
 
 
-def doctor_text(found: Diagnosis) -> str:
+def doctor_text(answer: Diagnosis) -> str:
     """Return the counts, measured beside predicted figures, advice and flags."""
-    seen = found.observed
-    rows = [[name, value, how] for name, value, how in _counted(seen, found.context_len)]
+    flags, flag_lines = answer.flags, ""
+    if flags is not None:
+        files = (f"{name}:\n{text.rstrip()}" for name, text in flags.files.items())
+        flag_lines = "\n".join([f"flags of {flags.release}:", flags.text, *files])
     return page(
-        found,
-        format_table(["counted", "", "how"], rows, left=[0, 2]),
-        _compared_table(found.compared),
-        "\n".join(textwrap.fill(one, WIDTH) for one in found.advice),
-        _flag_lines(found),
+        answer,
+        format_table(["counted", "", "how"], [*_counts(answer)], left=[0, 2]),
+        format_table(
+            ["", "measured", "predicted", "off"],
+            [
+                [
+                    row.quantity,
+                    figure(row.measured, _spelt(row)),
+                    figure(row.predicted, _spelt(row)),
+                    figure(row.off, "{:+.1%}".format),
+                ]
+                for row in answer.compared
+            ],
+        ),
+        "\n".join(textwrap.fill(sentence, WIDTH) for sentence in answer.advice),
+        flag_lines,
     )
 
 
-def _counted(seen: Observed, context_len: float) -> Iterator[list[str]]:
-    """Yield name, value and origin of everything that was counted."""
-    if seen.seconds is not None:
-        yield ["time between the reads", format_seconds(seen.seconds), ""]
-    if seen.running is not None:
-        yield ["running requests", f"{seen.running:.1f}", seen.running_from]
-    if seen.waiting is not None:
-        yield ["waiting requests", f"{seen.waiting:.1f}", "as the server showed it"]
-    yield ["context", f"{context_len:.0f}", "" if seen.input_len is None else _lengths(seen)]
-    yield from _drafted(seen)
-
-
-def _drafted(seen: Observed) -> Iterator[list[str]]:
-    if not seen.speculates:
+def _counts(answer: Diagnosis) -> Iterator[list[str]]:
+    """Yield name, value and origin of every count of the server."""
+    counts = answer.observed
+    if counts.seconds is not None:
+        yield ["time between the reads", format_seconds(counts.seconds), ""]
+    if counts.running is not None:
+        yield ["running requests", f"{counts.running:.1f}", counts.running_from]
+    if counts.waiting is not None:
+        yield ["waiting requests", f"{counts.waiting:.1f}", "as the server showed it"]
+    lengths = ""
+    if counts.input_len is not None:
+        lengths = f"{counts.input_len:.0f} tokens in, {counts.output_len or 0:.0f} out, means"
+    yield ["context", f"{answer.context_len:.0f}", lengths]
+    if not counts.speculates:
         yield ["drafts per round", "off", ""]
-    elif seen.draft_len is not None:
-        share = f"{1.0 if seen.drafted_frac is None else seen.drafted_frac:.0%}"
+    elif counts.draft_len is not None:
+        share = f"{1.0 if counts.drafted_frac is None else counts.drafted_frac:.0%}"
         some = "" if share == "100%" else f"in {share} of "
-        rounds = f"{some}{seen.rounds:.0f} rounds of requests"
-        yield ["drafts per round", f"{seen.draft_len:.3g}", rounds]
-    if seen.speculates and seen.tokens_per_round is not None:
-        yield ["tokens per round", f"{seen.tokens_per_round:.2f}", seen.length_from]
-    if seen.round_s is not None:
-        name = "round" if seen.speculates else "step"
-        yield [name, format_seconds(seen.round_s), seen.round_from]
-    if seen.survival:
-        shares = " ".join(f"{share:.2f}" for share in seen.survival[:8])
-        yield ["accepted by position", "", shares + " …" * (len(seen.survival) > 8)]
-
-
-def _lengths(seen: Observed) -> str:
-    return f"{seen.input_len:.0f} tokens in, {seen.output_len or 0:.0f} out, means"
-
-
-def _compared_table(rows: tuple[Compared, ...]) -> str:
-    cells = [
-        [
-            one.quantity,
-            figure(one.measured, _spelt(one)),
-            figure(one.predicted, _spelt(one)),
-            figure(one.off, "{:+.1%}".format),
-        ]
-        for one in rows
-    ]
-    return format_table(["", "measured", "predicted", "off"], cells)
+        rounds = f"{some}{counts.rounds:.0f} rounds of requests"
+        yield ["drafts per round", f"{counts.draft_len:.3g}", rounds]
+    if counts.speculates and counts.tokens_per_round is not None:
+        yield ["tokens per round", f"{counts.tokens_per_round:.2f}", counts.length_from]
+    if counts.round_s is not None:
+        name = "round" if counts.speculates else "step"
+        yield [name, format_seconds(counts.round_s), counts.round_from]
+    if counts.survival:
+        shares = " ".join(f"{share:.2f}" for share in counts.survival[:8])
+        yield ["accepted by position", "", shares + " …" * (len(counts.survival) > 8)]
 
 
 def _spelt(row: Compared) -> Callable[[float], str]:
@@ -628,8 +652,9 @@ def _spelt(row: Compared) -> Callable[[float], str]:
     return "{:.0f}".format if row.unit else "{:.2f}".format
 
 
-def _flag_lines(found: Diagnosis) -> str:
-    if found.flags is None:
-        return ""
-    files = (f"{name}:\n{text.rstrip()}" for name, text in found.flags.files.items())
-    return "\n".join([f"flags of {found.flags.release}:", found.flags.text, *files])
+COMMAND: Final = Command(
+    question=doctor,
+    options=FORMATS,
+    csv=False,
+    example="specroof doctor http://localhost:8000 --model Qwen/Qwen3-8B -H h100 --drafter eagle3",
+)

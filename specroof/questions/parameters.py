@@ -33,6 +33,8 @@ class Parameter:
         hyphens is the title of an argument.
     metavar, shown
         What help shows for the value and for the default, where Typer's own words will not do.
+    former
+        A flag of old, which goes on working with a note.
     names
         What a shell completes.
     read
@@ -51,6 +53,7 @@ class Parameter:
     in_python: str = ""
     metavar: str | None = None
     shown: str | bool | None = None
+    former: str = ""
     names: Callable[[], Iterable[str]] | None = None
     read: Callable[[str, Any], Any] | None = None
     kind: Any = None
@@ -213,6 +216,40 @@ FORMULAS: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
+class Output:
+    """How ``--output`` writes an answer: a file, or a folder of files.
+
+    Parameters
+    ----------
+    about, metavar
+        What help says of the flag.
+    content
+        The text of the file.
+    required
+        Whether the flag must be given.
+    parameters
+        Parameters of the question that change the file alone.
+    suffixes
+        Endings of names of files; any other place is a folder. Without them every place is a file.
+    folder
+        The names and contents of the files of a folder. It calls its second argument after each
+        step.
+    steps, step
+        How many steps those are and their name, for a progress bar.
+    """
+
+    about: str
+    metavar: str
+    content: Callable[[Any], str]
+    required: bool = False
+    parameters: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = ()
+    folder: Callable[[Any, Callable[[], None]], Iterable[tuple[str, bytes]]] | None = None
+    steps: Callable[[Any], int] = lambda _: 1
+    step: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Command:
     """How the shell asks a question: a row of data that `specroof.cli` turns into a command.
 
@@ -241,6 +278,10 @@ class Command:
     commands
         Commands below this one by their names, such as ``show`` of ``models show``. The command
         itself runs where none of them is called.
+    output
+        What ``--output`` writes; without it there is no ``--output``.
+    prints
+        Whether the answer is printed, as text or as JSON; else it is only written.
     """
 
     question: Callable[..., Any]
@@ -254,3 +295,5 @@ class Command:
     to_paste: bool = False
     json: Callable[[Any], object] = lambda answer: answer.to_dict()
     commands: Mapping[str, "Command"] = field(default_factory=dict)
+    output: Output | None = None
+    prints: bool = True

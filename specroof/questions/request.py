@@ -415,6 +415,15 @@ def engine_name(name: str | None) -> str | None:
     return None if name is None else _SPELT_ENGINES.get(name.casefold().replace("_", "-"), name)
 
 
+def engine_of_tool(tool: str | None, hardware: HardwareProfile) -> tuple[str | None, list[str]]:
+    """Return the engine that stands for a tool, None for the default, and notes on it."""
+    engine = hardware.engine_of(tool)
+    if engine is not None or tool is None or tool in hardware.engines:
+        return engine, []
+    default = hardware.engine().name
+    return None, [f"{hardware.name} has no engine {tool}: engine {default} predicts instead"]
+
+
 _PLACEMENT: Final = "Placement and server"
 _REQUESTS: Final = "Requests"
 
@@ -590,6 +599,10 @@ class LoadRequest(DeploymentRequest):
                 "both lengths of a request (tokens in and out), or neither",
             )
         return Workload(prompt, answer, 0.0 if cached is None else cached, self.waves)
+
+
+#: Parameters of deployments and loads, for requests of another shape.
+SHARED: Final = _rows(LoadRequest)
 
 
 def load_of(request: LoadRequest, batch_size: Values, context_len: Values | None) -> Load:
