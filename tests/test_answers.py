@@ -73,12 +73,20 @@ def test_every_answer_is_a_table_a_line_and_a_chart(name: str) -> None:
     assert (len(frame), frame.columns.is_unique) == (rows, True)
     assert repr(answer).startswith("<")
     assert "\n" not in repr(answer)
+    assert str(answer) == answer.text()
+    assert "\n" in str(answer)
     assert answer._repr_html_()
     assert isinstance(answer.notes, tuple)
     assert isinstance(answer.warnings, tuple)
     json.dumps(answer.to_dict(), allow_nan=False)
     if name not in WITHOUT_CHART:
         assert isinstance(answer.plot(), Figure)
+
+
+def test_printing_an_answer_shows_what_its_command_prints() -> None:
+    words = ["capacity", MODEL, "-H", CHIP, "--drafter", "eagle3"]
+    done = CliRunner().invoke(app, words)
+    assert f"{specroof.capacity(MODEL, CHIP, drafters='eagle3')}\n" == done.stdout
 
 
 def test_frames_hold_what_the_answers_hold() -> None:

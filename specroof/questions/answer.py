@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from specroof.errors import optional_library
-from specroof.report.layout import facts_html, rows_csv
+from specroof.report.layout import facts_html, format_table, page, rows_csv
 
 if TYPE_CHECKING:
     from specroof.architecture import Architecture
@@ -34,6 +34,18 @@ class Answer:
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
+
+    def text(self) -> str:
+        """Return the answer as its command prints it; the facts, line by line, where it has none.
+
+        ``print`` shows this text. An answer sets it to the function of its file that makes the
+        text, and its command prints the same.
+        """
+        return page(self, format_table(["", ""], [(k, str(v)) for k, v in self.facts.items()]))
+
+    def __str__(self) -> str:
+        """Return the answer as its command prints it."""
+        return self.text()
 
     def __repr__(self) -> str:
         """Return one line: arrays are looked at by name."""

@@ -174,6 +174,10 @@ class Capacity(Charted):
             f"{self.context_len:g}, rules of {rules}"
         )
 
+    def text(self) -> str:
+        """Return the memory line by line, a column for each drafter, and the largest batch."""
+        return capacity_text(self)
+
     def figures(self) -> dict[str, Any]:
         """Return the chart of the memory of a device."""
         return {"": capacity_chart(self)}
@@ -372,7 +376,6 @@ def capacity_chart(found: Capacity) -> Any:
 
 COMMAND: Final = Command(
     question=capacity,
-    text=capacity_text,
     options=(*FORMATS, "recurrent_state"),
     chart="Draw the memory of a device, line by line.",
     example="specroof capacity Qwen/Qwen3.5-9B -H l40s --engine sglang --context 8192\n"

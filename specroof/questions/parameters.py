@@ -221,7 +221,7 @@ class Command:
     question
         Its parameters are the flags; its docstring is the help.
     text
-        The answer as people read it.
+        The answer as people read it; by default what ``print`` shows.
     example
         A call, which help ends with.
     about
@@ -239,7 +239,7 @@ class Command:
     """
 
     question: Callable[..., Any]
-    text: Callable[[Any], str]
+    text: Callable[[Any], str] = str
     example: str = ""
     about: str = ""
     options: tuple[str, ...] = ()
