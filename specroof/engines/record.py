@@ -17,7 +17,15 @@ from specroof.drafters import Drafter, DraftTime, Proposals, TokensPerRound
 from specroof.errors import MeasurementError
 from specroof.evidence import STEP, Measurement, measured_of, request_lengths
 from specroof.hardware import EngineProfile
-from specroof.latency import PassWork, Work, drafting_engine, model_work, pass_time, stacked
+from specroof.latency import (
+    Deployment,
+    PassWork,
+    Work,
+    drafting_engine,
+    model_work,
+    pass_time,
+    stacked,
+)
 from specroof.serving.capacity import prefill_rules
 from specroof.serving.prefills import (
     PrefillPlan,
@@ -28,7 +36,6 @@ from specroof.serving.prefills import (
 )
 from specroof.serving.requests import end_to_end_tokens_per_s
 from specroof.speedup.round import (
-    Deployment,
     PassSeconds,
     draft_time,
     engine_round_s,
@@ -211,7 +218,7 @@ class _Group:
             tokens_per_round=ones if drafter is None else proposed.tokens_per_round,
         )
         kind = None if drafter is None else drafter.kind
-        return prefill_plan(load, prefill_rules(self.served.model, self.served.setup, kind))
+        return prefill_plan(load, prefill_rules(self.served, kind))
 
     def rates(self, found: _Seconds, engine: EngineProfile) -> Rates:
         """Return tokens per second without drafts and with them, and what rounds are made of."""

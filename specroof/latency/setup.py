@@ -4,7 +4,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from specroof.architecture import Architecture, CompressedAttention, LatentAttention
+from specroof.architecture import (
+    WEIGHT_FORMATS,
+    Architecture,
+    CompressedAttention,
+    Experts,
+    LatentAttention,
+)
 from specroof.cost import Options
 from specroof.errors import reject
 from specroof.hardware import EngineProfile, HardwareProfile, Placement, Server, ServerSettings
@@ -269,3 +275,40 @@ def _cached_kinds(model: Architecture) -> tuple[bool, bool]:
         any(isinstance(core, CompressedAttention) for core in cores),
         any(isinstance(core, LatentAttention) and core.top_k is not None for core in cores),
     )
+
+
+# --- A model and where it is served --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A model and where it is served: the two travel together.
+
+    Parameters
+    ----------
+    model
+        What is served.
+    setup
+        Where, in which engine, by which formulas.
+    """
+
+    model: Architecture
+    setup: Setup
+
+    @property
+    def weight_bits(self) -> Mapping[str, int]:
+        """Formats that projections and experts are counted in, and the bits of a weight."""
+        chosen = self.setup.options.weight_dtype
+        if chosen is not None:
+            forms = [WEIGHT_FORMATS[chosen]]
+        else:
+            blocks = [block for _, block in self.model.counted_blocks]
+            forms = [linear.weight for block in blocks for linear in block.linears]
+            forms += [block.core.weight for block in blocks if isinstance(block.core, Experts)]
+        # Block scales add less than a bit.
+        return {form.name: int(8 * form.element_bytes) for form in forms}
+
+    @property
+    def kv_dtype(self) -> str:
+        """The dtype that cached keys and values are counted in."""
+        return served_options(self.model, self.setup).kv_dtype or self.model.kv_dtype

@@ -18,10 +18,10 @@ from specroof.catalog.pages import metrics_pages
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import matched_proposals
 from specroof.errors import CatalogError, OptionError, expect
-from specroof.latency import Setup
+from specroof.latency import Deployment, Setup
 from specroof.policies.decision import Change, Gain, best_change
 from specroof.questions.answer import Noted, place_of, title_of
-from specroof.questions.predict import Prediction, limited_by, predicted
+from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
     DeploymentRequest,
     DrafterLike,
@@ -34,6 +34,7 @@ from specroof.questions.request import (
 from specroof.reading.metrics_text import parse_metrics
 from specroof.reading.yaml_text import shown
 from specroof.report.layout import figure, format_table, page
+from specroof.serving.capacity import room_rule
 from specroof.serving.launch import DRAFT_MODEL, Launch, Speculation, launch
 from specroof.serving.metrics import NO_PAGE, counted
 from specroof.serving.observed import Observed, measured_acceptance, observed
@@ -168,9 +169,9 @@ def prediction_of(case: Case) -> Prediction | None:
     if with_it.acceptance is None and not with_it.is_ideal:
         return None
     loads = sorted({*map(float, LOADS), float(round(case.running)), case.running})
-    limited = limited_by(case.setup, None, queues=False)
     load = Load(loads, [case.context_len])
-    return predicted(case.model, case.setup, [with_it], load, limited=limited)
+    deployment = Deployment(case.model, case.setup)
+    return predicted(deployment, [with_it], load, room=room_rule(case.setup, None))
 
 
 def change_of(case: Case, found: Prediction) -> Change | None:
@@ -448,7 +449,8 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     engine_name(request.engine)  # refuses what is no text, before pages are fetched
     drafter = None if request.drafter is None else drafter_of(request.drafter)
     seen, read = _observed(request)
-    model, setup = _resolved(request, seen.framework)
+    deployment = _resolved(request, seen.framework)
+    model, setup = deployment.model, deployment.setup
     context = context_of(request.context_len, seen)
     replicas = seen.ranks if setup.placement.attention_data_parallel == 1 else 1
     case = Case(model, setup, drafter, seen, context, replicas)
@@ -495,7 +497,7 @@ def _observed(request: DoctorRequest) -> tuple[Observed, list[str]]:
     return observed(found, pages.seconds), [once, read]
 
 
-def _resolved(request: DoctorRequest, framework: str) -> tuple[Architecture, Setup]:
+def _resolved(request: DoctorRequest, framework: str) -> Deployment:
     """Return the model and its setup, on the engine that the server is where that was fitted."""
     profile = hardware_of(request.hardware)
     engine = request.engine or profile.engine_of(framework)

@@ -12,7 +12,7 @@ from specroof.arrays import fields_of, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect
 from specroof.hardware import HardwareProfile, Placement
-from specroof.latency import Setup, engine_setup
+from specroof.latency import Deployment, Setup, engine_setup
 from specroof.policies.decision import least_settled, swings
 from specroof.questions.advised_loads import Asked, Row
 from specroof.questions.answer import Noted
@@ -28,11 +28,12 @@ from specroof.questions.request import (
     question,
 )
 from specroof.serving.benchmark_commands import FORCED, FRAMEWORKS, MockPoint, mock_commands
+from specroof.serving.capacity import served_curve
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.launch import CACHES, DRAFT_MODEL, MADE_WEIGHTS, YOUR_DRAFT_MODEL
 from specroof.serving.requests import end_to_end
-from specroof.serving.workload import Workload
-from specroof.speedup.curve import Point, acceptance_of, longest_draft
+from specroof.serving.workload import Load, Workload
+from specroof.speedup.curve import acceptance_of, longest_draft
 from specroof.speedup.result import SpeedupCurve
 
 
@@ -145,15 +146,18 @@ def mock(request: MockRequest) -> Mock:
     if engine is None:
         engine, notes = engine_of_tool(request.framework, hardware)
     setup = engine_setup(hardware, engine, Placement(request.tensor_parallel), options)
-    tokens = acceptance_of(drafter)
-    longest = longest_draft(drafter, tokens, request.draft_len, name="draft_len")
-    load = request.concurrency, workload.mean_context_len
-    curve = Point(model, setup, drafter, *load, longest).curve(tokens)
+    max_draft_len = longest_draft(
+        drafter, acceptance_of(drafter), request.draft_len, name="draft_len"
+    )
+    load = Load([request.concurrency], [workload.mean_context_len])
+    deployment = Deployment(model, setup)
+    served = served_curve(deployment, drafter, load, "ignore", max_draft_len=max_draft_len)
+    curve = served.decoding
     _refuse_trees(drafter, curve)
     return Mock(
         commands=tuple(mock_commands(_point(request, drafter, curve), request.framework)),
         curve=curve,
-        counted=end_to_end(curve, model, setup, workload),
+        counted=end_to_end(curve, deployment, workload),
         notes=tuple(notes),
     )
 
