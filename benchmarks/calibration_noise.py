@@ -27,9 +27,8 @@ from specroof.engines.calibration import (
 )
 from specroof.evidence import Measurement
 from specroof.hardware import HardwareProfile
-from specroof.latency import engine_setup
+from specroof.latency import Deployment, engine_setup
 from specroof.report.layout import format_table
-from specroof.speedup.round import Deployment
 
 #: Standard deviation of the logarithm of every throughput.
 NOISE = 0.05

@@ -18,10 +18,9 @@ from specroof import OptionError, breakeven, plot
 from specroof.cli import app
 from specroof.drafters import Drafter, DraftTime
 from specroof.questions.breakeven import breakeven_text
-from specroof.speedup.curve import Point, drafting_gain
+from specroof.speedup.curve import drafting_gain
 from specroof.speedup.inverses import (
     crossing,
-    least_length,
     paying_runs,
     slowed,
 )
@@ -233,10 +232,11 @@ def test_lengths_without_room_or_depth_gain_nothing() -> None:
     )
     two = float(curve.speedup[0, 0, 2])
     assert drafting_gain(curve, None)[0] == two
-    room = np.zeros((1, len(curve.draft_len)))
-    assert drafting_gain(curve, None, room)[0] == -np.inf
-    room[0, 1] = 1
-    gains, drafts = drafting_gain(curve, None, room)
+    running = np.full(curve.round_s.shape, np.nan)
+    running[..., 0] = 1
+    assert drafting_gain(replace(curve, running=running), None)[0] == -np.inf
+    running[..., 1] = 1
+    gains, drafts = drafting_gain(replace(curve, running=running), None)
     assert (gains.item(), drafts.item()) == (curve.speedup[0, 0, 1], 1)
 
 
@@ -288,14 +288,6 @@ def test_without_scipy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     # Batches are counted, without a library.
     counted = breakeven(DENSE, CHIP, drafter="eagle3,accept=.7", solve="batch", most=2)
     assert counted.rows[0].runs == ((1, 2),)
-
-
-def test_a_length_is_of_some_drafts() -> None:
-    chip, model = specroof.load_hardware(CHIP), specroof.load_model(DENSE)
-    setup = specroof.predict(model, chip, drafters="ideal").setup
-    point = Point(model, setup, specroof.load_drafter("eagle3"), 1, 64, 4)
-    with pytest.raises(OptionError, match="draft_len is None"):
-        least_length(point, 1.0)
 
 
 def test_a_slowed_drafter_takes_the_factor() -> None:

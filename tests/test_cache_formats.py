@@ -9,8 +9,7 @@ from specroof.architecture import Architecture
 from specroof.engines import ideal_rates, predicted_tokens_per_s
 from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile
-from specroof.latency import Setup, cache_notes, model_work, served_options
-from specroof.speedup.round import Deployment
+from specroof.latency import Deployment, Setup, cache_notes, model_work, served_options
 
 V4, V32, GLM = "deepseek-ai/DeepSeek-V4-Flash", "deepseek-ai/DeepSeek-V3.2", "zai-org/GLM-5"
 EIGHT = Placement(tensor_parallel=8)

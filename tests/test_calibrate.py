@@ -32,11 +32,10 @@ from specroof.engines import Calibration, Residual, calibrated_yaml, predicted_t
 from specroof.engines.calibration import PARAMETERS, Problem, coordinate, estimate, uncertainty
 from specroof.evidence import Measurement, read_benchmark
 from specroof.hardware import Band, EngineProfile, ExpertTile, parse_hardware
-from specroof.latency import engine_setup
+from specroof.latency import Deployment, engine_setup
 from specroof.questions.benchmark import refuse_others
 from specroof.questions.calibrate import calibration_json, calibration_text
 from specroof.questions.validate import own_text
-from specroof.speedup.round import Deployment
 
 
 def values(found: Calibration) -> dict[str, float]:

@@ -23,8 +23,7 @@ from specroof.engines.calibration import (
 )
 from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile, HardwareProfile
-from specroof.latency import engine_setup
-from specroof.speedup.round import Deployment
+from specroof.latency import Deployment, engine_setup
 
 pytestmark = pytest.mark.slow  # every test fits, some many times
 

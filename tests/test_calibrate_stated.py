@@ -20,10 +20,9 @@ from specroof.drafters import Drafter
 from specroof.engines import ideal_rates, predicted_tokens_per_s
 from specroof.evidence import Measurement, refuse_other_kinds
 from specroof.hardware import HardwareProfile
-from specroof.latency import engine_setup
+from specroof.latency import Deployment, engine_setup
 from specroof.questions.benchmark import engine_of_results, file_label, idle_notes, in_sample_notes
 from specroof.scoring.own_results import own_validation
-from specroof.speedup.round import Deployment
 
 SETUP = engine_setup(CHIP, None, None, None)
 FP8 = Options(weight_dtype="fp8", kv_dtype="fp8")

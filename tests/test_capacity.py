@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from specroof import Architecture, Options, Placement, load_drafter, load_hardware, load_model
 from specroof.errors import OptionError
 from specroof.hardware import EngineProfile, HardwareProfile, ServerSettings
-from specroof.latency import Setup
+from specroof.latency import Deployment, Setup
 from specroof.serving.capacity import FRAMEWORKS, ServedRoom, in_server, served_room
 from specroof.serving.room import draft_footprint
 from specroof.serving.vllm import padded_layers
@@ -43,8 +43,7 @@ def room(
     )
     served = load_model(model) if isinstance(model, str) else model
     return served_room(
-        served,
-        in_server(served, setup, ServerSettings(**told)),
+        Deployment(served, in_server(served, setup, ServerSettings(**told))),
         context_len=context,
         drafter=None if drafter is None else load_drafter(drafter),
         verify_len=verify,

@@ -15,7 +15,7 @@ from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.cost.forward import joined_groups
 from specroof.hardware import EngineProfile
-from specroof.latency import Work, engine_setup, model_latency
+from specroof.latency import Deployment, Work, engine_setup, model_latency
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.closed_loop import answer_rounds, prompts_together, shared_passes, shared_wave
 from specroof.serving.prefills import (
@@ -27,7 +27,6 @@ from specroof.serving.prefills import (
     request_timing,
 )
 from specroof.serving.requests import end_to_end_tokens_per_s
-from specroof.speedup.round import Deployment
 
 pytestmark = pytest.mark.slow
 

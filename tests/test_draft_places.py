@@ -20,9 +20,8 @@ from specroof.engines.record import Record, case_of
 from specroof.errors import OptionError
 from specroof.evidence import Measurement
 from specroof.hardware import Placement
-from specroof.latency import engine_setup
+from specroof.latency import Deployment, engine_setup
 from specroof.speedup.result import SpeedupCurve
-from specroof.speedup.round import Deployment
 from strategies import device, real_engine
 
 SHAPE: Final = DraftShape(64, n_heads=4, n_kv_heads=2, head_dim=16, width=128)

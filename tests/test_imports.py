@@ -44,7 +44,7 @@ ROOMS: dict[str, set[str]] = {
         "evidence", "speedup", "serving", "latency", "hardware", "drafters", "cost", "catalog",
     },
     "scoring": {
-        "evidence", "engines", "speedup", "serving", "policies", "drafters", "catalog",
+        "evidence", "engines", "speedup", "serving", "policies", "drafters", "catalog", "latency",
     },
     "questions": {
         "reading", "architecture", "parsers", "cost", "hardware", "latency", "acceptance",
@@ -95,9 +95,10 @@ LATE = {
     "questions/calibrate.py": {"engines", "hardware", "plot"},
     "questions/capacity.py": {"plot"},
     "questions/explore.py": {"page"},
-    "questions/predict.py": {"plot", "report", "serving"},
+    "questions/predict.py": {"plot", "report"},
     "questions/sweep.py": {"plot", "questions", "report"},
     "questions/validate.py": {"plot", "scoring"},
+    "serving/capacity.py": {"serving"},
     "speedup/result.py": {"plot", "report"},
     "sweeps/results.py": {"plot"},
     "sweeps/run.py": {"questions"},

@@ -45,7 +45,7 @@ def predicted() -> float:
         acceptance=specroof.acceptance_from_length(2.5, 3), max_draft_len=3,
     )  # fmt: skip
     workload = Workload(input_len=1638.4, output_len=819.2)
-    return float(end_to_end(curve, WHERE.model, WHERE.setup, workload).tokens_per_s[0, 0, 3])
+    return float(end_to_end(curve, WHERE, workload).tokens_per_s[0, 0, 3])
 
 
 def validated() -> float:

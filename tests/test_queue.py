@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from specroof import capacity, predict
 from specroof.cli import app
 from specroof.questions.predict import Prediction
-from specroof.serving.capacity import limited_curve, queue_s, running_requests
-from specroof.speedup.curve import curve_in
+from specroof.serving.capacity import queue_s, running_curve, running_requests
+from specroof.speedup.curve import decoding_curve
 from specroof.speedup.result import SpeedupCurve
 
 Array = npt.NDArray[np.float64]
@@ -54,7 +54,7 @@ def test_latency_is_that_of_a_queue_run_event_by_event(clients: int, running: in
 
 @given(st.floats(1, 1e4), st.floats(1, 1e4), st.floats(1e-3, 1e3))
 def test_throughput_times_latency_is_concurrency(clients: float, most: float, own_s: float) -> None:
-    runs = float(running_requests(clients, most, queues=True))
+    runs = float(running_requests(clients, most, "queue"))
     assert runs <= clients
     assert runs / own_s * (own_s + float(queue_s(clients, runs, own_s))) == pytest.approx(
         clients, rel=1e-9
@@ -62,8 +62,8 @@ def test_throughput_times_latency_is_concurrency(clients: float, most: float, ow
 
 
 def test_what_cannot_run_has_no_figures() -> None:
-    assert np.isnan(running_requests([1.0, 9.0], 0.0, queues=True)).all()
-    assert np.isnan(running_requests([1.0, 9.0], 8.0, queues=False)).tolist() == [False, True]
+    assert np.isnan(running_requests([1.0, 9.0], 0.0, "queue")).all()
+    assert np.isnan(running_requests([1.0, 9.0], 8.0, "drop")).tolist() == [False, True]
 
 
 def test_each_side_runs_its_own_batch() -> None:
@@ -151,8 +151,8 @@ def test_each_size_that_runs_is_priced_once_whatever_their_order() -> None:
         return asked(batch_size=sizes, capacity=False).curves[0]
 
     largest = np.array([[40.0, 30, 8, 8, 0]])
-    held = limited_curve(batches, largest, priced, queues=False)
-    queued = limited_curve(batches, np.full((1, 5), 40.0), priced, queues=True)
+    held = running_curve(batches, largest, "drop", priced)
+    queued = running_curve(batches, np.full((1, 5), 40.0), "queue", priced)
     assert seen == [[8, 30], [8, 30, 40]]
     for place, alone in enumerate((1, 0)):
         fits = batches[place] <= largest[0]
@@ -275,9 +275,9 @@ def test_a_limited_prediction_prices_its_grid_once(monkeypatch: pytest.MonkeyPat
 
     def counted(*args: Any, **asked: Any) -> SpeedupCurve:
         priced.append(asked["batch_size"])
-        return curve_in(*args, **asked)
+        return decoding_curve(*args, **asked)
 
-    monkeypatch.setattr("specroof.speedup.curve.curve_in", counted)
+    monkeypatch.setattr("specroof.serving.capacity.decoding_curve", counted)
     found = predict("Qwen/Qwen3-8B", "h100", drafters="eagle3,accept=0.7", batch_size=[1, 8])
     assert found.limits  # a server has an end
     assert [np.asarray(one).tolist() for one in priced] == [[1, 8]]

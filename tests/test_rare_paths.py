@@ -19,14 +19,13 @@ from specroof.engines import calibrated_yaml, predicted_tokens_per_s, shared_fit
 from specroof.engines.record import Case
 from specroof.evidence import Measurement
 from specroof.evidence.bundled import load_measurements
-from specroof.latency import engine_setup
+from specroof.latency import Deployment, engine_setup
 from specroof.plot import study_figures
 from specroof.questions import advise as advice_records
 from specroof.questions.explore import explore
 from specroof.questions.sweep import _stop
 from specroof.speedup.overview import Overview
 from specroof.speedup.result import tokens_spread
-from specroof.speedup.round import Deployment
 from specroof.sweeps import places
 from specroof.sweeps import run as workers
 

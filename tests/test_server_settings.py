@@ -25,10 +25,10 @@ from specroof.cost import ForwardPass
 from specroof.errors import MeasurementError, OptionError
 from specroof.evidence import Measurement, read_benchmark, server_told
 from specroof.hardware import IDEAL_ENGINE, SERVER_KEYS, CapturedGraphs, ServerSettings
-from specroof.latency import Setup, drafting_setup, engine_setup, model_latency
+from specroof.latency import Deployment, Setup, drafting_setup, engine_setup, model_latency
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import parse_server, server_settings
-from specroof.speedup.curve import curve_in
+from specroof.speedup.curve import decoding_curve
 
 #: All settings of `--server`, as the words of a call and as values.
 WORDS = "memory=0.85,running=64,capture=128,overlap=off,chunk=2048,mixed=on,state-dtype=bf16"
@@ -144,9 +144,9 @@ def test_look_ups_have_the_rounds_that_were_measured() -> None:
         setup = in_server(model, bare, ServerSettings(overlap=overlap))
         drafter = load_drafter(f"{kind},match=0.4,round-s=1e-4")
         tokens = constant_acceptance(0.6)
-        curve = curve_in(
-            model, setup, drafter=drafter, tokens=tokens, batch_size=[1, 32], context_len=[900],
-            longest=3,
+        curve = decoding_curve(
+            Deployment(model, setup), drafter, tokens, batch_size=[1, 32], context_len=[900],
+            max_draft_len=3,
         )  # fmt: skip
         told = any("scheduled synchronously" in one for one in curve.notes)
         said[f"{engine} {kind} {overlap}"] = told

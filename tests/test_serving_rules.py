@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from specroof import Placement, load_drafter, load_hardware, load_model
 from specroof.architecture import VisionTower
 from specroof.hardware import Server, ServerSettings
-from specroof.latency import engine_setup
+from specroof.latency import Deployment, engine_setup
 from specroof.serving import sglang, vllm
 from specroof.serving import sglang as sglang_memory
 from specroof.serving import vllm as vllm_sizes
@@ -133,8 +133,7 @@ def room_of(model: str, engine: str, drafter: str | None, tp: int = 1, **asked: 
     setup = engine_setup(chip, engine, Placement(tensor_parallel=tp), None)
     positions = 1 + asked.pop("drafts", 3 if drafter else 0)
     return served_room(
-        served,
-        in_server(served, setup, ServerSettings(**asked)),
+        Deployment(served, in_server(served, setup, ServerSettings(**asked))),
         context_len=4096,
         drafter=None if drafter is None else load_drafter(drafter),
         verify_len=positions,

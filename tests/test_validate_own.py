@@ -18,11 +18,10 @@ from specroof.cli import app
 from specroof.engines import calibrated_yaml, predicted_tokens_per_s
 from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile
-from specroof.latency import engine_setup
+from specroof.latency import Deployment, engine_setup
 from specroof.plot import plot_throughput_accuracy
 from specroof.questions.validate import own_json, own_text
 from specroof.scoring.own_results import OwnValidation, own_validation
-from specroof.speedup.round import Deployment
 
 CHOSEN = replace(CHIP, engines={"true": TRUE}, default_engine="true")
 SETUP = engine_setup(CHOSEN, None, None, None)

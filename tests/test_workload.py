@@ -21,7 +21,7 @@ from specroof import (
 from specroof.cost import ForwardPass
 from specroof.drafters.kinds import autoregressive_drafter
 from specroof.hardware import EngineProfile, ServerSettings
-from specroof.latency import engine_setup
+from specroof.latency import Deployment, engine_setup
 from specroof.serving.capacity import in_server
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.requests import end_to_end, end_to_end_tokens_per_s, request_s
@@ -45,13 +45,13 @@ def test_a_request_waits_for_one_pass_over_its_prompt() -> None:
     setup = engine_setup(chip, "ideal", None, None)
     prefill = ForwardPass(1, 2048, 0, head_len=1, settled=True)
     expected = float(forward_latency(model, chip, prefill, engine="ideal").total_s)
-    assert request_s(model, setup, Workload(2048, 9)) == expected
+    assert request_s(Deployment(model, setup), Workload(2048, 9)) == expected
     # 2 flops x 6.9e9 weights in matmuls x 2048 tokens over 2.25 PFLOP/s, attention on top.
     assert expected == pytest.approx(2 * 6.95e9 * 2048 / 2.25e15, rel=0.1)
     # Of a prompt in the cache the rest is computed, which attends to all of it.
     rest = ForwardPass(1, 512, 1536, head_len=1, settled=True)
     expected = float(forward_latency(model, chip, rest, engine="ideal").total_s)
-    assert request_s(model, setup, Workload(2048, 9, 0.75)) == expected
+    assert request_s(Deployment(model, setup), Workload(2048, 9, 0.75)) == expected
 
 
 def test_a_cached_prompt_leaves_its_last_token() -> None:
@@ -90,7 +90,7 @@ def test_prefills_take_from_the_speedup_and_not_from_not_drafting() -> None:
         placement=Placement(),
         engine="ideal",
     )
-    found = end_to_end(curve, model, engine_setup(chip, "ideal", None, None), workload)
+    found = end_to_end(curve, Deployment(model, engine_setup(chip, "ideal", None, None)), workload)
     assert found.speedup[..., 0] == pytest.approx(1)
     assert np.all(found.speedup[..., 1:] < curve.speedup[..., 1:])
     assert found.tokens_per_s.shape == curve.round_s.shape
@@ -114,7 +114,7 @@ def test_prefills_bound_the_free_lunch() -> None:
         engine="ideal",
     )
     np.testing.assert_array_equal(curve.free_lunch, curve.tokens_per_round)
-    found = end_to_end(curve, model, engine_setup(chip, "ideal", None, None), workload)
+    found = end_to_end(curve, Deployment(model, engine_setup(chip, "ideal", None, None)), workload)
     assert found.curve.requests == "4096 tokens in, 512 out"
     # Sixteen answers of 512 tokens, 1.75 a round, each round as long as a plain step.
     step_s, prefills_s = float(curve.decode_s[0, 1]), 16 * float(found.delay_s[0, 1, 0])
@@ -134,7 +134,7 @@ def test_shares_with_drafts_by_hand() -> None:
     )  # fmt: skip
     setup = engine_setup(hardware, "slow", None, None)
     stops = in_server(model, setup, ServerSettings(mixed=False))
-    found = end_to_end(curve, model, stops, Workload(200, 100))
+    found = end_to_end(curve, Deployment(model, stops), Workload(200, 100))
     assert found.wait_s > 0.25
 
     def prompts_s(count: float) -> float:

@@ -12,8 +12,8 @@ import specroof
 from specroof import OptionError, worth
 from specroof.cli import app
 from specroof.questions.worth import worth_text
+from specroof.serving.capacity import served_curve
 from specroof.speedup import curve as axes
-from specroof.speedup.curve import Point
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "block,cost=0.1,drafts=15"
 
@@ -68,11 +68,11 @@ def test_users_are_the_most_that_wait_no_longer() -> None:
 def test_users_are_sought_in_parts_of_a_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     # All of 4096 x 1025 points were held at once: 1.3 GB with waves.
     held: list[int] = []
-    waits = Point.waits
 
-    def counted(point: Point, tokens: Any) -> Any:
-        held.append(np.size(point.batch_size) * (point.longest + 1))
-        return waits(point, tokens)
+    def counted(*words: Any, max_draft_len: int) -> Any:
+        served = served_curve(*words, max_draft_len=max_draft_len)
+        held.append(served.curve.round_s.size)
+        return served
 
     def users(tpot_s: float, limited: bool) -> int:
         asked: dict[str, Any] = {"drafter": SPEC, "draft_len": 15, "accept_length": 4}
@@ -80,7 +80,7 @@ def test_users_are_sought_in_parts_of_a_grid(monkeypatch: pytest.MonkeyPatch) ->
 
     cases = [(1e-6, True), (6e-3, False), (1.0, True), (1.0, False)]
     whole = [users(*case) for case in cases]
-    monkeypatch.setattr(Point, "waits", counted)
+    monkeypatch.setattr("specroof.questions.worth.served_curve", counted)
     monkeypatch.setattr(axes, "_CHUNK_POINTS", 1 << 12)
     assert [users(*case) for case in cases] == whole
     assert len({*whole}) == len(cases)

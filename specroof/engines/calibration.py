@@ -24,8 +24,7 @@ from specroof.evidence import (
     refuse_other_setup,
 )
 from specroof.hardware import IDEAL_ENGINE, Band, EngineProfile, HardwareProfile
-from specroof.latency import check_placement, engine_setup, served_options
-from specroof.speedup.round import Deployment
+from specroof.latency import Deployment, check_placement, engine_setup, served_options
 
 # --- One form for every figure that is fitted: a usual value, and how far from it one may lie ----
 

@@ -17,8 +17,7 @@ from specroof.engines.shared_parameters import chip_family, fitted_engine
 from specroof.evidence import STEP, Measurement, acceptance_of, drafter_of
 from specroof.evidence.measurement import chip_of, model_of
 from specroof.hardware import IDEAL_ENGINE, EngineProfile, Placement
-from specroof.latency import engine_setup
-from specroof.speedup.round import Deployment
+from specroof.latency import Deployment, engine_setup
 
 _FITS: Final = "fits.json"
 #: The fit to all sources, which the hardware files hold.

@@ -18,12 +18,19 @@ from specroof.drafters import Drafter, Proposals, TokensPerRound
 from specroof.errors import MeasurementError
 from specroof.evidence import STEP, Measurement, measured_of, request_lengths
 from specroof.hardware import EngineProfile
-from specroof.latency import PassWork, Work, drafting_engine, model_work, pass_time, stacked
+from specroof.latency import (
+    Deployment,
+    PassWork,
+    Work,
+    drafting_engine,
+    model_work,
+    pass_time,
+    stacked,
+)
 from specroof.serving.capacity import prefill_rules
 from specroof.serving.prefills import RequestLoad, RequestTiming, request_timing
 from specroof.serving.requests import end_to_end_tokens_per_s
 from specroof.speedup.round import (
-    Deployment,
     PassSeconds,
     draft_time,
     engine_round_s,
@@ -192,7 +199,7 @@ class _Group:
             verify_len=verify_len,
             tokens_per_round=tokens_per_round,
         )
-        return request_timing(load, prefill_rules(self.served.model, self.served.setup, drafting))
+        return request_timing(load, prefill_rules(self.served, drafting))
 
     def rates(self, passes: PassSeconds, engine: EngineProfile) -> Rates:
         """Return tokens per second without drafts and with them, and what rounds are made of.

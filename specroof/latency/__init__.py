@@ -11,6 +11,7 @@ from specroof.latency.model import (
 )
 from specroof.latency.pass_seconds import PassLatency, PassWork, pass_time
 from specroof.latency.setup import (
+    Deployment,
     Setup,
     cache_notes,
     check_placement,
@@ -22,6 +23,7 @@ from specroof.latency.setup import (
 )
 
 __all__ = [
+    "Deployment",
     "PassLatency",
     "PassWork",
     "Setup",

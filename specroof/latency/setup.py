@@ -7,7 +7,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import Architecture, CompressedAttention, LatentAttention
+from specroof.architecture import (
+    WEIGHT_FORMATS,
+    Architecture,
+    CompressedAttention,
+    Experts,
+    LatentAttention,
+)
 from specroof.arrays import Array
 from specroof.cost import Options, Shard, Storage
 from specroof.errors import reject
@@ -324,3 +330,40 @@ def cache_notes(model: Architecture, setup: Setup) -> Iterator[str]:
         and any(isinstance(core, CompressedAttention) for _, core in model.counted_cores)
     ):
         yield f"vllm serves {model.name} with a cache of fp8 only: --kv-cache {chosen} is refused"
+
+
+# --- A model and where it is served --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A model and where it is served: the two travel together.
+
+    Parameters
+    ----------
+    model
+        What is served.
+    setup
+        Where, in which engine, by which formulas.
+    """
+
+    model: Architecture
+    setup: Setup
+
+    @property
+    def weight_bits(self) -> Mapping[str, int]:
+        """Formats that projections and experts are counted in, and the bits of a weight."""
+        chosen = self.setup.options.weight_dtype
+        if chosen is not None:
+            forms = [WEIGHT_FORMATS[chosen]]
+        else:
+            blocks = [block for _, block in self.model.counted_blocks]
+            forms = [linear.weight for block in blocks for linear in block.linears]
+            forms += [block.core.weight for block in blocks if isinstance(block.core, Experts)]
+        # Block scales add less than a bit.
+        return {form.name: int(8 * form.element_bytes) for form in forms}
+
+    @property
+    def kv_dtype(self) -> str:
+        """The dtype that cached keys and values are counted in."""
+        return served_options(self.model, self.setup).kv_dtype or self.model.kv_dtype

@@ -27,9 +27,9 @@ from specroof.questions.request import (
     drafter_of,
     question,
 )
-from specroof.questions.simulate import chain_acceptance, curve_with_room, up_to
+from specroof.questions.simulate import chain_acceptance, curve_of_shrinking_batches
 from specroof.report.layout import format_table, page
-from specroof.speedup.curve import Point, draft_depth, longest_draft
+from specroof.speedup.curve import draft_depth, longest_draft
 from specroof.speedup.result import SpeedupCurve
 
 #: The policies in closed form: one length for all loads, and one for each.
@@ -224,9 +224,10 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     n_rounds = whole_within("n_rounds", request.n_rounds, "simulated_len")
     seed = whole_within("seed", request.seed, "seed")
     _refuse_many(loads, longest, n_rounds)
-    load = up_to(max(loads)), request.context_len
-    point = Point(*request.resolved(), drafter, *load, longest)
-    curve = curve_with_room(point, acceptance)
+    deployment = request.resolved()
+    curve = curve_of_shrinking_batches(
+        deployment, drafter, max(loads), request.context_len, longest
+    )
     costs = [_costs(curve, load) for load in loads]
     survival = acceptance.survival(np.arange(1, costs[0].longest + 1))
     rates = np.array([fixed_rates(one, survival) for one in costs])

@@ -12,7 +12,7 @@ from specroof.arrays import fields_of, to_json_array
 from specroof.drafters import Drafter
 from specroof.errors import OptionError
 from specroof.hardware import IDEAL_ENGINE
-from specroof.latency import Setup
+from specroof.latency import Deployment, Setup
 from specroof.policies.decision import INPUTS, Decision, Verdict, decided, paying_up_to
 from specroof.policies.schedule import Day
 from specroof.questions.advised_loads import (
@@ -30,7 +30,7 @@ from specroof.questions.advised_loads import (
 )
 from specroof.questions.answer import Charted, title_of
 from specroof.questions.mock import ToMeasure, measured_next
-from specroof.questions.predict import Prediction, absent_layers, limited_by, predicted
+from specroof.questions.predict import Prediction, absent_layers, predicted
 from specroof.questions.request import (
     HardwareLike,
     as_list,
@@ -42,6 +42,7 @@ from specroof.questions.request import (
 )
 from specroof.report.columns import Columns, request_columns
 from specroof.report.layout import ABSENT, figure, folded, format_table, note_lines, wrapped
+from specroof.serving.capacity import room_rule
 from specroof.serving.launch import Launch, Speculation, launch, server_command
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
@@ -242,12 +243,11 @@ def _prediction(asked: Asked, setup: Setup) -> Prediction:
     """Return the drafters' gains at the loads that were asked about, and at others."""
     longest = None if asked.lengths is None else asked.lengths[-1]
     return predicted(
-        asked.model,
-        setup,
+        Deployment(asked.model, setup),
         asked.drafters,
         Load(grid_of(asked), [asked.context_len], asked.workload),
         max_draft_len=None if (longest or 0) <= DEFAULT_MAX_DRAFT_LEN else longest,
-        limited=limited_by(setup, None, queues=True),
+        room=room_rule(setup, None, "queue"),
     )
 
 

@@ -15,7 +15,7 @@ from specroof.arrays import Array, array_within, number_within
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect, refuse
 from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Placement
-from specroof.latency import Setup, check_placement, engine_setup
+from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.policies.decision import Choice, Verdict, best_choice
 from specroof.policies.limiting import Point, least_rate, least_tokens_per_round, limits_of_speedup
 from specroof.policies.schedule import Day, Traffic, advised_day, best_schedule, drafts_at
@@ -451,7 +451,9 @@ def setup_on(asked: Asked, profile: HardwareProfile) -> Setup | None:
 def _has_room(asked: Asked, setup: Setup, drafter: Drafter | None) -> bool:
     held = asked.workload.input_len + asked.workload.output_len
     positions = 1.0 + (drafter is not None)
-    room = served_room(asked.model, setup, context_len=held, drafter=drafter, verify_len=positions)
+    room = served_room(
+        Deployment(asked.model, setup), context_len=held, drafter=drafter, verify_len=positions
+    )
     return bool(room.largest_batch >= 1)
 
 
@@ -683,12 +685,11 @@ def _break_even(prediction: Prediction, row: Row) -> BreakEven:
         if rate is None:
             return BreakEven(None, None)
         again = predicted(
-            prediction.model,
-            prediction.setup,
+            prediction.deployment,
             [replace(drafter, acceptance=constant_acceptance(rate))],
             replace(prediction.load, batch_size=[row.concurrency]),
             max_draft_len=point.draft_len,
-            limited=prediction.limited,
+            room=prediction.room,
         )
         point = _point(_grid_of(again.counted[0], None), 0, point.draft_len)
     return BreakEven(least_rate(point, row.least), least_tokens_per_round(point, row.least))

@@ -12,7 +12,7 @@ from specroof.catalog import read_text
 from specroof.drafters import Drafter
 from specroof.errors import MeasurementError, expect
 from specroof.hardware import HardwareProfile, Placement
-from specroof.latency import engine_setup, option_notes
+from specroof.latency import Deployment, engine_setup, option_notes
 from specroof.questions.request import (
     DrafterLike,
     HardwareLike,
@@ -29,7 +29,6 @@ from specroof.questions.request import (
 )
 from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
-from specroof.speedup.round import Deployment
 
 if TYPE_CHECKING:
     from specroof.evidence import Measurement

@@ -11,10 +11,9 @@ from specroof.architecture import Architecture
 from specroof.arrays import Array, IntArray, fields_of, number_within, whole_within
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import OptionError, expect, refuse
-from specroof.latency import Setup
+from specroof.latency import Deployment, Setup
 from specroof.questions.answer import Charted, place_of, title_of
 from specroof.questions.capacity import usual_drafts
-from specroof.questions.predict import limited_by
 from specroof.questions.request import (
     DrafterLike,
     LoadRequest,
@@ -25,10 +24,15 @@ from specroof.questions.request import (
 )
 from specroof.questions.words import SOLVED
 from specroof.report.layout import ABSENT, figure, format_table, page
-from specroof.serving.capacity import limits_of
-from specroof.serving.requests import point_of
-from specroof.serving.workload import Workload, workload_json
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, Point, acceptance_of, drafting_gain
+from specroof.serving.capacity import (
+    RoomRule,
+    ServedCurve,
+    room_rule,
+    served_curve,
+    server_room,
+)
+from specroof.serving.workload import Load, Workload, workload_json
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of, drafting_gain
 from specroof.speedup.inverses import (
     Threshold,
     largest_cost,
@@ -37,7 +41,8 @@ from specroof.speedup.inverses import (
     paying_runs,
 )
 
-_SOLVERS: Final = {"accept": least_rate, "accept-length": least_length, "cost": largest_cost}
+#: What has one answer at each load; batches and contexts are solved for over loads.
+_PER_LOAD: Final = ("accept", "accept-length", "cost")
 #: Default loads.
 USUAL_BATCHES: Final = tuple(2.0**power for power in range(9))
 #: Default ends of the search over batches and contexts.
@@ -227,44 +232,86 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     if request.solve not in SOLVED:
         refuse("solve", request.solve, ", ".join(SOLVED))
     drafter = drafter_of(request.drafter)
-    point = _point(request, drafter)
-    wanted = _wanted(request, point)
+    case = _case(request, drafter)
+    wanted = _wanted(request, case)
     # Refuses a model or a depth that does not fit, before anything is solved.
-    curve = point.curve(_acceptance(drafter, request.solve))
+    curve = case.served(case.load, _acceptance(drafter, request.solve), room="ignore").curve
     loads = list(product(curve.context_len.tolist(), curve.batch_size.tolist()))
     notes = curve.notes
-    limited = limited_by(point.setup, request.capacity, queues=False) is not None
-    if request.solve in _SOLVERS:
-        room = np.full((curve.context_len.size, point.longest + 1), np.inf)
-        if limited:
-            room = limits_of(point.model, point.setup, drafter, curve).largest
-        most = dict(zip(curve.context_len.tolist(), room, strict=True))
-        rows = [_row(point, load, wanted, request.solve, most[load[0]]) for load in loads]
+    counts_room = case.room != "ignore"
+    if request.solve in _PER_LOAD:
+        largest = np.full((curve.context_len.size, case.max_draft_len + 1), np.inf)
+        if counts_room:
+            room = server_room(case.deployment, drafter, curve.context_len, curve.verify_len)
+            largest = room.largest
+        most = dict(zip(curve.context_len.tolist(), largest, strict=True))
+        rows = [_row(case, load, wanted, request.solve, most[load[0]]) for load in loads]
         held = "no room: the server does not run so many requests with drafts at a time"
-        limited = any(row.room_ends for row in rows)
+        counts_room = any(row.room_ends for row in rows)
     else:
-        rows = [_run(point, load, wanted, request, limited=limited) for load in loads]
+        rows = [_run(case, load, wanted, request) for load in loads]
         held = f"only a {request.solve} that has room in the server counts"
         beyond = next((row.unknown_from for row in rows if row.unknown_from is not None), None)
         if beyond is not None:
             tried = f"largest {request.solve} tried: {beyond - 1} (most)"
             notes = (*notes, f"{tried}; from {beyond} on nothing is known")
-    if limited:
+    if counts_room:
         notes = (*notes, held)
     return Breakeven(
-        model=point.model,
-        setup=point.setup,
+        model=case.deployment.model,
+        setup=case.deployment.setup,
         drafter=drafter,
         solve=request.solve,
         speedup=wanted,
-        draft_len=point.draft_len,
+        draft_len=case.draft_len,
         workload=request.workload,
         rows=tuple(rows),
         notes=notes,
     )
 
 
-def _point(request: BreakevenRequest, drafter: Drafter) -> Point:
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What a threshold is sought in: one drafter at some loads.
+
+    Parameters
+    ----------
+    deployment, drafter, load, room
+        What is served where, what drafts, for which requests, and what becomes of those that have
+        no room.
+    max_draft_len
+        The longest draft that is priced.
+    draft_len
+        Drafts per round; None for the best of 1 to `max_draft_len`.
+    """
+
+    deployment: Deployment
+    drafter: Drafter
+    load: Load
+    room: RoomRule
+    max_draft_len: int
+    draft_len: int | None
+
+    def served(
+        self,
+        load: Load,
+        acceptance: TokensPerRound | ContextAcceptance,
+        *,
+        room: RoomRule,
+        drafter: Drafter | None = None,
+    ) -> ServedCurve:
+        """Return the curve at a load, under an acceptance and with a drafter of another cost."""
+        return served_curve(
+            self.deployment,
+            drafter or self.drafter,
+            load,
+            room,
+            max_draft_len=self.max_draft_len,
+            acceptance=acceptance,
+        )
+
+
+def _case(request: BreakevenRequest, drafter: Drafter) -> _Case:
     """Return the loads that are asked about; what is solved for has one place among them.
 
     Raises
@@ -281,24 +328,26 @@ def _point(request: BreakevenRequest, drafter: Drafter) -> Point:
     load = load_of(request, batches, request.context_len)
     if request.solve == "context" and load.workload is not None:
         refuse("input_len", request.input_len, "left out with solve 'context'")
-    model, setup = request.resolved()
+    deployment = request.resolved()
     drafts = request.draft_len
     if drafts is not None or request.solve == "accept-length":
-        drafts = usual_drafts(drafter, model, drafts)
+        drafts = usual_drafts(drafter, deployment.model, drafts)
     deepest = drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN
-    point = Point(
-        model=model,
-        setup=setup,
+    return _Case(
+        deployment=deployment,
         drafter=drafter,
-        batch_size=1.0 if request.solve == "batch" else load.batch_size,
-        context_len=1.0 if request.solve == "context" else load.context_len,
+        load=Load(
+            batch_size=[1.0] if request.solve == "batch" else load.batch_size,
+            context_len=[1.0] if request.solve == "context" else load.context_len,
+            workload=load.workload,
+        ),
+        room=room_rule(deployment.setup, request.capacity),
+        max_draft_len=min(deepest, DEFAULT_MAX_DRAFT_LEN) if drafts is None else drafts,
         draft_len=drafts,
-        longest=min(deepest, DEFAULT_MAX_DRAFT_LEN) if drafts is None else drafts,
     )
-    return point_of(point, load.workload)
 
 
-def _wanted(request: BreakevenRequest, point: Point) -> float:
+def _wanted(request: BreakevenRequest, case: _Case) -> float:
     """Return the speedup that is wanted.
 
     Raises
@@ -307,10 +356,10 @@ def _wanted(request: BreakevenRequest, point: Point) -> float:
         For a speedup that no acceptance gives, and a drafter that has nothing to solve for.
     """
     wanted = number_within("speedup", request.speedup, "wanted_speedup")
-    if wanted > point.longest + 1:
-        most = point.longest + 1
+    if wanted > case.max_draft_len + 1:
+        most = case.max_draft_len + 1
         refuse("speedup", request.speedup, f"at most {most}, the tokens of {most - 1} drafts and 1")
-    if point.drafter.is_ideal and request.solve in _SOLVERS:
+    if case.drafter.is_ideal and request.solve in _PER_LOAD:
         message = f"drafter is 'ideal', whose {request.solve} is given; allowed: another drafter"
         raise OptionError(message)
     return wanted
@@ -321,51 +370,62 @@ def _acceptance(drafter: Drafter, solve: str) -> TokensPerRound | ContextAccepta
     return constant_acceptance(0.5) if solve.startswith("accept") else acceptance_of(drafter)
 
 
-def _row(asked: Point, load: tuple[float, float], wanted: float, solve: str, largest: Array) -> Row:
+def _row(case: _Case, load: tuple[float, float], wanted: float, solve: str, largest: Array) -> Row:
     """Return the answer at one load, beside the speedup of the drafter as it is.
 
     Parameters
     ----------
-    asked, load, wanted, solve
+    case, load, wanted, solve
         What is solved for where.
     largest
         The largest batch that the server has room for, by drafts from 0.
     """
-    first = asked.draft_len or 1
+    first, drafter = case.draft_len or 1, case.drafter
     have_room = [k for k in range(first, len(largest)) if largest[k] >= load[1]]
     if not have_room:
         return Row(*load, Threshold("never", None, first, -np.inf), room_ends=True)
-    point = replace(asked, context_len=load[0], batch_size=load[1], longest=have_room[-1])
-    gain = None
-    if point.drafter.acceptance is not None:
-        gain = point.gain(point.drafter.acceptance)[0]
+    here = replace(case, max_draft_len=have_room[-1])
+    at_load = Load([load[1]], [load[0]], case.load.workload)
+
+    def gain(
+        acceptance: TokensPerRound | ContextAcceptance, other: Drafter = drafter
+    ) -> tuple[float, int]:
+        curve = here.served(at_load, acceptance, room="ignore", drafter=other).curve
+        speedups, drafts = drafting_gain(curve, case.draft_len)
+        return float(speedups[0, 0]), int(drafts[0, 0])
+
+    if solve == "accept":
+        threshold = least_rate(gain, wanted)
+    elif solve == "accept-length":
+        threshold = least_length(gain, wanted, draft_len=first, kind=drafter.kind)
+    else:
+        accepted = acceptance_of(drafter)
+        threshold = largest_cost(lambda other: gain(accepted, other), wanted, drafter=drafter)
+    now = np.nan if drafter.acceptance is None else gain(drafter.acceptance)[0]
     return Row(
         context_len=load[0],
         batch_size=load[1],
-        threshold=_SOLVERS[solve](point, wanted),
-        speedup=gain if gain is not None and np.isfinite(gain) else None,
+        threshold=threshold,
+        speedup=now if np.isfinite(now) else None,
     )
 
 
 # --- batch and context ---------------------------------------------------------------------------
 
 
-def _run(
-    point: Point,
-    load: tuple[float, float],
-    wanted: float,
-    request: BreakevenRequest,
-    *,
-    limited: bool,
-) -> Row:
+def _run(case: _Case, load: tuple[float, float], wanted: float, request: BreakevenRequest) -> Row:
     """Return the runs of batches or contexts that reach a speedup, at one load."""
     solve = request.solve
     asked = _MOST[solve] if request.most is None else request.most
     places = _places(whole_within("most", asked, f"most_{solve}"))
     known: dict[str, Any] = {"context_len": load[0], "batch_size": load[1], _AXES[solve]: None}
+    accepted = acceptance_of(case.drafter)
 
     def at(numbers: IntArray) -> tuple[Array, IntArray]:
-        return _gains(replace(point, **{**known, _AXES[solve]: numbers}), limited=limited)
+        axes = {name: numbers.tolist() if one is None else [one] for name, one in known.items()}
+        served = case.served(Load(**axes, workload=case.load.workload), accepted, room=case.room)
+        gains, drafts = drafting_gain(served.curve, case.draft_len)
+        return gains.ravel(), drafts.ravel()
 
     runs = paying_runs(lambda numbers: at(numbers)[0], places, wanted)
     gains, drafts = at(places)
@@ -388,16 +448,6 @@ def _run(
     pays = bool(np.all((gains >= wanted) | np.isinf(gains)))
     answer = "always" if pays else "at"
     return replace(row, threshold=Threshold(answer, float(last), there, ceiling))
-
-
-def _gains(point: Point, *, limited: bool) -> tuple[Array, IntArray]:
-    """Return speedups and draft lengths over all loads of a point that a server has room for."""
-    curve = point.curve(acceptance_of(point.drafter))
-    room = None
-    if limited:
-        room = limits_of(point.model, point.setup, point.drafter, curve).largest
-    gains, drafts = drafting_gain(curve, point.draft_len, room)
-    return gains.ravel(), drafts.ravel()
 
 
 def _places(most: int) -> IntArray:

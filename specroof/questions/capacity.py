@@ -13,7 +13,7 @@ from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS
 from specroof.errors import refuse
 from specroof.hardware import EngineProfile
-from specroof.latency import Setup
+from specroof.latency import Deployment, Setup
 from specroof.questions.answer import Charted, place_of
 from specroof.questions.parameters import FORMATS, Command, Parameter
 from specroof.questions.request import (
@@ -70,7 +70,7 @@ class CapacityRequest(DeploymentRequest):
         int | None, Parameter("Drafts per round.", shown="the drafter's block, or 3")
     ] = None
 
-    def resolved(self) -> tuple[Architecture, Setup]:
+    def resolved(self) -> Deployment:
         """Return the model and its setup; a server needs no measured engine to have rules."""
         profile = hardware_of(self.hardware)
         if self.engine_from is not None:
@@ -207,12 +207,13 @@ class Capacity(Charted):
 def capacity(request: CapacityRequest) -> Capacity:
     """Show the memory of a server line by line, and the largest batch that it runs."""
     context = number_within("context_len", request.context_len, "context_len")
-    model, setup = request.resolved()
+    deployment = request.resolved()
+    model, setup = deployment.model, deployment.setup
     drafters = drafters_of(request.drafters)
     if request.draft_len is not None and not drafters:
         refuse("draft_len", request.draft_len, "with a drafter")
-    sides = [Side(None, 0, served_room(model, setup, context_len=context))]
-    sides += [_side(model, setup, drafter, request) for drafter in drafters]
+    sides = [Side(None, 0, served_room(deployment, context_len=context))]
+    sides += [_side(deployment, drafter, request) for drafter in drafters]
     notes = dict.fromkeys(note for side in sides for note in side.served.notes)
     groups = setup.placement.attention_data_parallel
     if groups > 1:
@@ -226,7 +227,8 @@ def capacity(request: CapacityRequest) -> Capacity:
     )
 
 
-def _side(model: Architecture, setup: Setup, drafter: Drafter, request: CapacityRequest) -> Side:
+def _side(deployment: Deployment, drafter: Drafter, request: CapacityRequest) -> Side:
+    model = deployment.model
     drafter.describe(model)  # refuses a model that the drafter does not fit
     drafts = usual_drafts(drafter, model, request.draft_len)
     # The shape of a tree needs some acceptance; its size is what counts here.
@@ -235,8 +237,7 @@ def _side(model: Architecture, setup: Setup, drafter: Drafter, request: Capacity
         known = constant_acceptance(USUAL_RATE)
     proposed = drafter.propose(known, np.array([drafts])).verify_len[0]
     served = served_room(
-        model,
-        setup,
+        deployment,
         context_len=request.context_len,
         drafter=drafter,
         verify_len=max(float(proposed), drafts + 1.0),

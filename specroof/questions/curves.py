@@ -7,7 +7,7 @@ from specroof.acceptance import Acceptance, ContextAcceptance
 from specroof.cost import ForwardPass, OpCost
 from specroof.errors import OptionError, expect
 from specroof.hardware import Placement
-from specroof.latency import Setup, engine_setup
+from specroof.latency import Deployment, Setup, engine_setup
 from specroof.latency.pass_seconds import PassLatency
 from specroof.questions.request import (
     DrafterLike,
@@ -21,7 +21,7 @@ from specroof.questions.request import (
     options_of,
     question,
 )
-from specroof.speedup.curve import Point, acceptance_of, longest_draft, pass_latency
+from specroof.speedup.curve import acceptance_of, decoding_curve, longest_draft, pass_latency
 from specroof.speedup.result import SpeedupCurve
 
 
@@ -131,7 +131,7 @@ class LatencyRequest(_Placed):
 def forward_latency(request: LatencyRequest) -> PassLatency:
     """Return the seconds of one forward pass, and of each operation in it."""
     expect("forward_pass", request.forward_pass, ForwardPass, "a ForwardPass")
-    return pass_latency(model_of(request.model), request.setup, request.forward_pass)
+    return pass_latency(Deployment(model_of(request.model), request.setup), request.forward_pass)
 
 
 @dataclass(frozen=True)
@@ -170,9 +170,14 @@ class CurveRequest(_Placed):
 @question(CurveRequest)
 def speedup_curve(request: CurveRequest) -> SpeedupCurve:
     """Return what speculative decoding gains over a grid of operating points."""
-    model, setup = model_of(request.model), request.setup
+    deployment = Deployment(model_of(request.model), request.setup)
     drafter = drafter_of(request.drafter)
-    tokens = acceptance_of(drafter, request.acceptance)
-    longest = longest_draft(drafter, tokens, request.max_draft_len)
-    loads = request.batch_size, request.context_len
-    return Point(model, setup, drafter, *loads, longest).curve(tokens)
+    acceptance = acceptance_of(drafter, request.acceptance)
+    return decoding_curve(
+        deployment,
+        drafter,
+        acceptance,
+        batch_size=request.batch_size,
+        context_len=request.context_len,
+        max_draft_len=longest_draft(drafter, acceptance, request.max_draft_len),
+    )

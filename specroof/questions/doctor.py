@@ -18,11 +18,11 @@ from specroof.catalog.pages import metrics_pages
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS, matched_proposals
 from specroof.errors import CatalogError, OptionError, expect
-from specroof.latency import Setup
+from specroof.latency import Deployment, Setup
 from specroof.policies.decision import Change, Gain, best_change
 from specroof.questions.answer import Noted, place_of, title_of
 from specroof.questions.parameters import FORMATS, Command, Parameter
-from specroof.questions.predict import Prediction, limited_by, predicted
+from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
     SHARED,
     DeploymentRequest,
@@ -37,6 +37,7 @@ from specroof.questions.request import (
 from specroof.reading.metrics_text import parse_metrics
 from specroof.reading.yaml_text import shown
 from specroof.report.layout import figure, format_table, page
+from specroof.serving.capacity import room_rule
 from specroof.serving.launch import DRAFT_MODEL, Launch, Speculation, launch
 from specroof.serving.metrics import NO_PAGE, counted
 from specroof.serving.observed import Observed, measured_acceptance, observed
@@ -171,9 +172,9 @@ def prediction_of(case: ServedCase) -> Prediction | None:
     if drafter.acceptance is None and not drafter.is_ideal:
         return None
     loads = sorted({*map(float, LOADS), float(round(case.running)), case.running})
-    limited = limited_by(case.setup, None, queues=False)
     load = Load(loads, [case.context_len])
-    return predicted(case.model, case.setup, [drafter], load, limited=limited)
+    deployment = Deployment(case.model, case.setup)
+    return predicted(deployment, [drafter], load, room=room_rule(case.setup, None))
 
 
 def change_of(case: ServedCase, prediction: Prediction) -> Change | None:
@@ -481,7 +482,8 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     profile = hardware_of(request.hardware)
     # The engine that the server is, where that was fitted.
     engine = request.engine or profile.engine_of(counts.framework)
-    model, setup = replace(request, hardware=profile, engine=engine).resolved()
+    deployment = replace(request, hardware=profile, engine=engine).resolved()
+    model, setup = deployment.model, deployment.setup
     context = context_of(request.context_len, counts)
     replicas = counts.ranks if setup.placement.attention_data_parallel == 1 else 1
     case = ServedCase(model, setup, drafter, counts, context, replicas)

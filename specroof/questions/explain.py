@@ -1,7 +1,7 @@
 """Where does one pass spend its time, and why does a round of speculation pay or lose?"""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -15,8 +15,10 @@ from specroof.latency.pass_seconds import PassLatency
 from specroof.questions.answer import Charted, place_of
 from specroof.questions.request import DeploymentRequest, DrafterLike, drafter_of, question
 from specroof.report.layout import format_table, in_line, note_lines, page
+from specroof.serving.capacity import served_curve
 from specroof.serving.prefills import prefill_pass, time_to_first_token_s
-from specroof.speedup.curve import Point, acceptance_of, drafting_gain, longest_draft, pass_latency
+from specroof.serving.workload import Load
+from specroof.speedup.curve import acceptance_of, drafting_gain, longest_draft, pass_latency
 from specroof.speedup.inverses import Threshold, least_rate
 from specroof.speedup.waterfall import RoundParts, round_parts
 from specroof.units import format_drafts, format_seconds, format_si
@@ -168,9 +170,10 @@ def explain(request: ExplainRequest) -> Explanation:
         return _explained_round(request, request.drafter)
     if request.draft_len is not None:
         refuse("draft_len", request.draft_len, "with a drafter; a pass alone has query_len")
-    model, setup = request.resolved()
+    deployment = request.resolved()
+    model, setup = deployment.model, deployment.setup
     forward = _forward_pass(request)
-    latency = pass_latency(model, setup, forward)
+    latency = pass_latency(deployment, forward)
     first_token_s = None
     if request.prefill:
         first_token_s = time_to_first_token_s(
@@ -193,20 +196,38 @@ def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Expl
         name = "prefill" if request.prefill else "query_len"
         refuse(name, getattr(request, name), "without a drafter, whose drafts are verified")
     drafter = drafter_of(drafter_like)
-    model, setup = request.resolved()
-    tokens = acceptance_of(drafter)
-    asked = longest_draft(drafter, tokens, request.draft_len, name="draft_len")
-    if asked < 1:
+    deployment = request.resolved()
+    model, setup = deployment.model, deployment.setup
+    max_draft_len = longest_draft(
+        drafter, acceptance_of(drafter), request.draft_len, name="draft_len"
+    )
+    if max_draft_len < 1:
         refuse("draft_len", request.draft_len, "from 1 on: plain decoding has no round")
     context = 4096 if request.context_len is None else request.context_len
-    point = Point(model, setup, drafter, request.batch_size, context, asked, request.draft_len)
-    curve = point.drafted
+    load = Load([request.batch_size], [context])
+    served = served_curve(deployment, drafter, load, "ignore", max_draft_len=max_draft_len)
+    curve = served.decoding
     drafts = int(drafting_gain(curve, request.draft_len)[1][0, 0])
-    parts, latency = round_parts(point, drafts)
+    parts, latency = round_parts(deployment, drafter, curve, drafts)
     notes, least = list(curve.notes), None
     if not drafter.is_ideal:
         try:
-            least = least_rate(replace(point, draft_len=drafts, longest=drafts), 1.0)
+            least = least_rate(
+                lambda acceptance: (
+                    float(
+                        served_curve(
+                            deployment,
+                            drafter,
+                            load,
+                            "ignore",
+                            max_draft_len=drafts,
+                            acceptance=acceptance,
+                        ).decoding.speedup[0, 0, drafts]
+                    ),
+                    drafts,
+                ),
+                1.0,
+            )
         except OptionError as refusal:  # without SciPy all the rest is known
             notes.append(f"the acceptance that breaks even is left out: {refusal}")
     query_len = float(np.asarray(curve.verify_len)[drafts])

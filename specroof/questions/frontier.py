@@ -10,7 +10,7 @@ from specroof.arrays import Array, fields_of, number_within, whole_within
 from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
 from specroof.questions.answer import Charted
-from specroof.questions.predict import Prediction, limited_by, predicted
+from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
     DrafterLike,
     LoadRequest,
@@ -25,6 +25,7 @@ from specroof.questions.request import (
     usd_per_hour,
 )
 from specroof.report.layout import figure, format_table, in_line, page
+from specroof.serving.capacity import room_rule
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.price import Frontier, frontier_of
@@ -289,21 +290,20 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
     for devices in placements:
         here = replace(request, model=model, family=None, tensor_parallel=devices)
         try:
-            _, setup = here.resolved()
-            one = predicted(
-                model,
-                setup,
+            deployment = here.resolved()
+            prediction = predicted(
+                deployment,
                 drafters,
                 load,
                 max_draft_len=request.max_draft_len,
-                limited=limited_by(setup, request.capacity, queues=False),
+                room=room_rule(deployment.setup, request.capacity),
             )
         except OptionError as refusal:  # these devices do not divide the heads
             if len(placements) == 1:
                 raise
             refusals.append(f"{devices} devices left out: {refusal}")
         else:
-            found.append(_on_devices(one, request))
+            found.append(_on_devices(prediction, request))
     if not placements:
         refuse("devices", request.devices, "one number of devices or more")
     if not found:

@@ -1,7 +1,7 @@
 """Seconds of one model on one chip over a grid, without acceptance, which a page adds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -16,12 +16,13 @@ from specroof.acceptance.published import load_profiles
 from specroof.architecture import Architecture
 from specroof.arrays import Array
 from specroof.catalog import load_drafter
+from specroof.drafters import Drafter
 from specroof.errors import OptionError, SpecroofError
 from specroof.hardware import IDEAL_ENGINE
-from specroof.latency import Setup
-from specroof.serving.capacity import limits_of
+from specroof.latency import Deployment, Setup
+from specroof.serving.capacity import served_curve, server_room
 from specroof.serving.launch import LAUNCHERS, Speculation, launch
-from specroof.speedup.curve import Point
+from specroof.serving.workload import Load
 from specroof.speedup.result import SpeedupCurve, tokens_spread
 from specroof.speedup.round import engine_round_s
 
@@ -230,25 +231,40 @@ def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
     SpecroofError
         For a placement that does not divide the model, and a format that the chip lacks.
     """
-    drafter, grid = load_drafter("ideal"), (axes.batch_size, axes.context_len)
-    point = Point(model, setup, drafter, *grid, axes.max_draft_len)
-    curve = point.curve(constant_acceptance(1.0))
+    deployment, ideal = Deployment(model, setup), load_drafter("ideal")
+    curve = _curve(deployment, ideal, axes, constant_acceptance(1.0))
     # The textbook's seconds have corners, which no table of knots holds; a look-up has no passes.
     kinds = ("ngram",) if setup.engine == IDEAL_ENGINE else PRICED_KINDS
-    found = {kind: _drafting(replace(point, drafter=load_drafter(kind))) for kind in kinds}
+    found = {kind: _drafting(deployment, load_drafter(kind), axes) for kind in kinds}
     return Cell(
         setup=setup,
         verify_s=curve.verify_s,
-        largest=_largest(point, curve),
+        largest=_largest(deployment, ideal, curve),
         drafting={kind: drafting for kind, drafting in found.items() if drafting is not None},
     )
 
 
-def _largest(point: Point, curve: SpeedupCurve) -> Array:
+def _curve(
+    deployment: Deployment, drafter: Drafter, axes: Axes, acceptance: Acceptance
+) -> SpeedupCurve:
+    """Return the curve of a drafter over the grid, as if memory had no end."""
+    load = Load(axes.batch_size, axes.context_len)
+    served = served_curve(
+        deployment,
+        drafter,
+        load,
+        "ignore",
+        max_draft_len=axes.max_draft_len,
+        acceptance=acceptance,
+    )
+    return served.decoding
+
+
+def _largest(deployment: Deployment, drafter: Drafter, curve: SpeedupCurve) -> Array:
     """Return the largest batch of a server; infinity for the textbook, which has no server."""
-    if point.setup.engine == IDEAL_ENGINE:
+    if deployment.setup.engine == IDEAL_ENGINE:
         return np.full((len(curve.context_len), len(curve.draft_len)), np.inf)
-    return limits_of(point.model, point.setup, point.drafter, curve).largest
+    return server_room(deployment, drafter, curve.context_len, curve.verify_len).largest
 
 
 def _engine_round_s(setup: Setup, *, looked_up: bool = False) -> tuple[float, float]:
@@ -257,27 +273,26 @@ def _engine_round_s(setup: Setup, *, looked_up: bool = False) -> tuple[float, fl
     return none, one - none
 
 
-def _drafting(point: Point) -> Drafting | None:
+def _drafting(deployment: Deployment, drafter: Drafter, axes: Axes) -> Drafting | None:
     """Return the seconds of a drafter; None where no grid says them exactly.
 
     That is so where the model cannot have such a drafter, and where its seconds have corners
     between two knots or several of its passes read what was committed.
     """
-    drafter, longest = point.drafter, point.longest
-    depth = min(drafter.max_draft_len or longest, longest)
+    depth = min(drafter.max_draft_len or axes.max_draft_len, axes.max_draft_len)
     try:
-        none = point.curve(constant_acceptance(0.0))
+        none = _curve(deployment, drafter, axes, constant_acceptance(0.0))
     except SpecroofError:
         return None
     looked_up = drafter.propose(constant_acceptance(0.0), np.array([1])).looked_up
     found = Drafting(
         draft_s=none.draft_s,
-        more_s=_more_s(point, none, depth),
-        largest=_largest(point, none),
+        more_s=_more_s(deployment, drafter, axes, none.draft_s, depth),
+        largest=_largest(deployment, drafter, none),
         depth=depth,
-        engine_round_s=_engine_round_s(point.setup, looked_up=looked_up),
+        engine_round_s=_engine_round_s(deployment.setup, looked_up=looked_up),
     )
-    probe = point.curve(constant_acceptance(_PROBE))
+    probe = _curve(deployment, drafter, axes, constant_acceptance(_PROBE))
     drafts = slice(1, depth + 1)
     read = probe.tokens_per_round[0, 0, drafts]
     draft_s = found.draft_s[..., drafts] + hermite(found.more_s, read)
@@ -285,12 +300,14 @@ def _drafting(point: Point) -> Drafting | None:
     return found if float(off.max()) < _EXACT else None
 
 
-def _more_s(point: Point, none: SpeedupCurve, depth: int) -> Array:
+def _more_s(
+    deployment: Deployment, drafter: Drafter, axes: Axes, none_s: Array, depth: int
+) -> Array:
     """Return the added seconds of drafting at each of `KNOTS`, as far as the drafter goes."""
     # Tokens per round are then 1.25, 1.5, … and 2, 3, …, one for each draft length.
-    quarters = survival_acceptance([_STEP] * point.longest)
-    few = point.curve(quarters).draft_s - none.draft_s
-    many = point.curve(constant_acceptance(1.0)).draft_s - none.draft_s
+    quarters = survival_acceptance([_STEP] * axes.max_draft_len)
+    few = _curve(deployment, drafter, axes, quarters).draft_s - none_s
+    many = _curve(deployment, drafter, axes, constant_acceptance(1.0)).draft_s - none_s
     return np.concatenate(
         [np.zeros_like(few[..., :1]), few[..., 1:_N_FEW], many[..., 4 : depth + 1]], axis=-1
     )

@@ -13,7 +13,7 @@ from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS
 from specroof.errors import OptionError, expect
 from specroof.hardware import HardwareProfile, Placement
-from specroof.latency import engine_setup
+from specroof.latency import Deployment, engine_setup
 from specroof.questions.answer import Noted
 from specroof.questions.parameters import FORMATS, Command, Parameter
 from specroof.questions.request import (
@@ -29,11 +29,12 @@ from specroof.questions.request import (
     question,
 )
 from specroof.serving.benchmark_commands import FRAMEWORKS, MockPoint, mock_commands
+from specroof.serving.capacity import served_curve
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.launch import DRAFT_MODEL
 from specroof.serving.requests import end_to_end
-from specroof.serving.workload import Workload
-from specroof.speedup.curve import Point, acceptance_of, longest_draft
+from specroof.serving.workload import Load, Workload
+from specroof.speedup.curve import acceptance_of, longest_draft
 from specroof.speedup.result import SpeedupCurve
 
 
@@ -173,10 +174,13 @@ def mock(request: MockRequest) -> Mock:
     if engine is None:
         engine, notes = engine_of_tool(request.framework, hardware)
     setup = engine_setup(hardware, engine, Placement(request.tensor_parallel), options)
-    acceptance = acceptance_of(drafter)
-    max_draft_len = longest_draft(drafter, acceptance, request.draft_len, name="draft_len")
-    load = request.concurrency, workload.mean_context_len
-    curve = Point(model, setup, drafter, *load, max_draft_len).curve(acceptance)
+    max_draft_len = longest_draft(
+        drafter, acceptance_of(drafter), request.draft_len, name="draft_len"
+    )
+    load = Load([request.concurrency], [workload.mean_context_len])
+    deployment = Deployment(model, setup)
+    served = served_curve(deployment, drafter, load, "ignore", max_draft_len=max_draft_len)
+    curve = served.decoding
     drafts, verified = curve.draft_len[-1], curve.verify_len[-1]
     if verified != drafts + 1:
         message = (
@@ -198,7 +202,7 @@ def mock(request: MockRequest) -> Mock:
         request=request,
         commands=tuple(mock_commands(point, request.framework)),
         curve=curve,
-        end_to_end=end_to_end(curve, model, setup, workload),
+        end_to_end=end_to_end(curve, deployment, workload),
         notes=tuple(notes),
     )
 

@@ -6,14 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from specroof.acceptance import accepted_at
 from specroof.architecture import Architecture
 from specroof.arrays import array_within, whole_within
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, expect, refuse
-from specroof.hardware import IDEAL_ENGINE
-from specroof.latency import Setup
-from specroof.latency.setup import check_placement
+from specroof.errors import OptionError, refuse
+from specroof.latency import Deployment, Setup
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.questions.answer import Charted, title_of
 from specroof.questions.request import (
@@ -38,21 +35,18 @@ from specroof.report.curves import (
     survey_json,
 )
 from specroof.report.layout import in_line, note_lines
-from specroof.serving.capacity import Limits, limited_curve, limits_at
+from specroof.serving.capacity import RoomRule, ServerRoom, room_rule, served_curve
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Load
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
     REQUEST_WEIGHT,
-    Point,
     acceptance_of,
     draft_depth,
-    grid_axes,
     longest_draft,
     refuse_many_points,
 )
 from specroof.speedup.result import SpeedupCurve
-from specroof.speedup.round import proposals
 from specroof.units import MOST_POINTS, format_drafts
 
 # --- The gains of drafters in a setup that exists: curves, end to end, within a server's room ----
@@ -79,8 +73,9 @@ class Prediction(Charted):
         Sentences for the reader.
     limits
         What the server has room for, for each drafter; empty where memory has no end.
-    queues
-        Whether requests beyond it wait.
+    room
+        What becomes of requests beyond it: they ``queue``, their points are ``drop``ped, or memory
+        is ``ignore``d.
     draft_len
         The lengths whose speedups are shown side by side.
     """
@@ -92,8 +87,8 @@ class Prediction(Charted):
     longest: int
     curves: tuple[SpeedupCurve, ...]
     counted: tuple[EndToEnd, ...]
-    limits: tuple[Limits, ...] = ()
-    queues: bool = False
+    limits: tuple[ServerRoom, ...] = ()
+    room: RoomRule = "ignore"
     draft_len: tuple[int, ...] = ()
 
     @property
@@ -121,16 +116,23 @@ class Prediction(Charted):
             batches = sorted(
                 {*self.load.batch_size}
             )  # many contexts: all that is held was asked for
-        load = batches, contexts
-        points = (
-            Point(self.model, self.setup, drafter, *load, self.longest) for drafter in self.drafters
+        load = Load(batches, contexts)
+        return tuple(
+            served_curve(
+                self.deployment, drafter, load, self.room, max_draft_len=self.longest
+            ).decoding
+            for drafter in self.drafters
         )
-        return tuple(_limited(point, limited=self.limited)[0] for point in points)
 
     @property
-    def limited(self) -> bool | None:
-        """Whether requests beyond the server's room wait; None where memory has no end."""
-        return self.queues if self.limits else None
+    def deployment(self) -> Deployment:
+        """What is served, and where."""
+        return Deployment(self.model, self.setup)
+
+    @property
+    def queues(self) -> bool:
+        """Whether requests beyond the server's room wait."""
+        return self.room == "queue"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -177,130 +179,109 @@ class Prediction(Charted):
 
 
 def predicted(
-    model: Architecture,
-    setup: Setup,
+    deployment: Deployment,
     drafters: Sequence[Drafter],
     load: Load,
     *,
     max_draft_len: int | None = None,
-    limited: bool | None = None,
+    room: RoomRule = "ignore",
 ) -> Prediction:
     """Return the gains of drafters in a setup that exists already.
 
     Parameters
     ----------
-    model, setup, drafters, load
+    deployment, drafters, load
         What is served where, what is compared, and under which load.
     max_draft_len
-        As for `predict`.
-    limited
-        Whether requests beyond the server's room wait; None where memory has no end.
+        The longest draft; 16 if None.
+    room
+        What becomes of requests that the server has no memory for.
 
     Raises
     ------
-    OptionError
-        As `curve_in` does.
+    SpecroofError
+        As `specroof.serving.capacity.served_curve` does, and for more points than memory holds.
     """
-    longest, capped = shared_longest(drafters, max_draft_len)
-    return predicted_to(longest, model, setup, drafters, load, limited=limited, said=capped)
+    longest, capped = shared_max_draft_len(drafters, max_draft_len)
+    return predicted_to(longest, deployment, drafters, load, room=room, notes=capped)
 
 
-def predicted_to(  # noqa: PLR0913 - a question's parts
-    longest: int,
-    model: Architecture,
-    setup: Setup,
+def predicted_to(
+    max_draft_len: int,
+    deployment: Deployment,
     drafters: Sequence[Drafter],
     load: Load,
     *,
-    limited: bool | None = None,
-    said: Sequence[str] = (),
+    room: RoomRule = "ignore",
+    notes: Sequence[str] = (),
 ) -> Prediction:
     """Return the gains of drafters up to a draft length that some may not reach.
 
     Parameters
     ----------
-    longest
-        The longest draft of the grid: see `shared_longest`.
-    model, setup, drafters, load, limited
-        As for `predicted`.
-    said
+    max_draft_len
+        The longest draft of the grid: see `shared_max_draft_len`.
+    deployment, drafters, load
+        What is served where, what is compared, and under which load.
+    room
+        What becomes of requests that the server has no memory for.
+    notes
         Sentences for the reader besides those on the curves.
 
     Raises
     ------
-    OptionError
-        For more points than memory holds, over all drafters, and as `curve_in` does.
+    SpecroofError
+        As `specroof.serving.capacity.served_curve` does, and for more points than memory holds,
+        over all drafters.
     """
-    shape = len(load.context_len), len(load.batch_size), longest + 1
+    shape = len(load.context_len), len(load.batch_size), max_draft_len + 1
     heavier: dict[str, Any] = {"weight": REQUEST_WEIGHT, "why": " with prefills"}
     refuse_many_points(shape, curves=len(drafters), **heavier if load.workload else {})
-    curves, limits = [], []
-    beyond = "the rest wait" if limited else "larger batches have no room"
-    warnings: dict[str, None] = {}
-    for drafter in drafters:
-        grid = load.batch_size, load.context_len
-        point = Point(model, setup, drafter, *grid, longest)
-        curve, limit = _limited(point, limited=limited)
-        curves.append(curve)
-        if limit is not None:
-            limits.append(limit)
-            warnings.update(dict.fromkeys(limit.warnings(curve, beyond)))
-    assumed = (note for limit in limits for note in limit.notes)
+    served = [
+        served_curve(deployment, drafter, load, room, max_draft_len=max_draft_len)
+        for drafter in drafters
+    ]
+    curves, rooms = [each.decoding for each in served], [each.room for each in served if each.room]
+    beyond = "the rest wait" if room == "queue" else "larger batches have no room"
+    warnings = dict.fromkeys(
+        warning
+        for curve, held in zip(curves, rooms, strict=False)
+        for warning in held.warnings(curve, beyond)
+    )
+    assumed = (note for held in rooms for note in held.notes)
     extended = (
         f"{curve.drafter}: acceptance was measured with "
         f"{format_drafts(curve.measured_draft_len or 0)}; beyond that it is extrapolated"
         for curve in curves
         if curve.extends_measurement.any()
     )
-    told = (note for curve in curves for note in curve.notes)
-    notes = dict.fromkeys([*told, *extended, *said, *assumed])
-    counted: list[EndToEnd] = []
-    if load.workload is not None:
-        from specroof.serving.requests import end_to_end  # noqa: PLC0415 - a cold start is felt
-
-        counted = [end_to_end(curve, model, setup, load.workload) for curve in curves]
+    of_curves = (note for curve in curves for note in curve.notes)
     return Prediction(
-        model=model,
-        setup=setup,
+        model=deployment.model,
+        setup=deployment.setup,
         drafters=tuple(drafters),
         load=load,
-        longest=longest,
+        longest=max_draft_len,
         curves=tuple(curves),
-        counted=tuple(counted),
-        notes=tuple(notes),
+        counted=tuple(each.end_to_end for each in served if each.end_to_end is not None),
+        notes=tuple(dict.fromkeys([*of_curves, *extended, *notes, *assumed])),
         warnings=tuple(warnings),
-        limits=tuple(limits),
-        queues=bool(limited),
+        limits=tuple(rooms),
+        room=room,
     )
 
 
-def _limited(point: Point, *, limited: bool | None) -> tuple[SpeedupCurve, Limits | None]:
-    """Return a curve of what the server runs, and its limits; None where memory has no end."""
-    model, drafter = point.model, point.drafter
-    tokens = acceptance_of(drafter)
-    if limited is None:
-        return point.curve(tokens), None
-
-    def priced(batches: Any) -> SpeedupCurve:
-        return replace(point, batch_size=batches).curve(tokens)
-
-    contexts, batches, drafts = grid_axes(point.context_len, point.batch_size, point.longest)
-    check_placement(model, point.setup.placement)
-    drafter.describe(model)  # refuses a model that the drafter does not fit
-    verified = proposals(drafter, accepted_at(tokens, contexts[0]), drafts).verify_len
-    limits = limits_at(model, point.setup, drafter, contexts, verified)
-    return limited_curve(batches, limits.largest, priced, queues=limited), limits
-
-
-def shared_longest(drafters: Sequence[Drafter], asked: int | None) -> tuple[int, list[str]]:
+def shared_max_draft_len(
+    drafters: Sequence[Drafter], max_draft_len: int | None
+) -> tuple[int, list[str]]:
     """Return the longest draft of a comparison, and a note for each drafter that ends before it.
 
     Parameters
     ----------
     drafters
         What is compared.
-    asked
-        The longest draft asked for; None for the default.
+    max_draft_len
+        The longest draft; None for the default.
 
     Raises
     ------
@@ -312,8 +293,8 @@ def shared_longest(drafters: Sequence[Drafter], asked: int | None) -> tuple[int,
         raise OptionError(message)
     depths = [draft_depth(drafter, acceptance_of(drafter)) for drafter in drafters]
     deepest = drafters[depths.index(max(depths))]
-    longest = longest_draft(deepest, acceptance_of(deepest), asked)
-    if asked is None:
+    longest = longest_draft(deepest, acceptance_of(deepest), max_draft_len)
+    if max_draft_len is None:
         return longest, []
     return longest, [
         f"{drafter.name} drafts at most {depth:g}: longer drafts have no figures"
@@ -369,18 +350,17 @@ def predict(request: PredictRequest) -> Prediction:
     most = request.max_draft_len
     if most is None and lengths and lengths[-1] > DEFAULT_MAX_DRAFT_LEN:
         most = lengths[-1]
-    model, setup = request.resolved()
+    deployment = request.resolved()
     drafters = drafters_of(request.drafters)
     waits = request.concurrency is not None or load.workload is not None
     found = predicted(
-        model,
-        setup,
+        deployment,
         drafters,
         load,
         max_draft_len=most,
-        limited=limited_by(setup, request.capacity, queues=waits),
+        room=room_rule(deployment.setup, request.capacity, "queue" if waits else "drop"),
     )
-    warnings = (*found.warnings, *absent_layers(model, drafters))
+    warnings = (*found.warnings, *absent_layers(deployment.model, drafters))
     return replace(found, draft_len=lengths, warnings=warnings)
 
 
@@ -443,23 +423,6 @@ def absent_layers(model: Architecture, drafters: Sequence[Drafter]) -> list[str]
         for drafter in drafters
         if drafter.kind == "mtp" and ",config=" not in drafter.name
     ]
-
-
-def limited_by(setup: Setup, capacity: bool | None, *, queues: bool) -> bool | None:
-    """Return whether requests beyond a server's room wait; None where memory has no end.
-
-    Parameters
-    ----------
-    setup
-        Where passes run: the ideal engine has no server around it.
-    capacity
-        What was asked for, as for `predict`.
-    queues
-        Whether requests wait, where there is an end.
-    """
-    expect("capacity", capacity, bool | None, "True, False, or None")
-    ends = setup.engine != IDEAL_ENGINE if capacity is None else capacity
-    return queues if ends else None
 
 
 def _in_flight(request: PredictRequest) -> Values:

@@ -25,7 +25,7 @@ from specroof.hardware import (
     Placement,
     ServerSettings,
 )
-from specroof.latency import Setup, engine_setup
+from specroof.latency import Deployment, engine_setup
 from specroof.parsers import PARSERS
 from specroof.questions.parameters import Parameter
 from specroof.reading.yaml_text import shown
@@ -511,7 +511,7 @@ class DeploymentRequest:
         Parameter("`Options`, or a mapping of their names.", in_shell=False),
     ] = None
 
-    def resolved(self) -> tuple[Architecture, Setup]:
+    def resolved(self) -> Deployment:
         """Return the model and the setup in which it runs, each built once.
 
         Raises
@@ -528,7 +528,7 @@ class DeploymentRequest:
         if self.engine_from is not None:
             hardware, engine = borrowed_engine(hardware, self.engine_from, engine)
         setup = engine_setup(hardware, engine, placement, options)
-        return model, in_server(model, setup, server_of(self.server))
+        return Deployment(model, in_server(model, setup, server_of(self.server)))
 
 
 def deployment_parameter(name: str, **changes: Any) -> Parameter:

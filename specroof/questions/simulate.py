@@ -7,11 +7,12 @@ from typing import Annotated, Any, Final
 import numpy as np
 
 from specroof.acceptance import Acceptance, constant_acceptance
-from specroof.arrays import IntArray, fields_of
+from specroof.arrays import fields_of
 from specroof.drafters import Drafter
 from specroof.drafters.base import chain_proposals
 from specroof.drafters.kinds import KINDS
 from specroof.errors import OptionError
+from specroof.latency import Deployment
 from specroof.montecarlo import (
     BatchSimulation,
     ExactnessResult,
@@ -22,11 +23,11 @@ from specroof.montecarlo import (
 from specroof.montecarlo import simulate_batch as simulated
 from specroof.questions.answer import Noted
 from specroof.questions.parameters import Command, Parameter, numbers
-from specroof.questions.predict import limited_by
 from specroof.questions.request import DeploymentRequest, DrafterLike, drafter_of, question
 from specroof.report.layout import format_table
-from specroof.serving.capacity import limits_of
-from specroof.speedup.curve import Point, longest_draft
+from specroof.serving.capacity import room_rule, room_warnings, served_curve
+from specroof.serving.workload import Load
+from specroof.speedup.curve import longest_draft
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import format_seconds
 
@@ -106,9 +107,10 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
         n_batches=request.n_batches,
     )
     longest = longest_draft(drafter, acceptance, request.draft_len, name="draft_len")
-    load = up_to(request.batch_size), request.context_len
-    point = Point(*request.resolved(), drafter, *load, longest)
-    curve = curve_with_room(point, acceptance)
+    deployment = request.resolved()
+    curve = curve_of_shrinking_batches(
+        deployment, drafter, request.batch_size, request.context_len, longest
+    )
     asked = request.draft_len
     length = int(curve.best_draft_len[0, -1]) if asked is None else asked
     runs = {
@@ -125,19 +127,23 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
     return BatchTimes(curve.model, curve.hardware, curve.drafter, runs, notes=curve.notes)
 
 
-def up_to(batch_size: int) -> IntArray:
-    """Return every batch size from 1: batches shrink while they are decoded."""
-    return np.arange(1, batch_size + 1)
+def curve_of_shrinking_batches(
+    deployment: Deployment,
+    drafter: Drafter,
+    batch_size: int,
+    context_len: float,
+    max_draft_len: int,
+) -> SpeedupCurve:
+    """Return a curve over every batch size from 1 up: batches shrink while they are decoded.
 
-
-def curve_with_room(point: Point, acceptance: Acceptance) -> SpeedupCurve:
-    """Return a curve whose notes say where a server has no room for its batches."""
-    curve = point.curve(acceptance)
-    if limited_by(point.setup, None, queues=False) is None:
+    Its notes say where a server has no room for them.
+    """
+    load = Load(np.arange(1.0, batch_size + 1).tolist(), [context_len])
+    served = served_curve(deployment, drafter, load, "ignore", max_draft_len=max_draft_len)
+    curve = served.decoding
+    if room_rule(deployment.setup, None) == "ignore":
         return curve
-    limits = limits_of(point.model, point.setup, point.drafter, curve)
-    told = limits.warnings(curve, "larger batches are priced as if memory had no end")
-    return replace(curve, notes=(*curve.notes, *told))
+    return replace(curve, notes=(*curve.notes, *room_warnings(deployment, drafter, curve)))
 
 
 def chain_acceptance(drafter: Drafter) -> Acceptance:

@@ -19,7 +19,7 @@ from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError
 from specroof.hardware import SERVER_KEYS, HardwareProfile, Placement, ServerSettings
 from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
-from specroof.questions.predict import predicted_to, shared_longest
+from specroof.questions.predict import predicted_to, shared_max_draft_len
 from specroof.questions.request import given_twice, server_of
 from specroof.questions.sweep import Study, Target
 from specroof.reading import checked as reading
@@ -323,7 +323,7 @@ def study_refusals(study: Study) -> Iterator[SpecroofError]:
             accepted.append(drafter)
     drafters = accepted or [ideal_drafter()]  # so that the targets are looked at all the same
     try:
-        longest, _ = shared_longest(drafters, study.max_draft_len)
+        longest, _ = shared_max_draft_len(drafters, study.max_draft_len)
     except SpecroofError as refusal:
         yield refusal
         longest = 0
@@ -336,7 +336,7 @@ def study_refusals(study: Study) -> Iterator[SpecroofError]:
     asked += [(0, first, drafters[0], replace(load, workload=None)) for load in study.loads]
     for most, target, drafts, load in asked:
         try:
-            predicted_to(most, target.model, target.setup, [drafts], load)
+            predicted_to(most, target, [drafts], load)
         except SpecroofError as refusal:
             yield refusal
 

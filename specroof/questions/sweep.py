@@ -4,27 +4,26 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import Architecture
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect
-from specroof.latency import Setup
+from specroof.latency import Deployment
 from specroof.questions.answer import Answer
 from specroof.questions.predict import (
     Prediction,
-    limited_by,
     predicted,
     predicted_to,
-    shared_longest,
+    shared_max_draft_len,
 )
 from specroof.questions.request import question
 from specroof.reading.yaml_text import dump_yaml
 from specroof.report.columns import Columns, band_columns, curve_names, flat_column, request_columns
 from specroof.report.layout import brief, format_table, in_line, note_lines
+from specroof.serving.capacity import RoomRule, room_rule
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Load
 from specroof.speedup.overview import Overview
@@ -36,11 +35,8 @@ _SLICE_POINTS: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Target(Deployment):
     """One model in one setup."""
-
-    model: Architecture
-    setup: Setup
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +66,7 @@ class Study:
     @property
     def longest(self) -> int:
         """The longest draft of every grid."""
-        return shared_longest(self.drafters, self.max_draft_len)[0]
+        return shared_max_draft_len(self.drafters, self.max_draft_len)[0]
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -130,14 +126,12 @@ def study_slices(
         Points that are held at a time.
     """
     served, drafts = study.targets[target - 1], study.drafters[drafter - 1]
-    longest, capped = shared_longest(study.drafters, study.max_draft_len)
+    longest, capped = shared_max_draft_len(study.drafters, study.max_draft_len)
     own = [note for note in capped if note.startswith(f"{drafts.name} drafts at most")]
     for order, load in enumerate(study.loads, start=1):
-        limited = _limited(study, served, load)
+        room = _room(study, served, load)
         for part in _load_slices(load, max(1, most // (longest + 1))):
-            found = predicted_to(
-                longest, served.model, served.setup, [drafts], part, limited=limited, said=own
-            )
+            found = predicted_to(longest, served, [drafts], part, room=room, notes=own)
             yield Slice(target, drafter, order, found)
 
 
@@ -167,9 +161,10 @@ def overviews(loads: Sequence[Load], slices: Iterable[Slice]) -> list[Overview]:
     return list(by_workload.values())
 
 
-def _limited(study: Study, target: Target, load: Load) -> bool | None:
-    """Return whether requests beyond a server's room wait: see `limited_by`."""
-    return limited_by(target.setup, study.capacity, queues=load.workload is not None)
+def _room(study: Study, target: Target, load: Load) -> RoomRule:
+    """Return what becomes of requests beyond a server's room: with prompts, they wait."""
+    beyond: Literal["queue", "drop"] = "drop" if load.workload is None else "queue"
+    return room_rule(target.setup, study.capacity, beyond)
 
 
 def lacking_room(curve: SpeedupCurve) -> int:
@@ -250,12 +245,11 @@ class Sweep(Answer):
                 number,
                 order,
                 predicted(
-                    target.model,
-                    target.setup,
+                    target,
                     study.drafters,
                     load,
                     max_draft_len=study.max_draft_len,
-                    limited=_limited(study, target, load),
+                    room=_room(study, target, load),
                 ),
             )
             for number, target in enumerate(study.targets, start=1)

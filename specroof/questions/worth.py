@@ -1,6 +1,6 @@
 """Is a better drafter worth training: what does each further accepted token bring?"""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -12,9 +12,9 @@ from specroof.arrays import fields_of, number_within, real_number
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse, reject
 from specroof.hardware import Placement
+from specroof.latency import Deployment
 from specroof.questions.answer import Charted
 from specroof.questions.capacity import usual_drafts
-from specroof.questions.predict import limited_by
 from specroof.questions.request import (
     DrafterLike,
     LoadRequest,
@@ -27,10 +27,9 @@ from specroof.questions.request import (
     usd_per_hour,
 )
 from specroof.report.layout import figure, format_table, page
-from specroof.serving.capacity import limits_of
-from specroof.serving.requests import point_of
-from specroof.serving.workload import Workload, workload_json
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, Point, grid_slices
+from specroof.serving.capacity import RoomRule, room_rule, room_warnings, served_curve
+from specroof.serving.workload import Load, Workload, workload_json
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_slices
 from specroof.speedup.price import usd_per_million_tokens
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import format_drafts, format_price, format_seconds
@@ -183,26 +182,34 @@ def worth(request: WorthRequest) -> Worth:
     if drafter.is_ideal:
         message = "drafter is 'ideal', which nothing improves; allowed: another drafter"
         raise OptionError(message)
-    point = _point(request, drafter)
-    setup, drafts = point.setup, point.longest
+    deployment, load, drafts = _case(request, drafter)
+    room = room_rule(deployment.setup, request.capacity)
     if request.accept_length is None:
         lengths = [float(one) for one in USUAL_LENGTHS if one <= drafts + 1]
     else:
         lengths = sorted({_length(one, drafts) for one in as_list(request.accept_length)})
-    known = [point.waits(_acceptance(drafter, length, drafts)) for length in lengths]
-    if not known:
+    if not lengths:
         message = f"accept_length has none up to {drafts + 1}; allowed: lengths of {drafts} drafts"
         raise OptionError(message)
-    curves = [curve for curve, _ in known]
-    first, tpot_s = curves[0], float(known[0][1][0, 0, 0])
-    if request.tpot_s is not None:
-        tpot_s = number_within("tpot_s", request.tpot_s, "tpot_s")
-    limited = limited_by(setup, request.capacity, queues=False) is not None
-    users = [
-        _users(point, _acceptance(drafter, length, drafts), tpot_s, limited=limited)
+    better = [
+        replace(drafter, acceptance=acceptance_from_length(length, drafts, kind=drafter.kind))
         for length in lengths
     ]
-    usd = usd_per_hour(setup.hardware, request.price_per_hour)
+    served = [
+        served_curve(deployment, each, load, "ignore", max_draft_len=drafts) for each in better
+    ]
+    curves = [each.curve for each in served]
+    first, tpot_s = curves[0], float(served[0].tpot_s[0, 0, 0])
+    if request.tpot_s is not None:
+        tpot_s = number_within("tpot_s", request.tpot_s, "tpot_s")
+    users = [_users(deployment, each, load, room, drafts, tpot_s) for each in better]
+    usd = usd_per_hour(deployment.setup.hardware, request.price_per_hour)
+    notes = list(first.notes)
+    if usd is None:
+        name = deployment.setup.hardware.name
+        notes.insert(0, f"price of {name} unknown: --price-per-hour USD")
+    if room != "ignore":
+        notes += room_warnings(deployment, drafter, first)
     return Worth(
         **fields_of(first, "model", "hardware", "engine", "placement"),
         drafter=drafter.name,
@@ -212,36 +219,21 @@ def worth(request: WorthRequest) -> Worth:
         draft_len=drafts,
         tpot_s=tpot_s,
         rows=_rows(lengths, curves, users, usd),
-        notes=tuple(_notes(point, first, usd, limited=limited)),
+        notes=tuple(notes),
     )
 
 
-def _notes(point: Point, first: SpeedupCurve, usd: float | None, *, limited: bool) -> Iterator[str]:
-    """Yield what there is to say of the price, the curve and the room."""
-    if usd is None:
-        yield f"price of {point.setup.hardware.name} unknown: --price-per-hour USD"
-    yield from first.notes
-    if limited:
-        room = limits_of(point.model, point.setup, point.drafter, first)
-        yield from room.warnings(first, "larger batches are priced as if memory had no end")
-
-
-def _point(request: WorthRequest, drafter: Drafter) -> Point:
-    """Return the load, and the drafts that lengths are measured with as its longest."""
-    model, setup = request.resolved()
+def _case(request: WorthRequest, drafter: Drafter) -> tuple[Deployment, Load, int]:
+    """Return what is served where, the load, and the drafts that lengths are measured with."""
+    deployment = request.resolved()
     drafts = min(drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN)
     if request.draft_len is not None:
-        drafts = usual_drafts(drafter, model, request.draft_len)
+        drafts = usual_drafts(drafter, deployment.model, request.draft_len)
     load = load_of(request, request.batch_size, request.context_len)
     refuse_one_token(load.workload)
     if len(load.batch_size) != 1 or len(load.context_len) != 1:
         reject("batch_size and context_len are several loads, or none", "one number each")
-    point = Point(model, setup, drafter, load.batch_size, load.context_len, drafts)
-    return point_of(point, load.workload)
-
-
-def _acceptance(drafter: Drafter, length: float, drafts: int) -> Any:
-    return acceptance_from_length(length, drafts, kind=drafter.kind)
+    return deployment, load, drafts
 
 
 def _rows(
@@ -268,19 +260,23 @@ def _rows(
     return tuple(rows)
 
 
-def _users(point: Point, tokens: Any, tpot_s: float, *, limited: bool) -> int:
+def _users(
+    deployment: Deployment,
+    drafter: Drafter,
+    load: Load,
+    room: RoomRule,
+    max_draft_len: int,
+    tpot_s: float,
+) -> int:
     """Return the largest batch whose users wait at most so long per token; 0 if there is none."""
-    batches = np.arange(1, _MOST_USERS + 1)
-    parts = list(grid_slices((1, _MOST_USERS, point.longest + 1)))
-    for _, columns in reversed(parts):
-        curve, waits_s = replace(point, batch_size=batches[columns]).waits(tokens)
-        fast = waits_s[0] <= tpot_s * (1 + 1e-12)
-        if limited:
-            room = limits_of(point.model, point.setup, point.drafter, curve).largest
-            fast &= curve.batch_size[:, None] <= room
-        served = np.flatnonzero(fast.any(axis=-1))
-        if served.size:
-            return int(curve.batch_size[served[-1]])
+    batches = np.arange(1.0, _MOST_USERS + 1)
+    for _, columns in reversed(list(grid_slices((1, _MOST_USERS, max_draft_len + 1)))):
+        part = replace(load, batch_size=batches[columns].tolist())
+        served = served_curve(deployment, drafter, part, room, max_draft_len=max_draft_len)
+        fast = served.tpot_s[0] <= tpot_s * (1 + 1e-12)
+        enough = np.flatnonzero(fast.any(axis=-1))
+        if enough.size:
+            return int(served.curve.batch_size[enough[-1]])
     return 0
 
 

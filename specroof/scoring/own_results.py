@@ -8,8 +8,8 @@ import numpy as np
 from specroof.drafters import Drafter
 from specroof.engines import Residual, ideal_rates, predicted_tokens_per_s
 from specroof.evidence import STEP, Measurement
+from specroof.latency import Deployment
 from specroof.scoring.scores import Errors, Scored, errors_of
-from specroof.speedup.round import Deployment
 
 #: Prompts and answers of one load differ by so much between runs: samples, and special tokens.
 _SAME_LENGTH = 0.01

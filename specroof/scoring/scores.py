@@ -170,8 +170,7 @@ def capacity_bound(point: Measurement) -> str:
         return FREE
     served = served_of(point, left_out_engine(point))
     room = served_room(
-        served.model,
-        served.setup,
+        served,
         context_len=request_lengths(point)[2],
         drafter=drafter_of(point) if point.drafts else None,
         verify_len=float(point.verify_len or 1),

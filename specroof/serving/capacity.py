@@ -2,21 +2,28 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from specroof.acceptance import ContextAcceptance, accepted_at
 from specroof.architecture import Architecture
 from specroof.arrays import Array, distinct
-from specroof.drafters import Drafter
-from specroof.errors import reject
-from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
-from specroof.latency import Setup, cache_notes, served_options
+from specroof.drafters import Drafter, TokensPerRound
+from specroof.errors import expect, reject
+from specroof.hardware import IDEAL_ENGINE, SERVER_KEYS, CapturedGraphs, Server, ServerSettings
+from specroof.latency import Deployment, Setup, cache_notes, check_placement, served_options
 from specroof.serving import sglang, vllm
 from specroof.serving.room import Need, Place, Room, draft_footprint, target_footprint
+from specroof.serving.workload import Load
+from specroof.speedup.curve import acceptance_of, decoding_curve, grid_axes
 from specroof.speedup.result import SpeedupCurve
+from specroof.speedup.round import proposals
 from specroof.units import format_binary_bytes, format_drafts
+
+if TYPE_CHECKING:
+    from specroof.serving.end_to_end import EndToEnd
 
 # --- Room without a framework's rules: the textbook, and servers whose rules are not at hand -----
 
@@ -248,12 +255,12 @@ def in_server(model: Architecture, setup: Setup, asked: ServerSettings) -> Setup
     return replace(setup, engine=replace(setup.engine, graphs=graphs))
 
 
-def prefill_rules(model: Architecture, setup: Setup, kind: str | None = None) -> PrefillRules:
+def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRules:
     """Return how the server takes prompts: as it was told, else as its framework does.
 
     Parameters
     ----------
-    model, setup
+    deployment
         What is served, and where; what its server was told: see `in_server`.
     kind
         The drafter's kind, as a SPEC begins; None for plain decoding.
@@ -268,11 +275,12 @@ def prefill_rules(model: Architecture, setup: Setup, kind: str | None = None) ->
     >>> from specroof import load_hardware, load_model
     >>> from specroof.latency import engine_setup
     >>> model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("h100")
-    >>> prefill_rules(model, engine_setup(chip, "sglang", None, None))
+    >>> prefill_rules(Deployment(model, engine_setup(chip, "sglang", None, None)))
     PrefillRules(chunk=8192, shares_passes=False, drafts_beside=False)
-    >>> prefill_rules(model, engine_setup(chip, "vllm", None, None)).shares_passes
+    >>> prefill_rules(Deployment(model, engine_setup(chip, "vllm", None, None))).shares_passes
     True
     """
+    model, setup = deployment.model, deployment.setup
     place = Place(model=model, hardware=setup.hardware, placement=setup.placement, kind=kind)
     name = setup.engine.rules
     framework = FRAMEWORKS[name]
@@ -303,8 +311,7 @@ _CAPTURED: Final = {"sglang": _captured_sequences, "vllm": _captured_tokens}
 
 
 def served_room(
-    model: Architecture,
-    setup: Setup,
+    deployment: Deployment,
     *,
     context_len: npt.ArrayLike,
     drafter: Drafter | None = None,
@@ -314,7 +321,7 @@ def served_room(
 
     Parameters
     ----------
-    model, setup
+    deployment
         What is served, and where; what its server was told: see `in_server`.
     context_len
         Cached tokens of each request.
@@ -326,6 +333,7 @@ def served_room(
     Source
         `specroof.serving.sglang`, `specroof.serving.vllm`, `specroof.serving.capacity`.
     """
+    model, setup = deployment.model, deployment.setup
     name = setup.engine.rules
     held = None if drafter is None else drafter.held(model)
     draft = None
@@ -375,11 +383,15 @@ def _notes(engine: str, server: Server) -> list[str]:
     return notes
 
 
-# --- What a server runs of a grid of points: its room, plain and with drafts, and what binds it --
+# --- The room of a server over a grid of points, plain and with drafts, and what binds it --------
+
+#: What becomes of requests that a server has no memory for: they ``queue``, their points are
+#: ``drop``ped (no figures), or memory is ``ignore``d.
+RoomRule: TypeAlias = Literal["queue", "drop", "ignore"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Limits:
+class ServerRoom:
     """The room of a server over contexts and draft lengths.
 
     Parameters
@@ -415,7 +427,7 @@ class Limits:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was assumed: plain, the same but for what the drafter adds."""
+        """Assumptions about the server while it drafts; plain, it assumes them less the drafter."""
         return self.drafting.notes
 
     def _run(self, most: float, drafts: int) -> str:
@@ -429,7 +441,7 @@ class Limits:
         Parameters
         ----------
         curve
-            The curve, limited.
+            Over the contexts and draft lengths of this room.
         beyond
             What becomes of more requests.
         """
@@ -460,32 +472,15 @@ class Limits:
             )
 
 
-def limits_of(model: Architecture, setup: Setup, drafter: Drafter, curve: SpeedupCurve) -> Limits:
-    """Return the room at the contexts and draft lengths of a curve.
+def server_room(
+    deployment: Deployment, drafter: Drafter, context_len: Array, verify_len: npt.ArrayLike
+) -> ServerRoom:
+    """Return the room at some contexts and draft lengths, such as those of a curve.
 
     Parameters
     ----------
-    model, setup
-        What is served, and where; what its server was told.
-    drafter, curve
-        What drafts, and its curve, whose verifications say how many positions are kept.
-    """
-    return limits_at(model, setup, drafter, curve.context_len, curve.verify_len)
-
-
-def limits_at(
-    model: Architecture,
-    setup: Setup,
-    drafter: Drafter,
-    context_len: Array,
-    verify_len: npt.ArrayLike,
-) -> Limits:
-    """Return the room at some contexts and draft lengths.
-
-    Parameters
-    ----------
-    model, setup, drafter
-        As for `limits_of`.
+    deployment, drafter
+        What is served, and where; what its server was told; and what drafts.
     context_len
         Cached tokens, shape (contexts,).
     verify_len
@@ -495,40 +490,43 @@ def limits_at(
     verified = np.asarray(verify_len, dtype=np.float64)
     kept = np.maximum(verified, np.arange(len(verified)) + 1.0)[None, :]
     contexts = context_len[:, None]
-    return Limits(
+    return ServerRoom(
         drafter.name,
-        served_room(model, setup, context_len=contexts),
-        served_room(model, setup, context_len=contexts, drafter=drafter, verify_len=kept),
+        served_room(deployment, context_len=contexts),
+        served_room(deployment, context_len=contexts, drafter=drafter, verify_len=kept),
     )
 
 
 # --- Requests beyond what a server runs: they wait, and the batch that runs is what has a speed --
 
 
-def running_requests(asked: npt.ArrayLike, largest: npt.ArrayLike, *, queues: bool) -> Array:
+def running_requests(
+    concurrency: npt.ArrayLike, largest_batch: npt.ArrayLike, room: Literal["queue", "drop"]
+) -> Array:
     r"""Return the requests that are decoded at a time; NaN where there is no such batch.
 
     .. math:: R = \min(C, \text{cap})
 
     Parameters
     ----------
-    asked
-        Requests in flight, C, or the batch that is asked about.
-    largest
+    concurrency
+        Requests in flight, or the batch, C.
+    largest_batch
         The largest batch that runs.
-    queues
-        Whether those beyond it wait; otherwise a batch beyond it does not exist.
+    room
+        Whether those beyond it wait in a queue, or such a batch is dropped.
 
     Source
         Counting.
 
     Examples
     --------
-    >>> running_requests([8, 64], 48, queues=True), running_requests([8, 64], 48, queues=False)
+    >>> running_requests([8, 64], 48, "queue"), running_requests([8, 64], 48, "drop")
     (array([ 8., 48.]), array([ 8., nan]))
     """
-    wanted, most = np.asarray(asked, dtype=np.float64), np.asarray(largest, dtype=np.float64)
-    if queues:
+    wanted = np.asarray(concurrency, dtype=np.float64)
+    most = np.asarray(largest_batch, dtype=np.float64)
+    if room == "queue":
         return np.where(most >= 1, np.minimum(wanted, most), np.nan)
     return np.where(wanted <= most, wanted, np.nan)
 
@@ -561,12 +559,11 @@ def queue_s(concurrency: npt.ArrayLike, running: npt.ArrayLike, service_s: npt.A
     return np.asarray((np.asarray(concurrency) - runs) * np.asarray(service_s) / runs)
 
 
-def limited_curve(
+def running_curve(
     batch_size: Array,
-    largest: Array,
+    largest_batch: Array,
+    room: Literal["queue", "drop"],
     priced: Callable[[Array], SpeedupCurve],
-    *,
-    queues: bool,
 ) -> SpeedupCurve:
     """Return a curve whose points run no more requests than the server does.
 
@@ -574,32 +571,172 @@ def limited_curve(
     ----------
     batch_size
         Requests in flight.
-    largest
+    largest_batch
         The largest batch that runs, axes (context_len, draft_len); [..., 0] of plain decoding.
+    room
+        Whether requests beyond it wait in a queue; dropped points are NaN.
     priced
-        From batch sizes to a curve as if memory had no end; that curve is the answer where no limit
-        binds.
-    queues
-        Whether requests beyond it wait; otherwise such points are NaN.
+        From batch sizes to a curve as if memory had no end; that curve is the answer where no
+        memory is short.
     """
-    asked = batch_size[None, :, None]
-    running = running_requests(asked, largest[:, None, :], queues=queues)
-    if np.all(running == asked):
+    in_flight = batch_size[None, :, None]
+    running = running_requests(in_flight, largest_batch[:, None, :], room)
+    if np.all(running == in_flight):
         return priced(batch_size)
     runs = np.isfinite(running)
     sizes = distinct(running[runs]) if runs.any() else batch_size[:1]
-    found = priced(sizes)
+    curve = priced(sizes)
     place = np.searchsorted(sizes, np.where(runs, running, sizes[0]))
 
     def at(values: Array) -> Array:
         return np.where(runs, np.take_along_axis(values, place, axis=1), np.nan)
 
     return replace(
-        found,
+        curve,
         batch_size=batch_size,
         running=running,
-        tokens_per_round=np.broadcast_to(found.tokens_per_round[:, :1], running.shape),
-        draft_s=at(found.draft_s),
-        verify_s=at(found.verify_s),
-        round_s=at(found.round_s),
+        tokens_per_round=np.broadcast_to(curve.tokens_per_round[:, :1], running.shape),
+        draft_s=at(curve.draft_s),
+        verify_s=at(curve.verify_s),
+        round_s=at(curve.round_s),
     )
+
+
+# --- The curve that every question asks for: decoding, within the room, with its prompts ---------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServedCurve:
+    """What speculative decoding gains on a server.
+
+    Parameters
+    ----------
+    decoding
+        Of decoding alone, within the room.
+    room
+        What the server has room for; None where memory is ignored.
+    end_to_end
+        With prefills; None where the load has no requests.
+    """
+
+    decoding: SpeedupCurve
+    room: ServerRoom | None
+    end_to_end: "EndToEnd | None"
+
+    @property
+    def curve(self) -> SpeedupCurve:
+        """The curve with prefills where they count, else of decoding alone."""
+        return self.decoding if self.end_to_end is None else self.end_to_end.curve
+
+    @property
+    def tpot_s(self) -> Array:
+        """Seconds that a user waits for each token (of requests: after the first)."""
+        if self.end_to_end is not None:
+            return self.end_to_end.tpot_s
+        return 1.0 / self.decoding.tokens_per_s_per_user
+
+
+def room_rule(
+    setup: Setup, capacity: bool | None, beyond: Literal["queue", "drop"] = "drop"
+) -> RoomRule:
+    """Return what becomes of requests that a server has no memory for.
+
+    Parameters
+    ----------
+    setup
+        Where passes run: the ideal engine has no server around it.
+    capacity
+        Whether memory counts; None for any engine but the ideal one.
+    beyond
+        What becomes of them where it counts.
+
+    Raises
+    ------
+    OptionError
+        For a `capacity` that is neither.
+    """
+    expect("capacity", capacity, bool | None, "True, False, or None")
+    counts = setup.engine != IDEAL_ENGINE if capacity is None else capacity
+    return beyond if counts else "ignore"
+
+
+def served_curve(
+    deployment: Deployment,
+    drafter: Drafter,
+    load: Load,
+    room: RoomRule,
+    *,
+    max_draft_len: int,
+    acceptance: TokensPerRound | ContextAcceptance | None = None,
+) -> ServedCurve:
+    """Return what a drafter gains on a server under a load.
+
+    Parameters
+    ----------
+    deployment, drafter, load
+        What is served where, what drafts, and for which requests.
+    room
+        What becomes of requests that the server has no memory for.
+    max_draft_len
+        The longest draft of the grid.
+    acceptance
+        How much of the drafts is accepted; the drafter's own if None.
+
+    Raises
+    ------
+    SpecroofError
+        As `specroof.speedup.curve.decoding_curve` does, and for prompts that are cached on a
+        server that was told to keep none.
+
+    Examples
+    --------
+    >>> from specroof import load_drafter, load_hardware, load_model
+    >>> from specroof.latency import engine_setup
+    >>> setup = engine_setup(load_hardware("h100"), "sglang", None, None)
+    >>> deployment = Deployment(load_model("Qwen/Qwen3-8B"), setup)
+    >>> mtp = load_drafter("mtp,accept=0.8")
+    >>> found = served_curve(deployment, mtp, Load([8, 4096], [4096]), "drop", max_draft_len=2)
+    >>> np.isfinite(found.curve.speedup[0, :, 0]).tolist()  # 4096 have no room
+    [True, False]
+    """
+    accepted = acceptance_of(drafter) if acceptance is None else acceptance
+
+    def priced(batches: npt.ArrayLike) -> SpeedupCurve:
+        return decoding_curve(
+            deployment,
+            drafter,
+            accepted,
+            batch_size=batches,
+            context_len=load.context_len,
+            max_draft_len=max_draft_len,
+        )
+
+    held = None
+    if room == "ignore":
+        decoding = priced(load.batch_size)
+    else:
+        contexts, batches, drafts = grid_axes(load.context_len, load.batch_size, max_draft_len)
+        check_placement(deployment.model, deployment.setup.placement)
+        drafter.describe(deployment.model)  # refuses a model that the drafter does not fit
+        verified = proposals(drafter, accepted_at(accepted, contexts[0]), drafts).verify_len
+        held = server_room(deployment, drafter, contexts, verified)
+        decoding = running_curve(batches, held.largest, room, priced)
+    if load.workload is None:
+        return ServedCurve(decoding, held, None)
+    from specroof.serving.requests import end_to_end  # noqa: PLC0415 - a cold start is felt
+
+    return ServedCurve(decoding, held, end_to_end(decoding, deployment, load.workload))
+
+
+def room_warnings(deployment: Deployment, drafter: Drafter, curve: SpeedupCurve) -> list[str]:
+    """Return where a server has no room for batches that a curve prices all the same.
+
+    Parameters
+    ----------
+    deployment, drafter
+        What is served where, and what drafts.
+    curve
+        As if memory had no end.
+    """
+    room = server_room(deployment, drafter, curve.context_len, curve.verify_len)
+    return [*room.warnings(curve, "larger batches are priced as if memory had no end")]

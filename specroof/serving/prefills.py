@@ -10,7 +10,7 @@ import numpy.typing as npt
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.hardware import EngineProfile
-from specroof.latency import Work
+from specroof.latency import Deployment, Work
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.closed_loop import (
     answer_rounds,
@@ -18,7 +18,7 @@ from specroof.serving.closed_loop import (
     shared_passes,
     shared_wave,
 )
-from specroof.speedup.round import Deployment, PassSeconds
+from specroof.speedup.round import PassSeconds
 
 _Seconds = TypeVar("_Seconds", float, Array)
 

@@ -1,16 +1,13 @@
 """Requests instead of steps: input and output length and concurrency, prefill included."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.acceptance import ContextAcceptance
-from specroof.architecture import Architecture
 from specroof.arrays import Array
-from specroof.drafters import TokensPerRound
 from specroof.errors import refuse
-from specroof.latency import Setup, model_latency
+from specroof.latency import Deployment, model_latency
 from specroof.serving.capacity import PrefillRules, prefill_rules
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.prefills import (
@@ -21,46 +18,11 @@ from specroof.serving.prefills import (
     time_to_first_token_s,
 )
 from specroof.serving.workload import Workload
-from specroof.speedup.curve import Point
 from specroof.speedup.result import SpeedupCurve
-from specroof.speedup.round import Deployment, EnginePasses
+from specroof.speedup.round import EnginePasses
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class RequestPoint(Point):
-    """One load of requests of one drafter, at which something is varied: prefills count.
-
-    Parameters
-    ----------
-    workload
-        The requests, whose mean context is the point's.
-    """
-
-    workload: Workload
-
-    def curve(self, tokens: TokensPerRound | ContextAcceptance) -> SpeedupCurve:
-        """Return the curve at this load under an acceptance, prefills counted."""
-        return self._counted(tokens).curve
-
-    def waits(self, tokens: TokensPerRound | ContextAcceptance) -> tuple[SpeedupCurve, Array]:
-        """Return that curve, and seconds that a user waits for each token after the first."""
-        counted = self._counted(tokens)
-        return counted.curve, counted.tpot_s
-
-    def _counted(self, tokens: TokensPerRound | ContextAcceptance) -> EndToEnd:
-        curve = Point.curve(self, tokens)
-        return end_to_end(curve, self.model, self.setup, self.workload)
-
-
-def point_of(point: Point, workload: Workload | None) -> Point:
-    """Return a point with prefills counted where requests are asked about."""
-    if workload is None:
-        return point
-    known = {one.name: getattr(point, one.name) for one in fields(point)}
-    return RequestPoint(**known, workload=workload)
-
-
-def request_s(model: Architecture, setup: Setup, workload: Workload) -> float:
+def request_s(deployment: Deployment, workload: Workload) -> float:
     """Return the seconds from the start of a prompt that is prefilled alone to its first token.
 
     One pass over what of the prompt is not cached, and what the engine loses with each request.
@@ -68,7 +30,7 @@ def request_s(model: Architecture, setup: Setup, workload: Workload) -> float:
 
     Parameters
     ----------
-    model, setup
+    deployment
         What is served, and where.
     workload
         The requests.
@@ -80,9 +42,9 @@ def request_s(model: Architecture, setup: Setup, workload: Workload) -> float:
     """
     alone = prefill_pass(workload.new_len, context_len=workload.cached_len)
     return time_to_first_token_s(
-        float(model_latency(model, setup, alone).total_s),
+        float(model_latency(deployment.model, deployment.setup, alone).total_s),
         batch_size=1.0,
-        request_overhead_s=setup.engine.request_overhead_s,
+        request_overhead_s=deployment.setup.engine.request_overhead_s,
     )
 
 
@@ -124,9 +86,7 @@ def end_to_end_tokens_per_s(
     return np.asarray(batch * tokens / answer_s)
 
 
-def end_to_end(
-    curve: SpeedupCurve, model: Architecture, setup: Setup, workload: Workload
-) -> EndToEnd:
+def end_to_end(curve: SpeedupCurve, deployment: Deployment, workload: Workload) -> EndToEnd:
     r"""Return a curve's throughput and speedup with prefills counted.
 
     Prompts stop the batch or share passes with decoding as the server of the setup has it, in a
@@ -136,7 +96,7 @@ def end_to_end(
     ----------
     curve
         Of decoding alone, at the mean context of the workload.
-    model, setup
+    deployment
         What the curve is of.
     workload
         Input and output lengths, and what of a prompt is cached.
@@ -149,12 +109,13 @@ def end_to_end(
     Source
         See `end_to_end_tokens_per_s` and `specroof.serving.prefills.request_timing`.
     """
+    setup = deployment.setup
     if workload.prefix_hit_rate and setup.user_settings.prefix_cache is False:
         refuse("prefix_hit_rate", workload.prefix_hit_rate, "0 with prefix-cache=off")
     load = _load(curve, workload)
     kind = curve.drafter.partition(",")[0]
-    plain, rules = (prefill_rules(model, setup, drafting) for drafting in (None, kind))
-    times = _times(curve, Deployment(model, setup), load, (plain, rules))
+    plain, rules = (prefill_rules(deployment, drafting) for drafting in (None, kind))
+    times = _times(curve, deployment, load, (plain, rules))
     batch, output_len = curve.running_batch, workload.output_len
     lost_s = setup.engine.request_latency_s
     rate = end_to_end_tokens_per_s(
@@ -164,7 +125,7 @@ def end_to_end(
     service_s = batch * output_len / rate
     return EndToEnd(
         workload=workload,
-        wait_s=request_s(model, setup, workload),
+        wait_s=request_s(deployment, workload),
         latency_s=lost_s,
         curve=replace(
             curve,

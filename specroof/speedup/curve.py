@@ -1,8 +1,8 @@
 """Where work meets probability: the whole speedup curve over context, batch and draft length."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -14,14 +14,13 @@ from specroof.acceptance import (
     acceptance_notes,
     constant_acceptance,
 )
-from specroof.architecture import Architecture
 from specroof.arrays import Array, IntArray, array_within, whole_within
 from specroof.cost import ForwardPass
-from specroof.drafters import Drafter, Proposals, TokensPerRound
+from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import OptionError, expect, refuse, reject
 from specroof.latency import (
+    Deployment,
     PassLatency,
-    Setup,
     cache_notes,
     check_placement,
     engine_notes,
@@ -30,7 +29,7 @@ from specroof.latency import (
     option_notes,
 )
 from specroof.speedup.result import SpeedupCurve, band_notes, tokens_spread
-from specroof.speedup.round import Deployment, proposals, round_times
+from specroof.speedup.round import proposals, round_times
 from specroof.units import MOST_POINTS
 
 # --- The axes of a grid: contexts, batch sizes and draft lengths, checked before any is priced ---
@@ -47,7 +46,7 @@ TEXT_WEIGHT: Final = 6
 _CHUNK_POINTS: Final = 1 << 18
 
 
-def grid_axes(context_len: npt.ArrayLike, batch_size: npt.ArrayLike, longest: int) -> Axes:
+def grid_axes(context_len: npt.ArrayLike, batch_size: npt.ArrayLike, max_draft_len: int) -> Axes:
     """Return the axes of a grid.
 
     Parameters
@@ -55,8 +54,8 @@ def grid_axes(context_len: npt.ArrayLike, batch_size: npt.ArrayLike, longest: in
     context_len
         Cached tokens of each sequence: a number or a list of numbers.
     batch_size
-        Sequences in flight, likewise.
-    longest
+        Sequences in flight: a number or a list of numbers.
+    max_draft_len
         The longest draft; the last axis runs from 0 to it.
 
     Raises
@@ -73,7 +72,7 @@ def grid_axes(context_len: npt.ArrayLike, batch_size: npt.ArrayLike, longest: in
     axes = (
         _axis("context_len", context_len),
         _axis("batch_size", batch_size),
-        np.arange(longest + 1, dtype=np.int64),
+        np.arange(max_draft_len + 1, dtype=np.int64),
     )
     refuse_many_points([len(axis) for axis in axes])
     return axes
@@ -138,32 +137,34 @@ def grid_slices(shape: tuple[int, int, int]) -> Iterator[tuple[slice, slice]]:
 DEFAULT_MAX_DRAFT_LEN: Final = 16
 
 
-def curve_in(  # noqa: PLR0913 - a grid has three axes
-    model: Architecture,
-    setup: Setup,
-    *,
+def decoding_curve(
+    deployment: Deployment,
     drafter: Drafter,
-    tokens: TokensPerRound | ContextAcceptance,
+    acceptance: TokensPerRound | ContextAcceptance,
+    *,
     batch_size: npt.ArrayLike,
     context_len: npt.ArrayLike,
-    longest: int,
+    max_draft_len: int,
 ) -> SpeedupCurve:
     r"""Return what speculative decoding gains over a grid of operating points.
+
+    Memory has no end here, and no prompt is computed: `specroof.serving.capacity.served_curve`
+    counts both.
 
     .. math:: \text{speedup} = \frac{N(\gamma) \; t_1}
         {t_{serial}(\gamma) + \max(t_{verify}(\gamma + 1), t_{overlapped}(\gamma)) + t_{over}}
 
     Parameters
     ----------
-    model, setup
+    deployment
         What is served, and where.
-    drafter, tokens
+    drafter, acceptance
         What drafts, and how much of it is accepted: see `acceptance_of`. Acceptance by context
         leaves contexts unknown that it does not reach.
     batch_size, context_len
         A number or a list each, above 0 and at least 0: sequences in flight over all devices,
         and cached tokens of each.
-    longest
+    max_draft_len
         The longest draft of the grid, with NaN past the depth of drafter or acceptance.
 
     Returns
@@ -182,37 +183,28 @@ def curve_in(  # noqa: PLR0913 - a grid has three axes
         Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8; Sadhukhan et al. 2024,
         arXiv:2408.11049, section 3, with the cost of verification.
     """
-    check_placement(model, setup.placement)
-    axes = grid_axes(context_len, batch_size, longest)
-    if not isinstance(tokens, ContextAcceptance):
-        return _curve_at(axes, model, setup, drafter, tokens)
-    return _joined_contexts(
-        axes[0],
-        tokens,
-        lambda at, accepted: _curve_at(
-            (np.array([at]), *axes[1:]), model, setup, drafter, accepted
-        ),
-    )
-
-
-def _joined_contexts(
-    contexts: Array,
-    acceptance: ContextAcceptance,
-    curve_at: Callable[[float, Acceptance], SpeedupCurve],
-) -> SpeedupCurve:
-    """Return the curve over several contexts, each with the acceptance that belongs to it."""
-    curves = [curve_at(one, acceptance.at_context(one)) for one in contexts.tolist()]
-    notes = dict.fromkeys(note for one in curves for note in one.notes)
+    check_placement(deployment.model, deployment.setup.placement)
+    contexts, batches, draft_lens = axes = grid_axes(context_len, batch_size, max_draft_len)
+    if not isinstance(acceptance, ContextAcceptance):
+        return _curve_at(axes, deployment, drafter, acceptance)
+    # Each context has an acceptance of its own.
+    curves = [
+        _curve_at(
+            (np.array([at]), batches, draft_lens), deployment, drafter, acceptance.at_context(at)
+        )
+        for at in contexts.tolist()
+    ]
+    notes = dict.fromkeys(note for curve in curves for note in curve.notes)
     # Outside the contexts of the measurement nothing is known of any draft: 0.
-    measured = [one.measured_draft_len for one in curves if one.measured_draft_len]
-    below, above = (np.stack([one.spread[end] for one in curves])[:, None] for end in (0, 1))
+    measured = [curve.measured_draft_len for curve in curves if curve.measured_draft_len]
+    below, above = (np.stack([curve.spread[end] for curve in curves])[:, None] for end in (0, 1))
     return replace(
         curves[0],
         context_len=contexts,
-        tokens_per_round=np.concatenate([one.tokens_per_round for one in curves]),
-        draft_s=np.concatenate([one.draft_s for one in curves]),
-        verify_s=np.concatenate([one.verify_s for one in curves]),
-        round_s=np.concatenate([one.round_s for one in curves]),
+        tokens_per_round=np.concatenate([curve.tokens_per_round for curve in curves]),
+        draft_s=np.concatenate([curve.draft_s for curve in curves]),
+        verify_s=np.concatenate([curve.verify_s for curve in curves]),
+        round_s=np.concatenate([curve.round_s for curve in curves]),
         notes=tuple(notes),
         measured_draft_len=min(measured, default=None),
         spread=(below, above),
@@ -221,21 +213,29 @@ def _joined_contexts(
 
 
 def _curve_at(
-    axes: Axes, model: Architecture, setup: Setup, drafter: Drafter, tokens: TokensPerRound
+    axes: Axes, deployment: Deployment, drafter: Drafter, acceptance: TokensPerRound
 ) -> SpeedupCurve:
     """Return the curve over a grid on which acceptance does not depend on the context."""
     contexts, batches, draft_lens = axes
+    model, setup, kind = deployment.model, deployment.setup, drafter.kind
     cost_from = drafter.describe(model)  # refuses a model that the drafter does not fit
-    proposed = proposals(drafter, tokens, draft_lens)
-    times, of_passes = _grid_times(Deployment(model, setup), drafter, proposed, axes)
-    kind = drafter.kind
+    proposed = proposals(drafter, acceptance, draft_lens)
+    shape = (len(contexts), len(batches), len(draft_lens))
+    times = {name: np.empty(shape) for name in ("draft_s", "verify_s", "round_s")}
+    of_passes: list[str] = []
+    for rows, columns in grid_slices(shape):
+        grid = (contexts[rows, None, None], batches[None, columns, None], draft_lens)
+        part = round_times(deployment, drafter, proposed, grid)
+        for name, seconds in times.items():
+            seconds[rows, columns] = getattr(part, name)
+        of_passes += part.notes
     band = setup.engine.band(kind)
     notes = (
         *model.notes,
         *option_notes(model, setup.options),
         *cache_notes(model, setup),
         *of_passes,
-        *acceptance_notes(tokens, model.name),
+        *acceptance_notes(acceptance, model.name),
         *engine_notes(setup),
         *band_notes(setup.engine, kind),
         *memory_notes(model, setup, contexts, batches),
@@ -256,36 +256,19 @@ def _curve_at(
         round_s=times["round_s"],
         notes=tuple(dict.fromkeys(notes)),
         cost_from=cost_from,
-        acceptance_from=getattr(tokens, "description", ""),
-        measured_draft_len=getattr(tokens, "measured_depth", None),
+        acceptance_from=getattr(acceptance, "description", ""),
+        measured_draft_len=getattr(acceptance, "measured_depth", None),
         band=None if band is None else band.width,
-        spread=tokens_spread(tokens, draft_lens),
+        spread=tokens_spread(acceptance, draft_lens),
     )
 
 
-def _grid_times(
-    served: Deployment, drafter: Drafter, proposed: Proposals, axes: Axes
-) -> tuple[dict[str, Array], list[str]]:
-    """Return the seconds of drafting, verification and round over a grid, and notes of passes."""
-    contexts, batches, draft_lens = axes
-    shape = (len(contexts), len(batches), len(draft_lens))
-    found = {name: np.empty(shape) for name in ("draft_s", "verify_s", "round_s")}
-    notes: list[str] = []
-    for rows, columns in grid_slices(shape):
-        grid = (contexts[rows, None, None], batches[None, columns, None], draft_lens)
-        times = round_times(served, drafter, proposed, grid)
-        for name, seconds in found.items():
-            seconds[rows, columns] = getattr(times, name)
-        notes += times.notes
-    return found, notes
-
-
-def pass_latency(model: Architecture, setup: Setup, forward_pass: ForwardPass) -> PassLatency:
+def pass_latency(deployment: Deployment, forward_pass: ForwardPass) -> PassLatency:
     """Return the seconds of one forward pass, and of each operation in it.
 
     Parameters
     ----------
-    model, setup
+    deployment
         What runs, and where.
     forward_pass
         Batch, new positions and context; arrays broadcast.
@@ -305,6 +288,7 @@ def pass_latency(model: Architecture, setup: Setup, forward_pass: ForwardPass) -
     Source
         See `specroof.latency.pass_time`.
     """
+    model, setup = deployment.model, deployment.setup
     check_placement(model, setup.placement)
     latency = model_latency(model, setup, forward_pass)
     shape = np.broadcast_shapes(forward_pass.tokens.shape, forward_pass.context_len.shape)
@@ -353,26 +337,26 @@ def acceptance_of(
     return given
 
 
-def draft_depth(drafter: Drafter, tokens: TokensPerRound | ContextAcceptance) -> float:
+def draft_depth(drafter: Drafter, acceptance: TokensPerRound | ContextAcceptance) -> float:
     """Return the longest draft that drafter and acceptance know; inf where there is no end."""
-    depths = (drafter.max_draft_len, tokens.max_draft_len)
+    depths = (drafter.max_draft_len, acceptance.max_draft_len)
     return min(math.inf if depth is None else depth for depth in depths)
 
 
 def longest_draft(
     drafter: Drafter,
-    tokens: TokensPerRound | ContextAcceptance,
-    asked: int | None,
+    acceptance: TokensPerRound | ContextAcceptance,
+    max_draft_len: int | None,
     *,
     name: str = "max_draft_len",
 ) -> int:
-    """Return the longest draft of the grid; one that was asked for must be within the depth.
+    """Return the longest draft of the grid, which must be within the depth if it was chosen.
 
     Parameters
     ----------
-    drafter, tokens
+    drafter, acceptance
         What drafts, and how much of it is accepted.
-    asked
+    max_draft_len
         The longest draft; the default if None.
     name
         How refusals call it.
@@ -380,75 +364,18 @@ def longest_draft(
     Raises
     ------
     OptionError
-        Unless `asked` is a whole number within the depth.
+        Unless `max_draft_len` is a whole number within the depth.
     """
-    if asked is None:
+    if max_draft_len is None:
         return DEFAULT_MAX_DRAFT_LEN
-    longest = whole_within(name, asked, "draft_len")
-    depth = draft_depth(drafter, tokens)
-    if longest > depth:
-        refuse(name, asked, f"at most {depth:g}, the depth of {drafter.name!r}")
-    return longest
+    drafts = whole_within(name, max_draft_len, "draft_len")
+    depth = draft_depth(drafter, acceptance)
+    if drafts > depth:
+        refuse(name, max_draft_len, f"at most {depth:g}, the depth of {drafter.name!r}")
+    return drafts
 
 
-# --- What is priced: one drafter at one load, or over a grid of loads ----------------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Point:
-    """One drafter at one load, or over a grid of loads, wherever it is priced.
-
-    Parameters
-    ----------
-    model, setup, drafter
-        What is served, where, and what drafts.
-    batch_size, context_len
-        The load; several, if lists.
-    longest
-        The longest draft that is priced.
-    draft_len
-        Drafts per round; None for the best of 1 to `longest`.
-    """
-
-    model: Architecture
-    setup: Setup
-    drafter: Drafter
-    batch_size: npt.ArrayLike
-    context_len: npt.ArrayLike
-    longest: int
-    draft_len: int | None = None
-
-    def curve(self, tokens: TokensPerRound | ContextAcceptance) -> SpeedupCurve:
-        """Return the curve at this load under an acceptance."""
-        return curve_in(
-            self.model,
-            self.setup,
-            drafter=self.drafter,
-            tokens=tokens,
-            batch_size=self.batch_size,
-            context_len=self.context_len,
-            longest=self.longest,
-        )
-
-    def waits(self, tokens: TokensPerRound | ContextAcceptance) -> tuple[SpeedupCurve, Array]:
-        """Return the curve under an acceptance, and seconds that a user waits for each token."""
-        curve = self.curve(tokens)
-        return curve, 1.0 / curve.tokens_per_s_per_user
-
-    @property
-    def drafted(self) -> SpeedupCurve:
-        """The curve under the drafter's own acceptance."""
-        return self.curve(acceptance_of(self.drafter))
-
-    def gain(self, tokens: TokensPerRound | ContextAcceptance) -> tuple[float, int]:
-        """Return the speedup of drafting under an acceptance, and its draft length."""
-        gains, drafts = drafting_gain(self.curve(tokens), self.draft_len)
-        return float(gains[0, 0]), int(drafts[0, 0])
-
-
-def drafting_gain(
-    curve: SpeedupCurve, draft_len: int | None, largest_batch: Array | None = None
-) -> tuple[Array, IntArray]:
+def drafting_gain(curve: SpeedupCurve, draft_len: int | None) -> tuple[Array, IntArray]:
     """Return the speedup of rounds that do draft, and their draft length, axes (context, batch).
 
     Parameters
@@ -457,11 +384,14 @@ def drafting_gain(
         What drafting gains.
     draft_len
         Drafts per round; None for the best from 1 on.
-    largest_batch
-        What a server has room for, axes (context, draft length); None without end.
+
+    Returns
+    -------
+    tuple
+        The speedup, -inf where the server does not run these drafts, and the draft length.
 
     Source
-        `SpeedupCurve.best_speedup`, without its way out: there drafts are optional.
+        `SpeedupCurve.best_speedup`, where drafting is optional; here it is not.
 
     Examples
     --------
@@ -472,9 +402,6 @@ def drafting_gain(
     (True, 1.0, [[1]])
     """
     speedup = np.where(np.isnan(curve.speedup), -np.inf, curve.speedup)
-    if largest_batch is not None:
-        room = curve.batch_size[None, :, None] <= largest_batch[:, None, :]
-        speedup = np.where(room, speedup, -np.inf)
     if draft_len is not None:
         return speedup[..., draft_len], np.full(speedup.shape[:2], draft_len)
     best = np.argmax(speedup[..., 1:], axis=-1) + 1

@@ -3,15 +3,18 @@
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from specroof.acceptance import acceptance_from_length, constant_acceptance
+from specroof.acceptance import Acceptance, acceptance_from_length, constant_acceptance
 from specroof.arrays import Array, IntArray
 from specroof.drafters import Drafter, DraftTime, Round
-from specroof.errors import OptionError, optional_library, reject
-from specroof.speedup.curve import Point, acceptance_of
+from specroof.errors import OptionError, optional_library
+
+#: From what is varied to the speedup of drafting, and its draft length.
+_AcceptanceGain: TypeAlias = Callable[[Acceptance], tuple[float, int]]
+_DrafterGain: TypeAlias = Callable[[Drafter], tuple[float, int]]
 
 #: Shares of a plain step, and factors on drafting times, that are looked at.
 _MOST_SHARE: Final = 100.0
@@ -86,15 +89,15 @@ def crossing(
     return Threshold("at", value, gain(value)[1], at_easy)
 
 
-def least_rate(point: Point, wanted: float) -> Threshold:
+def least_rate(gain: _AcceptanceGain, wanted: float) -> Threshold:
     r"""Return the least acceptance rate that reaches a speedup.
 
     .. math:: \min \{ \alpha : S(\alpha) \ge S_{wanted} \}
 
     Parameters
     ----------
-    point
-        The load, and what drafts; its own acceptance does not matter.
+    gain
+        From an acceptance to the speedup of drafting at one load, and its draft length.
     wanted
         The speedup.
 
@@ -106,46 +109,43 @@ def least_rate(point: Point, wanted: float) -> Threshold:
 
     Examples
     --------
-    >>> from specroof import load_drafter, load_hardware, load_model
-    >>> from specroof.latency import engine_setup
-    >>> setup = engine_setup(load_hardware("b200"), "ideal", None, None)
-    >>> free = load_drafter("autoregressive,cost=0")
-    >>> point = Point(load_model("Qwen/Qwen3-8B"), setup, free, 1, 4096, 1, draft_len=1)
-    >>> least_rate(point, 1.5).value.__round__(2)  # 1 + α tokens, memory bound: about the same time
+    >>> one_free_draft = lambda acceptance: (acceptance.tokens_per_round([1]).item(), 1)
+    >>> round(least_rate(one_free_draft, 1.5).value, 9)  # 1 + α tokens in the time of a plain step
     0.5
     """
-    return crossing(lambda rate: point.gain(constant_acceptance(rate)), wanted, (0.0, 1.0))
+    return crossing(lambda rate: gain(constant_acceptance(rate)), wanted, (0.0, 1.0))
 
 
-def least_length(point: Point, wanted: float) -> Threshold:
-    """Return the least acceptance length, at the point's draft length, that reaches a speedup.
+def least_length(gain: _AcceptanceGain, wanted: float, *, draft_len: int, kind: str) -> Threshold:
+    """Return the least acceptance length that reaches a speedup.
 
     Parameters
     ----------
-    point
-        The load, and what drafts; its own acceptance does not matter.
+    gain
+        From an acceptance to the speedup of drafting at one load, and its draft length.
     wanted
         The speedup.
-
-    Raises
-    ------
-    OptionError
-        For a point without a draft length.
+    draft_len, kind
+        The drafts that the length is measured with, and the kind of drafter: see
+        `specroof.acceptance.acceptance_from_length`.
 
     Source
-        As `least_rate`; `specroof.acceptance.acceptance_from_length`.
+        Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, solved for the tokens of a round.
+
+    Examples
+    --------
+    >>> free = lambda acceptance: (acceptance.tokens_per_round([2]).item(), 2)
+    >>> round(least_length(free, 1.5, draft_len=2, kind="mtp").value, 9)
+    1.5
     """
-    if point.draft_len is None:
-        reject("draft_len is None", "the drafts of the acceptance length")
-    drafts, kind = point.draft_len, point.drafter.kind
 
-    def gain(length: float) -> tuple[float, int]:
-        return point.gain(acceptance_from_length(length, drafts, kind=kind))
+    def gain_of_length(length: float) -> tuple[float, int]:
+        return gain(acceptance_from_length(length, draft_len, kind=kind))
 
-    return crossing(gain, wanted, (1.0, drafts + 1.0))
+    return crossing(gain_of_length, wanted, (1.0, draft_len + 1.0))
 
 
-def largest_cost(point: Point, wanted: float) -> Threshold:
+def largest_cost(gain: _DrafterGain, wanted: float, *, drafter: Drafter) -> Threshold:
     """Return the largest cost of a drafter that still reaches a speedup.
 
     Of a drafter whose cost is a share of the plain step, that share; of others a factor on their
@@ -153,21 +153,31 @@ def largest_cost(point: Point, wanted: float) -> Threshold:
 
     Parameters
     ----------
-    point
-        The load, and a drafter with its acceptance.
+    gain
+        From a drafter to its speedup at one load, and its draft length.
     wanted
         The speedup.
+    drafter
+        Its cost is varied.
 
     Source
-        As `least_rate`, solved for c, or for the drafting time.
+        Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, solved for c, or for the drafting
+        time.
+
+    Examples
+    --------
+    >>> from specroof import load_drafter
+    >>> cheap = load_drafter("autoregressive,cost=0.1")
+    >>> gain = lambda drafter: (2 / (1 + float(drafter.name.partition("cost=")[2])), 1)
+    >>> round(largest_cost(gain, 1.0, drafter=cheap).value, 9)  # 2 tokens in 1 + c steps
+    1.0
     """
-    tokens, at_share = acceptance_of(point.drafter), point.drafter.at_share
+    at_share = drafter.at_share
 
-    def gain(cost: float) -> tuple[float, int]:
-        drafter = slowed(point.drafter, cost) if at_share is None else at_share(cost)
-        return replace(point, drafter=drafter).gain(tokens)
+    def gain_of_cost(cost: float) -> tuple[float, int]:
+        return gain(slowed(drafter, cost) if at_share is None else at_share(cost))
 
-    return crossing(gain, wanted, (_MOST_FACTOR if at_share is None else _MOST_SHARE, 0.0))
+    return crossing(gain_of_cost, wanted, (_MOST_FACTOR if at_share is None else _MOST_SHARE, 0.0))
 
 
 def slowed(drafter: Drafter, factor: float) -> Drafter:

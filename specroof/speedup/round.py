@@ -1,13 +1,13 @@
 """One round of speculation: which passes it takes, and its seconds by those of its passes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import WEIGHT_FORMATS, Architecture, Experts
+from specroof.architecture import Architecture
 from specroof.arrays import Array, IntArray
 from specroof.cost import ForwardPass
 from specroof.drafters import (
@@ -21,66 +21,30 @@ from specroof.drafters import (
 from specroof.errors import OptionError
 from specroof.hardware import EngineProfile, HardwareProfile, Placement
 from specroof.latency import (
+    Deployment,
     Setup,
     Work,
     check_placement,
     drafting_setup,
     model_work,
     pass_time,
-    served_options,
 )
 from specroof.units import format_seconds
 
-# --- What is served, and where -------------------------------------------------------------------
 
-
-@dataclass(frozen=True, slots=True)
-class Deployment:
-    """A model where it is served.
-
-    Parameters
-    ----------
-    model
-        What is served.
-    setup
-        Where, in which engine, by which formulas.
-    """
-
-    model: Architecture
-    setup: Setup
-
-    @property
-    def weight_bits(self) -> Mapping[str, int]:
-        """Formats that projections and experts are counted in, and the bits of a weight."""
-        chosen = self.setup.options.weight_dtype
-        if chosen is not None:
-            forms = [WEIGHT_FORMATS[chosen]]
-        else:
-            blocks = [block for _, block in self.model.counted_blocks]
-            forms = [linear.weight for block in blocks for linear in block.linears]
-            forms += [block.core.weight for block in blocks if isinstance(block.core, Experts)]
-        # Block scales add less than a bit.
-        return {form.name: int(8 * form.element_bytes) for form in forms}
-
-    @property
-    def kv_dtype(self) -> str:
-        """The dtype that cached keys and values are counted in."""
-        return served_options(self.model, self.setup).kv_dtype or self.model.kv_dtype
-
-
-def proposals(drafter: Drafter, tokens: TokensPerRound, draft_len: IntArray) -> Proposals:
+def proposals(drafter: Drafter, acceptance: TokensPerRound, draft_len: IntArray) -> Proposals:
     """Return what is verified and expected at each draft length, unknown past the depth.
 
     Parameters
     ----------
     drafter
         What proposes.
-    tokens
+    acceptance
         How much of it is accepted.
     draft_len
         Whole numbers from 0.
     """
-    found = drafter.propose(tokens, draft_len)
+    found = drafter.propose(acceptance, draft_len)
     if drafter.max_draft_len is None:
         return found
     within = draft_len <= drafter.max_draft_len

@@ -9,8 +9,10 @@ import numpy as np
 
 from specroof.acceptance import accepted_at
 from specroof.cost import ForwardPass
-from specroof.latency import PassLatency
-from specroof.speedup.curve import Point, acceptance_of, pass_latency
+from specroof.drafters import Drafter
+from specroof.latency import Deployment, PassLatency
+from specroof.speedup.curve import acceptance_of, pass_latency
+from specroof.speedup.result import SpeedupCurve
 from specroof.speedup.round import engine_round_s, proposals, waits_for_host
 
 DRAFTING: Final = "drafting"
@@ -121,35 +123,38 @@ def group_seconds(latency: PassLatency) -> dict[str, float]:
     return {name: seconds for name, seconds in found.items() if seconds}
 
 
-def round_parts(point: Point, draft_len: int) -> tuple[RoundParts, PassLatency]:
+def round_parts(
+    deployment: Deployment, drafter: Drafter, curve: SpeedupCurve, draft_len: int
+) -> tuple[RoundParts, PassLatency]:
     """Return a round part by part, and its verification operation by operation.
 
     Parameters
     ----------
-    point
-        One load, and a drafter with its acceptance.
+    deployment, drafter
+        What is served, and what drafts, with its acceptance.
+    curve
+        Their curve at one load.
     draft_len
-        Drafts per round, within the point's curve.
+        Drafts per round, within the curve.
 
     Source
         `specroof.speedup.round.round_time`, term by term.
     """
-    curve = point.drafted
     at = (0, 0, draft_len)
     batch, context = float(curve.batch_size[0]), float(curve.context_len[0])
     passes = [
-        pass_latency(point.model, point.setup, ForwardPass(batch, query_len, context))
+        pass_latency(deployment, ForwardPass(batch, query_len, context))
         for query_len in (1, float(np.asarray(curve.verify_len)[draft_len]))
     ]
     plain, verified = (group_seconds(latency) for latency in passes)
-    tokens = accepted_at(acceptance_of(point.drafter), context)
-    proposed = proposals(point.drafter, tokens, np.array([draft_len]))
+    accepted = accepted_at(acceptance_of(drafter), context)
+    proposed = proposals(drafter, accepted, np.array([draft_len]))
     added_s = engine_round_s(
-        point.setup.engine,
+        deployment.setup.engine,
         [batch],
         proposed.branches,
         looked_up=proposed.looked_up,
-        waits=waits_for_host(point.setup, point.drafter),
+        waits=waits_for_host(deployment.setup, drafter),
     )
     engine_s = float(added_s[0])
     # What the target waits for: of drafting beside the verification, what outlasts it.
@@ -158,7 +163,7 @@ def round_parts(point: Point, draft_len: int) -> tuple[RoundParts, PassLatency]:
     added |= {name: verified.get(name, 0.0) - plain.get(name, 0.0) for name in plain | verified}
     added[ENGINE] = engine_s
     parts = RoundParts(
-        drafter=point.drafter.name,
+        drafter=drafter.name,
         draft_len=draft_len,
         batch_size=batch,
         context_len=context,
