@@ -161,13 +161,13 @@ def largest_cost(point: Point, wanted: float) -> Threshold:
     Source
         As `least_rate`, solved for c, or for the drafting time.
     """
-    tokens, at_share = acceptance_of(point.drafter), point.drafter.at_share
+    tokens, with_cost = acceptance_of(point.drafter), point.drafter.with_cost
 
     def gain(cost: float) -> tuple[float, int]:
-        drafter = slowed(point.drafter, cost) if at_share is None else at_share(cost)
+        drafter = slowed(point.drafter, cost) if with_cost is None else with_cost(cost)
         return replace(point, drafter=drafter).gain(tokens)
 
-    return crossing(gain, wanted, (_MOST_FACTOR if at_share is None else _MOST_SHARE, 0.0))
+    return crossing(gain, wanted, (_MOST_FACTOR if with_cost is None else _MOST_SHARE, 0.0))
 
 
 def slowed(drafter: Drafter, factor: float) -> Drafter:
