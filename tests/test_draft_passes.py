@@ -26,7 +26,7 @@ from specroof.architecture import (
 )
 from specroof.architecture.draft_heads import usual_mtp
 from specroof.catalog import load_model
-from specroof.catalog.models import load_draft_config
+from specroof.catalog.names import load_draft_config
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter
 from specroof.drafters.heads import head_block_drafter, head_drafter, medusa_drafter

@@ -25,7 +25,7 @@ from specroof.architecture.draft_heads import (
 )
 from specroof.catalog import load_model
 from specroof.catalog.files import bundled_names
-from specroof.catalog.models import load_draft_config
+from specroof.catalog.names import load_draft_config
 from specroof.errors import ConfigError, OptionError
 from specroof.parsers.drafters import DRAFTER_KINDS, parse_drafter_config
 

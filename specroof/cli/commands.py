@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeAlias, get_args, get_type_hints
 
 import typer
 
-from specroof.catalog.hardware import hardware_names, load_hardware
+from specroof.catalog import hardware_names, load_hardware
 from specroof.cli.output import figure_files, give, text_file
 from specroof.cost import Options
 from specroof.errors import OptionError

@@ -1,6 +1,6 @@
 """`specroof doctor`: a running server, read, and what it should change."""
 
-from specroof.catalog.models import model_names
+from specroof.catalog import model_names
 from specroof.cli.flags import FORMATS, SETUP, Flag, command, drafter_flag, shared
 from specroof.drafters.kinds import KINDS
 from specroof.questions.doctor import doctor as asked

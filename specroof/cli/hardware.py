@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from specroof.catalog.hardware import hardware_names
+from specroof.catalog import hardware_names
 from specroof.cli import COMMANDS
 from specroof.cli.flags import AsJson, Asked, Flag, flags
 from specroof.cli.groups import Command, CommandGroup
