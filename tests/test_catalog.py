@@ -159,7 +159,7 @@ def test_a_bundled_file_that_somebody_broke_is_refused_in_one_line(
     text = (hardware_folder / "h200.yaml").read_text()
     (tmp_path / "h200.yaml").write_text(text.replace("memory_bytes:", "memory_byte:"))
     files = {"h200": tmp_path / "h200.yaml"}
-    monkeypatch.setattr("specroof.catalog.hardware.bundled", lambda _folder, _suffix: files)
+    monkeypatch.setattr("specroof.catalog.names.bundled", lambda _folder, _suffix: files)
     with pytest.raises(ProfileError) as error:
         load_hardware("h200")
     assert "memory_byte" in one_line(error)

@@ -12,7 +12,7 @@ import pytest
 import specroof
 
 # The rooms that hold published formulas.
-FORMULA_ROOMS = ("acceptance", "cost", "latency")
+FORMULA_ROOMS = ("acceptance", "architecture", "cost", "latency")
 
 # Public functions of those rooms that add up or hand on the formulas of others, so that there is
 # no source to name. Each still has an example.
@@ -20,12 +20,21 @@ WITHOUT_SOURCE: frozenset[str] = frozenset({"specroof.acceptance.curve.acceptanc
 
 # Public functions of those rooms that are no formulas: they look up, refuse, or say something.
 NO_FORMULAS: frozenset[str] = frozenset(
-    {
-        "specroof.acceptance.published.profile.bundled_profile",
-        "specroof.acceptance.published.profile.load_profiles",
-        "specroof.acceptance.published.profile.profile_names",
-    }
+    f"specroof.{module}.{name}"
+    for module, names in {
+        "acceptance.curve": (
+            "draft_lengths number_from numbers_from drafts_of length_of some "
+            # what the constructors of curves tabulate; each constructor names its source
+            "constant_law listed_law decay_law beta_law survival_of_rates rates_of_survival"
+        ),
+        "acceptance.published.formats": "number whole entries checked_survival",
+        "acceptance.published.profile": "bundled_profile load_profiles profile_names",
+        "architecture.base": "by_kv_heads cache_only",
+    }.items()
+    for name in names.split()
 )
+# Modules that put blocks, layers and drafters together, and compute nothing.
+NO_FORMULAS_IN = ("specroof.architecture.draft_heads", "specroof.architecture.model")
 
 # What may head a section: numpydoc's headings, and the house's own.
 HEADINGS = {
@@ -86,7 +95,11 @@ def documented_parameters(doc: str) -> list[str]:
     return [name.strip().lstrip("*") for line in names for name in line.split(",")]
 
 
-FORMULAS = [one for one in public_functions(*FORMULA_ROOMS) if one[0] not in NO_FORMULAS]
+FORMULAS = [
+    (name, function)
+    for name, function in public_functions(*FORMULA_ROOMS)
+    if name not in NO_FORMULAS and not name.startswith(NO_FORMULAS_IN)
+]
 FUNCTIONS = list(public_functions())
 
 

@@ -24,13 +24,13 @@ from specroof.architecture import (
     eagle_head,
     markov_step,
 )
+from specroof.architecture.draft_heads import usual_mtp
 from specroof.catalog import load_model
-from specroof.catalog.models import load_draft_config
+from specroof.catalog.names import load_draft_config
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter
 from specroof.drafters.heads import head_block_drafter, head_drafter, medusa_drafter
 from specroof.drafters.kinds import lookup_drafter
-from specroof.drafters.placed import usual_mtp
 from specroof.drafters.trees import expansion_tree, tree_proposals
 from specroof.errors import OptionError
 from strategies import device

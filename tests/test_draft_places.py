@@ -14,8 +14,7 @@ from specroof.acceptance import constant_acceptance
 from specroof.architecture import Architecture, DraftShape, Layer, draft_layer, draft_model
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, DraftTime
-from specroof.drafters.heads import head_drafter
-from specroof.drafters.placed import Where, overlapped_time
+from specroof.drafters.heads import Where, head_drafter, overlapped_time
 from specroof.engines.record import Record, case_of
 from specroof.errors import OptionError
 from specroof.evidence import Measurement
@@ -141,7 +140,7 @@ def test_the_link_carries_tokens_and_features_there_and_drafts_back() -> None:
         batch_size=8,
         context_len=50,
         tokens_per_round=3,
-        elsewhere=elsewhere,
+        on_own_devices=elsewhere,
     )
     # Five passes of one second. Twice the latency; to the drafter 8 * 3 tokens of 4 bytes and
     # three taps of 64 bf16 values each, back 8 * 5 tokens of 4 bytes.
@@ -152,7 +151,7 @@ def test_the_link_carries_tokens_and_features_there_and_drafts_back() -> None:
 def test_an_independent_model_needs_tokens_alone() -> None:
     where = Where(SLOW, link_bytes_per_s=1.0)
     round_ = a_round(
-        TARGET, Ledger(), draft_len=2, tokens_per_round=3, elsewhere=lambda *_: Ledger()
+        TARGET, Ledger(), draft_len=2, tokens_per_round=3, on_own_devices=lambda *_: Ledger()
     )
     assert float(head_drafter("model", SMALL, where=where).draft(round_).serial_s) == 2 + 4 * (
         3 + 2
@@ -242,7 +241,7 @@ def test_a_pass_of_a_drafter_is_priced_like_a_pass_of_the_model() -> None:
 
 
 def test_another_place_needs_prices_there() -> None:
-    with pytest.raises(ValueError, match="a round without `elsewhere`"):
+    with pytest.raises(ValueError, match="a round without `on_own_devices`"):
         head_drafter("model", SMALL, where=Where(SLOW)).draft(a_round(TARGET, Ledger()))
 
 

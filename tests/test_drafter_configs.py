@@ -16,11 +16,9 @@ from specroof.architecture import (
     LatentAttention,
     SharedCacheAttention,
 )
+from specroof.architecture.draft_heads import usual_mtp
 from specroof.catalog import load_model
 from specroof.catalog.files import bundled_names
-from specroof.drafters.placed import (
-    usual_mtp,
-)
 from specroof.errors import ConfigError, OptionError
 from specroof.parsers.drafters import DRAFTER_KINDS, parse_drafter_config
 from test_drafter_sizes import is_read, loaded, refusal_of

@@ -14,10 +14,7 @@ from specroof.architecture import (
     MedusaHeads,
     medusa_head,
 )
-from specroof.catalog import load_model
-from specroof.catalog.files import bundled_names
-from specroof.catalog.models import load_draft_config
-from specroof.drafters.placed import (
+from specroof.architecture.draft_heads import (
     usual_dflash,
     usual_dspark,
     usual_eagle,
@@ -26,6 +23,9 @@ from specroof.drafters.placed import (
     usual_mtp,
     usual_p_eagle,
 )
+from specroof.catalog import load_model
+from specroof.catalog.files import bundled_names
+from specroof.catalog.names import load_draft_config
 from specroof.errors import ConfigError, OptionError
 from specroof.parsers.drafters import DRAFTER_KINDS, parse_drafter_config
 

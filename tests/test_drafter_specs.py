@@ -12,7 +12,7 @@ import pytest
 from specroof import speedup_curve
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.catalog.files import bundled_names
-from specroof.catalog.models import load_draft_config
+from specroof.catalog.names import load_draft_config
 from specroof.drafters import KINDS
 from specroof.errors import CatalogError, ConfigError, OptionError
 from specroof.report.columns import curves_csv, curves_json

@@ -126,7 +126,7 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         message = f"{repository}: {file_name} is not fetched"
         raise CatalogError(message)
 
-    monkeypatch.setattr(catalog.models, "fetch_from_hub", fetch)
+    monkeypatch.setattr(catalog.names, "fetch_from_hub", fetch)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     yield
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

@@ -23,7 +23,7 @@ from published_models import (
 from specroof import speedup_curve
 from specroof.acceptance import survival_acceptance
 from specroof.architecture import Architecture, DraftHead
-from specroof.catalog.models import load_draft_config
+from specroof.catalog.names import load_draft_config
 from specroof.drafters import Drafter
 from specroof.drafters.heads import accepted_work, head_block_drafter, head_drafter
 from specroof.speedup.result import SpeedupCurve

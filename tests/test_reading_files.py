@@ -11,7 +11,7 @@ import pytest
 
 from specroof import catalog
 from specroof.catalog.files import MAX_FILE_BYTES, is_file, is_folder, read_text
-from specroof.catalog.hardware import HARDWARE_PATH_VARIABLE
+from specroof.catalog.names import HARDWARE_PATH_VARIABLE
 from specroof.catalog.profiles import load_profile
 from specroof.errors import CatalogError, SpecroofError
 

@@ -10,11 +10,9 @@ from specroof.acceptance.curve import (
     ContextAcceptance,
     acceptance_notes,
     accepted_at,
-    context_acceptance,
-)
-from specroof.acceptance.laws import (
     beta_acceptance,
     constant_acceptance,
+    context_acceptance,
     decay_acceptance,
     histogram_acceptance,
     lengths_acceptance,

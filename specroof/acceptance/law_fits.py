@@ -8,8 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specroof.acceptance.curve import Acceptance, Law
-from specroof.acceptance.laws import (
+from specroof.acceptance.curve import (
+    Acceptance,
+    Law,
     beta_acceptance,
     constant_acceptance,
     constant_law,

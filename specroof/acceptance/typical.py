@@ -11,11 +11,12 @@ from specroof.acceptance.curve import (
     LONGEST_DRAFT,
     PROBABILITY,
     Acceptance,
+    constant_acceptance,
     drafts_of,
     length_of,
     number_from,
+    survival_of_rates,
 )
-from specroof.acceptance.laws import constant_acceptance, survival_of_rates
 from specroof.arrays import Array
 from specroof.errors import expect, expect_word
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from specroof.architecture.attention import GroupedQueryAttention
-from specroof.architecture.base import HEADS, TENSOR, Core, Linear, Shard, WeightFormat, by_kv_heads
+from specroof.architecture.base import HEADS, TENSOR, Core, Linear, WeightFormat, by_kv_heads
 from specroof.architecture.experts import Experts
 from specroof.units import dtype_bytes
 
@@ -290,12 +290,6 @@ class AttentionShape:
     window: int | None = None
     causal: bool = True
 
-    @property
-    def head_vectors(self) -> int:
-        """Elements of the norms of one head, and of the sinks."""
-        norms = 2 * self.head_dim if self.qk_norm else 0
-        return norms + (self.n_heads if self.sinks else 0)
-
 
 def grouped_query_block(
     shape: AttentionShape,
@@ -317,13 +311,17 @@ def grouped_query_block(
     opening_norm
         Whether a norm stands before it.
     """
-    taken, value_dim = in_features or shape.hidden_size, shape.value_dim or shape.head_dim
+    width, value_dim = in_features or shape.hidden_size, shape.value_dim or shape.head_dim
     kv_shard = by_kv_heads(shape.n_kv_heads)
-
-    def projection(name: str, out_features: int, shard: Shard) -> Linear:
-        return Linear(name, taken, out_features, weight_of(name), shard, bias=shape.qkv_bias)
-
-    query_width = shape.n_heads * shape.head_dim
+    query_width = (2 if shape.gated else 1) * shape.n_heads * shape.head_dim
+    projections = [
+        Linear(name, width, out_features, weight_of(name), shard, bias=shape.qkv_bias)
+        for name, out_features, shard in (
+            ("q_proj", query_width, HEADS),
+            ("k_proj", shape.n_kv_heads * shape.head_dim, kv_shard),
+            ("v_proj", shape.n_kv_heads * value_dim, kv_shard),
+        )
+    ]
     out = Linear(
         "o_proj",
         shape.n_heads * value_dim,
@@ -332,18 +330,15 @@ def grouped_query_block(
         HEADS,
         bias=shape.out_bias,
     )
+    head_norms = 2 * shape.head_dim if shape.qk_norm else 0
+    sinks = shape.n_heads if shape.sinks else 0
     return Block(
         "attention",
-        (
-            projection("q_proj", (2 if shape.gated else 1) * query_width, HEADS),
-            projection("k_proj", shape.n_kv_heads * shape.head_dim, kv_shard),
-            projection("v_proj", shape.n_kv_heads * value_dim, kv_shard),
-            out,
-        ),
+        (*projections, out),
         GroupedQueryAttention(
             shape.n_heads, shape.n_kv_heads, shape.head_dim, value_dim, shape.window, shape.causal
         ),
-        vector_params=(taken if opening_norm else 0) + shape.head_vectors,
+        vector_params=(width if opening_norm else 0) + head_norms + sinks,
     )
 
 

@@ -21,13 +21,6 @@ _STREAM: Final = re.compile(r"/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
 _STANDARD_INPUT: Final = "/dev/stdin"
 
 
-def data_folder(name: str) -> Path:
-    """Return a folder of data: inside an installed package, beside it in a checkout."""
-    package = Path(__file__).parents[1]
-    packed = package / "data" / name
-    return packed if is_folder(packed) else package.parent / name
-
-
 def is_file(path: Path) -> bool:
     r"""Tell whether a path leads to something that `read_text` reads.
 
@@ -132,8 +125,14 @@ def _opened(path: Path) -> int:
 
 @cache
 def bundled(folder: str, suffix: str) -> Mapping[str, Path]:
-    """Return the bundled files by stem, in alphabetical order; a folder is read once."""
-    paths = {path.stem: path for path in data_folder(folder).glob(f"*{suffix}")}
+    """Return the bundled files by stem, in alphabetical order; a folder is read once.
+
+    Data lies inside an installed package, and beside the package in a checkout.
+    """
+    package = Path(__file__).parents[1]
+    packed = package / "data" / folder
+    data = packed if is_folder(packed) else package.parent / folder
+    paths = {path.stem: path for path in data.glob(f"*{suffix}")}
     return {stem: paths[stem] for stem in sorted(paths, key=str.casefold)}
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin, get_t
 
 import typer
 
-from specroof.catalog.hardware import hardware_names, load_hardware
+from specroof.catalog import hardware_names, load_hardware
 from specroof.cli.output import (
     STANDARD_OUTPUT,
     check_folder,

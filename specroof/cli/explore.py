@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from specroof.catalog.hardware import hardware_names
-from specroof.catalog.models import model_names
+from specroof.catalog import hardware_names, model_names
 from specroof.cli.flags import (
     OPTIONS,
     Asked,

@@ -15,9 +15,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_args, get_t
 import typer
 
 from specroof.arrays import number_within
-from specroof.catalog.hardware import hardware_names
-from specroof.catalog.models import model_names
-from specroof.catalog.specs import ACCEPTANCE_KEYS
+from specroof.catalog import ACCEPTANCE_KEYS, hardware_names, model_names
 from specroof.cli.output import figure_files, give, text_file
 from specroof.cost import CHOICES, Options
 from specroof.drafters.kinds import KINDS

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from specroof.catalog.hardware import hardware_names
+from specroof.catalog import hardware_names
 from specroof.cli.flags import (
     BENCH_HELP,
     FORMATS,

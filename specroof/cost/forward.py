@@ -7,56 +7,53 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture.attention import (
-    GroupedQueryAttention,
-    SharedCacheAttention,
-    grouped_query_cache_bytes,
-    grouped_query_costs,
-    shared_cache_costs,
-)
-from specroof.architecture.base import (
+from specroof.architecture import (
     ATTENTION_REPLICATED,
     HEADS,
     TENSOR,
     WEIGHT_FORMATS,
+    Architecture,
     BlockExchange,
+    BlockSparseAttention,
+    ChunkedAttention,
+    CompressedAttention,
     Core,
+    Experts,
     ForwardPass,
+    GatedDeltaNet,
+    GroupedQueryAttention,
+    KimiDeltaAttention,
+    LatentAttention,
+    LightningAttention,
+    Mamba2,
     OpCost,
     Options,
-    PassSettings,
     Shard,
+    SharedCacheAttention,
+    ShortConvolution,
     cache_only,
-    linear_cost,
 )
+from specroof.architecture.attention import (
+    grouped_query_cache_bytes,
+    grouped_query_costs,
+    shared_cache_costs,
+)
+from specroof.architecture.base import PassSettings, linear_cost
 from specroof.architecture.block_sparse import (
-    BlockSparseAttention,
     block_index_bytes,
     block_sparse_cache_bytes,
     block_sparse_costs,
 )
-from specroof.architecture.chunked import ChunkedAttention, chunked_cache_bytes, chunked_costs
+from specroof.architecture.chunked import chunked_cache_bytes, chunked_costs
 from specroof.architecture.compressed import (
-    CompressedAttention,
     compressed_cache_bytes,
     compressed_costs,
     compressed_index_bytes,
     compressed_state_bytes,
 )
-from specroof.architecture.experts import Experts, expert_costs
-from specroof.architecture.latent import (
-    LatentAttention,
-    latent_cache_bytes,
-    latent_costs,
-    latent_index_bytes,
-)
-from specroof.architecture.model import Architecture
+from specroof.architecture.experts import expert_costs
+from specroof.architecture.latent import latent_cache_bytes, latent_costs, latent_index_bytes
 from specroof.architecture.recurrent import (
-    GatedDeltaNet,
-    KimiDeltaAttention,
-    LightningAttention,
-    Mamba2,
-    ShortConvolution,
     delta_net_costs,
     kimi_delta_costs,
     kimi_delta_replay_bytes,

@@ -1,4 +1,4 @@
-"""What a drafter is asked, and what it answers."""
+"""A drafter: from one round to the seconds of drafting, and to what it proposes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -105,10 +105,12 @@ class Round:
         Seconds of a forward pass of any model on the target's devices and engine.
     target
         The model that is served, for drafters that have its sizes.
-    elsewhere
-        The same on other devices, or over another number of them; None for the target's.
+    on_own_devices
+        From devices, or another number of them, to the seconds of a forward pass there; None for
+        the target's.
     expansions
-        Passes behind the first one; see `Proposals`. None for a chain.
+        Passes behind the first one, for each draft length: positions of each pass, and how many;
+        see `Proposals`. None for a chain.
     """
 
     draft_len: Array
@@ -120,7 +122,7 @@ class Round:
     cost_of: str
     pass_s: PassTime
     target: Architecture | None = None
-    elsewhere: Callable[[HardwareProfile | None, Placement | None], PassTime] | None = None
+    on_own_devices: Callable[[HardwareProfile | None, Placement | None], PassTime] | None = None
     expansions: tuple[tuple[float, Array], ...] | None = None
 
     @property
@@ -138,16 +140,9 @@ class Round:
     def read_len(self) -> Array:
         """Committed tokens that the drafter has not read yet and whose context it has."""
         if np.max(self.committed) <= np.min(self.context_len) + 1:
-            # The same at all contexts: what follows from it has no axis of contexts.
+            # Equal at all contexts: what follows from it has no axis of contexts.
             return self.committed
         return np.minimum(self.committed, self.context_len + 1)
-
-    @property
-    def later_passes(self) -> tuple[tuple[float, Array], ...]:
-        """Passes behind the first: positions of each, and how many for each draft length."""
-        if self.expansions is None:
-            return ((1.0, self.draft_len - 1.0),)
-        return self.expansions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,8 +203,9 @@ class Drafter:
         From acceptance and draft lengths to what is verified: a chain, or a tree.
     held
         What it keeps in the memory of the target's devices.
-    at_share
-        The same drafter at another cost, where that is given as a share of the target's step.
+    with_cost
+        From another cost to the drafter that has it, where the cost is given as a share of the
+        target's step.
     """
 
     name: str
@@ -220,7 +216,7 @@ class Drafter:
     describe: Callable[[Architecture], str] = lambda _target: ""
     propose: Callable[[TokensPerRound, Counts], Proposals] = chain_proposals
     held: Callable[[Architecture], Held] = lambda _target: Held(is_known=False)
-    at_share: "Callable[[float], Drafter] | None" = None
+    with_cost: "Callable[[float], Drafter] | None" = None
 
     @property
     def kind(self) -> str:

@@ -1,22 +1,23 @@
-"""Drafters of a few layers: token by token, all drafts in one pass, and Medusa heads."""
+"""Drafters of a few layers: where they run, and the seconds of drafting of each kind."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from specroof.architecture import Architecture, Block, DraftHead, Layer, Linear, MedusaHeads
-from specroof.architecture import medusa_head as sized_medusa
-from specroof.arrays import Array, whole_within
-from specroof.cost import ForwardPass
-from specroof.drafters.base import Drafter, PassTime, Round
-from specroof.drafters.placed import (
+from specroof.architecture import (
+    Architecture,
+    Block,
+    DraftHead,
+    Layer,
+    Linear,
+    MedusaHeads,
+    medusa_head,
+)
+from specroof.architecture.draft_heads import (
     USUAL_BLOCKS,
     USUAL_MEDUSA_HEADS,
-    Geometry,
-    Seconds,
-    Where,
-    timed_drafter,
     usual_dflash,
     usual_dspark,
     usual_eagle,
@@ -25,9 +26,205 @@ from specroof.drafters.placed import (
     usual_mtp,
     usual_p_eagle,
 )
+from specroof.arrays import Array, whole_within
+from specroof.cost import ForwardPass
+from specroof.drafters.base import Drafter, DraftTime, Held, PassTime, Round
 from specroof.errors import reject
+from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Work
-from specroof.units import Bounds
+from specroof.units import Bounds, format_count, format_seconds, format_si
+
+#: From a target to the drafter that is built for it.
+Geometry = Callable[[Architecture], DraftHead]
+#: Seconds of drafting in line with the target, given the drafter, the round and its passes.
+Seconds = Callable[[DraftHead, Round, PassTime], Array]
+
+_TOKEN_BYTES = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where a drafter runs, and whether the target waits for it.
+
+    Parameters
+    ----------
+    hardware
+        Separate devices; None for the target's.
+    tensor_parallel
+        Devices that it is split over; None for as many as the target, or one separate device.
+    link_bytes_per_s, link_latency_s
+        Of the link to separate devices.
+    hit_rate
+        Share of rounds whose draft was made while the round before was verified; 1 is PEARL, less
+        is speculative speculative decoding. None drafts in line.
+    """
+
+    hardware: HardwareProfile | None = None
+    tensor_parallel: int | None = None
+    link_bytes_per_s: float | None = None
+    link_latency_s: float = 0.0
+    hit_rate: float | None = None
+
+    def link_s(self, head: DraftHead, round_: Round) -> Array:
+        r"""Return the seconds that tokens and features take to the drafter and back.
+
+        .. math:: t = 2 t_0 + B \, (N (b_{token} + b_{features}) + \gamma \, b_{token}) / W
+
+        Counts
+            per committed token its number (4 bytes) and the hidden states that the drafter takes;
+            per draft its number.
+        Ignores
+            the draft's probabilities, which sampling needs: 4 V bytes a draft, if they are sent.
+        Source
+            Counting; SSD, arXiv:2603.03251, section 4 (drafter on separate devices).
+        """
+        if self.link_bytes_per_s is None:
+            return np.zeros(())
+        sent = round_.committed * (_TOKEN_BYTES + head.feature_bytes)
+        back = round_.draft_len * _TOKEN_BYTES
+        moved = round_.batch_size * (sent + back) / self.link_bytes_per_s
+        return np.asarray(2 * self.link_latency_s + moved)
+
+    @property
+    def sentence(self) -> str:
+        """What people read of it, behind the cost; nothing where it runs in line."""
+        parts = []
+        if self.hardware is not None:
+            parts.append(f"on {self.tensor_parallel or 1} separate {self.hardware.name}")
+            rate = format_si(self.link_bytes_per_s or 0.0, "B/s")
+            parts.append(f"over a link of {rate} and {format_seconds(self.link_latency_s)}")
+        elif self.tensor_parallel is not None:
+            parts.append(f"on {self.tensor_parallel} of the target's devices")
+        if self.hit_rate is not None:
+            parts.append(
+                f"while the target verifies in {self.hit_rate:.0%} of rounds, at full speed both"
+            )
+        return "".join(f", {part}" for part in parts)
+
+
+def overlapped_time(draft_s: Array, verify_s: Array, hit_rate: float) -> DraftTime:
+    r"""Return drafting that overlaps verification in a share of rounds, and waits in the others.
+
+    .. math:: t_{round} = p \max(t_v, t_d) + (1 - p)(t_v + t_d)
+
+    Parameters
+    ----------
+    draft_s, verify_s
+        Seconds of one draft, and of one verification.
+    hit_rate
+        p: the share of rounds for whose outcome a draft lies ready.
+
+    Counts
+        a miss as a draft in line by the same drafter. Time relative to the verification, tokens
+        alike after hits and misses, this is the published denominator with T_b = T_p.
+    Ignores
+        that the two share arithmetic and memory where they run on the same devices.
+    Source
+        PEARL (p = 1), arXiv:2408.11850, section 3; speculative speculative decoding,
+        arXiv:2603.03251 (Saguaro).
+
+    Examples
+    --------
+    >>> time = overlapped_time(np.array(3.0), np.array(4.0), hit_rate=0.75)
+    >>> float(time.serial_s), float(time.overlapped_s)  # 0.25 * 3 in line, else hidden below 4
+    (0.75, 3.0)
+    """
+    felt_s = hit_rate * draft_s + (1 - hit_rate) * verify_s
+    # Only what outlasts the verification matters; below it, the drafting itself is given.
+    overlapped_s = np.where(draft_s > verify_s, felt_s, draft_s)
+    return DraftTime(np.asarray((1 - hit_rate) * draft_s), np.asarray(overlapped_s))
+
+
+def fitted(head: DraftHead, target: Architecture) -> DraftHead:
+    """Return a drafter with the target's head where it shares it.
+
+    Raises
+    ------
+    OptionError
+        If it takes features of another width, or has more tokens than the target.
+    """
+    size = head.target_size
+    if size is not None and size != target.hidden_size:
+        reject(
+            f"{head.name} takes features of width {size}",
+            f"{target.hidden_size}, the width of {target.name}",
+        )
+    if head.vocab_size is not None and head.vocab_size > target.vocab_size:
+        reject(
+            f"{head.name} has a vocabulary of {head.vocab_size}",
+            f"at most the {target.vocab_size} of {target.name}",
+        )
+    if not head.shares_head:
+        return head
+    if head.model.hidden_size != target.head.in_features:
+        reject(
+            f"{head.name} has width {head.model.hidden_size} and no separate head",
+            f"{target.head.in_features}, the width of the head of {target.name}",
+        )
+    return replace(head, model=replace(head.model, head=target.head))
+
+
+def timed_drafter(
+    geometry: Geometry,
+    seconds: Seconds,
+    *,
+    name: str,
+    origin: str,
+    where: Where | None = None,
+    max_draft_len: int | None = None,
+) -> Drafter:
+    """Return a drafter whose passes are timed like the target's.
+
+    Parameters
+    ----------
+    geometry
+        What it looks like for a target.
+    seconds
+        What a round of its kind does.
+    name
+        What outputs call it.
+    origin
+        Where its sizes come from.
+    where
+        Where it runs; in line on the target's devices if None.
+    max_draft_len
+        The longest draft that it can make.
+    """
+    runs = where or Where()
+
+    def draft(round_: Round) -> DraftTime:
+        if round_.target is None:
+            message = "a round without `target` has no drafter built for it"
+            raise ValueError(message)
+        head = fitted(geometry(round_.target), round_.target)
+        pass_s = round_.pass_s
+        if runs.hardware is not None or runs.tensor_parallel is not None:
+            if round_.on_own_devices is None:
+                message = "a round without `on_own_devices` prices no passes on other devices"
+                raise ValueError(message)
+            pass_s = round_.on_own_devices(runs.hardware, Placement(runs.tensor_parallel or 1))
+        draft_s = np.asarray(seconds(head, round_, pass_s) + runs.link_s(head, round_))
+        if runs.hit_rate is None:
+            return DraftTime(draft_s)
+        return overlapped_time(draft_s, round_.verify_s, runs.hit_rate)
+
+    def describe(target: Architecture) -> str:
+        head = geometry(target)
+        fitted(head, target)
+        kinds = ", ".join(f"{count} {kind}" for kind, count in head.model.layer_kinds.items())
+        owner = "the target's head" if head.shares_head else "a separate head"
+        sizes = f"{format_count(head.n_params)} parameters ({kinds}) and {owner}"
+        return f"{origin}: {sizes}{runs.sentence}"
+
+    def held(target: Architecture) -> Held:
+        if runs.hardware is not None:
+            return Held()
+        return Held(geometry(target), runs.tensor_parallel)
+
+    return Drafter(name, draft, max_draft_len, describe=describe, held=held)
+
+
+# --- Seconds of each kind: token by token, all drafts in one pass, Medusa heads -------------------
 
 
 def accepted_work(head: DraftHead, round_: Round) -> tuple[Work, ...]:
@@ -78,7 +275,10 @@ def chained_s(head: DraftHead, round_: Round, pass_s: PassTime) -> Array:
     n_first = np.minimum(round_.draft_len, head.modules)
     total_s = np.asarray(n_first * first_s)
     replaced = n_first - 1.0
-    for width, passes in round_.later_passes:
+    later = round_.expansions
+    if later is None:  # a chain
+        later = ((1.0, round_.draft_len - 1.0),)
+    for width, passes in later:
         left = np.maximum(passes - replaced, 0.0)
         replaced = np.maximum(replaced - passes, 0.0)
         forward = ForwardPass(batch, width, context + round_.draft_len / 2, head_len=width)
@@ -215,17 +415,17 @@ def medusa_drafter(
         if heads is None:
             return usual_medusa(target)
         size = heads.target_size or target.hidden_size
-        return sized_medusa(heads, hidden_size=size, vocab_size=target.vocab_size)
+        return medusa_head(heads, hidden_size=size, vocab_size=target.vocab_size)
 
     def seconds(head: DraftHead, round_: Round, pass_s: PassTime) -> Array:
         return pass_s(head.model, ForwardPass(round_.batch_size, 1.0, round_.context_len))
 
-    named = "the usual five heads (no config= given)" if heads is None else f"config {heads.name}"
+    origin = "the usual five heads (no config= given)" if heads is None else f"config {heads.name}"
     return timed_drafter(
         geometry,
         seconds,
         name=name,
-        origin=named,
+        origin=origin,
         where=where,
         max_draft_len=USUAL_MEDUSA_HEADS if heads is None else heads.n_heads,
     )
@@ -373,11 +573,11 @@ def head_block_drafter(  # noqa: PLR0913 - the keys of a SPEC
 def _block_len(
     configured: int | None, sizes: tuple[int | None, int | None], *, anchors: int
 ) -> int:
-    """Return the positions of a block: as asked for, within what the drafter was trained for."""
-    asked, drafts = sizes
+    """Return the positions of a block: as given, within what the drafter was trained for."""
+    block, drafts = sizes
     most = configured or _LONGEST_BLOCK
-    if asked is not None:
-        return whole_within("block", asked, Bounds(anchors + 1, most, whole=True))
+    if block is not None:
+        return whole_within("block", block, Bounds(anchors + 1, most, whole=True))
     if drafts is not None:
         return whole_within("drafts", drafts, Bounds(1, most - anchors, whole=True)) + anchors
     if configured is None:

@@ -20,13 +20,11 @@ from specroof.drafters.base import (
     chain_proposals,
 )
 from specroof.drafters.heads import (
-    BLOCK_KINDS,
-    HEAD_KINDS,
+    Where,
     head_block_drafter,
     head_drafter,
     medusa_drafter,
 )
-from specroof.drafters.placed import Where
 from specroof.drafters.trees import (
     MOST_NODES,
     dynamic_tree,
@@ -101,7 +99,7 @@ def autoregressive_drafter(cost: float, *, name: str | None = None) -> Drafter:
         name or f"autoregressive,cost={share:g}",
         lambda round_: DraftTime(round_.draft_len * share * round_.share_base_s),
         describe=lambda _: f"given: {share:g} of the target's step per draft token",
-        at_share=autoregressive_drafter,
+        with_cost=autoregressive_drafter,
     )
 
 
@@ -143,7 +141,7 @@ def block_drafter(cost: float, *, drafts: int, name: str | None = None) -> Draft
         name or f"block,cost={share:g},drafts={per_block}",
         draft,
         describe=lambda _: f"given: {share:g} of the target's step per block of {per_block} drafts",
-        at_share=partial(block_drafter, drafts=per_block),
+        with_cost=partial(block_drafter, drafts=per_block),
     )
 
 
@@ -176,8 +174,8 @@ def matched_proposals(tokens: TokensPerRound, draft_len: Counts, match_rate: flo
     Examples
     --------
     >>> from specroof.acceptance import constant_acceptance
-    >>> found = matched_proposals(constant_acceptance(0.5), np.array([2]), match_rate=0.5)
-    >>> found.verify_len, found.tokens_per_round  # 1 + 0.5 * 2, 1 + 0.5 * 0.75
+    >>> proposed = matched_proposals(constant_acceptance(0.5), np.array([2]), match_rate=0.5)
+    >>> proposed.verify_len, proposed.tokens_per_round  # 1 + 0.5 * 2, 1 + 0.5 * 0.75
     (array([2.]), array([1.375]))
     """
     chain = replace(chain_proposals(tokens, draft_len), looked_up=True)
@@ -326,25 +324,6 @@ def _whole(key: str, value: float, most: int | None = None) -> int:
     return int(value)
 
 
-def _where(values: Values) -> Where:
-    """Return where a drafter runs; a separate device needs a link."""
-    own = [key for key in ("device", "link", "link-latency") if key in values]
-    if own and len(own) < 3:
-        reject(f"{' and '.join(own)} without the rest", "device=, link= and link-latency=")
-    for key, quantity in _WHERE_QUANTITIES.items():
-        if key in values:
-            number_within(key, values[key], quantity)
-    return Where(
-        hardware=values.get("device"),
-        tensor_parallel=_whole("tp", values["tp"], int(BOUNDS["devices"].most))
-        if "tp" in values
-        else None,
-        link_bytes_per_s=values.get("link"),
-        link_latency_s=values.get("link-latency", 0.0),
-        hit_rate=values.get("overlap"),
-    )
-
-
 def _branching(drafter: Drafter, values: Values) -> Drafter:
     """Return the drafter with the tree that its SPEC asks for, if any."""
     stray = [key for key in ("nodes", "top-k", "siblings") if key in values]
@@ -405,18 +384,6 @@ def _static(drafter: Drafter, tree: str, siblings: tuple[float, ...], stray: lis
     )
 
 
-def _head(kind: str, *, config: str = "drafter", tree: bool = True) -> Kind:
-    """Return one of `HEAD_KINDS`; `config` is what its config holds."""
-    required = HEAD_KINDS[kind].usual is None
-    return _with_config(partial(head_drafter, kind), config=config, required=required, tree=tree)
-
-
-def _blocks(kind: str) -> Kind:
-    """Return one of `BLOCK_KINDS`."""
-    steps = _STEPS if BLOCK_KINDS[kind].most_steps > 1 else {}
-    return _with_config(partial(head_block_drafter, kind), _BLOCK | steps)
-
-
 def _lookup(values: Values, name: str) -> Drafter:
     return lookup_drafter(
         match_rate=values.get("match", 1.0),
@@ -434,14 +401,43 @@ def _with_config(
     required: bool = False,
     tree: bool = True,
 ) -> Kind:
-    """Return a kind with `config=`, whole numbers as sizes, the keys of its place, and of trees."""
+    """Return a kind of drafter made of layers.
+
+    Parameters
+    ----------
+    build
+        From the config, a name and a place to the drafter.
+    sizes
+        Keys of whole numbers that `build` takes, and what each means.
+    config
+        What its config holds: a ``"drafter"`` or a ``"model"``.
+    required
+        Whether a SPEC must give one.
+    tree
+        Whether it can propose trees.
+    """
     keys = sizes or {}
 
     def built(values: Values, name: str) -> Drafter:
         if "block" in values and "drafts" in values:
             reject("block and drafts are given", "one of them")
+        own = [key for key in ("device", "link", "link-latency") if key in values]
+        if own and len(own) < 3:
+            reject(f"{' and '.join(own)} without the rest", "device=, link= and link-latency=")
+        for key, quantity in _WHERE_QUANTITIES.items():
+            if key in values:
+                number_within(key, values[key], quantity)
+        where = Where(
+            hardware=values.get("device"),
+            tensor_parallel=_whole("tp", values["tp"], int(BOUNDS["devices"].most))
+            if "tp" in values
+            else None,
+            link_bytes_per_s=values.get("link"),
+            link_latency_s=values.get("link-latency", 0.0),
+            hit_rate=values.get("overlap"),
+        )
         given = {key: _whole(key, values[key]) for key in keys if key in values}
-        drafter = build(values.get("config"), name=name, where=_where(values), **given)
+        drafter = build(values.get("config"), name=name, where=where, **given)
         return _branching(drafter, values)
 
     return Kind(
@@ -478,15 +474,15 @@ KINDS: Final[dict[str, Kind]] = {
         },
         required=(("cost",), ("block", "drafts")),
     ),
-    "mtp": _head("mtp"),
-    "eagle": _head("eagle"),
-    "eagle3": _head("eagle3"),
+    "mtp": _with_config(partial(head_drafter, "mtp")),
+    "eagle": _with_config(partial(head_drafter, "eagle")),
+    "eagle3": _with_config(partial(head_drafter, "eagle3")),
     "medusa": _with_config(medusa_drafter),
-    "dflash": _blocks("dflash"),
-    "dspark": _blocks("dspark"),
-    "p_eagle": _head("p_eagle", tree=False),
-    "pard": _head("pard", tree=False),
-    "model": _head("model", config="model"),
+    "dflash": _with_config(partial(head_block_drafter, "dflash"), _BLOCK | _STEPS),
+    "dspark": _with_config(partial(head_block_drafter, "dspark"), _BLOCK),
+    "p_eagle": _with_config(partial(head_drafter, "p_eagle"), tree=False),
+    "pard": _with_config(partial(head_drafter, "pard"), required=True, tree=False),
+    "model": _with_config(partial(head_drafter, "model"), config="model", required=True),
     "ngram": _LOOKUP,
     "prompt_lookup": _LOOKUP,
     "suffix": _LOOKUP,

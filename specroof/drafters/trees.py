@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from specroof.acceptance.laws import rates_of_survival
+from specroof.acceptance.curve import rates_of_survival
 from specroof.arrays import Array
 from specroof.drafters.base import Counts, Drafter, Proposals, TokensPerRound
 from specroof.errors import reject

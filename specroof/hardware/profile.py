@@ -87,11 +87,13 @@ class Generic:
         reached = {"compute": family.compute_frac, "memory": family.memory_frac}
         faster = memory_bytes_per_s / self.memory_bytes_per_s
         engines = {
-            key: with_memory(scaled_engine(one, **reached), faster)
-            for key, one in self.engines.items()
+            key: with_memory(scaled_engine(engine, **reached), faster)
+            for key, engine in self.engines.items()
         }
         if link_bytes_per_s is not None and link_bytes_per_s <= self.card_bytes_per_s:
-            engines = {key: replace(one, collective=self.cards) for key, one in engines.items()}
+            engines = {
+                key: replace(engine, collective=self.cards) for key, engine in engines.items()
+            }
         return GenericEngines(engines=engines, family=name if family.chips else None)
 
 
@@ -102,7 +104,7 @@ class GenericEngines:
     Attributes
     ----------
     engines
-        As of `Generic`, with shares of the peaks.
+        By name: `GENERIC`, and the frameworks; their shares are of the peaks.
     family
         Whose kernels its shares are; None for medians of all families.
     """
@@ -166,19 +168,22 @@ def scaled_engine(engine: EngineProfile, *, compute: float, memory: float) -> En
     0.4
     """
     tile = engine.expert_tile
+    factors = {
+        "compute_frac": compute,
+        "kind_compute_frac": compute,
+        "prefill_compute_frac": compute,
+        "kind_memory_frac": memory,
+    }
+    shares = {
+        name: {key: share * factor for key, share in getattr(engine, name).items()}
+        for name, factor in factors.items()
+    }
     return replace(
         engine,
-        compute_frac=_times(engine.compute_frac, compute),
-        kind_compute_frac=_times(engine.kind_compute_frac, compute),
-        prefill_compute_frac=_times(engine.prefill_compute_frac, compute),
+        **shares,
         expert_tile=None if tile is None else tile.scaled(compute),
         memory_frac=engine.memory_frac * memory,
-        kind_memory_frac=_times(engine.kind_memory_frac, memory),
     )
-
-
-def _times(shares: Mapping[str, float], factor: float) -> dict[str, float]:
-    return {key: share * factor for key, share in shares.items()}
 
 
 _IDEAL: Final = IDEAL_ENGINE.name

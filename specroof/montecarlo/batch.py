@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from specroof.acceptance import Acceptance
-from specroof.acceptance.laws import beta_law, rates_of_survival
+from specroof.acceptance.curve import beta_law, rates_of_survival
 from specroof.arrays import Array, array_within, number_within, whole_within
 from specroof.errors import expect, refuse
 

@@ -16,10 +16,11 @@ from specroof.parsers.model_config import (
     parse_foreign,
     read_files,
     sidecar_notes,
+    typed_section,
     unread_keys,
     unread_notes,
 )
-from specroof.parsers.unknown_types import require_known_type
+from specroof.parsers.unknown_types import refuse_unknown_type
 
 __all__ = ["PARSERS", "parse_config", "parse_family"]
 
@@ -195,8 +196,9 @@ def parse_config(
     if family is not None:
         expect_word("family", family, sorted(PARSERS))
     root, sidecar = read_files(text, quantization_text, source=source)
-    if family is None:
-        require_known_type(root, PARSERS, parse_family)
+    typed = typed_section(root)
+    if family is None and typed.text("model_type", default="") not in PARSERS:
+        refuse_unknown_type(typed, root, PARSERS, parse_family)
     config = open_config(root, known=PARSERS, name=name, family=family, sidecar=sidecar)
     parse = _parse_foreign if config.is_foreign else parse_family
     model = parse(config)

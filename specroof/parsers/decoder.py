@@ -14,13 +14,14 @@ from specroof.architecture import (
     Layer,
     Linear,
     Shard,
+    VisionTower,
     WeightFormat,
     gated_pair,
     grouped_query_block,
     stack_layers,
 )
 from specroof.parsers.formats import LayerWeights
-from specroof.parsers.model_config import ModelConfig, StatedReader, vision_tower
+from specroof.parsers.model_config import ModelConfig, StatedReader
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 # --- Lists with an entry per layer, which several families spell alike ---------------------------
@@ -134,8 +135,8 @@ def layer_overrides(keys: Reader, n_layers: int, allowed: Collection[str]) -> li
         for key in layer.values.keys() - set(allowed):
             layer.refuse(key, f"in this family only {', '.join(sorted(allowed))}")
         layers[index] = layer
-    same = Reader(keys.source, {}, section.prefix)
-    return [layers.get(index, same) for index in range(n_layers)]
+    plain = Reader(keys.source, {}, section.prefix)
+    return [layers.get(index, plain) for index in range(n_layers)]
 
 
 # --- Whether the head is the embedding table, which a multimodal file says at two levels ---------
@@ -494,8 +495,9 @@ def attention_part(
 def dense_part(config: ModelConfig, *, bias: bool = False, module: str = "mlp") -> Part[None]:
     """Return a gated feed-forward that all layers have alike."""
     size, width = config.hidden_size, config.keys.positive_int("intermediate_size")
-    return same_part(
-        config, lambda weights: feed_forward_block(size, width, weights, bias=bias, module=module)
+    return Part(
+        [None] * config.n_layers,
+        lambda _, weights: feed_forward_block(size, width, weights, bias=bias, module=module),
     )
 
 
@@ -570,12 +572,26 @@ def decoder(  # noqa: PLR0913 - what families differ in around their layers, by 
     hidden_size = config.hidden_size
     vocab_size = config.keys.positive_int("vocab_size", default=vocab_default)
     head = config.quantization.weight_format(None, head_name)
+    # Each layer has the formats of its own module names; layers of one kind that the checkpoint
+    # quantises alike are built once.
+    alike: dict[Hashable, list[int]] = {}
+    for index, kinds in enumerate(zip(*(part.kinds for part in parts), strict=True)):
+        alike.setdefault((kinds, config.quantization.layer_key(index)), []).append(index)
+    layers = []
+    for indices in alike.values():
+        first = indices[0]
+        weights = LayerWeights(config.quantization, first)
+        blocks = (part.build(part.kinds[first], weights) for part in parts)
+        layers.append(Layer(tuple(block for block in blocks if block is not None), len(indices)))
+    # Servers reserve memory for a vision tower by its sizes.
+    tower = config.root.section("vision_config")
+    tower_sizes = ("num_hidden_layers", "hidden_size", "depth", "embed_dim")
     return Architecture(
         name=config.name,
         family=config.family,
         hidden_size=hidden_size,
         vocab_size=vocab_size,
-        layers=_layers(config, parts),
+        layers=stack_layers(layers),
         head=Linear("lm_head", hidden_size, vocab_size, head, TENSOR, kind="head"),
         tied_embeddings=tied_embeddings(
             config.root, config.keys, config.family, default=tied_default
@@ -586,23 +602,5 @@ def decoder(  # noqa: PLR0913 - what families differ in around their layers, by 
         kv_dtype=config.quantization.kv_dtype or config.activation_dtype,
         state_dtype=state_dtype,
         notes=(*config.notes, *notes),
-        vision=vision_tower(config.root),
+        vision=None if tower is None else VisionTower(*map(tower.optional_int, tower_sizes)),
     )
-
-
-def _layers(config: ModelConfig, parts: Sequence[Part[Any]]) -> tuple[Layer, ...]:
-    """Return the layers in order, equal ones merged.
-
-    Each layer is built with the formats that its own module names have; layers of one kind that
-    the checkpoint quantises alike are built once.
-    """
-    alike: dict[Hashable, list[int]] = {}
-    for index, kinds in enumerate(zip(*(part.kinds for part in parts), strict=True)):
-        alike.setdefault((kinds, config.quantization.layer_key(index)), []).append(index)
-    layers = []
-    for indices in alike.values():
-        first = indices[0]
-        weights = LayerWeights(config.quantization, first)
-        blocks = (part.build(part.kinds[first], weights) for part in parts)
-        layers.append(Layer(tuple(block for block in blocks if block is not None), len(indices)))
-    return stack_layers(layers)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final
 
-from specroof.architecture import Architecture, VisionTower
+from specroof.architecture import Architecture
 from specroof.errors import ConfigError, reject
 from specroof.parsers.formats import PLAIN_FORMATS, Quantization, read_quantization
 from specroof.reading.json_text import (
@@ -49,7 +49,7 @@ _IRRELEVANT_WORDS: Final = """
 """
 _IRRELEVANT: Final = frozenset(_IRRELEVANT_WORDS.split())
 
-#: The same by how a name begins or ends.
+#: Beginnings and ends of such keys.
 _IRRELEVANT_NAMES: Final = re.compile(
     r"_.*|rope_.*|.*_rope|.*_rope_theta|.*_token|.*_token_ids?|.*_token_index|.*_eps|.*_epsilon"
     r"|.*dropout|.*_loss_coef|.*_loss_weight|.*_hidden_act|time_step_.*"
@@ -204,22 +204,32 @@ def open_config(
     section = quantization_section(keys, root)
     dtype = activation_dtype(keys, root)
     name = name or config_name(root)
-    stated = section is not None or sidecar is not None
-    stand_in = _family_notes(typed, family)
+    notes = []
+    is_foreign = False
+    if family is not None:
+        model_type = typed.text("model_type", default="(missing)")
+        is_foreign = model_type.removesuffix("_text") != family.removesuffix("_text")
+        if is_foreign:
+            notes.append(f"read as family {family}: the config says model_type {model_type}")
+    notes += [f"{tower} left out" for key, tower in _OTHER_TOWERS.items() if root.has(key)]
+    if keys.has("dspark_block_size"):
+        notes.append(DSPARK_NOTE)
+    elif any(keys.positive_int(key, minimum=0, default=0) for key in _DRAFT_LAYER_KEYS):
+        notes.append(MTP_NOTE)
+    named = _STORAGE_IN_NAME.search(name)
+    if named is not None and section is None and sidecar is None:
+        missing = "neither a quantization_config nor a hf_quant_config.json came with it"
+        notes.append(f"the name says {named[0]}, but {missing}: weights read as {dtype}")
     return ModelConfig(
-        name=f"{name} (as {family})" if stand_in else name,
+        name=f"{name} (as {family})" if is_foreign else name,
         family=family or typed.text("model_type", allowed=known),
         keys=keys,
         root=root,
         quantization=read_quantization(section, sidecar, PLAIN_FORMATS[dtype]),
         activation_dtype=dtype,
-        notes=(
-            *stand_in,
-            *_part_notes(root, keys),
-            *([] if stated else _storage_notes(name, dtype)),
-        ),
+        notes=tuple(notes),
         states_quantization=section is not None,
-        is_foreign=bool(stand_in),
+        is_foreign=is_foreign,
     )
 
 
@@ -241,11 +251,11 @@ def sidecar_notes(
         return [f"quantization_config counts; the file beside it is not understood: {refusal}"]
     notes = []
     if (other.layers, other.head) != (model.layers, model.head):
-        said = format_binary_bytes(other.weight_bytes)
+        other_size = format_binary_bytes(other.weight_bytes)
         notes.append(
             "quantization_config and the hf_quant_config.json beside it differ: weights of "
-            f"{format_binary_bytes(model.weight_bytes)} by the first, which counts, {said} by the "
-            "second"
+            f"{format_binary_bytes(model.weight_bytes)} by the first, which counts, {other_size} "
+            "by the second"
         )
     if quantization.kv_dtype not in {None, model.kv_dtype}:
         notes.append(
@@ -270,42 +280,6 @@ def activation_dtype(keys: Reader, root: Reader) -> str:
     stated = keys if keys.has("dtype") or keys.has("torch_dtype") else root
     # Published files without the key (gpt-oss) are bfloat16.
     return DTYPES[stated.text("dtype", "torch_dtype", allowed=DTYPES, default="bfloat16")]
-
-
-def _family_notes(typed: Reader, family: str | None) -> list[str]:
-    if family is None:
-        return []
-    model_type = typed.text("model_type", default="(missing)")
-    if model_type.removesuffix("_text") == family.removesuffix("_text"):
-        return []
-    return [f"read as family {family}: the config says model_type {model_type}"]
-
-
-def _storage_notes(name: str, dtype: str) -> list[str]:
-    """Return what a reader must know where the file that says how weights are stored is missing."""
-    found = _STORAGE_IN_NAME.search(name)
-    if found is None:
-        return []
-    missing = "neither a quantization_config nor a hf_quant_config.json came with it"
-    return [f"the name says {found[0]}, but {missing}: weights read as {dtype}"]
-
-
-def vision_tower(root: Reader) -> VisionTower | None:
-    """Return what reads images, in the two sizes by which servers reserve memory for it."""
-    tower = root.section("vision_config")
-    if tower is None:
-        return None
-    sizes = ("num_hidden_layers", "hidden_size", "depth", "embed_dim")
-    return VisionTower(*(tower.optional_int(key) for key in sizes))
-
-
-def _part_notes(root: Reader, keys: Reader) -> list[str]:
-    notes = [f"{tower} left out" for key, tower in _OTHER_TOWERS.items() if root.has(key)]
-    if keys.has("dspark_block_size"):
-        notes.append(DSPARK_NOTE)
-    elif any(keys.positive_int(key, minimum=0, default=0) for key in _DRAFT_LAYER_KEYS):
-        notes.append(MTP_NOTE)
-    return notes
 
 
 # --- A config read as a family that it does not name: nothing of that family is taken for

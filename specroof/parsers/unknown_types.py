@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Collection, Mapping
 from difflib import SequenceMatcher
-from typing import Final
+from typing import Final, NoReturn
 
 from specroof.architecture import Architecture
 from specroof.errors import ConfigError
-from specroof.parsers.model_config import ModelConfig, open_config, parse_foreign, typed_section
+from specroof.parsers.model_config import ModelConfig, open_config, parse_foreign
 from specroof.reading.json_text import AskedObject, Reader
 
 _Parse = Callable[[ModelConfig], Architecture]
@@ -19,19 +19,28 @@ _ALIKE: Final = 0.6
 _DEPTH: Final = 4
 
 
-def require_known_type(root: Reader, known: Collection[str], parse: _Parse) -> None:
+def refuse_unknown_type(
+    typed: Reader, root: Reader, known: Collection[str], parse: _Parse
+) -> NoReturn:
     """Refuse a config of a `model_type` without a parser, and say which family its keys fit.
+
+    Parameters
+    ----------
+    typed
+        The part of the file that says its `model_type`.
+    root
+        The whole file.
+    known
+        Types that have a parser.
+    parse
+        Returns the model of a config of a known type.
 
     Raises
     ------
     ConfigError
-        If the type is missing or unknown.
+        Always.
     """
-    typed = typed_section(root)
-    stated = typed.text("model_type", default="")
-    if stated in known:
-        return
-    fit = fitting_family(root, known, parse, stated)
+    fit = fitting_family(root, known, parse, typed.text("model_type", default=""))
     advice = "and none fits its keys"
     if fit is not None:
         family, unstated = fit

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specroof.acceptance.laws import rates_of_survival
+from specroof.acceptance.curve import rates_of_survival
 from specroof.arrays import Array
 from specroof.montecarlo.batch import confident_rounds
 

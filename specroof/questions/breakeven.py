@@ -201,7 +201,7 @@ class Breakeven(Charted):
         )
         what = SOLVED[self.solve]
         if self.solve == "cost":
-            priced = self.drafter.at_share is None
+            priced = self.drafter.with_cost is None
             what += " (factor on its time)" if priced else " (share of a plain step)"
         return f"{what} for a speedup of {self.speedup:g} {drafts}"
 

@@ -172,12 +172,12 @@ def largest_cost(gain: _DrafterGain, wanted: float, *, drafter: Drafter) -> Thre
     >>> round(largest_cost(gain, 1.0, drafter=cheap).value, 9)  # 2 tokens in 1 + c steps
     1.0
     """
-    at_share = drafter.at_share
+    with_cost = drafter.with_cost
 
     def gain_of_cost(cost: float) -> tuple[float, int]:
-        return gain(slowed(drafter, cost) if at_share is None else at_share(cost))
+        return gain(slowed(drafter, cost) if with_cost is None else with_cost(cost))
 
-    return crossing(gain_of_cost, wanted, (_MOST_FACTOR if at_share is None else _MOST_SHARE, 0.0))
+    return crossing(gain_of_cost, wanted, (_MOST_FACTOR if with_cost is None else _MOST_SHARE, 0.0))
 
 
 def slowed(drafter: Drafter, factor: float) -> Drafter:

@@ -155,7 +155,7 @@ def draft_time(
             cost_of=served.setup.options.cost_of,
             pass_s=passes.here,
             target=served.model,
-            elsewhere=passes.elsewhere,
+            on_own_devices=passes.elsewhere,
             expansions=proposed.expansions,
         )
     )

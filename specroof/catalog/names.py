@@ -1,0 +1,528 @@
+"""Names and SPECs to objects: chips, models, drafters with their acceptance."""
+
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Final, TypedDict
+
+from specroof.acceptance import (
+    Acceptance,
+    ContextAcceptance,
+    acceptance_from_length,
+    beta_acceptance,
+    constant_acceptance,
+    context_acceptance,
+    decay_acceptance,
+    histogram_acceptance,
+    rate_acceptance,
+    survival_acceptance,
+)
+from specroof.architecture import Architecture, DraftHead, MedusaHeads
+from specroof.catalog.files import (
+    bundled,
+    bundled_names,
+    is_file,
+    is_folder,
+    name_text,
+    read_text,
+    suggestion,
+)
+from specroof.catalog.hub import Fetch, fetch_from_hub
+from specroof.drafters import KINDS, Drafter
+from specroof.errors import (
+    CatalogError,
+    ConfigError,
+    OptionError,
+    ProfileError,
+    expect,
+    refuse,
+    reject,
+)
+from specroof.hardware import Generic, HardwareProfile, parse_generic, parse_hardware
+from specroof.parsers import parse_config
+from specroof.reading.yaml_text import shown
+
+# --- Chips: the user's own files, then the bundled ones -------------------------------------------
+
+HARDWARE_PATH_VARIABLE: Final = "SPECROOF_HARDWARE_PATH"
+
+#: The generic engine, for chips without measurements; `benchmarks/fit_engines.py` writes it.
+_GENERIC: Final = "generic.json"
+
+
+def hardware_names() -> list[str]:
+    """Return the names of all hardware files: the bundled ones, then the user's own."""
+    return list(_hardware_files())
+
+
+def load_hardware(name: str | os.PathLike[str], *, check: bool = False) -> HardwareProfile:
+    """Return a hardware profile from a path, the user's folder or the bundled files.
+
+    Parameters
+    ----------
+    name
+        A YAML file; else a file name without suffix, or an alias, in the folder that
+        ``SPECROOF_HARDWARE_PATH`` names or among the bundled profiles; capitals do not matter.
+
+    check
+        Hold bundled files, too, against everything that a file from outside must pass; the tests
+        do, and a prediction starts faster without.
+
+    Raises
+    ------
+    CatalogError
+        If there is no such file, name or alias.
+    ProfileError
+        If the file is not a valid profile.
+
+    Examples
+    --------
+    >>> load_hardware("H200").peak.memory_bytes_per_s
+    4800000000000.0
+    """
+    text = name_text("name", name)
+    path = Path(text)
+    if is_file(path):
+        return _parse_hardware(path, trusted=False)
+    file_and_profile = _named_hardware(text, check=check)
+    if file_and_profile is None:
+        message = f"hardware {shown(text)} is neither a file nor a bundled name or alias"
+        msg = f"{message}{suggestion(text, hardware_names())}; see: specroof hardware"
+        raise CatalogError(msg)
+    return file_and_profile[1]
+
+
+def _named_hardware(name: str, *, check: bool = False) -> tuple[Path, HardwareProfile] | None:
+    """Return the file of a name or an alias, and its profile."""
+    wanted, files = name.casefold(), _hardware_files()
+    for stem, (known, is_bundled) in files.items():
+        if stem.casefold() == wanted:
+            return known, _parse_hardware(known, trusted=is_bundled and not check)
+    for known, is_bundled in files.values():
+        # Parsing is slow and aliases stand in plain text: parse only files that hold the word.
+        if wanted in _folded(known, known.stat().st_mtime_ns):
+            profile = _parse_hardware(known, trusted=is_bundled and not check)
+            if wanted in (alias.casefold() for alias in profile.aliases):
+                return known, profile
+    return None
+
+
+def taken_aliases(file: str | os.PathLike[str]) -> dict[str, str]:
+    """Return the aliases of a hardware file that find another one, and the name of that one.
+
+    Parameters
+    ----------
+    file
+        A YAML file.
+
+    Examples
+    --------
+    >>> taken_aliases(_hardware_files()["b200"][0])
+    {}
+    """
+    own = Path(name_text("file", file))
+    named = {alias: _named_hardware(alias) for alias in load_hardware(own).aliases}
+    files = {alias: named_file[0] for alias, named_file in named.items() if named_file is not None}
+    return {alias: path.stem for alias, path in files.items() if not path.samefile(own)}
+
+
+@lru_cache(maxsize=256)
+def _folded(path: Path, _changed_ns: int) -> str:
+    """Return the text of a file without capitals, which is read again when it has changed."""
+    return read_text(path, ProfileError).casefold()
+
+
+def _hardware_files() -> dict[str, tuple[Path, bool]]:
+    """Return the hardware files by stem, each with whether it is a bundled one."""
+    files = {stem: (path, True) for stem, path in bundled("hardware", ".yaml").items()}
+    own = os.environ.get(HARDWARE_PATH_VARIABLE)
+    if own:  # an empty one is none, not the folder that the shell stands in
+        folder = Path(own)
+        if not is_folder(folder):
+            reject(f"{HARDWARE_PATH_VARIABLE} is {shown(str(folder))}", "a folder", CatalogError)
+        files |= {
+            path.stem: (path, False) for path in sorted(folder.glob("*.yaml")) if is_file(path)
+        }
+    return files
+
+
+def _parse_hardware(path: Path, *, trusted: bool) -> HardwareProfile:
+    """Return the profile of a file, with the engines that stand in where it has none."""
+    text = read_text(path, ProfileError)
+    try:
+        profile = parse_hardware(text, source=str(path), trusted=trusted)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        if not trusted:
+            raise
+        # A bundled file is being edited: the checks say what is wrong with it.
+        profile = parse_hardware(text, source=str(path))
+    link = profile.interconnect
+    stand_ins = _generic().on_chip(
+        profile.name,
+        memory_bytes_per_s=profile.peak.memory_bytes_per_s,
+        link_bytes_per_s=None if link is None else link.link_bytes_per_s,
+    )
+    return replace(profile, generic=stand_ins)
+
+
+@cache
+def _generic() -> Generic:
+    text = Path(__file__).with_name(_GENERIC).read_text(encoding="utf-8")
+    return parse_generic(json.loads(text))
+
+
+# --- Models and draft heads: a path, a bundled name, a Hub name -----------------------------------
+
+_DRAFTER_FOLDER: Final = "model_configs/drafters"
+
+_CONFIG_NAME: Final = "config.json"
+_SIDECAR_NAME: Final = "hf_quant_config.json"
+_REPO_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+class _ConfigTexts(TypedDict):
+    """The texts of a config and of the quantisation file beside it, for the parsers."""
+
+    text: str
+    source: str
+    name: str
+    quantization_text: str | None
+
+
+def model_names() -> list[str]:
+    """Return the names of all bundled models, ``ORG/NAME``."""
+    return bundled_names("model_configs")
+
+
+def load_model(
+    name: str | os.PathLike[str], *, family: str | None = None, fetch: Fetch | None = None
+) -> Architecture:
+    """Return a model from a path, a bundled name or the Hugging Face Hub, tried in this order.
+
+    Parameters
+    ----------
+    name
+        A ``config.json`` or a folder that holds one; a bundled ``ORG/NAME`` (or ``NAME``, where
+        only one organisation has it); else a repository of the Hub: only
+        ``config.json`` and ``hf_quant_config.json`` are fetched and nothing is executed.
+    family
+        Read a config of unknown `model_type` as this one.
+    fetch
+        What to fetch with, ``(repository, file name) -> path or None``; huggingface_hub if None,
+        which minds ``HF_ENDPOINT``, ``HF_TOKEN``, ``HF_HOME`` and ``HF_HUB_OFFLINE``.
+
+    Raises
+    ------
+    CatalogError
+        If no such file, name or repository can be had.
+    ConfigError
+        If the config is not one that specroof reads.
+
+    Examples
+    --------
+    >>> load_model("Qwen/Qwen3-8B").n_layers
+    36
+    """
+    text = name_text("name", name)
+    expect("family", family, str | None, "a model_type, or None")
+    files = {"model": bundled("model_configs", ".json")}
+    return parse_config(**_config_texts(text, files, fetch), family=family)
+
+
+def _config_texts(
+    text: str, bundled: Mapping[str, Mapping[str, Path]], fetch: Fetch | None
+) -> _ConfigTexts:
+    """Return the texts of a config and of the sidecar beside it, and what to call them.
+
+    A path wins, then a bundled file of one of the groups in `bundled`, then the Hub.
+    """
+    path = Path(text)
+    # The bundled file of ``ORG/NAME``, or of a ``NAME`` that one organisation has.
+    wanted = text.replace("/", "--", 1).casefold()
+    matches = (
+        [
+            file
+            for stem, file in files.items()
+            if wanted in (stem.casefold(), stem.partition("--")[2].casefold())
+        ]
+        for files in bundled.values()
+    )
+    sidecar: Path | None
+    if is_file(path):
+        config, sidecar, name = path, path.with_name(f"{path.stem}.{_SIDECAR_NAME}"), text
+    elif is_file(path / _CONFIG_NAME):
+        config, sidecar, name = path / _CONFIG_NAME, path / _SIDECAR_NAME, text
+    elif match := next((files for files in matches if len(files) == 1), None):
+        config, sidecar, name = match[0], None, match[0].stem.partition("--")[2]
+    else:
+        what = next(iter(bundled))
+        if not _REPO_ID.fullmatch(text):
+            known = [stem.replace("--", "/", 1) for files in bundled.values() for stem in files]
+            message = (
+                f"{what} {shown(text)} is neither a file nor a bundled {what} nor a Hub name "
+                f"(ORG/NAME){suggestion(text, known)}"
+            )
+            raise CatalogError(message)
+        fetch = fetch or fetch_from_hub
+        fetched = fetch(text, _CONFIG_NAME)
+        if fetched is None:
+            missing = f"{text}: the repository has no {_CONFIG_NAME}"
+            reject(missing, f"a {what} repository", CatalogError)
+        config, sidecar, name = fetched, fetch(text, _SIDECAR_NAME), text.partition("/")[2]
+    has_sidecar = sidecar is not None and is_file(sidecar)
+    return {
+        "text": read_text(config, ConfigError),
+        "source": str(config),
+        "name": name,
+        "quantization_text": read_text(sidecar, ConfigError) if sidecar and has_sidecar else None,
+    }
+
+
+def load_draft_config(
+    name: str | os.PathLike[str], kind: str, *, fetch: Fetch | None = None
+) -> DraftHead | MedusaHeads:
+    """Return the sizes of a drafter from a path, a bundled name or the Hub, tried in this order.
+
+    Parameters
+    ----------
+    name
+        A file or folder, a bundled name or a repository: the config of a drafter, or of a target
+        whose checkpoint holds draft layers. Bundled drafters go before bundled models.
+    kind
+        What a SPEC calls the drafter.
+    fetch
+        What to fetch with, ``(repository, file name) -> path or None``; huggingface_hub if None.
+
+    Raises
+    ------
+    CatalogError
+        If no such file, name or repository can be had.
+    ConfigError
+        If it describes no drafter of this kind.
+
+    Examples
+    --------
+    >>> load_draft_config("Qwen/Qwen3.6-27B", "mtp").n_params
+    424699392
+    """
+    # Imported here, like families: few predictions draft with a checkpoint.
+    from specroof.parsers.drafters import parse_drafter_config  # noqa: PLC0415
+
+    groups = {
+        "drafter": bundled(_DRAFTER_FOLDER, ".json"),
+        "model": bundled("model_configs", ".json"),
+    }
+    return parse_drafter_config(**_config_texts(os.fspath(name), groups, fetch), kind=kind)
+
+
+# --- SPECs: a drafter and its acceptance ----------------------------------------------------------
+
+
+def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
+    """Return the drafter that a SPEC describes, with its acceptance if the SPEC gives one.
+
+    Parameters
+    ----------
+    spec
+        ``KIND[,key=value…]``: the kind's own keys, and at most one of `ACCEPTANCE_KEYS`.
+    fetch
+        What to fetch a ``config=`` with that is neither a file nor bundled: ``(repository, file
+        name) -> path or None``; huggingface_hub if None.
+
+    Raises
+    ------
+    OptionError
+        For an unknown kind or key, a missing or doubled key, a value out of range.
+
+    Examples
+    --------
+    >>> load_drafter("block,accept=0.89,cost=0.10,drafts=16").name
+    'block,accept=0.89,cost=0.10,drafts=16'
+    """
+    expect("spec", spec, str, "KIND[,key=value…], as in 'block,accept=0.89,cost=0.10,drafts=16'")
+    text = _in_our_spelling(spec.strip())
+    kind_name, *pairs = (part.strip() for part in text.split(","))
+    where = f"drafter {text!r}"
+    if kind_name not in KINDS:
+        refuse(f"{where}: kind", kind_name, ", ".join(KINDS))
+    values = _spec_values(where, kind_name, pairs)
+    given = [key for key in ACCEPTANCE_KEYS if key in values]
+    extrapolate = values.pop(_EXTRAPOLATE, None)
+    if len(given) > 1:
+        reject(f"{where}: gives {' and '.join(given)}", "one acceptance")
+    if extrapolate is not None and not given:
+        reject(
+            f"{where}: {_EXTRAPOLATE} is given without an acceptance that could go on",
+            f"beside {', '.join(ACCEPTANCE_KEYS)}",
+        )
+    try:
+        own = {
+            key: _own_value(kind_name, key, value, fetch)
+            for key, value in values.items()
+            if key not in given
+        }
+        drafter = KINDS[kind_name].build(own, text)
+        if not given:
+            return drafter
+        (key,) = given
+        try:
+            acceptance = ACCEPTANCE_KEYS[key](values[key], kind_name)
+        except OptionError as refusal:  # begins with the key
+            message = str(refusal)
+            raise OptionError(message if message.startswith(key) else f"{key}: {message}") from None
+        if extrapolate is not None:
+            acceptance = _extrapolated(acceptance, extrapolate)
+        return replace(drafter, acceptance=acceptance)
+    except OptionError as refusal:
+        message = f"{where}: {refusal}"
+        raise OptionError(message) from None
+
+
+#: What engines call kinds of drafters, without capitals and with underscores.
+_ENGINES_KINDS: Final = {
+    "nextn": "mtp",
+    "deepseek_mtp": "mtp",
+    "draft_model": "model",
+    "draft_target": "model",
+    "standalone": "model",
+    "eagle_3": "eagle3",
+    "peagle": "p_eagle",
+}
+
+
+def _in_our_spelling(spec: str) -> str:
+    """Return a SPEC whose kind is spelt as ours; unknown kinds stay as they are.
+
+    Examples
+    --------
+    >>> _in_our_spelling("EAGLE3,accept=.7"), _in_our_spelling("NEXTN"), _in_our_spelling("Magic")
+    ('eagle3,accept=.7', 'mtp', 'Magic')
+    """
+    kind, comma, rest = spec.partition(",")
+    plain = kind.strip().casefold().replace("-", "_")
+    ours = _ENGINES_KINDS.get(plain, plain)
+    if kind.strip() in KINDS or ours not in KINDS:
+        return spec
+    return f"{ours}{comma}{rest}"
+
+
+def _own_value(kind: str, key: str, text: str, fetch: Fetch | None) -> Any:
+    """Return the value of a kind's own key: a number, or what its table says it is."""
+    match KINDS[kind].reads.get(key, "number"):
+        case "drafter":
+            return load_draft_config(text, kind, fetch=fetch)
+        case "model":
+            return load_model(text, fetch=fetch)
+        case "hardware":
+            return load_hardware(text)
+        case "numbers":
+            return _numbers(key, text)
+        case "text":
+            return text
+        case _:
+            return _number(key, text)
+
+
+def _spec_values(where: str, kind_name: str, pairs: list[str]) -> dict[str, str]:
+    """Return the values of a SPEC as text, with all keys that its kind requires."""
+    kind = KINDS[kind_name]
+    takes_acceptance = kind_name != "ideal"
+    known = [*kind.keys, *((*ACCEPTANCE_KEYS, _EXTRAPOLATE) if takes_acceptance else ())]
+    values: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not value or key not in known:
+            allowed = ", ".join(f"{name}=…" for name in known) or "nothing after the kind"
+            reject(f"{where}: {pair!r} is not understood", allowed)
+        if key in values:
+            reject(f"{where}: {key} is given twice", "once")
+        values[key] = value
+    for group in kind.required:
+        if sum(key in values for key in group) != 1:
+            message = f"{where}: needs {'exactly one of ' * (len(group) > 1)}{', '.join(group)}="
+            raise OptionError(message)
+    return values
+
+
+def _number(key: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        refuse(key, text, "a number")
+    return value
+
+
+def _numbers(key: str, text: str) -> list[float]:
+    return [_number(key, part) for part in text.split("/")]
+
+
+def _extrapolated(
+    acceptance: Acceptance | ContextAcceptance, extrapolate: str
+) -> Acceptance | ContextAcceptance:
+    """Return acceptance that goes on past its measured depth by a law."""
+    from specroof.acceptance.law_fits import extrapolated_acceptance  # noqa: PLC0415 - seldom asked for
+
+    if isinstance(acceptance, ContextAcceptance):
+        curves = [extrapolated_acceptance(curve, extrapolate) for curve in acceptance.curves]
+        return replace(acceptance, curves=tuple(curves))
+    return extrapolated_acceptance(acceptance, extrapolate)
+
+
+def _profile(text: str, _kind: str) -> Acceptance | ContextAcceptance:
+    """Return the acceptance of a profile, or of several, each at the context it was measured at."""
+    from specroof.catalog.profiles import load_profile  # noqa: PLC0415 - seldom asked for
+
+    if "+" not in text or is_file(Path(text)):
+        return load_profile(text).acceptance()
+    curves: dict[float, Acceptance] = {}
+    for part in text.split("+"):
+        name, at, context = part.rpartition("@")
+        if not at:
+            reject(f"profile is {text!r}", "NAME, or NAME@CONTEXT+NAME@CONTEXT")
+        curves[_number("context of a profile", context)] = load_profile(name).acceptance()
+    return context_acceptance(curves)
+
+
+def _accept_length(text: str, kind: str) -> Acceptance:
+    length, at, drafts = text.partition("@")
+    if not at:
+        allowed = "TOKENS@DRAFTS, such as 3.4@7: tokens per round, bonus included, and the drafts"
+        refuse("accept-length", text, f"{allowed} it was measured with")
+    measured_with = _number("accept-length", drafts)
+    if not measured_with.is_integer():
+        refuse("accept-length", text, "a whole number of drafts after @")
+    return acceptance_from_length(_number("accept-length", length), int(measured_with), kind=kind)
+
+
+def _parameters(key: str, text: str, count: int, allowed: str) -> list[float]:
+    numbers = _numbers(key, text)
+    if len(numbers) != count:
+        refuse(key, text, allowed)
+    return numbers
+
+
+#: The key that lets a measured acceptance go on past its depth.
+_EXTRAPOLATE: Final = "extrapolate"
+
+#: How a SPEC may give acceptance, from the text and the kind of drafter; exactly one of these.
+ACCEPTANCE_KEYS: Final[dict[str, Callable[[str, str], Acceptance | ContextAcceptance]]] = {
+    "accept": lambda text, _kind: constant_acceptance(_number("accept", text)),
+    "accept-length": _accept_length,
+    "rates": lambda text, _kind: rate_acceptance(_numbers("rates", text)),
+    "survival": lambda text, _kind: survival_acceptance(_numbers("survival", text)),
+    "histogram": lambda text, _kind: histogram_acceptance(_numbers("histogram", text)),
+    "beta": lambda text, _kind: beta_acceptance(
+        *_parameters("beta", text, 2, "A/B, two numbers above 0")
+    ),
+    "decay": lambda text, _kind: decay_acceptance(
+        *_parameters("decay", text, 3, "FIRST/LAST/RATIO, three numbers from 0 to 1")
+    ),
+    "profile": _profile,
+}
