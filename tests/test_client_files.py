@@ -105,14 +105,14 @@ def broken(name: str, change: Callable[[Any], object]) -> str:
         (
             "aiperf-0.13.0.json",
             lambda d: d["input_config"]["phases"][0].update(type="poisson"),
-            "phases: type is 'poisson'; allowed: concurrency",
+            "phases.0.type is 'poisson'; allowed: concurrency",
         ),
         (
             "aiperf-0.13.0.json",
             lambda d: d["input_config"]["phases"].insert(0, {"kind": "warmup"}) or d["request_latency"].update(unit="s"),
-            "request_latency: unit is 's'; allowed: ms",
+            "request_latency.unit is 's'; allowed: ms",
         ),
-        ("aiperf-0.13.0.json", lambda d: d["request_latency"].pop("avg"), "request_latency: avg is empty; allowed"),
+        ("aiperf-0.13.0.json", lambda d: d["request_latency"].pop("avg"), "request_latency.avg is empty; allowed"),
         (
             "aiperf-0.13.0-drafts.json",
             lambda d: d.update(pooled_spec_decode_acceptance_histogram={"0": -1}),
@@ -123,12 +123,12 @@ def broken(name: str, change: Callable[[Any], object]) -> str:
         (
             "guidellm-0.8.1.json",
             lambda d: d["benchmarks"][1]["config"]["strategy"].update(type_="constant"),
-            "benchmark 2, config, strategy: type_ is 'constant'",
+            "benchmarks.1.config.strategy.type_ is 'constant'",
         ),
         (
             "guidellm-0.8.1.json",
             lambda d: d["benchmarks"][0]["metrics"].pop("output_token_count"),
-            "output_token_count, successful: mean is empty",
+            "benchmarks.0.metrics.output_token_count is empty",
         ),
     ],
 )  # fmt: skip

@@ -98,6 +98,7 @@ LATE = {
     "questions/explore.py": {"page"},
     "questions/predict.py": {"plot", "report", "serving"},
     "questions/sweep.py": {"plot", "questions", "report"},
+    "questions/traffic.py": {"questions"},
     "questions/validate.py": {"plot", "scoring"},
     "speedup/result.py": {"plot", "report"},
     "sweeps/results.py": {"plot"},
