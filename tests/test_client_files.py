@@ -12,8 +12,9 @@ import pytest
 from specroof import MeasurementError, OptionError, doctor, validate
 from specroof.acceptance.published import parse_profiles
 from specroof.acceptance.published.formats import whole
-from specroof.evidence import read_benchmark, stated_drafts
+from specroof.evidence import stated_drafts
 from specroof.evidence.measurement import Measurement
+from specroof.evidence.result_files import read_benchmark
 from specroof.questions.doctor import doctor_text
 from specroof.reading.metrics_text import parse_metrics
 from specroof.serving.metrics import counted

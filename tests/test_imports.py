@@ -111,7 +111,7 @@ HOUSEHOLDS = {
     "matplotlib": {"plot"},
     # Slow to import, so only what reads files from outside may need it.
     "prometheus_client": {"reading"},
-    "pydantic": {"reading", "hardware", "questions"},
+    "pydantic": {"reading", "hardware", "questions", "evidence", "acceptance"},
     "typer": {"cli"},
     "yaml": {"reading"},
 }

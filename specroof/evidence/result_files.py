@@ -1,7 +1,7 @@
 """Benchmark results as people have them: of servers' and other clients, or their own CSV."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Final, Self
 
@@ -106,32 +106,6 @@ def read_benchmark(
     ]
     refuse_repeats(points)
     return tuple(points)
-
-
-def stated_drafts(points: Sequence[Measurement]) -> tuple[tuple[Measurement, ...], list[str]]:
-    """Return points of several files once those that say nothing of drafts are settled.
-
-    Beside results that say that they drafted, those that do not say did not: vLLM's client writes
-    of drafts what a server that drafts counts.
-
-    Returns
-    -------
-    tuple
-        The points, and a note where nobody says whether anything was drafted.
-    """
-    silent = [point for point in points if not point.says_drafts]
-    if any(point.says_drafts and point.drafts for point in points):
-        return tuple(
-            point if point.says_drafts else replace(point, draft_len=0) for point in points
-        ), []
-    plain = [point.place for point in silent if not point.drafts]
-    if not plain:
-        return tuple(points), []
-    more = f" and {len(plain) - 1} more" if len(plain) > 1 else ""
-    return tuple(points), [
-        f"{plain[0]}{more}: does not say whether anything was drafted, and is taken for plain "
-        f"decoding; if it drafted, state the draft length"
-    ]
 
 
 def _table_points(text: str, source: str) -> Iterator[Measurement]:
@@ -392,6 +366,11 @@ class _SglangResult(_Served):
             raise ValueError(message)
         return self
 
+    @property
+    def in_flight(self) -> float:
+        """Requests in flight: as measured, else as they were asked for."""
+        return self.concurrency or self.max_concurrency or math.nan  # one of them is there
+
 
 def _sglang(content: dict[str, Any], place: str) -> Result:
     result = read_model(content, _SglangResult, place=place, error=MeasurementError)
@@ -403,18 +382,11 @@ def _sglang(content: dict[str, Any], place: str) -> Result:
     # SGLang's arguments say 48 where it drafts and was told nothing; the state of its scheduler
     # says what its memory leaves of that.
     states = [state.effective_max_running_requests_per_dp for state in server.internal_states or ()]
-    most = min(
-        limit
-        for limit in (
-            *(result.completed, result.max_running_requests, server.max_running_requests),
-            *states[:1],
-        )
-        if limit is not None
-    )
-    busy = asked if result.concurrency is None else result.concurrency
+    limits = [result.completed, result.max_running_requests, server.max_running_requests]
+    most = min(limit for limit in (*limits, *states[:1]) if limit is not None)
     point = replace(
         result.answered(place),
-        batch_size=min(busy, most),
+        batch_size=min(result.in_flight, most),
         concurrency=None if asked is None else min(asked, most),
         draft_len=server.draft_len if speculative else 0,
         tokens_per_round=tokens,

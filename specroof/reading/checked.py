@@ -18,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from specroof.arrays import real_number
 from specroof.errors import SpecroofError
 from specroof.reading.yaml_text import number_spelling, parse_yaml, shortened, shown
-from specroof.units import BOUNDS
+from specroof.units import BOUNDS, Bounds
 
 #: What is allowed where one of pydantic's own checks fails, if its words would not do.
 _EXPECTED: Final = {
@@ -333,8 +333,15 @@ WRONG_UNIT: Final = 1e6
 _BASE_UNITS: Final = {"flops_per_s": "FLOP/s", "bytes_per_s": "bytes/s", "memory_bytes": "bytes"}
 
 
-def within(quantity: str) -> BeforeValidator:
+def within(quantity: str | Bounds, *, yaml: bool = True) -> BeforeValidator:
     """Return a validator that lets numbers within the bounds of a quantity through unchanged.
+
+    Parameters
+    ----------
+    quantity
+        A key of `specroof.units.BOUNDS`, or bounds.
+    yaml
+        As for `accept`.
 
     Examples
     --------
@@ -342,8 +349,8 @@ def within(quantity: str) -> BeforeValidator:
     Traceback (most recent call last):
     ValueError: is 1.5; allowed: a whole number from 0 to 1024
     """
-    bounds = BOUNDS[quantity]
-    unit = _BASE_UNITS.get(quantity, "")
+    bounds = quantity if isinstance(quantity, Bounds) else BOUNDS[quantity]
+    unit = "" if isinstance(quantity, Bounds) else _BASE_UNITS.get(quantity, "")
     if unit:
         bounds = replace(bounds, least=WRONG_UNIT)
     kinds = (int,) if bounds.whole else (int, float)
@@ -351,6 +358,7 @@ def within(quantity: str) -> BeforeValidator:
         f"{bounds.allowed} {unit}".rstrip(),
         lambda value: bounds.least <= value <= bounds.most,
         *kinds,
+        yaml=yaml,
     )
 
 
