@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from specroof import MeasurementError, OptionError, doctor, validate
-from specroof.acceptance.published import parse_profiles
-from specroof.acceptance.published.formats import whole
+from specroof.acceptance.published.formats import parse_profiles, whole
 from specroof.evidence import stated_drafts
 from specroof.evidence.measurement import Measurement
 from specroof.evidence.result_files import read_benchmark

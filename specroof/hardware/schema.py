@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Self, get_args, get_origin, get_type_h
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    Field,
     create_model,
     field_validator,
     model_validator,
@@ -132,7 +133,7 @@ def _field_type(hint: Any) -> Any:
     return _block(hint) if is_dataclass(hint) and isinstance(hint, type) else hint
 
 
-class _HardwareFile(_HardwareBlock):
+class _HardwareProfile(_HardwareBlock):
     format_version: FirstVersion
     name: Text
     aliases: list[_ShortName] = _LEFT_OUT
@@ -143,7 +144,7 @@ class _HardwareFile(_HardwareBlock):
     price: _block(DevicePrice) | None = _LEFT_OUT  # type: ignore[valid-type]
     power: _block(DevicePower) | None = _LEFT_OUT  # type: ignore[valid-type]
     default_engine: _ShortName | None = _LEFT_OUT
-    engines: dict[_ShortName, _block(EngineProfile)] = {}  # type: ignore[valid-type]
+    engines: dict[_ShortName, _block(EngineProfile)] = Field(default={})  # type: ignore[valid-type]
 
     @field_validator("engines", mode="before")
     @classmethod
@@ -212,7 +213,7 @@ def checked_mapping(text: str, *, source: str) -> dict[str, Any]:
     ProfileError
         One line with `source`, the key, the value and what is allowed.
     """
-    file = parse_model(text, _HardwareFile, source=source, error=ProfileError)
+    file = parse_model(text, _HardwareProfile, source=source, error=ProfileError)
     return file.model_dump(exclude_unset=True)
 
 
