@@ -3,13 +3,13 @@
 import math
 import numbers
 import sys
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.errors import refuse
+from specroof.errors import OptionError, SpecroofError, refuse
 from specroof.units import BOUNDS, MOST_POINTS, Bounds
 
 Array = npt.NDArray[np.float64]
@@ -53,12 +53,28 @@ def array_within(name: str, values: object, quantity: str) -> Array:
     return array
 
 
-def number_within(name: str, value: object, quantity: str | Bounds) -> float:
+def number_within(
+    name: str,
+    value: object,
+    quantity: str | Bounds,
+    *,
+    error: type[SpecroofError] = OptionError,
+    show: Callable[[object], str] | None = None,
+) -> float:
     """Return one number within the bounds of its quantity, or within other bounds.
+
+    Parameters
+    ----------
+    name, value
+        What the refusal says.
+    quantity
+        A key of `specroof.units.BOUNDS`, or bounds.
+    error, show
+        As for `specroof.errors.refuse`.
 
     Raises
     ------
-    OptionError
+    SpecroofError
         For anything else.
 
     Examples
@@ -69,7 +85,7 @@ def number_within(name: str, value: object, quantity: str | Bounds) -> float:
     bounds = quantity if isinstance(quantity, Bounds) else BOUNDS[quantity]
     number = real_number(value)
     if not bounds.least <= number <= bounds.most or (bounds.whole and not number.is_integer()):
-        refuse(name, value, bounds.allowed)
+        refuse(name, value, bounds.allowed, error=error, show=show)
     return number
 
 

@@ -77,6 +77,13 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "usd_per_hour": Bounds(0, 1e6),
     "watts": Bounds(1e-3, 1e6),
     "target": Bounds(1e-6, 1e9),  # a wanted speedup, or milliseconds
+    "offered_load": Bounds(0, 10_000_000),  # of an hour: requests in flight, or requests a second
+    "server_memory": Bounds(1e-6, 1),  # share of a device's memory that a server may fill
+    "server_count": Bounds(0, 10_000_000, whole=True),  # 0 of captured sizes, tokens: none, all
+    "server_requests": Bounds(1, 10_000_000, whole=True),
+    "measured_batch_size": Bounds(0.01, 1_000_000),
+    "measured_len": Bounds(1, 1_000_000_000),  # tokens of a measured context, prompt or answer
+    "measured_draft_len": Bounds(0, 4096, whole=True),
 }
 
 #: Points of the curves that an answer may hold at a time: their arrays take about 1 GB.

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from specroof import MeasurementError, OptionError, doctor, validate
-from specroof.acceptance.published import parse_profiles
-from specroof.acceptance.published.formats import whole
-from specroof.evidence import read_benchmark, stated_drafts
+from specroof.acceptance.published.formats import parse_profiles, whole
+from specroof.evidence import stated_drafts
 from specroof.evidence.measurement import Measurement
+from specroof.evidence.result_files import read_benchmark
 from specroof.questions.doctor import doctor_text
 from specroof.reading.metrics_text import parse_metrics
 from specroof.serving.metrics import counted
@@ -105,14 +105,14 @@ def broken(name: str, change: Callable[[Any], object]) -> str:
         (
             "aiperf-0.13.0.json",
             lambda d: d["input_config"]["phases"][0].update(type="poisson"),
-            "phases: type is 'poisson'; allowed: concurrency",
+            "phases.0.type is 'poisson'; allowed: concurrency",
         ),
         (
             "aiperf-0.13.0.json",
             lambda d: d["input_config"]["phases"].insert(0, {"kind": "warmup"}) or d["request_latency"].update(unit="s"),
-            "request_latency: unit is 's'; allowed: ms",
+            "request_latency.unit is 's'; allowed: ms",
         ),
-        ("aiperf-0.13.0.json", lambda d: d["request_latency"].pop("avg"), "request_latency: avg is empty; allowed"),
+        ("aiperf-0.13.0.json", lambda d: d["request_latency"].pop("avg"), "request_latency.avg is empty; allowed"),
         (
             "aiperf-0.13.0-drafts.json",
             lambda d: d.update(pooled_spec_decode_acceptance_histogram={"0": -1}),
@@ -123,12 +123,12 @@ def broken(name: str, change: Callable[[Any], object]) -> str:
         (
             "guidellm-0.8.1.json",
             lambda d: d["benchmarks"][1]["config"]["strategy"].update(type_="constant"),
-            "benchmark 2, config, strategy: type_ is 'constant'",
+            "benchmarks.1.config.strategy.type_ is 'constant'",
         ),
         (
             "guidellm-0.8.1.json",
             lambda d: d["benchmarks"][0]["metrics"].pop("output_token_count"),
-            "output_token_count, successful: mean is empty",
+            "benchmarks.0.metrics.output_token_count is empty",
         ),
     ],
 )  # fmt: skip

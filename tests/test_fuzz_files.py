@@ -18,7 +18,7 @@ from effort import cpu_bound
 from fuzzing import bounded
 from specroof import catalog
 from specroof.acceptance import Acceptance
-from specroof.acceptance.published import parse_profiles
+from specroof.acceptance.published.formats import parse_profiles
 from specroof.catalog.files import bundled
 from specroof.catalog.profiles import load_profile
 from specroof.errors import CatalogError, SpecroofError

@@ -246,7 +246,7 @@ def test_what_a_file_leaves_out_is_the_same_trusted_or_not(text: str) -> None:
     assert with_engine == parse_hardware(GOOD, source="x.yaml")
 
 
-GATES = schema._Block.__subclasses__()
+GATES = schema._HardwareBlock.__subclasses__()
 
 
 def test_gates_are_found() -> None:

@@ -81,6 +81,7 @@ TRESPASSES: set[tuple[str, str]] = {
 LATE = {
     "__main__.py": {"cli"},
     "catalog/names.py": {"acceptance", "catalog", "parsers"},
+    "catalog/profiles.py": {"acceptance"},
     "cli/__init__.py": {"cli"},
     "cli/calibrate.py": {"questions"},
     "cli/explore.py": {"page"},
@@ -96,6 +97,7 @@ LATE = {
     "questions/explore.py": {"page"},
     "questions/predict.py": {"plot", "report"},
     "questions/sweep.py": {"plot", "questions", "report"},
+    "questions/traffic.py": {"questions"},
     "questions/validate.py": {"plot", "scoring"},
     "serving/capacity.py": {"serving"},
     "speedup/result.py": {"plot", "report"},
@@ -109,7 +111,7 @@ HOUSEHOLDS = {
     "matplotlib": {"plot"},
     # Slow to import, so only what reads files from outside may need it.
     "prometheus_client": {"reading"},
-    "pydantic": {"reading", "hardware", "questions"},
+    "pydantic": {"reading", "hardware", "questions", "evidence", "acceptance"},
     "typer": {"cli"},
     "yaml": {"reading"},
 }

@@ -12,7 +12,7 @@ from specroof import load_hardware, load_model
 from specroof.errors import MeasurementError
 from specroof.evidence import committed_tokens, request_lengths
 from specroof.evidence.bundled import load_measurements, parse_measurements
-from specroof.evidence.measurement import Measurement, checked, refuse_repeats
+from specroof.evidence.measurement import Measurement, plausible, refuse_repeats
 
 FILES = sorted((Path(specroof.__file__).parent / "evidence" / "measurements").glob("*.csv"))
 HEAD = ("title", "url", "trust", "setup", "counts", "lengths")
@@ -169,12 +169,12 @@ def test_a_round_gives_from_one_token_to_all_drafts_and_one() -> None:
     point = replace(load_measurements()[0], draft_len=3)
     for tokens in (1.0, 4.0):
         most = replace(point, tokens_per_round=tokens)
-        assert checked(most) == most
+        assert plausible(most) == most
     for tokens in (0.99, 4.01):
         with pytest.raises(
             MeasurementError, match="with 3 drafts; allowed: from 1 to 4, the bonus"
         ):
-            checked(replace(point, tokens_per_round=tokens))
+            plausible(replace(point, tokens_per_round=tokens))
 
 
 def test_a_rate_that_no_source_prints_is_no_number() -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from specroof.errors import MeasurementError, OptionError
 from specroof.policies.schedule import Traffic, advised_day
-from specroof.questions.traffic import Mix, TrafficFile, parse_traffic, traffic_of
+from specroof.questions.traffic import Mix, TrafficFile, traffic_of
+from specroof.questions.traffic_file import parse_traffic
 from specroof.serving.workload import Workload
 
 LOADS = (1.0, 4.0, 16.0)
@@ -147,10 +148,10 @@ def test_files_say_hours_and_sizes() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("hour,concurrency\n0,1\n2,1\n", "line 3: hour is 2.0; allowed: 1"),
-        ("hour,concurrency\n0,1\n1,\n", "line 3: has no load"),
-        ("hour,concurrency\n0,-1\n", "concurrency is -1.0; allowed: a number from 0"),
-        ("hour,concurrency\n0,1e7\n", "allowed: a number from 0 to 10000000"),
+        ("hour,concurrency\n0,1\n2,1\n", "line 3: hour is 2; allowed: 1"),
+        ("hour,concurrency\n0,1\n1,\n", "line 3: concurrency is missing"),
+        ("hour,concurrency\n0,-1\n", "concurrency is -1; allowed: a number from 0"),
+        ("hour,concurrency\n0,2e7\n", "allowed: a number from 0 to 10000000"),
         ("hour,concurrency\n0,nan\n", "allowed: a number from 0"),
         ("hour,concurrency\n0,x\n", "allowed: a number"),
         ("hour,concurrency\n0,0\n", "has no load in any hour"),
@@ -168,14 +169,18 @@ def test_tables_with_holes_are_refused(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("hours:", "hour:", "has the key 'hour'; allowed: a mapping with the keys hours, mix"),
-        ("- {hour: 0, requests_per_s: 0.5}", "- 0.5", r"hours\[0\] is 0.5; allowed: a mapping"),
-        ("hour: 1", "hour: true", r"hours\[1\]: hour is true; allowed: 1"),
-        ("hour: 1", "time: 1", "allowed: a mapping with the keys hour, concurrency"),
-        ("weight: 3", "weight: 0", r"mix\[0\]: weight is 0"),
-        ("output_len: 500", "output: 500", "allowed: a mapping with the keys input_len"),
-        (", output_len: 500", "", r"mix\[1\]: output_len is None"),
-        ("- {hour: 0, requests_per_s: 0.5}\n- {hour: 1, requests/s: 2}", "  []", "at least one"),
+        ("hours:", "hour:", "hour is not a known key; allowed: hours, mix"),
+        ("- {hour: 0, requests_per_s: 0.5}", "- 0.5", r"hours.0 is 0.5; allowed: a mapping"),
+        ("hour: 1", "hour: true", r"hours.1.hour is true; allowed: a number"),
+        ("hour: 1", "time: 1", "hours.1.time is not a known key; allowed: hour, concurrency"),
+        ("weight: 3", "weight: 0", r"mix.0.weight is 0"),
+        ("output_len: 500", "output: 500", "mix.1.output is not a known key; allowed: input_len"),
+        (", output_len: 500", "", r"mix.1.output_len is missing"),
+        (
+            "- {hour: 0, requests_per_s: 0.5}\n- {hour: 1, requests/s: 2}",
+            "  []",
+            r"hours is \[\]; allowed: one or more",
+        ),
     ],
 )
 def test_yaml_that_is_no_day_is_refused(old: str, new: str, message: str) -> None:

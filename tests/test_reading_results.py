@@ -8,7 +8,7 @@ import pytest
 
 from effort import cpu_bound, cpu_seconds
 from specroof import catalog
-from specroof.acceptance.published import parse_profiles
+from specroof.acceptance.published.formats import parse_profiles
 from specroof.cli.output import figure_files
 from specroof.errors import MeasurementError, OptionError, OutputError
 from specroof.evidence.result_files import read_benchmark

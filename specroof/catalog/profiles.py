@@ -3,12 +3,7 @@
 import os
 from pathlib import Path
 
-from specroof.acceptance.published import (
-    AcceptanceProfile,
-    bundled_profile,
-    draft_count,
-    parse_profiles,
-)
+from specroof.acceptance.published import AcceptanceProfile, bundled_profile, draft_count
 from specroof.catalog.files import is_file, name_text, read_text
 from specroof.errors import CatalogError, expect, reject
 
@@ -58,6 +53,9 @@ def load_profiles_file(
     OptionError
         If it cannot be understood, or contradicts itself.
     """
+    # Imported here: pydantic would slow the start of those who name a bundled profile.
+    from specroof.acceptance.published.formats import parse_profiles  # noqa: PLC0415
+
     place = name_text("name", name)
     expect("drafts", drafts, str | None, "drafts per round, as in 'num_draft_tokens=8', or None")
     text = read_text(Path(place), CatalogError)

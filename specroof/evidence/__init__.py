@@ -1,4 +1,7 @@
-"""Measured points: bundled tables, result files of engines, how they were served."""
+"""Measured points: bundled tables, how they were served, and what no list of them may hold.
+
+`specroof.evidence.result_files` reads those of a user.
+"""
 
 from specroof.evidence.bundled import (
     acceptance_of,
@@ -12,13 +15,13 @@ from specroof.evidence.bundled import (
     shape_group,
 )
 from specroof.evidence.measurement import STEP, Measurement, refuse_mixed, refuse_repeats
-from specroof.evidence.result_files import read_benchmark, stated_drafts
 from specroof.evidence.stated import (
     Stated,
     refuse_other_drafts,
     refuse_other_kinds,
     refuse_other_setup,
     server_told,
+    stated_drafts,
 )
 
 __all__ = [
@@ -32,7 +35,6 @@ __all__ = [
     "kind_of",
     "load_measurements",
     "measured_of",
-    "read_benchmark",
     "refuse_mixed",
     "refuse_other_drafts",
     "refuse_other_kinds",

@@ -4,15 +4,28 @@ They do not say what the server drafted, but for aiperf of a vLLM server with pe
 """
 
 import csv
-import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Annotated, Any, Final, Self
+
+from pydantic import AfterValidator, create_model, model_validator
 
 from specroof.acceptance.published.formats import histogram_profile
+from specroof.arrays import real_number
 from specroof.errors import MeasurementError, OptionError, reject
 from specroof.evidence.measurement import Measurement, answered
-from specroof.reading.json_text import Fields, parse_json
+from specroof.reading.checked import (
+    REQUIRED,
+    Amount,
+    Extract,
+    WholeAmount,
+    accept,
+    read_model,
+)
+from specroof.reading.json_text import parse_json
+from specroof.reading.table import plain_value
+from specroof.reading.yaml_text import shown
 from specroof.units import MILLISECOND
 
 #: Whether anything was drafted, None where a result does not say, and the point.
@@ -25,8 +38,67 @@ _BY_CLOCK: Final = "of requests that come by the clock, how many are in flight i
 _HISTOGRAM: Final = "pooled_spec_decode_acceptance_histogram"
 
 
-def guidellm_results(fields: Fields) -> list[Result]:
+class _Count(Extract):
+    """A mean of completed requests."""
+
+    mean: Amount = REQUIRED
+
+
+class _Statistics(Extract):
+    successful: _Count = REQUIRED
+
+
+class _GuidellmMetrics(Extract):
+    prompt_token_count: _Statistics = REQUIRED
+    output_token_count: _Statistics = REQUIRED
+    output_tokens_per_second: _Statistics = REQUIRED
+    request_concurrency: _Statistics = REQUIRED
+
+
+class _GuidellmStrategy(Extract):
+    type_: Annotated[
+        str, accept(f"{', '.join(_CLOSED)}: {_BY_CLOCK}", _CLOSED.__contains__, str)
+    ] = REQUIRED
+    streams: Any = None
+
+
+class _GuidellmBackend(Extract):
+    model: str | None = None
+
+
+class _GuidellmConfig(Extract):
+    strategy: _GuidellmStrategy = REQUIRED
+    backend: _GuidellmBackend | None = None
+
+
+class _GuidellmBenchmark(Extract):
+    config: _GuidellmConfig = REQUIRED
+    metrics: _GuidellmMetrics = REQUIRED
+
+
+class _GuidellmMetadata(Extract):
+    version: Annotated[
+        int, accept("2, of a report of guidellm from 0.6 on", lambda version: version == 2, int)
+    ] = REQUIRED
+    guidellm_version: Annotated[Any, accept("a release of guidellm", bool, object)] = REQUIRED
+
+
+class _GuidellmReport(Extract):
+    """guidellm 0.8.1, ``benchmark/schemas/report.py`` and ``metrics.py``."""
+
+    metadata: _GuidellmMetadata = REQUIRED
+    benchmarks: list[_GuidellmBenchmark] = REQUIRED
+
+
+def guidellm_results(content: dict[str, Any], place: str) -> list[Result]:
     """Return the points of a report of guidellm, one for each load.
+
+    Parameters
+    ----------
+    content
+        The report.
+    place
+        How messages name the file, and the line.
 
     Counts
         completed requests; requests in flight as the client measured them.
@@ -38,33 +110,36 @@ def guidellm_results(fields: Fields) -> list[Result]:
     MeasurementError
         For another report, or loads that come by the clock.
     """
-    metadata = fields.inner("metadata")
-    if metadata.value("version") != 2 or not metadata.has("guidellm_version"):
-        metadata.refuse("version", "2, of a report of guidellm from 0.6 on")
-    reports = fields.value("benchmarks")
-    if not isinstance(reports, list):
-        fields.refuse("benchmarks", "a list")
+    report = read_model(content, _GuidellmReport, place=place, error=MeasurementError)
     points: list[Result] = []
-    for number, report in enumerate(reports, start=1):
-        one = Fields(report, f"{fields.place}, benchmark {number}")
-        config, metrics = one.inner("config"), one.inner("metrics")
-        strategy = config.inner("strategy")
-
-        def mean(key: str, of: Fields = metrics) -> float:
-            return of.inner(key).inner("successful").amount("mean")
-
-        if strategy.value("type_") not in _CLOSED:
-            strategy.refuse("type_", f"{', '.join(_CLOSED)}: {_BY_CLOCK}")
-        streams = 1 if strategy.value("type_") == "synchronous" else strategy.value("streams")
-        point = answered(
-            one.place,
-            mean("prompt_token_count"),
-            mean("output_token_count"),
-            mean("output_tokens_per_second"),
+    for number, benchmark in enumerate(report.benchmarks, start=1):
+        metrics, strategy = benchmark.metrics, benchmark.config.strategy
+        streams = 1 if strategy.type_ == "synchronous" else strategy.streams
+        backend = benchmark.config.backend
+        point = replace(
+            answered(
+                f"{place}, benchmark {number}",
+                metrics.prompt_token_count.successful.mean,
+                metrics.output_token_count.successful.mean,
+                metrics.output_tokens_per_second.successful.mean,
+            ),
+            model=None if backend is None else backend.model,
         )
-        point = replace(point, model=config.inner("backend").text_or_none("model"))
-        points.append((None, _in_flight(point, mean("request_concurrency"), streams)))
+        busy = metrics.request_concurrency.successful.mean
+        points.append((None, _in_flight(point, busy, streams)))
     return points
+
+
+#: Columns of guidellm's CSV, all means of completed requests, by what messages call them.
+_MEANS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "Input Tokens": ("Token Metrics", "Successful Input Tokens", "Mean"),
+    "Output Tokens": ("Token Metrics", "Successful Output Tokens", "Mean"),
+    "Output Tokens/Sec": ("Token Throughput", "Successful Output Tokens/Sec", "Mean"),
+    "Concurrency": ("Server Throughput", "Successful Concurrency", "Mean"),
+}
+_GuidellmRow: Final[Any] = create_model(
+    "_GuidellmRow", __base__=Extract, **dict.fromkeys(_MEANS, (Amount, REQUIRED))
+)
 
 
 def guidellm_table(text: str, source: str) -> list[Result]:
@@ -88,58 +163,157 @@ def guidellm_table(text: str, source: str) -> list[Result]:
         # A column of a later load is empty in the rows of others.
         cells = dict(zip(names, row, strict=False))
         place = f"{source}, line {number}"
-        told = cells.get(("Benchmark", "Strategy", ""), "")
-        way, _, streams = told.partition("@")
+        strategy = cells.get(("Benchmark", "Strategy", ""), "")
+        way, _, streams = strategy.partition("@")
         if way not in _CLOSED:
             reject(
-                f"{place}: Strategy is {told[:60]!r}",
+                f"{place}: Strategy is {strategy[:60]!r}",
                 f"{', '.join(_CLOSED)}: {_BY_CLOCK}",
                 MeasurementError,
             )
-        numbers = Fields(
-            {key: _number(cells.get((*name, "Mean"))) for key, name in _MEANS.items()}, place
+        means = {
+            name: plain_value(cells.get(column, "")) or None for name, column in _MEANS.items()
+        }
+        read = read_model(means, _GuidellmRow, place=place, error=MeasurementError).model_dump()
+        busy = read.pop("Concurrency")
+        backend = parse_json(
+            cells.get(("Run Info", "Backend", ""), "") or "{}",
+            source=place,
+            error=MeasurementError,
+            allowed="an object, as guidellm writes it",
         )
-        point = answered(place, *(numbers.amount(key) for key in _MEANS if key != "Concurrency"))
-        model = _json_cell(cells.get(("Run Info", "Backend", ""), ""), place).text_or_none("model")
-        asked = 1 if way == "synchronous" else _number(streams)
-        busy = numbers.amount("Concurrency")
-        points.append((None, _in_flight(replace(point, model=model), busy, asked)))
+        model = read_model(
+            backend, _GuidellmBackend, place=f"{place}, Backend", error=MeasurementError
+        ).model
+        asked = 1 if way == "synchronous" else plain_value(streams)
+        point = replace(answered(place, *read.values()), model=model)
+        points.append((None, _in_flight(point, busy, asked)))
     return points
-
-
-#: Names of columns of guidellm's CSV, all of completed requests.
-_MEANS: Final[Mapping[str, tuple[str, str]]] = {
-    "Input Tokens": ("Token Metrics", "Successful Input Tokens"),
-    "Output Tokens": ("Token Metrics", "Successful Output Tokens"),
-    "Output Tokens/Sec": ("Token Throughput", "Successful Output Tokens/Sec"),
-    "Concurrency": ("Server Throughput", "Successful Concurrency"),
-}
-
-
-def _json_cell(text: str, place: str) -> Fields:
-    allowed = "an object, as guidellm writes it"
-    content = parse_json(text or "{}", source=place, error=MeasurementError, allowed=allowed)
-    return Fields(content, f"{place}, Backend")
-
-
-def _number(text: str | None) -> Any:
-    """Return the number of a cell; what is none stays text, which is refused by its column."""
-    try:
-        return json.loads(text or "null")
-    except (RecursionError, ValueError):
-        return text
 
 
 def _in_flight(point: Measurement, busy: float, asked: Any) -> Measurement:
     """Return a point with its mean requests in flight, and those that were asked for."""
-    stated = isinstance(asked, int) and not isinstance(asked, bool)
-    most = float(asked) if stated and asked >= 1 else None
+    limit = real_number(asked)
+    most = limit if 1 <= limit < math.inf else None
     batch_size = busy if most is None else min(busy, most)
     return replace(point, batch_size=batch_size, concurrency=most)
 
 
-def client_result(fields: Fields) -> Result:
+# --- aiperf and genai-perf -----------------------------------------------------------------------
+
+
+class _Metric(Extract):
+    unit: Any = None
+    avg: Amount = REQUIRED
+
+
+def _in_unit(unit: str) -> AfterValidator:
+    """Return a validator of metrics that are in a unit."""
+
+    def check(metric: _Metric) -> _Metric:
+        if metric.unit != unit:
+            message = f"unit is {shown(metric.unit)}; allowed: {unit}"
+            raise ValueError(message)
+        return metric
+
+    return AfterValidator(check)
+
+
+class _Stimulus(Extract):
+    concurrency: WholeAmount | None = None
+
+
+class _PerfAnalyzer(Extract):
+    stimulus: _Stimulus | None = None
+
+
+class _Phase(Extract):
+    """A phase of aiperf, of which the profiling one counts."""
+
+    kind: str | None = None
+    type: str | None = None
+    concurrency: WholeAmount | None = None
+    concurrency_ramp: Any = None
+
+    @model_validator(mode="after")
+    def _load_is_constant(self) -> Self:
+        if self.kind != "profiling":
+            return self
+        if self.type != "concurrency" or "concurrency_ramp" in self.model_fields_set:
+            message = (
+                f"type is {shown(self.type)}; allowed: concurrency, without a ramp: {_BY_CLOCK}"
+            )
+            raise ValueError(message)
+        if self.concurrency is None:
+            message = "concurrency is empty; allowed: a whole number of at least 1"
+            raise ValueError(message)
+        return self
+
+
+class _ModelName(Extract):
+    name: str | None = None
+
+
+class _Models(Extract):
+    items: list[_ModelName] | None = None
+
+
+class _InputConfig(Extract):
+    model_names: list[Any] | None = None
+    models: _Models | None = None
+    perf_analyzer: _PerfAnalyzer | None = None
+    phases: list[_Phase] | None = None
+
+    @model_validator(mode="after")
+    def _load_is_said(self) -> Self:
+        if self.concurrency is None:
+            message = (
+                "phases has no load with a concurrency; allowed: phases of aiperf with type "
+                "concurrency, or perf_analyzer.stimulus.concurrency of genai-perf"
+            )
+            raise ValueError(message)
+        return self
+
+    @property
+    def model(self) -> str | None:
+        """The one model that was asked for; None where there are several."""
+        names = self.model_names
+        if names is None:
+            items = self.models and self.models.items
+            names = [item.name for item in items or ()]
+        return names[0] if len(names) == 1 and isinstance(names[0], str) else None
+
+    @property
+    def concurrency(self) -> int | None:
+        """Requests that the client keeps in flight; None where nothing says it."""
+        stimulus = self.perf_analyzer and self.perf_analyzer.stimulus
+        if stimulus is not None and stimulus.concurrency is not None:
+            return stimulus.concurrency
+        profiling = (phase for phase in self.phases or () if phase.kind == "profiling")
+        return next((phase.concurrency for phase in profiling), None)
+
+
+class _ClientResult(Extract):
+    """aiperf 0.13.0, ``exporters/metrics_json_exporter.py``; genai-perf 0.0.16 likewise."""
+
+    input_config: _InputConfig = REQUIRED
+    request_latency: Annotated[_Metric, _in_unit("ms")] = REQUIRED
+    request_throughput: Annotated[_Metric, _in_unit("requests/sec")] = REQUIRED
+    input_sequence_length: Annotated[_Metric, _in_unit("tokens")] = REQUIRED
+    output_sequence_length: Annotated[_Metric, _in_unit("tokens")] = REQUIRED
+    output_token_throughput: Annotated[_Metric, _in_unit("tokens/sec")] = REQUIRED
+    pooled_spec_decode_acceptance_histogram: Any = None
+
+
+def client_result(content: dict[str, Any], place: str) -> Result:
     """Return the point of a result of aiperf or genai-perf.
+
+    Parameters
+    ----------
+    content
+        The result.
+    place
+        How messages name the file, and the line.
 
     Counts
         requests in flight as Little's law has them from the mean latency and the throughput, and no
@@ -153,69 +327,26 @@ def client_result(fields: Fields) -> Result:
     MeasurementError
         For other units, a load by the clock, or one that is not said.
     """
-    config = fields.inner("input_config")
-    asked = _concurrency(config)
-    latency_ms = _mean(fields, "request_latency", "ms")
-    busy = latency_ms * MILLISECOND * _mean(fields, "request_throughput", "requests/sec")
+    result = read_model(content, _ClientResult, place=place, error=MeasurementError)
+    config = result.input_config
+    asked = config.concurrency or math.inf  # which is said: see `_InputConfig`
+    busy = result.request_latency.avg * MILLISECOND * result.request_throughput.avg
     point = replace(
         answered(
-            fields.place,
-            _mean(fields, "input_sequence_length", "tokens"),
-            _mean(fields, "output_sequence_length", "tokens"),
-            _mean(fields, "output_token_throughput", "tokens/sec"),
+            place,
+            result.input_sequence_length.avg,
+            result.output_sequence_length.avg,
+            result.output_token_throughput.avg,
         ),
         batch_size=min(busy, asked),
         concurrency=asked,
-        model=_model(config),
+        model=config.model,
     )
-    if not fields.has(_HISTOGRAM):
+    if _HISTOGRAM not in result.model_fields_set:
         return None, point
     try:
-        profile = histogram_profile([fields.value(_HISTOGRAM)], f"{fields.place}: {_HISTOGRAM}")
+        histogram = result.pooled_spec_decode_acceptance_histogram
+        profile = histogram_profile([histogram], f"{place}: {_HISTOGRAM}")
     except OptionError as refusal:
         raise MeasurementError(str(refusal)) from None
     return True, replace(point, tokens_per_round=profile.tokens_per_round)
-
-
-def _mean(fields: Fields, key: str, unit: str) -> float:
-    metric = fields.inner(key)
-    if metric.value("unit") != unit:
-        metric.refuse("unit", unit)
-    return metric.amount("avg")
-
-
-def _model(config: Fields) -> str | None:
-    """Return the one model that was asked for; None where there are several."""
-    names = config.value("model_names")
-    if isinstance(names, list):
-        return names[0] if len(names) == 1 and isinstance(names[0], str) else None
-    models = config.inner("models")
-    items = models.value("items")
-    several = isinstance(items, list) and len(items) > 1
-    return None if several else models.first("items").text_or_none("name")
-
-
-def _concurrency(config: Fields) -> int:
-    """Return the requests that a client keeps in flight.
-
-    Raises
-    ------
-    MeasurementError
-        Where they come by the clock, or it does not say.
-    """
-    stimulus = config.inner("perf_analyzer").inner("stimulus")
-    if stimulus.has("concurrency"):
-        return stimulus.count("concurrency")
-    phases = config.value("phases")
-    for phase in phases if isinstance(phases, list) else []:
-        one = Fields(phase, f"{config.place}, phases")
-        if one.value("kind") == "profiling":
-            if one.value("type") != "concurrency" or one.has("concurrency_ramp"):
-                one.refuse("type", f"concurrency, without a ramp: {_BY_CLOCK}")
-            return one.count("concurrency")
-    return reject(
-        f"{config.place}: has no load with a concurrency",
-        "phases of aiperf with type concurrency, or perf_analyzer, stimulus, concurrency of "
-        "genai-perf",
-        MeasurementError,
-    )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
+from specroof.arrays import number_within
 from specroof.catalog import load_hardware, load_model
 from specroof.errors import MeasurementError
 from specroof.hardware import ServerSettings
@@ -158,16 +159,16 @@ def answered(place: str, prompt: float, answer: float, tokens_per_s: float) -> M
 
 
 #: Bounds of plausible measurements. Beyond them are other units and slips of the pen.
-_BOUNDS: Final = {
-    "batch_size": (0.01, 1e6),
-    "context_len": (1, 1e9),
-    "input_len": (1, 1e9),
-    "output_len": (1, 1e9),
-    "draft_len": (0, 4096),
+_PLAUSIBLE: Final = {
+    "batch_size": "measured_batch_size",
+    "context_len": "measured_len",
+    "input_len": "measured_len",
+    "output_len": "measured_len",
+    "draft_len": "measured_draft_len",
 }
 
 
-def checked(point: Measurement) -> Measurement:
+def plausible(point: Measurement) -> Measurement:
     """Return a point whose figures are plausible.
 
     Parameters
@@ -181,16 +182,20 @@ def checked(point: Measurement) -> Measurement:
         For an implausible figure, lengths that contradict one another, or an
         acceptance length that no round can have.
     """
-    for name, (least, most) in _BOUNDS.items():
-        value = getattr(point, name)
-        if value is not None and not least <= value <= most:
-            message = (
-                f"{point.place}: {name} is {shown(value)}; allowed: from {least:g} to {most:g}"
-            )
-            raise MeasurementError(message)
+    for field, quantity in _PLAUSIBLE.items():
+        value = getattr(point, field)
+        if value is not None:
+            name = f"{point.place}: {field}"
+            number_within(name, value, quantity, error=MeasurementError, show=shown)
     prompt, answer, context = point.input_len, point.output_len, point.context_len
     if prompt is not None and answer is not None and context is not None:
-        _refuse_other_context(point.place, context, (prompt, prompt + answer))
+        longest = prompt + answer
+        if not prompt <= context <= longest:
+            message = (
+                f"{point.place}: context_len is {context:g}; allowed: from {prompt:g} to "
+                f"{longest:g}, from input_len to input_len + output_len"
+            )
+            raise MeasurementError(message)
     tokens, drafts = point.tokens_per_round, point.draft_len or 0
     if tokens is not None and not 1 <= tokens <= drafts + 1:
         message = (
@@ -199,17 +204,6 @@ def checked(point: Measurement) -> Measurement:
         )
         raise MeasurementError(message)
     return point
-
-
-def _refuse_other_context(place: str, context: float, bounds: tuple[float, float]) -> None:
-    """Refuse a mean context that a request does not have while it is decoded."""
-    least, most = bounds
-    if not least <= context <= most:
-        message = (
-            f"{place}: context_len is {context:g}; allowed: from {least:g} to {most:g}, from "
-            f"input_len to input_len + output_len"
-        )
-        raise MeasurementError(message)
 
 
 def refuse_repeats(points: Iterable[Measurement]) -> None:

@@ -1,9 +1,11 @@
 """Benchmark results as people have them: of servers' and other clients, or their own CSV."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Annotated, Any, Final, Self
+
+from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from specroof.errors import MeasurementError, reject
 from specroof.evidence.clients import (
@@ -13,41 +15,43 @@ from specroof.evidence.clients import (
     guidellm_results,
     guidellm_table,
 )
-from specroof.evidence.measurement import STEP, Measurement, answered, checked, refuse_repeats
+from specroof.evidence.measurement import STEP, Measurement, answered, plausible, refuse_repeats
 from specroof.hardware import ServerSettings
-from specroof.reading.json_text import Fields, json_values
-from specroof.reading.table import amount, count, parse_table
-
-
-def _drafts(text: str) -> int:
-    """Return a whole number of at least 0."""
-    if text == "0":
-        return 0
-    try:
-        return count(text)
-    except ValueError:
-        message = "a whole number of at least 0"
-        raise ValueError(message) from None
-
-
-_COLUMNS: Final = {
-    "batch_size": amount,
-    "context_len": amount,
-    "draft_len": _drafts,
-    "tokens_per_s": amount,
-    "acceptance_length": amount,
-    "input_len": amount,
-    "output_len": amount,
-    "positions": count,
-    "pass_s": amount,
-}
-_NEEDED: Final = ("batch_size", "draft_len", "tokens_per_s")
-#: What a row of a timed pass has, and nothing else.
-_OF_PASSES: Final = ("batch_size", "context_len", "positions", "pass_s")
-
+from specroof.reading.checked import (
+    REQUIRED,
+    Amount,
+    Extract,
+    WholeAmount,
+    accept,
+    read_model,
+    whole_amount,
+    within,
+)
+from specroof.reading.json_text import json_values
+from specroof.reading.table import parse_table
+from specroof.reading.yaml_text import shown
 
 #: How devices may share the work of a result.
 _ONE_GROUP: Final = "tensor parallelism alone, which is all that can be read"
+
+
+class _TableRow(Extract):
+    """A row of a user's own table: a result, or a timed pass."""
+
+    batch_size: Amount = REQUIRED
+    context_len: Amount | None = None
+    draft_len: Annotated[int, BeforeValidator(int), whole_amount(0)] | None = None
+    tokens_per_s: Amount | None = None
+    acceptance_length: Amount | None = None
+    input_len: Amount | None = None
+    output_len: Amount | None = None
+    positions: WholeAmount | None = None
+    pass_s: Amount | None = None
+
+
+_NEEDED: Final = ("batch_size", "draft_len", "tokens_per_s")
+#: What a row of a timed pass has, and nothing else.
+_OF_PASSES: Final = ("batch_size", "context_len", "positions", "pass_s")
 
 
 def read_benchmark(
@@ -87,7 +91,7 @@ def read_benchmark(
         results = [
             result
             for place, value in json_values(text, source=source, error=MeasurementError)
-            for result in _results(Fields(value, place))
+            for result in _results(value, place)
         ]
     elif text.startswith(GUIDELLM):
         results = guidellm_table(text, source)
@@ -104,64 +108,39 @@ def read_benchmark(
     return tuple(points)
 
 
-def stated_drafts(points: Sequence[Measurement]) -> tuple[tuple[Measurement, ...], list[str]]:
-    """Return points of several files once those that say nothing of drafts are settled.
-
-    Beside results that say that they drafted, those that do not say did not: vLLM's client writes
-    of drafts what a server that drafts counts.
-
-    Returns
-    -------
-    tuple
-        The points, and a note where nobody says whether anything was drafted.
-    """
-    silent = [point for point in points if not point.says_drafts]
-    if any(point.says_drafts and point.drafts for point in points):
-        return tuple(
-            point if point.says_drafts else replace(point, draft_len=0) for point in points
-        ), []
-    plain = [point.place for point in silent if not point.drafts]
-    if not plain:
-        return tuple(points), []
-    more = f" and {len(plain) - 1} more" if len(plain) > 1 else ""
-    return tuple(points), [
-        f"{plain[0]}{more}: does not say whether anything was drafted, and is taken for plain "
-        f"decoding; if it drafted, state the draft length"
-    ]
-
-
 def _table_points(text: str, source: str) -> Iterator[Measurement]:
     names = next((line for line in text.splitlines() if line.strip() and line[0] != "#"), "")
     has_passes = "pass_s" in [name.strip() for name in names.split(",")]
     needed = ("batch_size",) if has_passes else _NEEDED
-    for number, row in parse_table(text, source=source, readers=_COLUMNS, needed=needed):
-        place = f"{source}, line {number}"
-        if row.get("pass_s") is not None or row.get("positions") is not None:
+    columns = tuple(_TableRow.model_fields)
+    for place, cells in parse_table(text, source=source, columns=columns, needed=needed):
+        row = read_model(cells, _TableRow, place=place, error=MeasurementError)
+        if row.pass_s is not None or row.positions is not None:
             yield _pass(row, place, source)
             continue
-        for name in _NEEDED:
-            if row.get(name) is None:
-                message = f"{place}: {name} is empty; needed, or pass_s and positions of a pass"
-                raise MeasurementError(message)
-        prompt, answer = row.get("input_len"), row.get("output_len")
+        draft_len, tokens_per_s = row.draft_len, row.tokens_per_s
+        if draft_len is None or tokens_per_s is None:
+            name = "draft_len" if draft_len is None else "tokens_per_s"
+            message = f"{place}: {name} is empty; needed, or pass_s and positions of a pass"
+            raise MeasurementError(message)
+        prompt, answer, context = row.input_len, row.output_len, row.context_len
         if (prompt is None) != (answer is None):
             message = f"{place}: has one of input_len and output_len; must have both or neither"
             raise MeasurementError(message)
-        context = row.get("context_len")
         if context is None:
             if prompt is None or answer is None:
                 message = f"{place}: context_len is empty; needed, or input_len and output_len"
                 raise MeasurementError(message)
             context = prompt + answer / 2
-        yield checked(
+        yield plausible(
             Measurement(
                 place=place,
                 source=source,
-                batch_size=row["batch_size"],
+                batch_size=row.batch_size,
                 context_len=context,
-                tokens_per_s=row["tokens_per_s"],
-                draft_len=row["draft_len"],
-                tokens_per_round=row.get("acceptance_length"),
+                tokens_per_s=tokens_per_s,
+                draft_len=draft_len,
+                tokens_per_round=row.acceptance_length,
                 input_len=prompt,
                 output_len=answer,
                 includes_prefill=prompt is not None,
@@ -169,13 +148,13 @@ def _table_points(text: str, source: str) -> Iterator[Measurement]:
         )
 
 
-def _pass(row: Mapping[str, Any], place: str, source: str) -> Measurement:
+def _pass(row: _TableRow, place: str, source: str) -> Measurement:
     """Return a row of a timed pass: so many new positions of each sequence, and its seconds."""
-    for name in _OF_PASSES:
-        if row.get(name) is None:
-            message = f"{place}: {name} is empty; a timed pass needs {', '.join(_OF_PASSES)}"
-            raise MeasurementError(message)
-    for name, value in row.items():
+    if row.context_len is None or row.positions is None or row.pass_s is None:
+        missing = next(name for name in _OF_PASSES if getattr(row, name) is None)
+        message = f"{place}: {missing} is empty; a timed pass needs {', '.join(_OF_PASSES)}"
+        raise MeasurementError(message)
+    for name, value in row:
         # A table of both has 0 drafts in rows of passes, or none.
         if value and name not in _OF_PASSES:
             message = (
@@ -183,32 +162,34 @@ def _pass(row: Mapping[str, Any], place: str, source: str) -> Measurement:
                 f"{', '.join(_OF_PASSES)}"
             )
             raise MeasurementError(message)
-    return checked(
+    return plausible(
         Measurement(
             place=place,
             source=source,
             method=STEP,
-            batch_size=row["batch_size"],
-            context_len=row["context_len"],
-            verify_len=row["positions"],
-            tokens_per_s=row["batch_size"] / row["pass_s"],
+            batch_size=row.batch_size,
+            context_len=row.context_len,
+            verify_len=row.positions,
+            tokens_per_s=row.batch_size / row.pass_s,
         )
     )
 
 
-def _results(fields: Fields) -> list[Result]:
+def _results(content: Any, place: str) -> list[Result]:
     """Return what a JSON object holds, by the tool whose keys it has."""
-    if fields.has("benchmarks"):
-        return guidellm_results(fields)
+    if not isinstance(content, dict):
+        reject(f"{place}: is {shown(content)}", "a JSON object", MeasurementError)
+    if "benchmarks" in content:
+        return guidellm_results(content, place)
     for keys, read in _TOOLS.items():
-        if all(fields.has(key) for key in keys):
-            return [read(fields)]
+        if all(key in content for key in keys):
+            return [read(content, place)]
     for keys, (tool, lacks) in _UNREADABLE.items():
-        if all(fields.has(key) for key in keys):
-            reject(f"{fields.place}: is {tool}", lacks, MeasurementError)
+        if all(key in content for key in keys):
+            reject(f"{place}: is {tool}", lacks, MeasurementError)
     known = "; ".join(" and ".join(keys) for keys in (*_TOOLS, ("benchmarks",)))
     return reject(
-        f"{fields.place}: has no keys of a tool that is known (SGLang, vLLM, InferenceX, aiperf, "
+        f"{place}: has no keys of a tool that is known (SGLang, vLLM, InferenceX, aiperf, "
         f"genai-perf, guidellm)",
         known,
         MeasurementError,
@@ -217,70 +198,92 @@ def _results(fields: Fields) -> list[Result]:
 
 def _refuse_unreadable(text: str, source: str) -> None:
     """Refuse tables and other texts of clients that lack what a measurement needs."""
-    for told, (tool, lacks) in _UNREADABLE_TEXTS.items():
-        if told in text[:_BEGINNING]:
+    for beginning, (tool, lacks) in _UNREADABLE_TEXTS.items():
+        if beginning in text[:_BEGINNING]:
             reject(f"{source}: is {tool}", lacks, MeasurementError)
 
 
 def _with_drafts(drafts: bool | None, point: Measurement, draft_len: int | None) -> Measurement:
     """Return a point whose drafts are as it says, or as the user states where it does not."""
     if drafts is None:
-        return checked(replace(point, says_drafts=False, draft_len=draft_len or 0))
+        return plausible(replace(point, says_drafts=False, draft_len=draft_len or 0))
     if drafts and not point.draft_len:
         if draft_len is None:
             message = f"{point.place}: drafts, and does not say how many; give --draft-len"
             raise MeasurementError(message)
         point = replace(point, draft_len=draft_len)
-    return checked(point)
+    return plausible(point)
 
 
-def _sglang(fields: Fields) -> Result:
-    """Read a line of SGLang's `bench_serving` (0.5.23): `concurrency` is the measured mean."""
-    tokens = fields.amount_or_none("accept_length")
-    server = fields.inner("server_info")
-    _refuse_groups(server)
-    # The root of the tree is counted among SGLang's draft tokens; of a tree, its depth is meant.
-    nodes = server.count_or_none("speculative_num_draft_tokens")
-    drafts = nodes - 1 if nodes else 0
-    top_k = server.count_or_none("speculative_eagle_topk")
-    if (top_k or 1) > 1:
-        drafts = server.count("speculative_num_steps")
-    algorithm = server.text_or_none("speculative_algorithm")
-    # A server that drafts makes no plain run, although the client did not ask for acceptance.
-    speculative = tokens is not None or algorithm is not None
-    prompt, answer, rate = _totals(fields)
-    most = _most_requests(fields, server)
-    asked = fields.amount_or_none("max_concurrency")
-    busy = _busy(fields, asked)
-    point = replace(
-        answered(fields.place, prompt, answer, rate),
-        batch_size=min(busy if busy is not None else fields.amount("max_concurrency"), most),
-        concurrency=None if asked is None else min(asked, most),
-        draft_len=drafts if speculative else 0,
-        tokens_per_round=tokens,
-        engine=_SERVERS.get(fields.text_or_none("backend") or "sglang"),
-        model=server.text_or_none("model_path"),
-        tensor_parallel=server.count_or_none("tp_size"),
-        expert_parallel=server.count_or_none("ep_size"),
-        method=algorithm,
-        top_k=top_k if speculative else None,
-        quantization=server.text_or_none("quantization"),
-        kv_cache=server.text_or_none("kv_cache_dtype"),
-        server=_told(server),
+# --- Clients of SGLang and vLLM ------------------------------------------------------------------
+
+_BY_CLOCK: Final = "of requests that come by the clock, how many are in flight is unknown"
+
+
+class _Served(Extract):
+    """The keys that SGLang's and vLLM's clients share."""
+
+    backend: str | None = None
+    completed: WholeAmount = REQUIRED
+    duration: Amount = REQUIRED
+    output_throughput: Amount = REQUIRED
+    total_input_tokens: Amount = REQUIRED
+    total_output_tokens: Amount = REQUIRED
+    max_running_requests: WholeAmount | None = None
+    # Of requests that come by the clock, those in flight are not those that were asked for.
+    request_rate: (
+        Annotated[
+            Any,
+            accept(f"inf: {_BY_CLOCK}", lambda rate: rate in {"inf", math.inf}, str, int, float),
+        ]
+        | None
+    ) = None
+    ramp_up_strategy: Annotated[str, accept(f"left out: {_BY_CLOCK}", lambda _: False)] | None = (
+        None
     )
-    return speculative, point
+
+    @model_validator(mode="after")
+    def _rates_agree(self) -> Self:
+        made = self.total_output_tokens / self.duration
+        if not 0.98 <= self.output_throughput / made <= 1.02:
+            message = (
+                f"output_throughput is {self.output_throughput:g}, and total_output_tokens / "
+                f"duration {made:g}; must agree: tokens and seconds, not other units"
+            )
+            raise ValueError(message)
+        return self
+
+    def answered(self, place: str) -> Measurement:
+        """Return a point with the mean request and the throughput."""
+        prompt, answer = (
+            tokens / self.completed
+            for tokens in (self.total_input_tokens, self.total_output_tokens)
+        )
+        return answered(place, prompt, answer, self.output_throughput)
 
 
-def _busy(fields: Fields, asked: float | None) -> float | None:
-    """Return the mean requests in flight that a client measured, at most those that it sent."""
-    busy = fields.amount_or_none("concurrency")
-    if busy is not None and asked is not None and busy > asked:
-        fields.refuse("concurrency", f"at most max_concurrency, {asked:g}")
-    return busy
+def _turned(switch: bool | None) -> bool | None:
+    return None if switch is None else not switch
 
 
-def _told(server: Fields) -> ServerSettings | None:
-    """Return what SGLang was told, or resolved, of the settings that this project knows.
+def _not_in_groups(switch: Any) -> Any:
+    """Refuse a switch that is on; releases differ in whether they spell it as text."""
+    if str(switch).casefold() == "true":
+        message = f"is {shown(switch)}; allowed: {_ONE_GROUP}"
+        raise ValueError(message)
+    return switch
+
+
+#: Devices must all work on the same sequences and layers.
+_OneGroup = Annotated[int, accept(_ONE_GROUP, lambda groups: groups == 1, int, yaml=False)]
+
+
+class _Scheduler(Extract):
+    effective_max_running_requests_per_dp: WholeAmount | None = None
+
+
+class _SglangServer(Extract):
+    """What SGLang's server was told, or resolved.
 
     Ignores
         captured sizes and the dtype of recurrent state, whose spelling changed between releases.
@@ -288,100 +291,181 @@ def _told(server: Fields) -> ServerSettings | None:
         SGLang 0.5.23, ``srt/arg_groups/fields/schedule.py``.
     """
 
-    def turned(key: str) -> bool | None:
-        switch = server.flag_or_none(key)
-        return None if switch is None else not switch
+    model_path: str | None = None
+    tp_size: WholeAmount | None = None
+    ep_size: WholeAmount | None = None
+    dp_size: _OneGroup | None = None
+    attn_dp_size: _OneGroup | None = None
+    pp_size: _OneGroup | None = None
+    enable_dp_attention: Annotated[bool, AfterValidator(_not_in_groups)] | None = None
+    speculative_algorithm: str | None = None
+    speculative_num_draft_tokens: WholeAmount | None = None
+    speculative_num_steps: WholeAmount | None = None
+    speculative_eagle_topk: WholeAmount | None = None
+    quantization: str | None = None
+    kv_cache_dtype: str | None = None
+    mem_fraction_static: Annotated[float, within("server_memory")] | None = None
+    max_running_requests: WholeAmount | None = None
+    disable_overlap_schedule: bool | None = None
+    # -1 takes prompts whole.
+    chunked_prefill_size: Annotated[int, BeforeValidator(int), whole_amount(-1)] | None = None
+    enable_mixed_chunk: bool | None = None
+    disable_radix_cache: bool | None = None
+    internal_states: list[_Scheduler] | None = None
 
-    chunk = server.value("chunked_prefill_size")
-    told = ServerSettings(
-        memory_frac=server.amount_or_none("mem_fraction_static"),
-        running=server.count_or_none("max_running_requests"),
-        overlap=turned("disable_overlap_schedule"),
-        # -1 takes prompts whole.
-        chunk=0 if chunk == -1 else server.count_or_none("chunked_prefill_size"),
-        mixed=server.flag_or_none("enable_mixed_chunk"),
-        prefix_cache=turned("disable_radix_cache"),
+    @model_validator(mode="after")
+    def _trees_have_a_depth(self) -> Self:
+        if self.is_tree and self.speculative_num_steps is None:
+            message = "speculative_num_steps is empty; allowed: a whole number of at least 1"
+            raise ValueError(message)
+        return self
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether drafts branch."""
+        return (self.speculative_eagle_topk or 1) > 1
+
+    @property
+    def draft_len(self) -> int:
+        """Drafts on the way from the root, which is counted among SGLang's draft tokens."""
+        if self.is_tree:
+            return self.speculative_num_steps or 0
+        return (self.speculative_num_draft_tokens or 1) - 1
+
+    @property
+    def settings(self) -> ServerSettings | None:
+        """The settings that this project knows; None where it says none."""
+        chunk = self.chunked_prefill_size
+        settings = ServerSettings(
+            memory_frac=self.mem_fraction_static,
+            running=self.max_running_requests,
+            overlap=_turned(self.disable_overlap_schedule),
+            chunk=None if chunk is None else max(chunk, 0),
+            mixed=self.enable_mixed_chunk,
+            prefix_cache=_turned(self.disable_radix_cache),
+        )
+        return settings if settings.stated else None
+
+
+class _SglangResult(_Served):
+    """A line of SGLang's `bench_serving` (0.5.23): `concurrency` is the measured mean."""
+
+    concurrency: Amount | None = None
+    max_concurrency: Amount | None = None
+    accept_length: Amount | None = None
+    server_info: _SglangServer | None = None
+
+    @model_validator(mode="after")
+    def _load_is_said(self) -> Self:
+        asked, busy = self.max_concurrency, self.concurrency
+        if busy is None and asked is None:
+            message = "max_concurrency is empty; allowed: a finite number above 0"
+            raise ValueError(message)
+        if busy is not None and asked is not None and busy > asked:
+            message = f"concurrency is {busy:g}; allowed: at most max_concurrency, {asked:g}"
+            raise ValueError(message)
+        return self
+
+    @property
+    def in_flight(self) -> float:
+        """Requests in flight: as measured, else as they were asked for."""
+        return self.concurrency or self.max_concurrency or math.nan  # one of them is there
+
+
+def _sglang(content: dict[str, Any], place: str) -> Result:
+    result = read_model(content, _SglangResult, place=place, error=MeasurementError)
+    server = result.server_info or _SglangServer()
+    tokens, asked = result.accept_length, result.max_concurrency
+    # A server that drafts makes no plain run, although the client did not ask for acceptance.
+    speculative = tokens is not None or server.speculative_algorithm is not None
+    # No more are in flight than there were, and than the server runs at a time; the others wait.
+    # SGLang's arguments say 48 where it drafts and was told nothing; the state of its scheduler
+    # says what its memory leaves of that.
+    states = [state.effective_max_running_requests_per_dp for state in server.internal_states or ()]
+    limits = [result.completed, result.max_running_requests, server.max_running_requests]
+    most = min(limit for limit in (*limits, *states[:1]) if limit is not None)
+    point = replace(
+        result.answered(place),
+        batch_size=min(result.in_flight, most),
+        concurrency=None if asked is None else min(asked, most),
+        draft_len=server.draft_len if speculative else 0,
+        tokens_per_round=tokens,
+        engine=_SERVERS.get(result.backend or "sglang"),
+        model=server.model_path,
+        tensor_parallel=server.tp_size,
+        expert_parallel=server.ep_size,
+        method=server.speculative_algorithm,
+        top_k=server.speculative_eagle_topk if speculative else None,
+        quantization=server.quantization,
+        kv_cache=server.kv_cache_dtype,
+        server=server.settings,
     )
-    return told if told.stated else None
+    return speculative, point
 
 
-def _refuse_groups(server: Fields) -> None:
-    """Refuse servers whose devices do not all work on the same sequences and layers."""
-    for key in ("dp_size", "attn_dp_size", "pp_size"):
-        if (server.count_or_none(key) or 1) > 1:
-            server.refuse(key, _ONE_GROUP)
-    if server.flag_or_none("enable_dp_attention"):
-        server.refuse("enable_dp_attention", _ONE_GROUP)
+class _VllmResult(_Served):
+    """A result of `vllm bench serve --save-result` (0.33.0)."""
+
+    model_id: str | None = None
+    max_concurrency: Amount = REQUIRED
+    spec_decode_acceptance_length: Amount | None = None
+    spec_decode_num_drafts: WholeAmount | None = None
+    spec_decode_draft_tokens: WholeAmount | None = None
 
 
-def _most_requests(fields: Fields, server: Fields) -> float:
-    """Return the most requests that can have been in flight.
-
-    No more than there were; and no more than the server runs at a time, the others wait. What
-    SGLang (0.5.23) was told, 48 where it drafts and was told nothing, stands in its arguments;
-    what its memory leaves of that, in the state of its scheduler.
-    """
-    _refuse_arrivals(fields)
-    limits = [
-        fields.count("completed"),
-        fields.count_or_none("max_running_requests"),
-        server.count_or_none("max_running_requests"),
-        server.first("internal_states").count_or_none("effective_max_running_requests_per_dp"),
-    ]
-    return min(limit for limit in limits if limit is not None)
-
-
-def _refuse_arrivals(fields: Fields) -> None:
-    """Refuse requests that come by the clock: what they keep in flight is not what was asked."""
-    for key, allowed in (("request_rate", (None, "inf", math.inf)), ("ramp_up_strategy", (None,))):
-        if fields.value(key) not in allowed:
-            only = "inf" if len(allowed) > 1 else "left out"
-            fields.refuse(
-                key,
-                f"{only}: of requests that come by the clock, how many are in flight is unknown",
-            )
-
-
-def _vllm(fields: Fields) -> Result:
-    """Read a result of `vllm bench serve --save-result` (0.33.0)."""
-    tokens = fields.amount_or_none("spec_decode_acceptance_length")
-    rounds = fields.count_or_none("spec_decode_num_drafts")
-    drafted = fields.count_or_none("spec_decode_draft_tokens")
-    prompt, answer, rate = _totals(fields)
-    most = _most_requests(fields, Fields({}, fields.place))
+def _vllm(content: dict[str, Any], place: str) -> Result:
+    result = read_model(content, _VllmResult, place=place, error=MeasurementError)
+    tokens = result.spec_decode_acceptance_length
+    rounds, drafted = result.spec_decode_num_drafts, result.spec_decode_draft_tokens
     drafts = round(drafted / rounds) if drafted and rounds else 0
     if tokens is not None and drafts:
         # The mean of drafts that vary may be below what the longest of them give.
         drafts = max(drafts, math.ceil(tokens - 1.0))
+    limits = (result.max_concurrency, result.completed, result.max_running_requests)
     point = replace(
-        answered(fields.place, prompt, answer, rate),
-        batch_size=min(fields.amount("max_concurrency"), most),
+        result.answered(place),
+        batch_size=min(limit for limit in limits if limit is not None),
         draft_len=drafts,
         tokens_per_round=tokens,
-        engine=_SERVERS.get(fields.text_or_none("backend") or "", "vllm"),
-        model=fields.text_or_none("model_id"),
+        engine=_SERVERS.get(result.backend or "", "vllm"),
+        model=result.model_id,
     )
     # Without keys the server did not draft, or it publishes no metrics, or is another server.
     return (None if tokens is None else True), point
 
 
-def _inferencex(fields: Fields) -> Result:
-    """Read an aggregated InferenceX result: rates per GPU, and no acceptance length."""
-    devices = fields.count("tp")
-    prompt, answer = fields.amount("isl"), fields.amount("osl")
-    if str(fields.value("dp_attention")).casefold() == "true":
-        fields.refuse("dp_attention", _ONE_GROUP)
-    algorithm = fields.text_or_none("spec_decoding")
+# --- InferenceX ----------------------------------------------------------------------------------
+
+
+class _InferencexResult(Extract):
+    """An aggregated InferenceX result: rates per GPU, and no acceptance length."""
+
+    conc: Amount = REQUIRED
+    tp: WholeAmount = REQUIRED
+    ep: WholeAmount | None = None
+    isl: Amount = REQUIRED
+    osl: Amount = REQUIRED
+    output_tput_per_gpu: Amount = REQUIRED
+    dp_attention: Annotated[Any, AfterValidator(_not_in_groups)] = None
+    spec_decoding: str | None = None
+    framework: str | None = None
+    model: str | None = None
+    precision: str | None = None
+
+
+def _inferencex(content: dict[str, Any], place: str) -> Result:
+    result = read_model(content, _InferencexResult, place=place, error=MeasurementError)
+    algorithm = result.spec_decoding
     drafting = algorithm not in {None, "none", ""}
     point = replace(
-        answered(fields.place, prompt, answer, fields.amount("output_tput_per_gpu") * devices),
-        batch_size=fields.amount("conc"),
-        engine=_SERVERS.get(fields.text_or_none("framework") or ""),
-        model=fields.text_or_none("model"),
-        tensor_parallel=devices,
-        expert_parallel=fields.count_or_none("ep"),
+        answered(place, result.isl, result.osl, result.output_tput_per_gpu * result.tp),
+        batch_size=result.conc,
+        engine=_SERVERS.get(result.framework or ""),
+        model=result.model,
+        tensor_parallel=result.tp,
+        expert_parallel=result.ep,
         method=algorithm if drafting else None,
-        quantization=fields.text_or_none("precision"),
+        quantization=result.precision,
     )
     return drafting, point
 
@@ -399,7 +483,7 @@ _SERVERS: Final = {
 }
 
 #: The keys that tell the tools apart, and who reads them.
-_TOOLS: Final[Mapping[tuple[str, ...], Callable[[Fields], Result]]] = {
+_TOOLS: Final[Mapping[tuple[str, ...], Callable[[dict[str, Any], str], Result]]] = {
     ("output_throughput", "model_id"): _vllm,
     ("output_throughput", "total_output_tokens"): _sglang,
     ("output_tput_per_gpu", "conc"): _inferencex,
@@ -437,17 +521,3 @@ _UNREADABLE_TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "generative_benchmark": ("guidellm's YAML", "guidellm's JSON or CSV"),
 }
-
-
-def _totals(fields: Fields) -> tuple[float, float, float]:
-    """Return mean prompt, mean answer and output tokens/s, once they agree with one another."""
-    done = fields.count("completed")
-    duration_s, rate = fields.amount("duration"), fields.amount("output_throughput")
-    made = fields.amount("total_output_tokens")
-    if not 0.98 <= rate * duration_s / made <= 1.02:
-        message = (
-            f"{fields.place}: output_throughput is {rate:g}, and total_output_tokens / duration "
-            f"{made / duration_s:g}; must agree: tokens and seconds, not other units"
-        )
-        raise MeasurementError(message)
-    return fields.amount("total_input_tokens") / done, made / done, rate

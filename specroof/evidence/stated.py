@@ -63,6 +63,32 @@ _CACHES: Final = {
 }
 
 
+def stated_drafts(points: Sequence[Measurement]) -> tuple[tuple[Measurement, ...], list[str]]:
+    """Return points of several files once those that say nothing of drafts are settled.
+
+    Beside results that say that they drafted, those that do not say did not: vLLM's client writes
+    of drafts what a server that drafts counts.
+
+    Returns
+    -------
+    tuple
+        The points, and a note where nobody says whether anything was drafted.
+    """
+    silent = [point for point in points if not point.says_drafts]
+    if any(point.says_drafts and point.drafts for point in points):
+        return tuple(
+            point if point.says_drafts else replace(point, draft_len=0) for point in points
+        ), []
+    plain = [point.place for point in silent if not point.drafts]
+    if not plain:
+        return tuple(points), []
+    more = f" and {len(plain) - 1} more" if len(plain) > 1 else ""
+    return tuple(points), [
+        f"{plain[0]}{more}: does not say whether anything was drafted, and is taken for plain "
+        f"decoding; if it drafted, state the draft length"
+    ]
+
+
 def refuse_other_kinds(points: Iterable[Measurement], kind: str) -> None:
     """Refuse results of another way to draft than the one that is to be priced.
 

@@ -4,16 +4,16 @@ Every figure of the ideal engine is the default of its field: all of the peak, n
 """
 
 import math
-import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import real_number
-from specroof.errors import refuse
+from specroof.arrays import number_within, whole_within
+from specroof.errors import expect, expect_word, refuse
+from specroof.units import BOUNDS
 
 # --- What a server was told, and what it runs with: values only, no rule of any framework --------
 
@@ -22,63 +22,66 @@ _STATE_DTYPES: Final = ("fp32", "bf16", "fp16", "fp8")
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ServerSetting:
     """One setting of a server.
 
     Parameters
     ----------
     field
         Of `ServerSettings`.
-    read
-        From its text to a value.
-    fits, allowed
-        What it may be, as a check and in words.
+    quantity
+        A key of `specroof.units.BOUNDS` for a number; empty for anything else.
+    words
+        The words that it may be; none for a number or a switch.
     """
 
     field: str
-    read: Callable[[str], Any]
-    fits: Callable[[Any], bool]
-    allowed: str
+    quantity: str = ""
+    words: tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> str:
+        """What it may be, for messages."""
+        if self.quantity:
+            return BOUNDS[self.quantity].allowed
+        return ", ".join(self.words) or "on or off"
+
+    def parsed(self, name: str, text: str) -> float | bool | str:
+        """Return the value that a text spells; `name` begins the refusal of another one."""
+        try:
+            if self.quantity:
+                return (int if BOUNDS[self.quantity].whole else float)(text)
+            return text if self.words else _SWITCH[text.lower()]
+        except (KeyError, ValueError):
+            refuse(name, text, self.allowed)
+
+    def check(self, name: str, value: object) -> None:
+        """Refuse a value that the setting cannot have; `name` begins the refusal."""
+        if self.quantity:
+            within = whole_within if BOUNDS[self.quantity].whole else number_within
+            within(name, value, self.quantity)
+        elif self.words:
+            expect_word(name, value, self.words)
+        else:
+            expect(name, value, bool, self.allowed)
 
 
-def _is_share(value: Any) -> bool:
-    return 0 < real_number(value) <= 1
-
-
-def _is_whole(low: int) -> Callable[[Any], bool]:
-    def check(value: Any) -> bool:
-        return isinstance(value, numbers.Integral) and low <= real_number(value) <= 10_000_000
-
-    return check
-
-
-def _switch(field: str) -> Setting:
-    words = {"on": True, "off": False, "true": True, "false": False}  # YAML has read its word
-    return Setting(
-        field,
-        lambda text: words[text.lower()],
-        lambda value: isinstance(value, bool),
-        "on or off",
-    )
-
+#: How a switch is spelled; YAML has read its word, and Python's truth is printed as one.
+_SWITCH: Final = {"on": True, "off": False, "true": True, "false": False}
 
 #: Every setting, as `--server` and studies spell it.
-SETTINGS: Final[Mapping[str, Setting]] = {
-    "memory": Setting("memory_frac", float, _is_share, "a share above 0, up to 1"),
-    "running": Setting("running", int, _is_whole(1), "a whole number of requests, at least 1"),
-    "capture": Setting("capture", int, _is_whole(0), "a whole number, 0 for no graphs"),
-    "overlap": _switch("overlap"),
-    "chunk": Setting(
-        "chunk", int, _is_whole(0), "a whole number of tokens, 0 for prompts in one piece"
-    ),
-    "mixed": _switch("mixed"),
-    "state-dtype": Setting(
-        "state_dtype", str, _STATE_DTYPES.__contains__, ", ".join(_STATE_DTYPES)
-    ),
-    "prefix-cache": _switch("prefix_cache"),
+SETTINGS: Final[Mapping[str, ServerSetting]] = {
+    "memory": ServerSetting("memory_frac", "server_memory"),
+    "running": ServerSetting("running", "server_requests"),
+    "capture": ServerSetting("capture", "server_count"),  # 0 for no graphs
+    "overlap": ServerSetting("overlap"),
+    "chunk": ServerSetting("chunk", "server_count"),  # tokens, 0 for prompts in one piece
+    "mixed": ServerSetting("mixed"),
+    "state-dtype": ServerSetting("state_dtype", words=_STATE_DTYPES),
+    "prefix-cache": ServerSetting("prefix_cache"),
 }
 #: The fields of `ServerSettings` by the same keys.
-SERVER_KEYS: Final[Mapping[str, str]] = {key: one.field for key, one in SETTINGS.items()}
+SERVER_KEYS: Final[Mapping[str, str]] = {key: setting.field for key, setting in SETTINGS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +132,8 @@ class ServerSettings:
     def __post_init__(self) -> None:
         for key, setting in SETTINGS.items():
             value = getattr(self, setting.field)
-            if value is not None and not setting.fits(value):
-                refuse(f"server: {key}", value, setting.allowed)
+            if value is not None:
+                setting.check(f"server: {key}", value)
 
     @property
     def stated(self) -> dict[str, Any]:

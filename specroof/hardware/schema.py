@@ -14,9 +14,8 @@ from typing import Annotated, Any, Final, Self, get_args, get_origin, get_type_h
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
+    Field,
     create_model,
     field_validator,
     model_validator,
@@ -27,6 +26,7 @@ from specroof.hardware import Generic, HardwareProfile, parse_hardware
 from specroof.hardware.engine import FRAMEWORKS, IDEAL_ENGINE, LAYER_KINDS, OP_KINDS, EngineProfile
 from specroof.hardware.profile import GENERIC, DevicePower, DevicePrice, Interconnect, Peak
 from specroof.reading.checked import (
+    Block,
     CapturedSize,
     FirstVersion,
     FlopsPerS,
@@ -102,10 +102,8 @@ _KINDS: Final[dict[str, Any]] = {
 }
 
 
-class _Block(BaseModel):
-    """A mapping of a hardware file: known keys only, no conversion but of whole numbers."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
+class _HardwareBlock(Block):
+    """A mapping of a hardware file, known by its classes to the tests."""
 
 
 @cache
@@ -113,29 +111,29 @@ def _block(part: type) -> Any:
     """Return the checks of a block whose keys are the fields of a class of the profile."""
     hints = get_type_hints(part, include_extras=True)
     checks: dict[str, Any] = {
-        one.name: (
-            _checked(hints[one.name]),
-            ... if one.default is MISSING and one.default_factory is MISSING else _LEFT_OUT,
+        field.name: (
+            _field_type(hints[field.name]),
+            ... if field.default is MISSING and field.default_factory is MISSING else _LEFT_OUT,
         )
-        for one in fields(part)
+        for field in fields(part)
     }
-    return create_model(part.__name__, __base__=_Block, **checks)
+    return create_model(part.__name__, __base__=_HardwareBlock, **checks)
 
 
-def _checked(hint: Any) -> Any:
+def _field_type(hint: Any) -> Any:
     """Return the type that pydantic is to check, for the type of a field."""
     if get_origin(hint) is Annotated:
         plain, word = get_args(hint)
         return Annotated[plain, within(word)] if word in BOUNDS else _KINDS[word]
     if NoneType in get_args(hint):
-        return _checked(get_args(hint)[0]) | None
+        return _field_type(get_args(hint)[0]) | None
     if get_origin(hint) is Mapping:
         key, value = get_args(hint)
-        return dict[_checked(key), _checked(value)]  # type: ignore[misc]  # made at run time
+        return dict[_field_type(key), _field_type(value)]  # type: ignore[misc]  # made at run time
     return _block(hint) if is_dataclass(hint) and isinstance(hint, type) else hint
 
 
-class _HardwareProfile(_Block):
+class _HardwareProfile(_HardwareBlock):
     format_version: FirstVersion
     name: Text
     aliases: list[_ShortName] = _LEFT_OUT
@@ -146,7 +144,7 @@ class _HardwareProfile(_Block):
     price: _block(DevicePrice) | None = _LEFT_OUT  # type: ignore[valid-type]
     power: _block(DevicePower) | None = _LEFT_OUT  # type: ignore[valid-type]
     default_engine: _ShortName | None = _LEFT_OUT
-    engines: dict[_ShortName, _block(EngineProfile)] = {}  # type: ignore[valid-type]
+    engines: dict[_ShortName, _block(EngineProfile)] = Field(default={})  # type: ignore[valid-type]
 
     @field_validator("engines", mode="before")
     @classmethod

@@ -1,20 +1,24 @@
-"""Files from outside against pydantic classes, every refusal in one line.
+"""Files from outside as pydantic classes, every refusal in one line.
 
-The line names the source, the dotted key, the value and what is allowed. pydantic is slow to
-import, so rooms that need it only for some files import it late.
+The line names the source, the dotted key, the value and what is allowed. A file whose keys must all
+be known derives from `Block`, the output of another tool from `Extract`; a number is `within` the
+bounds of its quantity, anything else is what `accept` lets through. pydantic is slow to import, so
+rooms that need it only for some files import it late.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, is_dataclass, replace
 from types import NoneType
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from specroof.arrays import real_number
 from specroof.errors import SpecroofError
 from specroof.reading.yaml_text import number_spelling, parse_yaml, shortened, shown
-from specroof.units import BOUNDS
+from specroof.units import BOUNDS, Bounds
 
 #: What is allowed where one of pydantic's own checks fails, if its words would not do.
 _EXPECTED: Final = {
@@ -50,11 +54,43 @@ class Mistake:
     said: str
 
 
-def accept(allowed: str, fits: Callable[[Any], bool], *kinds: type) -> BeforeValidator:
+class Block(BaseModel):
+    """A mapping of a user's file: every key is known, and no value is converted."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Extract(BaseModel):
+    """The keys of another tool's output that are read; all others are passed over.
+
+    A key that must be there has the default `REQUIRED`.
+    """
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True, validate_default=True)
+
+
+#: The default of a key of an `Extract` that must be there: its type refuses null.
+REQUIRED: Final[Any] = None
+
+
+def accept(
+    allowed: str, fits: Callable[[Any], bool], *kinds: type, yaml: bool = True
+) -> BeforeValidator:
     """Return a pydantic validator that lets values of `kinds` which fit through unchanged.
 
     Its messages go on where `parse_model` has written the key: "is 0; allowed: …", with `allowed`
     at the end. Bools are not numbers here, and a number that YAML reads as text is spelt out.
+
+    Parameters
+    ----------
+    allowed
+        What may stand there, for messages.
+    fits
+        Whether a value of one of the `kinds` may.
+    kinds
+        Its classes.
+    yaml
+        Whether YAML may have read a number as text.
 
     Examples
     --------
@@ -67,7 +103,8 @@ def accept(allowed: str, fits: Callable[[Any], bool], *kinds: type) -> BeforeVal
         # A bool is a number to Python, and `yes` is a bool to YAML.
         if isinstance(value, kinds) and not isinstance(value, bool) and fits(value):
             return value
-        spelling = number_spelling(value) if isinstance(value, str) and str not in kinds else None
+        is_text = yaml and isinstance(value, str) and str not in kinds
+        spelling = number_spelling(str(value)) if is_text else None
         if spelling is not None:
             message = f"is {shown(value)}, which YAML reads as text; write {spelling}"
         else:
@@ -115,11 +152,48 @@ def parse_model(
     Traceback (most recent call last):
     specroof.errors.ProfileError: p.yaml: y is not a known key; allowed: x
     """
-    found, mistakes = checked(parse_yaml(text, source=source, error=error), model)
-    if found is None:
-        message = f"{source}: {mistakes[0].said}"
+    content = parse_yaml(text, source=source, error=error)
+    return read_model(content, model, place=source, error=error)
+
+
+def read_model(
+    content: object, model: type[_Model], *, place: str, error: type[SpecroofError]
+) -> _Model:
+    """Return the `model` that a content of plain values describes.
+
+    Parameters
+    ----------
+    content
+        A mapping, as YAML, JSON or a row of a table has it.
+    model
+        As for `parse_model`.
+    place
+        How messages name the file, and the line where there is one.
+    error
+        The exception to raise.
+
+    Raises
+    ------
+    SpecroofError
+        As `parse_model` does.
+
+    Examples
+    --------
+    >>> from specroof.errors import MeasurementError
+    >>> class Result(Extract):
+    ...     completed: Count = REQUIRED
+    >>> read_model({"completed": 3, "x": 1}, Result, place="a.json", error=MeasurementError)
+    Result(completed=3)
+    >>> read_model({}, Result, place="a.json, line 2", error=MeasurementError)
+    Traceback (most recent call last):
+    specroof.errors.MeasurementError: a.json, line 2: completed is empty; allowed: a whole number
+    of at least 1
+    """
+    block, mistakes = checked(content, model)
+    if block is None:
+        message = f"{place}: {mistakes[0].said}"
         raise error(message)
-    return found
+    return block
 
 
 def checked(content: object, model: type[_Model]) -> tuple[_Model | None, list[Mistake]]:
@@ -138,41 +212,41 @@ def checked(content: object, model: type[_Model]) -> tuple[_Model | None, list[M
     ...     x: float
     ...     y: float
     >>> _, mistakes = checked({"x": [], "z": 2.0}, Point)
-    >>> [one.said for one in mistakes]
+    >>> [mistake.said for mistake in mistakes]
     ['z is not a known key; allowed: x, y', 'x is []; allowed: a valid number']
     """
     try:
         return model.model_validate(content), []
     except ValidationError as problem:
-        found = problem.errors(include_url=False)
+        errors = problem.errors(include_url=False)
         # A misspelt key is an unknown key and a missing one: the unknown one shows the mistake.
-        blocks = Counter((error["type"], error["loc"][:-1]) for error in found)
-        told = [
+        blocks = Counter((error["type"], error["loc"][:-1]) for error in errors)
+        errors = [
             error
-            for error in found
+            for error in errors
             if error["type"] != "missing"
             or blocks["missing", error["loc"][:-1]] > blocks["extra_forbidden", error["loc"][:-1]]
         ]
-        told.sort(key=lambda error: error["type"] != "extra_forbidden")
-        return None, [_mistake(error, model) for error in told]
+        errors.sort(key=lambda error: error["type"] != "extra_forbidden")
+        return None, [_mistake(error, model) for error in errors]
 
 
-def _mistake(found: Any, model: type[BaseModel]) -> Mistake:
-    """Return a mistake as pydantic has found it."""
-    path = tuple(step for step in found["loc"] if step != "[key]")
+def _mistake(error: Any, model: type[BaseModel]) -> Mistake:
+    """Return the mistake behind an error of pydantic's."""
+    path = tuple(step for step in error["loc"] if step != "[key]")
     key = ".".join(str(step) for step in path)
-    match found["type"]:
+    match error["type"]:
         case "value_error":
             # A check across the keys of a block names the one it means in its message.
-            in_block = path == found["loc"] and _is_block(_annotation(path, model))
-            said = f"{key}{'.' if in_block else ' '}{found['ctx']['error']}".lstrip(" .")
+            in_block = path == error["loc"] and _is_block(_annotation(path, model))
+            said = f"{key}{'.' if in_block else ' '}{error['ctx']['error']}".lstrip(" .")
         case "extra_forbidden":
             said = f"{key} is not a known key; allowed: {_keys_beside(path, model)}"
         case "missing":
             said = f"{key} is missing; the keys there are {_keys_beside(path, model)}"
         case kind:
-            expected = found["msg"].replace("Input should be", "allowed:", 1)
-            said = f"{key} is {shown(found['input'])}; {_EXPECTED.get(kind, expected)}"
+            expected = error["msg"].replace("Input should be", "allowed:", 1)
+            said = f"{key} is {shown(error['input'])}; {_EXPECTED.get(kind, expected)}".lstrip()
     # Keys come from the file and may be of any length.
     return Mistake(path, shortened(said, 700))
 
@@ -238,6 +312,8 @@ def _annotation(path: KeyPath, model: type[BaseModel]) -> Any:
         # `Block | None` may be left out, and is a Block where it is not.
         if NoneType in get_args(block):
             block = next(kind for kind in get_args(block) if kind is not NoneType)
+        if get_origin(block) is Annotated:
+            block = get_args(block)[0]
     return block
 
 
@@ -257,8 +333,15 @@ WRONG_UNIT: Final = 1e6
 _BASE_UNITS: Final = {"flops_per_s": "FLOP/s", "bytes_per_s": "bytes/s", "memory_bytes": "bytes"}
 
 
-def within(quantity: str) -> BeforeValidator:
+def within(quantity: str | Bounds, *, yaml: bool = True) -> BeforeValidator:
     """Return a validator that lets numbers within the bounds of a quantity through unchanged.
+
+    Parameters
+    ----------
+    quantity
+        A key of `specroof.units.BOUNDS`, or bounds.
+    yaml
+        As for `accept`.
 
     Examples
     --------
@@ -266,8 +349,8 @@ def within(quantity: str) -> BeforeValidator:
     Traceback (most recent call last):
     ValueError: is 1.5; allowed: a whole number from 0 to 1024
     """
-    bounds = BOUNDS[quantity]
-    unit = _BASE_UNITS.get(quantity, "")
+    bounds = quantity if isinstance(quantity, Bounds) else BOUNDS[quantity]
+    unit = "" if isinstance(quantity, Bounds) else _BASE_UNITS.get(quantity, "")
     if unit:
         bounds = replace(bounds, least=WRONG_UNIT)
     kinds = (int,) if bounds.whole else (int, float)
@@ -275,8 +358,39 @@ def within(quantity: str) -> BeforeValidator:
         f"{bounds.allowed} {unit}".rstrip(),
         lambda value: bounds.least <= value <= bounds.most,
         *kinds,
+        yaml=yaml,
     )
 
+
+# Numbers of other tools' outputs, as JSON and CSV have them: 32.0 is a whole number there.
+Amount = Annotated[
+    float,
+    accept(
+        "a finite number above 0",
+        lambda value: 0 < real_number(value) < math.inf,
+        *(int, float),
+        yaml=False,
+    ),
+]
+
+
+def whole_amount(least: int) -> BeforeValidator:
+    """Return a validator that lets whole numbers through, spelled with a point or without.
+
+    Examples
+    --------
+    >>> whole_amount(1).func(32.0)
+    32.0
+    """
+    return accept(
+        f"a whole number of at least {least}",
+        lambda value: least <= real_number(value) < math.inf and value == int(value),
+        *(int, float),
+        yaml=False,
+    )
+
+
+WholeAmount = Annotated[int, BeforeValidator(int), whole_amount(1)]
 
 CapturedSize = Annotated[int, within("captured_size")]
 FlopsPerS = Annotated[float, within("flops_per_s")]

@@ -1,61 +1,21 @@
-"""A table of a user's own: text to checked cells, every refusal with its line."""
+"""A table of a user's own: the cells of each row as plain values, every refusal with its line."""
 
 import csv
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Iterator
+from typing import Final
 
 from specroof.errors import MeasurementError, reject
 from specroof.reading.yaml_text import shown
 
-_NUMERAL: Final = re.compile(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-
-
-def amount(text: str) -> float:
-    """Return a number above 0.
-
-    Raises
-    ------
-    ValueError
-        With what is allowed.
-
-    Examples
-    --------
-    >>> amount("1.5e3"), count("16")
-    (1500.0, 16)
-    """
-    # Python itself reads 1_000, too, and the digits of any script.
-    value = float(text) if _NUMERAL.fullmatch(text) else math.nan
-    if not (value > 0 and math.isfinite(value)):
-        message = "a finite number above 0"
-        raise ValueError(message)
-    return value
-
-
-def count(text: str) -> int:
-    """Return a whole number of at least 1.
-
-    Raises
-    ------
-    ValueError
-        With what is allowed.
-    """
-    # Python reads no whole number of more than 4300 digits.
-    if not (text.isdecimal() and text.isascii() and len(text) < 300 and int(text) >= 1):
-        message = "a whole number of at least 1"
-        raise ValueError(message)
-    return int(text)
+_NUMERAL: Final = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def parse_table(
-    text: str,
-    *,
-    source: str,
-    readers: Mapping[str, Callable[[str], Any]],
-    needed: tuple[str, ...],
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    r"""Yield the line number and the cells of each row of a CSV, None for an empty cell.
+    text: str, *, source: str, columns: Collection[str], needed: Collection[str]
+) -> Iterator[tuple[str, dict[str, float | str]]]:
+    r"""Yield the place and the cells of each row of a CSV; an empty cell is left out.
 
     Parameters
     ----------
@@ -64,9 +24,8 @@ def parse_table(
         out.
     source
         How messages name it.
-    readers
-        What reads the cells of each column that may be there; raises ValueError with what is
-        allowed.
+    columns
+        The columns that may be there.
     needed
         Columns whose cells must not be empty.
 
@@ -74,20 +33,22 @@ def parse_table(
     ------
     MeasurementError
         For an empty table, an unknown, missing or repeated column, a row that is too short or
-        too long, a repeated row, or a cell that its reader refuses.
+        too long, a repeated row, or a cell that is empty and needed.
 
     Examples
     --------
-    >>> good = "# made up\nbatch,note\n8,\n"
-    >>> list(parse_table(good, source="a.csv", readers={"batch": count, "note": str}, needed=()))
-    [(3, {'batch': 8, 'note': None})]
+    >>> good = "# made up\nbatch,note\n8,\n1e3,fast\n"
+    >>> for place, row in parse_table(good, source="a.csv", columns=("batch", "note"), needed=()):
+    ...     print(place, row)
+    a.csv, line 3 {'batch': 8}
+    a.csv, line 4 {'batch': 1000.0, 'note': 'fast'}
     """
     lines = [
         (number, line)
         for number, line in enumerate(text.splitlines(), start=1)
         if line.strip() and not line.startswith("#")
     ]
-    names = _columns(lines, source, readers, needed)
+    names = _column_names(lines, source, columns, needed)
     seen: dict[str, int] = {}
     for number, line in lines[1:]:
         place = f"{source}, line {number}"
@@ -99,15 +60,37 @@ def parse_table(
             message = f"{place}: repeats line {seen[line]}; each point may be there once"
             raise MeasurementError(message)
         seen[line] = number
-        row = dict(zip(names, cells, strict=True))
-        yield number, {name: _cell(row[name], name, place, readers, needed) for name in names}
+        row = {
+            name: plain_value(cell)
+            for name, cell in zip(names, map(str.strip, cells), strict=True)
+            if cell
+        }
+        for name in needed:
+            if name not in row:
+                message = f"{place}: {name} is empty; it is needed"
+                raise MeasurementError(message)
+        yield place, row
 
 
-def _columns(
-    lines: list[tuple[int, str]],
-    source: str,
-    readers: Mapping[str, Callable[[str], Any]],
-    needed: tuple[str, ...],
+def plain_value(text: str) -> float | str:
+    """Return the number that a cell spells, or its text where it spells none.
+
+    Examples
+    --------
+    >>> plain_value("1.5e3"), plain_value("-16"), plain_value("fast"), plain_value("1_000")
+    (1500.0, -16, 'fast', '1_000')
+    >>> plain_value("1e999")  # is no number
+    '1e999'
+    """
+    # Python itself reads 1_000, too, and the digits of any script.
+    number = float(text) if _NUMERAL.fullmatch(text) else math.nan
+    if not math.isfinite(number):
+        return text
+    return int(text) if text.lstrip("+-").isdigit() else number
+
+
+def _column_names(
+    lines: list[tuple[int, str]], source: str, columns: Collection[str], needed: Collection[str]
 ) -> list[str]:
     """Return the names of the columns, once they are known to be good ones."""
     if len(lines) < 2:  # a line of names, and a line of values
@@ -115,9 +98,9 @@ def _columns(
     place = f"{source}, line {lines[0][0]}"
     names = [name.strip() for name in _cells(lines[0][1], place)]
     for name in names:
-        if name not in readers:
+        if name not in columns:
             reject(
-                f"{place}: column {shown(name)} is unknown", ", ".join(readers), MeasurementError
+                f"{place}: column {shown(name)} is unknown", ", ".join(columns), MeasurementError
             )
         if names.count(name) > 1:
             message = f"{place}: column {name!r} appears twice"
@@ -136,22 +119,3 @@ def _cells(line: str, place: str) -> list[str]:
     except csv.Error as problem:  # a cell of more than 131 072 characters
         reject(f"{place}: {problem}", "plain CSV", MeasurementError)
     return cells
-
-
-def _cell(
-    text: str,
-    name: str,
-    place: str,
-    readers: Mapping[str, Callable[[str], Any]],
-    needed: tuple[str, ...],
-) -> Any:
-    text = text.strip()
-    if not text:
-        if name in needed:
-            message = f"{place}: {name} is empty; it is needed"
-            raise MeasurementError(message)
-        return None
-    try:
-        return readers[name](text)
-    except ValueError as allowed:
-        reject(f"{place}: {name} is {shown(text)}", str(allowed), MeasurementError)

@@ -166,8 +166,7 @@ def server_settings(values: Mapping[str, Any], *, where: str = "server") -> Serv
         if key not in SETTINGS:
             reject(f"{where}: unknown key {shown(key)}", ", ".join(SETTINGS))
         setting = SETTINGS[key]
-        try:
-            read[setting.field] = setting.read(value) if isinstance(value, str) else value
-        except (KeyError, ValueError):
-            refuse(f"{where}: {key}", value, setting.allowed)
+        read[setting.field] = (
+            setting.parsed(f"{where}: {key}", value) if isinstance(value, str) else value
+        )
     return ServerSettings(**read)

@@ -1,6 +1,8 @@
-"""Acceptance as it is measured: published profiles, and what engines and labs write."""
+"""Acceptance as it is measured: the published profiles.
 
-from specroof.acceptance.published.formats import parse_profiles
+`specroof.acceptance.published.formats` reads what engines and labs write.
+"""
+
 from specroof.acceptance.published.profile import (
     DRAFT_COUNTS,
     AcceptanceProfile,
@@ -16,6 +18,5 @@ __all__ = [
     "bundled_profile",
     "draft_count",
     "load_profiles",
-    "parse_profiles",
     "profile_names",
 ]

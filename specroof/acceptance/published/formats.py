@@ -9,57 +9,63 @@ from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from operator import mul
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator
 
 from specroof import errors
 from specroof.acceptance import histogram_acceptance, survival_acceptance
 from specroof.acceptance.published.profile import AcceptanceProfile
-from specroof.arrays import real_number
+from specroof.arrays import number_within
 from specroof.errors import OptionError, reject
+from specroof.reading.checked import (
+    REQUIRED,
+    Extract,
+    accept,
+    read_model,
+    whole_amount,
+    within,
+)
 from specroof.reading.json_text import json_values, parse_json
 from specroof.reading.yaml_text import MAX_NESTING, MAX_TEXT_BYTES, parse_yaml, shown
+from specroof.units import Bounds
 
 #: The longest draft that a file may hold; published ones stop at some dozens.
 MOST_DRAFTS: Final = 10_000
+#: More rounds or tokens than any server counts: a thousand years at a billion a second.
+_MOST_EVENTS: Final = 1e20
 
 #: The refusal of a value in a file, spelt as a file spells it.
 refuse = partial(errors.refuse, show=shown)
 
 
-def number(where: str, value: object, *, low: float = 0.0, high: float = math.inf) -> float:
-    """Return a value as a float, finite and from `low` to `high`.
+def number(where: str, value: object, *, low: float = 0.0, high: float = _MOST_EVENTS) -> float:
+    """Return a value as a float from `low` to `high`.
 
     Examples
     --------
     >>> number("x.json: mean", 2)
     2.0
     """
-    allowed = (
-        f"a number from {low:g} on" if math.isinf(high) else f"a number from {low:g} to {high:g}"
-    )
-    found = real_number(value)
-    if not (math.isfinite(found) and low <= found <= high):
-        refuse(where, value, allowed)
-    return found
+    return number_within(where, value, Bounds(low, high), show=shown)
 
 
 def whole(where: str, value: object, *, low: int = 0, high: int = MOST_DRAFTS) -> int:
     """Return a value, or a text of digits, as a whole number from `low` to `high`."""
-    allowed = f"a whole number from {low} to {high}"
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value[:20])
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        refuse(where, value, allowed)
-    return value
+    return int(number_within(where, value, Bounds(low, high, whole=True), show=shown))
 
 
-def entries(where: str, value: object) -> list[Any]:
-    """Return a list that is not empty and no longer than a draft can be."""
-    if not isinstance(value, list) or not 0 < len(value) <= MOST_DRAFTS:
-        refuse(where, value, f"a list of 1 to {MOST_DRAFTS} numbers")
-    return value
+# Values of JSON documents, as `number` and `whole` have them.
+_Events = Annotated[float, within(Bounds(0, _MOST_EVENTS), yaml=False)]
+_Rounds = Annotated[int, BeforeValidator(int), whole_amount(0)]
+_Rates = Annotated[
+    list[Annotated[float, within("share", yaml=False)]],
+    accept(
+        f"a list of 1 to {MOST_DRAFTS} numbers", lambda rates: 0 < len(rates) <= MOST_DRAFTS, list
+    ),
+]
 
 
 # --- What engines write about acceptance: vLLM's counters, histograms and log, SGLang's log ------
@@ -78,8 +84,6 @@ BENCHMARK_RATES: Final = "spec_decode_per_position_acceptance_rates"
 _VARIES: Final = 0.01
 #: Half of the last digit of a printed rate.
 _HALF_DIGIT: Final = 0.0005
-#: More rounds or tokens than any server counts: a thousand years at a billion a second.
-_MOST_EVENTS: Final = 1e20
 _NUMBER: Final = r"([0-9]+(?:\.[0-9]+)?)"
 _VLLM_LINE: Final = re.compile(
     r"(?:Accepted: (?P<accepted>[0-9]+) tokens, )?Drafted: (?P<drafted>[0-9]+) tokens"
@@ -212,11 +216,22 @@ def histogram_profile(histograms: Iterable[Any], source: str) -> AcceptanceProfi
 
 def _bins(where: str, histogram: object) -> Iterable[tuple[int, Any]]:
     """Return accepted drafts and rounds of a histogram."""
+    if isinstance(histogram, list) and 0 < len(histogram) <= MOST_DRAFTS:
+        return enumerate(histogram)
     if not isinstance(histogram, dict):
-        return enumerate(entries(where, histogram))
+        refuse(where, histogram, f"a list of 1 to {MOST_DRAFTS} numbers")
     if not histogram:
         refuse(where, histogram, "rounds for 0, 1, … accepted drafts")
     return [(whole(f"{where}: a key", key), rounds) for key, rounds in histogram.items()]
+
+
+class _ClientResult(Extract):
+    """The keys about acceptance of a result of vLLM's client."""
+
+    spec_decode_per_position_acceptance_rates: _Rates = REQUIRED
+    spec_decode_num_drafts: _Rounds | None = None
+    spec_decode_draft_tokens: _Events | None = None
+    model_id: Any = None
 
 
 def benchmark_profile(document: Mapping[str, Any], source: str) -> AcceptanceProfile:
@@ -239,26 +254,17 @@ def benchmark_profile(document: Mapping[str, Any], source: str) -> AcceptancePro
     >>> benchmark_profile(document, "result.json").survival
     (0.8, 0.5)
     """
-    where = f"{source}: {BENCHMARK_RATES}"
-    rates = [
-        number(f"{where}[{index}]", rate, high=1.0)
-        for index, rate in enumerate(entries(where, document[BENCHMARK_RATES]))
-    ]
-    rounds, drafted, model = (
-        document.get(key)
-        for key in ("spec_decode_num_drafts", "spec_decode_draft_tokens", "model_id")
-    )
-    n_rounds = None if rounds is None else whole(f"{source}: num_drafts", rounds, high=2**53)
-    made = None if drafted is None else number(f"{source}: draft_tokens", drafted)
+    result = read_model(document, _ClientResult, place=source, error=OptionError)
+    rates, rounds = result.spec_decode_per_position_acceptance_rates, result.spec_decode_num_drafts
     return AcceptanceProfile(
         name=source,
-        model=model if isinstance(model, str) else "",
+        model=result.model_id if isinstance(result.model_id, str) else "",
         engine="vLLM",
-        survival=checked_survival(where, rates),
+        survival=checked_survival(f"{source}: {BENCHMARK_RATES}", rates),
         counted="rate by position of the rounds that drafted; the bonus token is no position",
-        n_rounds=n_rounds,
+        n_rounds=rounds,
         source=source,
-        note=_varying(made, n_rounds, len(rates)),
+        note=_varying(result.spec_decode_draft_tokens, rounds, len(rates)),
     )
 
 
@@ -420,6 +426,18 @@ _SURVIVAL_OF: Final[dict[str, Callable[[list[float]], list[float]]]] = {
 }
 
 
+class _SpeculationProfile(Extract):
+    """The figures of ModelOpt's ``speculation_profile.json``."""
+
+    num_speculative_tokens: Annotated[
+        int, within(Bounds(1, MOST_DRAFTS, whole=True), yaml=False)
+    ] = REQUIRED
+    conditional_accept_rates: _Rates | None = None
+    marginal_accept_rates: _Rates | None = None
+    mean_accept_length: _Events | None = None
+    acceptance_length_histogram: Any = None
+
+
 def speculation_profile(document: Mapping[str, Any], source: str) -> AcceptanceProfile:
     """Return the profile of ModelOpt's ``speculation_profile.json``.
 
@@ -451,31 +469,27 @@ def speculation_profile(document: Mapping[str, Any], source: str) -> AcceptanceP
     >>> speculation_profile(document, "speculation_profile.json").survival
     (0.8, 0.4)
     """
-    drafts = whole(
-        f"{source}: num_speculative_tokens", document.get("num_speculative_tokens"), low=1
-    )
+    profile = read_model(document, _SpeculationProfile, place=source, error=OptionError)
+    drafts = profile.num_speculative_tokens
     curves: dict[str, list[float]] = {}
     for key, survival_of in _SURVIVAL_OF.items():
-        if document.get(key) is not None:
-            where = f"{source}: {key}"
-            rates = [
-                number(f"{where}[{index}]", rate, high=1.0)
-                for index, rate in enumerate(entries(where, document[key]))
-            ]
+        rates = getattr(profile, key)
+        if rates is not None:
             if len(rates) != drafts:
-                refuse(where, f"of {len(rates)}", f"{drafts} rates, as num_speculative_tokens says")
+                allowed = f"{drafts} rates, as num_speculative_tokens says"
+                refuse(f"{source}: {key}", f"of {len(rates)}", allowed)
             curves[key] = survival_of(rates)
     if not curves:
         refuse(source, sorted(document), " or ".join(_SURVIVAL_OF))
     survival = _agreeing(curves, source)
     return AcceptanceProfile(
         name=source,
-        model=_said(document, "model"),
-        drafter=_said(document, "drafter"),
-        task=_said(document, "task", "dataset"),
+        model=_stated(document, "model"),
+        drafter=_stated(document, "drafter"),
+        task=_stated(document, "task", "dataset"),
         survival=survival,
-        counted=_lab_counts(document.get("mean_accept_length"), sum(survival), source),
-        n_rounds=_rounds(document.get("acceptance_length_histogram"), drafts, source),
+        counted=_lab_counts(profile.mean_accept_length, sum(survival), source),
+        n_rounds=_rounds(profile.acceptance_length_histogram, drafts, source),
         source=source,
     )
 
@@ -490,11 +504,10 @@ def _agreeing(curves: dict[str, list[float]], source: str) -> tuple[float, ...]:
     return checked_survival(f"{source}: marginal_accept_rates", survival)
 
 
-def _lab_counts(mean: object, accepted: float, source: str) -> str:
+def _lab_counts(length: float | None, accepted: float, source: str) -> str:
     """Return whether a mean length has the bonus token in, found out from the rates."""
-    if mean is None:
+    if length is None:
         return "rates by position; the bonus token is no position"
-    length = number(f"{source}: mean_accept_length", mean)
     for bonus, words in ((1.0, "the bonus token is in"), (0.0, "the bonus token is not in")):
         if abs(length - accepted - bonus) <= _TABLE_ROUNDING * (1.0 + accepted):
             return f"rates by position; {words} mean_accept_length"
@@ -517,12 +530,12 @@ def _rounds(histogram: object, drafts: int, source: str) -> int | None:
     return int(total) if total > 1.0 and total == int(total) else None
 
 
-def _said(document: Mapping[str, Any], *keys: str) -> str:
+def _stated(document: Mapping[str, Any], *keys: str) -> str:
     """Return the first text under one of the keys, there or among the conditions."""
     conditions = document.get("measurement_conditions")
     places = [document, conditions if isinstance(conditions, dict) else {}]
-    found = [place[key] for place in places for key in keys if isinstance(place.get(key), str)]
-    return found[0][:200] if found else ""
+    texts = (place.get(key) for place in places for key in keys)
+    return next((text[:200] for text in texts if isinstance(text, str)), "")
 
 
 def golden_profiles(text: str, source: str) -> list[AcceptanceProfile]:
