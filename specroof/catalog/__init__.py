@@ -1,13 +1,14 @@
 """Names and SPECs to objects: bundled files, paths, the Hub. The only disk and network."""
 
 from specroof.catalog.files import read_text, study_path
-from specroof.catalog.hardware import hardware_names, load_hardware, taken_aliases
+from specroof.catalog.hardware import hardware_names, left_out_fits, load_hardware, taken_aliases
 from specroof.catalog.models import load_model, model_names
 from specroof.catalog.specs import ACCEPTANCE_KEYS, load_drafter
 
 __all__ = [
     "ACCEPTANCE_KEYS",
     "hardware_names",
+    "left_out_fits",
     "load_drafter",
     "load_hardware",
     "load_model",

@@ -10,13 +10,23 @@ from typing import Final
 
 from specroof.catalog.files import bundled, is_file, is_folder, name_text, read_text, suggestion
 from specroof.errors import CatalogError, ProfileError, reject
-from specroof.hardware import Generic, HardwareProfile, parse_generic, parse_hardware
+from specroof.hardware import (
+    Generic,
+    HardwareProfile,
+    LeftOutFits,
+    parse_generic,
+    parse_hardware,
+    parse_left_out_fits,
+)
 from specroof.reading.yaml_text import shown
 
 HARDWARE_PATH_VARIABLE: Final = "SPECROOF_HARDWARE_PATH"
 
 #: The generic engine, for chips without measurements; `benchmarks/fit_engines.py` writes it.
 _GENERIC: Final = "generic.json"
+
+#: Profiles that were fitted without a source of measurements; written by the same script.
+_LEFT_OUT: Final = "left_out.json"
 
 
 def hardware_names() -> list[str]:
@@ -142,3 +152,16 @@ def _parsed(path: Path, *, trusted: bool) -> HardwareProfile:
         except (KeyError, TypeError, ValueError, AttributeError):
             pass  # a bundled file is being edited: the checks say what is wrong with it
     return parse_hardware(text, source=str(path))
+
+
+@cache
+def left_out_fits() -> LeftOutFits:
+    """Return the engine profiles that were fitted without a source, which `validate` needs.
+
+    Examples
+    --------
+    >>> left_out_fits().family_of("NVIDIA H200 SXM 141GB")
+    'hopper'
+    """
+    text = Path(__file__).with_name(_LEFT_OUT).read_text(encoding="utf-8")
+    return parse_left_out_fits(json.loads(text))
