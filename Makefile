@@ -46,7 +46,8 @@ endef
 # Copy what the tests read into $(RUN).
 define fill_run_folder
 @rm -rf $(RUN) && mkdir -p $(RUN) && \
-    cp -R pyproject.toml Makefile README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff docs tests notebooks $(RUN)
+    cp -R pyproject.toml Makefile README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff docs tests notebooks $(RUN) && \
+    mkdir $(RUN)/benchmarks && cp -R benchmarks/fitting $(RUN)/benchmarks
 endef
 
 help: ## list the targets
@@ -94,7 +95,7 @@ validate: $(DEMO_ENV)/.specroof-installed ## compare predictions with measuremen
 
 check: lint ## lint, strict types and the fast tests of this checkout: for every edit
 	HYPOTHESIS_PROFILE=ci $(CHECKOUT_TESTS) -q -m "not network and not slow and not fuzz" \
-	    ./tests specroof
+	    ./tests ./benchmarks/fitting specroof
 
 test: ## lint, strict types, and every test against the built wheel
 	@failed=; \
@@ -109,13 +110,14 @@ format: $(TEST_ENV)/.dev-installed ## let ruff format the code and mend what it 
 lint: $(TEST_ENV)/.dev-installed ## ruff check, ruff format --check, mypy
 	$(TEST_ENV)/bin/python -m ruff check .
 	$(TEST_ENV)/bin/python -m ruff format --check .
-	$(TEST_ENV)/bin/python -m mypy specroof tests $(wildcard benchmarks/*.py docs/*.py)
+	$(TEST_ENV)/bin/python -m mypy specroof tests benchmarks/fitting \
+	    $(wildcard benchmarks/*.py docs/*.py)
 
 # pytest's closing line stays the last one: coverage speaks only where it is not complete.
 suite: $(TEST_ENV)/.wheel-installed ## tests and doctests of the built wheel, with coverage
 	$(fill_run_folder)
 	cd $(RUN) && $(TEST_ENVIRONMENT) ../venv/bin/python -m coverage run -m pytest $(PYTEST_FLAGS) \
-	    $(PARALLEL) ./tests --pyargs specroof
+	    $(PARALLEL) ./tests ./benchmarks/fitting --pyargs specroof
 	@cd $(RUN) && ../venv/bin/python -m coverage combine --quiet && \
 	    ../venv/bin/python -m coverage report >coverage.txt || { cat coverage.txt; exit 1; }
 
@@ -167,7 +169,7 @@ network: $(TEST_ENV)/.wheel-installed ## the tests that reach the Internet
 suite-lowest: $(LOWEST_ENV)/.wheel-installed ## the tests with the oldest supported dependencies
 	$(fill_run_folder)
 	cd $(RUN) && $(TEST_ENVIRONMENT) ../venv-lowest/bin/python -m pytest $(PYTEST_FLAGS) \
-	    -W default ./tests --pyargs specroof
+	    -W default ./tests ./benchmarks/fitting --pyargs specroof
 
 # The wheel is built from the source distribution, so that both are known to work.
 .build/dist/.built: $(SOURCES) $(TEST_ENV)/.dev-installed

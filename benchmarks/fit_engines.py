@@ -1,8 +1,9 @@
 """Fit the engine profiles to the bundled measurements, and once more without each source.
 
 Needs SciPy: ``pip install specroof[calibrate]``, then ``python benchmarks/fit_engines.py``. It
-prints the parameters; with ``--write`` it also writes ``specroof/engines/fits.json``, which
-`specroof validate` reads, and the ``engines:`` blocks of the hardware files. Ten minutes.
+prints the parameters; with ``--write`` it also writes ``benchmarks/fitting/fits.json``, the
+profiles that `specroof validate` reads (``specroof/catalog/left_out.json``), the ``engines:``
+blocks of the hardware files and the generic engine. Ten minutes.
 """
 
 import argparse
@@ -14,17 +15,25 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fitting.generic import generic
+from fitting.kernels import KERNEL_ENGINE, KERNEL_SOURCE, kernel_engine
+from fitting.left_out import left_out_content, left_out_text
+from fitting.parameters import (
+    ALL,
+    ENGINES,
+    FITS,
+    PARAMETERS,
+    chip_family,
+    fitted_engine,
+    fitted_parameters,
+)
+from fitting.shared_fit import leave_groups_out, leave_one_out
 from specroof import load_hardware
-from specroof.engines.bands import bands_of, calibration
-from specroof.engines.generic import generic
-from specroof.engines.kernels import KERNEL_ENGINE, KERNEL_SOURCE, kernel_engine
-from specroof.engines.published import fitted_parameters
-from specroof.engines.shared_fit import leave_groups_out, leave_one_out
-from specroof.engines.shared_parameters import ENGINES, PARAMETERS, chip_family, fitted_engine
 from specroof.evidence import Measurement, kind_of, load_measurements
 from specroof.hardware import FRAMEWORKS, GENERIC, EngineProfile, ExpectedError
 from specroof.hardware.schema import written_generic
 from specroof.scoring import TRUSTED, misses_of, validation
+from specroof.scoring.bands import bands_of, calibration
 
 PACKAGE = Path(__file__).parent.parent / "specroof"
 
@@ -119,8 +128,14 @@ def kernel_sentence() -> str:
     )
 
 
-def write_engines(points: Sequence[Measurement], parameters: Mapping[str, float]) -> None:
-    """Write the engine blocks of the hardware files, in the place of those that are there."""
+def write_engines(points: Sequence[Measurement]) -> None:
+    """Write what the package reads of the stored fits, in the place of what is there.
+
+    Left-out profiles, the engine blocks of the hardware files, and the generic engine.
+    """
+    left_out = left_out_text(left_out_content(load_measurements()))
+    (PACKAGE / "catalog" / "left_out.json").write_text(left_out, encoding="utf-8")
+    parameters = fitted_parameters()
     found = validation(points)
     total, misses = found.total, misses_of(found.points)
     scale = calibration(misses)
@@ -175,29 +190,32 @@ def write_engines(points: Sequence[Measurement], parameters: Mapping[str, float]
 def main() -> None:
     """Fit, print and, if asked to, write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="write fits.json and hardware/*.yaml")
-    parser.add_argument("--engines", action="store_true", help="write hardware/*.yaml only")
+    parser.add_argument(
+        "--write", action="store_true", help="write the fits, and what is made of them"
+    )
+    parser.add_argument(
+        "--engines", action="store_true", help="write what is made of the stored fits only"
+    )
     asked = parser.parse_args()
     points = [point for point in load_measurements() if (point.trust or 0) <= TRUSTED]
     if asked.engines:
-        write_engines(points, fitted_parameters())
+        write_engines(points)
         return
     fits = leave_one_out(points)
-    fits |= leave_groups_out(points, fits["all"])
+    fits |= leave_groups_out(points, fits[ALL])
     for one in PARAMETERS:
-        value = fits["all"][one.name]
+        value = fits[ALL][one.name]
         moved = one.coordinate(value)
         others = [fitted[one.name] for fitted in fits.values()]
         span = f"{min(others):.4g} to {max(others):.4g}"
         print(f"{one.name:28s} {value:10.4g}  {moved:+5.1f} sd  {span:22s} {one.meaning}")
     if asked.write:
-        target = Path(__file__).parent.parent / "specroof" / "engines" / "fits.json"
         content = {
             "made_by": "benchmarks/fit_engines.py, from specroof/evidence/measurements",
             "fits": fits,
         }
-        target.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        write_engines(points, fits["all"])
+        FITS.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_engines(points)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ it) and fits, for each chip and engine, the seconds of a kernel that `specroof` 
 
 with phi = r0 / (r0 + r) and r rows per expert that is hit; of plain matmuls s is one share, and the
 2 of the hypotenuse is fitted once for bf16. The medians are the constants in
-`specroof/engines/shared_parameters.py`. Needs SciPy and pyarrow:
+`benchmarks/fitting/parameters.py`. Needs SciPy and pyarrow:
 ``python benchmarks/timed_kernels.py FOLDER``.
 """
 
@@ -23,10 +23,9 @@ import pyarrow.parquet
 from packaging.version import Version
 from scipy.optimize import least_squares
 
+from fitting.parameters import chip_family, fitted_parameters
 from specroof import load_hardware
 from specroof.architecture.experts import distinct_experts
-from specroof.engines.published import fitted_parameters
-from specroof.engines.shared_parameters import chip_family
 from specroof.hardware import ExpertTile, HardwareProfile
 from specroof.latency.pass_seconds import overlapped_s, tiled_share
 

@@ -19,6 +19,8 @@ from specroof.policies.adaptive import (
     LEAST_ROUNDS,
     BatchCosts,
     _by_sequence,
+    _Options,
+    _outcome,
     _Rounds,
     _stopping,
     best_fixed,
@@ -206,6 +208,32 @@ def test_a_draft_to_be_made_is_worth_what_those_before_it_are_times_its_average(
     assert known[_THRESHOLDS.index(0.4)].tolist() == [0, 1, 2, 3]
     block = replace(rounds, costs=costs_of(1, is_block=True))
     assert np.array_equal(_stopping(block).verified.reshape(len(_THRESHOLDS), 4), known)
+
+
+def test_the_standard_error_is_that_of_a_ratio_by_hand() -> None:
+    # Rounds of 2 tokens in 1 s and of 4 in 1.5 s: 2.4 tokens/s, of which they are 0.4 below and
+    # above; the square root of 0.32 over the 2.5 s of both.
+    taken = np.array([1, 0])
+    options = _Options(
+        expected=np.ones((2, 2)),
+        committed=np.array([[9.0, 2.0], [4.0, 9.0]]),
+        seconds=np.array([[9.0, 1.0], [1.5, 9.0]]),
+        verified=np.array([[0.0, 3.0], [5.0, 0.0]]),
+    )
+    outcome = _outcome(options, taken, 2)
+    assert outcome.tokens_per_s == pytest.approx(2.4)
+    assert outcome.error == pytest.approx(0.32**0.5 / 2.5)
+    assert outcome.draft_len == pytest.approx((3 + 5) / 2 / 2)
+
+
+def test_standard_errors_are_the_spread_over_seeds() -> None:
+    # 60 seeds know a standard deviation to 9 %: three of those, and what tuning adds.
+    outcomes = [
+        simulated_policies(costs_of(4), CURVE, known=0.5, n_rounds=2000, seed=seed)["oracle"]
+        for seed in range(60)
+    ]
+    spread = np.std([outcome.tokens_per_s for outcome in outcomes], ddof=1)
+    assert np.mean([outcome.error for outcome in outcomes]) == pytest.approx(spread, rel=0.3)
 
 
 def test_dice_are_thrown_for_a_least_number_of_rounds() -> None:

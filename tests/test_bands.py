@@ -22,7 +22,7 @@ from specroof import (
 )
 from specroof.acceptance import context_acceptance
 from specroof.cli import app
-from specroof.engines.bands import Miss, band_of, bands_of, calibration
+from specroof.scoring.bands import Miss, band_of, bands_of, calibration
 from specroof.speedup.result import band_ends, verdicts
 
 MODEL = load_model("Qwen/Qwen3-8B")

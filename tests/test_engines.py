@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fitting.parameters import fitted_parameters
 from known_passes import pass_latency
 from specroof import (
     constant_acceptance,
@@ -32,7 +33,6 @@ from specroof.architecture.experts import distinct_experts, independent_tokens
 from specroof.cost import CHOICES, BlockExchange, ForwardPass, OpCost, Options, forward_cost
 from specroof.drafters import Drafter, DraftTime, Round, ideal_drafter
 from specroof.drafters.trees import expansion_tree, with_tree
-from specroof.engines.published import fitted_parameters
 from specroof.errors import ProfileError
 from specroof.hardware import (
     IDEAL_ENGINE,

@@ -41,10 +41,11 @@ ROOMS: dict[str, set[str]] = {
     "catalog": {"architecture", "parsers", "hardware", "acceptance", "drafters", "reading"},
     "evidence": {"catalog", "serving", "reading", "hardware", "acceptance", "drafters"},
     "engines": {
-        "evidence", "speedup", "serving", "latency", "hardware", "drafters", "cost", "catalog",
+        "evidence", "speedup", "serving", "latency", "hardware", "drafters", "cost",
     },
     "scoring": {
-        "evidence", "engines", "speedup", "serving", "policies", "drafters", "catalog", "latency",
+        "evidence", "engines", "speedup", "serving", "policies", "drafters", "catalog", "hardware",
+        "latency",
     },
     "questions": {
         "reading", "architecture", "parsers", "cost", "hardware", "latency", "acceptance",

@@ -12,11 +12,11 @@ import pytest
 
 import specroof
 from benchmark_points import CHIP, DRAFTER, TRUE, points, served
+from fitting.parameters import fitted_parameters
+from fitting.shared_fit import Points
 from source_trees import nodes, tree
 from specroof import speedup_curve
 from specroof.engines.calibration import Problem
-from specroof.engines.published import fitted_parameters
-from specroof.engines.shared_fit import Points
 from specroof.evidence import drafter_of, kind_of, load_measurements
 from specroof.latency import pass_time
 from specroof.scoring import validation

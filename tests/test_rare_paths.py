@@ -13,10 +13,11 @@ import pytest
 
 import specroof
 from benchmark_points import MODEL
+from fitting import shared_fit
 from specroof import OutputError, load_drafter, load_hardware, speedup_curve
 from specroof.drafters.base import chain_proposals
-from specroof.engines import calibrated_yaml, predicted_tokens_per_s, shared_fit
-from specroof.engines.record import Case
+from specroof.engines import calibrated_yaml, predicted_tokens_per_s
+from specroof.engines.record import MeasuredCase
 from specroof.evidence import Measurement
 from specroof.evidence.bundled import load_measurements
 from specroof.latency import Deployment, engine_setup
@@ -57,7 +58,7 @@ def test_a_drafter_on_a_device_of_its_own_is_timed_there_by_fits_too() -> None:
     )
     (rate,) = predicted_tokens_per_s([point], served, drafter)
     assert rate == pytest.approx(float(curve.tokens_per_s[0, 0, 3]), rel=1e-9)
-    assert not Case(point, served).branches
+    assert not MeasuredCase(point, served).branches
 
 
 def test_measurements_of_other_engines_belong_to_no_group(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -347,3 +347,24 @@ def test_a_drafter_with_trees_has_their_depth() -> None:
 def test_shares_of_siblings_are_shares(siblings: list[float]) -> None:
     with pytest.raises(OptionError, match=r"^siblings is .*; allowed: shares from 0 to 1"):
         with_tree(autoregressive_drafter(0.1), chain_tree, siblings)
+
+
+@pytest.mark.parametrize(
+    "siblings",
+    [
+        [1.0],
+        [0.5, 0.5],
+        [0.2, 0.4, 0.3, 0.1],  # added up one after another, these are 1.0000000000000002
+    ],
+)
+def test_siblings_may_hold_every_round_that_the_first_child_loses(siblings: list[float]) -> None:
+    # A first child that is right half the time, and siblings that are right in all other rounds:
+    # of a tree of one level some child is always right, so a round commits two tokens.
+    drafter = with_tree(
+        autoregressive_drafter(0.1),
+        partial(expansion_tree, (1 + len(siblings),)),
+        siblings,
+        depth=1,
+    )
+    proposed = drafter.propose(constant_acceptance(0.5), np.array([1]))
+    assert proposed.tokens_per_round[0] == pytest.approx(2.0)

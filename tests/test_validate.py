@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import cache
+from importlib import resources
 from statistics import NormalDist
 from typing import Any
 
@@ -13,27 +14,28 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from specroof import acceptance_from_length, load_drafter, load_hardware, load_model, speedup_curve
-from specroof.cli import app
-from specroof.engines import kernels
-from specroof.engines.kernels import KERNEL_ENGINE, kernel_engine
-from specroof.engines.published import (
+from fitting import kernels
+from fitting.kernels import KERNEL_ENGINE, kernel_engine
+from fitting.left_out import left_out_content, left_out_text
+from fitting.parameters import (
+    ENGINES,
+    PARAMETERS,
+    chip_family,
+    fitted_engine,
+    fitted_parameters,
+)
+from fitting.shared_fit import (
+    Points,
     engine_key,
     engine_of,
-    fitted_parameters,
-    left_out_engine,
-    published_cases,
-    published_rates,
-)
-from specroof.engines.record import Record
-from specroof.engines.shared_fit import (
-    Points,
     fit,
     initial_parameters,
     leave_one_out,
     parameters_at,
 )
-from specroof.engines.shared_parameters import ENGINES, PARAMETERS, chip_family, fitted_engine
+from specroof import acceptance_from_length, load_drafter, load_hardware, load_model, speedup_curve
+from specroof.cli import app
+from specroof.engines.record import Record
 from specroof.errors import MeasurementError, ProfileError
 from specroof.evidence import (
     Measurement,
@@ -47,6 +49,7 @@ from specroof.latency.pass_seconds import all_reduce_s
 from specroof.plot import plot_accuracy
 from specroof.questions.validate import validation_json, validation_table
 from specroof.scoring import TRUSTED, Validation, banded, misses_of
+from specroof.scoring.left_out import left_out_engine, published_cases, published_rates
 from specroof.scoring.scores import (
     Errors,
     Scored,
@@ -443,6 +446,30 @@ def test_chips_of_no_family_have_no_fitted_engine() -> None:
 def test_parameters_that_no_fit_left_out_are_those_of_all() -> None:
     assert fitted_parameters(without="nobody") == fitted_parameters()
     assert set(fitted_parameters()) == {one.name for one in PARAMETERS}
+
+
+@pytest.mark.parametrize(
+    "point",
+    {(one.source, one.engine, one.hardware): one for one in MEASURED if kind_of(one)[0]}.values(),
+    ids=lambda one: f"{one.source}, {one.engine}, {one.hardware}",
+)
+def test_shipped_profiles_are_those_of_the_fit_without_the_source(point: Measurement) -> None:
+    made = engine_of(engine_key(point), fitted_parameters(without=point.source))
+    assert left_out_engine(point) == made
+    if point.engine in ENGINES:
+        assert made != engine_of(engine_key(point), fitted_parameters())
+
+
+def test_the_shipped_file_is_what_the_stored_fits_say() -> None:
+    file = resources.files("specroof.catalog").joinpath("left_out.json")
+    text = left_out_text(left_out_content(load_measurements()))
+    assert file.read_text(encoding="utf-8") == text
+
+
+def test_profiles_of_what_a_source_has_not_measured_are_those_of_all() -> None:
+    strange = replace(FAST, source="nobody")
+    assert left_out_engine(strange) == engine_of(engine_key(FAST), fitted_parameters())
+    assert left_out_engine(strange) != left_out_engine(FAST)
 
 
 FITTED_CHIPS = (

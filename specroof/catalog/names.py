@@ -54,6 +54,9 @@ HARDWARE_PATH_VARIABLE: Final = "SPECROOF_HARDWARE_PATH"
 #: The generic engine, for chips without measurements; `benchmarks/fit_engines.py` writes it.
 _GENERIC: Final = "generic.json"
 
+#: Profiles that were fitted without a source of measurements; written by the same script.
+_LEFT_OUT: Final = "left_out.json"
+
 
 def hardware_names() -> list[str]:
     """Return the names of all hardware files: the bundled ones, then the user's own."""
@@ -95,6 +98,19 @@ def load_hardware(name: str | os.PathLike[str], *, check: bool = False) -> Hardw
         msg = f"{message}{suggestion(text, hardware_names())}; see: specroof hardware"
         raise CatalogError(msg)
     return file_and_profile[1]
+
+
+@cache
+def left_out_fits() -> LeftOutFits:
+    """Return the engine profiles that were fitted without a source, which `validate` needs.
+
+    Examples
+    --------
+    >>> left_out_fits().family_of("NVIDIA H200 SXM 141GB")
+    'hopper'
+    """
+    text = Path(__file__).with_name(_LEFT_OUT).read_text(encoding="utf-8")
+    return parse_left_out_fits(json.loads(text))
 
 
 def _named_hardware(name: str, *, check: bool = False) -> tuple[Path, HardwareProfile] | None:

@@ -1,4 +1,4 @@
-"""Engine profiles from evidence: shared fits to published measurements, calibration to a user's."""
+"""Engine profiles calibrated to a user's benchmark, and predictions of measured points."""
 
 from specroof.engines.calibration import (
     Calibration,

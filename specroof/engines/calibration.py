@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import product
 from typing import Final
 
@@ -11,9 +11,8 @@ import numpy as np
 from specroof.arrays import Array
 from specroof.cost import Options
 from specroof.drafters import Drafter, TokensPerRound
-from specroof.engines.bands import BAND_SHARE
 from specroof.engines.least_squares import Fit, chi_square_quantile, least_squares
-from specroof.engines.record import BARE, ONLY, Case, Record, case_of, of_bare_passes
+from specroof.engines.record import BARE, ONLY, MeasuredCase, Record, case_of, of_bare_passes
 from specroof.errors import MeasurementError
 from specroof.evidence import (
     STEP,
@@ -25,42 +24,6 @@ from specroof.evidence import (
 )
 from specroof.hardware import IDEAL_ENGINE, Band, EngineProfile, HardwareProfile
 from specroof.latency import Deployment, check_placement, engine_setup, served_options
-
-# --- One form for every figure that is fitted: a usual value, and how far from it one may lie ----
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One figure that can be fitted.
-
-    Parameters
-    ----------
-    name
-        What tables and files call it.
-    typical
-        A usual value: where a fit starts that has no profile to start from.
-    spread
-        How far from there it may be taken to lie: the standard deviation of its logarithm.
-    meaning
-        What it is, in a few words.
-    is_share
-        Whether it is a share of a peak, and bounded; seconds are not.
-    """
-
-    name: str
-    typical: float
-    spread: float
-    meaning: str = ""
-    is_share: bool = False
-
-    def value(self, x: float) -> float:
-        """Return the figure `x` spreads from its usual value."""
-        return self.typical * math.exp(self.spread * x)
-
-    def coordinate(self, value: float) -> float:
-        """Return how many spreads a value lies from the usual one: the inverse of `value`."""
-        return math.log(value / self.typical) / self.spread
-
 
 # --- What an engine predicts for results of one's own, and whether they can be compared with it --
 
@@ -75,7 +38,7 @@ _MORE_BANDWIDTH: Final = 2.0
 
 def own_cases(
     points: Sequence[Measurement], served: Deployment, drafter: Drafter | None
-) -> list[Case]:
+) -> list[MeasuredCase]:
     """Return results as they are to be predicted; nothing is presumed.
 
     Parameters
@@ -175,7 +138,7 @@ def ideal_rates(
     )
     refuse_other_setup(points, stated)
 
-    def cases_on(hardware: HardwareProfile) -> list[Case]:
+    def cases_on(hardware: HardwareProfile) -> list[MeasuredCase]:
         ideal = engine_setup(hardware, IDEAL_ENGINE.name, setup.placement, stored)
         return own_cases(points, Deployment(model, ideal), drafter)
 
@@ -243,11 +206,19 @@ _UNKNOWN_SHARE: Final = 4 / 3
 
 
 @dataclass(frozen=True, slots=True)
-class ProfileParameter(Parameter):
+class ProfileParameter:
     """A figure of an engine profile that a benchmark of one's own may determine.
 
     Parameters
     ----------
+    name
+        What tables and files call it.
+    typical
+        A usual value: where a fit starts that has no profile to start from.
+    spread
+        How far from there it may be taken to lie: the standard deviation of its logarithm.
+    is_share
+        Whether it is a share of a peak, and bounded; seconds are not.
     start
         The value that a profile has; of a mapping, its largest one stands for all.
     apply
@@ -258,10 +229,15 @@ class ProfileParameter(Parameter):
         Points from which it is fitted.
     """
 
-    start: Callable[[EngineProfile], float] = field(kw_only=True)
-    apply: Callable[[EngineProfile, float], EngineProfile] = field(kw_only=True)
+    name: str
+    typical: float
+    spread: float
+    _: KW_ONLY
+    start: Callable[[EngineProfile], float]
+    apply: Callable[[EngineProfile, float], EngineProfile]
+    least_points: int
+    is_share: bool = False
     needs_drafts: bool = False
-    least_points: int = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +379,7 @@ def _scaled_compute(engine: EngineProfile, value: float) -> EngineProfile:
 #: Overheads first, which three points determine; shares of the peaks from more. Seconds per layer
 #: are fitted where the profile has them, and those per pass where it has none: one model at one
 #: placement cannot tell them apart, nor those per collective. Spreads of shares are three times
-#: those between published servers (`specroof.engines.shared_parameters`): your machine may run
+#: those between published servers (`benchmarks/fitting/parameters.py`): your machine may run
 #: other kernels, and some computed at a fifth of their peak. Those of overheads are what plain
 #: throughput is off on sources that a fit has not seen, about 10%, over their part of a pass.
 PARAMETERS: Final = (
@@ -438,7 +414,7 @@ PARAMETERS: Final = (
 # --- Figures of an engine profile from noisy points: least squares, held near what the profile
 #     has
 
-#: A residual of 5% is an ordinary one; more is no noise, and less where the points say so.
+#: Typical noise is 5 %: an upper bound, lowered where repeated points agree better.
 _ORDINARY: Final = 0.05
 _SMALLEST: Final = 0.001
 #: Residuals beyond so many ordinary ones count as outliers (soft L1).
@@ -459,6 +435,8 @@ _INSIDE: Final = 1e-6
 _STARTS: Final = {"compute_frac": (0.1, 0.3), "memory_frac": (0.4,)}
 #: Optima that are this close are the same, in units of the prior.
 _SAME: Final = 0.05
+#: The share of measurements that a band is to hold.
+BAND_SHARE: Final = 0.8
 #: How far from the middle a normal distribution ends on either side, if it is to hold 80 %.
 _HOLDS_80: Final = 1.2816
 

@@ -49,7 +49,7 @@ def of_bare_passes(engine: EngineProfile) -> EngineProfile:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Case:
+class MeasuredCase:
     """A measured point as it is to be predicted.
 
     Parameters
@@ -81,17 +81,17 @@ def case_of(
     served: Deployment,
     drafting: tuple[Drafter, TokensPerRound] | None,
     engine: Hashable = ONLY,
-) -> Case:
+) -> MeasuredCase:
     """Return a point as it is to be predicted.
 
     Parameters
     ----------
     point, served
-        As of `Case`.
+        As of `MeasuredCase`.
     drafting
         What drafts, and how much of it is accepted; None where nothing does.
     engine
-        As of `Case`.
+        As of `MeasuredCase`.
 
     Raises
     ------
@@ -99,13 +99,13 @@ def case_of(
         For more drafts than the drafter makes.
     """
     if drafting is None:
-        return Case(point, served, engine=engine)
+        return MeasuredCase(point, served, engine=engine)
     drafter, tokens = drafting
     proposed = proposals(drafter, tokens, np.array([point.draft_len]))
     if not np.all(np.isfinite(proposed.tokens_per_round)):
         message = f"{point.place}: {point.draft_len} drafts are more than {drafter.name} makes"
         raise MeasurementError(message)
-    case = Case(point, served, drafter, proposed, engine)
+    case = MeasuredCase(point, served, drafter, proposed, engine)
     if not case.branches or tokens is drafter.acceptance:
         return case
     # What was measured is of the tree; what siblings would add to a chain is in it.
@@ -155,7 +155,7 @@ class Rates:
 class _Group:
     """Points of one model in one setup with one drafter, which differ in load and draft length."""
 
-    def __init__(self, rows: Sequence[int], cases: Sequence[Case]) -> None:
+    def __init__(self, rows: Sequence[int], cases: Sequence[MeasuredCase]) -> None:
         first = cases[0]
         points = [case.point for case in cases]
         lengths = np.array([request_lengths(point) for point in points])
@@ -286,7 +286,7 @@ class Record:
         keep state and route tokens, and on no other figure.
     """
 
-    def __init__(self, cases: Sequence[Case]) -> None:
+    def __init__(self, cases: Sequence[MeasuredCase]) -> None:
         self._n = len(cases)
         together: dict[Hashable, list[int]] = {}
         for row, case in enumerate(cases):

@@ -26,6 +26,7 @@ from specroof.hardware.engine import (
     ServerSettings,
 )
 from specroof.hardware.profile import (
+    ALL_SOURCES,
     GENERIC,
     USABLE_MEMORY_FRAC,
     ChipFamily,
@@ -34,12 +35,14 @@ from specroof.hardware.profile import (
     Generic,
     HardwareProfile,
     Interconnect,
+    LeftOutFits,
     Peak,
     Placement,
 )
 from specroof.reading.yaml_text import parse_yaml
 
 __all__ = [
+    "ALL_SOURCES",
     "FRAMEWORKS",
     "GENERIC",
     "IDEAL_ENGINE",
@@ -61,12 +64,14 @@ __all__ = [
     "Generic",
     "HardwareProfile",
     "Interconnect",
+    "LeftOutFits",
     "Peak",
     "Placement",
     "Server",
     "ServerSettings",
     "parse_generic",
     "parse_hardware",
+    "parse_left_out_fits",
 ]
 
 
@@ -152,6 +157,27 @@ def parse_generic(content: dict[str, Any]) -> Generic:
         cards=Collective(**content["cards"]),
         card_bytes_per_s=content["card_bytes_per_s"],
         memory_bytes_per_s=content["memory_bytes_per_s"],
+    )
+
+
+def parse_left_out_fits(content: dict[str, Any]) -> LeftOutFits:
+    """Return the engine profiles of left-out fits; their figures are taken as they stand.
+
+    Parameters
+    ----------
+    content
+        The mapping of the bundled file, which ``benchmarks/fit_engines.py`` writes.
+    """
+    return LeftOutFits(
+        families={name: tuple(chips) for name, chips in content["families"].items()},
+        engines={
+            name: {
+                place: {without: _engine(name, block) for without, block in fits.items()}
+                for place, fits in places.items()
+            }
+            for name, places in content["engines"].items()
+        },
+        generic={without: parse_generic(one) for without, one in content["generic"].items()},
     )
 
 

@@ -139,7 +139,7 @@ def with_memory(engine: EngineProfile, faster: float) -> EngineProfile:
         of Ampere, Hopper and Blackwell lie on powers of 0.53 and 0.61. A slower one makes it no
         longer: cards with less have larger caches.
     Source
-        ``layer_token_share`` of the fits of this library, `specroof/engines/fits.json`.
+        ``layer_token_share`` of the fits of this library, ``benchmarks/fitting/fits.json``.
 
     Examples
     --------
@@ -540,3 +540,55 @@ class Placement:
     def devices(self) -> int:
         """Devices that the model runs on."""
         return self.tensor_parallel
+
+
+#: What profiles that were fitted to all measurements are stored under.
+ALL_SOURCES: Final = "all"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOutFits:
+    """Engine profiles that were fitted without a source of measurements, or without a group.
+
+    Attributes
+    ----------
+    families
+        Words in the vendor's names of chips, by the family that shares a fit.
+    engines
+        By the name of an engine, then by a chip's word or family, then by the source that the fit
+        has not seen; under `ALL_SOURCES` the fit to all.
+    generic
+        By ``family NAME`` or ``engine NAME`` that the fit has not seen; under `ALL_SOURCES` the fit
+        to all.
+    """
+
+    families: Mapping[str, tuple[str, ...]]
+    engines: Mapping[str, Mapping[str, Mapping[str, EngineProfile]]]
+    generic: Mapping[str, Generic]
+
+    def family_of(self, chip: str) -> str | None:
+        """Return the family of a chip by its vendor's name; None for one without measurements."""
+        words = set(chip.replace("-", " ").split())
+        return next((name for name, chips in self.families.items() if words & set(chips)), None)
+
+    def engine(self, name: str, chip: str, *, without: str) -> EngineProfile:
+        """Return an engine's profile for a chip, by the fit without a source.
+
+        Parameters
+        ----------
+        name
+            Of the engine.
+        chip
+            The vendor's name, of a chip that `family_of` knows.
+        without
+            The source; the fit to all for one that has not measured this engine on this family.
+        """
+        places = self.engines[name]
+        words = chip.replace("-", " ").split()
+        place = next((word for word in words if word in places), self.family_of(chip))
+        fits = places[place or ""]
+        return fits.get(without, fits[ALL_SOURCES])
+
+    def generic_without(self, group: str) -> Generic:
+        """Return what the fit without a group says of all chips: see `generic`."""
+        return self.generic.get(group, self.generic[ALL_SOURCES])

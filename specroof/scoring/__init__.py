@@ -1,18 +1,22 @@
 """Predictions against measurements: how far to trust them, source by source.
 
-Each source is predicted by profiles that were fitted without it; see `specroof.engines.published`.
+Each source is predicted by profiles that were fitted without it; see `specroof.scoring.left_out`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from specroof.engines.generic import generic_rates
-from specroof.engines.published import ideal_published_rates, left_out_rates
 from specroof.engines.record import Rates
-from specroof.engines.shared_parameters import chip_family, is_fitted
 from specroof.evidence import Measurement, kind_of, load_measurements
 from specroof.evidence.measurement import chip_of
-from specroof.scoring.banded import banded, misses_of
+from specroof.scoring.bands import banded, misses_of
+from specroof.scoring.left_out import (
+    generic_family,
+    generic_rates,
+    ideal_published_rates,
+    is_fitted,
+    left_out_rates,
+)
 from specroof.scoring.scores import (
     TRUSTED,
     Errors,
@@ -88,7 +92,7 @@ class Validation:
     @property
     def strange_chips(self) -> dict[str, Errors]:
         """The same on chips of no fitted family: single measurements, in no total."""
-        seen = [one for one in self.generic if not is_fitted(chip_of(one.point.hardware or ""))]
+        seen = [one for one in self.generic if not is_fitted(one.point.hardware or "")]
         return _by(seen, lambda one: chip_of(one.point.hardware or "").name)
 
     @property
@@ -129,7 +133,7 @@ def _trusted(points: Iterable[Scored]) -> list[Scored]:
 
 
 def _family(one: Scored) -> str:
-    return chip_family(chip_of(one.point.hardware or ""))
+    return generic_family(one.point.hardware or "")
 
 
 def _engine(one: Scored) -> str:
@@ -157,7 +161,7 @@ def validation(measurements: Iterable[Measurement] | None = None) -> Validation:
         kind, missing = kind_of(point)
         if not kind:
             lacking.append((point, missing))
-        elif is_fitted(chip_of(point.hardware or "")):
+        elif is_fitted(point.hardware or ""):
             points.append(point)
         else:
             strange.append(point)

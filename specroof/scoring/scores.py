@@ -9,7 +9,6 @@ from typing import Final
 import numpy as np
 
 from specroof.arrays import Array
-from specroof.engines.published import left_out_engine, served_of
 from specroof.evidence import (
     STEP,
     Measurement,
@@ -20,6 +19,7 @@ from specroof.evidence import (
     shape_group,
 )
 from specroof.policies.decision import best_choice
+from specroof.scoring.left_out import left_out_engine, served_of
 from specroof.serving.capacity import served_room
 from specroof.speedup.result import LOSES, PAYS, UNCLEAR, verdict
 

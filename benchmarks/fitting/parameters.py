@@ -4,11 +4,14 @@ The parameters are shared: by every model, by the chips of a family (peaks diffe
 by engines but for what a speculative round costs. `benchmarks/fit_engines.py` fits them.
 """
 
+import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
-from specroof.engines.calibration import Parameter
 from specroof.errors import ProfileError
 from specroof.hardware import (
     OP_KINDS,
@@ -156,22 +159,71 @@ _ROWS: Final = {
     "eager_kernel_s": (12.4e-6, 0.5, "seconds per kernel outside of captured graphs"),
 }
 
-PARAMETERS: Final = tuple(Parameter(name, *row) for name, row in _ROWS.items())
+
+@dataclass(frozen=True, slots=True)
+class SharedParameter:
+    """A figure that all measurements share.
+
+    Parameters
+    ----------
+    name
+        What tables and files call it.
+    typical
+        Where a fit starts.
+    spread
+        How far from there it may be taken to lie: the standard deviation of its logarithm.
+    meaning
+        What it is, in a few words.
+    """
+
+    name: str
+    typical: float
+    spread: float
+    meaning: str
+
+    def value(self, x: float) -> float:
+        """Return the figure `x` spreads from its usual value."""
+        return self.typical * math.exp(self.spread * x)
+
+    def coordinate(self, value: float) -> float:
+        """Return how many spreads a value lies from the usual one: the inverse of `value`."""
+        return math.log(value / self.typical) / self.spread
 
 
-def is_fitted(hardware: HardwareProfile) -> bool:
-    """Tell whether measurements speak for a chip: see `chip_family`.
+PARAMETERS: Final = tuple(SharedParameter(name, *row) for name, row in _ROWS.items())
+
+#: The fits that `benchmarks/fit_engines.py` stores, by what each was made without.
+FITS: Final = Path(__file__).with_name("fits.json")
+#: The fit to all sources, which the hardware files hold.
+ALL: Final = "all"
+
+
+@cache
+def stored_fits() -> dict[str, dict[str, float]]:
+    """Return the parameters of every stored fit, by the source or group that it has not seen."""
+    fits: dict[str, dict[str, float]] = json.loads(FITS.read_text(encoding="utf-8"))["fits"]
+    return fits
+
+
+def fitted_parameters(without: str = ALL) -> Mapping[str, float]:
+    """Return the parameters that were fitted to all measurements, or to all but one source.
+
+    Parameters
+    ----------
+    without
+        The source that was left out; that of all for a source that no fit has seen.
 
     Examples
     --------
-    >>> from specroof import load_hardware
-    >>> is_fitted(load_hardware("gb200")), is_fitted(load_hardware("l40s"))
-    (True, False)
+    >>> 0 < fitted_parameters()["memory_frac"] <= 1
+    True
     """
-    return _family(hardware) is not None
+    fits = stored_fits()
+    return fits.get(without, fits[ALL])
 
 
-def _family(hardware: HardwareProfile) -> str | None:
+def family_of(hardware: HardwareProfile) -> str | None:
+    """Return the family of a chip whose engines were fitted; None for a chip without one."""
     words = set(hardware.name.replace("-", " ").split())
     return next((family for family, chips in FAMILIES.items() if words & set(chips)), None)
 
@@ -190,7 +242,7 @@ def chip_family(hardware: HardwareProfile) -> str:
     >>> chip_family(load_hardware("gb200"))
     'blackwell'
     """
-    family = _family(hardware)
+    family = family_of(hardware)
     if family is not None:
         return family
     known = ", ".join(chip for chips in FAMILIES.values() for chip in chips)
@@ -215,7 +267,7 @@ def own(name: str, engine: str, parameters: Mapping[str, float]) -> float:
     """
     if engine in ENGINES:
         return parameters[f"{name}.{engine}"]
-    return math.prod(parameters[f"{name}.{one}"] for one in ENGINES) ** (1 / len(ENGINES))
+    return math.prod(parameters[f"{name}.{other}"] for other in ENGINES) ** (1 / len(ENGINES))
 
 
 def fitted_engine(name: str, family: str, parameters: Mapping[str, float]) -> EngineProfile:

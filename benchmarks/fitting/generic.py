@@ -4,21 +4,21 @@ Shares of the peaks are medians over kernels that aiconfigurator-core 0.12.0 has
 vLLM and TensorRT-LLM (`benchmarks/kernel_shares.py` prints them).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from typing import Any, Final
 
-from specroof.engines.published import (
+from fitting.parameters import (
+    ALL,
+    ENGINES,
+    FAMILIES,
+    OWN,
+    fitted_engine,
     fitted_parameters,
-    left_out_name,
-    published_cases,
+    own,
 )
-from specroof.engines.record import Rates, Record, of_bare_passes
-from specroof.engines.shared_parameters import ENGINES, FAMILIES, OWN, fitted_engine, own
-from specroof.evidence import STEP, Measurement
-from specroof.evidence.measurement import chip_of
 from specroof.hardware import FRAMEWORKS, GENERIC, ChipFamily, Collective, EngineProfile, Generic
+from specroof.scoring.left_out import left_out_name
 
 #: Chips by their matrix units, and what kernels reach there: share of the bf16 peak in matmuls of
 #: at least 4096 in each direction, share of the memory's bytes/s with at most 16 rows.
@@ -53,13 +53,13 @@ def generic(parameters: Mapping[str, float], bands: Mapping[str, Any] | None = N
     Parameters
     ----------
     parameters
-        See `specroof.engines.shared_parameters.PARAMETERS`.
+        See `fitting.parameters.PARAMETERS`.
     bands
         Of speedups, by the name of an engine.
 
     Examples
     --------
-    >>> from specroof.engines.published import fitted_parameters
+    >>> from fitting.parameters import fitted_parameters
     >>> sorted(generic(fitted_parameters()).engines)
     ['generic', 'sglang', 'tensorrt-llm', 'vllm']
     """
@@ -97,60 +97,30 @@ def _relative(name: str, parameters: Mapping[str, float]) -> EngineProfile:
     )
 
 
-@cache
-def generic_family(hardware: str) -> str:
-    """Return the family of `CHIP_FAMILIES` that a chip of a measurement is of.
+def left_out_generics() -> dict[str, Generic]:
+    """Return what is said of chips in general by the fit to all and by each without a group.
+
+    A fit without an engine takes the rounds of that engine to last as long as the other's.
+
+    Returns
+    -------
+    dict
+        By the name that a fit is stored under: see `left_out_name`.
 
     Examples
     --------
-    >>> generic_family("l40s"), generic_family("mi300x")
-    ('ada', 'any')
+    >>> sorted(left_out_generics())[:3]
+    ['all', 'engine sglang', 'engine vllm']
     """
-    return generic(fitted_parameters()).family_of(chip_of(hardware).name)
-
-
-def left_out_generic(point: Measurement, *, by_engine: bool = False) -> EngineProfile:
-    """Return the generic engine of a measured chip, by a fit that had not seen its like.
-
-    Parameters
-    ----------
-    point
-        What was measured.
-    by_engine
-        Whether the fit had not seen the engine, whose rounds then last as long as another's; else
-        it had not seen the family of the chip. What no fit saw needs none left out.
-    """
-    chip, engine = chip_of(point.hardware or ""), point.engine or ""
-    family = generic_family(point.hardware or "")
-    left_out = left_out_name(engine=engine) if by_engine else left_out_name(family=family)
-    parameters = dict(fitted_parameters(without=left_out))
-    if by_engine and engine in ENGINES:
+    made = {ALL: generic(fitted_parameters())}
+    for family in FAMILIES:
+        name = left_out_name(family=family)
+        made[name] = generic(fitted_parameters(without=name))
+    for engine in ENGINES:
         (other,) = set(ENGINES) - {engine}
-        for name in OWN:
-            parameters[f"{name}.{engine}"] = parameters[f"{name}.{other}"]
-    link = chip.interconnect
-    known = generic(parameters)
-    found = known.on_chip(
-        chip.name,
-        memory_bytes_per_s=chip.peak.memory_bytes_per_s,
-        link_bytes_per_s=None if link is None else link.link_bytes_per_s,
-    ).engines
-    profile = found.get(engine, found[GENERIC])
-    return of_bare_passes(profile) if point.method == STEP else profile
-
-
-def generic_rates(points: Iterable[Measurement], *, by_engine: bool = False) -> Rates:
-    """Return what generic engines predict for measurements, each fitted without their like.
-
-    Parameters
-    ----------
-    points, by_engine
-        As for `left_out_generic`.
-    """
-    points = list(points)
-    keys = [(one.engine, one.hardware, one.method == STEP) for one in points]
-    engines = {
-        key: left_out_generic(one, by_engine=by_engine)
-        for key, one in dict(zip(keys, points, strict=True)).items()
-    }
-    return Record(published_cases(points, [(key, engines[key]) for key in keys])).rates()
+        name = left_out_name(engine=engine)
+        parameters = dict(fitted_parameters(without=name))
+        for parameter in OWN:
+            parameters[f"{parameter}.{engine}"] = parameters[f"{parameter}.{other}"]
+        made[name] = generic(parameters)
+    return made

@@ -6,19 +6,16 @@ from typing import Final
 
 import numpy as np
 
+from fitting.kernels import KERNEL_ENGINE, kernel_engine
+from fitting.parameters import ALL, ENGINES, PARAMETERS, chip_family, fitted_engine
 from specroof.arrays import Array
-from specroof.engines.bands import FULL_POINTS
 from specroof.engines.least_squares import least_squares
-from specroof.engines.published import (
-    engine_key,
-    engine_of,
-    left_out_name,
-    published_cases,
-)
-from specroof.engines.record import Record
-from specroof.engines.shared_parameters import ENGINES, PARAMETERS
-from specroof.evidence import Measurement, kind_of, measured_of, shape_group
+from specroof.engines.record import Record, of_bare_passes
+from specroof.evidence import STEP, Measurement, kind_of, measured_of, shape_group
+from specroof.evidence.measurement import chip_of
 from specroof.hardware import EngineProfile
+from specroof.scoring.bands import FULL_POINTS
+from specroof.scoring.left_out import left_out_name, published_cases
 
 # What an ordinary residual is, beyond which a point counts as an outlier (soft L1): 7% at first,
 # then what the first fit leaves, between these bounds.
@@ -43,6 +40,33 @@ def initial_parameters() -> dict[str, float]:
     5e-05
     """
     return {one.name: one.typical for one in PARAMETERS}
+
+
+def engine_key(point: Measurement) -> tuple[str, str, bool]:
+    """Return the key of the fitted engine of a measurement: name, family of chips, bare passes.
+
+    Kernels are timed chip by chip: of their engine the key has the chip instead of its family.
+    """
+    engine, chip = point.engine or "", point.hardware or ""
+    family = chip if engine == KERNEL_ENGINE else chip_family(chip_of(chip))
+    return engine, family, point.method == STEP
+
+
+def engine_of(key: tuple[str, str, bool], parameters: Mapping[str, float]) -> EngineProfile:
+    """Return the engine profile that parameters make for some measurements.
+
+    Parameters
+    ----------
+    key
+        See `engine_key`.
+    parameters
+        Fitted ones.
+    """
+    name, family, is_step = key
+    if name == KERNEL_ENGINE:
+        return kernel_engine(chip_of(family), parameters)
+    engine = fitted_engine(name, family, parameters)
+    return of_bare_passes(engine) if is_step else engine
 
 
 class Points:
@@ -137,7 +161,7 @@ def fit(
 
     Source
         Robust least squares on logarithms of throughput and speedup, with a normal prior on the
-        logarithm of every parameter (`specroof.engines.shared_parameters.PARAMETERS`).
+        logarithm of every parameter (`fitting.parameters.PARAMETERS`).
     """
     points = Points([one for one in measurements if one.method not in _NOT_FITTED])
     begin = {**initial_parameters(), **(start or {})}
@@ -156,10 +180,10 @@ def leave_one_out(measurements: Sequence[Measurement]) -> dict[str, dict[str, fl
     measurements
         What was measured, by several sources.
     """
-    fits = {"all": fit(measurements)}
+    fits = {ALL: fit(measurements)}
     for source in dict.fromkeys(one.source for one in measurements):
         others = [one for one in measurements if one.source != source]
-        fits[source] = fit(others, fits["all"])
+        fits[source] = fit(others, fits[ALL])
     return fits
 
 

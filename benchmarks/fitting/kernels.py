@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from specroof.engines.shared_parameters import chip_family, fitted_engine, own
+from fitting.parameters import chip_family, fitted_engine, own
 from specroof.errors import ProfileError
 from specroof.hardware import Collective, EngineProfile, HardwareProfile
 from specroof.hardware.profile import scaled_engine
@@ -128,7 +128,7 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
     hardware
         One of the chips that the fitted families hold.
     parameters
-        Fitted ones, for what no kernel says; see `specroof.engines.shared_parameters.PARAMETERS`.
+        Fitted ones, for what no kernel says; see `fitting.parameters.PARAMETERS`.
         Of a speculative round, and of a drafter's pass, they hold two times, SGLang's and
         vLLM's: the geometric mean is taken.
 
@@ -140,12 +140,16 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
     Examples
     --------
     >>> from specroof import load_hardware
-    >>> from specroof.engines.published import fitted_parameters
+    >>> from fitting.parameters import fitted_parameters
     >>> engine = kernel_engine(load_hardware("h200"), fitted_parameters())
     >>> engine.memory_frac, engine.compute_frac["fp8"]
     (0.85, 0.63)
     """
-    timed = _timed(hardware)
+    words = set(hardware.name.replace("-", " ").split())
+    timed = next((kernels for chip, kernels in _KERNELS.items() if chip in words), None)
+    if timed is None:
+        message = f"{hardware.name} has no published kernel timings; allowed: {', '.join(_KERNELS)}"
+        raise ProfileError(message)
     fitted = fitted_engine("vllm", chip_family(hardware), parameters)
     reached = timed.compute_frac
     compute = {
@@ -169,15 +173,6 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
         collective=_collective(timed, hardware, fitted),
         graphs=None,  # which sizes it captures is the deployer's choice
     )
-
-
-def _timed(hardware: HardwareProfile) -> _Kernels:
-    words = set(hardware.name.replace("-", " ").split())
-    for chip, kernels in _KERNELS.items():
-        if chip in words:
-            return kernels
-    message = f"{hardware.name} has no published kernel timings; allowed: {', '.join(_KERNELS)}"
-    raise ProfileError(message)
 
 
 def _collective(

@@ -1,0 +1,80 @@
+"""The data file of profiles that were fitted without a source: what `specroof validate` reads."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fitting.generic import generic, left_out_generics
+from fitting.kernels import KERNEL_ENGINE
+from fitting.parameters import ALL, ENGINES, FAMILIES, family_of, fitted_parameters, stored_fits
+from fitting.shared_fit import engine_of
+from specroof.evidence import Measurement, kind_of
+from specroof.evidence.measurement import chip_of
+from specroof.hardware import EngineProfile
+from specroof.hardware.schema import written_generic
+
+
+def left_out_content(measurements: Iterable[Measurement]) -> dict[str, Any]:
+    """Return the mapping that `specroof.hardware.parse_left_out_fits` reads.
+
+    Parameters
+    ----------
+    measurements
+        Those that are to be predicted: an engine on a family of chips gets a profile for each
+        source that has measured it, fitted without that source.
+    """
+    # By engine, then by the place in the file (a family, or a chip whose kernels were timed).
+    sources = {name: {family: {ALL: family} for family in FAMILIES} for name in ENGINES}
+    for point in measurements:
+        hardware = point.hardware or ""
+        if not kind_of(point)[0] or family_of(chip_of(hardware)) is None:
+            continue
+        engine, family = point.engine or "", str(family_of(chip_of(hardware)))
+        place = family
+        if engine == KERNEL_ENGINE:
+            words = chip_of(hardware).name.replace("-", " ").split()
+            place, family = next(word for word in words if word in FAMILIES[family]), hardware
+        fits = sources.setdefault(engine, {}).setdefault(place, {ALL: family})
+        if point.source in stored_fits():
+            fits[point.source] = family
+    return {
+        "made_by": "benchmarks/fit_engines.py, from specroof/evidence/measurements",
+        "families": FAMILIES,
+        "engines": {
+            name: {
+                place: _written(
+                    {
+                        without: engine_of((name, family, False), fitted_parameters(without))
+                        for without, family in fits.items()
+                    }
+                )
+                for place, fits in places.items()
+            }
+            for name, places in sources.items()
+        },
+        "generic": {
+            without: written_generic(made) for without, made in left_out_generics().items()
+        },
+    }
+
+
+def _written(profiles: Mapping[str, EngineProfile]) -> Any:
+    """Return profiles as files have them, by their keys."""
+    holder = replace(generic(fitted_parameters()), engines=profiles)
+    return written_generic(holder)["engines"]
+
+
+def left_out_text(content: Mapping[str, Any]) -> str:
+    """Return the text of the data file: a line for each profile, so that changes can be read."""
+
+    def lines(value: Any, depth: int) -> str:
+        if depth == 0 or not isinstance(value, Mapping):
+            return json.dumps(value)
+        margin = " " * (4 - depth)
+        rows = [
+            f"{margin} {json.dumps(key)}: {lines(part, depth - 1)}" for key, part in value.items()
+        ]
+        return "{\n" + ",\n".join(rows) + f"\n{margin}}}"
+
+    return lines(content, 4) + "\n"

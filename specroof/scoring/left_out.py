@@ -1,0 +1,167 @@
+"""Predictions of published measurements, by profiles that were fitted without their source.
+
+The profiles ship with the package (`specroof.catalog.left_out_fits`), so that nothing here fits.
+"""
+
+from collections.abc import Hashable, Iterable
+from dataclasses import replace
+
+from specroof.catalog import left_out_fits
+from specroof.drafters import Drafter, TokensPerRound
+from specroof.engines.record import MeasuredCase, Rates, Record, case_of, of_bare_passes
+from specroof.evidence import STEP, Measurement, acceptance_of, drafter_of
+from specroof.evidence.measurement import chip_of, model_of
+from specroof.hardware import GENERIC, IDEAL_ENGINE, EngineProfile, Placement
+from specroof.latency import engine_setup
+from specroof.speedup.round import Deployment
+
+
+def left_out_name(*, family: str = "", engine: str = "") -> str:
+    """Return what the fit without a family of chips, or without an engine, is stored under.
+
+    Examples
+    --------
+    >>> left_out_name(family="hopper")
+    'family hopper'
+    """
+    return f"family {family}" if family else f"engine {engine}"
+
+
+def is_fitted(hardware: str) -> bool:
+    """Tell whether measurements speak for a chip, by the name that they have for it.
+
+    Examples
+    --------
+    >>> is_fitted("gb200"), is_fitted("l40s")
+    (True, False)
+    """
+    return left_out_fits().family_of(chip_of(hardware).name) is not None
+
+
+def generic_family(hardware: str) -> str:
+    """Return the family of chips whose kernels the generic engine of a measured chip has.
+
+    Examples
+    --------
+    >>> generic_family("l40s"), generic_family("mi300x")
+    ('ada', 'any')
+    """
+    stand_ins = chip_of(hardware).generic
+    return (stand_ins and stand_ins.family) or "any"
+
+
+def left_out_engine(point: Measurement) -> EngineProfile:
+    """Return the profile of a measurement's engine and chip that was fitted without its source."""
+    fits, chip = left_out_fits(), point.hardware or ""
+    profile = fits.engine(point.engine or "", chip_of(chip).name, without=point.source)
+    return of_bare_passes(profile) if point.method == STEP else profile
+
+
+def left_out_generic(point: Measurement, *, by_engine: bool = False) -> EngineProfile:
+    """Return the generic engine of a measured chip, by a fit that had not seen its like.
+
+    Parameters
+    ----------
+    point
+        What was measured.
+    by_engine
+        Whether the fit had not seen the engine, whose rounds then last as long as another's; else
+        it had not seen the family of the chip. What no fit saw needs none left out.
+    """
+    chip, engine = chip_of(point.hardware or ""), point.engine or ""
+    without = (
+        left_out_name(engine=engine)
+        if by_engine
+        else left_out_name(family=generic_family(point.hardware or ""))
+    )
+    link = chip.interconnect
+    engines = (
+        left_out_fits()
+        .generic_without(without)
+        .on_chip(
+            chip.name,
+            memory_bytes_per_s=chip.peak.memory_bytes_per_s,
+            link_bytes_per_s=None if link is None else link.link_bytes_per_s,
+        )
+        .engines
+    )
+    profile = engines.get(engine, engines[GENERIC])
+    return of_bare_passes(profile) if point.method == STEP else profile
+
+
+def served_of(point: Measurement, engine: EngineProfile) -> Deployment:
+    """Return the deployment of a measurement, in an engine."""
+    hardware = replace(chip_of(point.hardware or ""), engines={engine.name: engine})
+    placement = Placement(point.tensor_parallel or 1)
+    setup = engine_setup(hardware, engine.name, placement, None)
+    return Deployment(model_of(point.model or ""), setup)
+
+
+def published_cases(
+    points: Iterable[Measurement], engines: Iterable[tuple[Hashable, EngineProfile]]
+) -> list[MeasuredCase]:
+    """Return published measurements as they are to be predicted; what they leave open is presumed.
+
+    Parameters
+    ----------
+    points
+        Those that `specroof.evidence.kind_of` gives a kind.
+    engines
+        The engine of each, and a name for it: where the names are the same, the profiles are.
+
+    Raises
+    ------
+    CatalogError
+        If a model or a chip is not known.
+    """
+    served: dict[Hashable, Deployment] = {}
+    cases = []
+    for point, (name, engine) in zip(points, engines, strict=True):
+        where = (point.model, point.hardware, point.tensor_parallel, name)
+        if where not in served:
+            served[where] = served_of(point, engine)
+        drafting: tuple[Drafter, TokensPerRound] | None = None
+        if point.drafts:
+            drafter = drafter_of(point)
+            drafting = drafter, acceptance_of(point, drafter, presumed=True)
+        cases.append(case_of(point, served[where], drafting, name))
+    return cases
+
+
+def published_rates(points: Iterable[Measurement], engine: EngineProfile) -> Rates:
+    """Return what one engine predicts for published measurements."""
+    points = list(points)
+    return Record(published_cases(points, [(engine.name, engine)] * len(points))).rates()
+
+
+def ideal_published_rates(points: Iterable[Measurement]) -> Rates:
+    """Return what the ideal roofline says of measurements."""
+    return published_rates(points, IDEAL_ENGINE)
+
+
+def left_out_rates(points: Iterable[Measurement]) -> Rates:
+    """Return what engines predict for measurements, each fitted without their source."""
+    points = list(points)
+    names = [(one.source, one.engine, one.hardware, one.method == STEP) for one in points]
+    engines = {
+        name: left_out_engine(point)
+        for name, point in dict(zip(names, points, strict=True)).items()
+    }
+    return Record(published_cases(points, [(name, engines[name]) for name in names])).rates()
+
+
+def generic_rates(points: Iterable[Measurement], *, by_engine: bool = False) -> Rates:
+    """Return what generic engines predict for measurements, each fitted without their like.
+
+    Parameters
+    ----------
+    points, by_engine
+        As for `left_out_generic`.
+    """
+    points = list(points)
+    names = [(one.engine, one.hardware, one.method == STEP) for one in points]
+    engines = {
+        name: left_out_generic(point, by_engine=by_engine)
+        for name, point in dict(zip(names, points, strict=True)).items()
+    }
+    return Record(published_cases(points, [(name, engines[name]) for name in names])).rates()
