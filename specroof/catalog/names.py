@@ -43,7 +43,14 @@ from specroof.errors import (
     refuse,
     reject,
 )
-from specroof.hardware import Generic, HardwareProfile, parse_generic, parse_hardware
+from specroof.hardware import (
+    Generic,
+    HardwareProfile,
+    LeftOutFits,
+    parse_generic,
+    parse_hardware,
+    parse_left_out_fits,
+)
 from specroof.parsers import parse_config
 from specroof.reading.yaml_text import shown
 

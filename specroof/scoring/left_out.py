@@ -12,8 +12,7 @@ from specroof.engines.record import MeasuredCase, Rates, Record, case_of, of_bar
 from specroof.evidence import STEP, Measurement, acceptance_of, drafter_of
 from specroof.evidence.measurement import chip_of, model_of
 from specroof.hardware import GENERIC, IDEAL_ENGINE, EngineProfile, Placement
-from specroof.latency import engine_setup
-from specroof.speedup.round import Deployment
+from specroof.latency import Deployment, engine_setup
 
 
 def left_out_name(*, family: str = "", engine: str = "") -> str:
