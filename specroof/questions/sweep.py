@@ -159,9 +159,7 @@ def overviews(loads: Sequence[Load], slices: Iterable[Slice]) -> list[Overview]:
                 curve,
                 load.context_len,
                 load.batch_size,
-                target=part.target,
-                drafter_number=part.drafter,
-                workload=part.workload,
+                (part.target, part.drafter, part.workload),
             )
         by_workload[part.workload].fill(curve)
     return list(by_workload.values())
