@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from inspect import Parameter as Signed
+from inspect import signature
 from typing import Any, Final
 
 from specroof.arrays import number_within
-from specroof.cost.base import CHOICES
+from specroof.cost.base import CHOICES, Options
 from specroof.errors import OptionError
 from specroof.units import MILLISECOND
 
@@ -197,6 +198,8 @@ OPTIONS: Final = {
     "strict_dtype": Parameter("Refuse a chip that lacks a dtype of the model."),
     "cost_of": _choice("cost_of", "What the cost of a drafter is a share of."),
 }
+#: Their types and defaults.
+OPTION_FIELDS: Final = signature(Options).parameters
 #: Formats that replace the checkpoint's.
 FORMATS: Final = ("kv_dtype", "weight_dtype")
 #: The same, and which formulas.
