@@ -24,7 +24,7 @@ RUNNER: Final = '''
 import importlib, io, json, sys, time
 import numpy as np
 import specroof
-from specroof.report.columns import point_columns
+from specroof.questions.curve_tables import point_columns
 from specroof.sweeps.places import table_writer
 
 side, models = int(sys.argv[1]), json.loads(sys.argv[2])

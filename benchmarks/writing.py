@@ -14,8 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 import specroof
-from specroof.report.columns import curves_csv, curves_json
-from specroof.report.curves import curves_table
+from specroof.questions.curve_tables import curves_csv, curves_json, curves_table
 from specroof.report.layout import json_line
 from specroof.speedup.result import SpeedupCurve
 

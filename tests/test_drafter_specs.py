@@ -15,8 +15,7 @@ from specroof.catalog.files import bundled_names
 from specroof.catalog.names import load_draft_config
 from specroof.drafters import KINDS
 from specroof.errors import CatalogError, ConfigError, OptionError
-from specroof.report.columns import curves_csv, curves_json
-from specroof.report.curves import source_lines
+from specroof.questions.curve_tables import curves_csv, curves_json, source_lines
 from specroof.speedup.result import SpeedupCurve
 
 TARGET = "Qwen/Qwen3.6-35B-A3B"

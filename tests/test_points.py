@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from specroof import SpeedupCurve, load_drafter, load_hardware, load_model, speedup_curve
-from specroof.report.columns import curves_csv, curves_json
-from specroof.report.curves import curves_table
+from specroof.questions.curve_tables import curves_csv, curves_json, curves_table
 from specroof.report.layout import json_line
 
 MODEL, CHIP = load_model("Qwen/Qwen3-8B"), load_hardware("b200")

@@ -50,7 +50,7 @@ class _Commands(OneLineGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = dict.fromkeys(COMMANDS)
+        self.commands: dict[str, Any] = dict.fromkeys(COMMANDS)
 
     def get_command(self, _ctx: Any, cmd_name: str) -> Any:
         """Return a command as help lists it: its name and its first sentence."""

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin, get_t
 
 import typer
 
-from specroof.catalog import hardware_names, load_hardware
 from specroof.cli.output import (
     STANDARD_OUTPUT,
     check_folder,
@@ -23,10 +22,9 @@ from specroof.cli.output import (
     write,
     write_folder,
 )
-from specroof.cost import Options
 from specroof.errors import OptionError, refuse
-from specroof.questions.parameters import OPTIONS, Command, Output, Parameter, words
-from specroof.questions.request import SHARED, parameters_of, unique_list
+from specroof.questions.parameters import OPTION_FIELDS, OPTIONS, Command, Output, Parameter
+from specroof.questions.request import CHIPS, SHARED, parameters_of
 from specroof.report.layout import joined_csv, name_sources
 
 #: What was given of the parameters of a question.
@@ -52,17 +50,6 @@ def plot_option(about: str) -> Any:
     return typer.Option("--plot", metavar="FILE", help=about)
 
 
-#: What a command says of the chips that it compares.
-_CHIPS: Final = Parameter(
-    "YAML files, or names or aliases that `specroof hardware` lists.",
-    "--hardware -H",
-    metavar="NAME[,NAME…]",
-    names=hardware_names,
-    read=words,
-    kind=str,
-)
-
-
 def command(row: Command) -> Callable[..., None]:
     """Return the command of a question: flags in; text, JSON, CSV and charts out."""
 
@@ -82,8 +69,6 @@ def command(row: Command) -> Callable[..., None]:
                 if name in given:
                     refuse(name, given[name], f"with --output {row.output.metavar}")
         chips = given["hardware"] if row.each_chip else [None]
-        if row.each_chip:
-            unique_list("hardware", chips, load_hardware, key=lambda profile: profile.name)
         answers = [
             row.question(**given if chip is None else given | {"hardware": chip}) for chip in chips
         ]
@@ -124,7 +109,7 @@ def command(row: Command) -> Callable[..., None]:
     first = str(getdoc(row.question)).partition("\n\n")[0]
     example = row.example and f"Example: {row.example}"
     answer.__doc__ = "\n\n".join(filter(None, [first, row.about, example]))
-    changed = {"hardware": _CHIPS} if row.each_chip else {}
+    changed = {"hardware": CHIPS} if row.each_chip else {}
     return flags(row.question, row.options, **changed)(answer)
 
 
@@ -179,7 +164,7 @@ def flags(
         Parameters that the shell asks for in another way.
     """
     rows = {name: row for name, row in parameters_of(question).items() if row.in_shell} | changed
-    known = {**signature(Options).parameters, **signature(question).parameters}
+    known = {**OPTION_FIELDS, **signature(question).parameters}
     has_sources = any(row.panel == SHARED["engine"].panel for row in rows.values())
     # The formats stand below the panels of the question.
     rows |= {name: replace(OPTIONS[name], panel=_OPTIONS_PANEL) for name in options}
@@ -283,7 +268,7 @@ def _given(rows: Mapping[str, Parameter], values: Mapping[str, Any]) -> Given:
         if row.read is not None and value is not None:
             value = row.read(row.word(name), value)
         if value is not None and value != []:
-            (options if name in signature(Options).parameters else given)[name] = value
+            (options if name in OPTION_FIELDS else given)[name] = value
     return given | ({"options": options} if options else {})
 
 

@@ -19,12 +19,11 @@ _POINTS_PER_INCH: Final = 72.0
 _DISTANCES: Final = np.array([10, 16, 24, 34, 46, 60, 76, 94, 115, 140, 170, 205, 245, 295.0])
 _ANGLES: Final = 24
 _PADDING: Final = 4.0  # points between the text and what it must not touch
-# What a place costs, in points of distance. Labels on labels or outside are worse than all else.
+# What a place costs, in points of distance: on another label or outside, on a marker, for each
+# point of a line below it.
 _CLASH: Final = 1e6
 _HIDDEN_MARKER: Final = 200.0
 _HIDDEN_LINE: Final = 6.0
-_CROSSED_LEADER: Final = 300.0
-_CROSSED_MARKER: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Label:
 
 
 def place_labels(chart: Figure, axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> None:
-    """Write labels beside their points, each in the best place that is left.
+    """Write labels beside their points, one after the other in the best place that is left.
 
     Call it last: places are found for the chart as it is laid out then.
     """
@@ -61,18 +60,25 @@ def place_labels(chart: Figure, axes: Axes, labels: Sequence[Label], *, size: fl
     points = np.array([(label.x, label.y) for label in labels]).reshape(-1, 2)
     anchors = pixel * axes.transData.transform(points)
     radii = np.array([label.radius for label in labels]).reshape(-1, 1)
-    page = _Page(
-        extent=pixel * np.array(axes.get_window_extent().extents),
-        markers=np.concatenate([anchors - radii, anchors + radii], axis=1),
-        lines=pixel * _line_points(axes),
-    )
-    places = []
+    markers = np.concatenate([anchors - radii, anchors + radii], axis=1)
+    low, high = pixel * np.array(axes.get_window_extent().extents).reshape(2, 2)
+    lines = pixel * _line_points(axes)
+    angles = np.linspace(0, 2 * np.pi, _ANGLES, endpoint=False)
+    directions = np.tile(np.stack([np.cos(angles), np.sin(angles)], axis=1), (_DISTANCES.size, 1))
+    written = np.empty((0, 4))
     for note, anchor, radius in zip(notes, anchors, radii, strict=True):
         extent = note.get_window_extent()
         box = pixel * np.array([extent.width, extent.height]) + 2 * _PADDING
-        places.append(_places(anchor, box, _DISTANCES + radius, page))
-    for note, place, pick in zip(notes, places, _arranged(places), strict=True):
-        x, y = place.offsets[pick].tolist()
+        distances = np.repeat(_DISTANCES + radius, _ANGLES)
+        offsets = directions * (distances[:, None] + box / 2)
+        boxes = np.concatenate([anchor + offsets - box / 2, anchor + offsets + box / 2], axis=1)
+        outside = np.maximum(low - boxes[:, :2], 0) + np.maximum(boxes[:, 2:] - high, 0)
+        cost = distances + _CLASH * (outside.sum(axis=1) + _shared_area(boxes, written))
+        cost += _HIDDEN_MARKER * (_shared_area(boxes, markers) > 0)
+        cost += _HIDDEN_LINE * _within(lines, boxes).sum(axis=0)
+        best = int(np.argmin(cost))
+        written = np.vstack([written, boxes[best]])
+        x, y = offsets[best].tolist()
         note.set_position((x, y))
 
 
@@ -113,88 +119,6 @@ def _line_points(axes: Axes) -> Array:
             found.append(start + steps * (end - start))
     points = np.concatenate(found)
     return points[_within(points, np.array([axes.get_window_extent().extents]))[:, 0]]
-
-
-@dataclass(frozen=True, eq=False)
-class _Places:
-    """Where one label could go; all in points, the first axis of each array over the places.
-
-    Attributes
-    ----------
-    cost
-        Of what it would hide there, and of the distance.
-    offsets
-        From the point to the middle of the label.
-    boxes
-        Left, bottom, right, top.
-    leaders
-        Points along the line between label and point.
-    """
-
-    cost: Array
-    offsets: Array
-    boxes: Array
-    leaders: Array
-
-
-@dataclass(frozen=True, eq=False)
-class _Page:
-    """What lies there before any label: boxes and points, in points."""
-
-    extent: Array
-    markers: Array
-    lines: Array
-
-
-def _places(anchor: Array, size: Array, distances: Array, page: _Page) -> _Places:
-    """Return the places of a label of this size, at these distances around its anchor."""
-    angles = np.linspace(0, 2 * np.pi, _ANGLES, endpoint=False)
-    directions = np.tile(np.stack([np.cos(angles), np.sin(angles)], axis=1), (len(distances), 1))
-    distances = np.repeat(distances, _ANGLES)
-    offsets = directions * (distances[:, None] + size / 2)
-    boxes = np.concatenate([anchor + offsets - size / 2, anchor + offsets + size / 2], axis=1)
-    leaders = anchor + offsets[:, None] * np.linspace(0.1, 1, 12)[:, None]
-    low, high = page.extent[:2], page.extent[2:]
-    outside = np.maximum(low - boxes[:, :2], 0) + np.maximum(boxes[:, 2:] - high, 0)
-    # A leader starts in its own marker, and in those that lie on it.
-    others = page.markers[~_within(anchor, page.markers)]
-    cost = distances + _CLASH * outside.sum(axis=1)
-    cost += _HIDDEN_MARKER * (_shared_area(boxes, page.markers) > 0)
-    cost += _HIDDEN_LINE * _within(page.lines, boxes).sum(axis=0)
-    cost += _CROSSED_MARKER * _within(leaders, others).any(axis=1).sum(axis=1)
-    return _Places(cost, offsets, boxes, leaders)
-
-
-def _arranged(labels: Sequence[_Places]) -> list[int]:
-    """Return the place of each label, by index.
-
-    One after the other takes the best that is left; of several orders the cheapest counts.
-    """
-    order = list(range(len(labels)))
-    tries = [
-        _taken(labels, turn[start:] + turn[:start])
-        for turn in (order, order[::-1])
-        for start in order
-    ]
-    _, picks = min(tries, key=lambda taken: taken[0], default=(0.0, {}))
-    return [picks[label] for label in order]
-
-
-def _taken(labels: Sequence[_Places], order: Sequence[int]) -> tuple[float, dict[int, int]]:
-    """Return the cost of placing labels in this order, and the place of each."""
-    total, picks = 0.0, dict[int, int]()
-    boxes, leaders = np.empty((0, 4)), np.empty((0, 2))
-    for label in order:
-        places = labels[label]
-        cost = places.cost + _CLASH * _shared_area(places.boxes, boxes)
-        cost += _CROSSED_LEADER * _within(leaders, places.boxes).any(axis=0)
-        cost += _CROSSED_LEADER * _within(places.leaders, boxes).any(axis=(1, 2))
-        pick = int(np.argmin(cost))
-        total += float(cost[pick])
-        picks[label] = pick
-        boxes = np.vstack([boxes, places.boxes[pick]])
-        leaders = np.vstack([leaders, places.leaders[pick]])
-    return total, picks
 
 
 def _shared_area(boxes: Array, others: Array) -> Array:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from specroof.questions.answer import Charted
 from specroof.questions.parameters import Command, Parameter
 from specroof.questions.request import as_list, question
 from specroof.report.layout import format_table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ProfileName = str | os.PathLike[str]
 
@@ -104,7 +101,7 @@ class Profiles(Charted):
         """Return each profile over a few lines."""
         return profiles_text(self)
 
-    def figures(self) -> "dict[str, Figure]":
+    def figures(self) -> dict[str, Any]:
         """Return the chart of survival and tokens per round, beside the laws fitted."""
         return {"": acceptance_chart(self)}
 
@@ -288,7 +285,7 @@ def fits_text(found: FittedProfiles) -> str:
 # --- The chart ------------------------------------------------------------------------------------
 
 
-def acceptance_chart(found: Profiles) -> "Figure":
+def acceptance_chart(found: Profiles) -> Any:
     """Draw survival and tokens per round of profiles, beside the laws fitted to them."""
     from specroof.plot.curves import plot_acceptance  # noqa: PLC0415 - matplotlib is slow to import
 

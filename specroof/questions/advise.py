@@ -29,6 +29,7 @@ from specroof.questions.advised_loads import (
     setup_on,
 )
 from specroof.questions.answer import Charted, title_of
+from specroof.questions.curve_tables import request_columns
 from specroof.questions.mock import ToMeasure, measured_next
 from specroof.questions.predict import Prediction, absent_layers, predicted
 from specroof.questions.request import (
@@ -40,7 +41,7 @@ from specroof.questions.request import (
     unique_list,
     usd_per_hour,
 )
-from specroof.report.columns import Columns, request_columns
+from specroof.report.columns import Columns, arrow_table, data_frame
 from specroof.report.layout import ABSENT, figure, folded, format_table, note_lines, wrapped
 from specroof.serving.capacity import room_rule
 from specroof.serving.launch import Launch, Speculation, launch, server_command
@@ -168,14 +169,10 @@ class Advice(Charted):
         OptionError
             If pandas is not installed.
         """
-        from specroof.report.columns import data_frame  # noqa: PLC0415 - as above
-
         return data_frame(advice_columns(self))
 
     def to_arrow(self) -> Any:
         """Return the same as an Arrow table; needs pyarrow."""
-        from specroof.report.columns import arrow_table  # noqa: PLC0415 - as above
-
         return arrow_table(advice_columns(self))
 
 

@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from inspect import Parameter as Signed
+from inspect import signature
 from typing import Any, Final
 
 from specroof.arrays import number_within
-from specroof.cost import CHOICES
+from specroof.cost import CHOICES, Options
 from specroof.errors import OptionError
 from specroof.units import MILLISECOND
 
@@ -106,8 +107,11 @@ def _doubled(text: str) -> list[float]:
     low, high = float(first), float(last)
     if not (0 < low <= high < math.inf):
         raise ValueError(text)
-    steps = math.ceil(math.log2(high / low))
-    return [*(low * 2.0**step for step in range(steps)), high]
+    values = []
+    while low < high:  # at most 2098 times; a quotient or a logarithm of the ends may overflow
+        values.append(low)
+        low *= 2.0
+    return [*values, high]
 
 
 def whole_numbers(word: str, text: str) -> list[int]:
@@ -200,6 +204,8 @@ OPTIONS: Final = {
     "strict_dtype": Parameter("Refuse a chip that lacks a dtype of the model."),
     "cost_of": _choice("cost_of", "What the cost of a drafter is a share of."),
 }
+#: Their types and defaults.
+OPTION_FIELDS: Final = signature(Options).parameters
 #: Formats that replace the checkpoint's.
 FORMATS: Final = ("kv_dtype", "weight_dtype")
 #: The same, and which formulas.

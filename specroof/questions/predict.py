@@ -13,6 +13,18 @@ from specroof.errors import OptionError, refuse
 from specroof.latency import Deployment, Setup
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.questions.answer import Charted, title_of
+from specroof.questions.curve_tables import (
+    counted_table,
+    curve_columns,
+    curves_csv,
+    curves_json,
+    curves_table,
+    lengths_table,
+    pays_lines,
+    refuse_long_texts,
+    source_lines,
+    survey_json,
+)
 from specroof.questions.request import (
     DrafterLike,
     HardwareLike,
@@ -25,15 +37,7 @@ from specroof.questions.request import (
     question,
     unique_list,
 )
-from specroof.report.columns import curves_csv, curves_json, refuse_long_texts
-from specroof.report.curves import (
-    counted_table,
-    curves_table,
-    lengths_table,
-    pays_lines,
-    source_lines,
-    survey_json,
-)
+from specroof.report.columns import arrow_table, data_frame
 from specroof.report.layout import in_line, note_lines
 from specroof.serving.capacity import RoomRule, ServerRoom, room_rule, served_curve
 from specroof.serving.end_to_end import EndToEnd
@@ -155,20 +159,10 @@ class Prediction(Charted):
         OptionError
             If pandas is not installed.
         """
-        from specroof.report.columns import (  # noqa: PLC0415
-            curve_columns,
-            data_frame,
-        )
-
         return data_frame(curve_columns(self.curves, self.counted))
 
     def to_arrow(self) -> Any:
         """Return every point as an Arrow table; needs pyarrow."""
-        from specroof.report.columns import (  # noqa: PLC0415
-            arrow_table,
-            curve_columns,
-        )
-
         return arrow_table(curve_columns(self.curves, self.counted))
 
     def figures(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from specroof.hardware import (
 )
 from specroof.latency import Deployment, engine_setup
 from specroof.parsers import PARSERS
-from specroof.questions.parameters import Parameter
+from specroof.questions.parameters import Parameter, words
 from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import Load, Workload, parse_server, server_settings
@@ -529,6 +529,35 @@ class DeploymentRequest:
             hardware, engine = borrowed_engine(hardware, self.engine_from, engine)
         setup = engine_setup(hardware, engine, placement, options)
         return Deployment(model, in_server(model, setup, server_of(self.server)))
+
+
+def chip_names(word: str, text: str) -> list[str]:
+    """Return the names of comma-separated chips, none of them twice.
+
+    Raises
+    ------
+    SpecroofError
+        For a name that is empty, unknown, or another of the same chip.
+
+    Examples
+    --------
+    >>> chip_names("--hardware", "h100,b200")
+    ['h100', 'b200']
+    """
+    names = words(word, text)
+    unique_list("hardware", names, load_hardware, key=lambda profile: profile.name)
+    return names
+
+
+#: What a command takes that compares chips.
+CHIPS: Final = Parameter(
+    "YAML files, or names or aliases that `specroof hardware` lists.",
+    "--hardware -H",
+    metavar="NAME[,NAME…]",
+    names=hardware_names,
+    read=chip_names,
+    kind=str,
+)
 
 
 def deployment_parameter(name: str, **changes: Any) -> Parameter:

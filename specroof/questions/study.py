@@ -20,7 +20,7 @@ from specroof.hardware import SERVER_KEYS, HardwareProfile, Placement, ServerSet
 from specroof.latency import engine_setup
 from specroof.parsers import PARSERS
 from specroof.questions.predict import predicted_to, shared_max_draft_len
-from specroof.questions.request import given_twice, server_of
+from specroof.questions.request import LoadRequest, given_twice, parameters_of, server_of
 from specroof.questions.sweep import Study, Target
 from specroof.reading import checked as reading
 from specroof.reading.checked import (
@@ -42,6 +42,10 @@ from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import acceptance_of
 
 # --- The blocks of a study file: which keys there are, and what each may be ----------------------
+
+
+#: What each key of a deployment and its requests says of itself, as for `predict`.
+_ABOUT: Final = {name: row.about for name, row in parameters_of(LoadRequest).items()}
 
 
 def _listed(value: object) -> object:
@@ -112,12 +116,12 @@ _Options = Annotated[
 ]
 
 
-_Told = Annotated[
+_Server = Annotated[
     ServerSettings,
     BeforeValidator(_server),
     WithJsonSchema(
         {
-            "description": "settings of the server, as for --server",
+            "description": _ABOUT["server"],
             "anyOf": [
                 {"type": "string"},
                 {
@@ -138,12 +142,10 @@ class _Block(BaseModel):
 class _WorkloadBlock(_Block):
     """Requests as benchmarks state them; `batch_size` is how many are in flight."""
 
-    input_len: RequestLen = Field(description="tokens of a prompt")
-    output_len: RequestLen = Field(description="tokens of an answer")
-    prefix_hit_rate: Share = Field(default=0.0, description="cached share of a prompt's tokens")
-    waves: bool = Field(
-        default=False, description="requests come all at once, the next when all are answered"
-    )
+    input_len: RequestLen = Field(description=_ABOUT["input_len"])
+    output_len: RequestLen = Field(description=_ABOUT["output_len"])
+    prefix_hit_rate: Share = Field(default=0.0, description=_ABOUT["prefix_hit_rate"])
+    waves: bool = Field(default=False, description=_ABOUT["waves"])
 
 
 _Workloads = Annotated[
@@ -156,16 +158,12 @@ _Workloads = Annotated[
 class _TargetBlock(_Block):
     """Models x hardware at one placement."""
 
-    model: _BlockNames = Field(
-        description="a path, a bundled name or a Hub name; or a list of them"
-    )
-    hardware: _BlockNames = Field(description="a path, a name or an alias; or a list of them")
-    family: _Family | None = Field(
-        default=None, description="the model_type that every model of the target is read as"
-    )
-    tensor_parallel: Count = Field(default=1, description="devices")
-    expert_parallel: Count = Field(default=1, description="devices that experts are spread over")
-    attention_data_parallel: Count = Field(default=1, description="groups with their own sequences")
+    model: _BlockNames = Field(description=f"{_ABOUT['model']} Or a list of them.")
+    hardware: _BlockNames = Field(description=f"{_ABOUT['hardware']} Or a list of them.")
+    family: _Family | None = Field(default=None, description=_ABOUT["family"])
+    tensor_parallel: Count = Field(default=1, description=_ABOUT["tensor_parallel"])
+    expert_parallel: Count = Field(default=1, description=_ABOUT["expert_parallel"])
+    attention_data_parallel: Count = Field(default=1, description=_ABOUT["attention_data_parallel"])
 
     @model_validator(mode="after")
     def _groups_divide_the_devices(self) -> Self:
@@ -194,9 +192,9 @@ class StudyBlock(_Block):
         description="requests instead of context_len, with their prefills; or a list",
     )
     max_draft_len: DraftLen | None = Field(default=None, description="longest draft tried")
-    engine: Text | None = Field(default=None, description="the profile's default_engine if absent")
+    engine: Text | None = Field(default=None, description=_ABOUT["engine"])
     options: _Options = Options()
-    server: _Told = ServerSettings()
+    server: _Server = ServerSettings()
     capacity: bool | None = Field(
         default=None, description="false prices batches as if memory had no end"
     )

@@ -13,6 +13,7 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect
 from specroof.latency import Deployment
 from specroof.questions.answer import Answer
+from specroof.questions.curve_tables import curve_columns, request_columns
 from specroof.questions.predict import (
     Prediction,
     predicted,
@@ -21,8 +22,8 @@ from specroof.questions.predict import (
 )
 from specroof.questions.request import question
 from specroof.reading.yaml_text import dump_yaml
-from specroof.report.columns import Columns, band_columns, curve_names, flat_column, request_columns
-from specroof.report.layout import brief, format_table, in_line, note_lines
+from specroof.report.columns import Columns, arrow_table, flat_column
+from specroof.report.layout import brief, facts_html, format_table, in_line, note_lines
 from specroof.serving.capacity import RoomRule, room_rule
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Load
@@ -153,9 +154,7 @@ def overviews(loads: Sequence[Load], slices: Iterable[Slice]) -> list[Overview]:
                 curve,
                 load.context_len,
                 load.batch_size,
-                target=part.target,
-                drafter_number=part.drafter,
-                workload=part.workload,
+                (part.target, part.drafter, part.workload),
             )
         by_workload[part.workload].fill(curve)
     return list(by_workload.values())
@@ -299,8 +298,6 @@ class Sweep(Answer):
 
     def _repr_html_(self) -> str:
         """Return a small table of the sizes; notes are of points, and there are none yet."""
-        from specroof.report.layout import facts_html  # noqa: PLC0415 - reports import answers
-
         return facts_html(self.title, self.facts, ())
 
     def slices(self) -> Iterator[Slice]:
@@ -316,11 +313,6 @@ class Sweep(Answer):
         OptionError
             For a study of more points than are held at once.
         """
-        from specroof.report.columns import (  # noqa: PLC0415
-            arrow_table,
-            curve_columns,
-        )
-
         self._check_size()
         return arrow_table(
             {"target": part.target} | columns
@@ -415,14 +407,12 @@ def load_columns(found: Prediction) -> Columns:
         "plain_tokens_per_s": runs[..., 0] / curve.decode_s,
         **{name: np.where(missing, np.nan, array) for name, array in best.items()},
         "best_speedup": curve.best_speedup,
-        **{f"best_{name}": curve.at_best(band) for name, band in band_columns(curve).items()},
+        **{f"best_{name}": curve.at_best(band) for name, band in curve.band_columns.items()},
         "verdict": _verdict(curve),
         "drafts_run": curve.drafts_run,
         **{name: curve.at_best(getattr(curve, name)) for name in told},
     }
-    columns = curve_names(curve) | {
-        name: flat_column(array, shape) for name, array in arrays.items()
-    }
+    columns = curve.names | {name: flat_column(array, shape) for name, array in arrays.items()}
     return columns | (_counted_best(found.counted[0]) if found.counted else {})
 
 

@@ -67,7 +67,7 @@ class Overview:
         curve: SpeedupCurve,
         context_len: Sequence[float],
         batch_size: Sequence[float],
-        **position: int,
+        position: tuple[int, int, int],
     ) -> "Overview":
         """Return an overview that `fill` has still to fill.
 
@@ -78,13 +78,13 @@ class Overview:
         context_len, batch_size
             All loads of the curve, of which some are looked at.
         position
-            The target, the number of the drafter and the workload.
+            Of the target, the drafter and the workload in the study, from 1.
         """
         contexts = _thinned(context_len, _MOST_CONTEXTS)
         batches = _thinned(batch_size, _MOST_BATCHES)
         shape = contexts.size, batches.size
         return cls(
-            **position,
+            *position,
             **fields_of(curve, "model", "hardware", "engine", "drafter", "requests"),
             devices=curve.placement.devices,
             context_len=contexts,

@@ -1,17 +1,19 @@
 """The answer where work meets probability: a curve over context, batch and draft length."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import Array, IntArray, number_within
+from specroof.arrays import Array, IntArray, fields_of, number_within
 from specroof.drafters import TokensPerRound
 from specroof.errors import refuse
 from specroof.hardware import EngineProfile, Placement
+from specroof.report.columns import Columns, arrow_table, data_frame, flat_column
+from specroof.report.layout import facts_html
 
 # --- How sure a speedup is: the band that holds 80 % of measurements, and the verdict in it ------
 
@@ -170,6 +172,20 @@ def band_notes(engine: EngineProfile, drafter: str) -> Iterator[str]:
 #: Batch sizes, and contexts, whose best a notebook shows: more are for `to_frame`.
 _SHOWN_POINTS: Final = 8
 
+#: Rows that are turned into Python's numbers at once: they take ten times the memory of arrays.
+_SLAB_ROWS: Final = 1 << 16
+ALL_ROWS: Final = slice(None)
+#: What of a curve has a value at each point, in the order of the columns.
+CURVE_ARRAYS: Final = (
+    "tokens_per_round",
+    "draft_s",
+    "verify_s",
+    "round_s",
+    "speedup",
+    "tokens_per_s",
+    "tokens_per_s_per_user",
+)
+
 _AnyArray = TypeVar("_AnyArray", bound=npt.NDArray[Any])
 
 # Equal but for rounding: the shorter draft wins.
@@ -281,8 +297,6 @@ class SpeedupCurve:
 
     def _repr_html_(self) -> str:
         """Return a small table of the facts, and the notes below it."""
-        from specroof.report.layout import facts_html  # noqa: PLC0415 - reports import curves
-
         return facts_html(self.title, self.facts, self.notes)
 
     def to_frame(self) -> Any:
@@ -293,21 +307,63 @@ class SpeedupCurve:
         OptionError
             If pandas is not installed.
         """
-        from specroof.report.columns import (  # noqa: PLC0415
-            curve_columns,
-            data_frame,
-        )
-
-        return data_frame(curve_columns([self]))
+        return data_frame(map(self.columns, self.slabs()))
 
     def to_arrow(self) -> Any:
         """Return every point as an Arrow table; needs pyarrow."""
-        from specroof.report.columns import (  # noqa: PLC0415
-            arrow_table,
-            curve_columns,
-        )
+        return arrow_table(map(self.columns, self.slabs()))
 
-        return arrow_table(curve_columns([self]))
+    @property
+    def names(self) -> Columns:
+        """The columns of names and sizes that all points share."""
+        place = fields_of(self, "model", "hardware", "engine")
+        return place | asdict(self.placement) | {"drafter": self.drafter}
+
+    def slabs(self) -> Iterator[slice]:
+        """Yield contexts, as many at a time as are turned into Python's numbers at once."""
+        contexts, batches, drafts = self.round_s.shape
+        step = max(1, _SLAB_ROWS // (batches * drafts))
+        for start in range(0, contexts, step):
+            yield slice(start, start + step)
+
+    def columns(self, rows: slice = ALL_ROWS) -> Columns:
+        """Return every point of some contexts as columns, draft lengths innermost.
+
+        Parameters
+        ----------
+        rows
+            Which contexts.
+        """
+        shape = self.speedup[rows].shape
+        runs = np.broadcast_to(self.running_batch, self.round_s.shape)[rows]
+        axes = {
+            "context_len": self.context_len[rows, None, None],
+            "batch_size": self.batch_size[:, None],
+            "draft_len": self.draft_len,
+            "verify_len": np.asarray(self.verify_len, dtype=np.float64),
+            "running": runs,
+        }
+        values = {name: getattr(self, name)[rows] for name in CURVE_ARRAYS}
+        values |= {name: band[rows] for name, band in self.band_columns.items()}
+        return {
+            **self.names,
+            **{name: flat_column(array, shape) for name, array in {**axes, **values}.items()},
+            "has_room": flat_column(np.isfinite(runs), shape),
+            "is_best": flat_column(self.is_best[rows], shape),
+        }
+
+    @property
+    def is_best(self) -> npt.NDArray[np.bool_]:
+        """The points with the best draft length; none where nothing runs."""
+        best = self.draft_len == self.best_draft_len[..., None]
+        return np.asarray(best & np.isfinite(self.best_speedup)[..., None])
+
+    @property
+    def band_columns(self) -> dict[str, Array]:
+        """The ends of the band of each speedup by name; NaN where there is none."""
+        ends = {"speedup_low": self.speedup_low, "speedup_high": self.speedup_high}
+        unknown = np.broadcast_to(np.nan, self.speedup.shape)
+        return {name: unknown if end is None else end for name, end in ends.items()}
 
     def plot(self) -> Any:
         """Draw speedup against draft length."""

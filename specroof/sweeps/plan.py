@@ -12,6 +12,7 @@ from typing import Any, Final, TypeGuard
 
 import numpy as np
 
+from specroof.questions.curve_tables import point_columns
 from specroof.questions.sweep import (
     Slice,
     Study,
@@ -21,7 +22,6 @@ from specroof.questions.sweep import (
     study_slices,
 )
 from specroof.reading.yaml_text import shortened
-from specroof.report.columns import point_columns
 from specroof.speedup.overview import Overview
 from specroof.sweeps.places import Place, best_format, place_of, table_writer
 

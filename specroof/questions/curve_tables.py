@@ -1,15 +1,19 @@
-"""Speedup curves as tables for people."""
+"""Speedup curves as tables for people, and every point of them as JSON, CSV and columns."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
 
-from specroof.arrays import to_json_array
+from specroof.arrays import fields_of, to_json_array
 from specroof.errors import Note
-from specroof.report.layout import ABSENT, brief, figure, format_table, in_line
+from specroof.report.columns import Columns, listed_columns
+from specroof.report.layout import ABSENT, brief, columns_csv, figure, format_table, in_line
 from specroof.serving.end_to_end import EndToEnd
-from specroof.speedup.result import SpeedupCurve
+from specroof.serving.workload import Workload, workload_json
+from specroof.speedup.curve import REQUEST_WEIGHT, TEXT_WEIGHT, refuse_many_points
+from specroof.speedup.result import ALL_ROWS, CURVE_ARRAYS, SpeedupCurve
 from specroof.units import format_seconds
 
 #: Columns that one operating point does without.
@@ -274,3 +278,170 @@ def source_lines(curves: Sequence[SpeedupCurve]) -> str:
 def _brief(source: str) -> str:
     """Return a source up to its colon, unless all of it is asked for."""
     return brief(Note(source, short=source.partition(": ")[0]))
+
+
+# --- Every point of speedup curves, as JSON and CSV ----------------------------------------------
+
+#: What of a curve with prefills has a value at each point.
+COUNTED_ARRAYS: Final = (
+    "tokens_per_s",
+    "speedup",
+    "requests_per_s",
+    "ttft_s",
+    "tpot_s",
+    "prefill_frac",
+    "effective_batch",
+)
+_OF_REQUESTS: Final = ("input_len", "output_len", "prefix_hit_rate", "waves")
+_BAND_KEYS: Final = ("speedup_low", "speedup_high", "verdict", "best_within_band")
+
+
+def _plain(values: Any) -> list[int | float]:
+    """Return an axis as a list, whole numbers without a point."""
+    return [int(value) if float(value).is_integer() else float(value) for value in values]
+
+
+def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()) -> dict[str, Any]:
+    """Return several drafters on one grid as the object that ``--json`` prints.
+
+    Parameters
+    ----------
+    curves
+        Of decoding alone.
+    counted
+        The same with prefills, under ``end_to_end`` of each drafter; none for a plain context.
+    """
+    refuse_long_texts(curves, counted, "JSON")
+    first = curves[0]
+    found: dict[str, Any] = {
+        **fields_of(first, "model", "hardware", "engine"),
+        "placement": asdict(first.placement),
+        **{
+            name: _plain(getattr(first, name))
+            for name in ("context_len", "batch_size", "draft_len")
+        },
+        "notes": list(dict.fromkeys(note for curve in curves for note in curve.notes)),
+        "baseline": {
+            "step_s": to_json_array(first.decode_s),
+            "tokens_per_s": to_json_array(first.running_batch[..., 0] / first.decode_s),
+        },
+        "drafters": [_drafter_json(curve) for curve in curves],
+    }
+    if counted:
+        found |= workload_json(counted[0].workload)
+        for drafter, whole in zip(found["drafters"], counted, strict=True):
+            arrays = {
+                name: to_json_array(getattr(whole, name)) for name in (*COUNTED_ARRAYS, "answer_s")
+            }
+            drafter["end_to_end"] = {
+                **fields_of(whole, "wait_s", "latency_s"),
+                **arrays,
+                "best_draft_len": to_json_array(_known(whole.curve, whole.curve.best_draft_len)),
+                "best_speedup": to_json_array(whole.curve.best_speedup),
+            }
+    return found
+
+
+def _drafter_json(curve: SpeedupCurve) -> dict[str, Any]:
+    shortest, longest = curve.near_best(0.01)
+    return {
+        "name": curve.drafter,
+        **fields_of(curve, "cost_from", "acceptance_from"),
+        "verify_len": _plain(curve.verify_len),
+        **{name: to_json_array(getattr(curve, name)) for name in CURVE_ARRAYS},
+        **({} if curve.running is None else {"running": to_json_array(curve.running)}),
+        "best_draft_len": to_json_array(_known(curve, curve.best_draft_len)),
+        "best_speedup": to_json_array(curve.best_speedup),
+        "near_best": to_json_array(_known(curve, np.stack([shortest, longest], axis=-1))),
+        **_band_json(curve),
+    }
+
+
+def _band_json(curve: SpeedupCurve) -> dict[str, Any]:
+    """Return the band of a curve; null without one, as for the ideal engine."""
+    within = curve.best_within_band()
+    if curve.verdict is None or within is None:
+        return dict.fromkeys(_BAND_KEYS)
+    told = curve.verdict.astype(object)
+    told[told == ""] = None
+    ends = np.stack(within, axis=-1)
+    values = (to_json_array(curve.speedup_low), to_json_array(curve.speedup_high), told.tolist())
+    return dict(zip(_BAND_KEYS, (*values, to_json_array(_known(curve, ends))), strict=True))
+
+
+def _known(curve: SpeedupCurve, best: Any) -> Any:
+    """Return draft lengths where there is a best one: nothing is best of what cannot run."""
+    if curve.running is None:
+        return best
+    missing = np.isnan(curve.best_speedup)
+    values = best.astype(object)
+    values[missing] = None
+    return values
+
+
+def curves_csv(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()) -> str:
+    """Return every point of several curves as CSV, one row each: see `curve_columns`."""
+    refuse_long_texts(curves, counted, "CSV")
+    return columns_csv(map(listed_columns, curve_columns(curves, counted)))
+
+
+def refuse_long_texts(
+    curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd], form: str
+) -> None:
+    """Refuse curves whose text would take gigabytes, which a sweep writes part by part."""
+    refuse_many_points(
+        curves[0].round_s.shape,
+        curves=len(curves),
+        weight=TEXT_WEIGHT * (REQUEST_WEIGHT if counted else 1),
+        why=f" as {form}, which takes {TEXT_WEIGHT} times the memory of arrays",
+    )
+
+
+def curve_columns(
+    curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
+) -> Iterator[Columns]:
+    """Yield every point of several curves as columns, some rows at a time.
+
+    Parameters
+    ----------
+    curves
+        Of decoding alone.
+    counted
+        The same with prefills, in columns called as in `curves_json` with ``end_to_end_`` before
+        the name; none for a plain context.
+    """
+    wholes: Sequence[EndToEnd | None] = counted or [None] * len(curves)
+    for curve, whole in zip(curves, wholes, strict=True):
+        for rows in curve.slabs():
+            yield point_columns(curve, whole, rows)
+
+
+def point_columns(
+    curve: SpeedupCurve, whole: EndToEnd | None = None, rows: slice = ALL_ROWS
+) -> Columns:
+    """Return every point of some contexts of a curve, draft lengths innermost.
+
+    Parameters
+    ----------
+    curve
+        Of decoding alone.
+    whole
+        The same with prefills, in columns that begin with ``end_to_end_``; None without.
+    rows
+        Which contexts.
+    """
+    if whole is None:
+        return curve.columns(rows)
+    return {
+        **curve.columns(rows),
+        **request_columns(whole.workload),
+        "end_to_end_wait_s": float(whole.wait_s),
+        "end_to_end_latency_s": float(whole.latency_s),
+        **{f"end_to_end_{name}": getattr(whole, name)[rows].ravel() for name in COUNTED_ARRAYS},
+        "end_to_end_is_best": whole.curve.is_best[rows].ravel(),
+    }
+
+
+def request_columns(workload: Workload) -> Columns:
+    """Return the tokens of a request, how many of them are cached, and how requests come."""
+    return {name: getattr(workload, name) for name in _OF_REQUESTS}
