@@ -12,12 +12,12 @@ from typing import Annotated, Any, Final, TypeAlias, get_args, get_type_hints
 import typer
 
 from specroof.catalog.hardware import hardware_names, load_hardware
-from specroof.cli.output import figure_files, give, text_file
+from specroof.cli.output import figure_files, give, say_aside, text_file
 from specroof.cost.base import Options
-from specroof.errors import OptionError
+from specroof.errors import OptionError, refuse
 from specroof.questions.parameters import OPTIONS, Command, Parameter, words
 from specroof.questions.request import parameters_of, unique_list
-from specroof.report.layout import joined_csv, name_sources
+from specroof.report.layout import joined_csv, name_sources, rows_csv
 
 #: What was given of the parameters of a question.
 Given: TypeAlias = dict[str, Any]
@@ -60,16 +60,22 @@ def command(row: Command) -> Callable[..., None]:
         *, given: Given, as_json: bool, csv_file: Path | None = None, plot_file: Path | None = None
     ) -> None:
         chips = given["hardware"] if row.each_chip else [None]
+        names: list[str | None] = [None]
         if row.each_chip:
-            unique_list("hardware", chips, load_hardware, key=lambda profile: profile.name)
-        answers = [
-            row.question(**given if chip is None else given | {"hardware": chip}) for chip in chips
-        ]
+            profiles = unique_list("hardware", chips, load_hardware, key=lambda chip: chip.name)
+            names = [profile.name for profile in profiles]
+        answers: list[Any] = []
+        for chip in chips:
+            answers.append(row.question(**given if chip is None else given | {"hardware": chip}))
+            if row.check_size is not None and len(answers) == 1:
+                forms = {"": True, "JSON": as_json, "CSV": csv_file is not None}
+                for form in (form for form, wanted in forms.items() if wanted):
+                    row.check_size(answers[0], len(chips), form)
         objects = [answer.to_dict() for answer in answers] if as_json else []
         give(
             lambda: objects[0] if len(objects) == 1 else {"chips": objects},
             lambda: "\n\n".join(map(row.text, answers)),
-            text_file(csv_file, lambda: joined_csv(answer.to_csv() for answer in answers)),
+            text_file(csv_file, lambda: _csv(names, answers)),
             *_charts(plot_file, chips, answers),
             as_json=as_json,
             to_paste=row.to_paste,
@@ -87,6 +93,17 @@ def command(row: Command) -> Callable[..., None]:
     answer.__doc__ = "\n\n".join(filter(None, [first, row.about, example]))
     changed = {"hardware": _CHIPS} if row.each_chip else {}
     return flags(row.question, row.options, **changed)(answer)
+
+
+def _csv(chips: Sequence[str | None], answers: Sequence[Any]) -> str:
+    """Return the rows of all answers; of several chips each row names its own."""
+    texts = [answer.to_csv() for answer in answers]
+    if len(chips) == 1 or "hardware" in texts[0].partition("\n")[0].split(","):
+        return joined_csv(texts)
+    columns = ["hardware", *answers[0].columns]
+    rows = zip(chips, answers, strict=True)
+    named = [{"hardware": chip, **row} for chip, answer in rows for row in answer.records]
+    return rows_csv(named, columns)
 
 
 def _charts(
@@ -124,6 +141,11 @@ def flags(
     # The formats stand below the panels of the question.
     rows |= {name: replace(OPTIONS[name], panel=_OPTIONS_PANEL) for name in options}
     shown = [_flag(name, row, known[name]) for name, row in rows.items()]
+    former = {f"former_{name}": name for name, row in rows.items() if row.former}
+    shown += [
+        _flag(old, replace(rows[name], flag=rows[name].former), known[name], is_former=True)
+        for old, name in former.items()
+    ]
 
     def flagged(command: Callable[..., None]) -> Callable[..., None]:
         hints = get_type_hints(command, include_extras=True)
@@ -138,6 +160,14 @@ def flags(
             if values.pop("sources", False):
                 name_sources()
             given = {name: values.pop(name) for name in rows}
+            for old, name in former.items():
+                value = values.pop(old)
+                if value is not None:
+                    word = rows[name].word(name)
+                    if given[name] is not None:
+                        refuse(rows[name].former, value, f"{word} alone")
+                    say_aside(f"note: {rows[name].former} is {word} now")
+                    given[name] = value
             try:
                 command(given=_given(rows, given), **values)
             except OptionError as refusal:
@@ -163,17 +193,19 @@ def _signed(name: str, hint: Any, default: Any = Signed.empty) -> Signed:
     return Signed(name, Signed.POSITIONAL_OR_KEYWORD, default=default, annotation=hint)
 
 
-def _flag(name: str, row: Parameter, known: Signed) -> Signed:
+def _flag(name: str, row: Parameter, known: Signed, *, is_former: bool = False) -> Signed:
     """Return the parameter of a command for one of the question."""
     default = known.default if row.default is Signed.empty else row.default
     if not isinstance(default, (*_PLAIN, type(Signed.empty))):
         default = None  # which the question has in its own way
     kind = _kind(known.annotation) if row.kind is None else row.kind
-    settings: dict[str, Any] = {"help": row.about, "rich_help_panel": row.panel}
+    settings: dict[str, Any] = {"help": row.about_flag or row.about, "rich_help_panel": row.panel}
     if row.names is not None:
         settings["autocompletion"] = completion(row.names)
     if row.shown is not None:
         settings["show_default"] = row.shown
+    if is_former:
+        settings["hidden"] = True
     spelt: Any = (
         typer.Argument(metavar=row.flag, **settings)
         if row.word(name) == name

@@ -33,6 +33,8 @@ class Parameter:
         hyphens is the title of an argument.
     metavar, shown
         What help shows for the value and for the default, where Typer's own words will not do.
+    former
+        A flag of old, which goes on working with a note.
     names
         What a shell completes.
     read
@@ -43,6 +45,8 @@ class Parameter:
         The title in the shell's help; None for the parameters of the command itself.
     in_shell
         False for a parameter of Python alone.
+    about_flag
+        The sentence in the shell's help, where the flag says another thing than the parameter.
     """
 
     about: str
@@ -51,12 +55,14 @@ class Parameter:
     in_python: str = ""
     metavar: str | None = None
     shown: str | bool | None = None
+    former: str = ""
     names: Callable[[], Iterable[str]] | None = None
     read: Callable[[str, Any], Any] | None = None
     kind: Any = None
     default: Any = Signed.empty
     panel: str | None = None
     in_shell: bool = True
+    about_flag: str = ""
 
     def word(self, name: str) -> str:
         """Return the flag in the shell of a parameter; an argument has none but its name."""
@@ -236,6 +242,9 @@ class Command:
         The help of ``--plot``, which draws the answer; without it there is no ``--plot``.
     to_paste
         Whether the lines of the text stay whole, since they hold commands.
+    check_size
+        Refuses several answers that are too large together, from the first, how many there are,
+        and the form in which they are wanted: JSON, CSV, or none.
     """
 
     question: Callable[..., Any]
@@ -247,3 +256,4 @@ class Command:
     csv: bool = True
     chart: str = ""
     to_paste: bool = False
+    check_size: Callable[[Any, int, str], None] | None = None

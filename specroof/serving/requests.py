@@ -17,11 +17,9 @@ from specroof.serving.prefills import (
     Prompt,
     RequestLoad,
     RequestTimes,
-    prefill_pass,
     prefill_plan,
-    time_to_first_token_s,
 )
-from specroof.serving.workload import Workload
+from specroof.serving.workload import Workload, prefill_pass, time_to_first_token_s
 from specroof.speedup.curve import Point
 from specroof.speedup.result import SpeedupCurve
 from specroof.speedup.round import Deployment, EnginePasses
