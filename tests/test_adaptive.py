@@ -293,7 +293,7 @@ def test_a_block_drafter_is_drafted_whole() -> None:
 
 
 def test_a_chain_drafter_knows_its_confidence_late(found: Adaptive) -> None:
-    assert any(note.startswith("a drafter that makes one draft at a time") for note in found.notes)
+    assert any(note.startswith("a token-by-token drafter") for note in found.notes)
     single = adaptive(
         MODEL, CHIP, drafter="eagle3,rates=0.7", batch_size=2, n_rounds=500, confidence=0.2
     )

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import specroof
 from specroof.cli import app
-from specroof.plot import figures
+from specroof.plot import batches
 
 PREDICT = "predict Qwen/Qwen3-8B -H b200 --engine ideal --drafter autoregressive,accept=.8,cost=.05"
 MOCK = "mock Qwen/Qwen3.5-27B -H b200 --engine ideal --drafter mtp,accept=0.5 --draft-len 3"
@@ -221,7 +221,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     seen: dict[str, list[Any]] = {}
 
     def spied(name: str) -> Any:
-        figure_of = getattr(figures, name)
+        figure_of = getattr(batches, name)
 
         def spy(curves: Any) -> Any:
             seen.setdefault(name, []).extend(curves)
@@ -230,7 +230,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
         return spy
 
     for name in ("plot_speedup_by_draft_len", "plot_by_batch"):
-        monkeypatch.setattr(figures, name, spied(name))
+        monkeypatch.setattr(batches, name, spied(name))
     return seen
 
 

@@ -159,8 +159,8 @@ def test_prefills_of_requests_count() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"batch_size": [1, 2]}, "several loads, or none; allowed: one number each"),
-        ({"context_len": []}, "several loads, or none; allowed: one number each"),
+        ({"batch_size": []}, "batch_size is []; allowed: at least one"),
+        ({"context_len": []}, "context_len is []; allowed: one number"),
         ({"input_len": 9, "output_len": 1}, "output_len is 1.0; allowed: more than 1 token"),
         ({"input_len": 9}, "output_len is missing"),
     ],

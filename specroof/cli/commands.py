@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin, get_t
 
 import typer
 
+from specroof.catalog import load_hardware
 from specroof.cli.output import (
     STANDARD_OUTPUT,
     check_folder,
@@ -25,7 +26,7 @@ from specroof.cli.output import (
 from specroof.errors import OptionError, refuse
 from specroof.questions.parameters import OPTION_FIELDS, OPTIONS, Command, Output, Parameter
 from specroof.questions.request import CHIPS, SHARED, parameters_of
-from specroof.report.layout import joined_csv, name_sources
+from specroof.report.layout import joined_csv, name_sources, rows_csv
 
 #: What was given of the parameters of a question.
 Given: TypeAlias = dict[str, Any]
@@ -69,9 +70,16 @@ def command(row: Command) -> Callable[..., None]:
                 if name in given:
                     refuse(name, given[name], f"with --output {row.output.metavar}")
         chips = given["hardware"] if row.each_chip else [None]
-        answers = [
-            row.question(**given if chip is None else given | {"hardware": chip}) for chip in chips
-        ]
+        names: list[str | None] = [None]
+        if row.each_chip:
+            names = [load_hardware(chip).name for chip in given["hardware"]]
+        answers: list[Any] = []
+        for chip in chips:
+            answers.append(row.question(**given if chip is None else given | {"hardware": chip}))
+            if row.check_size is not None and len(answers) == 1:
+                forms = {"": True, "JSON": as_json, "CSV": csv_file is not None}
+                for form in (form for form, wanted in forms.items() if wanted):
+                    row.check_size(answers[0], len(chips), form)
         if output is not None and row.output is not None:
             written = _output_files(row.output, output, answers[0])
         else:
@@ -83,7 +91,7 @@ def command(row: Command) -> Callable[..., None]:
         give(
             lambda: objects[0] if len(objects) == 1 else {"chips": objects},
             lambda: "\n\n".join(map(row.text, answers)),
-            text_file(csv_file, lambda: joined_csv(answer.to_csv() for answer in answers)),
+            text_file(csv_file, lambda: _csv(names, answers)),
             *(_charts(plot_file, chips, answers) if row.chart else ()),
             written,
             as_json=as_json,
@@ -93,7 +101,7 @@ def command(row: Command) -> Callable[..., None]:
     parameters = [_signed("given", Given)]
     if row.output is not None:
         spelt = typer.Option("--output", "-o", metavar=row.output.metavar, help=row.output.about)
-        hint = Annotated[Path if row.output.required else Path | None, spelt]
+        hint: Any = Annotated[Path, spelt] if row.output.required else Annotated[Path | None, spelt]
         default = Signed.empty if row.output.required else None
         parameters.insert(0, _signed("output", hint, default))
     if row.prints:
@@ -130,6 +138,17 @@ def _output_files(output: Output, place: Path, answer: Any) -> dict[Path, bytes]
         files = dict(output.folder(answer, lambda: None))
     write_folder(place, {place / name: data for name, data in files.items()})
     return {}
+
+
+def _csv(chips: Sequence[str | None], answers: Sequence[Any]) -> str:
+    """Return the rows of all answers; of several chips each row names its own."""
+    texts = [answer.to_csv() for answer in answers]
+    if len(chips) == 1 or "hardware" in texts[0].partition("\n")[0].split(","):
+        return joined_csv(texts)
+    columns = ["hardware", *answers[0].columns]
+    rows = zip(chips, answers, strict=True)
+    named = [{"hardware": chip, **row} for chip, answer in rows for row in answer.records]
+    return rows_csv(named, columns)
 
 
 def _charts(
@@ -227,7 +246,7 @@ def _flag(name: str, row: Parameter, known: Signed, *, is_former: bool = False) 
     if not isinstance(default, (*_PLAIN, type(Signed.empty))):
         default = None  # which the question has in its own way
     kind = _kind(known.annotation) if row.kind is None else row.kind
-    settings: dict[str, Any] = {"help": row.about, "rich_help_panel": row.panel}
+    settings: dict[str, Any] = {"help": row.about_flag or row.about, "rich_help_panel": row.panel}
     if row.names is not None:
         settings["autocompletion"] = completion(row.names)
     if row.shown is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from specroof.arrays import number_within, whole_within
 from specroof.errors import OptionError, ProfileError, expect, expect_word
@@ -174,7 +174,7 @@ def scaled_engine(engine: EngineProfile, *, compute: float, memory: float) -> En
         "prefill_compute_frac": compute,
         "kind_memory_frac": memory,
     }
-    shares = {
+    shares: dict[str, Any] = {
         name: {key: share * factor for key, share in getattr(engine, name).items()}
         for name, factor in factors.items()
     }

@@ -1,28 +1,24 @@
 """Results as charts: matplotlib figures of a `SpeedupCurve` or a `PassLatency`. No physics."""
 
+from typing import Any
+
 from specroof.plot import _backend as _backend  # first, since it imports matplotlib
 from specroof.plot.accuracy import plot_accuracy, plot_throughput_accuracy
-from specroof.plot.adaptive import plot_adaptive
 from specroof.plot.advice import plot_advice
 from specroof.plot.batches import (
     plot_best_draft_len_map,
     plot_by_batch,
     plot_draft_len_by_batch,
     plot_speedup_by_batch,
+    speedup_figures,
 )
-from specroof.plot.breakeven import plot_breakeven
 from specroof.plot.curves import plot_acceptance, plot_speedup_by_draft_len
-from specroof.plot.figures import pass_figures, speedup_figures
-from specroof.plot.frontier import plot_frontier
 from specroof.plot.multiples import study_figures
-from specroof.plot.operations import plot_roofline, plot_time_per_op
+from specroof.plot.operations import plot_roofline, plot_time_per_op, plot_waterfall
 from specroof.plot.style import figure_bytes
-from specroof.plot.waterfall import plot_waterfall
-from specroof.plot.worth import plot_worth
 
 __all__ = [
     "figure_bytes",
-    "pass_figures",
     "plot_acceptance",
     "plot_accuracy",
     "plot_adaptive",
@@ -42,3 +38,11 @@ __all__ = [
     "speedup_figures",
     "study_figures",
 ]
+
+
+def _plot_answer(answer: Any) -> Any:
+    """Draw an answer, as its own `plot` does: the former functions of single questions."""
+    return answer.plot()
+
+
+plot_adaptive = plot_breakeven = plot_frontier = plot_worth = _plot_answer

@@ -16,6 +16,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from specroof.arrays import Array
+from specroof.plot.curves import plot_speedup_by_draft_len
 from specroof.plot.style import (
     GREY,
     INK,
@@ -308,3 +309,16 @@ def _index_ticks(axes: Axes, curve: SpeedupCurve) -> None:
     for axis, texts in ((axes.xaxis, batches), (axes.yaxis, contexts)):
         step = -(-len(texts) // _MOST_TICKS)
         tick_at(axis, np.arange(0, len(texts), step), texts[::step])
+
+
+# --- All charts of a grid ------------------------------------------------------------------------
+
+
+def speedup_figures(curves: Sequence[SpeedupCurve]) -> dict[str, Figure]:
+    """Return the charts that a grid can show, by the endings of their files; the first has none."""
+    figures = {"": plot_speedup_by_draft_len(curves)}
+    if len(curves[0].batch_size) > 1:
+        figures["-by-batch"] = plot_by_batch(curves)
+    if len(curves[0].context_len) > 1:
+        figures["-map"] = plot_best_draft_len_map(curves[0])
+    return figures

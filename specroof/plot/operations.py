@@ -1,4 +1,4 @@
-"""One forward pass: its operations under the roofline, and where its time goes."""
+"""One pass: operations under the roofline, and where time goes; a round against a plain step."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +17,7 @@ from specroof.errors import OptionError
 from specroof.latency.pass_seconds import PassLatency
 from specroof.plot.labels import Label, place_labels
 from specroof.plot.style import COLORS, GREY, INK, add_legend, house_style, new_chart
+from specroof.speedup.waterfall import RoundParts
 from specroof.units import format_seconds, format_si
 
 _BLUE, _VERMILLION, _GREEN, _PURPLE, _ORANGE, _SKY, _BLACK, _GREY = COLORS
@@ -392,3 +393,55 @@ def _bound_handles(bars: Sequence[_Bar]) -> list[Artist]:
         for bound, (color, hatch) in _BOUND_FILLS.items()
         if bound in bounds
     ]
+
+
+# --- a round of speculation against a plain step -------------------------------------------------
+
+_TOTAL, _ADDED, _SAVED = COLORS[:3]
+#: Parts below this share of the round are drawn, but not written about.
+_UNLABELLED: Final = 0.002
+
+
+@house_style()
+def plot_waterfall(parts: RoundParts, *, title: str) -> Figure:
+    """Draw the parts that a round adds to a plain step, bar by bar, and the worth of its tokens.
+
+    Parameters
+    ----------
+    parts
+        One round, from `specroof.explain`.
+    title
+        Of what.
+    """
+    added = sorted(parts.added_s.items(), key=lambda part: -part[1])
+    bars = [("plain step", 0.0, parts.decode_s, _TOTAL)]
+    place = parts.decode_s
+    for name, seconds in added:
+        bars.append((name, place, seconds, _ADDED if seconds > 0 else _SAVED))
+        place += seconds
+    bars.append(("round", 0.0, parts.round_s, _TOTAL))
+    worth_s = parts.tokens_per_round * parts.decode_s
+    chart = new_chart(title, width=8, height=1.2 + 0.31 * len(bars))
+    axes = chart.add_subplot()
+    axes.grid(visible=False, axis="y")
+    for row, (_, start, seconds, color) in enumerate(bars):
+        axes.barh(row, seconds, left=start, color=color, edgecolor=INK, lw=0.6, height=0.7)
+        if abs(seconds) > _UNLABELLED * parts.round_s:
+            axes.annotate(
+                format_seconds(seconds),
+                (max(start, start + seconds), row),
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="center",
+                bbox={"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none"},
+            )
+    axes.axvline(worth_s, color=GREY, ls="--", lw=1.4)
+    axes.set_xlim(0, 1.16 * max(worth_s, place, parts.round_s))
+    axes.set_ylim(len(bars) - 0.4, -0.6)
+    axes.set_yticks(range(len(bars)), [name for name, *_ in bars])
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
+    axes.set_xlabel("Time")
+    label = f"{parts.tokens_per_round:.2f} plain steps: the worth of the round's tokens"
+    add_legend(chart, [Line2D([], [], color=GREY, ls="--", lw=1.4, label=label)])
+    return chart

@@ -16,6 +16,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter, ScalarFormatter
 
 from specroof.arrays import Array
 from specroof.errors import OptionError, OutputError
@@ -111,6 +112,11 @@ def color_key(color: str, label: str) -> Patch:
     return Patch(color=color, label=label)
 
 
+def line_key(label: str, **settings: Any) -> Line2D:
+    """Return an entry of a legend: a line with the settings of those that it stands for."""
+    return Line2D([], [], label=label, **settings)
+
+
 def add_legend(chart: Figure, handles: Sequence[Artist]) -> None:
     """Put a legend below the axes, where it hides nothing, and make room for it.
 
@@ -132,7 +138,7 @@ def add_legend(chart: Figure, handles: Sequence[Artist]) -> None:
 def plain_line(axes: Axes) -> Artist:
     """Draw a line at a speedup of 1, and return its entry in the legend."""
     axes.axhline(1, color=GREY, lw=1.2, ls=":")
-    return Line2D([], [], color=GREY, lw=1.2, ls=":", label="plain decoding")
+    return line_key("plain decoding", color=GREY, lw=1.2, ls=":")
 
 
 # --- names -------------------------------------------------------------------------------------
@@ -285,6 +291,28 @@ def tick_at(axis: Axis, places: npt.ArrayLike, texts: Sequence[str]) -> None:
     """Put ticks in these places, and none between them."""
     axis.set_ticks(np.asarray(places, dtype=np.float64).tolist(), labels=list(texts))
     axis.set_ticks([], minor=True)
+
+
+def load_ticks(axes: Axes, loads: Sequence[float], label: str) -> None:
+    """Write loads along a log2 axis, those that have room; a load of 0 stands at 1."""
+    texts = {max(load, 1.0): short_number(load) for load in loads}
+    known = sorted(texts)
+    axes.set_xlim(known[0] / 1.2, known[-1] * 1.2)
+    shown = thin_ticks(known, share=0.05) if len(known) > 1 else np.array(known)
+    tick_at(axes.xaxis, shown, [texts[load] for load in shown.tolist()])
+    axes.set_xlabel(label)
+
+
+def log_ticks(axis: Axis) -> None:
+    """Write the numbers of a logarithmic axis out, at 1, 2 and 5 of each decade."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(ScalarFormatter())
+    axis.set_minor_formatter(NullFormatter())
+
+
+def percent_ticks(axis: Axis) -> None:
+    """Write the shares of an axis as percent."""
+    axis.set_major_formatter(PercentFormatter(1.0))
 
 
 # --- lines of curves ---------------------------------------------------------------------------

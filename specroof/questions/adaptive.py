@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any, Final
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from specroof.policies.adaptive import (
     simulated_policies,
 )
 from specroof.questions.answer import Charted
+from specroof.questions.parameters import FORMULAS, Command, Parameter, numbers
 from specroof.questions.request import (
+    DRAFTER,
     DeploymentRequest,
     DrafterLike,
     Values,
@@ -43,8 +45,8 @@ USUAL_LOADS: Final = (1, 8, 32, 128)
 _MOST_DRAFTS: Final = 10_000_000
 _MOST_DRAFTS_OF_ONE: Final = 1_000_000
 _LATE: Final = (
-    "a drafter that makes one draft at a time knows how sure a draft is only after making it: it can "
-    "reach stopping, and the confidence policies are upper limits"
+    "a token-by-token drafter knows its confidence only after drafting, so stopping is attainable "
+    "and the confidence policies are upper bounds"
 )
 #: A further draft that takes less than this share of the first is made in the same pass.
 _SAME_PASS: Final = 0.1
@@ -54,25 +56,6 @@ _SAME_PASS: Final = 0.1
 class AdaptiveRequest(DeploymentRequest):
     """Ask what adaptive draft lengths gain.
 
-    Parameters
-    ----------
-    drafter
-        What drafts a chain or block: a SPEC, or a `Drafter`.
-    batch_size
-        Sequences decoded at a time, a number or a list: the loads. One that is named twice lasts
-        twice as long.
-    context_len
-        Cached tokens of each sequence.
-    max_draft_len
-        The longest draft; the drafter's depth up to 16 if None.
-    confidence
-        The share of the variance of each draft's acceptance that the drafter's confidence knows,
-        from 0 to 1.
-    n_rounds
-        Rounds of single sequences that each policy is scored on.
-    seed
-        Of the dice.
-
     Examples
     --------
     >>> from specroof import adaptive
@@ -81,13 +64,36 @@ class AdaptiveRequest(DeploymentRequest):
     ['fixed', 'by load', 'stopping', 'batch confidence', 'sequence confidence', 'oracle']
     """
 
-    drafter: DrafterLike
-    batch_size: Values = USUAL_LOADS
-    context_len: float = 4096
-    max_draft_len: int | None = None
-    confidence: float = USUAL_CONFIDENCE
-    n_rounds: int = 20_000
-    seed: int = 0
+    drafter: Annotated[
+        DrafterLike,
+        replace(DRAFTER, about="KIND[,key=value…], as in predict: a chain or a block."),
+    ]
+    batch_size: Annotated[
+        Values,
+        Parameter(
+            "Sequences decoded at a time, a number or a list. One that is named twice lasts twice "
+            "as long.",
+            "--batch",
+            about_flag="Sequences decoded at a time, comma-separated. Name one twice to give it "
+            "twice the weight.",
+            read=numbers,
+            default=",".join(map(str, USUAL_LOADS)),
+        ),
+    ] = USUAL_LOADS
+    context_len: Annotated[float, Parameter("Cached tokens of each sequence.", "--context")] = 4096
+    max_draft_len: Annotated[
+        int | None, Parameter("Longest draft tried.", shown="the drafter's depth, up to 16")
+    ] = None
+    confidence: Annotated[
+        float,
+        Parameter(
+            "Share of the variance of acceptance that the drafter's confidence explains, 0 to 1."
+        ),
+    ] = USUAL_CONFIDENCE
+    n_rounds: Annotated[int, Parameter("Simulated rounds of single sequences.", "--rounds")] = (
+        20_000
+    )
+    seed: Annotated[int, Parameter("Random seed.")] = 0
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -114,8 +120,6 @@ class Adaptive(Charted):
         Sentences for the reader.
     """
 
-    _chart = "plot_adaptive"
-
     model: str
     hardware: str
     engine: str
@@ -136,6 +140,14 @@ class Adaptive(Charted):
             f"{self.model} on {self.placement.devices} x {self.hardware}, engine {self.engine}, "
             f"context {self.context_len:g}: {self.drafter}"
         )
+
+    def text(self) -> str:
+        """Return the gain of each policy at each load, and the meaning of each policy."""
+        return adaptive_text(self)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the chart of the gain of each policy."""
+        return {"": adaptive_chart(self)}
 
     def gains(self, policy: str) -> tuple[Array, Array]:
         """Return a policy's gain over the one length, load by load, and the standard errors.
@@ -193,7 +205,7 @@ class Adaptive(Charted):
             "draft_len": self.draft_len,
             "load_draft_len": list(self.load_draft_len),
             "policies": [self._policy_json(name) for name in self.outcomes],
-            **self.said,
+            **self.messages,
         }
 
     def _policy_json(self, name: str) -> dict[str, Any]:
@@ -352,3 +364,45 @@ def _row(found: Adaptive, policy: str) -> list[str]:
     gains, _ = found.gains(policy)
     cells = [f"{gain:+.1%}" for gain in gains.tolist()]
     return [policy, *cells, f"{found.total_gain(policy)[0]:+.1%}"]
+
+
+# --- The chart ------------------------------------------------------------------------------------
+
+
+def adaptive_chart(found: Adaptive) -> Any:
+    """Draw the gain of each policy over the one length, with its standard error."""
+    from specroof.plot.style import (  # noqa: PLC0415 - matplotlib is slow to import
+        GREY,
+        add_legend,
+        house_style,
+        line_key,
+        look,
+        new_chart,
+        percent_ticks,
+    )
+
+    with house_style():
+        chart = new_chart(found.title, width=8, height=4.6)
+        axes = chart.subplots()
+        loads = list(found.loads)
+        axes.axhline(0, color=GREY, lw=1.2, ls=":")
+        policies = [policy for policy in found.outcomes if policy != "fixed"]
+        for i, policy in enumerate(policies):
+            gains, errors = found.gains(policy)
+            axes.errorbar(loads, gains, yerr=errors, **look(i), capsize=2)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(loads, [str(load) for load in loads])
+        axes.minorticks_off()
+        percent_ticks(axes.yaxis)
+        axes.set_xlabel("Batch size (sequences)")
+        axes.set_ylabel(f"Gain in tokens/s over a fixed draft length of {found.draft_len}")
+        add_legend(chart, [line_key(policy, **look(i)) for i, policy in enumerate(policies)])
+        return chart
+
+
+COMMAND: Final = Command(
+    question=adaptive,
+    options=FORMULAS,
+    chart="Draw the gain of each policy by load.",
+    example="specroof adaptive Qwen/Qwen3-8B -H h100 --drafter eagle3,accept-length=2.8@3",
+)

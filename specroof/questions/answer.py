@@ -36,12 +36,12 @@ class Answer:
         """Return the answer as the object that ``--json`` prints."""
 
     def text(self) -> str:
-        """Return the answer as its command prints it; the facts, line by line, where it has none.
+        """Return the answer as its command prints it; the summary, line by line, where it has none.
 
         ``print`` shows this text. An answer sets it to the function of its file that makes the
         text, and its command prints the same.
         """
-        return page(self, format_table(["", ""], [(k, str(v)) for k, v in self.facts.items()]))
+        return page(self, format_table(["", ""], [(k, str(v)) for k, v in self.summary.items()]))
 
     def __str__(self) -> str:
         """Return the answer as its command prints it."""
@@ -52,8 +52,8 @@ class Answer:
         return f"<{type(self).__name__}: {self.title}>"
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """What a notebook shows of the answer: what is one value, by name."""
+    def summary(self) -> dict[str, Any]:
+        """The single values of the answer by name, which a notebook shows."""
         return {
             name: value
             for name, value in self.to_dict().items()
@@ -63,7 +63,7 @@ class Answer:
     @property
     def records(self) -> list[dict[str, Any]]:
         """The answer as rows of a table; one row where it has no more."""
-        return [self.facts]
+        return [self.summary]
 
     @property
     def columns(self) -> list[str]:
@@ -85,8 +85,8 @@ class Answer:
         return rows_csv(self.records, self.columns)
 
     def _repr_html_(self) -> str:
-        """Return a small table of the facts, and the notes below it."""
-        return facts_html(self.title, self.facts, (*self.notes, *self.warnings))
+        """Return a small table of the summary, and the notes below it."""
+        return facts_html(self.title, self.summary, (*self.notes, *self.warnings))
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
@@ -103,8 +103,8 @@ class Noted(Answer):
     warnings: tuple[str, ...] = ()
 
     @property
-    def said(self) -> dict[str, list[str]]:
-        """The sentences as the object that ``--json`` prints ends with them."""
+    def messages(self) -> dict[str, list[str]]:
+        """Notes and warnings as ``--json`` prints them."""
         return {"notes": list(self.notes), "warnings": list(self.warnings)}
 
 
@@ -134,7 +134,7 @@ def title_of(model: "Architecture", setup: "Setup") -> str:
 
 
 def place_of(model: "Architecture", setup: "Setup") -> dict[str, Any]:
-    """Return the same as the object that ``--json`` prints begins with it."""
+    """Return model, hardware, engine and placement, with which ``--json`` begins."""
     return {
         "model": model.name,
         "hardware": setup.hardware.name,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 
@@ -14,15 +14,19 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Deployment, Setup
 from specroof.questions.answer import Charted, place_of, title_of
 from specroof.questions.capacity import usual_drafts
+from specroof.questions.parameters import FORMULAS, Command, Parameter
 from specroof.questions.request import (
+    BATCH,
+    CONTEXT,
+    DRAFTER,
     DrafterLike,
     LoadRequest,
+    MemoryLimits,
     Values,
     drafter_of,
     load_of,
     question,
 )
-from specroof.questions.words import SOLVED
 from specroof.report.layout import ABSENT, figure, format_table, page
 from specroof.serving.capacity import (
     RoomRule,
@@ -43,6 +47,14 @@ from specroof.speedup.inverses import (
 
 #: What has one answer at each load; batches and contexts are solved for over loads.
 _PER_LOAD: Final = ("accept", "accept-length", "cost")
+#: Quantities that can be solved for, and their names in words.
+SOLVED: Final = {
+    "accept": "least acceptance rate",
+    "accept-length": "least acceptance length",
+    "cost": "largest cost of drafting",
+    "batch": "largest batch",
+    "context": "largest context",
+}
 #: Default loads.
 USUAL_BATCHES: Final = tuple(2.0**power for power in range(9))
 #: Default ends of the search over batches and contexts.
@@ -58,29 +70,6 @@ _PER_OCTAVE: Final = 16
 class BreakevenRequest(LoadRequest):
     """Ask what it takes for speculation to pay, or to reach a speedup.
 
-    Parameters
-    ----------
-    drafter
-        A SPEC, or a `Drafter`. For an acceptance, its own is only compared.
-    solve
-        ``"accept"``: the least acceptance rate; ``"accept-length"``: the least acceptance length,
-        bonus included, with `draft_len` drafts; ``"cost"``: the largest cost, a share of the
-        plain step for drafters that are given as one and a factor on the drafting time of others;
-        ``"batch"``, ``"context"``: the largest, and all runs of them that pay.
-    speedup
-        What is wanted: 1 breaks even.
-    batch_size, context_len
-        Loads, a number or a list each; 1 … 256 and 4096 if None. Not the one that is solved for.
-    draft_len
-        Drafts per round; the best of 1 to 16 if None, for an acceptance length the drafter's
-        block or 3.
-    most
-        The largest batch or context that is looked at; 4096 and 1048576 if None. Of larger ones
-        nothing is known: `Row.unknown_from`.
-    capacity
-        Whether a batch must have room in the server; False counts memory as endless, as the
-        ideal engine does if None.
-
     Examples
     --------
     >>> from specroof import breakeven
@@ -90,14 +79,45 @@ class BreakevenRequest(LoadRequest):
     0.1
     """
 
-    drafter: DrafterLike
-    solve: str = "accept"
-    speedup: float = 1.0
-    batch_size: Values | None = None
-    context_len: Values | None = None
-    draft_len: int | None = None
-    most: int | None = None
-    capacity: bool | None = None
+    drafter: Annotated[
+        DrafterLike,
+        replace(
+            DRAFTER, about="KIND[,key=value…], as in predict. Needs no acceptance to solve for one."
+        ),
+    ]
+    solve: Annotated[
+        str,
+        Parameter(
+            "What to find: accept, the least acceptance rate; accept-length, with draft_len "
+            "drafts, bonus included; cost, the largest cost of drafting, a share of the plain step "
+            "for drafters that are given as one and a factor on the drafting time of others; batch "
+            "or context, the largest, and all runs of them that pay. That load is left out.",
+            about_flag="What to find: accept, the least acceptance rate; accept-length, with "
+            "--draft-len drafts; the largest cost of drafting, batch or context.",
+            metavar="WORD",
+            names=lambda: SOLVED,
+        ),
+    ] = "accept"
+    speedup: Annotated[float, Parameter("Speedup that is wanted; 1 breaks even.")] = 1.0
+    batch_size: Annotated[Values | None, replace(BATCH, shown="1,2,4,…,256")] = None
+    context_len: Annotated[Values | None, CONTEXT] = None
+    draft_len: Annotated[
+        int | None,
+        Parameter(
+            "Drafts per round.",
+            in_python="For an acceptance length the drafter's block or 3 if None.",
+            shown="the best of 1 to 16",
+        ),
+    ] = None
+    most: Annotated[
+        int | None,
+        Parameter(
+            "Largest batch or context to try.",
+            in_python="Of larger ones nothing is known: `Row.unknown_from`.",
+            shown="4096; 1048576",
+        ),
+    ] = None
+    capacity: MemoryLimits = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +196,6 @@ class Breakeven(Charted):
         Sentences for the reader.
     """
 
-    _chart = "plot_breakeven"
-
     model: Architecture
     setup: Setup
     drafter: Drafter
@@ -192,6 +210,14 @@ class Breakeven(Charted):
         """What was asked, in one line."""
         requests = f", {self.workload.requests}" if self.workload else ""
         return f"{title_of(self.model, self.setup)}{requests}: {self.drafter.name}"
+
+    def text(self) -> str:
+        """Return the answer at each load as a table, with the most that could be reached."""
+        return breakeven_text(self)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the chart of the answer against the load."""
+        return {"": breakeven_chart(self)}
 
     @property
     def sought(self) -> str:
@@ -221,7 +247,7 @@ class Breakeven(Charted):
             "draft_len": self.draft_len,
             **workload_json(self.workload),
             "rows": [row.to_dict() for row in self.rows],
-            **self.said,
+            **self.messages,
         }
 
 
@@ -511,3 +537,106 @@ def _most(row: Row) -> tuple[str, str]:
         if np.isfinite(one.ceiling)
         else (ABSENT, "no room")
     )
+
+
+# --- The chart ------------------------------------------------------------------------------------
+
+_AXIS_LABELS: Final = {
+    "accept": "Least acceptance rate",
+    "accept-length": "Least acceptance length (tokens)",
+    "cost": "Largest cost of drafting",
+    "batch": "Batches that pay (sequences)",
+    "context": "Contexts that pay (tokens)",
+}
+#: The other load, where one of them is solved for.
+_OTHER_LOAD: Final = {"batch": "Context (tokens)", "context": "Batch size (sequences)"}
+_NEVER: Final[dict[str, Any]] = {"ls": "", "marker": "x"}
+
+
+def breakeven_chart(found: Breakeven) -> Any:
+    """Draw the answer against the load: a line of values, or the runs of loads that pay."""
+    from specroof.plot.style import (  # noqa: PLC0415 - matplotlib is slow to import
+        add_legend,
+        house_style,
+        load_ticks,
+        new_chart,
+    )
+
+    with house_style():
+        chart = new_chart(f"{found.title}\n{found.sought}", width=8, height=4.2)
+        axes = chart.add_subplot()
+        axes.set_xscale("log", base=2)
+        draw = _draw_runs if found.solve in _OTHER_LOAD else _draw_values
+        keys = draw(axes, found)
+        load = _OTHER_LOAD.get(found.solve, "Batch size (sequences)")
+        load_ticks(axes, [row.place for row in found.rows], load)
+        axes.set_ylabel(_AXIS_LABELS[found.solve])
+        add_legend(chart, keys)
+        return chart
+
+
+def _draw_values(axes: Any, found: Breakeven) -> list[Any]:
+    """Draw a line for each context over batch sizes, and marks where it never pays."""
+    from specroof.plot.style import (  # noqa: PLC0415 - as above
+        GREY,
+        line_key,
+        look,
+        short_number,
+    )
+
+    lines: dict[float, list[Row]] = {}
+    for row in found.rows:
+        lines.setdefault(row.context_len or 0.0, []).append(row)
+    keys = []
+    for i, (context, rows) in enumerate(lines.items()):
+        values = [np.nan if row.value is None else row.value for row in rows]
+        axes.plot([row.place for row in rows], values, **look(i))
+        keys.append(line_key(f"context {short_number(context)}", **look(i)))
+    known = [row.value for row in found.rows if row.value is not None]
+    top = max(known, default=1.0) * 1.08 or 1.0
+    axes.set_ylim(0.0 if found.solve != "accept-length" else min([1.0, *known]), top)
+    never = [row.place for row in found.rows if row.value is None]
+    if never:
+        axes.plot(never, [top * 0.97] * len(never), **_NEVER, color=GREY, clip_on=False)
+        label = "never reached" + " or no room" * any(row.room_ends for row in found.rows)
+        keys.append(line_key(label, **_NEVER, color=GREY))
+    return keys
+
+
+def _draw_runs(axes: Any, found: Breakeven) -> list[Any]:
+    """Draw a bar for each run of batches or contexts that pay, over the other load."""
+    from specroof.plot.style import (  # noqa: PLC0415 - as above
+        COLORS,
+        GREY,
+        line_key,
+        short_number,
+        thin_ticks,
+        tick_at,
+    )
+
+    for row in found.rows:
+        place = max(row.place, 1.0)  # the axis has no 0
+        for first, last in row.runs:
+            ends = [first, max(last, first * 1.02)]
+            axes.plot([place] * 2, ends, color=COLORS[0], lw=7, solid_capstyle="butt")
+        if not row.runs:
+            axes.plot([place], [1], **_NEVER, color=GREY)
+    axes.set_yscale("log", base=2)
+    highest = 1.6 * max((last for row in found.rows for _, last in row.runs), default=2)
+    axes.set_ylim(0.8, highest)
+    shown = thin_ticks(2.0 ** np.arange(0, np.ceil(np.log2(highest))), share=0.07)
+    tick_at(axes.yaxis, shown, [short_number(end) for end in shown])
+    keys = [line_key(f"{found.speedup:g}x or more", color=COLORS[0], lw=7)]
+    if not all(row.runs for row in found.rows):
+        keys.append(line_key("never reached", **_NEVER, color=GREY))
+    return keys
+
+
+COMMAND: Final = Command(
+    question=breakeven,
+    options=FORMULAS,
+    each_chip=True,
+    chart="Draw the answer against the load.",
+    example="specroof breakeven Qwen/Qwen3-8B -H b200 --drafter eagle3 --batch 1,8,32,128 for the\n"
+    "least acceptance; with --drafter eagle3,accept=0.7 --solve batch for the largest batch.",
+)

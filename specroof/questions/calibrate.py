@@ -68,7 +68,7 @@ class Calibrated(Noted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return calibration_json(self.found) | self.said
+        return calibration_json(self.found) | self.messages
 
     @property
     def records(self) -> list[dict[str, Any]]:

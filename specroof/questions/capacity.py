@@ -199,7 +199,7 @@ class Capacity(Charted):
             "server": self.sides[0].served.server.to_dict(),
             "plain": self.sides[0].to_dict(),
             "drafters": [side.to_dict() for side in self.sides[1:]],
-            **self.said,
+            **self.messages,
         }
 
 

@@ -442,7 +442,7 @@ class Diagnosis(Noted):
             "advice": list(self.advice),
             "engine_config": None if flags is None else {flags.framework: flags.text},
             "files": {} if flags is None else dict(flags.files),
-            **self.said,
+            **self.messages,
         }
 
     @property

@@ -1,8 +1,8 @@
 """Where does one pass spend its time, and why does a round of speculation pay or lose?"""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final
 
 import numpy as np
 
@@ -13,11 +13,17 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.latency import Setup
 from specroof.latency.pass_seconds import PassLatency
 from specroof.questions.answer import Charted, place_of
-from specroof.questions.request import DeploymentRequest, DrafterLike, drafter_of, question
+from specroof.questions.parameters import FORMULAS, Command, Parameter
+from specroof.questions.request import (
+    DRAFTER,
+    DeploymentRequest,
+    DrafterLike,
+    drafter_of,
+    question,
+)
 from specroof.report.layout import format_table, in_line, note_lines, page
 from specroof.serving.capacity import served_curve
-from specroof.serving.prefills import prefill_pass, time_to_first_token_s
-from specroof.serving.workload import Load
+from specroof.serving.workload import Load, prefill_pass, time_to_first_token_s
 from specroof.speedup.curve import acceptance_of, drafting_gain, longest_draft, pass_latency
 from specroof.speedup.inverses import Threshold, least_rate
 from specroof.speedup.waterfall import RoundParts, round_parts
@@ -28,20 +34,6 @@ from specroof.units import format_drafts, format_seconds, format_si
 class ExplainRequest(DeploymentRequest):
     """Ask where one pass spends its time.
 
-    Parameters
-    ----------
-    batch_size
-        Sequences in the pass.
-    context_len
-        Cached tokens of each; 4096 if None, 0 for a prefill.
-    query_len
-        New positions of each: 1 decodes, γ + 1 verifies; for a prefill the tokens of the prompt.
-    prefill
-        Whether the pass is a prefill: logits and recurrent state of the last position only.
-    drafter, draft_len
-        A SPEC with its acceptance, or a `Drafter`, and its drafts (the best number if None): the
-        pass verifies them, and the round around it stands against a plain step.
-
     Examples
     --------
     >>> from specroof import explain
@@ -49,12 +41,38 @@ class ExplainRequest(DeploymentRequest):
     0.0
     """
 
-    batch_size: float = 1
-    context_len: float | None = None
-    query_len: int | None = None
-    prefill: bool = False
-    drafter: DrafterLike | None = None
-    draft_len: int | None = None
+    batch_size: Annotated[float, Parameter("Sequences in the pass.", "--batch")] = 1
+    context_len: Annotated[
+        float | None,
+        Parameter("Cached tokens of each sequence.", "--context", shown="4096; 0 with --prefill"),
+    ] = None
+    query_len: Annotated[
+        int | None,
+        Parameter(
+            "New positions of each sequence: 1 decodes, γ + 1 verifies; of a prefill, the tokens "
+            "of the prompt.",
+            about_flag="New positions of each sequence: 1 decodes, γ + 1 verifies. With --prefill, "
+            "the tokens of the prompt.",
+            shown="1",
+        ),
+    ] = None
+    prefill: Annotated[
+        bool,
+        Parameter(
+            "Time a prompt of query_len tokens: logits and recurrent state of its last position "
+            "only.",
+            about_flag="Time a prompt of --query-len tokens: logits and recurrent state of its "
+            "last position only. Shows the time to the first token.",
+        ),
+    ] = False
+    drafter: Annotated[
+        DrafterLike | None,
+        replace(
+            DRAFTER,
+            about="Compare a round of this drafter, given with its acceptance, with a plain step.",
+        ),
+    ] = None
+    draft_len: Annotated[int | None, Parameter("Drafts of that round.", shown="the best")] = None
 
 
 #: What a pass is of, as JSON has it.
@@ -81,8 +99,6 @@ class Explanation(Charted):
         The least acceptance rate at which that round pays; None where SciPy is missing.
     """
 
-    _chart = "pass_figures"
-
     model: Architecture
     setup: Setup
     forward: ForwardPass
@@ -101,6 +117,14 @@ class Explanation(Charted):
             f"{forward.query_len:g} new per sequence, engine {setup.engine.name}"
             f"{'' if self.first_token_s is None else ' (prefill)'}"
         )
+
+    def text(self) -> str:
+        """Return the operations of the pass, longest first, or the parts of the round."""
+        return explanation_text(self)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the roofline, and the time of each operation; a round's waterfall first."""
+        return explain_charts(self)
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -350,7 +374,7 @@ def _explain_cells(row: Mapping[str, Any]) -> list[str]:
 def _round_text(found: Explanation, parts: RoundParts) -> str:
     """Return a round against a plain step: what is added, part by part, and what it brings."""
     rows = [_part("plain step", parts.decode_s, parts)]
-    added = sorted(parts.added_s.items(), key=lambda one: -one[1])
+    added = sorted(parts.added_s.items(), key=lambda part: -part[1])
     rows += [
         _part(f"{'+' if seconds > 0 else '-'} {name}", abs(seconds), parts)
         for name, seconds in added
@@ -369,3 +393,40 @@ def _round_text(found: Explanation, parts: RoundParts) -> str:
 
 def _part(name: str, seconds: float, parts: RoundParts) -> list[str]:
     return [name, format_seconds(seconds), f"{seconds / parts.decode_s:.2f}"]
+
+
+# --- The charts -----------------------------------------------------------------------------------
+
+
+def explain_charts(found: Explanation) -> dict[str, Any]:
+    """Return the roofline of a pass, and the time of each operation; a round's waterfall first."""
+    from specroof.plot.operations import (  # noqa: PLC0415 - matplotlib is slow to import
+        plot_roofline,
+        plot_time_per_op,
+        plot_waterfall,
+    )
+
+    peak = found.setup.hardware.peak
+    roofline = plot_roofline(
+        found.latency,
+        flops_per_s=peak.flops_per_s,
+        memory_bytes_per_s=peak.memory_bytes_per_s,
+        devices=found.setup.placement.devices,
+        title=found.title,
+    )
+    time = plot_time_per_op(found.latency, title=found.title)
+    if found.round is None:
+        return {"": roofline, "-time": time}
+    waterfall = plot_waterfall(found.round, title=f"{found.title}\n{found.why}")
+    return {"": waterfall, "-roofline": roofline, "-time": time}
+
+
+COMMAND: Final = Command(
+    question=explain,
+    options=FORMULAS,
+    chart="Draw the roofline, and time per operation (NAME-time); with --drafter first the waterfall "
+    "of the round, then NAME-roofline and NAME-time.",
+    example="specroof explain Qwen/Qwen3-8B -H b200 --batch 32 for a plain step, with\n"
+    "--query-len 4 for the verification of 3 drafts; with --prefill --query-len 8192 for a prompt;\n"
+    "with --drafter eagle3,accept=0.7 --draft-len 3 for a round against a plain step.",
+)

@@ -189,7 +189,7 @@ class Exploration(Noted):
             "batch_size": list(self.axes.batch_size),
             "draft_len": list(range(self.axes.max_draft_len + 1)),
             "options": self.changed_options,
-            **self.said,
+            **self.messages,
         }
 
     @property

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -10,16 +10,22 @@ from specroof.arrays import Array, fields_of, number_within, whole_within
 from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
 from specroof.questions.answer import Charted
+from specroof.questions.parameters import FORMULAS, Command, Parameter, in_seconds, numbers
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import (
-    DrafterLike,
+    BATCH,
+    ContextLen,
+    Drafters,
     LoadRequest,
+    MemoryLimits,
+    PricePerHour,
     Values,
     as_list,
     drafters_of,
     hardware_of,
     load_of,
     model_of,
+    price_notes,
     question,
     refuse_one_token,
     usd_per_hour,
@@ -28,9 +34,8 @@ from specroof.report.layout import figure, format_table, in_line, page
 from specroof.serving.capacity import room_rule
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Load, Workload, workload_json
-from specroof.speedup.price import Frontier, frontier_of
-from specroof.speedup.price import joules_per_million_tokens as joules_of
-from specroof.speedup.price import usd_per_million_tokens as usd_of
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
+from specroof.speedup.price import Frontier, frontier_of, price_and_energy
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import MILLION, MILLISECOND, format_price, format_seconds
 
@@ -44,29 +49,6 @@ USUAL_BATCHES: Final = tuple(
 class FrontierRequest(LoadRequest):
     """Ask what each user and each device can get.
 
-    Parameters
-    ----------
-    drafters
-        One or several: SPECs with their acceptance, or `Drafter` objects.
-    batch_size
-        Sequences or requests in flight, a number or a list; 1, 2, 3, 4, 6, 8 … 4096 if None. Only
-        those count that the server has room for.
-    context_len
-        Cached tokens of each sequence; 4096 if None.
-    devices
-        Numbers of devices (tensor parallelism) to compare; `tensor_parallel` if None.
-    max_draft_len
-        The longest draft tried; 16 if None.
-    tpot_s
-        Seconds per output token that a user may wait, for the cheapest point; None for any.
-    ttft_s
-        Seconds to the first token of a request that a user may wait: slower points do not count;
-        None for any.
-    price_per_hour
-        US dollars of one device; the hardware file's if None.
-    capacity
-        As for `predict`.
-
     Examples
     --------
     >>> from specroof import frontier
@@ -75,15 +57,51 @@ class FrontierRequest(LoadRequest):
     ['plain', 'eagle3,accept=0.7']
     """
 
-    drafters: DrafterLike | Sequence[DrafterLike]
-    batch_size: Values | None = None
-    context_len: float | None = None
-    devices: Values | None = None
-    max_draft_len: int | None = None
-    tpot_s: float | None = None
-    ttft_s: float | None = None
-    price_per_hour: float | None = None
-    capacity: bool | None = None
+    drafters: Drafters
+    batch_size: Annotated[
+        Values | None,
+        replace(
+            BATCH,
+            shown="1,2,3,4,6,8,…,4096",
+            in_python="Only those count that the server has room for.",
+        ),
+    ] = None
+    context_len: ContextLen = None
+    devices: Annotated[
+        Values | None,
+        Parameter(
+            "Numbers of devices (tensor parallelism) to compare, a number or a list.",
+            about_flag="Numbers of devices to compare, comma-separated.",
+            read=numbers,
+            shown="--tp",
+        ),
+    ] = None
+    max_draft_len: Annotated[
+        int | None, Parameter("Longest draft tried.", shown=str(DEFAULT_MAX_DRAFT_LEN))
+    ] = None
+    tpot_s: Annotated[
+        float | None,
+        Parameter(
+            "Seconds per output token that a user may wait, for the cheapest point.",
+            "--tpot",
+            about_flag="Target: milliseconds per token.",
+            metavar="MS",
+            read=in_seconds,
+        ),
+    ] = None
+    ttft_s: Annotated[
+        float | None,
+        Parameter(
+            "Seconds to the first token of a request that a user may wait: slower points do not "
+            "count.",
+            "--ttft",
+            about_flag="Target: milliseconds to the first token of a request.",
+            metavar="MS",
+            read=in_seconds,
+        ),
+    ] = None
+    price_per_hour: PricePerHour = None
+    capacity: MemoryLimits = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +165,6 @@ class FrontierAnswer(Charted):
         Sentences for the reader.
     """
 
-    _chart = "plot_frontier"
-
     model: str
     hardware: str
     engine: str
@@ -163,6 +179,14 @@ class FrontierAnswer(Charted):
         """What was asked, in one line."""
         load = self.workload.requests if self.workload else f"context {self.context_len:g}"
         return f"{self.model} on {self.hardware}, engine {self.engine}, {load}"
+
+    def text(self) -> str:
+        """Return a frontier for each series with its cheapest point marked, and the cheapest."""
+        return frontier_text(self)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the chart of the frontiers."""
+        return {"": frontier_chart(self)}
 
     @property
     def cheapest(self) -> tuple[str, FrontierPoint] | None:
@@ -192,7 +216,7 @@ class FrontierAnswer(Charted):
             **workload_json(self.workload),
             "points": self.records,
             "cheapest": None if best is None else {"series": best[0], **asdict(best[1])},
-            **self.said,
+            **self.messages,
         }
 
 
@@ -375,14 +399,14 @@ def _point(columns: _Columns, i: int, usd: float | None, watts: float | None) ->
     """Return one of the points, with its price and energy."""
     known = {name: column[i].item() for name, column in columns.items()}
     rate, wait_s = known["tokens_per_s_per_device"], known.pop("ttft_s")
+    costs = {
+        name: None if value is None else float(value)
+        for name, value in price_and_energy(rate, devices=1, usd_per_hour=usd, watts=watts).items()
+    }
     return FrontierPoint(
         **known,
-        usd_per_million_tokens=None
-        if usd is None
-        else float(usd_of(rate, devices=1, usd_per_hour=usd)),
-        joules_per_million_tokens=None
-        if watts is None
-        else float(joules_of(rate, devices=1, watts=watts)),
+        usd_per_million_tokens=costs["usd_per_million_tokens"],
+        joules_per_million_tokens=costs["joules_per_million_tokens"],
         ttft_s=None if np.isnan(wait_s) else wait_s,
     )
 
@@ -391,15 +415,9 @@ def _money_notes(chip: HardwareProfile, usd: float | None) -> Iterator[str]:
     """Yield the sources of prices and energy, or say what is missing."""
     if usd is None:
         yield f"price of {chip.name} unknown: --price-per-hour USD, or price: in its hardware file"
-    elif chip.price is not None and chip.price.usd_per_hour == usd:
-        price = chip.price
-        yield f"price: {usd:g} USD an hour and device, {price.date}, {price.source}"
-    else:
-        yield f"price: {usd:g} USD an hour and device, as given"
+    yield from price_notes(chip, usd)
     if chip.power is None:
         yield f"watts of {chip.name} unknown: power: in its hardware file"
-    else:
-        yield f"energy: {chip.power.watts:g} W a device, hosts and cooling not counted"
 
 
 # --- Frontiers, as tables ------------------------------------------------------------------------
@@ -443,3 +461,61 @@ def _cheapest(found: FrontierAnswer) -> str:
         f"cheapest{wanted}: {name}, γ = {point.draft_len}, batch {point.batch_size:g} on "
         f"{point.devices} device{'s' * (point.devices > 1)}: {point.tokens_per_s_per_device:.0f} tokens/s each{told}"
     )
+
+
+# --- The chart ------------------------------------------------------------------------------------
+
+
+def frontier_chart(found: FrontierAnswer) -> Any:
+    """Draw a frontier for plain decoding and for each drafter, and the cheapest point of each."""
+    from specroof.plot.style import (  # noqa: PLC0415 - matplotlib is slow to import
+        GREY,
+        INK,
+        add_legend,
+        house_style,
+        line_key,
+        log_ticks,
+        look,
+        new_chart,
+        wrapped,
+    )
+
+    with house_style():
+        chart = new_chart(found.title, width=8, height=4.6)
+        axes = chart.add_subplot()
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        handles = []
+        for i, series in enumerate(found.series):
+            users = [point.tokens_per_s_per_user for point in series.points]
+            rates = [point.tokens_per_s_per_device for point in series.points]
+            axes.plot(users, rates, **look(i))
+            handles.append(line_key(wrapped(series.name), **look(i)))
+            if series.cheapest is not None:
+                x, y = (
+                    series.cheapest.tokens_per_s_per_user,
+                    series.cheapest.tokens_per_s_per_device,
+                )
+                axes.plot(x, y, ls="", marker="o", ms=13, mfc="none", mec=INK, mew=1.5)
+        is_fast = "" if found.tpot_s is None else " that is fast enough"
+        ring = line_key(f"cheapest{is_fast}", ls="", marker="o", ms=11, mfc="none", mec=INK)
+        handles.append(ring)
+        if found.tpot_s is not None:
+            axes.axvline(1 / found.tpot_s, color=GREY, ls=":", lw=1.4)
+            handles.append(line_key("slowest that users may have", color=GREY, ls=":"))
+        for axis in (axes.xaxis, axes.yaxis):
+            log_ticks(axis)
+        axes.set_xlabel("Tokens/s of each user")
+        axes.set_ylabel("Tokens/s of each device")
+        add_legend(chart, handles)
+        return chart
+
+
+COMMAND: Final = Command(
+    question=frontier,
+    options=FORMULAS,
+    each_chip=True,
+    chart="Draw tokens/s per device against per user.",
+    example="specroof frontier Qwen/Qwen3-32B -H h100 --devices 1,2,4 --drafter eagle3,accept=0.7\n"
+    "--tpot 20 --plot frontier.png",
+)

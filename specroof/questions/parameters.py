@@ -46,6 +46,8 @@ class Parameter:
         The title in the shell's help; None for the parameters of the command itself.
     in_shell
         False for a parameter of Python alone.
+    about_flag
+        The sentence in the shell's help, where the flag says another thing than the parameter.
     """
 
     about: str
@@ -61,6 +63,7 @@ class Parameter:
     default: Any = Signed.empty
     panel: str | None = None
     in_shell: bool = True
+    about_flag: str = ""
 
     def word(self, name: str) -> str:
         """Return the flag in the shell of a parameter; an argument has none but its name."""
@@ -288,6 +291,9 @@ class Command:
         What ``--output`` writes; without it there is no ``--output``.
     prints
         Whether the answer is printed, as text or as JSON; else it is only written.
+    check_size
+        Refuses several answers that are too large together, from the first, how many there are,
+        and the form in which they are wanted: JSON, CSV, or none.
     """
 
     question: Callable[..., Any]
@@ -303,3 +309,4 @@ class Command:
     commands: Mapping[str, "Command"] = field(default_factory=dict)
     output: Output | None = None
     prints: bool = True
+    check_size: Callable[[Any, int, str], None] | None = None

@@ -1,13 +1,16 @@
 """How much faster does a drafter make decoding, at which draft length, at which load?"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import numpy as np
+import numpy.typing as npt
 
 from specroof.architecture import Architecture
-from specroof.arrays import array_within, whole_within
+from specroof.arrays import Array, array_within, to_json_array, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse
 from specroof.latency import Deployment, Setup
@@ -16,7 +19,6 @@ from specroof.questions.answer import Charted, title_of
 from specroof.questions.curve_tables import (
     counted_table,
     curve_columns,
-    curves_csv,
     curves_json,
     curves_table,
     lengths_table,
@@ -25,20 +27,34 @@ from specroof.questions.curve_tables import (
     source_lines,
     survey_json,
 )
+from specroof.questions.parameters import (
+    FORMULAS,
+    Command,
+    Parameter,
+    numbers,
+    whole_numbers,
+)
 from specroof.questions.request import (
-    DrafterLike,
-    HardwareLike,
+    BATCH,
+    CONTEXT,
+    Drafters,
     LoadRequest,
+    MemoryLimits,
     Values,
     as_list,
     drafters_of,
-    hardware_of,
     load_of,
+    price_notes,
     question,
-    unique_list,
+    usd_per_hour,
 )
-from specroof.report.columns import arrow_table, data_frame
-from specroof.report.layout import in_line, note_lines
+from specroof.report.columns import (
+    Columns,
+    arrow_table,
+    data_frame,
+    listed_columns,
+)
+from specroof.report.layout import columns_csv, figure, format_table, in_line, note_lines
 from specroof.serving.capacity import RoomRule, ServerRoom, room_rule, served_curve
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Load
@@ -50,8 +66,9 @@ from specroof.speedup.curve import (
     longest_draft,
     refuse_many_points,
 )
+from specroof.speedup.price import price_and_energy
 from specroof.speedup.result import SpeedupCurve
-from specroof.units import MOST_POINTS, format_drafts
+from specroof.units import MILLION, MOST_POINTS, format_drafts, format_price
 
 # --- The gains of drafters in a setup that exists: curves, end to end, within a server's room ----
 
@@ -67,12 +84,12 @@ class Prediction(Charted):
     ----------
     model, setup, drafters, load
         What was asked about.
-    longest
+    max_draft_len
         The longest draft of the grid.
     curves
         A curve for each drafter, of decoding alone.
-    counted
-        The same curves with prefills; empty where no requests were asked about.
+    end_to_end
+        A curve for each drafter with prefills in its rounds; empty without requests.
     notes, warnings
         Sentences for the reader.
     limits
@@ -88,9 +105,9 @@ class Prediction(Charted):
     setup: Setup
     drafters: tuple[Drafter, ...]
     load: Load
-    longest: int
+    max_draft_len: int
     curves: tuple[SpeedupCurve, ...]
-    counted: tuple[EndToEnd, ...]
+    end_to_end: tuple[EndToEnd, ...]
     limits: tuple[ServerRoom, ...] = ()
     room: RoomRule = "ignore"
     draft_len: tuple[int, ...] = ()
@@ -102,9 +119,19 @@ class Prediction(Charted):
         return f"{title_of(self.model, self.setup)}: {names}"
 
     @property
+    def headline_curves(self) -> tuple[SpeedupCurve, ...]:
+        """The curves of charts and summaries: end to end for requests, else of decoding."""
+        return tuple(whole.curve for whole in self.end_to_end) or self.curves
+
+    @property
     def drawn(self) -> tuple[SpeedupCurve, ...]:
-        """The curves that charts show: with prefills, where they are counted."""
-        return tuple(whole.curve for whole in self.counted) or self.curves
+        """The former name of `headline_curves`."""
+        return self.headline_curves
+
+    @property
+    def counted(self) -> tuple[EndToEnd, ...]:
+        """The former name of `end_to_end`."""
+        return self.end_to_end
 
     @cached_property
     def survey(self) -> tuple[SpeedupCurve, ...]:
@@ -116,14 +143,17 @@ class Prediction(Charted):
             self.load.context_len,
             sorted({*self.load.batch_size, *SURVEYED_BATCHES}),
         )
-        if len(contexts) * len(batches) * (self.longest + 1) * len(self.drafters) > MOST_POINTS:
+        if (
+            len(contexts) * len(batches) * (self.max_draft_len + 1) * len(self.drafters)
+            > MOST_POINTS
+        ):
             batches = sorted(
                 {*self.load.batch_size}
             )  # many contexts: all that is held was asked for
         load = Load(batches, contexts)
         return tuple(
             served_curve(
-                self.deployment, drafter, load, self.room, max_draft_len=self.longest
+                self.deployment, drafter, load, self.room, max_draft_len=self.max_draft_len
             ).decoding
             for drafter in self.drafters
         )
@@ -138,18 +168,56 @@ class Prediction(Charted):
         """Whether requests beyond the server's room wait."""
         return self.room == "queue"
 
+    def text(self) -> str:
+        """Return the loads where drafting does not pay, best draft lengths, prices and notes."""
+        return prediction_text(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         return prediction_json(self)
 
     @property
-    def facts(self) -> dict[str, str]:
+    def summary(self) -> dict[str, str]:
         """The best speedup of each drafter, context and batch size, and its draft length."""
         return {
             f"{curve.drafter}: {load}": best
-            for curve in self.drawn
-            for load, best in curve.facts.items()
+            for curve in self.headline_curves
+            for load, best in curve.summary.items()
         }
+
+    @property
+    def messages(self) -> dict[str, list[str]]:
+        """Notes, those on prices last, and warnings as ``--json`` prints them."""
+        hardware = self.setup.hardware
+        notes = [*self.notes, *price_notes(hardware, usd_per_hour(hardware, None))]
+        return {"notes": notes, "warnings": list(self.warnings)}
+
+    def prices(self, tokens_per_s: npt.ArrayLike) -> dict[str, Array | None]:
+        """Return US dollars and joules of a million output tokens, by the keys of ``--json``.
+
+        Parameters
+        ----------
+        tokens_per_s
+            Output tokens of the whole server per second. Without a price or watts in the
+            hardware file the values are None.
+        """
+        hardware = self.setup.hardware
+        return price_and_energy(
+            tokens_per_s,
+            devices=self.setup.placement.devices,
+            usd_per_hour=usd_per_hour(hardware, None),
+            watts=None if hardware.power is None else hardware.power.watts,
+        )
+
+    def point_columns(self) -> Iterator[Columns]:
+        """Yield every point as columns, some rows at a time, those of prices last."""
+        for columns in curve_columns(self.curves, self.end_to_end):
+            for start in ("", "end_to_end_")[: 1 + bool(self.end_to_end)]:
+                rates = columns[f"{start}tokens_per_s"]
+                for name, values in self.prices(rates).items():
+                    missing = np.full(rates.shape, np.nan)
+                    columns[f"{start}{name}"] = missing if values is None else values
+            yield columns
 
     def to_frame(self) -> Any:
         """Return the points as a pandas DataFrame: the columns of ``--csv``, a row each.
@@ -159,17 +227,20 @@ class Prediction(Charted):
         OptionError
             If pandas is not installed.
         """
-        return data_frame(curve_columns(self.curves, self.counted))
+        return data_frame(self.point_columns())
 
     def to_arrow(self) -> Any:
         """Return every point as an Arrow table; needs pyarrow."""
-        return arrow_table(curve_columns(self.curves, self.counted))
+        return arrow_table(self.point_columns())
+
+    def to_csv(self) -> str:
+        """Return every point as the CSV that ``--csv`` writes."""
+        refuse_long_texts(self.curves, self.end_to_end, "CSV")
+        return columns_csv(map(listed_columns, self.point_columns()))
 
     def figures(self) -> dict[str, Any]:
         """Return speedup against draft length, and what a grid of this shape can show besides."""
-        from specroof.plot import speedup_figures  # noqa: PLC0415 - matplotlib is slow to import
-
-        return speedup_figures(self.drawn)
+        return prediction_charts(self)
 
 
 def predicted(
@@ -255,9 +326,9 @@ def predicted_to(
         setup=deployment.setup,
         drafters=tuple(drafters),
         load=load,
-        longest=max_draft_len,
+        max_draft_len=max_draft_len,
         curves=tuple(curves),
-        counted=tuple(each.end_to_end for each in served if each.end_to_end is not None),
+        end_to_end=tuple(each.end_to_end for each in served if each.end_to_end is not None),
         notes=tuple(dict.fromkeys([*of_curves, *extended, *notes, *assumed])),
         warnings=tuple(warnings),
         limits=tuple(rooms),
@@ -301,24 +372,6 @@ def shared_max_draft_len(
 class PredictRequest(LoadRequest):
     """Ask what speculative decoding gains.
 
-    Parameters
-    ----------
-    drafters
-        One or several: SPECs, or `Drafter` objects.
-    batch_size, concurrency
-        Sequences in flight, a number or a list; 1 if neither is given. One of the two.
-    context_len
-        Cached tokens of each sequence, a number or a list; 4096 if None.
-    max_draft_len
-        The longest draft tried; 16 if None. Of several drafters, one that drafts less is shown
-        as far as it goes.
-    draft_len
-        Drafts per round whose speedups are shown side by side; None for none.
-    capacity
-        Whether the server's room limits what runs: with a concurrency or with requests the rest
-        wait, and larger batches have no figures. False prices all as if memory had no end; if None,
-        only the ideal engine does.
-
     Examples
     --------
     >>> from specroof import predict
@@ -327,19 +380,50 @@ class PredictRequest(LoadRequest):
     (1, 2, 17)
     """
 
-    drafters: DrafterLike | Sequence[DrafterLike]
-    batch_size: Values | None = None
-    concurrency: Values | None = None
-    context_len: Values | None = None
-    max_draft_len: int | None = None
-    draft_len: int | Sequence[int] | None = None
-    capacity: bool | None = None
+    drafters: Drafters
+    batch_size: Annotated[Values | None, replace(BATCH, shown="1")] = None
+    context_len: Annotated[Values | None, CONTEXT] = None
+    concurrency: Annotated[
+        Values | None,
+        Parameter(
+            "Requests in flight, a number or a list; those beyond the server's memory wait. In "
+            "place of a batch size.",
+            about_flag="Requests in flight, comma-separated. Replaces --batch.",
+            read=numbers,
+        ),
+    ] = None
+    max_draft_len: Annotated[
+        int | None,
+        Parameter(
+            "Longest draft tried.",
+            in_python="A drafter with a smaller maximum is shown up to that maximum.",
+            shown=str(DEFAULT_MAX_DRAFT_LEN),
+        ),
+    ] = None
+    draft_len: Annotated[
+        int | Sequence[int] | None,
+        Parameter(
+            "Drafts per round to show side by side, as in 1,2,3.",
+            "--show-draft-len",
+            read=whole_numbers,
+            shown="none",
+            former="--draft-len",
+        ),
+    ] = None
+    capacity: MemoryLimits = None
 
 
 @question(PredictRequest)
 def predict(request: PredictRequest) -> Prediction:
     """Predict the speedup of speculative decoding and the best draft length."""
-    load = load_of(request, _in_flight(request), request.context_len)
+    in_flight = 1.0 if request.batch_size is None else request.batch_size
+    if request.concurrency is not None:
+        if request.batch_size is not None:
+            message = "batch_size and concurrency are both given; allowed: one of them"
+            raise OptionError(message)
+        array_within("concurrency", request.concurrency, "batch_size")  # below it is a batch
+        in_flight = request.concurrency
+    load = load_of(request, in_flight, request.context_len)
     lengths = lengths_of(request.draft_len)
     most = request.max_draft_len
     if most is None and lengths and lengths[-1] > DEFAULT_MAX_DRAFT_LEN:
@@ -358,34 +442,6 @@ def predict(request: PredictRequest) -> Prediction:
     return replace(found, draft_len=lengths, warnings=warnings)
 
 
-def predict_each(hardware: Sequence[HardwareLike], **request: Any) -> list[Prediction]:
-    """Return a prediction for each of some chips, which are held together.
-
-    Parameters
-    ----------
-    hardware
-        Chips, each once.
-    request
-        The rest of a `PredictRequest`.
-
-    Raises
-    ------
-    OptionError
-        For a chip that is named twice, more points than memory holds over all of them, and as
-        `predict` does.
-    """
-    found = list[Prediction]()
-    for chip in unique_list("hardware", hardware, hardware_of):
-        found.append(predict(hardware=chip, **request))
-        if len(found) == 1:
-            refuse_many_points(
-                found[0].curves[0].round_s.shape,
-                curves=len(found[0].curves) * len(hardware),
-                weight=REQUEST_WEIGHT if found[0].counted else 1,
-            )
-    return found
-
-
 def lengths_of(draft_len: int | Sequence[int] | None) -> tuple[int, ...]:
     """Return draft lengths that are named, in order; none where there are none.
 
@@ -401,7 +457,9 @@ def lengths_of(draft_len: int | Sequence[int] | None) -> tuple[int, ...]:
     """
     if draft_len is None:
         return ()
-    lengths = sorted({whole_within("draft_len", one, "draft_len") for one in as_list(draft_len)})
+    lengths = sorted(
+        {whole_within("draft_len", drafts, "draft_len") for drafts in as_list(draft_len)}
+    )
     if not lengths or lengths[0] == 0:
         refuse("draft_len", draft_len, "at least one number of drafts from 1")
     return tuple(lengths)
@@ -419,33 +477,15 @@ def absent_layers(model: Architecture, drafters: Sequence[Drafter]) -> list[str]
     ]
 
 
-def _in_flight(request: PredictRequest) -> Values:
-    """Return the sequences in flight, 1 where none are named.
-
-    Raises
-    ------
-    OptionError
-        For both spellings.
-    """
-    if request.batch_size is not None and request.concurrency is not None:
-        message = "batch_size and concurrency are both given; allowed: one of them"
-        raise OptionError(message)
-    if request.concurrency is None:
-        return 1.0 if request.batch_size is None else request.batch_size
-    array_within("concurrency", request.concurrency, "batch_size")  # below it is a batch
-    return request.concurrency
-
-
-# --- A prediction, as tables and as CSV of its points --------------------------------------------
+# --- A prediction as JSON and as tables -----------------------------------------------------------
 
 
 def prediction_json(found: Prediction) -> dict[str, Any]:
     """Return a prediction as the object that ``--json`` prints."""
-    answer = curves_json(found.curves, found.counted)
+    answer = curves_json(found.curves, found.end_to_end)
     server = found.setup.server
     answer |= {
-        "notes": list(found.notes),
-        "warnings": list(found.warnings),
+        **found.messages,
         "server": None if server is None else server.to_dict(),
         "survey": survey_json(found.survey),
         "capacity": None,
@@ -462,33 +502,122 @@ def prediction_json(found: Prediction) -> dict[str, Any]:
             "largest_batch": limit.largest.astype(int).tolist(),
             "bound_by": limit.bound_by.tolist(),
         }
+    for drafter, curve in zip(answer["drafters"], found.curves, strict=True):
+        drafter.update(_prices_json(found, curve.tokens_per_s))
+    for drafter, whole in zip(answer["drafters"], found.end_to_end, strict=False):
+        drafter["end_to_end"].update(_prices_json(found, whole.tokens_per_s))
     return answer
 
 
-def predictions_json(found: Sequence[Prediction]) -> dict[str, Any]:
-    """Return one prediction as its object; several, of one chip each, under ``chips``."""
-    curves = [curve for one in found for curve in one.curves]
-    refuse_long_texts(curves, found[0].counted, "JSON")  # of all chips, before the first is a list
-    objects = [one.to_dict() for one in found]
-    return objects[0] if len(objects) == 1 else {"chips": objects}
+def _prices_json(found: Prediction, tokens_per_s: Array) -> dict[str, Any]:
+    """Return price and energy at each point; null where the hardware file has none."""
+    return {
+        name: None if values is None else to_json_array(values)
+        for name, values in found.prices(tokens_per_s).items()
+    }
 
 
-def prediction_csv(*found: Prediction) -> str:
-    """Return every point of predictions as CSV."""
-    curves = [curve for one in found for curve in one.curves]
-    return curves_csv(curves, [whole for one in found for whole in one.counted])
+def refuse_many_predictions(first: Prediction, chips: int, form: str) -> None:
+    """Refuse predictions for several chips that are more than memory holds.
+
+    Parameters
+    ----------
+    first
+        The prediction for one of the chips.
+    chips
+        How many there are.
+    form
+        ``"JSON"`` or ``"CSV"`` where their text is wanted; ``""`` for the predictions themselves.
+
+    Raises
+    ------
+    OptionError
+        For more points than memory holds over all chips.
+    """
+    if form:
+        refuse_long_texts(first.curves * chips, first.end_to_end, form)
+        return
+    refuse_many_points(
+        first.curves[0].round_s.shape,
+        curves=len(first.curves) * chips,
+        weight=REQUEST_WEIGHT if first.end_to_end else 1,
+    )
 
 
 def prediction_text(found: Prediction) -> str:
     """Return the loads where drafting does not pay, best draft lengths, sources and sentences."""
+    curves, lengths = found.headline_curves, found.draft_len
     parts = [
         in_line(title_of(found.model, found.setup)),
         pays_lines(found.survey),
         note_lines(found.warnings),
         curves_table(found.curves),
-        counted_table(found.curves, found.counted) if found.counted else "",
-        lengths_table(found.drawn, found.draft_len) if found.draft_len else "",
+        counted_table(found.curves, found.end_to_end) if found.end_to_end else "",
+        lengths_table(curves, lengths) if lengths else "",
+        _prices_table(found),
         source_lines(found.curves),
-        note_lines(found.notes),
+        note_lines(found.messages["notes"]),
     ]
     return "\n\n".join(filter(None, parts))
+
+
+#: Titles of price and energy, and the unit that their figures are divided by.
+_PRICES: Final = {
+    "usd_per_million_tokens": ("$/Mtok", 1.0),
+    "joules_per_million_tokens": ("MJ/Mtok", MILLION),
+}
+
+
+def _prices_table(found: Prediction) -> str:
+    """Return price and energy at the best draft length and without drafts, where they are known."""
+    known = [name for name, value in found.prices(1.0).items() if value is not None]
+    if not known:
+        return ""
+    titles = [title for name in known for title in (_PRICES[name][0], "without drafts")]
+    rows = []
+    for curve in found.headline_curves:
+        # Axes context, batch, and per price the best draft length beside plain decoding.
+        best = curve.at_best(curve.tokens_per_s), curve.tokens_per_s[..., 0]
+        cells = [
+            np.asarray(found.prices(rate)[name]) / _PRICES[name][1]
+            for name in known
+            for rate in best
+        ]
+        rows += [
+            [
+                f"{context:g}",
+                f"{batch:g}",
+                *(figure(cell[i, b], format_price) for cell in cells),
+                curve.drafter,
+            ]
+            for i, context in enumerate(curve.context_len)
+            for b, batch in enumerate(curve.batch_size)
+        ]
+    header = ["context", "batch", *titles, "drafter"]
+    return format_table(header, rows, left=[len(header) - 1])
+
+
+# --- The charts -----------------------------------------------------------------------------------
+
+
+def prediction_charts(found: Prediction) -> dict[str, Any]:
+    """Return speedup against draft length, and what a grid of this shape can show besides."""
+    from specroof.plot.batches import (  # noqa: PLC0415 - matplotlib is slow to import
+        speedup_figures,
+    )
+
+    return speedup_figures(found.headline_curves)
+
+
+COMMAND: Final = Command(
+    question=predict,
+    options=(*FORMULAS, "cost_of"),
+    each_chip=True,
+    check_size=refuse_many_predictions,
+    chart="Draw speedup against draft length. Several batch sizes add best speedup against batch "
+    "size (NAME-by-batch), several contexts a map (NAME-map). With --input-len, speedups count "
+    "prefills.",
+    example="specroof predict deepseek-ai/DeepSeek-V4-Pro -H b200 --tp 8 --batch 1,32\n"
+    "--drafter ideal --drafter autoregressive,accept=0.75,cost=0.10\n"
+    "--drafter block,accept=0.89,cost=0.10,drafts=16",
+)

@@ -5,7 +5,7 @@ import inspect
 import os
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Annotated, Any, Final, ParamSpec, TypeAlias, TypeVar, get_args, get_origin
 
@@ -13,10 +13,18 @@ import numpy as np
 
 from specroof.architecture import Architecture
 from specroof.arrays import n_entries, number_within
-from specroof.catalog import hardware_names, load_drafter, load_hardware, load_model, model_names
+from specroof.catalog import (
+    ACCEPTANCE_KEYS,
+    hardware_names,
+    load_drafter,
+    load_hardware,
+    load_model,
+    model_names,
+)
 from specroof.cost import Options
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, expect, refuse, reject
+from specroof.drafters.kinds import KINDS
+from specroof.errors import Note, OptionError, expect, refuse, reject
 from specroof.hardware import (
     FRAMEWORKS,
     GENERIC,
@@ -27,7 +35,7 @@ from specroof.hardware import (
 )
 from specroof.latency import Deployment, engine_setup
 from specroof.parsers import PARSERS
-from specroof.questions.parameters import Parameter, words
+from specroof.questions.parameters import Parameter, numbers, words
 from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import Load, Workload, parse_server, server_settings
@@ -160,8 +168,12 @@ def question(
         fields_signature = inspect.signature(request)
         signature = fields_signature.replace(
             parameters=[
-                one.replace(annotation=_plain_type(one.annotation))
-                for one in fields_signature.parameters.values()
+                field.replace(
+                    annotation=get_args(field.annotation)[0]  # without what is told of it
+                    if get_origin(field.annotation) is Annotated
+                    else field.annotation
+                )
+                for field in fields_signature.parameters.values()
             ],
             return_annotation=inspect.signature(answer).return_annotation,
         )
@@ -171,11 +183,6 @@ def question(
         return ask
 
     return asked
-
-
-def _plain_type(hint: Any) -> Any:
-    """Return a type without what is told of the parameter."""
-    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
 def _rows(request: Callable[..., object]) -> dict[str, Parameter]:
@@ -213,7 +220,9 @@ def _about(request: Callable[..., object]) -> str:
         elif "\n\n" in doc:
             rest = doc.partition("\n\n")[2]
     for name, row in _rows(request).items():
-        lines = textwrap.wrap(f"{row.about} {row.in_python}", 95, break_on_hyphens=False)
+        default = f"Default: {row.shown}." if isinstance(row.shown, str) else ""
+        sentences = " ".join(filter(None, [row.about, row.in_python, default]))
+        lines = textwrap.wrap(sentences, 95, break_on_hyphens=False)
         entries[name] = "\n".join([name, *(f"    {line}" for line in lines)])
     shown = [entries[name] for name in inspect.signature(request).parameters if name in entries]
     return "\n".join([f"{_PARAMETERS}{shown[0]}", *shown[1:], "", rest]).rstrip() if shown else ""
@@ -323,6 +332,26 @@ def usd_per_hour(hardware: HardwareProfile, given: float | None) -> float | None
     if given is not None:
         return number_within("price_per_hour", given, "usd_per_hour")
     return None if hardware.price is None else hardware.price.usd_per_hour
+
+
+def price_notes(hardware: HardwareProfile, usd_per_hour: float | None) -> Iterator[str]:
+    """Yield where a price and the energy of tokens come from; nothing for what is unknown.
+
+    Parameters
+    ----------
+    hardware
+        Whose watts they are.
+    usd_per_hour
+        The price of one device, as `usd_per_hour` returns it.
+    """
+    if usd_per_hour is not None:
+        date = origin = "as given"
+        if hardware.price is not None and hardware.price.usd_per_hour == usd_per_hour:
+            date, origin = hardware.price.date, f"{hardware.price.date}, {hardware.price.source}"
+        price = f"price: {usd_per_hour:g} USD an hour and device"
+        yield Note(f"{price}, {origin}", short=f"{price}, {date}")
+    if hardware.power is not None:
+        yield f"energy: {hardware.power.watts:g} W a device, hosts and cooling not counted"
 
 
 def borrowed_engine(
@@ -565,6 +594,71 @@ def deployment_parameter(name: str, **changes: Any) -> Parameter:
     return replace(_rows(DeploymentRequest)[name], panel=None, **changes)
 
 
+# --- Parameters that questions share --------------------------------------------------------------
+
+#: A drafter, of which a question says what it must know of its acceptance.
+DRAFTER: Final = Parameter(
+    "KIND[,key=value…].",
+    "--drafter",
+    in_python="Or a `Drafter`.",
+    metavar="SPEC",
+    names=lambda: KINDS,
+    kind=str,
+)
+#: Batch sizes; a question shows its default.
+BATCH: Final = Parameter(
+    "Sequences or requests in flight, a number or a list.",
+    "--batch",
+    about_flag="Sequences in flight, comma-separated; 1..128 doubles.",
+    read=numbers,
+)
+#: Contexts.
+CONTEXT: Final = Parameter(
+    "Cached tokens of each sequence, a number or a list.",
+    "--context",
+    about_flag="Cached tokens of each sequence, comma-separated.",
+    shown="4096",
+    read=numbers,
+)
+#: One context.
+ContextLen: TypeAlias = Annotated[
+    float | None, Parameter("Cached tokens of each sequence.", "--context", shown="4096")
+]
+#: Drafters that are compared, with their acceptance.
+Drafters: TypeAlias = Annotated[
+    DrafterLike | Sequence[DrafterLike],
+    replace(
+        DRAFTER,
+        about=f"KIND[,key=value…], repeatable. Kinds: {', '.join(KINDS)}. Acceptance: "
+        f"{', '.join(f'{key}=' for key in ACCEPTANCE_KEYS)}.",
+        kind=list[str],
+    ),
+]
+#: What memory does.
+MemoryLimits: TypeAlias = Annotated[
+    bool | None,
+    Parameter(
+        "Whether memory limits what runs: batches that have no room have no figures; requests "
+        "wait, where the question is about them. False prices all as if memory had no end, as "
+        "the ideal engine does.",
+        "--no-capacity",
+        about_flag="Ignore memory limits. The ideal engine always does.",
+        kind=bool,
+        default=False,
+        read=lambda _, given: False if given else None,
+    ),
+]
+#: The price of one device.
+PricePerHour: TypeAlias = Annotated[
+    float | None,
+    Parameter(
+        "Price of one device for an hour, in US dollars.",
+        metavar="USD",
+        shown="the hardware file's",
+    ),
+]
+
+
 # --- The load of a question: sequences of one context, or requests -------------------------------
 
 
@@ -577,6 +671,7 @@ class LoadRequest(DeploymentRequest):
         Parameter(
             "Tokens of a prompt. Replaces the context, and counts prefills.",
             "--input-len --isl",
+            about_flag="Tokens of a prompt. Replaces --context, and counts prefills.",
             panel=_REQUESTS,
         ),
     ] = None
@@ -585,6 +680,7 @@ class LoadRequest(DeploymentRequest):
         Parameter(
             "Tokens of an answer, with the length of a prompt.",
             "--output-len --osl",
+            about_flag="Tokens of an answer, with --input-len.",
             panel=_REQUESTS,
         ),
     ] = None
@@ -592,6 +688,8 @@ class LoadRequest(DeploymentRequest):
         float | None,
         Parameter(
             "Share of a prompt's tokens that the server has cached, 0 to 1.",
+            about_flag="Share of a prompt's tokens that the server has cached, 0 to 1. With "
+            "--input-len.",
             metavar="SHARE",
             shown="0",
             panel=_REQUESTS,
@@ -600,7 +698,10 @@ class LoadRequest(DeploymentRequest):
     waves: Annotated[
         bool,
         Parameter(
-            "Send all requests at once, and the next when all are answered.", panel=_REQUESTS
+            "Send all requests at once, and the next when all are answered.",
+            about_flag="Send all requests at once, and the next when all are answered. With "
+            "--input-len.",
+            panel=_REQUESTS,
         ),
     ] = False
 

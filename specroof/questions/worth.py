@@ -1,23 +1,30 @@
 """Is a better drafter worth training: what does each further accepted token bring?"""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 
 from specroof.acceptance import acceptance_from_length
 from specroof.arrays import fields_of, number_within, real_number
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, refuse, reject
+from specroof.errors import OptionError, refuse
 from specroof.hardware import Placement
 from specroof.latency import Deployment
 from specroof.questions.answer import Charted
 from specroof.questions.capacity import usual_drafts
+from specroof.questions.parameters import FORMULAS, Command, Parameter, in_seconds, numbers
 from specroof.questions.request import (
+    BATCH,
+    DRAFTER,
+    ContextLen,
     DrafterLike,
     LoadRequest,
+    MemoryLimits,
+    PricePerHour,
     Values,
     as_list,
     drafter_of,
@@ -43,23 +50,6 @@ _MOST_USERS: Final = 4096
 class WorthRequest(LoadRequest):
     """Ask what better drafters would bring.
 
-    Parameters
-    ----------
-    drafter
-        What drafts: a SPEC, or a `Drafter`. Its own acceptance does not matter.
-    accept_length
-        Acceptance lengths to compare, bonus included, a number or a list; 3 to 9 if None.
-    draft_len
-        The drafts that they are measured with; the drafter's depth up to 16 if None.
-    batch_size, context_len
-        The load: sequences or requests in flight, and cached tokens of each, 4096 if None.
-    tpot_s
-        Seconds per output token that users may wait; those of plain decoding at the load if None.
-    price_per_hour
-        US dollars of one device; the hardware file's if None.
-    capacity
-        As for `predict`.
-
     Examples
     --------
     >>> from specroof import worth
@@ -68,14 +58,43 @@ class WorthRequest(LoadRequest):
     [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
     """
 
-    drafter: DrafterLike
-    accept_length: Values | None = None
-    draft_len: int | None = None
-    batch_size: float = 1
-    context_len: float | None = None
-    tpot_s: float | None = None
-    price_per_hour: float | None = None
-    capacity: bool | None = None
+    drafter: Annotated[
+        DrafterLike,
+        replace(DRAFTER, about="KIND[,key=value…], as in predict; needs no acceptance."),
+    ]
+    accept_length: Annotated[
+        Values | None,
+        Parameter(
+            "Acceptance lengths to compare, bonus included, a number or a list.",
+            about_flag="Acceptance lengths to compare, bonus included, comma-separated.",
+            read=numbers,
+            shown="3 to 9",
+        ),
+    ] = None
+    draft_len: Annotated[
+        int | None,
+        Parameter(
+            "Drafts that acceptance lengths are measured with.",
+            "--measured-draft-len",
+            shown="all that the drafter makes, up to 16",
+            former="--draft-len",
+        ),
+    ] = None
+    batch_size: Annotated[Values | None, replace(BATCH, shown="1")] = None
+    context_len: ContextLen = None
+    tpot_s: Annotated[
+        float | None,
+        Parameter(
+            "Seconds per output token that users may wait.",
+            "--tpot",
+            about_flag="Target: milliseconds per token.",
+            metavar="MS",
+            read=in_seconds,
+            shown="the time of plain decoding",
+        ),
+    ] = None
+    price_per_hour: PricePerHour = None
+    capacity: MemoryLimits = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +115,8 @@ class WorthRow:
         Of the whole server; the price is None where unknown.
     users
         The most that wait no longer per token than they may.
+    batch_size, tpot_s
+        The load, and the seconds per token that users may wait there.
     """
 
     accept_length: float
@@ -106,6 +127,8 @@ class WorthRow:
     tokens_per_s: float
     usd_per_million_tokens: float | None
     users: int
+    batch_size: float = math.nan
+    tpot_s: float = math.nan
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -119,41 +142,58 @@ class Worth(Charted):
     placement
         The devices.
     batch_size, context_len, workload
-        The load; `workload` is None unless requests were asked about.
+        The load; `workload` is None unless requests were asked about. Of several batch sizes, a
+        tuple.
     draft_len, tpot_s
-        The drafts that lengths are measured with, and what users may wait.
+        The drafts that lengths are measured with, and what users may wait: of several batch
+        sizes, a tuple.
     rows
-        By acceptance length.
+        By batch size and acceptance length.
     notes, warnings
         Sentences for the reader.
     """
-
-    _chart = "plot_worth"
 
     model: str
     hardware: str
     engine: str
     placement: Placement
     drafter: str
-    batch_size: float
+    batch_size: float | tuple[float, ...]
     context_len: float
     workload: Workload | None
     draft_len: int
-    tpot_s: float
+    tpot_s: float | tuple[float, ...]
     rows: tuple[WorthRow, ...]
 
     @property
     def title(self) -> str:
         """What was asked, in one line."""
         load = self.workload.requests if self.workload else f"context {self.context_len:g}"
+        batches = ", ".join(f"{batch:g}" for batch in as_list(self.batch_size))
         return (
             f"{self.model} on {self.placement.devices} x {self.hardware}, engine {self.engine}, "
-            f"batch {self.batch_size:g}, {load}: {self.drafter}"
+            f"batch {batches}, {load}: {self.drafter}"
         )
+
+    def text(self) -> str:
+        """Return a row for each acceptance length, and what the columns mean."""
+        return worth_text(self)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the chart of speedups and users."""
+        return {"": worth_chart(self)}
+
+    @property
+    def by_batch(self) -> dict[float, list[WorthRow]]:
+        """The rows of each batch size."""
+        parts: dict[float, list[WorthRow]] = {}
+        for row in self.rows:
+            parts.setdefault(row.batch_size, []).append(row)
+        return parts
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """A row for each acceptance length."""
+        """A row for each batch size and acceptance length."""
         return [asdict(row) for row in self.rows]
 
     def to_dict(self) -> dict[str, Any]:
@@ -164,7 +204,7 @@ class Worth(Charted):
             **fields_of(self, "drafter", "batch_size", "context_len", "draft_len", "tpot_s"),
             **workload_json(self.workload),
             "rows": self.records,
-            **self.said,
+            **self.messages,
         }
 
 
@@ -178,6 +218,26 @@ def _length(given: object, drafts: int) -> float:
 @question(WorthRequest)
 def worth(request: WorthRequest) -> Worth:
     """Show the speedup, price and users of better drafters, by acceptance length."""
+    batches = as_list(1.0 if request.batch_size is None else request.batch_size)
+    if not batches:
+        refuse("batch_size", request.batch_size, "at least one batch size")
+    answers = [_at_load(replace(request, batch_size=batch)) for batch in batches]
+    first = answers[0]
+    rows = tuple(row for answer in answers for row in answer.rows)
+    if len(answers) == 1:
+        return first
+    loads = [answer.rows[0] for answer in answers]
+    return replace(
+        first,
+        batch_size=tuple(row.batch_size for row in loads),
+        tpot_s=tuple(row.tpot_s for row in loads),
+        rows=rows,
+        notes=tuple(dict.fromkeys(note for answer in answers for note in answer.notes)),
+    )
+
+
+def _at_load(request: WorthRequest) -> Worth:
+    """Return what better drafters would bring at one batch size."""
     drafter = drafter_of(request.drafter)
     if drafter.is_ideal:
         message = "drafter is 'ideal', which nothing improves; allowed: another drafter"
@@ -204,6 +264,8 @@ def worth(request: WorthRequest) -> Worth:
         tpot_s = number_within("tpot_s", request.tpot_s, "tpot_s")
     users = [_users(deployment, each, load, room, drafts, tpot_s) for each in better]
     usd = usd_per_hour(deployment.setup.hardware, request.price_per_hour)
+    batch = float(first.batch_size[0])
+    rows = _rows(lengths, curves, users, usd)
     notes = list(first.notes)
     if usd is None:
         name = deployment.setup.hardware.name
@@ -213,12 +275,12 @@ def worth(request: WorthRequest) -> Worth:
     return Worth(
         **fields_of(first, "model", "hardware", "engine", "placement"),
         drafter=drafter.name,
-        batch_size=float(first.batch_size[0]),
+        batch_size=batch,
         context_len=float(first.context_len[0]),
         workload=request.workload,
         draft_len=drafts,
         tpot_s=tpot_s,
-        rows=_rows(lengths, curves, users, usd),
+        rows=tuple(replace(row, batch_size=batch, tpot_s=tpot_s) for row in rows),
         notes=tuple(notes),
     )
 
@@ -229,10 +291,11 @@ def _case(request: WorthRequest, drafter: Drafter) -> tuple[Deployment, Load, in
     drafts = min(drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN)
     if request.draft_len is not None:
         drafts = usual_drafts(drafter, deployment.model, request.draft_len)
-    load = load_of(request, request.batch_size, request.context_len)
+    batches = 1.0 if request.batch_size is None else request.batch_size
+    load = load_of(request, batches, request.context_len)
     refuse_one_token(load.workload)
-    if len(load.batch_size) != 1 or len(load.context_len) != 1:
-        reject("batch_size and context_len are several loads, or none", "one number each")
+    if len(load.context_len) != 1:
+        refuse("context_len", request.context_len, "one number")
     return deployment, load, drafts
 
 
@@ -296,10 +359,71 @@ _COLUMNS: Final[dict[str, Callable[[WorthRow], str]]] = {
 
 def worth_text(found: Worth) -> str:
     """Return a row for each acceptance length, and what the columns mean."""
-    rows = [[cell(row) for cell in _COLUMNS.values()] for row in found.rows]
+    by_batch = found.by_batch
+    columns = dict(_COLUMNS)
+    if len(by_batch) > 1:
+        columns = {"batch": lambda row: f"{row.batch_size:g}", **_COLUMNS}
+    rows = [[cell(row) for cell in columns.values()] for row in found.rows]
+    targets = dict.fromkeys(rows[0].tpot_s for rows in by_batch.values())
+    waits = ", ".join(map(format_seconds, targets))
     meaning = (
         f"tokens/round as measured with {format_drafts(found.draft_len)}; per token: speedup for each "
         f"further one;\nenough: drafts beyond these bring less than 1%; users: at most "
-        f"{format_seconds(found.tpot_s)} per token"
+        f"{waits} per token"
     )
-    return page(found, format_table([*_COLUMNS], rows, left=[]), meaning)
+    return page(found, format_table([*columns], rows, left=[]), meaning)
+
+
+# --- The chart ------------------------------------------------------------------------------------
+
+
+def worth_chart(found: Worth) -> Any:
+    """Draw speedup above the users that are served fast enough, both against acceptance length."""
+    from specroof.plot.style import (  # noqa: PLC0415 - matplotlib is slow to import
+        add_legend,
+        house_style,
+        line_key,
+        look,
+        new_chart,
+        plain_line,
+    )
+
+    with house_style():
+        chart = new_chart(found.title, width=8, height=5.4)
+        upper, lower = chart.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+        keys = [plain_line(upper)]
+        by_batch = found.by_batch
+        for i, (batch, rows) in enumerate(by_batch.items()):
+            lengths = [row.accept_length for row in rows]
+            upper.plot(lengths, [row.speedup for row in rows], **look(i))
+            for row in rows:
+                upper.annotate(
+                    f"γ {row.best_draft_len}",
+                    (row.accept_length, row.speedup),
+                    xytext=(0, 7),
+                    textcoords="offset points",
+                    ha="center",
+                )
+            own = look(i) if len(by_batch) > 1 else look(1)
+            lower.plot(lengths, [row.users for row in rows], **own)
+            if len(by_batch) > 1:
+                keys.append(line_key(f"batch {batch:g}", **own))
+        upper.margins(y=0.2)
+        upper.set_ylabel("Best speedup (×)")
+        lower.set_ylim(0, 1.1 * max(1, *(row.users for row in found.rows)))
+        lower.set_ylabel("Users served fast enough")
+        lower.set_xlabel(
+            f"Acceptance length with {found.draft_len} drafts (tokens, bonus included)"
+        )
+        add_legend(chart, keys)
+        return chart
+
+
+COMMAND: Final = Command(
+    question=worth,
+    options=FORMULAS,
+    each_chip=True,
+    chart="Draw speedup and users against the length.",
+    example="specroof worth Qwen/Qwen3-32B -H h100 --tp 2 --drafter block,cost=0.1,block=16\n"
+    "--batch 32",
+)

@@ -48,6 +48,7 @@ _UNITS: Final = {
     "_drafting": "sequences",
     "concurrency": "requests",
     "usd_per_million_tokens": "USD",
+    "joules_per_million_tokens": "J",
 }
 
 

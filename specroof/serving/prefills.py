@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,71 +18,8 @@ from specroof.serving.closed_loop import (
     shared_passes,
     shared_wave,
 )
+from specroof.serving.workload import prefill_pass, time_to_first_token_s
 from specroof.speedup.round import PassSeconds
-
-_Seconds = TypeVar("_Seconds", float, Array)
-
-
-def prefill_pass(
-    input_len: npt.ArrayLike, *, batch_size: npt.ArrayLike = 1.0, context_len: npt.ArrayLike = 0.0
-) -> ForwardPass:
-    """Return the pass over prompts that comes before the first token.
-
-    Unlike a verification it keeps recurrent state behind the last position only, since nothing of
-    a prompt is taken back, and only that position goes through the head.
-
-    Parameters
-    ----------
-    input_len
-        Tokens of each prompt that are not cached yet.
-    batch_size
-        Prompts in the pass.
-    context_len
-        Tokens before them that are cached already, such as a shared prefix.
-
-    Raises
-    ------
-    ValueError
-        As `ForwardPass` does.
-
-    Source
-        The serving loop of SGLang and vLLM.
-
-    Examples
-    --------
-    >>> float(prefill_pass(8192, batch_size=4).head_tokens)  # the last position of each
-    4.0
-    """
-    return ForwardPass(batch_size, input_len, context_len, head_len=1.0, settled=True)
-
-
-def time_to_first_token_s(
-    prefill_s: _Seconds, *, batch_size: npt.ArrayLike, request_overhead_s: float
-) -> _Seconds:
-    r"""Return the seconds from the start of a prefill to the first token of its prompts.
-
-    .. math:: t + B \, t_{request}
-
-    Parameters
-    ----------
-    prefill_s
-        Seconds of the pass, t.
-    batch_size
-        Prompts in the pass, B.
-    request_overhead_s
-        Seconds that the engine takes for each request.
-
-    Ignores
-        queues, and the transfer of text: what a client measures is longer.
-    Source
-        Counting.
-
-    Examples
-    --------
-    >>> time_to_first_token_s(0.5, batch_size=2, request_overhead_s=0.125)
-    0.75
-    """
-    return prefill_s + batch_size * request_overhead_s  # type: ignore[operator, return-value]  # numbers or arrays
 
 
 def piece_pass(

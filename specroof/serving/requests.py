@@ -13,11 +13,9 @@ from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.prefills import (
     RequestLoad,
     RequestTimes,
-    prefill_pass,
     request_timing,
-    time_to_first_token_s,
 )
-from specroof.serving.workload import Workload
+from specroof.serving.workload import Workload, prefill_pass, time_to_first_token_s
 from specroof.speedup.result import SpeedupCurve
 from specroof.speedup.round import EnginePasses
 

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from specroof.arrays import number_within
+import numpy.typing as npt
+
+from specroof.arrays import Array, number_within
+from specroof.cost import ForwardPass
 from specroof.errors import expect, reject
 from specroof.hardware import ServerSettings
 from specroof.hardware.engine import SETTINGS
@@ -170,3 +173,70 @@ def server_settings(values: Mapping[str, Any], *, where: str = "server") -> Serv
             setting.parsed(f"{where}: {key}", value) if isinstance(value, str) else value
         )
     return ServerSettings(**read)
+
+
+# --- The prefill of a prompt ----------------------------------------------------------------------
+
+_Seconds = TypeVar("_Seconds", float, Array)
+
+
+def prefill_pass(
+    input_len: npt.ArrayLike, *, batch_size: npt.ArrayLike = 1.0, context_len: npt.ArrayLike = 0.0
+) -> ForwardPass:
+    """Return the pass over prompts that comes before the first token.
+
+    Unlike a verification it keeps recurrent state behind the last position only, since nothing of
+    a prompt is taken back, and only that position goes through the head.
+
+    Parameters
+    ----------
+    input_len
+        Tokens of each prompt that are not cached yet.
+    batch_size
+        Prompts in the pass.
+    context_len
+        Tokens before them that are cached already, such as a shared prefix.
+
+    Raises
+    ------
+    ValueError
+        As `ForwardPass` does.
+
+    Source
+        The serving loop of SGLang and vLLM.
+
+    Examples
+    --------
+    >>> float(prefill_pass(8192, batch_size=4).head_tokens)  # the last position of each
+    4.0
+    """
+    return ForwardPass(batch_size, input_len, context_len, head_len=1.0, settled=True)
+
+
+def time_to_first_token_s(
+    prefill_s: _Seconds, *, batch_size: npt.ArrayLike, request_overhead_s: float
+) -> _Seconds:
+    r"""Return the seconds from the start of a prefill to the first token of its prompts.
+
+    .. math:: t + B \, t_{request}
+
+    Parameters
+    ----------
+    prefill_s
+        Seconds of the pass, t.
+    batch_size
+        Prompts in the pass, B.
+    request_overhead_s
+        Seconds that the engine takes for each request.
+
+    Ignores
+        queues, and the transfer of text: what a client measures is longer.
+    Source
+        Counting.
+
+    Examples
+    --------
+    >>> time_to_first_token_s(0.5, batch_size=2, request_overhead_s=0.125)
+    0.75
+    """
+    return prefill_s + batch_size * request_overhead_s  # type: ignore[operator, return-value]  # numbers or arrays

@@ -74,6 +74,35 @@ def joules_per_million_tokens(
     return np.asarray(MILLION * power / np.asarray(tokens_per_s, dtype=np.float64))
 
 
+def price_and_energy(
+    tokens_per_s: npt.ArrayLike,
+    *,
+    devices: npt.ArrayLike,
+    usd_per_hour: float | None,
+    watts: float | None,
+) -> dict[str, Array | None]:
+    """Return price and energy of a million output tokens, by the names of their functions.
+
+    Parameters
+    ----------
+    tokens_per_s, devices
+        Output tokens of the whole server, and its devices.
+    usd_per_hour, watts
+        Of one device; None where unknown, as is then what follows from it.
+
+    Examples
+    --------
+    >>> price_and_energy(1000.0, devices=2, usd_per_hour=3.6, watts=None)
+    {'usd_per_million_tokens': array(2.), 'joules_per_million_tokens': None}
+    """
+    usd = joules = None
+    if usd_per_hour is not None:
+        usd = usd_per_million_tokens(tokens_per_s, devices=devices, usd_per_hour=usd_per_hour)
+    if watts is not None:
+        joules = joules_per_million_tokens(tokens_per_s, devices=devices, watts=watts)
+    return {"usd_per_million_tokens": usd, "joules_per_million_tokens": joules}
+
+
 # --- The best that a server can give each user for what each device gives all of them ------------
 
 

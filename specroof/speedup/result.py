@@ -284,7 +284,7 @@ class SpeedupCurve:
         return f"<SpeedupCurve: {self.title}; {sizes} contexts, batch sizes, draft lengths>"
 
     @property
-    def facts(self) -> dict[str, str]:
+    def summary(self) -> dict[str, str]:
         """The best speedup of the first contexts and batch sizes, and its draft length."""
         return {
             f"batch {batch:g}, context {context:g}": (
@@ -296,8 +296,8 @@ class SpeedupCurve:
         }
 
     def _repr_html_(self) -> str:
-        """Return a small table of the facts, and the notes below it."""
-        return facts_html(self.title, self.facts, self.notes)
+        """Return a small table of the summary, and the notes below it."""
+        return facts_html(self.title, self.summary, self.notes)
 
     def to_frame(self) -> Any:
         """Return the points as a pandas DataFrame: the columns of ``--csv``, a row each.
