@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from specroof.arrays import number_within
-from specroof.errors import expect, refuse, reject
+from specroof.errors import expect, reject
 from specroof.hardware import ServerSettings
 from specroof.hardware.engine import SETTINGS
 from specroof.reading.yaml_text import shown
