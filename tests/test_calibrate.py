@@ -30,8 +30,7 @@ from specroof import (
 from specroof.cli import app
 from specroof.engines import Calibration, Residual, calibrated_yaml, predicted_tokens_per_s
 from specroof.engines.calibration import PARAMETERS, Problem, coordinate, estimate, uncertainty
-from specroof.evidence import Measurement
-from specroof.evidence.result_files import read_benchmark
+from specroof.evidence import Measurement, read_benchmark
 from specroof.hardware import Band, EngineProfile, ExpertTile, parse_hardware
 from specroof.latency import Deployment, engine_setup
 from specroof.questions.benchmark import refuse_others

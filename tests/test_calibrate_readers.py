@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof import MeasurementError
-from specroof.evidence import refuse_mixed
-from specroof.evidence.result_files import read_benchmark
+from specroof.evidence import read_benchmark, refuse_mixed
 
 # What each tool writes, by the keys of SGLang 0.5.23, vLLM 0.33.0 and InferenceX.
 SGLANG: dict[str, Any] = {

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from specroof import MeasurementError, OptionError, doctor, validate
-from specroof.acceptance.published.formats import parse_profiles, whole
-from specroof.evidence import stated_drafts
+from specroof.acceptance.published.formats import _whole, parse_profiles
+from specroof.evidence import read_benchmark, stated_drafts
 from specroof.evidence.measurement import Measurement
-from specroof.evidence.result_files import read_benchmark
 from specroof.questions.doctor import doctor_text
 from specroof.reading.metrics_text import parse_metrics
 from specroof.serving.metrics import counted
@@ -342,9 +341,9 @@ def test_bins_of_a_histogram_cost_what_the_file_holds(monkeypatch: pytest.Monkey
     def count(*words: Any, **told: Any) -> int:
         nonlocal checked
         checked += 1
-        return whole(*words, **told)
+        return _whole(*words, **told)
 
-    monkeypatch.setattr("specroof.acceptance.published.formats.whole", count)
+    monkeypatch.setattr("specroof.acceptance.published.formats._whole", count)
     lines = '{"acceptance_histogram": {"9999": 1}}\n' * 1000
     (profile,) = parse_profiles(lines, "f")
     assert (profile.n_rounds, len(profile.survival)) == (1000, 9999)

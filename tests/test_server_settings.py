@@ -23,8 +23,7 @@ from specroof import (
 from specroof.cli import app
 from specroof.cost import ForwardPass
 from specroof.errors import MeasurementError, OptionError
-from specroof.evidence import Measurement, server_told
-from specroof.evidence.result_files import read_benchmark
+from specroof.evidence import Measurement, read_benchmark, server_told
 from specroof.hardware import IDEAL_ENGINE, SERVER_KEYS, CapturedGraphs, ServerSettings
 from specroof.latency import Deployment, Setup, drafting_setup, engine_setup, model_latency
 from specroof.serving.capacity import in_server

@@ -1,7 +1,4 @@
-"""Measured points: bundled tables, how they were served, and what no list of them may hold.
-
-`specroof.evidence.result_files` reads those of a user.
-"""
+"""Measured points: bundled tables, result files of engines, how they were served."""
 
 from specroof.evidence.bundled import (
     acceptance_of,
@@ -15,6 +12,7 @@ from specroof.evidence.bundled import (
     shape_group,
 )
 from specroof.evidence.measurement import STEP, Measurement, refuse_mixed, refuse_repeats
+from specroof.evidence.result_files import read_benchmark
 from specroof.evidence.stated import (
     Stated,
     refuse_other_drafts,
@@ -35,6 +33,7 @@ __all__ = [
     "kind_of",
     "load_measurements",
     "measured_of",
+    "read_benchmark",
     "refuse_mixed",
     "refuse_other_drafts",
     "refuse_other_kinds",

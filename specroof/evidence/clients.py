@@ -38,14 +38,14 @@ _BY_CLOCK: Final = "of requests that come by the clock, how many are in flight i
 _HISTOGRAM: Final = "pooled_spec_decode_acceptance_histogram"
 
 
-class _Count(Extract):
+class _Mean(Extract):
     """A mean of completed requests."""
 
     mean: Amount = REQUIRED
 
 
 class _Statistics(Extract):
-    successful: _Count = REQUIRED
+    successful: _Mean = REQUIRED
 
 
 class _GuidellmMetrics(Extract):
@@ -84,7 +84,7 @@ class _GuidellmMetadata(Extract):
 
 
 class _GuidellmReport(Extract):
-    """guidellm 0.8.1, ``benchmark/schemas/report.py`` and ``metrics.py``."""
+    """A report of guidellm, one benchmark for each load."""
 
     metadata: _GuidellmMetadata = REQUIRED
     benchmarks: list[_GuidellmBenchmark] = REQUIRED
@@ -137,9 +137,8 @@ _MEANS: Final[Mapping[str, tuple[str, str, str]]] = {
     "Output Tokens/Sec": ("Token Throughput", "Successful Output Tokens/Sec", "Mean"),
     "Concurrency": ("Server Throughput", "Successful Concurrency", "Mean"),
 }
-_GuidellmRow: Final[Any] = create_model(
-    "_GuidellmRow", __base__=Extract, **dict.fromkeys(_MEANS, (Amount, REQUIRED))
-)
+_FIELDS: Final[dict[str, Any]] = dict.fromkeys(_MEANS, (Amount, REQUIRED))
+_GuidellmRow: Final = create_model("_GuidellmRow", __base__=Extract, **_FIELDS)
 
 
 def guidellm_table(text: str, source: str) -> list[Result]:
@@ -279,22 +278,22 @@ class _InputConfig(Extract):
         """The one model that was asked for; None where there are several."""
         names = self.model_names
         if names is None:
-            items = self.models and self.models.items
+            items = None if self.models is None else self.models.items
             names = [item.name for item in items or ()]
         return names[0] if len(names) == 1 and isinstance(names[0], str) else None
 
     @property
     def concurrency(self) -> int | None:
         """Requests that the client keeps in flight; None where nothing says it."""
-        stimulus = self.perf_analyzer and self.perf_analyzer.stimulus
-        if stimulus is not None and stimulus.concurrency is not None:
-            return stimulus.concurrency
+        tool = self.perf_analyzer
+        if tool is not None and tool.stimulus is not None and tool.stimulus.concurrency is not None:
+            return tool.stimulus.concurrency
         profiling = (phase for phase in self.phases or () if phase.kind == "profiling")
         return next((phase.concurrency for phase in profiling), None)
 
 
 class _ClientResult(Extract):
-    """aiperf 0.13.0, ``exporters/metrics_json_exporter.py``; genai-perf 0.0.16 likewise."""
+    """The keys that aiperf and genai-perf share."""
 
     input_config: _InputConfig = REQUIRED
     request_latency: Annotated[_Metric, _in_unit("ms")] = REQUIRED

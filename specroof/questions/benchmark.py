@@ -123,7 +123,6 @@ class BenchmarkRequest(Recorded):
             several tools or of other drafts, or a result that is there twice.
         """
         from specroof import evidence  # noqa: PLC0415 - few questions are about results
-        from specroof.evidence.result_files import read_benchmark  # noqa: PLC0415 - needs pydantic
 
         options = options_of(self.options)
         model, hardware = model_of(self.model, self.family), hardware_of(self.hardware)
@@ -132,7 +131,7 @@ class BenchmarkRequest(Recorded):
         points = tuple(
             point
             for file, text in zip(files, texts, strict=True)
-            for point in read_benchmark(text, source=str(file), draft_len=self.draft_len)
+            for point in evidence.read_benchmark(text, source=str(file), draft_len=self.draft_len)
         )
         points, silent = evidence.stated_drafts(points)
         evidence.refuse_repeats(points)

@@ -39,25 +39,25 @@ _MOST_EVENTS: Final = 1e20
 refuse = partial(errors.refuse, show=shown)
 
 
-def number(where: str, value: object, *, low: float = 0.0, high: float = _MOST_EVENTS) -> float:
+def _number(where: str, value: object, *, low: float = 0.0, high: float = _MOST_EVENTS) -> float:
     """Return a value as a float from `low` to `high`.
 
     Examples
     --------
-    >>> number("x.json: mean", 2)
+    >>> _number("x.json: mean", 2)
     2.0
     """
     return number_within(where, value, Bounds(low, high), show=shown)
 
 
-def whole(where: str, value: object, *, low: int = 0, high: int = MOST_DRAFTS) -> int:
+def _whole(where: str, value: object, *, low: int = 0, high: int = MOST_DRAFTS) -> int:
     """Return a value, or a text of digits, as a whole number from `low` to `high`."""
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value[:20])
     return int(number_within(where, value, Bounds(low, high, whole=True), show=shown))
 
 
-# Values of JSON documents, as `number` and `whole` have them.
+# Values of JSON documents, as `_number` and `_whole` have them.
 _Events = Annotated[float, within(Bounds(0, _MOST_EVENTS), yaml=False)]
 _Rounds = Annotated[int, BeforeValidator(int), whole_amount(0)]
 _Rates = Annotated[
@@ -128,7 +128,7 @@ def counters_profiles(text: str, source: str) -> list[AcceptanceProfile]:
         where = f"{source}: {match['what']}"
         key: str | int = match["what"]
         if key == "accepted_tokens_per_pos":
-            key = whole(f"{where}: position", labels.get("position"))
+            key = _whole(f"{where}: position", labels.get("position"))
         model = totals.setdefault(labels.get("model_name", ""), {})
         model[key] = model.get(key, 0.0) + _float(where, match["value"], high=_MOST_EVENTS)
     if not totals:
@@ -154,7 +154,7 @@ def _counted(model: str, counts: dict[str | int, float], source: str) -> Accepta
         name=source,
         model=model,
         engine="vLLM",
-        survival=checked_survival(where, [count / rounds for count in accepted]),
+        survival=_checked_survival(where, [count / rounds for count in accepted]),
         counted="counters by position; the bonus token is in none",
         n_rounds=int(rounds),
         source=source,
@@ -198,7 +198,7 @@ def histogram_profile(histograms: Iterable[Any], source: str) -> AcceptanceProfi
     for index, histogram in enumerate(histograms):
         where = f"{source}: acceptance_histogram {index}"
         for accepted, rounds in _bins(where, histogram):
-            more = whole(f"{where}[{accepted}]", rounds, high=2**53)
+            more = _whole(f"{where}[{accepted}]", rounds, high=2**53)
             counts[accepted] = counts.get(accepted, 0) + more
     totals = [counts.get(accepted, 0) for accepted in range(max(counts, default=0) + 1)]
     if len(totals) < 2 or not any(totals):
@@ -222,7 +222,7 @@ def _bins(where: str, histogram: object) -> Iterable[tuple[int, Any]]:
         refuse(where, histogram, f"a list of 1 to {MOST_DRAFTS} numbers")
     if not histogram:
         refuse(where, histogram, "rounds for 0, 1, … accepted drafts")
-    return [(whole(f"{where}: a key", key), rounds) for key, rounds in histogram.items()]
+    return [(_whole(f"{where}: a key", key), rounds) for key, rounds in histogram.items()]
 
 
 class _ClientResult(Extract):
@@ -260,7 +260,7 @@ def benchmark_profile(document: Mapping[str, Any], source: str) -> AcceptancePro
         name=source,
         model=result.model_id if isinstance(result.model_id, str) else "",
         engine="vLLM",
-        survival=checked_survival(f"{source}: {BENCHMARK_RATES}", rates),
+        survival=_checked_survival(f"{source}: {BENCHMARK_RATES}", rates),
         counted="rate by position of the rounds that drafted; the bonus token is no position",
         n_rounds=rounds,
         source=source,
@@ -312,8 +312,8 @@ def vllm_log_profile(text: str, source: str) -> AcceptanceProfile:
         rates = [_float(where, rate, high=1.0) for rate in line["rates"].split(",") if rate.strip()]
         if len(rates) > MOST_DRAFTS:
             refuse(f"{source}: positions", len(rates), f"at most {MOST_DRAFTS}")
-        drafted = whole(f"{source}: Drafted", line["drafted"], high=2**53)
-        accepted = whole(f"{source}: Accepted", line["accepted"] or 0, high=2**53)
+        drafted = _whole(f"{source}: Drafted", line["drafted"], high=2**53)
+        accepted = _whole(f"{source}: Accepted", line["accepted"] or 0, high=2**53)
         windows.append((_window_rounds(drafted, accepted, rates), rates))
         drafts += drafted
     positions = sorted({len(rates) for _, rates in windows})
@@ -327,7 +327,7 @@ def vllm_log_profile(text: str, source: str) -> AcceptanceProfile:
     return AcceptanceProfile(
         name=source,
         engine="vLLM",
-        survival=checked_survival(source, [value / rounds for value in weighted]),
+        survival=_checked_survival(source, [value / rounds for value in weighted]),
         counted="rate by position; its mean acceptance length has the bonus token in",
         n_rounds=round(rounds),
         source=source,
@@ -384,7 +384,9 @@ def sglang_profile(text: str, source: str, drafts: int | None) -> AcceptanceProf
     return AcceptanceProfile(
         name=source,
         engine="SGLang",
-        lengths=((drafts, number(f"{source}: mean accept len", mean, low=1.0, high=drafts + 1.0)),),
+        lengths=(
+            (drafts, _number(f"{source}: mean accept len", mean, low=1.0, high=drafts + 1.0)),
+        ),
         counted="acceptance length; the bonus token is counted",
         source=source,
         note=f"mean of {len(lengths)} log lines",
@@ -397,10 +399,10 @@ def _float(where: str, text: str, *, high: float = math.inf) -> float:
         value = float(text)
     except ValueError:
         refuse(where, text, "a number")
-    return number(where, value, high=high)
+    return _number(where, value, high=high)
 
 
-def checked_survival(where: str, survival: list[float]) -> tuple[float, ...]:
+def _checked_survival(where: str, survival: list[float]) -> tuple[float, ...]:
     """Return survival that no value contradicts, every refusal with the place."""
     try:
         survival_acceptance(survival)
@@ -501,7 +503,7 @@ def _agreeing(curves: dict[str, list[float]], source: str) -> tuple[float, ...]:
         worst = max(abs(a - b) for a, b in zip(other, survival, strict=True))
         if worst > _TABLE_ROUNDING:
             refuse(f"{source}: marginal_accept_rates", survival, f"the products {other}")
-    return checked_survival(f"{source}: marginal_accept_rates", survival)
+    return _checked_survival(f"{source}: marginal_accept_rates", survival)
 
 
 def _lab_counts(length: float | None, accepted: float, source: str) -> str:
@@ -526,7 +528,7 @@ def _rounds(histogram: object, drafts: int, source: str) -> int | None:
         allowed = f"at most {drafts + 2} lengths"
         refuse(f"{source}: acceptance_length_histogram", f"of {len(values)}", allowed)
     where = f"{source}: acceptance_length_histogram"
-    total = sum(number(where, value) for value in values)
+    total = sum(_number(where, value) for value in values)
     return int(total) if total > 1.0 and total == int(total) else None
 
 
@@ -589,8 +591,8 @@ def _leaves(
         return
     lengths = {}
     for key, length in node.items():
-        drafts = whole(f"{where}: a number of drafts", key, low=1)
-        lengths[drafts] = number(f"{where} → {drafts}", length, low=1.0, high=drafts + 1.0)
+        drafts = _whole(f"{where}: a number of drafts", key, low=1)
+        lengths[drafts] = _number(f"{where} → {drafts}", length, low=1.0, high=drafts + 1.0)
     yield names, tuple(sorted(lengths.items()))
 
 
@@ -627,12 +629,12 @@ def trace_profiles(text: str, source: str) -> list[AcceptanceProfile]:
     drafts = len(header) - 2
     if header != ["commits", "category", *(f"a{index}" for index in range(drafts))] or drafts < 1:
         refuse(f"{source}: header", ",".join(header[:8]), "commits,category,a0,a1,…")
-    whole(f"{source}: columns a0 …", drafts, low=1, high=MOST_DRAFTS)
+    _whole(f"{source}: columns a0 …", drafts, low=1, high=MOST_DRAFTS)
     counts: dict[str, Counter[int]] = {}
     for index, row in enumerate(rows, start=2):
         if len(row) != len(header):
             refuse(f"{source}: line {index}", f"of {len(row)} fields", f"{len(header)} fields")
-        commits = whole(f"{source}: line {index}: commits", row[0], high=drafts)
+        commits = _whole(f"{source}: line {index}: commits", row[0], high=drafts)
         counts.setdefault(row[1], Counter())[commits] += 1
     if not counts:
         refuse(source, "without rows", "one row a round")
