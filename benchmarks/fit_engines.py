@@ -33,7 +33,7 @@ from specroof.evidence import Measurement, kind_of, load_measurements
 from specroof.hardware import FRAMEWORKS, GENERIC, EngineProfile, ExpectedError
 from specroof.hardware.schema import written_generic
 from specroof.scoring import TRUSTED, misses_of, validation
-from specroof.scoring.bands import bands_of, calibration
+from specroof.scoring.bands import bands_of, width_scale
 
 PACKAGE = Path(__file__).parent.parent / "specroof"
 
@@ -138,7 +138,7 @@ def write_engines(points: Sequence[Measurement]) -> None:
     parameters = fitted_parameters()
     found = validation(points)
     total, misses = found.total, misses_of(found.points)
-    scale = calibration(misses)
+    scale = width_scale(misses)
     error = ExpectedError(
         speedup_mean=float(total.speedup_mean or 0.0),
         speedup_median=float(total.speedup_median or 0.0),

@@ -22,7 +22,7 @@ from specroof import (
 )
 from specroof.acceptance import context_acceptance
 from specroof.cli import app
-from specroof.scoring.bands import Miss, band_of, bands_of, calibration
+from specroof.scoring.bands import Miss, band_of, bands_of, width_scale
 from specroof.speedup.result import band_ends, verdicts
 
 MODEL = load_model("Qwen/Qwen3-8B")
@@ -230,7 +230,7 @@ def test_bands_are_as_wide_as_the_sources_themselves_say() -> None:
     seen = [Miss(name, "vllm", "mtp", off) for name, off in zip("abcd", (1, 1, 1, 2), strict=True)]
     shares = sorted([1 / 1.9] * 3 + [2 / 1.0])
     expected = shares[2] + 0.4 * (shares[3] - shares[2])  # 80 % of the way from first to last
-    scale = calibration(seen)
+    scale = width_scale(seen)
     assert scale == pytest.approx(expected)
     plain, scaled = (band_of(seen, "vllm", "mtp", scale=one) for one in (1.0, scale))
     assert plain is not None
@@ -244,10 +244,10 @@ def test_bands_are_as_wide_as_the_sources_themselves_say() -> None:
 
 
 def test_one_source_cannot_say_how_wide_its_own_bands_are() -> None:
-    assert calibration([Miss("a", "vllm", "mtp", 0.1)] * 3) == 1.0
-    assert calibration([]) == 1.0
+    assert width_scale([Miss("a", "vllm", "mtp", 0.1)] * 3) == 1.0
+    assert width_scale([]) == 1.0
     # Nothing was off: how much of no width a miss takes is not known.
-    assert calibration([Miss(name, "vllm", "mtp", 0.0) for name in "ab"]) == 1.0
+    assert width_scale([Miss(name, "vllm", "mtp", 0.0) for name in "ab"]) == 1.0
 
 
 def test_calibrated_bands_hold_what_they_promise_of_dice() -> None:
@@ -263,7 +263,7 @@ def test_calibrated_bands_hold_what_they_promise_of_dice() -> None:
     for name in sizes:
         others = [one for one in seen if one.source != name]
         for calibrated in held:
-            scale = calibration(others) if calibrated else 1.0
+            scale = width_scale(others) if calibrated else 1.0
             band = band_of(others, "vllm", "mtp", scale=scale)
             assert band is not None
             held[calibrated] += sum(one.off <= band.width for one in seen if one.source == name)

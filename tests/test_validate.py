@@ -122,7 +122,7 @@ def test_every_point_counts_in_the_verdict(
     measured: float, predicted: float, said: str, *, right: bool
 ) -> None:
     one = replace(beside(measured, predicted), band=0.15)
-    assert (one.said, one.verdict) == (said, right)
+    assert (one.predicted_verdict, one.verdict) == (said, right)
     assert beside(measured, predicted, "shape").verdict is None
 
 

@@ -84,7 +84,7 @@ def predicted_tokens_per_s(
     Parameters
     ----------
     points, served, drafter
-        As of `own_cases`.
+        See `own_cases`.
 
     Raises
     ------
@@ -471,10 +471,7 @@ class Problem:
 
     def engine(self, coordinates: Sequence[Coordinate], x: Array) -> EngineProfile:
         """Return the profile at some coordinates."""
-        engine = self.base
-        for one, where in zip(coordinates, x.tolist(), strict=True):
-            engine = one.parameter.apply(engine, one.value(where))
-        return engine
+        return _moved(self.base, coordinates, x)
 
     def logs(self, coordinates: Sequence[Coordinate], x: Array) -> Array:
         """Return what is predicted at some coordinates, as `predicted` does."""
@@ -506,7 +503,8 @@ def starts(coordinates: Sequence[Coordinate]) -> list[Array]:
     [0.73, 0.1, 0.3]
     """
     choices = [
-        [one.first, *map(one.at, _STARTS.get(one.parameter.name, ()))] for one in coordinates
+        [figure.first, *map(figure.at, _STARTS.get(figure.parameter.name, ()))]
+        for figure in coordinates
     ]
     return [np.array(x) for x in product(*choices)]
 
@@ -541,7 +539,7 @@ def estimate(
         See `specroof.engines.least_squares`.
     """
     measured = problem.measured
-    least, most = np.array([one.bounds for one in coordinates]).T
+    least, most = np.array([figure.bounds for figure in coordinates]).T
     widths = _widths(coordinates, width)
     ends = [
         least_squares(
@@ -554,15 +552,15 @@ def estimate(
         )
         for start in (starts(coordinates) if first is None else first)
     ]
-    found: list[Fit] = []
-    for end in sorted(ends, key=lambda one: one.misfit):
-        if all(np.max(np.abs(end.x - one.x)) > _SAME for one in found):
-            found.append(end)
-    return found
+    optima: list[Fit] = []
+    for end in sorted(ends, key=lambda fit: fit.misfit):
+        if all(np.max(np.abs(end.x - fit.x)) > _SAME for fit in optima):
+            optima.append(end)
+    return optima
 
 
 def _widths(coordinates: Sequence[Coordinate], width: float) -> Array:
-    return np.array([width if one.is_known else max(width, 1.0) for one in coordinates])
+    return np.array([width if figure.is_known else max(width, 1.0) for figure in coordinates])
 
 
 def noise_of(problem: Problem, coordinates: Sequence[Coordinate]) -> float:
@@ -590,8 +588,8 @@ def noise_of(problem: Problem, coordinates: Sequence[Coordinate]) -> float:
     spare = len(problem.points) - len(coordinates)
     if spare <= 0:
         return _SMALLEST
-    found = estimate(problem, coordinates, width=1.0 / _LOOSE)[0]
-    left = np.sum((_ORDINARY * found.residuals) ** 2)
+    loose = estimate(problem, coordinates, width=1.0 / _LOOSE)[0]
+    left = np.sum((_ORDINARY * loose.residuals) ** 2)
     noise = float(np.sqrt(left / chi_square_quantile(spare, _DOUBT)))
     return float(min(max(noise, _SMALLEST), _ORDINARY))
 
@@ -621,8 +619,8 @@ def prior_width(problem: Problem, coordinates: Sequence[Coordinate], noise: floa
         width that the ratio to the likeliest does not refute at 10%, one-sided (Wilks 1938):
         noise may look like another machine, and is to move little all the same.
     """
-    x = np.array([one.first for one in coordinates])
-    known = np.array([one.is_known for one in coordinates])
+    x = np.array([figure.first for figure in coordinates])
+    known = np.array([figure.is_known for figure in coordinates])
     slopes = problem.jacobian(coordinates, x)
     left = problem.measured - problem.logs(coordinates, x)
     fixed = noise**2 * np.eye(len(left)) + slopes[:, ~known] @ slopes[:, ~known].T
@@ -633,9 +631,11 @@ def prior_width(problem: Problem, coordinates: Sequence[Coordinate], noise: floa
         return float(-np.linalg.slogdet(spread)[1] - left @ np.linalg.solve(spread, left))
 
     widths: list[float] = _WIDTHS.tolist()
-    found = [evidence(width) for width in widths]
+    likelihoods = [evidence(width) for width in widths]
     return next(
-        width for width, one in zip(widths, found, strict=True) if one >= max(found) - _REFUTED
+        width
+        for width, likelihood in zip(widths, likelihoods, strict=True)
+        if likelihood >= max(likelihoods) - _REFUTED
     )
 
 
@@ -643,7 +643,7 @@ def uncertainty(
     problem: Problem,
     chosen: Sequence[Coordinate],
     others: Sequence[Coordinate],
-    found: Sequence[Fit],
+    optima: Sequence[Fit],
     *,
     noise: float,
     width: float,
@@ -663,10 +663,10 @@ def uncertainty(
         What was fitted.
     others
         Figures that the points determine and that stay as the profile has them.
-    found
-        The optima, the best first.
+    optima
+        Where searches ended, the best first.
     noise, width
-        As of `estimate`.
+        See `estimate`.
 
     Returns
     -------
@@ -679,9 +679,9 @@ def uncertainty(
         be narrower than the truth is spread; the other optima by their ratio of likelihoods
         (Wilks 1938).
     """
-    best, n = found[0], len(chosen)
+    best, n = optima[0], len(chosen)
     every = [*chosen, *others]
-    x = np.array([*best.x, *(one.at(one.parameter.start(problem.base)) for one in others)])
+    x = np.array([*best.x, *(figure.at(figure.parameter.start(problem.base)) for figure in others)])
     slopes = problem.jacobian(every, x) / noise
     curved = slopes.T @ (slopes * _weights(best.residuals)[:, None])
     free = np.linalg.pinv(curved + np.eye(len(every)))
@@ -693,15 +693,15 @@ def uncertainty(
     variances = np.diag(held @ inside @ held)
     half_widths = np.array(
         [
-            one.slope(at) * _HOLDS_80 * off
-            for one, at, off in zip(chosen, best.x, np.sqrt(variances), strict=True)
+            figure.slope(at) * _HOLDS_80 * off
+            for figure, at, off in zip(chosen, best.x, np.sqrt(variances), strict=True)
         ]
     )
-    for other in found[1:]:
+    for other in optima[1:]:
         if other.misfit - best.misfit <= _HOLDS_80**2 / 2:
             away = [
-                abs(one.value(at) - one.value(there))
-                for one, at, there in zip(chosen, best.x, other.x, strict=True)
+                abs(figure.value(at) - figure.value(there))
+                for figure, at, there in zip(chosen, best.x, other.x, strict=True)
             ]
             half_widths = np.maximum(half_widths, away)
     return half_widths, variances / spread
@@ -852,32 +852,33 @@ def _determined(problem: Problem) -> tuple[list[Coordinate], list[tuple[str, str
     kept: list[tuple[str, str]] = []
     start = _start(problem.base)
     every = [coordinate(parameter, problem.base) for parameter in PARAMETERS]
-    shares = [one for one in every if one.parameter.is_share]
+    shares = [figure for figure in every if figure.parameter.is_share]
     places = [start, *(_moved(start, shares, x) for x in starts(shares)[1:])]
     here = [problem.predicted(place) for place in places]
     bases: list[list[Array]] = [[] for _ in places]
-    for one in every:
-        parameter = one.parameter
-        step = _STEP * one.slope(one.first)
+    for figure in every:
+        parameter = figure.parameter
+        step = _STEP * figure.slope(figure.first)
         columns, rests = [], []
         for place, now, basis in zip(places, here, bases, strict=True):
             moved = parameter.apply(place, parameter.start(place) + step)
             column = (problem.predicted(moved) - now) / _STEP
             columns.append(column)
             rests.append(column - sum((unit * (unit @ column) for unit in basis), 0 * column))
-        reason = _why_not(one, problem, len(determined), columns, rests)
+        reason = _why_not(figure, problem, len(determined), columns, rests)
         if reason:
             kept.append((parameter.name, reason))
             continue
-        determined.append(one)
+        determined.append(figure)
         for rest, basis in zip(rests, bases, strict=True):
             basis.append(rest / (np.linalg.norm(rest) or 1.0))
     return determined, kept
 
 
 def _moved(engine: EngineProfile, coordinates: Sequence[Coordinate], x: Array) -> EngineProfile:
-    for one, at in zip(coordinates, x.tolist(), strict=True):
-        engine = one.parameter.apply(engine, one.value(at))
+    """Return a profile with its figures at some coordinates."""
+    for figure, at in zip(coordinates, x.tolist(), strict=True):
+        engine = figure.parameter.apply(engine, figure.value(at))
     return engine
 
 
@@ -890,38 +891,34 @@ def _start(engine: EngineProfile) -> EngineProfile:
 
 
 def _why_not(
-    one: Coordinate,
+    figure: Coordinate,
     problem: Problem,
     n_before: int,
     columns: Sequence[Array],
     rests: Sequence[Array],
 ) -> str | None:
     """Return why the points do not determine a parameter; None if they do."""
-    reason = _why_unasked(one.parameter, problem)
+    parameter, base = figure.parameter, problem.base
+    reason = _STANDS_FOR_IT.get((parameter.name, base.layer_overhead_s > 0))
+    if parameter.needs_drafts and not any(point.drafts for point in problem.points):
+        reason = "no point has drafts"
+    elif getattr(base, parameter.name) is None:
+        reason = "the profile uses the seconds of the target's passes instead"
     if reason:
         return reason
-    least = max(one.parameter.least_points, n_before + 1)
+    least = max(parameter.least_points, n_before + 1)
     if len(problem.points) < least:
         return f"it takes {least} points, and there are {len(problem.points)}"
     seen = [float(np.sqrt(np.mean(column**2))) >= _UNSEEN for column in columns]
     if not any(seen):
         return "the points hardly depend on it"
-    told = [
+    separate = [
         float(np.linalg.norm(rest)) >= _COPIED * float(np.linalg.norm(column))
         for rest, column in zip(rests, columns, strict=True)
     ]
-    if not any(sees and apart for sees, apart in zip(seen, told, strict=True)):
+    if not any(sees and apart for sees, apart in zip(seen, separate, strict=True)):
         return "the points cannot tell it from those before it"
     return None
-
-
-def _why_unasked(parameter: ProfileParameter, problem: Problem) -> str | None:
-    """Return why a parameter has no place in this profile, or for these points."""
-    if parameter.needs_drafts and not any(point.drafts for point in problem.points):
-        return "no point has drafts"
-    if getattr(problem.base, parameter.name) is None:
-        return "the profile uses the seconds of the target's passes instead"
-    return _STANDS_FOR_IT.get((parameter.name, problem.base.layer_overhead_s > 0))
 
 
 def _solved(
@@ -932,40 +929,46 @@ def _solved(
     width = prior_width(problem, determined, noise)
     # What three points fit, and what the profile knows; the prior holds the latter.
     chosen = [
-        one for one in determined if one.is_known or one.parameter.least_points == _LEAST_POINTS
+        figure
+        for figure in determined
+        if figure.is_known or figure.parameter.least_points == _LEAST_POINTS
     ]
     dropped: list[Coordinate] = []
-    found = estimate(problem, chosen, noise=noise, width=width)
-    for one in determined:
-        if one in chosen:
+    optima = estimate(problem, chosen, noise=noise, width=width)
+    for figure in determined:
+        if figure in chosen:
             continue
         # Only shares of peaks have no slope where the other one binds.
-        on = None if one.parameter.is_share else [np.append(fit.x, one.first) for fit in found]
-        wider = estimate(problem, [*chosen, one], noise=noise, width=width, first=on)
+        on = (
+            None
+            if figure.parameter.is_share
+            else [np.append(fit.x, figure.first) for fit in optima]
+        )
+        wider = estimate(problem, [*chosen, figure], noise=noise, width=width, first=on)
         # Schwarz 1978: a further figure must lower the misfit by more than noise would let it.
-        if 2 * (found[0].misfit - wider[0].misfit) > np.log(len(problem.points)):
-            chosen, found = [*chosen, one], wider
+        if 2 * (optima[0].misfit - wider[0].misfit) > np.log(len(problem.points)):
+            chosen, optima = [*chosen, figure], wider
         else:
-            dropped.append(one)
+            dropped.append(figure)
     unfitted = [
-        (one.parameter.name, "the fit is no better with it than noise would make it")
-        for one in dropped
+        (figure.parameter.name, "the fit is no better with it than noise would make it")
+        for figure in dropped
     ]
-    errors, shares = uncertainty(problem, chosen, dropped, found, noise=noise, width=width)
+    errors, shares = uncertainty(problem, chosen, dropped, optima, noise=noise, width=width)
     spare = len(problem.points) > len(chosen)
     fitted = [
         Fitted(
-            one.parameter.name,
-            one.value(x),
+            figure.parameter.name,
+            figure.value(x),
             error if spare else None,
-            one.parameter.start(problem.base),
+            figure.parameter.start(problem.base),
             is_prior=share > _SAYS_LITTLE,
         )
-        for one, x, error, share in zip(
-            chosen, found[0].x.tolist(), errors.tolist(), shares.tolist(), strict=True
+        for figure, x, error, share in zip(
+            chosen, optima[0].x.tolist(), errors.tolist(), shares.tolist(), strict=True
         )
     ]
-    engine = problem.engine(chosen, found[0].x)
+    engine = problem.engine(chosen, optima[0].x)
     rates = np.exp(problem.predicted(engine)).tolist()
     residuals = tuple(Residual(*pair) for pair in zip(problem.points, rates, strict=True))
     # What its base was off says nothing about it, but for bands, which nothing else sets.
@@ -1004,7 +1007,9 @@ def widened(band: Band, residuals: Sequence[Residual]) -> Band:
     >>> round(own.width, 3), own.mean_error, own.points  # ln 1.5
     (0.405, 0.5, 3)
     """
-    width = float(np.quantile(np.abs(np.log1p([one.off for one in residuals])), BAND_SHARE))
+    width = float(
+        np.quantile(np.abs(np.log1p([residual.off for residual in residuals])), BAND_SHARE)
+    )
     if width <= band.width:
         return band
     return Band(width=width, mean_error=mean_error(residuals), points=len(residuals))
@@ -1012,4 +1017,4 @@ def widened(band: Band, residuals: Sequence[Residual]) -> Band:
 
 def mean_error(residuals: Sequence[Residual]) -> float:
     """Return how far predictions are off on average, as a share of what was measured."""
-    return float(np.mean([abs(one.off) for one in residuals]))
+    return float(np.mean([abs(residual.off) for residual in residuals]))

@@ -69,14 +69,14 @@ def least_squares(
     pulls = 1.0 / widths
     if slopes is not None:
         how["jac"] = lambda x: np.concatenate([slopes(x), np.diag(pulls)])
-    found = _scipy("optimize").least_squares(
+    solution = _scipy("optimize").least_squares(
         lambda x: np.concatenate([residuals(x), pulls * x]),
         first,
         loss="soft_l1",
         **how,
     )
-    n_points = len(found.fun) - len(widths)
-    return Fit(found.x, found.fun[:n_points], float(found.cost))
+    n_points = len(solution.fun) - len(widths)
+    return Fit(solution.x, solution.fun[:n_points], float(solution.cost))
 
 
 def chi_square_quantile(freedom: int, share: float) -> float:

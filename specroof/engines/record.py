@@ -87,11 +87,11 @@ def case_of(
     Parameters
     ----------
     point, served
-        As of `MeasuredCase`.
+        See `MeasuredCase`.
     drafting
         What drafts, and how much of it is accepted; None where nothing does.
     engine
-        As of `MeasuredCase`.
+        See `MeasuredCase`.
 
     Raises
     ------
@@ -144,7 +144,9 @@ class Rates:
 
     def as_measured(self, points: Sequence[Measurement]) -> Array:
         """Return of each point what was measured of it; see `specroof.evidence.measured_of`."""
-        return np.array([getattr(self, measured_of(one)[0])[row] for row, one in enumerate(points)])
+        return np.array(
+            [getattr(self, measured_of(point)[0])[row] for row, point in enumerate(points)]
+        )
 
     @property
     def measured(self) -> Array:
@@ -258,22 +260,21 @@ def _together(proposed: Sequence[Proposals]) -> Proposals:
     """Return proposals of several points, each for one draft length, as arrays over the points."""
     if not proposed:
         return Proposals(np.ones(1), np.ones(1), (), np.zeros(1, dtype=np.bool_))
-    counts = [np.concatenate(passes) for passes in zip(*map(_counts, proposed), strict=True)]
+    counts = [
+        np.concatenate([np.atleast_1d(count) for _, count in level])
+        for level in zip(*(proposal.expansions for proposal in proposed), strict=True)
+    ]
     return Proposals(
-        verify_len=np.concatenate([one.verify_len for one in proposed]),
-        tokens_per_round=np.concatenate([one.tokens_per_round for one in proposed]),
+        verify_len=np.concatenate([proposal.verify_len for proposal in proposed]),
+        tokens_per_round=np.concatenate([proposal.tokens_per_round for proposal in proposed]),
         expansions=tuple(zip(_widths(proposed[0]), counts, strict=True)),
-        branches=np.concatenate([one.branches for one in proposed]),
+        branches=np.concatenate([proposal.branches for proposal in proposed]),
         looked_up=proposed[0].looked_up,
     )
 
 
 def _widths(proposed: Proposals | None) -> tuple[float, ...]:
     return () if proposed is None else tuple(width for width, _ in proposed.expansions)
-
-
-def _counts(proposed: Proposals) -> list[Array]:
-    return [np.atleast_1d(count) for _, count in proposed.expansions]
 
 
 class Record:
@@ -301,7 +302,7 @@ class Record:
             tape.group = group
             group.rates(tape, self._engines[group.engine])
         self._order, self._fixed = tape.order, tape.fixed
-        self._work = {key: stacked(*tape.asked[key]) for key in tape.asked}
+        self._work = {key: stacked(*tape.recorded[key]) for key in tape.recorded}
 
     def rates(self, engines: Mapping[Any, EngineProfile] = MappingProxyType({})) -> Rates:
         """Return what is predicted of each case.
@@ -332,12 +333,12 @@ _Key = tuple[Hashable, bool, str]
 
 
 class _Tape:
-    """Seconds of passes in the engines of their setups; writes down which were asked for."""
+    """Seconds of passes in the engines of their setups; writes down which were priced."""
 
     group: _Group
 
     def __init__(self) -> None:
-        self.asked: dict[_Key, tuple[list[PassWork], list[int]]] = {}
+        self.recorded: dict[_Key, tuple[list[PassWork], list[int]]] = {}
         self.order: list[tuple[_Key, slice]] = []
         # Devices of a drafter's own keep their engine, whatever is asked of the target's.
         self.fixed: dict[Hashable, EngineProfile] = {}
@@ -356,7 +357,7 @@ class _Tape:
         runs_in = replace(setup, engine=engine)
         work = model_work(served.model, runs_in, forward, beside=beside)
         key = (name, drafts, setup.options.granularity)
-        works, sizes = self.asked.setdefault(key, ([], []))
+        works, sizes = self.recorded.setdefault(key, ([], []))
         first = sum(sizes)
         works.append(work)
         sizes.append(n)

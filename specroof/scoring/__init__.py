@@ -68,9 +68,9 @@ class Validation:
     @property
     def sources(self) -> dict[str, Errors]:
         """The errors of each source."""
-        names = dict.fromkeys(one.point.source for one in self.points)
+        names = dict.fromkeys(score.point.source for score in self.points)
         return {
-            name: errors_of([one for one in self.points if one.point.source == name])
+            name: errors_of([score for score in self.points if score.point.source == name])
             for name in names
         }
 
@@ -82,7 +82,7 @@ class Validation:
     @property
     def regrets(self) -> list[Regret]:
         """What `advise` would have lost in each set-up of all sources, those not trusted too."""
-        return regrets([one for one in self.points if one.kind == "speedup"])
+        return regrets([score for score in self.points if score.kind == "speedup"])
 
     @property
     def families(self) -> dict[str, Errors]:
@@ -92,8 +92,8 @@ class Validation:
     @property
     def strange_chips(self) -> dict[str, Errors]:
         """The same on chips of no fitted family: single measurements, in no total."""
-        seen = [one for one in self.generic if not is_fitted(one.point.hardware or "")]
-        return _by(seen, lambda one: chip_of(one.point.hardware or "").name)
+        seen = [score for score in self.generic if not is_fitted(score.point.hardware or "")]
+        return _by(seen, lambda score: chip_of(score.point.hardware or "").name)
 
     @property
     def engines(self) -> dict[str, Errors]:
@@ -117,9 +117,9 @@ class Validation:
         return {
             "chip": _by(seen, _family),
             "engine": _by(seen, _engine),
-            "drafter": _by(seen, lambda one: one.point.method or ""),
-            "batch": _by(seen, lambda one: f"{one.point.batch_size:g}"),
-            "capacity": _by(seen, lambda one: capacity_bound(one.point)),
+            "drafter": _by(seen, lambda score: score.point.method or ""),
+            "batch": _by(seen, lambda score: f"{score.point.batch_size:g}"),
+            "capacity": _by(seen, lambda score: capacity_bound(score.point)),
         }
 
     @property
@@ -129,22 +129,22 @@ class Validation:
 
 
 def _trusted(points: Iterable[Scored]) -> list[Scored]:
-    return [one for one in points if one.is_trusted]
+    return [score for score in points if score.is_trusted]
 
 
-def _family(one: Scored) -> str:
-    return generic_family(one.point.hardware or "")
+def _family(score: Scored) -> str:
+    return generic_family(score.point.hardware or "")
 
 
-def _engine(one: Scored) -> str:
-    return one.point.engine or ""
+def _engine(score: Scored) -> str:
+    return score.point.engine or ""
 
 
 def _by(points: Iterable[Scored], name: Callable[[Scored], str]) -> dict[str, Errors]:
     """Return the errors of points by what they have in common, sorted by that."""
     groups: dict[str, list[Scored]] = {}
-    for one in points:
-        groups.setdefault(name(one), []).append(one)
+    for score in points:
+        groups.setdefault(name(score), []).append(score)
     return {key: errors_of(groups[key]) for key in sorted(groups)}
 
 

@@ -45,7 +45,7 @@ class Miss:
     full_points: float = FULL_POINTS
 
 
-def calibration(misses: Sequence[Miss]) -> float:
+def width_scale(misses: Sequence[Miss]) -> float:
     """Return what widths are multiplied by so that bands hold `BAND_SHARE` of unseen measurements.
 
     A source whose own misses differ from the others' is held too often or too rarely by a band
@@ -64,22 +64,20 @@ def calibration(misses: Sequence[Miss]) -> float:
     Examples
     --------
     >>> seen = [Miss(name, "vllm", "mtp", off) for name, off in zip("abcd", (1, 1, 1, 2))]
-    >>> round(calibration(seen), 2)  # 1 is 0.53 of a band of 1.9, and 2 is 2 of a band of 1
+    >>> round(width_scale(seen), 2)  # 1 is 0.53 of a band of 1.9, and 2 is 2 of a band of 1
     1.12
     """
-    sources = dict.fromkeys(one.source for one in misses)
-    shares = [share for source in sources for share in _shares_of_bands(misses, source)]
+    shares = []
+    for source in dict.fromkeys(miss.source for miss in misses):
+        others = [miss for miss in misses if miss.source != source]
+        own = [miss for miss in misses if miss.source == source]
+        cells = dict.fromkeys((miss.engine, miss.drafter) for miss in own)
+        bands = {cell: band_of(others, *cell) for cell in cells}
+        for miss in own:
+            band = bands[miss.engine, miss.drafter]
+            if band is not None and band.width > 0:
+                shares.append(miss.off / band.width)
     return float(np.quantile(shares, BAND_SHARE)) if shares else 1.0
-
-
-def _shares_of_bands(misses: Sequence[Miss], source: str) -> list[float]:
-    """Return how much of the bands that the other sources set the misses of a source take."""
-    others = [one for one in misses if one.source != source]
-    own = [one for one in misses if one.source == source]
-    cells = dict.fromkeys((one.engine, one.drafter) for one in own)
-    bands = {cell: band_of(others, *cell) for cell in cells}
-    pairs = [(one.off, bands[one.engine, one.drafter]) for one in own]
-    return [off / band.width for off, band in pairs if band is not None and band.width > 0]
 
 
 def band_of(
@@ -95,7 +93,7 @@ def band_of(
         The cell that is asked for: the narrowest that enough sources have measured, of engine and
         drafter, of the drafter, of all.
     scale
-        What the width is multiplied by: see `calibration`.
+        What the width is multiplied by: see `width_scale`.
 
     Source
         Vovk et al. 2005, "Algorithmic Learning in a Random World" (conformal prediction), with
@@ -127,7 +125,7 @@ def bands_of(misses: Sequence[Miss], engine: str, *, scale: float = 1.0) -> dict
     ['mtp', 'other']
     """
     bands = {}
-    for drafter in sorted({one.drafter for one in misses}):
+    for drafter in sorted({miss.drafter for miss in misses}):
         *own, _ = _cells(misses, engine, drafter)
         enough = next(filter(_enough, own), None)
         if enough is not None:
@@ -136,24 +134,24 @@ def bands_of(misses: Sequence[Miss], engine: str, *, scale: float = 1.0) -> dict
 
 
 def _cells(misses: Sequence[Miss], engine: str, drafter: str) -> list[Sequence[Miss]]:
-    alike = [one for one in misses if one.drafter == drafter]
-    return [[one for one in alike if one.engine == engine], alike, misses]
+    alike = [miss for miss in misses if miss.drafter == drafter]
+    return [[miss for miss in alike if miss.engine == engine], alike, misses]
 
 
 def _enough(cell: Sequence[Miss]) -> bool:
-    return len({one.source for one in cell}) >= _LEAST_SOURCES
+    return len({miss.source for miss in cell}) >= _LEAST_SOURCES
 
 
 def _band(cell: Sequence[Miss], scale: float) -> Band:
     """Return the band of a cell, and its mean error as a share."""
-    shares = [np.expm1(one.off) for one in cell]
+    shares = [np.expm1(miss.off) for miss in cell]
     return Band(width=scale * _width(cell), mean_error=float(np.mean(shares)), points=len(cell))
 
 
 def _width(misses: Sequence[Miss]) -> float:
     """Return the weighted quantile: a source of many points weighs as much as some."""
-    sizes = Counter(one.source for one in misses)
-    pairs = sorted((one.off, min(1.0, one.full_points / sizes[one.source])) for one in misses)
+    sizes = Counter(miss.source for miss in misses)
+    pairs = sorted((miss.off, min(1.0, miss.full_points / sizes[miss.source])) for miss in misses)
     off, weight = np.array(pairs).T
     middle = (np.cumsum(weight) - weight / 2) / weight.sum()
     return float(np.interp(BAND_SHARE, middle, off))
@@ -185,20 +183,22 @@ def banded(
         Then the other families set the band, each as much as any other.
     calibrated
         Whether bands are as wide as the other sources say that they have to be: see
-        `calibration`.
+        `width_scale`.
     """
     misses = misses_of(points if seen is None else seen, by_family=by_family)
-    units = dict.fromkeys(_unit(one, by_family) for one in points)
+    units = dict.fromkeys(_unit(score, by_family) for score in points)
     others = {unit: [miss for miss in misses if miss.source != unit] for unit in units}
-    scales = {unit: calibration(rest) if calibrated else 1.0 for unit, rest in others.items()}
+    scales = {unit: width_scale(rest) if calibrated else 1.0 for unit, rest in others.items()}
 
-    def band(one: Scored) -> float | None:
-        unit = _unit(one, by_family)
-        cell = one.point.engine or "", _drafter(one)
-        found = band_of(others[unit], *cell, scale=scales[unit])
-        return None if found is None else found.width
+    def band(score: Scored) -> float | None:
+        unit = _unit(score, by_family)
+        cell = score.point.engine or "", _drafter(score)
+        narrowest = band_of(others[unit], *cell, scale=scales[unit])
+        return None if narrowest is None else narrowest.width
 
-    return tuple(replace(one, band=band(one)) if one.kind in _BANDED else one for one in points)
+    return tuple(
+        replace(score, band=band(score)) if score.kind in _BANDED else score for score in points
+    )
 
 
 def misses_of(points: Iterable[Scored], *, by_family: bool = False) -> list[Miss]:
@@ -212,30 +212,30 @@ def misses_of(points: Iterable[Scored], *, by_family: bool = False) -> list[Miss
     points, by_family
         As of `banded`.
     """
-    counted = [one for one in points if one.kind in _BANDED and one.widens_bands]
-    sizes = Counter(shape_group(one.point) for one in counted if one.kind == "shape")
+    counted = [score for score in points if score.kind in _BANDED and score.widens_bands]
+    sizes = Counter(shape_group(score.point) for score in counted if score.kind == "shape")
+
+    def correction(score: Scored) -> float:
+        n = sizes[shape_group(score.point)] if score.kind == "shape" else 0
+        return math.sqrt(n / (n - 1)) if n > 1 else 1.0
+
     return [
         Miss(
-            _unit(one, by_family),
-            one.point.engine or "",
-            _drafter(one),
-            one.off * _correction(sizes[shape_group(one.point)] if one.kind == "shape" else 0),
-            **({"full_points": FAMILY_POINTS} if by_family else {}),
+            _unit(score, by_family),
+            score.point.engine or "",
+            _drafter(score),
+            score.off * correction(score),
+            full_points=FAMILY_POINTS if by_family else FULL_POINTS,
         )
-        for one in counted
+        for score in counted
     ]
 
 
-def _correction(n: int) -> float:
-    """Return what the misses of n points count, whose mean was taken out; 1 where none was."""
-    return math.sqrt(n / (n - 1)) if n > 1 else 1.0
-
-
-def _unit(one: Scored, by_family: bool) -> str:
+def _unit(score: Scored, by_family: bool) -> str:
     """Return what bands are set without."""
-    return generic_family(one.point.hardware or "") if by_family else one.source
+    return generic_family(score.point.hardware or "") if by_family else score.source
 
 
-def _drafter(one: Scored) -> str:
+def _drafter(score: Scored) -> str:
     """Return the kind of drafter that a method stands for."""
-    return drafter_of(one.point).kind
+    return drafter_of(score.point).kind

@@ -141,7 +141,7 @@ def ideal_published_rates(points: Iterable[Measurement]) -> Rates:
 def left_out_rates(points: Iterable[Measurement]) -> Rates:
     """Return what engines predict for measurements, each fitted without their source."""
     points = list(points)
-    names = [(one.source, one.engine, one.hardware, one.method == STEP) for one in points]
+    names = [(point.source, point.engine, point.hardware, point.method == STEP) for point in points]
     engines = {
         name: left_out_engine(point)
         for name, point in dict(zip(names, points, strict=True)).items()
@@ -158,7 +158,7 @@ def generic_rates(points: Iterable[Measurement], *, by_engine: bool = False) -> 
         As for `left_out_generic`.
     """
     points = list(points)
-    names = [(one.engine, one.hardware, one.method == STEP) for one in points]
+    names = [(point.engine, point.hardware, point.method == STEP) for point in points]
     engines = {
         name: left_out_generic(point, by_engine=by_engine)
         for name, point in dict(zip(names, points, strict=True)).items()

@@ -67,8 +67,11 @@ class OwnValidation:
     @property
     def sources(self) -> dict[str, OwnErrors]:
         """The errors of each file."""
-        names = dict.fromkeys(one.source for one in self.points)
-        return {name: _errors([one for one in self.points if one.source == name]) for name in names}
+        names = dict.fromkeys(point.source for point in self.points)
+        return {
+            name: _errors([point for point in self.points if point.source == name])
+            for name in names
+        }
 
     @property
     def total(self) -> OwnErrors:
@@ -113,7 +116,7 @@ def own_validation(
     band = served.setup.engine.band(kind)
 
     def beside(predicted: np.ndarray, width: float | None) -> tuple[OwnPoint, ...]:
-        found = []
+        results = []
         for row, (point, arm) in enumerate(zip(points, arms, strict=True)):
             base = (1.0, 1.0)
             if arm:
@@ -123,51 +126,46 @@ def own_validation(
             # Draft lengths that were measured over the same plain results are options.
             options = (*arm, point.concurrency or point.batch_size)
             # Of a timed pass its seconds, which have no arm without drafts.
-            both = Residual(point, rate)
+            residual = Residual(point, rate)
             measured_of_point = point.pass_s or point.rate
-            one = Scored(
-                point, counts, both.shown / base[0], measured_of_point / base[1], options, width
+            score = Scored(
+                point, counts, residual.shown / base[0], measured_of_point / base[1], options, width
             )
-            found.append(OwnPoint(point.source, both, one))
-        return tuple(found)
+            results.append(OwnPoint(point.source, residual, score))
+        return tuple(results)
 
     width = None if band is None else band.width
     return OwnValidation(beside(rates, width), beside(ideal, None))
 
 
 def _plain_arm(point: Measurement, points: Sequence[Measurement]) -> list[int]:
-    """Return where the results without drafts are of the load of a point with drafts."""
+    """Return the rows without drafts that measured the load of a point with drafts.
+
+    They are of one tool, of one batch size (as the benchmark set it) and of one workload.
+    """
+
+    def same_length(length: float | None, other: float | None) -> bool:
+        if length is None or other is None:
+            return length is other
+        return abs(length / other - 1) <= _SAME_LENGTH
+
     if not point.drafts:
         return []
     return [
         row
         for row, other in enumerate(points)
-        if not other.drafts and other.method != STEP and _same_load(point, other)
+        if not other.drafts
+        and other.method != STEP
+        and point.engine == other.engine
+        and (point.concurrency or point.batch_size) == (other.concurrency or other.batch_size)
+        and same_length(point.input_len, other.input_len)
+        and same_length(point.output_len, other.output_len)
+        and same_length(point.context_len, other.context_len)
     ]
 
 
-def _same_load(one: Measurement, other: Measurement) -> bool:
-    """Tell whether two results are of one tool, one batch size (as asked for) and one workload."""
-    if one.engine != other.engine:
-        return False
-    if (one.concurrency or one.batch_size) != (other.concurrency or other.batch_size):
-        return False
-    lengths = (
-        (one.input_len, other.input_len),
-        (one.output_len, other.output_len),
-        (one.context_len, other.context_len),
-    )
-    return all(_same_length(*pair) for pair in lengths)
-
-
-def _same_length(one: float | None, other: float | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return abs(one / other - 1) <= _SAME_LENGTH
-
-
 def _errors(points: Sequence[OwnPoint]) -> OwnErrors:
-    off = [abs(one.rate.off) for one in points]
+    off = [abs(point.rate.off) for point in points]
     return OwnErrors(
-        errors_of([one.scored for one in points]), float(np.mean(off)) if off else None
+        errors_of([point.scored for point in points]), float(np.mean(off)) if off else None
     )

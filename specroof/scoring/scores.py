@@ -97,8 +97,8 @@ class Scored:
         return self.predicted / away, self.predicted * away
 
     @property
-    def said(self) -> str:
-        """What a prediction says of a speedup: that it pays, loses, or that it is unclear."""
+    def predicted_verdict(self) -> str:
+        """The verdict of the prediction on a speedup: that it pays, loses, or is unclear."""
         return str(verdict(*self.ends))
 
     @property
@@ -111,8 +111,8 @@ class Scored:
         if self.kind != "speedup":
             return None
         if abs(self.measured - 1) <= _UNDECIDED:
-            return abs(self.predicted - 1) <= _UNDECIDED or self.said == UNCLEAR
-        return self.said == (PAYS if self.measured > 1 else LOSES)
+            return abs(self.predicted - 1) <= _UNDECIDED or self.predicted_verdict == UNCLEAR
+        return self.predicted_verdict == (PAYS if self.measured > 1 else LOSES)
 
     @property
     def is_tree(self) -> bool:
@@ -132,15 +132,15 @@ def levelled(points: Iterable[Scored]) -> list[Scored]:
     """
     groups = defaultdict(list)
     kept = []
-    for one in points:
-        if one.kind == "shape":
-            groups[shape_group(one.point)].append(one)
+    for score in points:
+        if score.kind == "shape":
+            groups[shape_group(score.point)].append(score)
         else:
-            kept.append(one)
+            kept.append(score)
     for shapes in groups.values():
         if len(shapes) > 1:
-            off = np.exp(np.mean([np.log(one.predicted / one.measured) for one in shapes]))
-            kept += [replace(one, predicted=one.predicted / float(off)) for one in shapes]
+            off = np.exp(np.mean([np.log(score.predicted / score.measured) for score in shapes]))
+            kept += [replace(score, predicted=score.predicted / float(off)) for score in shapes]
     return kept
 
 
@@ -162,8 +162,8 @@ def capacity_bound(point: Measurement) -> str:
     Examples
     --------
     >>> from specroof.evidence import load_measurements
-    >>> one = next(one for one in load_measurements() if one.source == "specdecode-fig2")
-    >>> one.batch_size, capacity_bound(one)
+    >>> points = [point for point in load_measurements() if point.source == "specdecode-fig2"]
+    >>> points[0].batch_size, capacity_bound(points[0])
     (1.0, 'free')
     """
     if point.method == STEP:
@@ -226,22 +226,32 @@ def regrets(speedups: Iterable[Scored]) -> list[Regret]:
         `specroof.policies.decision.best_choice`, by which `advise` takes draft lengths.
     """
     setups: dict[object, list[Scored]] = defaultdict(list)
-    for one in speedups:
-        setups[_setup(one)].append(one)
-    return [_regret(options) for options in setups.values()]
+    for score in speedups:
+        setups[_setup(score)].append(score)
+    losses: list[Regret] = []
+    for options in setups.values():
+        # As in `advise`, ties go to the shorter draft.
+        ordered = sorted(
+            options, key=lambda score: (score.point.draft_len or 0, score.point.verify_len or 0)
+        )
+        choices = (None, *ordered)
+        best = best_choice([1.0, *(score.predicted for score in ordered)]).draft_len
+        regret = Regret(tuple(ordered), taken=choices[best], best=max(choices, key=_measured))
+        losses.append(regret)
+    return losses
 
 
-def worst_regrets(found: Iterable[Regret], n: int) -> list[Regret]:
+def worst_regrets(losses: Iterable[Regret], n: int) -> list[Regret]:
     """Return those that lose most, at most so many, the largest first; none that lose nothing."""
-    losing = [one for one in found if one.lost > 0.0]
-    return sorted(losing, key=lambda one: one.lost, reverse=True)[:n]
+    losing = [regret for regret in losses if regret.lost > 0.0]
+    return sorted(losing, key=lambda regret: regret.lost, reverse=True)[:n]
 
 
-def _setup(one: Scored) -> tuple[object, ...]:
+def _setup(score: Scored) -> tuple[object, ...]:
     """Return what points share that are options of one choice."""
-    point = one.point
-    if one.options_of is not None:
-        return (point.source, one.options_of)
+    point = score.point
+    if score.options_of is not None:
+        return (point.source, score.options_of)
     return (
         *(point.source, point.model, point.hardware, point.engine),
         *(point.tensor_parallel, point.expert_parallel, point.quantization),
@@ -249,20 +259,8 @@ def _setup(one: Scored) -> tuple[object, ...]:
     )
 
 
-def _regret(options: Sequence[Scored]) -> Regret:
-    # As in `advise`, ties go to the shorter draft.
-    ordered = sorted(options, key=lambda one: (one.point.draft_len or 0, one.point.verify_len or 0))
-    choices = (None, *ordered)
-    speedup = [1.0, *(one.predicted for one in ordered)]
-    return Regret(
-        options=tuple(ordered),
-        taken=choices[best_choice(speedup).draft_len],
-        best=max(choices, key=_measured),
-    )
-
-
-def _measured(one: Scored | None) -> float:
-    return 1.0 if one is None else one.measured
+def _measured(score: Scored | None) -> float:
+    return 1.0 if score is None else score.measured
 
 
 # --- Errors over many points: of speedups, verdicts, choices and plain steps; costs of rounds ----
@@ -345,14 +343,14 @@ def round_costs(points: Iterable[Scored]) -> dict[str, RoundCosts]:
     >>> round_costs([])
     {}
     """
-    found: dict[str, list[tuple[float, float]]] = {}
-    for one in points:
-        tokens = one.point.tokens_per_round
-        if one.kind == "speedup" and tokens is not None:
-            pair = (tokens / one.predicted, tokens / one.measured)
-            found.setdefault(one.point.method or "", []).append(pair)
+    rounds: dict[str, list[tuple[float, float]]] = {}
+    for score in points:
+        tokens = score.point.tokens_per_round
+        if score.kind == "speedup" and tokens is not None:
+            pair = (tokens / score.predicted, tokens / score.measured)
+            rounds.setdefault(score.point.method or "", []).append(pair)
     costs = {}
-    for method, pairs in sorted(found.items()):
+    for method, pairs in sorted(rounds.items()):
         predicted, measured = np.array(pairs).T
         costs[method] = RoundCosts(
             n=len(pairs),
@@ -372,12 +370,16 @@ def errors_of(points: Sequence[Scored]) -> Errors:
         Of one source, or of all.
     """
     of = {
-        kind: np.array([one.error for one in points if one.kind == kind])
+        kind: np.array([score.error for score in points if score.kind == kind])
         for kind in ("speedup", "plain", "shape", "drafting")
     }
-    speedups = [one for one in points if one.kind == "speedup"]
-    bands = [one.band for one in speedups if one.band is not None]
-    held = [one.in_band for one in speedups if one.in_band is not None]
+    of_trees = {
+        kind: [score.error for score in points if score.is_tree and score.kind == kind]
+        for kind in ("speedup", "shape")
+    }
+    speedups = [score for score in points if score.kind == "speedup"]
+    bands = [score.band for score in speedups if score.band is not None]
+    held = [score.in_band for score in speedups if score.in_band is not None]
     return Errors(
         n=len(points),
         speedup_mean=_mean(of["speedup"]),
@@ -387,20 +389,16 @@ def errors_of(points: Sequence[Scored]) -> Errors:
         decode_median=_quantile(of["plain"], 0.5),
         shape_mean=_mean(of["shape"]),
         drafting_median=_quantile(of["drafting"], 0.5),
-        trees_mean=_mean(_of_trees(points)),
-        verdict_accuracy=_mean(np.array([one.verdict for one in speedups], dtype=float)),
-        unclear_share=_mean(np.array([one.said == UNCLEAR for one in speedups], dtype=float)),
-        regret_mean=_mean(np.array([one.lost for one in regrets(speedups)])),
+        # Of drafts that branch: speedups, else shapes.
+        trees_mean=_mean(np.array(of_trees["speedup"] or of_trees["shape"])),
+        verdict_accuracy=_mean(np.array([score.verdict for score in speedups], dtype=float)),
+        unclear_share=_mean(
+            np.array([score.predicted_verdict == UNCLEAR for score in speedups], dtype=float)
+        ),
+        regret_mean=_mean(np.array([score.lost for score in regrets(speedups)])),
         band80_coverage=_mean(np.array(held, dtype=float)),
         band80_width=_quantile(np.expm1(np.array(bands)), 0.5),
     )
-
-
-def _of_trees(points: Iterable[Scored]) -> Array:
-    """Return the errors of drafts that branch: of speedups, else of shapes."""
-    trees = [one for one in points if one.is_tree]
-    known = [one.error for one in trees if one.kind == "speedup"]
-    return np.array(known or [one.error for one in trees if one.kind == "shape"])
 
 
 def _mean(values: Array) -> float | None:
