@@ -15,7 +15,6 @@ from specroof.reading.json_text import (
     AskedObject,
     Reader,
     printable,
-    read_json,
 )
 from specroof.units import format_binary_bytes
 
@@ -168,16 +167,6 @@ class ModelConfig:
     def n_layers(self) -> int:
         """Layers of the model, those of a draft head apart."""
         return self.keys.positive_int("num_hidden_layers", maximum=MAX_LAYERS)
-
-
-def read_files(
-    text: str, quantization_text: str | None, *, source: str
-) -> tuple[Reader, Reader | None]:
-    """Return a config and the `hf_quant_config.json` beside it, if there is one."""
-    sidecar = None
-    if quantization_text is not None:
-        sidecar = read_json(quantization_text, source=f"hf_quant_config.json of {source}")
-    return read_json(text, source=source), sidecar
 
 
 def typed_section(root: Reader) -> Reader:
