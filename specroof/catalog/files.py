@@ -100,7 +100,7 @@ def read_text(path: Path, error: type[SpecroofError]) -> str:
         mode = os.fstat(descriptor).st_mode
         if not is_stream and not stat.S_ISREG(mode):
             os.close(descriptor)
-            raise OSError("is a folder" if stat.S_ISDIR(mode) else "is a pipe, socket or device")
+            raise OSError("is a folder" if stat.S_ISDIR(mode) else "is a pipe, socket or device")  # noqa: TRY301 - worded below, with the place
         with os.fdopen(descriptor, "rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as failure:
