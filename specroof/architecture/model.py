@@ -38,7 +38,7 @@ class Block:
 
     @property
     def label(self) -> str:
-        """What its operations are called after: the kind of attention, ``"moe"`` or ``"mlp"``.
+        """The name with which its operations begin: the kind of attention, ``"moe"`` or ``"mlp"``.
 
         A single matrix in the place of attention is ``"linear"``.
         """

@@ -28,7 +28,7 @@ from specroof.architecture.draft_heads import (
 )
 from specroof.arrays import Array, whole_within
 from specroof.cost import ForwardPass
-from specroof.drafters.base import Drafter, DraftTime, Held, PassTime, Round
+from specroof.drafters.base import Drafter, DrafterFootprint, DraftTime, PassTime, Round
 from specroof.errors import reject
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Work
@@ -99,7 +99,7 @@ def overlapped_time(draft_s: Array, verify_s: Array, hit_rate: float) -> DraftTi
         p: the share of rounds for whose outcome a draft lies ready.
 
     Counts
-        a miss as a draft in line by the same drafter. Time relative to the verification, tokens
+        a miss as a draft in line by that drafter. Time relative to the verification, tokens
         alike after hits and misses, this is the published denominator with T_b = T_p.
     Ignores
         that the two share arithmetic and memory where they run on the same devices.
@@ -210,10 +210,10 @@ def timed_drafter(
             )
         return ", ".join(parts)
 
-    def held(target: Architecture) -> Held:
+    def held(target: Architecture) -> DrafterFootprint:
         if runs.hardware is not None:
-            return Held()
-        return Held(geometry(target), runs.tensor_parallel)
+            return DrafterFootprint()
+        return DrafterFootprint(geometry(target), runs.tensor_parallel)
 
     return Drafter(name, draft, max_draft_len, describe=describe, held=held)
 

@@ -1,4 +1,4 @@
-"""One config, opened: what every family parser is handed."""
+"""One opened config: the input of every family parser."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -113,7 +113,7 @@ _DRAFT_LAYER_KEYS: Final = (
     "num_mtp_layers",
     "num_mtp_modules",
 )
-#: What is said of models that come with such layers.
+#: Notes about models that come with such layers.
 MTP_NOTE: Final = "multi-token-prediction layer not counted among the model's weights"
 DSPARK_NOTE: Final = "DSpark drafter not counted among the model's weights"
 _OTHER_TOWERS: Final = {"vision_config": "vision tower", "audio_config": "audio tower"}
@@ -230,7 +230,7 @@ def sidecar_notes(
 ) -> list[str]:
     """Return what a reader must know where config and sidecar say different things.
 
-    The two are compared by the models that they make, since they spell the same lists differently.
+    The two are compared by the models that they make, since they spell lists differently.
     """
     plain = PLAIN_FORMATS[config.activation_dtype]
     try:

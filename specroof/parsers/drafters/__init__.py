@@ -130,12 +130,12 @@ def parse_drafter_config(
     root = read_json(text, source=source)
     config = open_draft_config(root, name=name, sidecar=sidecar)
     parsers = DRAFTER_KINDS[kind]
-    found = _form(config)
-    if found not in parsers:
+    form = _form(config)
+    if form not in parsers:
         key = "speculators_model_type" if "speculators_model_type" in root.values else None
-        allowed = f"a config of a drafter of kind {kind}; this one is {found}"
+        allowed = f"a config of a drafter of kind {kind}; this one is {form}"
         root.refuse(key or "architectures", allowed)
-    return parsers[found](config)
+    return parsers[form](config)
 
 
 def _form(config: DraftConfig) -> str:
