@@ -1,4 +1,4 @@
-"""What specroof says: refusals, each a `SpecroofError` of one line, and notes in two lengths."""
+"""Refusals, each a `SpecroofError` of one line, and notes in two lengths."""
 
 import reprlib
 from collections.abc import Callable, Collection
@@ -6,7 +6,6 @@ from importlib import import_module
 from types import UnionType
 from typing import Any, Final, NoReturn, Self
 
-#: How the libraries of extras call themselves.
 #: Characters of the longest line that is printed: lists of what is allowed have up to 1 400.
 _LONGEST_LINE: Final = 2_000
 
@@ -31,7 +30,7 @@ class Note(str):
         return note
 
     def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]  # str has one argument
-        """Return what a copy in another process is made of."""
+        """Support pickling."""
         return str(self), self.short
 
 
@@ -115,20 +114,20 @@ class CatalogError(SpecroofError):
 
 
 class MeasurementError(SpecroofError):
-    """A benchmark result that cannot be read, or does not determine what is asked of it."""
+    """A benchmark result that cannot be read, or lacks what a question needs."""
 
 
 class OutputError(SpecroofError):
-    """A result that cannot be written where it was asked for."""
+    """A result that cannot be written to its place."""
 
 
-def reject(found: str, allowed: str, error: type[SpecroofError] = OptionError) -> NoReturn:
-    """Raise the one line that says what was found and what is allowed.
+def reject(problem: str, allowed: str, error: type[SpecroofError] = OptionError) -> NoReturn:
+    """Raise a refusal of one line: the problem, and what is allowed.
 
     Parameters
     ----------
-    found, allowed
-        What the line says.
+    problem, allowed
+        Both parts of the line.
     error
         The class of the refusal.
 
@@ -143,7 +142,7 @@ def reject(found: str, allowed: str, error: type[SpecroofError] = OptionError) -
     Traceback (most recent call last):
     specroof.errors.OptionError: block and drafts are given; allowed: one of them
     """
-    message = f"{found}; allowed: {allowed}"
+    message = f"{problem}; allowed: {allowed}"
     raise error(message) from None
 
 
@@ -155,7 +154,7 @@ def refuse(
     error: type[SpecroofError] = OptionError,
     show: Callable[[object], str] | None = None,
 ) -> NoReturn:
-    """Raise the one line that names an argument or a place, its value and what is allowed.
+    """Raise a refusal of one line: an argument or a place, its value, and what is allowed.
 
     Parameters
     ----------
@@ -198,9 +197,9 @@ def expect(name: str, value: object, kind: type | UnionType, allowed: str) -> No
     name, value
         The argument.
     kind
-        The class that it is to be of, or several.
+        Its class, or a union of classes.
     allowed
-        What that is, and where one gets it.
+        What is allowed, in words.
 
     Raises
     ------

@@ -56,7 +56,7 @@ def test_the_default_cache_of_servers(model: str, chip: str, sglang: str, vllm: 
     ):
         setup = setup_of(chip, engine)
         assert Deployment(found, setup).kv_dtype == expected
-        said = any("KV cache counted as fp8" in note for note in cache_notes(found, setup))
+        said = any("KV cache priced as fp8" in note for note in cache_notes(found, setup))
         assert said == (expected == "fp8")
 
 

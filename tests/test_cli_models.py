@@ -110,8 +110,8 @@ def test_formats_of_the_user_change_bytes_and_are_said() -> None:
     assert attention["cache_bytes"] == 36 * 2 * 8 * 128 * 4097
     stays = "embedding, head, router and compressors keep what the checkpoint has"
     assert notes == [
-        f"weights counted as fp8: {stays}",
-        "KV cache counted as fp8, in the place of bf16",
+        f"weights priced as fp8: {stays}",
+        "KV cache priced as fp8 instead of bf16",
     ]
     drafting = ["--drafter", "ideal", "--weights", "fp8", "--kv-cache", "fp8"]
     assert json.loads(run("predict", *words, *drafting, "--json"))["notes"] == notes
@@ -136,7 +136,7 @@ def test_a_format_that_the_model_has_anyway_is_no_news() -> None:
 
 def test_recurrent_state_of_the_user_is_said() -> None:
     words = ["Qwen/Qwen3.5-27B", "-H", "b200", "--state-dtype", "bf16"]
-    assert "recurrent state counted as bf16, in the place of fp32" in explained(*words)[1]
+    assert "recurrent state priced as bf16 instead of fp32" in explained(*words)[1]
 
 
 @pytest.mark.parametrize(

@@ -581,8 +581,8 @@ def test_a_prediction_says_which_profile_it_used_and_how_far_off_that_was() -> N
         (
             Options(kv_dtype="fp8", state_dtype="bf16"),
             [
-                "KV cache counted as fp8, in the place of bf16",
-                "recurrent state counted as bf16, in the place of fp32",
+                "KV cache priced as fp8 instead of bf16",
+                "recurrent state priced as bf16 instead of fp32",
             ],
         ),
     ],

@@ -434,8 +434,8 @@ def test_formats_are_options_of_both_commands(
     assert told.exit_code == 0, told.output
     notes = [line for line in told.stdout.splitlines() if line.startswith("note: ")]
     assert notes[0] == "note: drafter 'mtp' changes nothing: no result has drafts"
-    assert notes[1].startswith("note: weights counted as fp8")
-    assert notes[2] == "note: KV cache counted as fp8, in the place of bf16"
+    assert notes[1].startswith("note: weights priced as fp8")
+    assert notes[2] == "note: KV cache priced as fp8 instead of bf16"
     wrong = run(command, bench, *WORDS, "--weights", "fp9")
     assert "--weights is 'fp9'; allowed: bf16" in wrong.stderr
 

@@ -19,7 +19,7 @@ from specroof.errors import refuse, reject
 
 # What its functions do is checked where formulas call them; they are not formulas themselves.
 
-#: A curve is tabled up to the longest draft asked for, so that question needs a bound.
+#: A curve is tabulated up to the longest draft, which needs a bound.
 LONGEST_DRAFT: Final = 1_000_000
 PROBABILITY: Final = "a number from 0 to 1"
 _NOT_LISTS: Final = (str, bytes, Mapping, AbstractSet)
@@ -73,7 +73,7 @@ def drafts_of(name: str, value: object, allowed: str) -> int:
 
 
 def length_of(name: str, value: object, drafts: int, called: str) -> float:
-    """Return an acceptance length that so many drafts, known as `called`, can have."""
+    """Return an acceptance length, refused unless `drafts` drafts (named `called`) can have it."""
     allowed = f"a number from 1 to {drafts + 1} ({called} + 1: the bonus token counts)"
     return number_from(name, value, 1.0, drafts + 1.0, allowed)
 
@@ -101,7 +101,7 @@ class Acceptance:
         target's own pass adds to every round, whatever was accepted.
     Ignores
         that a longer draft may change the drafts before it, and that the last round of a request
-        may commit more than is asked for: about half a round of tokens per request.
+        may commit more than it needs: about half a round of tokens per request.
     Source
         Leviathan et al. 2022, arXiv:2211.17192, section 3.1 and equation 1, for any curve.
 

@@ -77,7 +77,7 @@ def fit_acceptance(survival: ArrayLike, law: str) -> AcceptanceFit:
     Parameters
     ----------
     survival
-        s_1 … s_γ, as for `survival_acceptance`.
+        s_1 … s_γ.
     law
         ``"constant"`` (1 number), ``"decay"`` (3) or ``"beta"`` (2).
 

@@ -48,7 +48,7 @@ class GroupedQueryAttention(SoftmaxAttention):
 
     @property
     def label(self) -> str:
-        """What operations of its block are called after."""
+        """The name of its kind, with which names of its operations begin."""
         return "sliding_attention" if self.window else "full_attention"
 
     @property
@@ -71,7 +71,7 @@ class SharedCacheAttention(Core):
 
     @property
     def label(self) -> str:
-        """What operations of its block are called after."""
+        """The name of its kind, with which names of its operations begin."""
         return f"shared_{self.attention.label}"
 
     @property
@@ -208,7 +208,7 @@ def attended_tokens(
     Counts
         the query's own position: a window of w sees itself and w - 1 before it.
     Ignores
-        nothing; masked pairs that a tiled kernel computes all the same belong to its efficiency.
+        nothing; masked pairs that a tiled kernel computes anyway belong to its efficiency.
     Source
         Beltagy et al. 2020, arXiv:2004.05150, section 3.1 (window); the triangle by counting.
 
@@ -304,8 +304,8 @@ def attention_flops(*, n_heads: int, pair_dims: int, batch_size: Array, pairs: A
 
     Examples
     --------
-    >>> one, seen = np.array(1.0), attended_tokens(1, 4095)
-    >>> float(attention_flops(n_heads=32, pair_dims=256, batch_size=one, pairs=seen))
+    >>> sequence, pairs = np.array(1.0), attended_tokens(1, 4095)
+    >>> float(attention_flops(n_heads=32, pair_dims=256, batch_size=sequence, pairs=pairs))
     67108864.0
     """
     return matmul_flops(n_heads * pair_dims * batch_size * pairs)

@@ -164,12 +164,12 @@ class Core:
 
     @property
     def label(self) -> str:
-        """What operations of its block are called after."""
+        """The name of its kind, with which names of its operations begin."""
         raise NotImplementedError
 
     @property
     def overhead_kinds(self) -> tuple[str, ...]:
-        """The kinds of layer that it makes of its layer, of `specroof.hardware.LAYER_KINDS`."""
+        """Layer kinds for which engines charge an overhead: see `LAYER_KINDS` of hardware."""
         return ()
 
     @property
@@ -459,7 +459,8 @@ class OpCost:
     rows, groups
         Of a grouped matmul (experts): expected tokens per expert that is hit, and experts hit.
     experts
-        Of the same: experts that routing picks from, and those that every token visits.
+        Of a grouped matmul too: experts that routing picks from, and those that every token
+        visits.
     collective
         What devices exchange after it, if it ends a block.
     sequences

@@ -48,7 +48,7 @@ def chunked_pairs(query_len: npt.ArrayLike, context_len: npt.ArrayLike, chunk: i
     Counts
         the query's own position: the first query of a chunk sees itself alone.
     Ignores
-        nothing; masked pairs that a tiled kernel computes all the same belong to its efficiency.
+        nothing; masked pairs that a tiled kernel computes anyway belong to its efficiency.
     Source
         transformers, `masking_utils.py`, ``chunked_overlay`` (same chunk, and causal); vLLM
         ``ChunkedLocalAttention``. The sum by counting.

@@ -75,12 +75,12 @@ class CompressedAttention(SoftmaxAttention):
 
     @property
     def label(self) -> str:
-        """What operations of its block are called after."""
+        """The name of its kind, with which names of its operations begin."""
         return f"c{self.ratio}_attention" if self.ratio else "sliding_attention"
 
     @property
     def overhead_kinds(self) -> tuple[str, ...]:
-        """The kinds of layer that it makes of its layer."""
+        """Layer kinds for which engines charge an overhead."""
         return ("latent_attention", "sparse_index") if self.indexer else ("latent_attention",)
 
 
@@ -230,7 +230,7 @@ def _entries_at(core: CompressedAttention, context_len: Array, cap: int | None) 
 
 
 def _counted_entries(core: CompressedAttention, setting: PassSettings, cap: int | None) -> Array:
-    """Return the (query, entry) pairs that the options count, as `counted_pairs` does."""
+    """Return the (query, entry) pairs of one sequence that the options count."""
     forward = setting.forward
     if not core.ratio:
         return np.zeros(())

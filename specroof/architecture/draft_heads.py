@@ -161,7 +161,7 @@ class DraftHead:
         Matrices that the target's features pass, once for each accepted token.
     injection
         Layers of what each accepted token costs a block drafter besides: projections that are
-        cached. The same weights as in `model`.
+        cached. Their weights are those of `model`.
     serial
         What runs once more for every draft of a block, one after another; None for nothing.
     taps, target_size

@@ -56,14 +56,14 @@ class LatentAttention(SoftmaxAttention):
 
     @property
     def label(self) -> str:
-        """What operations of its block are called after."""
+        """The name of its kind, with which names of its operations begin."""
         if self.shared_top_k is not None:
             return "shared_index_attention"
         return "sparse_attention" if self.indexer else "latent_attention"
 
     @property
     def overhead_kinds(self) -> tuple[str, ...]:
-        """The kinds of layer that it makes of its layer."""
+        """Layer kinds for which engines charge an overhead."""
         return ("latent_attention", "sparse_index") if self.indexer else ("latent_attention",)
 
     @property

@@ -1,13 +1,14 @@
 """Blocks, layers and the model that they make up."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from specroof.architecture.attention import GroupedQueryAttention
 from specroof.architecture.base import HEADS, TENSOR, Core, Linear, WeightFormat, by_kv_heads
 from specroof.architecture.experts import Experts
-from specroof.units import dtype_bytes
+from specroof.arrays import whole_within
+from specroof.units import Bounds, dtype_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Block:
 
     @property
     def label(self) -> str:
-        """What its operations are called after: the kind of attention, ``"moe"`` or ``"mlp"``.
+        """The name with which its operations begin: the kind of attention, ``"moe"`` or ``"mlp"``.
 
         A single matrix in the place of attention is ``"linear"``.
         """
@@ -157,6 +158,9 @@ class Architecture:
         Sentences for the reader: what the config left open, what was left out.
     vision
         What reads images; None for a model of text alone.
+    layer_order
+        For each layer, from the first on, its place in `layers`; empty where they follow each
+        other as listed.
     """
 
     name: str
@@ -173,6 +177,7 @@ class Architecture:
     state_dtype: str = "fp32"
     notes: tuple[str, ...] = ()
     vision: VisionTower | None = None
+    layer_order: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def n_layers(self) -> int:
@@ -222,6 +227,38 @@ class Architecture:
         table = self.embedding_params * dtype_bytes(self.activation_dtype)
         blocks = sum(count * block.stored_bytes for count, block in self.counted_blocks)
         return blocks + head + table + self.vector_params * dtype_bytes("bf16")
+
+    def first_layers(self, count: int) -> "Architecture":
+        """Return the model of the first layers alone, as an early exit runs it (LayerSkip).
+
+        Counts
+            embedding, final norm and head of the whole model.
+        Source
+            Elhoushi et al. 2024 (LayerSkip), arXiv:2404.16710, section 4.3: the first layers draft,
+            and exit through the model's own head.
+
+        Raises
+        ------
+        OptionError
+            Unless `count` is a whole number from 1 to the layers of the model.
+
+        Examples
+        --------
+        >>> dense = Layer((Block("feed_forward", (Linear("up_proj", 8, 32),)),), count=9)
+        >>> model = Architecture("toy", "llama", 8, 100, (dense,), Linear("lm_head", 8, 100))
+        >>> model.first_layers(4).n_layers
+        4
+        """
+        kept = whole_within("count", count, Bounds(1, self.n_layers, whole=True))
+        listed = (place for place, layer in enumerate(self.layers) for _ in range(layer.count))
+        order = (self.layer_order or tuple(listed))[:kept]
+        places = list(dict.fromkeys(order))
+        return replace(
+            self,
+            name=f"first {kept} layers of {self.name}",
+            layers=tuple(replace(self.layers[place], count=order.count(place)) for place in places),
+            layer_order=tuple(places.index(place) for place in order),
+        )
 
     def with_weights(self, form: WeightFormat) -> "Architecture":
         """Return the model with its projections, feed-forward and experts stored as `form`.

@@ -622,7 +622,7 @@ def lightning_replay_bytes(core: LightningAttention) -> float:
     .. math:: M = 2 \cdot 2 \, n \, d
 
     Counts
-        keys and values in bf16; the decay is the same for every token.
+        keys and values in bf16; the decay is constant.
     Ignores
         nothing.
     Source

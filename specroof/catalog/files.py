@@ -37,7 +37,7 @@ def is_file(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Tell whether a path leads to a folder; as `is_file` for what cannot be looked at.
+    """Tell whether a path leads to a folder that can be looked at.
 
     Examples
     --------
@@ -92,8 +92,16 @@ def read_text(path: Path, error: type[SpecroofError]) -> str:
         Of the type `error`: for a missing, unreadable, too large or non-UTF-8 file.
     """
     place = Path(_STANDARD_INPUT) if str(path) == "-" else path
+    # Opening a pipe waits for its writer unless told not to, and so does reading a device.
+    is_stream = _STREAM.fullmatch(str(place)) is not None
+    no_wait = 0 if is_stream else getattr(os, "O_NONBLOCK", 0)
     try:
-        with os.fdopen(_opened(place), "rb") as file:
+        descriptor = os.open(place, os.O_RDONLY | no_wait)
+        mode = os.fstat(descriptor).st_mode
+        if not is_stream and not stat.S_ISREG(mode):
+            os.close(descriptor)
+            raise OSError("is a folder" if stat.S_ISDIR(mode) else "is a pipe, socket or device")  # noqa: TRY301 - worded below, with the place
+        with os.fdopen(descriptor, "rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as failure:
         reject(f"{path}: {getattr(failure, 'strerror', None) or failure}", "a readable file", error)
@@ -108,19 +116,6 @@ def decoded(data: bytes, source: str, error: type[SpecroofError]) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as failure:
         reject(f"{source}: byte {failure.start} is not UTF-8", "UTF-8 text", error)
-
-
-def _opened(path: Path) -> int:
-    """Return the descriptor of a file that can be read to its end, while others may write to it."""
-    if _STREAM.fullmatch(str(path)):
-        return os.open(path, os.O_RDONLY)
-    # Opening a pipe waits for its writer unless told not to, and so does reading a device.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode):
-        return descriptor
-    os.close(descriptor)
-    raise OSError("is a folder" if stat.S_ISDIR(mode) else "is a pipe, socket or device")
 
 
 @cache

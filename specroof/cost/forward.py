@@ -108,7 +108,7 @@ class CoreFormulas:
     repeated_bytes
         Bytes of the cache that do not divide where the rest does; None for none.
     by_sequence
-        Whether every sequence costs the same, whatever else is in the batch: `costs` are then
+        Whether the cost of a sequence does not depend on the rest of the batch: `costs` are then
         those of one sequence, as many times as there are.
     """
 
@@ -189,7 +189,7 @@ CORES: Final[dict[type[Core], CoreFormulas]] = {
 
 
 def joined_costs(first: Sequence[OpCost], second: Sequence[OpCost]) -> tuple[list[OpCost], ...]:
-    """Return what one pass over two batches of the same model costs.
+    """Return what one pass over two batches of a model costs.
 
     Parameters
     ----------
@@ -218,34 +218,36 @@ def joined_costs(first: Sequence[OpCost], second: Sequence[OpCost]) -> tuple[lis
     (512.0, 64.0, [], [])
     """
     both, alone, beside = [], [], []
-    for one, other in zip(first, second, strict=True):
-        exchanged = _exchanged(one.collective, other.collective)
-        if np.any(one.weight_bytes > 0):
-            both.append(replace(_over_all_tokens(one, other), collective=exchanged))
-        else:
-            # What devices exchange is behind both: it is told once.
-            alone.append(replace(one, collective=exchanged))
+    for op, other in zip(first, second, strict=True):
+        exchange = None
+        if op.collective is not None and other.collective is not None:
+            message_bytes = op.collective.message_bytes + other.collective.message_bytes
+            exchange = replace(op.collective, message_bytes=np.asarray(message_bytes))
+        if not np.any(op.weight_bytes > 0):
+            # What devices exchange is behind both batches: it is counted once.
+            alone.append(replace(op, collective=exchange))
             beside.append(replace(other, collective=None))
+            continue
+        weights = np.maximum(op.weight_bytes, other.weight_bytes)
+        rows, groups = op.rows, op.groups
+        if op.experts is not None and op.groups is not None and other.groups is not None:
+            groups = joined_groups(op.groups, other.groups, op.experts)
+            weights = op.weight_bytes * (groups / op.groups)
+            visits = op.groups * op.rows + other.groups * other.rows  # type: ignore[operator]  # with groups
+            rows = visits / groups
+        both.append(
+            replace(
+                op,
+                flops=np.asarray(op.flops + other.flops),
+                weight_bytes=np.asarray(weights),
+                cache_bytes=np.asarray(op.cache_bytes + other.cache_bytes),
+                activation_bytes=np.asarray(op.activation_bytes + other.activation_bytes),
+                rows=rows,
+                groups=groups,
+                collective=exchange,
+            )
+        )
     return both, alone, beside
-
-
-def _over_all_tokens(one: OpCost, other: OpCost) -> OpCost:
-    weights = np.maximum(one.weight_bytes, other.weight_bytes)
-    rows, groups = one.rows, one.groups
-    if one.experts is not None and one.groups is not None and other.groups is not None:
-        groups = joined_groups(one.groups, other.groups, one.experts)
-        weights = one.weight_bytes * (groups / one.groups)
-        visits = one.groups * one.rows + other.groups * other.rows  # type: ignore[operator]  # with groups
-        rows = visits / groups
-    return replace(
-        one,
-        flops=np.asarray(one.flops + other.flops),
-        weight_bytes=np.asarray(weights),
-        cache_bytes=np.asarray(one.cache_bytes + other.cache_bytes),
-        activation_bytes=np.asarray(one.activation_bytes + other.activation_bytes),
-        rows=rows,
-        groups=groups,
-    )
 
 
 def joined_groups(first: Array, second: Array, experts: tuple[int, int]) -> Array:
@@ -274,12 +276,6 @@ def joined_groups(first: Array, second: Array, experts: tuple[int, int]) -> Arra
     routed, shared = experts
     missed = (routed + shared - first) * (routed + shared - second) / routed
     return np.asarray(routed + shared - missed)
-
-
-def _exchanged(one: BlockExchange | None, other: BlockExchange | None) -> BlockExchange | None:
-    if one is None or other is None:
-        return None
-    return replace(one, message_bytes=np.asarray(one.message_bytes + other.message_bytes))
 
 
 #: Kinds that ``count="attention+ffn"`` keeps.
@@ -323,7 +319,7 @@ def forward_cost(
 
     Examples
     --------
-    >>> from specroof.architecture import Layer, Linear
+    >>> from specroof.architecture import Block, Layer, Linear
     >>> up = Linear("up_proj", 8, 32)
     >>> tiny = Architecture(
     ...     "tiny",
@@ -461,7 +457,7 @@ def storage(
 
     Examples
     --------
-    >>> from specroof.architecture import GroupedQueryAttention, Layer, Linear
+    >>> from specroof.architecture import Block, GroupedQueryAttention, Layer, Linear
     >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
     >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
     >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)
@@ -519,7 +515,7 @@ def replay_storage(architecture: Architecture) -> list[Storage]:
 
     Examples
     --------
-    >>> from specroof.architecture import GatedDeltaNet, Layer, Linear
+    >>> from specroof.architecture import Block, GatedDeltaNet, Layer, Linear
     >>> core = GatedDeltaNet(16, 32, key_dim=128, value_dim=128, conv_kernel=4, conv_columns=3)
     >>> layer = Layer((Block("attention", (), core),), count=3)
     >>> tiny = Architecture("tiny", "llama", 8, 100, (layer,), head=Linear("lm_head", 8, 100))
@@ -561,7 +557,7 @@ def kv_cache_bytes(
 
     Examples
     --------
-    >>> from specroof.architecture import GroupedQueryAttention, Layer, Linear
+    >>> from specroof.architecture import Block, GroupedQueryAttention, Layer, Linear
     >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
     >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
     >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)
@@ -593,7 +589,7 @@ def kv_bytes_per_token(architecture: Architecture, kv_dtype: str | None = None) 
 
     Examples
     --------
-    >>> from specroof.architecture import GroupedQueryAttention, Layer, Linear
+    >>> from specroof.architecture import Block, GroupedQueryAttention, Layer, Linear
     >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
     >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
     >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)
@@ -615,7 +611,7 @@ def state_bytes(architecture: Architecture, state_dtype: str | None = None) -> f
 
     Examples
     --------
-    >>> from specroof.architecture import GroupedQueryAttention, Layer, Linear
+    >>> from specroof.architecture import Block, GroupedQueryAttention, Layer, Linear
     >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
     >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
     >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)
@@ -624,8 +620,9 @@ def state_bytes(architecture: Architecture, state_dtype: str | None = None) -> f
     0.0
     """
     dtype = state_dtype or architecture.state_dtype
-    return sum(
-        count * kept_bytes(core, dtype, architecture.activation_dtype)
-        for count, core in architecture.counted_cores
-        if (kept_bytes := CORES[type(core)].state_bytes) is not None
-    )
+    total = 0.0
+    for count, core in architecture.counted_cores:
+        kept_bytes = CORES[type(core)].state_bytes
+        if kept_bytes is not None:
+            total += count * kept_bytes(core, dtype, architecture.activation_dtype)
+    return total

@@ -2,8 +2,8 @@
 
 from specroof.drafters.base import (
     Drafter,
+    DrafterFootprint,
     DraftTime,
-    Held,
     PassTime,
     Proposals,
     Round,
@@ -15,7 +15,7 @@ __all__ = [
     "KINDS",
     "DraftTime",
     "Drafter",
-    "Held",
+    "DrafterFootprint",
     "PassTime",
     "Proposals",
     "Round",

@@ -19,7 +19,7 @@ Counts = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 
 
 class TokensPerRound(Protocol):
-    """What a drafter needs to know of acceptance; `specroof.acceptance.Acceptance` is one."""
+    """The part of an acceptance curve that drafters read: see `specroof.acceptance.Acceptance`."""
 
     @property
     def max_draft_len(self) -> int | None:
@@ -40,7 +40,7 @@ class PassTime(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proposals:
-    """What is proposed to the target, for each draft length.
+    """The drafts that the target verifies, for each draft length.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Proposals:
     looked_up: bool = False
 
 
-def chain_proposals(tokens: TokensPerRound, draft_len: Counts) -> Proposals:
+def chain_proposals(acceptance: TokensPerRound, draft_len: Counts) -> Proposals:
     """Return the proposals of a chain: γ tokens in a row, each from a pass of one position.
 
     Examples
@@ -77,7 +77,7 @@ def chain_proposals(tokens: TokensPerRound, draft_len: Counts) -> Proposals:
     """
     return Proposals(
         verify_len=draft_len + 1,
-        tokens_per_round=tokens.tokens_per_round(draft_len),
+        tokens_per_round=acceptance.tokens_per_round(draft_len),
         expansions=((1.0, np.maximum(draft_len - 1.0, 0.0)),),
         branches=np.zeros(np.shape(draft_len), dtype=np.bool_),
     )
@@ -85,7 +85,7 @@ def chain_proposals(tokens: TokensPerRound, draft_len: Counts) -> Proposals:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Round:
-    """One round, as a drafter sees it. All arrays broadcast to (context, batch, draft length).
+    """One round: the input of a drafter. All arrays broadcast to (context, batch, draft length).
 
     Parameters
     ----------
@@ -162,8 +162,8 @@ class DraftTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What a drafter keeps in the memory of the target's devices.
+class DrafterFootprint:
+    """The memory of a drafter on the target's devices.
 
     Parameters
     ----------
@@ -215,7 +215,9 @@ class Drafter:
     is_ideal: bool = False
     describe: Callable[[Architecture], str] = lambda _target: ""
     propose: Callable[[TokensPerRound, Counts], Proposals] = chain_proposals
-    held: Callable[[Architecture], Held] = lambda _target: Held(is_known=False)
+    held: Callable[[Architecture], DrafterFootprint] = lambda _target: DrafterFootprint(
+        is_known=False
+    )
     with_cost: "Callable[[float], Drafter] | None" = None
 
     @property

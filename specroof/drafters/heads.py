@@ -28,7 +28,7 @@ from specroof.architecture.draft_heads import (
 )
 from specroof.arrays import Array, whole_within
 from specroof.cost import ForwardPass
-from specroof.drafters.base import Drafter, DraftTime, Held, PassTime, Round
+from specroof.drafters.base import Drafter, DrafterFootprint, DraftTime, PassTime, Round
 from specroof.errors import reject
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Work
@@ -85,22 +85,6 @@ class Where:
         moved = round_.batch_size * (sent + back) / self.link_bytes_per_s
         return np.asarray(2 * self.link_latency_s + moved)
 
-    @property
-    def sentence(self) -> str:
-        """What people read of it, behind the cost; nothing where it runs in line."""
-        parts = []
-        if self.hardware is not None:
-            parts.append(f"on {self.tensor_parallel or 1} separate {self.hardware.name}")
-            rate = format_si(self.link_bytes_per_s or 0.0, "B/s")
-            parts.append(f"over a link of {rate} and {format_seconds(self.link_latency_s)}")
-        elif self.tensor_parallel is not None:
-            parts.append(f"on {self.tensor_parallel} of the target's devices")
-        if self.hit_rate is not None:
-            parts.append(
-                f"while the target verifies in {self.hit_rate:.0%} of rounds, at full speed both"
-            )
-        return "".join(f", {part}" for part in parts)
-
 
 def overlapped_time(draft_s: Array, verify_s: Array, hit_rate: float) -> DraftTime:
     r"""Return drafting that overlaps verification in a share of rounds, and waits in the others.
@@ -115,7 +99,7 @@ def overlapped_time(draft_s: Array, verify_s: Array, hit_rate: float) -> DraftTi
         p: the share of rounds for whose outcome a draft lies ready.
 
     Counts
-        a miss as a draft in line by the same drafter. Time relative to the verification, tokens
+        a miss as a draft in line by that drafter. Time relative to the verification, tokens
         alike after hits and misses, this is the published denominator with T_b = T_p.
     Ignores
         that the two share arithmetic and memory where they run on the same devices.
@@ -213,13 +197,23 @@ def timed_drafter(
         fitted(head, target)
         kinds = ", ".join(f"{count} {kind}" for kind, count in head.model.layer_kinds.items())
         owner = "the target's head" if head.shares_head else "a separate head"
-        sizes = f"{format_count(head.n_params)} parameters ({kinds}) and {owner}"
-        return f"{origin}: {sizes}{runs.sentence}"
-
-    def held(target: Architecture) -> Held:
+        parts = [f"{origin}: {format_count(head.n_params)} parameters ({kinds}) and {owner}"]
         if runs.hardware is not None:
-            return Held()
-        return Held(geometry(target), runs.tensor_parallel)
+            parts.append(f"on {runs.tensor_parallel or 1} separate {runs.hardware.name}")
+            rate = format_si(runs.link_bytes_per_s or 0.0, "B/s")
+            parts.append(f"over a link of {rate} and {format_seconds(runs.link_latency_s)}")
+        elif runs.tensor_parallel is not None:
+            parts.append(f"on {runs.tensor_parallel} of the target's devices")
+        if runs.hit_rate is not None:
+            parts.append(
+                f"while the target verifies in {runs.hit_rate:.0%} of rounds, at full speed both"
+            )
+        return ", ".join(parts)
+
+    def held(target: Architecture) -> DrafterFootprint:
+        if runs.hardware is not None:
+            return DrafterFootprint()
+        return DrafterFootprint(geometry(target), runs.tensor_parallel)
 
     return Drafter(name, draft, max_draft_len, describe=describe, held=held)
 
@@ -384,7 +378,9 @@ def head_drafter(
     def geometry(target: Architecture) -> DraftHead:
         return head or usual(target)  # type: ignore[misc]  # one of them is there
 
-    origin = usual_origin(kind, head)
+    origin = f"the usual sizes of {kind} (no config= given)"
+    if head is not None:
+        origin = f"config {head.name}"
     return timed_drafter(geometry, row.seconds, name=name or kind, origin=origin, where=where)
 
 
@@ -428,13 +424,6 @@ def medusa_drafter(
         origin=origin,
         where=where,
         max_draft_len=USUAL_MEDUSA_HEADS if heads is None else heads.n_heads,
-    )
-
-
-def usual_origin(kind: str, head: DraftHead | None) -> str:
-    """Return where the sizes of a drafter come from, for people."""
-    return (
-        f"the usual sizes of {kind} (no config= given)" if head is None else f"config {head.name}"
     )
 
 
@@ -556,6 +545,9 @@ def head_block_drafter(  # noqa: PLR0913 - the keys of a SPEC
     configured = row.block if head is None else head.block
     anchor_drafts = row.anchor_drafts if head is None else head.anchor_drafts
     positions = _block_len(configured, (block, drafts), anchors=0 if anchor_drafts else 1)
+    origin = f"the usual sizes of {kind} (no config= given)"
+    if head is not None:
+        origin = f"config {head.name}"
 
     def geometry(target: Architecture) -> DraftHead:
         return replace(head or row.usual(target), block=positions)
@@ -564,7 +556,7 @@ def head_block_drafter(  # noqa: PLR0913 - the keys of a SPEC
         geometry,
         block_s(steps),
         name=name or kind,
-        origin=f"{usual_origin(kind, head)}, block of {positions}",
+        origin=f"{origin}, block of {positions}",
         where=where,
         max_draft_len=positions if anchor_drafts else positions - 1,
     )

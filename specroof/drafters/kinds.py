@@ -12,8 +12,8 @@ from specroof.arrays import number_within, whole_within
 from specroof.drafters.base import (
     Counts,
     Drafter,
+    DrafterFootprint,
     DraftTime,
-    Held,
     Proposals,
     Round,
     TokensPerRound,
@@ -65,7 +65,7 @@ def ideal_drafter() -> Drafter:
         lambda _: DraftTime(np.zeros(())),
         is_ideal=True,
         describe=lambda _: "nothing: what verification alone allows",
-        held=lambda _: Held(),
+        held=lambda _: DrafterFootprint(),
     )
 
 
@@ -151,14 +151,16 @@ def block_drafter(cost: float, *, drafts: int, name: str | None = None) -> Draft
 MEASURED_LOOKUP_SHARE = 0.005875
 
 
-def matched_proposals(tokens: TokensPerRound, draft_len: Counts, match_rate: float) -> Proposals:
+def matched_proposals(
+    acceptance: TokensPerRound, draft_len: Counts, match_rate: float
+) -> Proposals:
     r"""Return the proposals of a lookup that finds something in a share of rounds.
 
     .. math:: N = 1 + m \, (N_{match} - 1), \quad T = 1 + m \, \gamma
 
     Parameters
     ----------
-    tokens
+    acceptance
         Acceptance of what is found.
     draft_len
         Tokens proposed where something is found.
@@ -178,7 +180,7 @@ def matched_proposals(tokens: TokensPerRound, draft_len: Counts, match_rate: flo
     >>> proposed.verify_len, proposed.tokens_per_round  # 1 + 0.5 * 2, 1 + 0.5 * 0.75
     (array([2.]), array([1.375]))
     """
-    chain = replace(chain_proposals(tokens, draft_len), looked_up=True)
+    chain = replace(chain_proposals(acceptance, draft_len), looked_up=True)
     if match_rate == 1:
         return chain
     return replace(
@@ -244,8 +246,8 @@ def lookup_drafter(
         name,
         draft,
         describe=describe,
-        propose=lambda tokens, draft_len: matched_proposals(tokens, draft_len, match_rate),
-        held=lambda _: Held(),
+        propose=lambda acceptance, draft_len: matched_proposals(acceptance, draft_len, match_rate),
+        held=lambda _: DrafterFootprint(),
     )
 
 

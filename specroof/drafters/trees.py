@@ -85,7 +85,7 @@ def path_rate(node: Node, rates: Rates) -> float:
 
 
 def branch_rates(
-    tokens: TokensPerRound, depth: int, siblings: Sequence[float]
+    acceptance: TokensPerRound, depth: int, siblings: Sequence[float]
 ) -> list[list[float]]:
     r"""Return the acceptance of the first, second, … child at each depth.
 
@@ -93,7 +93,7 @@ def branch_rates(
 
     Parameters
     ----------
-    tokens
+    acceptance
         Acceptance of a chain, which the first children are.
     depth
         Depths wanted.
@@ -110,7 +110,7 @@ def branch_rates(
     >>> branch_rates(constant_acceptance(0.5), 2, [0.5, 0.2])
     [[0.5, 0.25, 0.1], [0.5, 0.25, 0.1]]
     """
-    survival = np.diff(tokens.tokens_per_round(np.arange(depth + 1)))
+    survival = np.diff(acceptance.tokens_per_round(np.arange(depth + 1)))
     return [
         [first, *((1.0 - first) * share for share in siblings)]
         for first in rates_of_survival(survival).tolist()
@@ -118,7 +118,7 @@ def branch_rates(
 
 
 def tree_proposals(
-    grow: Grow, siblings: Sequence[float], tokens: TokensPerRound, draft_len: Counts
+    grow: Grow, siblings: Sequence[float], acceptance: TokensPerRound, draft_len: Counts
 ) -> Proposals:
     """Return what trees propose, one tree for each draft length, which is its depth.
 
@@ -128,7 +128,7 @@ def tree_proposals(
         From rates to a tree.
     siblings
         See `branch_rates`.
-    tokens
+    acceptance
         Acceptance of the first children.
     draft_len
         Whole numbers from 0.
@@ -140,15 +140,17 @@ def tree_proposals(
     --------
     >>> from specroof.acceptance import constant_acceptance
     >>> from specroof.drafters.trees import chain_tree
-    >>> found = tree_proposals(chain_tree, (), constant_acceptance(0.5), np.arange(4))
-    >>> found.verify_len.tolist(), found.tokens_per_round.tolist()
+    >>> proposed = tree_proposals(chain_tree, (), constant_acceptance(0.5), np.arange(4))
+    >>> proposed.verify_len.tolist(), proposed.tokens_per_round.tolist()
     ([1, 2, 3, 4], [1.0, 1.5, 1.75, 1.875])
     """
     longest = int(draft_len.max(initial=0))
-    deepest = longest if tokens.max_draft_len is None else min(longest, tokens.max_draft_len)
+    deepest = (
+        longest if acceptance.max_draft_len is None else min(longest, acceptance.max_draft_len)
+    )
     deepest = min(deepest, _DEEPEST)
-    chain = tokens.tokens_per_round(np.arange(longest + 1))
-    rates = branch_rates(tokens, deepest, siblings)
+    chain = acceptance.tokens_per_round(np.arange(longest + 1))
+    rates = branch_rates(acceptance, deepest, siblings)
     trees = [grow(rates[:depth]) for depth in range(deepest + 1)]
     expected = np.full(longest + 1, np.nan)
     for depth, tree in enumerate(trees):
@@ -217,7 +219,7 @@ def with_tree(
         drafter,
         max_draft_len=min([_DEEPEST, *ends]),
         describe=lambda target: f"{drafter.describe(target)}, {label}",
-        propose=lambda tokens, draft_len: tree_proposals(grow, siblings, tokens, draft_len),
+        propose=lambda acceptance, draft_len: tree_proposals(grow, siblings, acceptance, draft_len),
     )
 
 
@@ -239,7 +241,7 @@ def chain_tree(rates: Rates) -> Tree:
 
 
 def expansion_tree(branches: Sequence[int], rates: Rates) -> Tree:
-    """Return a static tree: each node of a level has the same number of children.
+    """Return a static tree: all nodes of a level have as many children.
 
     Parameters
     ----------
@@ -408,7 +410,7 @@ class _Search:
 
     def nodes(self) -> list[Node]:
         """Return the nodes of the best tree, by going down the tables."""
-        found: list[Node] = []
+        nodes: list[Node] = []
         waiting: list[tuple[Node, int]] = [((), self._n_nodes)]
         while waiting:
             node, below = waiting.pop()
@@ -418,10 +420,10 @@ class _Search:
             left = below
             for child in range(int(self._uses[level][below]), 0, -1):
                 share = int(self._shares[level][child - 1][left])
-                found.append((*node, child - 1))
+                nodes.append((*node, child - 1))
                 waiting.append(((*node, child - 1), share - 1))
                 left -= share
-        return found
+        return nodes
 
 
 def _capacity(rates: Rates) -> int:

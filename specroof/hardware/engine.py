@@ -15,7 +15,7 @@ from specroof.arrays import number_within, whole_within
 from specroof.errors import expect, expect_word, refuse
 from specroof.units import BOUNDS
 
-# --- What a server was told, and what it runs with: values only, no rule of any framework --------
+# --- Settings of a server, given and in force: values only, no rule of any framework -------------
 
 #: Dtypes that frameworks keep recurrent state in.
 _STATE_DTYPES: Final = ("fp32", "bf16", "fp16", "fp8")
@@ -86,7 +86,7 @@ SERVER_KEYS: Final[Mapping[str, str]] = {key: setting.field for key, setting in 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """What a user tells a server; None leaves a setting to the framework's default.
+    """Settings of a server that the user gives; None leaves one to the framework's default.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """What a server runs with: every setting has a value.
+    """Settings in force: every one has a value, given or by default.
 
     Parameters
     ----------
@@ -283,7 +283,7 @@ class ExpertTile:
     compute_frac: Share
 
     def scaled(self, factor: float, *, most: float = math.inf) -> "ExpertTile":
-        """Return it with another share, of at most so much."""
+        """Return the tile with its share times `factor`, but at most `most`."""
         return replace(self, compute_frac=min(self.compute_frac * factor, most))
 
     def wasted(self, rows: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -71,25 +71,35 @@ class Generic:
     def on_chip(
         self, chip: str, *, memory_bytes_per_s: float, link_bytes_per_s: float | None
     ) -> "GenericEngines":
-        """Return the engines of a chip.
+        r"""Return the engines of a chip.
+
+        .. math:: t_{token} \propto \max(1, W / W_{fitted})^{-1/2}
 
         Parameters
         ----------
         chip
             Its vendor's name.
         memory_bytes_per_s
-            Of its memory.
+            Of its memory, W.
         link_bytes_per_s
             Between its devices; None where that is not known.
+
+        Counts
+            what a token adds to each layer (norms, activations) as shorter on a faster memory: the
+            fits of Ampere, Hopper and Blackwell lie on powers of 0.53 and 0.61. A slower one makes
+            it no longer: cards with less have larger caches.
+        Source
+            ``layer_token_share`` of the fits of this library, `specroof/benchmarks/fitting/fits.json`.
         """
         name = self.family_of(chip)
         family = self.families[name]
         reached = {"compute": family.compute_frac, "memory": family.memory_frac}
-        faster = memory_bytes_per_s / self.memory_bytes_per_s
-        engines = {
-            key: with_memory(scaled_engine(engine, **reached), faster)
-            for key, engine in self.engines.items()
-        }
+        faster = max(memory_bytes_per_s / self.memory_bytes_per_s, 1.0)
+        engines = {}
+        for key, fitted in self.engines.items():
+            engine = scaled_engine(fitted, **reached)
+            token_s = engine.layer_token_overhead_s / faster**0.5
+            engines[key] = replace(engine, layer_token_overhead_s=token_s)
         if link_bytes_per_s is not None and link_bytes_per_s <= self.card_bytes_per_s:
             engines = {
                 key: replace(engine, collective=self.cards) for key, engine in engines.items()
@@ -120,35 +130,6 @@ class GenericEngines:
             f"kernel efficiency as measured on {whose}, overheads as fitted to other chips, "
             f"memory rules of {engine.framework or 'vllm'}"
         )
-
-
-def with_memory(engine: EngineProfile, faster: float) -> EngineProfile:
-    r"""Return an engine on a chip whose memory is so many times as fast as that of its fit.
-
-    .. math:: t_{token} \propto \max(1, W / W_{fitted})^{-1/2}
-
-    Parameters
-    ----------
-    engine
-        Any.
-    faster
-        W / W_fitted, in bytes/s.
-
-    Counts
-        what a token adds to each layer (norms, activations) as shorter on a faster memory: the fits
-        of Ampere, Hopper and Blackwell lie on powers of 0.53 and 0.61. A slower one makes it no
-        longer: cards with less have larger caches.
-    Source
-        ``layer_token_share`` of the fits of this library, ``benchmarks/fitting/fits.json``.
-
-    Examples
-    --------
-    >>> fitted = EngineProfile(name="generic", layer_token_overhead_s=2e-7)
-    >>> [with_memory(fitted, faster).layer_token_overhead_s for faster in (4.0, 0.25)]
-    [1e-07, 2e-07]
-    """
-    token_s = engine.layer_token_overhead_s / max(faster, 1.0) ** 0.5
-    return replace(engine, layer_token_overhead_s=token_s)
 
 
 def scaled_engine(engine: EngineProfile, *, compute: float, memory: float) -> EngineProfile:

@@ -68,7 +68,7 @@ def pass_work(
     Examples
     --------
     >>> from specroof.cost import Options
-    >>> from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Peak
+    >>> from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Peak, Placement
     >>> peak = Peak(flops_per_s={"bf16": 4.0}, memory_bytes_per_s=2.0, memory_bytes=1.0)
     >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
     >>> nothing = np.zeros(())
@@ -145,9 +145,9 @@ def stacked(works: Sequence[PassWork], sizes: Sequence[int]) -> PassWork:
     >>> from specroof.latency.pass_seconds import pass_time
     >>> zero = np.zeros(())
     >>> op = OpCost("up_proj", "dense", 1, zero, zero, zero, zero, "bf16")
-    >>> one = PassWork([OpWork(op, "bf16", zero, np.array([1.0, 2.0]))], [], PassShape(1, 1))
-    >>> two = PassWork([OpWork(op, "bf16", np.array(4.0), zero)] * 2, [], PassShape(1, 1))
-    >>> pass_time(stacked([one, two], [2, 1]), IDEAL_ENGINE).total_s.tolist()
+    >>> first = PassWork([OpWork(op, "bf16", zero, np.array([1.0, 2.0]))], [], PassShape(1, 1))
+    >>> second = PassWork([OpWork(op, "bf16", np.array(4.0), zero)] * 2, [], PassShape(1, 1))
+    >>> pass_time(stacked([first, second], [2, 1]), IDEAL_ENGINE).total_s.tolist()
     [1.0, 2.0, 8.0]
     """
     ops: dict[Hashable, list[tuple[OpWork, IntArray]]] = {}
@@ -517,11 +517,11 @@ def layer_kinds(model: Architecture) -> dict[str, int]:
     return counts
 
 
-# --- What to say about a prediction: the engine profile, replaced formats, what does not fit -----
+# --- Notes about a prediction: the engine profile, replaced formats, what does not fit ----------
 
 
 def engine_notes(setup: Setup) -> Iterator[str]:
-    """Yield which engine profile was used, where it comes from and how far off it has been.
+    """Yield the engine profile, its source and its error on sources that it was fitted without.
 
     Source
         The hardware file: `sources`, and `expected_error` of the engine.
@@ -545,7 +545,7 @@ def engine_notes(setup: Setup) -> Iterator[str]:
     sentence = f"engine {engine.name} of {setup.hardware.name}: {source}"
     error = engine.expected_error
     if error is not None and engine.bands:
-        # Of speedups the cell of the drafter speaks, not the mean of all.
+        # The band of the drafter gives the error of speedups, not the mean over drafters.
         sentence += (
             f"; on sources that it was fitted without, plain throughput was "
             f"{error.plain_median:.1%} off at the median"
@@ -562,7 +562,7 @@ def engine_notes(setup: Setup) -> Iterator[str]:
 
 
 def option_notes(model: Architecture, options: Options) -> Iterator[str]:
-    """Yield a sentence for each format that options put in the place of the checkpoint's own.
+    """Yield a note for each format of the checkpoint that the options replace.
 
     Source
         `Options`, against what the checkpoint says.
@@ -572,21 +572,21 @@ def option_notes(model: Architecture, options: Options) -> Iterator[str]:
     >>> from specroof.architecture import Layer, Linear
     >>> tiny = Architecture("tiny", "llama", 8, 100, (Layer(()),), Linear("lm_head", 8, 100))
     >>> list(option_notes(tiny, Options(kv_dtype="fp8")))
-    ['KV cache counted as fp8, in the place of bf16']
+    ['KV cache priced as fp8 instead of bf16']
     """
     if options.weight_dtype is not None:
         stays = "embedding, head, router and compressors keep what the checkpoint has"
-        yield f"weights counted as {options.weight_dtype}: {stays}"
+        yield f"weights priced as {options.weight_dtype}: {stays}"
     if options.kv_dtype not in {None, model.kv_dtype}:
-        yield f"KV cache counted as {options.kv_dtype}, in the place of {model.kv_dtype}"
+        yield f"KV cache priced as {options.kv_dtype} instead of {model.kv_dtype}"
     if options.state_dtype not in {None, model.state_dtype} and state_bytes(model):
-        yield f"recurrent state counted as {options.state_dtype}, in the place of {model.state_dtype}"
+        yield f"recurrent state priced as {options.state_dtype} instead of {model.state_dtype}"
 
 
 def memory_notes(
     model: Architecture, setup: Setup, contexts: Array, batches: Array
 ) -> Iterator[str]:
-    """Yield a sentence with the numbers if the grid holds points that do not fit the memory.
+    """Yield a note with the numbers if points of the grid do not fit the memory.
 
     Parameters
     ----------

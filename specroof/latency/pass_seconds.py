@@ -41,7 +41,7 @@ def total(parts: Iterable[Array]) -> Array:
 
 
 def weighted_total(parts: Iterable[tuple[Array | None, Array]]) -> Array:
-    """Return the sum of values, each so many times; the values of one weight are added up first.
+    """Return the weighted sum of values; values of equal weight are added up first.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ def weighted_total(parts: Iterable[tuple[Array | None, Array]]) -> Array:
 
     Examples
     --------
-    >>> several, many = np.array([[1.0], [2.0]]), np.array([10.0, 20.0])
-    >>> weighted_total([(many, several), (None, np.array(0.5)), (many, several)])
+    >>> values, weights = np.array([[1.0], [2.0]]), np.array([10.0, 20.0])
+    >>> weighted_total([(weights, values), (None, np.array(0.5)), (weights, values)])
     array([[20.5, 40.5],
            [40.5, 80.5]])
     """
@@ -70,14 +70,14 @@ def weighted_total(parts: Iterable[tuple[Array | None, Array]]) -> Array:
 
 
 def by_pass(values: Array, passes: IntArray | None, n_passes: int | None) -> Array:
-    """Return the sum of the values of each pass; the values themselves where they are of one.
+    """Return the sum of the values of each pass; the values themselves for a single pass.
 
     Parameters
     ----------
     values
         Of operations.
     passes
-        The pass that each value belongs to; None where they are all of one.
+        The pass that each value belongs to; None for a single pass.
     n_passes
         How many passes there are.
 
@@ -284,7 +284,7 @@ class Exchange:
     hardware, placement
         Between which devices.
     passes
-        Of many passes, the one that each message belongs to; None where all are of one.
+        Of many passes, the one that each message belongs to; None for a single pass.
     """
 
     collective: BlockExchange
@@ -450,7 +450,7 @@ class OpWork:
     settled
         Whether it is of a pass over a prompt, which runs other kernels.
     passes
-        Of many passes, the one that each entry belongs to; None where the arrays are of one.
+        Of many passes, the one that each entry belongs to; None for a single pass.
     sequences
         How often all of it is done, one sequence after another; None for once.
     """
@@ -518,7 +518,7 @@ class OpLatency:
     overlap_norm
         How the engine overlaps the two: see `overlapped_s`.
     passes
-        Of many passes, the one that each entry belongs to; None where the arrays are of one.
+        Of many passes, the one that each entry belongs to; None for a single pass.
     sequences
         How often all of it is done, one sequence after another; None for once.
     """
@@ -546,7 +546,7 @@ class PassLatency:
     ops
         Every operation with its seconds.
     work_s
-        The roofline over all of them, at the granularity asked for.
+        The roofline over all of them, at the chosen granularity.
     communication_s
         Collectives; 0 on the ideal engine.
     overhead_s

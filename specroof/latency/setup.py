@@ -35,7 +35,7 @@ class Setup:
     options
         Granularity and the other choices.
     server
-        What the server around it runs with; None where no server was asked for.
+        Settings of the server; None for a prediction without a server.
     """
 
     hardware: HardwareProfile
@@ -56,7 +56,7 @@ def engine_setup(
     placement: Placement | None,
     options: Options | None,
 ) -> Setup:
-    """Return where passes run; what was not chosen is as the engine has it.
+    """Return where passes run, with the defaults of the engine for what is None.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def engine_setup(
 
 
 def drafting_setup(setup: Setup) -> Setup:
-    """Return where a drafter runs: its passes are small, and may have another overhead.
+    """Return the setup of a drafter's passes, whose overhead may differ from the target's.
 
     Source
         See `drafting_engine`.
@@ -303,7 +303,7 @@ def served_options(model: Architecture, setup: Setup) -> Options:
 
 
 def cache_notes(model: Architecture, setup: Setup) -> Iterator[str]:
-    """Yield where a server's cache differs from what the checkpoint, or the user, says.
+    """Yield a note where the server's cache format differs from the checkpoint's or the user's.
 
     Source
         `served_options`; vLLM 0.33.0 ``models/deepseek_v4/attention.py`` refuses any format but
@@ -319,11 +319,11 @@ def cache_notes(model: Architecture, setup: Setup) -> Iterator[str]:
     >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
     >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
     >>> list(cache_notes(v4, Setup(chip, EngineProfile(name="vllm"), Placement(), Options())))
-    ['KV cache counted as fp8, the default of vllm for v4 on this chip']
+    ['KV cache priced as fp8, the default of vllm for v4 on this chip']
     """
     rules, chosen = setup.engine.rules, setup.options.kv_dtype
     if chosen is None and served_options(model, setup).kv_dtype is not None:
-        yield f"KV cache counted as fp8, the default of {rules} for {model.name} on this chip"
+        yield f"KV cache priced as fp8, the default of {rules} for {model.name} on this chip"
     elif (
         rules == "vllm"
         and chosen not in {None, _FP8}

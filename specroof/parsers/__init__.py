@@ -14,13 +14,13 @@ from specroof.parsers.model_config import (
     ModelConfig,
     open_config,
     parse_foreign,
-    read_files,
     sidecar_notes,
     typed_section,
     unread_keys,
     unread_notes,
 )
 from specroof.parsers.unknown_types import refuse_unknown_type
+from specroof.reading.json_text import read_json
 
 __all__ = ["PARSERS", "parse_config", "parse_family"]
 
@@ -195,7 +195,10 @@ def parse_config(
     """
     if family is not None:
         expect_word("family", family, sorted(PARSERS))
-    root, sidecar = read_files(text, quantization_text, source=source)
+    sidecar = None
+    if quantization_text is not None:
+        sidecar = read_json(quantization_text, source=f"hf_quant_config.json of {source}")
+    root = read_json(text, source=source)
     typed = typed_section(root)
     if family is None and typed.text("model_type", default="") not in PARSERS:
         refuse_unknown_type(typed, root, PARSERS, parse_family)

@@ -583,6 +583,13 @@ def decoder(  # noqa: PLR0913 - what families differ in around their layers, by 
         weights = LayerWeights(config.quantization, first)
         blocks = (part.build(part.kinds[first], weights) for part in parts)
         layers.append(Layer(tuple(block for block in blocks if block is not None), len(indices)))
+    distinct = stack_layers(layers)
+    places = {layer.blocks: place for place, layer in enumerate(distinct)}
+    order = {
+        index: places[layer.blocks]
+        for layer, indices in zip(layers, alike.values(), strict=True)
+        for index in indices
+    }
     # Servers reserve memory for a vision tower by its sizes.
     tower = config.root.section("vision_config")
     tower_sizes = ("num_hidden_layers", "hidden_size", "depth", "embed_dim")
@@ -591,7 +598,7 @@ def decoder(  # noqa: PLR0913 - what families differ in around their layers, by 
         family=config.family,
         hidden_size=hidden_size,
         vocab_size=vocab_size,
-        layers=stack_layers(layers),
+        layers=distinct,
         head=Linear("lm_head", hidden_size, vocab_size, head, TENSOR, kind="head"),
         tied_embeddings=tied_embeddings(
             config.root, config.keys, config.family, default=tied_default
@@ -603,4 +610,5 @@ def decoder(  # noqa: PLR0913 - what families differ in around their layers, by 
         state_dtype=state_dtype,
         notes=(*config.notes, *notes),
         vision=None if tower is None else VisionTower(*map(tower.optional_int, tower_sizes)),
+        layer_order=tuple(order[index] for index in range(len(order))),
     )

@@ -1,4 +1,4 @@
-"""One config, opened: what every family parser is handed."""
+"""One opened config: the input of every family parser."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -15,7 +15,6 @@ from specroof.reading.json_text import (
     AskedObject,
     Reader,
     printable,
-    read_json,
 )
 from specroof.units import format_binary_bytes
 
@@ -114,7 +113,7 @@ _DRAFT_LAYER_KEYS: Final = (
     "num_mtp_layers",
     "num_mtp_modules",
 )
-#: What is said of models that come with such layers.
+#: Notes about models that come with such layers.
 MTP_NOTE: Final = "multi-token-prediction layer not counted among the model's weights"
 DSPARK_NOTE: Final = "DSpark drafter not counted among the model's weights"
 _OTHER_TOWERS: Final = {"vision_config": "vision tower", "audio_config": "audio tower"}
@@ -168,16 +167,6 @@ class ModelConfig:
     def n_layers(self) -> int:
         """Layers of the model, those of a draft head apart."""
         return self.keys.positive_int("num_hidden_layers", maximum=MAX_LAYERS)
-
-
-def read_files(
-    text: str, quantization_text: str | None, *, source: str
-) -> tuple[Reader, Reader | None]:
-    """Return a config and the `hf_quant_config.json` beside it, if there is one."""
-    sidecar = None
-    if quantization_text is not None:
-        sidecar = read_json(quantization_text, source=f"hf_quant_config.json of {source}")
-    return read_json(text, source=source), sidecar
 
 
 def typed_section(root: Reader) -> Reader:
@@ -241,7 +230,7 @@ def sidecar_notes(
 ) -> list[str]:
     """Return what a reader must know where config and sidecar say different things.
 
-    The two are compared by the models that they make, since they spell the same lists differently.
+    The two are compared by the models that they make, since they spell lists differently.
     """
     plain = PLAIN_FORMATS[config.activation_dtype]
     try:

@@ -27,7 +27,7 @@ from specroof.parsers.drafters.heads import (
     parse_p_eagle,
     parse_pard,
 )
-from specroof.parsers.model_config import read_files
+from specroof.reading.json_text import read_json
 
 __all__ = ["DRAFTER_KINDS", "parse_drafter_config"]
 
@@ -124,15 +124,18 @@ def parse_drafter_config(
     ('tiny', 100, 3)
     """
     expect_word("kind", kind, DRAFTER_KINDS)
-    root, sidecar = read_files(text, quantization_text, source=source)
+    sidecar = None
+    if quantization_text is not None:
+        sidecar = read_json(quantization_text, source=f"hf_quant_config.json of {source}")
+    root = read_json(text, source=source)
     config = open_draft_config(root, name=name, sidecar=sidecar)
     parsers = DRAFTER_KINDS[kind]
-    found = _form(config)
-    if found not in parsers:
+    form = _form(config)
+    if form not in parsers:
         key = "speculators_model_type" if "speculators_model_type" in root.values else None
-        allowed = f"a config of a drafter of kind {kind}; this one is {found}"
+        allowed = f"a config of a drafter of kind {kind}; this one is {form}"
         root.refuse(key or "architectures", allowed)
-    return parsers[found](config)
+    return parsers[form](config)
 
 
 def _form(config: DraftConfig) -> str:

@@ -172,9 +172,9 @@ def _taps(config: DraftConfig) -> int:
         z-lab/dflash, ``build_target_layer_ids``: one per draft layer where none are listed.
     """
     for key in _TAP_KEYS:
-        found = config.setting(key).ints(key)
-        if found:
-            return len(found)
+        taps = config.setting(key).ints(key)
+        if taps:
+            return len(taps)
     return config.n_layers
 
 

@@ -44,7 +44,7 @@ class DenseFamily:
     attention_bias
         Of the projections, where no key says it; None where the family has no such key.
     out_bias_key
-        Which key says it of the last projection; None where it is the same one.
+        Key of the bias of the last projection; None where `attention_bias` says it.
     mlp_bias
         Of the feed-forward, where no key says it; None where the family has no such key.
     gated

@@ -33,7 +33,7 @@ from specroof.reading.json_text import Reader
 
 
 @dataclass(frozen=True, slots=True)
-class _Streams:
+class _AltUpStreams:
     """Sizes of what runs beside attention and feed-forward.
 
     Parameters
@@ -73,7 +73,7 @@ def parse_gemma3n(config: ModelConfig) -> Architecture:
     window = keys.positive_int("sliding_window", default=512)
     windows = [window if is_sliding else None for is_sliding in slides]
     shared = shared_layers(keys, slides, default=15)
-    streams = _Streams(
+    streams = _AltUpStreams(
         config.hidden_size,
         keys.positive_int("altup_num_inputs", default=4),
         keys.positive_int("laurel_rank", default=64),
@@ -110,7 +110,7 @@ def _widths(keys: Reader, n_layers: int) -> list[int]:
 
 
 def _attention_block(
-    shape: AttentionShape, streams: _Streams, weights: LayerWeights, *, shares: bool
+    shape: AttentionShape, streams: _AltUpStreams, weights: LayerWeights, *, shares: bool
 ) -> Block:
     """Return attention with what stands around it: the mixing of streams, the low-rank branch.
 
@@ -143,7 +143,7 @@ def _attention_block(
 
 
 def _feed_forward_block(
-    width: int, streams: _Streams, weights: LayerWeights, *, n_projections: int
+    width: int, streams: _AltUpStreams, weights: LayerWeights, *, n_projections: int
 ) -> Block:
     """Return the feed-forward with the embedding of the layer; vectors: a norm behind each."""
     size = streams.hidden_size

@@ -49,7 +49,7 @@ _MAX_ROWS: Final = 10**8
 
 
 @dataclass(frozen=True, slots=True)
-class _Streams:
+class _MixedStreams:
     """The residual streams, and the rank of what mixes them into the input of a sublayer."""
 
     hidden_size: int
@@ -122,7 +122,7 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
         "index_share_for_mtp_iteration"
     )
     # configuration_qwen4_exp.py: hc_count 4, hc_lowrank 320
-    streams = _Streams(
+    streams = _MixedStreams(
         hidden_size,
         keys.positive_int("hc_count", minimum=2, default=4),
         keys.positive_int("hc_lowrank", default=320),
@@ -223,7 +223,7 @@ def _tables(keys: Reader, kinds: Sequence[str]) -> _Tables:
     )
 
 
-def _lookup_block(tables: _Tables, streams: _Streams, weights: LayerWeights) -> Block:
+def _lookup_block(tables: _Tables, streams: _MixedStreams, weights: LayerWeights) -> Block:
     """Return what adds n-gram features to all streams: two projections, a dilated convolution.
 
     Vectors: norms of its keys, queries and what is convolved, over all streams.

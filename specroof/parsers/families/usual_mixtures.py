@@ -67,7 +67,7 @@ class _Traits:
         Vectors of the hidden size in a sublayer: 2 where a second norm stands behind it, or where
         the norm has a bias.
     final_norms
-        The same behind the last layer.
+        Vectors of the hidden size behind the last layer.
     tied
         Whether the head is the embedding where no key says so.
     routing
