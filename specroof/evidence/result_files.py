@@ -343,7 +343,15 @@ def _refuse_arrivals(fields: Fields) -> None:
 
 
 def _vllm(fields: Fields) -> Result:
-    """Read a result of `vllm bench serve --save-result` (0.33.0)."""
+    """Read a result of `vllm bench serve --save-result` (0.33.0).
+
+    Counts
+        rounds without drafts too, such as those of look-ups that find no match: an answer has one
+        token of its prompt's pass and one of every round, beside the accepted drafts.
+    Ignores
+        that the server counts accepted drafts beyond the end of an answer, too: fewer than those
+        of a round for each request. Where that hides all rounds without drafts, its mean stands.
+    """
     tokens = fields.amount_or_none("spec_decode_acceptance_length")
     rounds = fields.count_or_none("spec_decode_num_drafts")
     drafted = fields.count_or_none("spec_decode_draft_tokens")
@@ -353,6 +361,12 @@ def _vllm(fields: Fields) -> Result:
     if tokens is not None and drafts:
         # The mean of drafts that vary may be below what the longest of them give.
         drafts = max(drafts, math.ceil(tokens - 1.0))
+    if tokens is not None and rounds:
+        decoded = fields.count("total_output_tokens") - fields.count("completed")
+        # The server's mean is over rounds that drafted.
+        every_round = decoded - (tokens - 1.0) * rounds
+        if every_round > rounds:
+            tokens = decoded / every_round
     point = replace(
         answered(fields.place, prompt, answer, rate),
         batch_size=min(fields.amount("max_concurrency"), most),
