@@ -39,8 +39,8 @@ VLLM: dict[str, Any] = {
     "total_output_tokens": 5000,
     "output_throughput": 500.0,
     "spec_decode_acceptance_length": 1.8,
-    "spec_decode_num_drafts": 100,
-    "spec_decode_draft_tokens": 300,
+    "spec_decode_num_drafts": 3000,
+    "spec_decode_draft_tokens": 9000,
 }
 INFERENCEX: dict[str, Any] = {
     "hw": "b200",

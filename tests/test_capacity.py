@@ -225,7 +225,7 @@ def test_experts() -> None:
     weights, cell = need.target.weight_bytes, 48 * 4 * 128 * 2 * 2 / 2
     assert weights == pytest.approx(30.5e9, rel=0.01)
     share = round((80 * 1024 - 13440 - 128 - 8 * 58) / (80 * 1024), 3)
-    tokens = (share * (80 - 1.8) * GIB - weights) // cell
+    tokens = (share * (80 - 0.4 - 0.2) * GIB - weights) // cell
     assert largest("Qwen/Qwen3-30B-A3B", "sglang", placement=two) == tokens // 4097
     # Eight experts of 768 for each token, over both.
     pool = VLLM - weights - (2 * 8192 * (4 * 2048 + 8 * 768) + 8 * 1024 * 151936)
@@ -277,8 +277,8 @@ def chip_of(gib: float) -> HardwareProfile:
 
 
 def free_chip(gib: float, devices: int = 1) -> HardwareProfile:
-    """Return a chip of which SGLang finds so much free: a context, and collectives, take more."""
-    return chip_of(gib + (0.4 if devices == 1 else 1.8))
+    """Return a chip of which SGLang finds so much free: a context, and its peers, take more."""
+    return chip_of(gib + 0.4 + 0.2 * (devices - 1))
 
 
 def test_defaults_limit_what_runs_while_drafting() -> None:

@@ -211,9 +211,9 @@ VLLM = {
 DRAFTS = {
     "spec_decode_acceptance_rate": 60.0,
     "spec_decode_acceptance_length": 2.2,
-    "spec_decode_num_drafts": 5000,
-    "spec_decode_draft_tokens": 10_000,
-    "spec_decode_accepted_tokens": 6000,
+    "spec_decode_num_drafts": 6000,
+    "spec_decode_draft_tokens": 12_000,
+    "spec_decode_accepted_tokens": 7200,
     "spec_decode_per_position_acceptance_rates": [0.8, 0.4],
 }
 OTHER = VLLM | {"max_concurrency": 4}
@@ -225,11 +225,35 @@ def test_vllms_own_client_says_drafts_where_its_server_counts_them() -> None:
     assert (plain.draft_len, plain.says_drafts, plain.engine) == (0, False, "vllm")
     (drafted,) = read("vllm-0.33.0-bench-drafts.json")
     assert (drafted.draft_len, drafted.says_drafts) == (3, True)
-    assert drafted.tokens_per_round == pytest.approx(1 + (422 + 255 + 160) / 738)
+    # Nine answers end with a round that has no token left to draft.
+    assert drafted.tokens_per_round == pytest.approx((1600 - 16) / (738 + 9))
     (profile,) = parse_profiles(text_of("vllm-0.33.0-bench-drafts.json"), "f")
     assert profile.survival == pytest.approx((422 / 738, 255 / 738, 160 / 738))
     assert (profile.n_rounds, profile.model) == (738, "Qwen/Qwen3-8B")
     assert "drafts vary (mean 2.96 of 3)" in profile.note
+
+
+def test_rounds_whose_look_up_finds_nothing_count_too() -> None:
+    (point,) = read("vllm-0.33.0-bench-ngram.json")
+    assert json.loads(text_of("vllm-0.33.0-bench-ngram.json"))["spec_decode_num_drafts"] == 500
+    assert point.draft_len == 3
+    assert point.tokens_per_round == pytest.approx(1584 / 999)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "tokens_per_round"),
+    [
+        (0, 1.0),
+        (6000, 12_736 / 6736),  # 12 800 tokens in 64 answers: 736 rounds without drafts
+        (6736, 1 + 6736 / 6000),
+        (7200, 2.2),  # accepted beyond the end of answers
+    ],
+)
+def test_no_round_is_taken_back(accepted: int, tokens_per_round: float) -> None:
+    length = 1 + accepted / 6000
+    result = VLLM | DRAFTS | {"spec_decode_acceptance_length": length}
+    (point,) = read_benchmark(json.dumps(result), source="f")
+    assert point.tokens_per_round == pytest.approx(tokens_per_round)
 
 
 def test_what_the_user_states_of_drafts_holds_where_a_result_is_silent() -> None:
@@ -269,8 +293,8 @@ def test_the_client_of_vllm_names_other_servers(backend: str, engine: str) -> No
 
 
 def test_a_mean_of_drafts_that_vary_holds_what_was_accepted() -> None:
-    # 5000 rounds, of which 3 in 5 make one draft and the others 2: 1.4 on average, 1.45 accepted.
-    varying = DRAFTS | {"spec_decode_draft_tokens": 7000, "spec_decode_acceptance_length": 2.35}
+    # 6000 rounds, of which 3 in 5 make one draft and the others 2: 1.4 on average, 1.45 accepted.
+    varying = DRAFTS | {"spec_decode_draft_tokens": 8400, "spec_decode_acceptance_length": 2.35}
     (point,) = read_benchmark(json.dumps(VLLM | varying), source="f")
     assert (point.draft_len, point.tokens_per_round) == (2, 2.35)
 
@@ -282,11 +306,11 @@ def test_rates_of_vllms_client_are_a_profile() -> None:
     (profile,) = parse_profiles(json.dumps(VLLM | DRAFTS), "f")
     assert (profile.survival, profile.n_rounds, profile.model) == (
         (0.8, 0.4),
-        5000,
+        6000,
         "Qwen/Qwen3-8B",
     )
     assert profile.note == ""
-    short = DRAFTS | {"spec_decode_draft_tokens": 7000}
+    short = DRAFTS | {"spec_decode_draft_tokens": 8400}
     (varying,) = parse_profiles(json.dumps(VLLM | short), "f")
     assert "mean 1.40 of 2" in varying.note
     (bare,) = parse_profiles('{"spec_decode_per_position_acceptance_rates": [0.5]}', "f")

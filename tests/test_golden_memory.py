@@ -1,5 +1,7 @@
-"""The memory that servers logged at startup, and the requests that fitted it."""
+"""The memory that servers logged at startup, and the requests and tokens that fitted it."""
 
+import json
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -8,6 +10,7 @@ from published_models import published
 from specroof import capacity
 
 LOGS: Final = published("server-memory-logs.yaml")
+POOLS: Final = published("server-pool-logs.yaml")
 GIBIBYTE: Final = 2**30
 
 
@@ -30,3 +33,28 @@ def test_a_server_sees_the_memory_that_was_logged(row: dict[str, Any]) -> None:
             served["model"], row["hardware"], context_len=served["context_len"], **placed
         )
         assert most_requests.sides[0].largest_batch == row["requests"]
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("row", POOLS["vectors"], ids=lambda row: row["model"].split("/")[1])
+def test_a_pool_holds_the_tokens_that_were_logged(
+    row: dict[str, Any], model_configs_folder: Path, tmp_path: Path
+) -> None:
+    model = json.loads(
+        (model_configs_folder / f"{row['model'].replace('/', '--')}.json").read_text()
+    )
+    if "fp8" in row:
+        kept = [f"model.layers.{i}.mlp.gate" for i in range(model["num_hidden_layers"])]
+        model["quantization_config"] = {
+            "quant_method": "fp8",
+            "weight_block_size": [128, 128],
+            "modules_to_not_convert": ["lm_head", *kept],
+        }
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(model))
+    placed = {"tensor_parallel": row["tensor_parallel"], **POOLS["options"]}
+    lines = capacity(str(path), row["hardware"], **placed).sides[0].lines
+    # A request holds its context and the token that is decoded.
+    tokens = lines["cache_pool"] / lines["cache_per_request"] * (placed["context_len"] + 1)
+    logged = row["nominal"] / (1 + row["larger"])
+    assert tokens == pytest.approx(logged, rel=POOLS["tolerance"])

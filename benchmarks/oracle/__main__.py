@@ -45,6 +45,7 @@ class Finding:
     check: str
     ours: Any
     theirs: Any
+    model_type: str = ""
 
     @property
     def agrees(self) -> bool:
@@ -109,7 +110,7 @@ def _drafter(text: str) -> Any:
 def _small_findings(name: str, values: dict[str, Any], seen: set[str]) -> Iterator[Finding]:
     """Yield the comparisons of the model made small, multiplied on this machine, once a type."""
     inner = values.get("text_config", values)
-    small = shrunken(inner) | {"model_type": inner.get("model_type", values["model_type"])}
+    small = shrunken(inner) | {"model_type": _model_type(values)}
     if small["model_type"] in seen:
         return
     seen.add(small["model_type"])
@@ -167,6 +168,7 @@ def main() -> int:
     paths = [path for folder in folders for path in sorted(folder.glob("*.json"))]
     rows = _explanations()
     used: set[int] = set()
+    read: list[tuple[str, str]] = []
     seen: set[str] = set()
     torch.set_num_threads(1)
     counts: Counter[str] = Counter()
@@ -174,7 +176,10 @@ def main() -> int:
     for path in paths:
         if path.name.endswith(".hf_quant_config.json"):
             continue
+        model_type = _model_type(json.loads(path.read_text()))
+        read.append((path.stem, model_type))
         for found in findings(path, seen):
+            found = replace(found, model_type=model_type)  # noqa: PLW2901
             check = found.check.split("-")[0]
             if found.agrees:
                 counts[f"{check}: same"] += 1
@@ -188,7 +193,11 @@ def main() -> int:
                 f"{found.model} {found.check}: specroof {found.ours}, "
                 f"transformers {found.theirs}: {reason}\n"
             )
-    stale = [row for index, row in enumerate(rows) if index not in used]
+    stale = [
+        row
+        for index, row in enumerate(rows)
+        if index not in used and any(_names(row, names) for names in read)
+    ]
     for row in stale:
         sys.stdout.write(f"explains nothing: {row}\n")
     for what, count in sorted(counts.items()):
@@ -202,9 +211,19 @@ def _explanations() -> list[dict[str, str]]:
 
 
 def _explains(row: dict[str, str], found: Finding) -> bool:
-    return fnmatch.fnmatch(found.check, row["check"]) and any(
-        fnmatch.fnmatch(found.model, pattern) for pattern in row["models"].split()
+    return fnmatch.fnmatch(found.check, row["check"]) and _names(
+        row, (found.model, found.model_type)
     )
+
+
+def _names(row: dict[str, str], names: tuple[str, str]) -> bool:
+    """Tell whether a row is about a model, by its file or its type."""
+    return any(fnmatch.fnmatch(name, one) for one in row["models"].split() for name in names)
+
+
+def _model_type(values: dict[str, Any]) -> str:
+    inner = values.get("text_config", values)
+    return str(inner.get("model_type", values["model_type"]))
 
 
 if __name__ == "__main__":

@@ -414,6 +414,15 @@ class _VllmResult(_Served):
 
 
 def _vllm(content: dict[str, Any], place: str) -> Result:
+    """Read a result of `vllm bench serve --save-result` (0.33.0).
+
+    Counts
+        rounds without drafts too, such as those of look-ups that find no match: an answer has one
+        token of its prompt's pass and one of every round, beside the accepted drafts.
+    Ignores
+        that the server counts accepted drafts beyond the end of an answer, too: fewer than those
+        of a round for each request. Where that hides all rounds without drafts, its mean stands.
+    """
     result = read_model(content, _VllmResult, place=place, error=MeasurementError)
     tokens = result.spec_decode_acceptance_length
     rounds, drafted = result.spec_decode_num_drafts, result.spec_decode_draft_tokens
@@ -422,6 +431,12 @@ def _vllm(content: dict[str, Any], place: str) -> Result:
         # The mean of drafts that vary may be below what the longest of them give.
         drafts = max(drafts, math.ceil(tokens - 1.0))
     limits = (result.max_concurrency, result.completed, result.max_running_requests)
+    if tokens is not None and rounds:
+        decoded = result.total_output_tokens - result.completed
+        # The server's mean is over rounds that drafted.
+        every_round = decoded - (tokens - 1.0) * rounds
+        if every_round > rounds:
+            tokens = decoded / every_round
     point = replace(
         result.answered(place),
         batch_size=min(limit for limit in limits if limit is not None),

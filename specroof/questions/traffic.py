@@ -84,8 +84,12 @@ def traffic_of(traffic: str | os.PathLike[str] | TrafficFile) -> TrafficFile:
     ------
     MeasurementError
         For a file that cannot be read, and hours with holes.
+    OptionError
+        For anything but a file; the empty name is none, and no other name for this folder.
     """
     expect("traffic", traffic, str | os.PathLike | TrafficFile, "a file, or a TrafficFile")
+    if traffic == "":
+        refuse("traffic", traffic, "a file, or a TrafficFile")
     if isinstance(traffic, TrafficFile):
         return traffic
     # Imported here: pydantic would slow the start of every advice.

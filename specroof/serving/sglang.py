@@ -152,10 +152,12 @@ def vision_factor(tower: VisionTower) -> float:
 
 VERSION: Final = "0.5.23"
 
-#: What the CUDA context takes before weights are loaded, and with it the collectives of a group of
-#: devices: servers on H100 log 78.8 and 77.4 GiB free of 79.19. Assumed alike on other chips.
+#: What the CUDA context takes before weights are loaded, and buffers for each other device of a
+#: group on one board: servers on H100 log 78.8 (alone) to 77.4 GiB (of eight) free of 79.19.
+#: Assumed alike on other chips, and to grow with the devices in between.
 _CONTEXT_BYTES: Final = 0.4 * GIBIBYTE
-_GROUP_CONTEXT_BYTES: Final = 1.8 * GIBIBYTE
+_PEER_BYTES: Final = 0.2 * GIBIBYTE
+_BOARD: Final = 8
 
 #: Requests that run while drafting, and of DeepSeek-V4 (arg_groups/speculative_hook.py,
 #: deepseek_v4_hook.py, apply_deepseek_v4_defaults).
@@ -496,8 +498,8 @@ def _free_bytes(place: Place) -> float:
         ``mem_cache/kv_cache_configurator.py``, ``_profile_available_bytes``: the static share is
         of ``pre_model_load_memory``, which is measured once the group's collectives are set up.
     """
-    taken = _CONTEXT_BYTES if place.placement.devices == 1 else _GROUP_CONTEXT_BYTES
-    return place.hardware.server_memory_bytes - taken
+    peers = min(place.placement.devices, _BOARD) - 1
+    return place.hardware.server_memory_bytes - _CONTEXT_BYTES - peers * _PEER_BYTES
 
 
 def _least_bytes(

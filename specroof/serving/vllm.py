@@ -35,7 +35,10 @@ def batch_defaults(hardware: HardwareProfile) -> tuple[int, int]:
     """Return requests that run, and tokens of a pass, of a server with no settings.
 
     Source
-        ``engine/arg_utils.py``, ``EngineArgs.get_batch_defaults``, for a server.
+        ``engine/arg_utils.py``, ``EngineArgs.get_batch_defaults``, for a server. Its thresholds
+        read what ``platforms/cuda.py``, ``get_device_total_memory``, asks of NVML (of amdsmi on
+        AMD's chips): the total of nvidia-smi, which hardware files state, and not the memory that
+        CUDA leaves of it.
 
     Examples
     --------
