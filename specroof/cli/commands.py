@@ -228,7 +228,7 @@ def _take(command: Callable[..., None], parameters: list[Signed]) -> Callable[..
 
 
 def _signed(name: str, hint: Any, default: Any = Signed.empty) -> Signed:
-    return Signed(name, Signed.POSITIONAL_OR_KEYWORD, default=default, annotation=hint)
+    return Signed(name, Signed.KEYWORD_ONLY, default=default, annotation=hint)
 
 
 def _flag(name: str, row: Parameter, known: Signed, *, is_former: bool = False) -> Signed:

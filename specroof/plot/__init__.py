@@ -2,7 +2,6 @@
 
 from specroof.plot import _backend as _backend  # first, since it imports matplotlib
 from specroof.plot.acceptance import plot_acceptance
-from specroof.plot.accuracy import plot_accuracy, plot_throughput_accuracy
 from specroof.plot.adaptive import plot_adaptive
 from specroof.plot.advice import plot_advice
 from specroof.plot.batches import (
@@ -26,7 +25,6 @@ __all__ = [
     "figure_bytes",
     "pass_figures",
     "plot_acceptance",
-    "plot_accuracy",
     "plot_adaptive",
     "plot_advice",
     "plot_best_draft_len_map",
@@ -37,7 +35,6 @@ __all__ = [
     "plot_roofline",
     "plot_speedup_by_batch",
     "plot_speedup_by_draft_len",
-    "plot_throughput_accuracy",
     "plot_time_per_op",
     "plot_waterfall",
     "plot_worth",
