@@ -3,7 +3,6 @@
 from specroof.plot import _backend as _backend  # first, since it imports matplotlib
 from specroof.plot.acceptance import plot_acceptance
 from specroof.plot.adaptive import plot_adaptive
-from specroof.plot.advice import plot_advice
 from specroof.plot.batches import (
     plot_best_draft_len_map,
     plot_by_batch,
@@ -26,7 +25,6 @@ __all__ = [
     "pass_figures",
     "plot_acceptance",
     "plot_adaptive",
-    "plot_advice",
     "plot_best_draft_len_map",
     "plot_breakeven",
     "plot_by_batch",

@@ -2,122 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from specroof.acceptance import (
-    Acceptance,
-    acceptance_from_length,
-    constant_acceptance,
-    survival_acceptance,
-)
-from specroof.acceptance.published import load_profiles
+from specroof.acceptance import constant_acceptance, survival_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import Array
 from specroof.catalog import load_drafter
-from specroof.errors import OptionError, SpecroofError
+from specroof.errors import SpecroofError
 from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Setup
 from specroof.serving.capacity import limits_of
-from specroof.serving.launch import LAUNCHERS, Speculation, launch
 from specroof.speedup.curve import Point
-from specroof.speedup.result import SpeedupCurve, tokens_spread
+from specroof.speedup.result import SpeedupCurve
 from specroof.speedup.round import engine_round_s
-
-# --- The facts of drafts that a page needs besides seconds: acceptance in tables, flags to paste -
-
-#: Depths at which an acceptance length may be stated.
-LENGTH_DEPTHS: Final = (1, 2, 3, 4, 5, 7, 15)
-#: Steps of a stated length for each token.
-LENGTH_STEPS: Final = 10
-#: Of tokens and of logarithms: a page is exact to fewer.
-_DECIMALS: Final = 9
-#: A page plans one draft length for any load.
-_ANY_LOAD: Final = 1 << 20
-
-
-def _curves(acceptance: Acceptance, max_draft_len: int) -> dict[str, list[float | None]]:
-    """Return tokens per round and their spread, None past the depth."""
-    lengths = np.arange(max_draft_len + 1)
-    below, above = tokens_spread(acceptance, lengths)
-    curves = {"tokens": acceptance.tokens_per_round(lengths), "below": below, "above": above}
-    return {
-        name: [round(float(one), _DECIMALS) if np.isfinite(one) else None for one in values]
-        for name, values in curves.items()
-    }
-
-
-def profile_tokens(max_draft_len: int) -> list[dict[str, Any]]:
-    """Return every published profile: its name, model, drafter, tokens per round and their spread.
-
-    Parameters
-    ----------
-    max_draft_len
-        The longest draft; None past the depth of a profile.
-    """
-    return [
-        {
-            "name": profile.name,
-            "model": profile.model,
-            "drafter": profile.drafter,
-            **_curves(profile.acceptance(), max_draft_len),
-        }
-        for profile in load_profiles()
-    ]
-
-
-def typical_acceptance(kind: str, max_draft_len: int) -> dict[int, dict[str, Array]]:
-    """Return tokens per round of the typical drafter of a kind, and how far they may be off.
-
-    Parameters
-    ----------
-    kind
-        As a SPEC calls it.
-    max_draft_len
-        The longest draft.
-
-    Returns
-    -------
-    dict
-        For each of `LENGTH_DEPTHS`: `tokens`, and `below` and `above` from `tokens_spread`, axes
-        (stated length, draft length); lengths go from 1 to depth + 1 in steps of 1 /
-        `LENGTH_STEPS`.
-    """
-    lengths = np.arange(max_draft_len + 1)
-    found: dict[int, dict[str, Array]] = {}
-    for depth in LENGTH_DEPTHS:
-        stated = [
-            acceptance_from_length(1 + step / LENGTH_STEPS, depth, kind=kind)
-            for step in range(depth * LENGTH_STEPS + 1)
-        ]
-        spread = np.array([tokens_spread(one, lengths) for one in stated])
-        tokens = np.array([one.tokens_per_round(lengths) for one in stated])
-        found[depth] = {"tokens": tokens, "below": spread[:, 0], "above": spread[:, 1]}
-    return found
-
-
-def flags_to_paste(kind: str, max_draft_len: int) -> Mapping[str, list[str]]:
-    """Return the flags that start each server software with a kind of drafter, by draft length.
-
-    Parameters
-    ----------
-    kind
-        As a SPEC calls it.
-    max_draft_len
-        The longest draft; the first entry is of one draft.
-    """
-    found: dict[str, list[str]] = {}
-    for framework in LAUNCHERS:
-        try:
-            found[framework] = [
-                launch(Speculation(kind=kind, schedule=((1, _ANY_LOAD, drafts),)), framework).text
-                for drafts in range(1, max_draft_len + 1)
-            ]
-        except OptionError:  # it has no flag for this kind
-            continue
-    return found
-
 
 #: Drafters that the library prices, as a SPEC calls them.
 PRICED_KINDS: Final = ("mtp", "eagle3", "dflash", "ngram")
@@ -162,7 +61,7 @@ class Drafting:
     Parameters
     ----------
     draft_s
-        Seconds of drafting where one token comes of a round, axes (context_len, batch_size,
+        Seconds of drafting at one token per round, axes (context_len, batch_size,
         draft_len).
     more_s
         Seconds more at each of `KNOTS`, axes (context_len, batch_size, knot); NaN past the depth.
@@ -211,8 +110,8 @@ class Cell:
     @property
     def bands(self) -> dict[str, float]:
         """The width of the engine's band by kind of drafter; none where it has no band."""
-        found = ((kind, self.setup.engine.band(kind)) for kind in _SHARE_KINDS + PRICED_KINDS)
-        return {kind: band.width for kind, band in found if band is not None}
+        bands = ((kind, self.setup.engine.band(kind)) for kind in _SHARE_KINDS + PRICED_KINDS)
+        return {kind: band.width for kind, band in bands if band is not None}
 
 
 def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
@@ -235,12 +134,12 @@ def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
     curve = point.curve(constant_acceptance(1.0))
     # The textbook's seconds have corners, which no table of knots holds; a look-up has no passes.
     kinds = ("ngram",) if setup.engine == IDEAL_ENGINE else PRICED_KINDS
-    found = {kind: _drafting(replace(point, drafter=load_drafter(kind))) for kind in kinds}
+    drafting = {kind: _drafting(replace(point, drafter=load_drafter(kind))) for kind in kinds}
     return Cell(
         setup=setup,
         verify_s=curve.verify_s,
         largest=_largest(point, curve),
-        drafting={kind: drafting for kind, drafting in found.items() if drafting is not None},
+        drafting={kind: seconds for kind, seconds in drafting.items() if seconds is not None},
     )
 
 
@@ -252,9 +151,9 @@ def _largest(point: Point, curve: SpeedupCurve) -> Array:
 
 
 def _engine_round_s(setup: Setup, *, looked_up: bool = False) -> tuple[float, float]:
-    """Return what an engine adds to each round of a chain, and to each sequence in it."""
-    none, one = engine_round_s(setup.engine, [0, 1], looked_up=looked_up).tolist()
-    return none, one - none
+    """Return seconds that an engine adds to each round of a chain, and to each sequence in it."""
+    empty_s, single_s = engine_round_s(setup.engine, [0, 1], looked_up=looked_up).tolist()
+    return empty_s, single_s - empty_s
 
 
 def _drafting(point: Point) -> Drafting | None:
@@ -270,7 +169,7 @@ def _drafting(point: Point) -> Drafting | None:
     except SpecroofError:
         return None
     looked_up = drafter.propose(constant_acceptance(0.0), np.array([1])).looked_up
-    found = Drafting(
+    drafting = Drafting(
         draft_s=none.draft_s,
         more_s=_more_s(point, none, depth),
         largest=_largest(point, none),
@@ -280,9 +179,9 @@ def _drafting(point: Point) -> Drafting | None:
     probe = point.curve(constant_acceptance(_PROBE))
     drafts = slice(1, depth + 1)
     read = probe.tokens_per_round[0, 0, drafts]
-    draft_s = found.draft_s[..., drafts] + hermite(found.more_s, read)
+    draft_s = drafting.draft_s[..., drafts] + hermite(drafting.more_s, read)
     off = np.abs(draft_s - probe.draft_s[..., drafts]) / probe.round_s[..., drafts]
-    return found if float(off.max()) < _EXACT else None
+    return drafting if float(off.max()) < _EXACT else None
 
 
 def _more_s(point: Point, none: SpeedupCurve, depth: int) -> Array:
