@@ -69,12 +69,9 @@ TRESPASSES: set[tuple[str, str]] = {
     ("cli", "drafters"),
     ("cli", "hardware"),
     ("cli", "parsers"),
-    ("cli", "serving"),
     ("cli", "speedup"),
     ("plot", "acceptance"),
-    ("plot", "engines"),
     ("plot", "latency"),
-    ("plot", "scoring"),
 }
 
 # Rooms that are imported late, where a function asks for them, since what they need is slow to
