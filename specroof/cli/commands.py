@@ -105,9 +105,9 @@ def command(row: Command) -> Callable[..., None]:
     parameters = [_signed("given", Given)]
     if row.output is not None:
         spelt = typer.Option("--output", "-o", metavar=row.output.metavar, help=row.output.about)
-        hint = Annotated[Path if row.output.required else Path | None, spelt]
+        kind: Any = Path if row.output.required else Path | None
         default = Signed.empty if row.output.required else None
-        parameters.insert(0, _signed("output", hint, default))
+        parameters.insert(0, _signed("output", Annotated[kind, spelt], default))
     if row.prints:
         parameters.append(_signed("as_json", AsJson, default=False))
     if row.csv:

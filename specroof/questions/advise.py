@@ -153,7 +153,7 @@ class AdviseRequest:
         Values | None,
         Parameter(
             "Requests in flight, comma-separated; 1..128 doubles.",
-            in_python="With `traffic` by default the least, median and largest load of the day.",
+            in_python="In Python a number or a list; with `traffic` by default the least, median and largest load of the day.",
             read=numbers,
             kind=str,
             shown=",".join(map(str, USUAL_LOADS)),
@@ -183,17 +183,31 @@ class AdviseRequest:
         Parameter("Hub name or folder with the drafter's weights, for the flags."),
     ] = None
     ttft_ms: Annotated[
-        float | None, Parameter("Target: time to the first token.", "--ttft", metavar="MS")
+        float | None,
+        Parameter(
+            "Target: time to the first token.",
+            "--ttft",
+            in_python="Milliseconds.",
+            metavar="MS",
+        ),
     ] = None
     tpot_ms: Annotated[
-        float | None, Parameter("Target: time per later token.", "--tpot", metavar="MS")
+        float | None,
+        Parameter(
+            "Target: time per later token.", "--tpot", in_python="Milliseconds.", metavar="MS"
+        ),
     ] = None
     min_speedup: Annotated[
         float | None, Parameter("Target: the smallest speedup that is worth it.")
     ] = None
     price_per_hour: Annotated[
         float | None,
-        Parameter("Price of one device for an hour.", metavar="USD", shown="the hardware file's"),
+        Parameter(
+            "Price of one device for an hour.",
+            in_python="US dollars.",
+            metavar="USD",
+            shown="the hardware file's",
+        ),
     ] = None
     traffic: Annotated[
         str | os.PathLike[str] | TrafficFile | None,
