@@ -31,13 +31,10 @@ from specroof.policies.schedule import Day, Traffic
 from specroof.questions.advised_loads import (
     AdvisedLoad,
     LoadPlan,
-    Mix,
     Targets,
     Times,
-    TrafficFile,
     load_plan,
     schedule_loads,
-    traffic_of,
 )
 from specroof.questions.answer import Charted, title_of
 from specroof.questions.parameters import (
@@ -69,6 +66,7 @@ from specroof.questions.request import (
     unique_list,
     usd_per_hour,
 )
+from specroof.questions.traffic import Mix, TrafficFile, traffic_of
 from specroof.report.columns import Columns, arrow_table, data_frame, request_columns
 from specroof.report.layout import ABSENT, figure, folded, format_table, note_lines, wrapped
 from specroof.serving.benchmark_commands import FORCED, FRAMEWORKS

@@ -134,12 +134,12 @@ def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:
     curve = point.curve(constant_acceptance(1.0))
     # The textbook's seconds have corners, which no table of knots holds; a look-up has no passes.
     kinds = ("ngram",) if setup.engine == IDEAL_ENGINE else PRICED_KINDS
-    drafting = {kind: _drafting(replace(point, drafter=load_drafter(kind))) for kind in kinds}
+    found = {kind: _drafting(replace(point, drafter=load_drafter(kind))) for kind in kinds}
     return Cell(
         setup=setup,
         verify_s=curve.verify_s,
         largest=_largest(point, curve),
-        drafting={kind: seconds for kind, seconds in drafting.items() if seconds is not None},
+        drafting={kind: drafting for kind, drafting in found.items() if drafting is not None},
     )
 
 
@@ -151,9 +151,9 @@ def _largest(point: Point, curve: SpeedupCurve) -> Array:
 
 
 def _engine_round_s(setup: Setup, *, looked_up: bool = False) -> tuple[float, float]:
-    """Return seconds that an engine adds to each round of a chain, and to each sequence in it."""
-    empty_s, single_s = engine_round_s(setup.engine, [0, 1], looked_up=looked_up).tolist()
-    return empty_s, single_s - empty_s
+    """Return what an engine adds to each round of a chain, and to each sequence in it."""
+    none, one = engine_round_s(setup.engine, [0, 1], looked_up=looked_up).tolist()
+    return none, one - none
 
 
 def _drafting(point: Point) -> Drafting | None:
@@ -169,7 +169,7 @@ def _drafting(point: Point) -> Drafting | None:
     except SpecroofError:
         return None
     looked_up = drafter.propose(constant_acceptance(0.0), np.array([1])).looked_up
-    drafting = Drafting(
+    found = Drafting(
         draft_s=none.draft_s,
         more_s=_more_s(point, none, depth),
         largest=_largest(point, none),
@@ -179,9 +179,9 @@ def _drafting(point: Point) -> Drafting | None:
     probe = point.curve(constant_acceptance(_PROBE))
     drafts = slice(1, depth + 1)
     read = probe.tokens_per_round[0, 0, drafts]
-    draft_s = drafting.draft_s[..., drafts] + hermite(drafting.more_s, read)
+    draft_s = found.draft_s[..., drafts] + hermite(found.more_s, read)
     off = np.abs(draft_s - probe.draft_s[..., drafts]) / probe.round_s[..., drafts]
-    return drafting if float(off.max()) < _EXACT else None
+    return found if float(off.max()) < _EXACT else None
 
 
 def _more_s(point: Point, none: SpeedupCurve, depth: int) -> Array:
