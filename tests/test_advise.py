@@ -18,7 +18,7 @@ from specroof.cli import app
 from specroof.errors import OptionError
 from specroof.policies.decision import best_choice
 from specroof.questions.advise import _unreached, advice_text, decision_line
-from specroof.questions.advised_loads import Advised, Row, Targets
+from specroof.questions.advised_loads import AdvisedLoad, LoadPlan, Targets
 
 EXAMPLE = (
     "Qwen/Qwen3-32B-FP8 -H h100 --tp 2 --input-len 3000 --output-len 500 "
@@ -65,11 +65,11 @@ def refused(words: str) -> str:
     [
         "",
         "--framework vllm",
-        "--framework sglang --draft-len 1,2,3,4 --draft-model me/head",
+        "--framework sglang --choose-draft-len 1,2,3,4 --draft-model me/head",
         "--framework tensorrt-llm",
         "--tpot 20 --ttft 1000 --min-speedup 1.5",
         "--drafter medusa,accept=0.9",
-        "--drafter autoregressive,accept=0.98,cost=0.001 --draft-len 14,15,16 --framework vllm",
+        "--drafter autoregressive,accept=0.98,cost=0.001 --choose-draft-len 14,15,16 --framework vllm",
     ],
 )
 def test_the_page_fits_80_columns(further: str) -> None:
@@ -139,7 +139,7 @@ def test_the_schedule_covers_every_load_once_and_is_pasted() -> None:
 
 
 def test_a_schedule_that_ends_without_drafts_has_flags() -> None:
-    words = "Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --concurrency 1,256 --draft-len 3"
+    words = "Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --concurrency 1,256 --choose-draft-len 3"
     found = answer(f"{words} --drafter eagle3,accept=0.35 --framework vllm")
     assert [drafts for _, _, drafts in found["schedule"]] == [3, 0]
     config = json.loads(shlex.split(found["engine_config"]["vllm"])[1])
@@ -170,9 +170,9 @@ def test_both_frameworks_are_written_for_whom_names_none() -> None:
 @pytest.mark.parametrize(
     ("most", "reached", "says"),
     [
-        (48, 1, "runs at most 48 requests, and never comes to the 192 in flight from which no"),
+        (48, 1, "at most 48 requests, so it never reaches the 192"),
         (200, 2, None),
-        (0, 1, "runs at most 0 requests"),
+        (0, 1, "at most 0 requests"),
     ],
 )
 def test_flags_leave_out_loads_that_a_server_with_drafts_does_not_run(
@@ -180,7 +180,7 @@ def test_flags_leave_out_loads_that_a_server_with_drafts_does_not_run(
 ) -> None:
     schedule = ((1, 191, 7), (192, 256, 0))
     room = {"speculative": {"largest_batch": most, "bound_by": "running"}}
-    advised = Advised((), 0, schedule, None, False, 0, room, ())
+    advised = LoadPlan((), 0, schedule, None, False, 0, room, ())
     assert advised.reached == schedule[:reached]
     told = " ".join(_unreached(advised))
     assert (says or "") in told
@@ -189,7 +189,7 @@ def test_flags_leave_out_loads_that_a_server_with_drafts_does_not_run(
 
 def test_ranges_that_draft_as_well_need_no_server_without() -> None:
     room = {"speculative": {"largest_batch": 48, "bound_by": "running"}}
-    advised = Advised((), 0, ((1, 60, 5), (61, 99, 3)), None, False, 0, room, ())
+    advised = LoadPlan((), 0, ((1, 60, 5), (61, 99, 3)), None, False, 0, room, ())
     assert advised.reached == ((1, 60, 5),)
     assert list(_unreached(advised)) == []
     endless = replace(advised, capacity=None)
@@ -241,7 +241,7 @@ def test_loads_that_differ_are_on_up_to_one() -> None:
 
 
 def test_only_the_lengths_that_there_are_get_chosen() -> None:
-    found = answer(f"{EXAMPLE} --draft-len 1,2")
+    found = answer(f"{EXAMPLE} --choose-draft-len 1,2")
     assert {row["draft_len"] for row in found["rows"]} <= {0, 1, 2}
     assert {k for _, _, k in found["schedule"]} <= {0, 1, 2}
     long = advise("Qwen/Qwen3-8B", "h100", draft_len=20, **SMALL)
@@ -374,8 +374,8 @@ def test_a_framework_without_a_fit_is_stood_in_for() -> None:
         ("--price-per-hour -1", "--price-per-hour is -1"),
         ("--tpot 0", "--tpot is 0"),
         ("--min-speedup -2", "--min-speedup is -2"),
-        ("--draft-len 0", "--draft-len is [0]"),
-        ("--draft-len 1.5", "--draft-len is '1.5'"),
+        ("--choose-draft-len 0", "--choose-draft-len is [0]"),
+        ("--choose-draft-len 1.5", "--choose-draft-len is '1.5'"),
         ("--framework tgi", "--framework is 'tgi'"),
         ("--concurrency 8..1", "--concurrency is '8..1'"),
         ("--concurrency 0", "--concurrency is 0"),
@@ -444,7 +444,7 @@ def test_requests_may_come_in_waves() -> None:
         assert row[name] == pytest.approx(getattr(whole, name)[at], rel=1e-12)
     assert found.to_dict()["workload"]["waves"] is True
     assert found.to_frame()["waves"].tolist() == [True]
-    page = " ".join(advice_text(found, "Qwen/Qwen3-8B").split())
+    page = " ".join(advice_text(found).split())
     assert "4000 tokens in, 500 out, in waves" in page
     words = "Qwen/Qwen3-8B -H h100 --isl 4000 --osl 500 --concurrency 16 --waves"
     assert answer(f"{words} --drafter eagle3,accept=0.7") == found.to_dict()
@@ -501,7 +501,7 @@ def banded(verdicts: list[tuple[float, float, float]]) -> Any:
                 drafter=0 if choice.draft_len else None,
             )
         )
-    return replace(chip, advised=replace(chip.advised, rows=tuple(rows)))
+    return replace(chip, plan=replace(chip.plan, rows=tuple(rows)))
 
 
 PAYS, LOSES, UNCLEAR = (1.1, 1.3, 1.5), (0.6, 0.8, 0.9), (0.9, 1.1, 1.3)
@@ -540,7 +540,7 @@ def test_two_drafters_of_one_kind_are_told_apart() -> None:
 
 
 def test_a_tree_is_started_with_its_nodes() -> None:
-    words = "Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --concurrency 1,256 --draft-len 3"
+    words = "Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --concurrency 1,256 --choose-draft-len 3"
     found = answer(f"{words} --drafter eagle3,accept=0.5,tree=eagle2,nodes=8,top-k=2,siblings=.2")
     assert [drafts for _, _, drafts in found["schedule"]] == [3, 0]
     assert found["capacity"]["speculative"] != found["capacity"]["plain"]
@@ -656,7 +656,7 @@ def test_the_point_to_measure_is_the_least_certain(least: float) -> None:
     told = SMALL | {"concurrency": [1, 8, 32, 64, 128], "min_speedup": least}
     (chip,) = advise("Qwen/Qwen3-8B", "h100", **told).chips
 
-    def doubt(row: Row) -> float:
+    def doubt(row: AdvisedLoad) -> float:
         """Return half the width of the band by the distance from what is wanted, in logarithms."""
         one = row.choice
         return math.log(one.high / one.low) / 2 / abs(math.log(one.speedup / least))
@@ -687,7 +687,7 @@ def test_where_no_length_can_be_nothing_is_to_measure() -> None:
     assert chip.to_measure is None
     assert [one["accept"] for one in chip.break_even] == [None, None]
     assert "Break-even" not in page(
-        "Qwen/Qwen3-8B -H h100 --isl 9 --osl 9 --draft-len 5 --drafter mtp,rates=.9/.8"
+        "Qwen/Qwen3-8B -H h100 --isl 9 --osl 9 --choose-draft-len 5 --drafter mtp,rates=.9/.8"
     )
 
 
@@ -703,12 +703,12 @@ def test_engines_own_spellings_are_understood() -> None:
 
 def test_the_sentence_says_why_drafts_are_others_than_in_the_table() -> None:
     chip = advise("Qwen/Qwen3-8B", "h100", **SMALL).chips[0]
-    one, eight = chip.advised.rows
+    one, eight = chip.plan.rows
     rows = (replace(one, draft_len=6), replace(eight, draft_len=4))
 
     def said(schedule: Any, lost: float | None) -> str:
-        advised = replace(chip.advised, rows=rows, schedule=schedule, lost=lost)
-        return decision_line(replace(chip, advised=advised)).partition("Drafts by load: ")[2]
+        advised = replace(chip.plan, rows=rows, schedule=schedule, lost=lost)
+        return decision_line(replace(chip, plan=advised)).partition("Drafts by load: ")[2]
 
     assert said(((1, 7, 6), (8, 8, 4)), 0.0) == "6 at 1-7, 4 at 8."
     shared = "6 at 1-8. The table's best length for each load would give"
@@ -726,12 +726,12 @@ def test_the_sentence_says_why_drafts_are_others_than_in_the_table() -> None:
 
 def test_the_sentence_tells_the_most_of_the_drafter_that_it_names() -> None:
     chip = advise("Qwen/Qwen3-8B", "h100", **SMALL).chips[0]
-    one, eight = chip.advised.rows
+    one, eight = chip.plan.rows
     fast = replace(one.choice, speedup=9.0)
     rows = (replace(one, drafter=1, choice=fast), replace(eight, drafter=0))
-    mixed = replace(chip, advised=replace(chip.advised, rows=rows, chosen=0))
+    mixed = replace(chip, plan=replace(chip.plan, rows=rows, chosen=0))
     assert f"{chip.drafter.name}, up to {eight.choice.speedup:.2f}x." in decision_line(mixed)
-    none = replace(chip, advised=replace(chip.advised, rows=rows, chosen=2))
+    none = replace(chip, plan=replace(chip.plan, rows=rows, chosen=2))
     assert f"in flight: {chip.drafter.name}. How sure" in decision_line(none)
 
 
@@ -747,3 +747,29 @@ def test_flags_for_several_nodes_say_what_they_lack() -> None:
         said = [one for one in found.warnings if "--nnodes" in one]
         assert bool(said) == told
         assert all(one.startswith("16 devices are more than the 8 of one node") for one in said)
+
+
+def test_the_flag_of_old_goes_on_working_with_a_note() -> None:
+    words = ["advise", *EXAMPLE.split(), "--json"]
+    new = CliRunner().invoke(app, [*words, "--choose-draft-len", "1,2"])
+    old = CliRunner().invoke(app, [*words, "--draft-len", "1,2"])
+    assert (new.exit_code, old.exit_code) == (0, 0)
+    assert old.stdout == new.stdout
+    assert new.stderr == ""
+    assert "--draft-len is --choose-draft-len now" in old.stderr
+    both = CliRunner().invoke(app, [*words, "--draft-len", "1,2", "--choose-draft-len", "1,2"])
+    assert both.exit_code == 2
+    assert "--choose-draft-len alone" in both.stderr
+    help_text = CliRunner().invoke(app, ["advise", "--help"]).stdout
+    assert "--choose-draft-len" in help_text
+    assert " --draft-len" not in help_text
+
+
+def test_printing_advice_shows_what_the_command_prints() -> None:
+    advice = advise("Qwen/Qwen3-8B", "h100", **SMALL)
+    assert str(advice).startswith(advice.title)
+    assert advice.model_name == "Qwen/Qwen3-8B"
+    of_model = advise(load_model("Qwen/Qwen3-8B"), "h100", **SMALL)
+    assert of_model.model_name == of_model.model.name
+    (chip,) = advice.chips
+    assert chip.advised is chip.plan  # a name of old

@@ -576,7 +576,7 @@ def test_a_name_for_a_file_that_is_not_written_is_refused() -> None:
     words = ["calibrate", "b.csv", "-H", "b200", "--model", "m", "--engine-name", "mine"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 2
-    assert "--engine-name is 'mine' without --output; allowed: with --output" in done.stderr
+    assert "--engine-name is 'mine'; allowed: with --output" in done.stderr
 
 
 def test_the_command_refuses_and_writes_nothing(tmp_path: Path) -> None:

@@ -539,7 +539,7 @@ def test_a_length_beyond_what_was_measured_is_said() -> None:
     seen = observed_with(2)
     assert list(advice(seen, specroof.load_drafter("eagle3"), sure)) == [
         "K=2 now; at 40 running requests K=5 gives +20 % (+10…+30), beyond K=3, the longest "
-        "measured; one length for more loads is K=4"
+        "measured; over all loads, the best single draft length is K=4"
     ]
     longer = Gain(draft_len=6, gain=0.25, low=-0.05, high=0.4)
     unsure = replace(sure, best=3, gain=0.2, low=0.1, high=0.3, longer=longer)

@@ -19,11 +19,17 @@ from typer.testing import CliRunner
 
 import specroof
 from specroof.cli import app
-from specroof.page import page, single_page, site_files
+from specroof.page import page
 from specroof.page.page import QUANTUM, packed, packed_shares
 from specroof.questions import grids
-from specroof.questions.explore import PAGE_CHIPS
-from specroof.questions.grids import KNOTS, flags_to_paste, hermite, typical_acceptance
+from specroof.questions.explore import (
+    PAGE_CHIPS,
+    flags_to_paste,
+    single_page,
+    site_files,
+    typical_acceptance,
+)
+from specroof.questions.grids import KNOTS, hermite
 
 pytestmark = pytest.mark.slow
 
@@ -195,7 +201,7 @@ def test_what_cannot_be_is_refused(given: dict[str, Any], refusal: str) -> None:
 
 
 def test_a_missing_plotly_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    page._charts.cache_clear()
+    page.charts_script.cache_clear()
     monkeypatch.setitem(sys.modules, "plotly", None)
     with pytest.raises(
         specroof.OptionError, match=r"needs Plotly; install it with: pip install plotly"
@@ -220,7 +226,7 @@ def test_a_page_runs_its_own_scripts_only(small: Any) -> None:
     assert rules["default-src"] == "'none'"
     assert "unsafe" not in policy[1]
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
-    assert [page._sum(script) for script in scripts] == rules["script-src"].split()
+    assert [page._checksum(script) for script in scripts] == rules["script-src"].split()
     assert len(text.encode()) <= 6_000_000
 
 
@@ -269,7 +275,7 @@ def test_the_command_writes_a_site(
     out = tmp_path / "site"
     shown = TerminalText()
     if terminal:
-        monkeypatch.setattr("specroof.cli.explore.sys", SimpleNamespace(stderr=shown))
+        monkeypatch.setattr("specroof.cli.commands.sys", SimpleNamespace(stderr=shown))
     done = CliRunner().invoke(app, [*WORDS, "-o", str(out)])
     assert done.exit_code == 0, done.output
     names = {"grid-0-0.js", "index.html", "plotly.min.js", "specroof-manifest.json"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from specroof import OptionError
+from specroof import OptionError, load_drafter, mock
 from specroof.cli import app
 from specroof.serving.benchmark_commands import MockPoint, mock_commands
 
@@ -238,3 +238,12 @@ def test_trees_cannot_be_forced() -> None:
     assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
     assert "positions verified at 3 drafts; allowed: a chain or block" in line
+
+
+def test_printing_a_mock_shows_what_the_command_prints() -> None:
+    words = "mock Qwen/Qwen3.5-27B -H b200 --drafter mtp,accept=0.8 --draft-len 3"
+    done = CliRunner().invoke(app, words.split())
+    drafter = load_drafter("mtp,accept=0.8")
+    answer = mock("Qwen/Qwen3.5-27B", "b200", drafter=drafter, draft_len=3)
+    assert done.stdout == f"{answer}\n"
+    assert answer.counted is answer.end_to_end  # a name of old

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import specroof
 from published_models import published, published_options, with_counted_head
 from specroof.cli import app
-from specroof.page import site_files
+from specroof.questions.explore import site_files
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 

@@ -46,8 +46,7 @@ from specroof.evidence import (
 )
 from specroof.hardware import IDEAL_ENGINE, Collective, EngineProfile
 from specroof.latency.pass_seconds import all_reduce_s
-from specroof.plot import plot_accuracy
-from specroof.questions.validate import validation_json, validation_table
+from specroof.questions.validate import accuracy_chart, validation_json, validation_table
 from specroof.scoring import TRUSTED, Validation, banded, misses_of
 from specroof.scoring.left_out import left_out_engine, published_cases, published_rates
 from specroof.scoring.scores import (
@@ -824,7 +823,7 @@ def test_the_command_prints_a_table_and_one_object() -> None:
 @pytest.mark.slow
 def test_the_chart_holds_every_speedup(asked_for_validated: Validation, tmp_path: Any) -> None:
     validated = asked_for_validated
-    axes = plot_accuracy(validated.points).axes[0]
+    axes = accuracy_chart(validated.points).axes[0]
     drawn = sum(np.size(line.get_xdata()) for line in axes.lines[1:])
     wanted = [
         one for one in validated.points if one.kind in {"speedup", "shape"} and one.measured <= 8

@@ -19,7 +19,7 @@ from specroof.engines import calibrated_yaml, predicted_tokens_per_s
 from specroof.evidence import Measurement
 from specroof.hardware import EngineProfile
 from specroof.latency import Deployment, engine_setup
-from specroof.plot import plot_throughput_accuracy
+from specroof.questions.calibrate import throughput_chart
 from specroof.questions.validate import own_json, own_text
 from specroof.scoring.own_results import OwnValidation, own_validation
 
@@ -178,7 +178,7 @@ def test_the_chart_draws_each_point_twice() -> None:
     found = compared(points(drafts=(0, 3)))
     rates = [(one.source, one.rate) for one in found.points]
     ideal = [(one.source, one.rate) for one in found.ideal]
-    axes = plot_throughput_accuracy(rates, ideal, engine="true").axes[0]
+    axes = throughput_chart(rates, ideal, engine="true").axes[0]
     right, filled, hollow = axes.lines
     (legend,) = axes.figure.legends
     told = [text.get_text() for text in legend.get_texts()]

@@ -101,9 +101,9 @@ def command(row: Command) -> Callable[..., None]:
     parameters = [_signed("given", Given)]
     if row.output is not None:
         spelt = typer.Option("--output", "-o", metavar=row.output.metavar, help=row.output.about)
-        hint: Any = Annotated[Path, spelt] if row.output.required else Annotated[Path | None, spelt]
+        kind: Any = Path if row.output.required else Path | None
         default = Signed.empty if row.output.required else None
-        parameters.insert(0, _signed("output", hint, default))
+        parameters.insert(0, _signed("output", Annotated[kind, spelt], default))
     if row.prints:
         parameters.append(_signed("as_json", AsJson, default=False))
     if row.csv:
@@ -237,7 +237,7 @@ def _take(command: Callable[..., None], parameters: list[Signed]) -> Callable[..
 
 
 def _signed(name: str, hint: Any, default: Any = Signed.empty) -> Signed:
-    return Signed(name, Signed.POSITIONAL_OR_KEYWORD, default=default, annotation=hint)
+    return Signed(name, Signed.KEYWORD_ONLY, default=default, annotation=hint)
 
 
 def _flag(name: str, row: Parameter, known: Signed, *, is_former: bool = False) -> Signed:

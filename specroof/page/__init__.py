@@ -1,8 +1,1 @@
-"""The page: grids that Python timed, and one script that recombines them."""
-
-from specroof.page.page import single_page, site_files
-
-__all__ = [
-    "single_page",
-    "site_files",
-]
+"""The page: a document, and the script that recombines grids timed in Python."""

@@ -3,8 +3,6 @@
 from typing import Any
 
 from specroof.plot import _backend as _backend  # first, since it imports matplotlib
-from specroof.plot.accuracy import plot_accuracy, plot_throughput_accuracy
-from specroof.plot.advice import plot_advice
 from specroof.plot.batches import (
     plot_best_draft_len_map,
     plot_by_batch,
@@ -20,9 +18,7 @@ from specroof.plot.style import figure_bytes
 __all__ = [
     "figure_bytes",
     "plot_acceptance",
-    "plot_accuracy",
     "plot_adaptive",
-    "plot_advice",
     "plot_best_draft_len_map",
     "plot_breakeven",
     "plot_by_batch",
@@ -31,7 +27,6 @@ __all__ = [
     "plot_roofline",
     "plot_speedup_by_batch",
     "plot_speedup_by_draft_len",
-    "plot_throughput_accuracy",
     "plot_time_per_op",
     "plot_waterfall",
     "plot_worth",

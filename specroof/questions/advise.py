@@ -1,83 +1,424 @@
 """Does it pay, with which drafter, how many drafts, up to which load, and what do I type?"""
 
 import math
+import os
+import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Final
+from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
+from typing import Annotated, Any, Final
 
 import numpy as np
 
 from specroof.architecture import Architecture
-from specroof.arrays import fields_of, to_json_array
+from specroof.arrays import array_within, fields_of, number_within, to_json_array
+from specroof.catalog import hardware_names
+from specroof.catalog.specs import ACCEPTANCE_KEYS
 from specroof.drafters import Drafter
-from specroof.errors import OptionError
-from specroof.hardware import IDEAL_ENGINE
-from specroof.latency import Deployment, Setup
-from specroof.policies.decision import INPUTS, Decision, Verdict, decided, paying_up_to
-from specroof.policies.schedule import Day
+from specroof.drafters.kinds import KINDS
+from specroof.errors import OptionError, expect, refuse
+from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Placement
+from specroof.latency import Deployment, Setup, check_placement, engine_setup
+from specroof.policies.decision import (
+    INPUTS,
+    Decision,
+    Verdict,
+    decided,
+    least_settled,
+    paying_up_to,
+    swings,
+)
+from specroof.policies.schedule import Day, Traffic
 from specroof.questions.advised_loads import (
-    Advised,
-    AdviseRequest,
-    Asked,
-    Row,
+    AdvisedLoad,
+    LoadPlan,
     Targets,
     Times,
-    advised_rows,
-    checked,
-    grid_of,
-    joined_devices,
-    setup_on,
+    load_plan,
+    schedule_loads,
 )
 from specroof.questions.answer import Charted, title_of
 from specroof.questions.curve_tables import request_columns
-from specroof.questions.mock import ToMeasure, measured_next
-from specroof.questions.predict import Prediction, absent_layers, predicted
+from specroof.questions.parameters import (
+    FORMULAS,
+    Command,
+    Parameter,
+    numbers,
+    whole_numbers,
+    words,
+)
+from specroof.questions.predict import absent_layers, lengths_of, predicted
 from specroof.questions.request import (
+    SHARED,
+    DrafterLike,
     HardwareLike,
+    ModelLike,
+    OptionsLike,
+    ServerLike,
+    Values,
     as_list,
+    drafters_of,
+    engine_name,
     hardware_of,
+    model_of,
+    options_of,
     question,
+    refuse_one_token,
     server_of,
     unique_list,
     usd_per_hour,
 )
+from specroof.questions.traffic import Mix, TrafficFile, traffic_of
 from specroof.report.columns import Columns, arrow_table, data_frame
 from specroof.report.layout import ABSENT, figure, folded, format_table, note_lines, wrapped
-from specroof.serving.capacity import room_rule
-from specroof.serving.launch import Launch, Speculation, launch, server_command
+from specroof.serving.benchmark_commands import FORCED, FRAMEWORKS
+from specroof.serving.capacity import in_server, room_rule, served_room
+from specroof.serving.launch import (
+    CACHES,
+    DRAFT_MODEL,
+    LAUNCHERS,
+    MADE_WEIGHTS,
+    YOUR_DRAFT_MODEL,
+    Launch,
+    Speculation,
+    launch,
+    server_command,
+)
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
-from specroof.units import format_drafts, format_price, format_seconds
+from specroof.units import format_drafts, format_price, format_seconds, plain_number
 
 #: Frameworks whose flags are written by default.
 USUAL_FRAMEWORKS: Final = ("vllm", "sglang")
+#: Default requests in flight.
+USUAL_LOADS: Final = (1, 8, 32, 64, 128)
+#: Devices that are tried, beside those that a link joins.
+_MOST_DEVICES: Final = 64
+
+
+@dataclass(frozen=True)
+class AdviseRequest:
+    """Ask whether speculative decoding pays, and how to set it up.
+
+    Examples
+    --------
+    >>> from specroof import advise
+    >>> advice = advise(
+    ...     "Qwen/Qwen3-8B",
+    ...     "h100",
+    ...     drafters="eagle3,accept-length=2.8@3",
+    ...     input_len=1000,
+    ...     output_len=500,
+    ...     concurrency=[1, 8],
+    ... )
+    >>> advice.decision
+    'on'
+    """
+
+    model: Annotated[ModelLike, SHARED["model"]]
+    hardware: Annotated[
+        HardwareLike | Sequence[HardwareLike],
+        Parameter(
+            "YAML files, or names or aliases that `specroof hardware` lists.",
+            "--hardware -H",
+            in_python="Or `HardwareProfile` objects; in Python a list.",
+            metavar="NAME[,NAME…]",
+            names=hardware_names,
+            read=words,
+            kind=str,
+        ),
+    ]
+    _: KW_ONLY
+    drafters: Annotated[
+        DrafterLike | Sequence[DrafterLike],
+        Parameter(
+            f"KIND[,key=value…], repeatable. Kinds: {', '.join(KINDS)}. Acceptance: "
+            f"{', '.join(f'{key}=' for key in ACCEPTANCE_KEYS)}.",
+            "--drafter",
+            in_python="Or `Drafter` objects.",
+            metavar="SPEC",
+            names=lambda: KINDS,
+            kind=list[str],
+        ),
+    ]
+    input_len: Annotated[float | None, Parameter("Tokens of a prompt.", "--input-len --isl")] = None
+    output_len: Annotated[float | None, Parameter("Tokens of an answer.", "--output-len --osl")] = (
+        None
+    )
+    prefix_hit_rate: Annotated[float | None, replace(SHARED["prefix_hit_rate"], panel=None)] = None
+    waves: Annotated[
+        bool, replace(SHARED["waves"], panel=None, in_python="Not with `traffic`.")
+    ] = False
+    concurrency: Annotated[
+        Values | None,
+        Parameter(
+            "Requests in flight, comma-separated; 1..128 doubles.",
+            in_python="In Python a number or a list; with `traffic` by default the least, median and largest load of the day.",
+            read=numbers,
+            kind=str,
+            shown=",".join(map(str, USUAL_LOADS)),
+        ),
+    ] = None
+    draft_len: Annotated[
+        int | Sequence[int] | None,
+        Parameter(
+            "Drafts per round to choose from, as in 1,2,3.",
+            "--choose-draft-len",
+            former="--draft-len",
+            read=whole_numbers,
+            kind=str,
+            shown="any",
+        ),
+    ] = None
+    framework: Annotated[
+        str | None,
+        Parameter(
+            "The server: its engine predicts, its flags are printed.",
+            metavar="|".join(LAUNCHERS),
+            shown="the profile's default engine; flags of vllm and sglang",
+        ),
+    ] = None
+    draft_model: Annotated[
+        str | None,
+        Parameter("Hub name or folder with the drafter's weights, for the flags."),
+    ] = None
+    ttft_ms: Annotated[
+        float | None,
+        Parameter(
+            "Target: time to the first token.",
+            "--ttft",
+            in_python="Milliseconds.",
+            metavar="MS",
+        ),
+    ] = None
+    tpot_ms: Annotated[
+        float | None,
+        Parameter(
+            "Target: time per later token.", "--tpot", in_python="Milliseconds.", metavar="MS"
+        ),
+    ] = None
+    min_speedup: Annotated[
+        float | None, Parameter("Target: the smallest speedup that is worth it.")
+    ] = None
+    price_per_hour: Annotated[
+        float | None,
+        Parameter(
+            "Price of one device for an hour.",
+            in_python="US dollars.",
+            metavar="USD",
+            shown="the hardware file's",
+        ),
+    ] = None
+    traffic: Annotated[
+        str | os.PathLike[str] | TrafficFile | None,
+        Parameter(
+            "Load over the day: CSV with hour and concurrency or requests_per_s, or YAML with "
+            "hours and a mix of input_len, output_len and weight.",
+            in_python="Or a `TrafficFile`.",
+            metavar="FILE",
+            kind=str,
+        ),
+    ] = None
+    tensor_parallel: Annotated[
+        int | None,
+        replace(SHARED["tensor_parallel"], shown="as few as the model fits on", panel=None),
+    ] = None
+    family: Annotated[str | None, SHARED["family"]] = None
+    expert_parallel: Annotated[int, SHARED["expert_parallel"]] = 1
+    attention_data_parallel: Annotated[int, SHARED["attention_data_parallel"]] = 1
+    engine: Annotated[str | None, SHARED["engine"]] = None
+    server: Annotated[ServerLike | None, SHARED["server"]] = None
+    options: Annotated[OptionsLike | None, SHARED["options"]] = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRequest:
+    """A request for advice, checked, and the objects that its names stand for."""
+
+    request: AdviseRequest
+    model: Architecture
+    drafters: tuple[Drafter, ...]
+    workload: Workload
+    context_len: float
+    loads: tuple[float, ...]
+    draft_lens: tuple[int, ...] | None
+    targets: Targets
+    traffic: Traffic | None
+
+
+def check_request(request: AdviseRequest) -> CheckedRequest:
+    """Return a request for advice, checked.
+
+    Raises
+    ------
+    SpecroofError
+        For a value that is not allowed, and a traffic file that cannot be read.
+    """
+    day = None if request.traffic is None else traffic_of(request.traffic)
+    traffic = None if day is None else day.traffic
+    loads: Sequence[float] = USUAL_LOADS
+    if request.concurrency is not None:
+        loads = as_list(request.concurrency)
+    elif traffic is not None and traffic.unit == "concurrency":
+        busy = [max(1.0, load) for load in traffic.loads if load]
+        loads = [min(busy), round(np.median(busy)), max(busy)]
+    batches = array_within("concurrency", loads, "batch_size")
+    expect("waves", request.waves, bool, "True or False")
+    if request.waves and day is not None:
+        refuse("waves", request.waves, "False with traffic, whose requests come when they come")
+    draft_lens = lengths_of(request.draft_len) or None
+    expect("draft_model", request.draft_model, str | None, DRAFT_MODEL)
+    expect("framework", request.framework, str | None, ", ".join(LAUNCHERS))
+    if request.framework is not None and engine_name(request.framework) not in LAUNCHERS:
+        refuse("framework", request.framework, ", ".join(LAUNCHERS))
+    if request.price_per_hour is not None:
+        number_within("price_per_hour", request.price_per_hour, "usd_per_hour")
+    targets = Targets(request.ttft_ms, request.tpot_ms, request.min_speedup)
+    workload, context_len = _mean_request(request, None if day is None else day.mix)
+    request = replace(request, framework=engine_name(request.framework))
+    model, drafters = model_of(request.model, request.family), drafters_of(request.drafters)
+    if not drafters:
+        message = "drafters is empty; allowed: at least one drafter (--drafter SPEC)"
+        raise OptionError(message)
+    return CheckedRequest(
+        request=request,
+        model=model,
+        drafters=tuple(drafters),
+        workload=workload,
+        context_len=context_len,
+        loads=tuple(sorted({*batches.tolist()})),
+        draft_lens=draft_lens,
+        targets=targets,
+        traffic=traffic,
+    )
+
+
+def _mean_request(request: AdviseRequest, mix: Mix | None) -> tuple[Workload, float]:
+    """Return the mean request, and the mean context while answers are decoded."""
+    given = (request.input_len, request.output_len)
+    cached = 0.0 if request.prefix_hit_rate is None else request.prefix_hit_rate
+    if mix is not None:
+        if given != (None, None):
+            message = "input_len or output_len is given with a mix in traffic; allowed: one of both"
+            raise OptionError(message)
+        workload = replace(mix.workload, prefix_hit_rate=cached)
+        refuse_one_token(workload)
+        return workload, mix.mean_context_len
+    for name, value in zip(("input_len", "output_len"), given, strict=True):
+        if value is None:
+            message = (
+                f"{name} is missing; allowed: both lengths of a request (tokens in and out), or a "
+                f"mix in traffic"
+            )
+            raise OptionError(message)
+    workload = Workload(*given, cached, request.waves)  # type: ignore[arg-type]  # none of them is None
+    refuse_one_token(workload)
+    return workload, workload.mean_context_len
+
+
+def joined_devices(profile: HardwareProfile) -> int:
+    """Return the largest number of devices to try: as many as one link joins."""
+    link = profile.interconnect
+    return 1 if link is None else min(link.max_devices, _MOST_DEVICES)
+
+
+def setup_on(checked: CheckedRequest, profile: HardwareProfile) -> Setup | None:
+    """Return the setup with the requested number of devices, or with as few as hold the model.
+
+    None where there is no room: for the model on the requested devices, or for the model with each
+    of its drafters on as many devices as can be joined.
+    """
+    request, model = checked.request, checked.model
+    engine, options = request.framework, options_of(request.options)
+    if request.engine is not None:
+        engine = engine_name(request.engine)
+    elif profile.owns(request.framework):
+        engine = None  # the chip's engine for the framework
+
+    def setup_of(devices: int) -> Setup:
+        place = Placement(devices, request.expert_parallel, request.attention_data_parallel)
+        check_placement(model, place)
+        setup = engine_setup(profile, engine, place, options)
+        return in_server(model, setup, server_of(request.server))
+
+    def has_room(setup: Setup, drafter: Drafter | None) -> bool:
+        room = served_room(
+            Deployment(model, setup),
+            context_len=checked.workload.input_len + checked.workload.output_len,
+            drafter=drafter,
+            verify_len=1.0 + (drafter is not None),
+        )
+        return bool(room.largest_batch >= 1)
+
+    if request.tensor_parallel is not None:
+        setup = setup_of(request.tensor_parallel)
+        is_endless = setup.engine == IDEAL_ENGINE  # whose memory is not counted
+        return setup if is_endless or has_room(setup, None) else None
+    for power in range(joined_devices(profile).bit_length()):
+        try:
+            setup = setup_of(2**power)
+        except OptionError:  # it does not divide
+            continue
+        if all(has_room(setup, drafter) for drafter in (None, *checked.drafters)):
+            return setup
+    return None
+
+
+# --- The answer ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ToMeasure:
+    """The benchmark that would settle most.
+
+    Parameters
+    ----------
+    concurrency, drafter, draft_len
+        The point whose verdict is least certain.
+    swings
+        The change of its speedup, as a logarithm, where an input changes by 10 % either way; the
+        largest first.
+    command
+        The command that prints its benchmark; None where no engine can be forced to accept its
+        drafts, or `mock` has no flags for how the model is spread or stored.
+    """
+
+    concurrency: float
+    drafter: str
+    draft_len: int
+    swings: dict[str, float]
+    command: str | None
+
+    @property
+    def moved_by(self) -> str:
+        """The input that moves the decision most."""
+        return next(iter(self.swings))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ChipAdvice:
-    """What to do on one chip.
+    """The advice for one chip.
 
     Attributes
     ----------
     setup
         Chip, engine, placement.
     drafter
-        The one to start the server with: the best over all loads.
-    advised
+        The drafter to start the server with: the best over all loads.
+    plan
         Loads, schedule and limits.
     engine_config
-        Text to paste by framework; None where it has no flag for the drafter.
+        Flags to paste by framework; None where it has no flag for the drafter.
     launches
-        The same with files and notes.
+        The same flags with their files and notes.
     to_measure
-        The benchmark that would settle most; None where no engine can be told to run it.
+        The benchmark that would settle most; None where nothing was tried.
     notes, warnings
         Sentences for the reader.
     """
 
     setup: Setup
     drafter: Drafter
-    advised: Advised
+    plan: LoadPlan
     engine_config: dict[str, str | None]
     launches: tuple[Launch, ...]
     to_measure: ToMeasure | None
@@ -85,9 +426,14 @@ class ChipAdvice:
     warnings: tuple[str, ...]
 
     @property
-    def rows(self) -> tuple[Row, ...]:
-        """The loads that were asked about."""
-        return self.advised.rows
+    def advised(self) -> LoadPlan:
+        """The name of old of `plan`."""
+        return self.plan
+
+    @property
+    def rows(self) -> tuple[AdvisedLoad, ...]:
+        """The advice at each load of the question."""
+        return self.plan.rows
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -120,42 +466,47 @@ class ChipAdvice:
     @property
     def files(self) -> dict[str, str]:
         """Files that the flags name."""
-        return {name: text for one in self.launches for name, text in one.files.items()}
+        return {name: text for flags in self.launches for name, text in flags.files.items()}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Advice(Charted):
-    """What to do.
+    """Whether speculative decoding pays, and how to set it up.
 
     Attributes
     ----------
     model, workload, targets, drafters
-        What was asked about; drafters by name.
+        The parameters of the question; drafters by name.
     chips
         An answer for each chip that the model fits on, the best first: the cheapest tokens at the
-        largest load, or the most of each device where a price is not known; those without a
-        measured engine last.
+        largest load, or the most tokens of each device where a price is not known. Chips without a
+        measured engine stand at the end.
+    model_name
+        The model as the commands name it.
     notes, warnings
         Sentences for the reader.
     """
-
-    _chart = "plot_advice"
 
     model: Architecture
     workload: Workload
     targets: Targets
     drafters: tuple[str, ...]
     chips: tuple[ChipAdvice, ...]
+    model_name: str
 
     @property
     def title(self) -> str:
-        """What was asked, in one line."""
+        """The model, the best chip and its engine, in one line."""
         return title_of(self.model, self.chips[0].setup)
 
     @property
     def decision(self) -> Decision:
-        """That of the best chip."""
+        """The decision on the best chip."""
         return self.chips[0].decision
+
+    def text(self) -> str:
+        """Return the page: the decision, loads, prices, bottlenecks, and flags to paste."""
+        return advice_text(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -172,23 +523,28 @@ class Advice(Charted):
         return data_frame(advice_columns(self))
 
     def to_arrow(self) -> Any:
-        """Return the same as an Arrow table; needs pyarrow."""
+        """Return a row for each chip and load as an Arrow table; needs pyarrow."""
         return arrow_table(advice_columns(self))
+
+    def figures(self) -> dict[str, Any]:
+        """Return the chart of the advised speedup against the load."""
+        return {"": advice_chart(self)}
 
 
 @question(AdviseRequest)
 def advise(request: AdviseRequest) -> Advice:
     """Say whether speculative decoding pays, with which drafter and which server flags."""
-    asked = checked(request)
+    checked = check_request(request)
+    model = checked.model
     chips, unfit = list[ChipAdvice](), list[str]()
     profiles = unique_list("hardware", request.hardware, hardware_of)
     for given, profile in zip(as_list(request.hardware), profiles, strict=True):
-        setup = setup_on(asked, profile)
+        setup = setup_on(checked, profile)
         if setup is None:
             most = request.tensor_parallel or f"up to {joined_devices(profile)}"
-            unfit.append(f"{asked.model.name} does not fit on {most} x {profile.name}")
+            unfit.append(f"{model.name} does not fit on {most} x {profile.name}")
         else:
-            chips.append(_advised(asked, setup, given))
+            chips.append(_chip_advice(checked, setup, given))
     if not chips:
         message = (
             f"hardware: {'; '.join(unfit)}; allowed: a chip that it fits on, or tensor_parallel"
@@ -196,72 +552,80 @@ def advise(request: AdviseRequest) -> Advice:
         raise OptionError(message)
     chips.sort(key=_rank)
     return Advice(
-        model=asked.model,
-        workload=asked.workload,
-        targets=asked.targets,
-        drafters=tuple(drafter.name for drafter in asked.drafters),
+        model=model,
+        workload=checked.workload,
+        targets=checked.targets,
+        drafters=tuple(drafter.name for drafter in checked.drafters),
         chips=tuple(chips),
+        model_name=model.name if request.model is model else os.fspath(request.model),  # type: ignore[arg-type]  # else a name
         notes=tuple(dict.fromkeys(note for chip in chips for note in chip.notes)),
-        warnings=(*unfit, *dict.fromkeys(one for chip in chips for one in chip.warnings)),
+        warnings=(*unfit, *dict.fromkeys(w for chip in chips for w in chip.warnings)),
     )
 
 
-def _advised(asked: Asked, setup: Setup, given: HardwareLike) -> ChipAdvice:
-    """Return the advice for one chip, which was named or given."""
-    request, prediction = asked.request, _prediction(asked, setup)
+def _chip_advice(checked: CheckedRequest, setup: Setup, given: HardwareLike) -> ChipAdvice:
+    """Return the advice for a chip, which the user named or gave."""
+    request, draft_lens = checked.request, checked.draft_lens
+    max_draft_len = None
+    if draft_lens is not None and draft_lens[-1] > DEFAULT_MAX_DRAFT_LEN:
+        max_draft_len = draft_lens[-1]
+    loads = schedule_loads(checked.loads, checked.traffic)
+    prediction = predicted(
+        Deployment(checked.model, setup),
+        checked.drafters,
+        Load(loads, [checked.context_len], checked.workload),
+        max_draft_len=max_draft_len,
+        room=room_rule(setup, None, "queue"),
+    )
     price = usd_per_hour(setup.hardware, request.price_per_hour)
-    advised = advised_rows(asked, prediction, price)
+    plan = load_plan(
+        prediction,
+        checked.loads,
+        draft_lens=draft_lens,
+        targets=checked.targets,
+        traffic=checked.traffic,
+        usd_per_hour=price,
+    )
     frameworks = USUAL_FRAMEWORKS if request.framework is None else (request.framework,)
-    drafter = asked.drafters[advised.chosen]
-    launches, config, refusals = _launches(drafter, advised, request, frameworks)
+    drafter = checked.drafters[plan.chosen]
+    launches, config, refusals = _launches(drafter, plan, request, frameworks)
     warnings = [
         *refusals,
-        *absent_layers(asked.model, asked.drafters),
+        *absent_layers(checked.model, checked.drafters),
         *prediction.warnings,
-        *advised.warnings,
+        *plan.warnings,
         *_missing(setup, request, priced=price is not None),
-        *_unreached(advised),
+        *_unreached(plan),
         *_nodes(setup),
     ]
     place = f"{setup.hardware.name}: " if len(as_list(request.hardware)) > 1 else ""
     return ChipAdvice(
         setup=setup,
         drafter=drafter,
-        advised=advised,
+        plan=plan,
         engine_config=config,
         launches=tuple(launches),
-        to_measure=measured_next(asked, setup, given, advised.rows),
+        to_measure=least_certain(checked, setup, given, plan.rows),
         notes=prediction.notes,
-        warnings=tuple(f"{place}{one}" for one in dict.fromkeys(warnings)),
+        warnings=tuple(f"{place}{warning}" for warning in dict.fromkeys(warnings)),
     )
 
 
-def _prediction(asked: Asked, setup: Setup) -> Prediction:
-    """Return the drafters' gains at the loads that were asked about, and at others."""
-    longest = None if asked.lengths is None else asked.lengths[-1]
-    return predicted(
-        Deployment(asked.model, setup),
-        asked.drafters,
-        Load(grid_of(asked), [asked.context_len], asked.workload),
-        max_draft_len=None if (longest or 0) <= DEFAULT_MAX_DRAFT_LEN else longest,
-        room=room_rule(setup, None, "queue"),
-    )
-
-
-def _unreached(advised: Advised) -> Iterator[str]:
-    """Yield that flags cannot turn drafts off at loads that a server with drafts does not run."""
-    off = [one for one in advised.schedule[len(advised.reached) :] if not one[2]]
-    if off and advised.reached and advised.capacity is not None:
-        most = advised.capacity["speculative"]["largest_batch"]
+def _unreached(plan: LoadPlan) -> Iterator[str]:
+    """Warn where drafting should stop at a load that a speculating server has no memory for."""
+    off = [entry for entry in plan.schedule[len(plan.reached) :] if not entry[2]]
+    if off and plan.reached and plan.capacity is not None:
+        most = plan.capacity["speculative"]["largest_batch"]
         requests = f"{most:g} request" + "s" * (most != 1)
         yield (
-            f"a server with drafts runs at most {requests}, and never comes to the "
-            f"{off[0][0]} in flight from which no drafts are advised: those take a server without"
+            f"with speculation this server holds at most {requests}, so it never reaches the "
+            f"{off[0][0]} at which drafting should stop; to serve {off[0][0]}, start it without "
+            f"speculation"
         )
 
 
 def _nodes(setup: Setup) -> Iterator[str]:
-    """Yield what flags lack that start a server on devices of several nodes.
+    """Warn where the server needs devices of more than one node, for which no flags are printed.
 
     Source
         vllm 0.33.0, ``engine/arg_utils.py``; sglang 0.5.23, ``srt/arg_groups/fields/parallel.py``.
@@ -280,47 +644,47 @@ def _missing(setup: Setup, request: AdviseRequest, *, priced: bool) -> Iterator[
     if not priced:
         yield f"no price of {chip} is known: give yours with --price-per-hour"
     if setup.engine == IDEAL_ENGINE and request.engine is None:
-        yield f"{chip} has no measured engine: its figures are the ideal bound, and rank last"
+        yield (
+            f"{chip} has no measured engine: its figures are the ideal bound, and it is listed "
+            f"after chips with an engine"
+        )
     if request.framework not in {None, engine} and not setup.hardware.owns(request.framework):
         yield f"{chip} has no fit of {request.framework}: engine {engine} stands in"
 
 
-def _spec_pairs(drafter: Drafter) -> list[tuple[str, str]]:
-    """Return the keys and values of a drafter's SPEC, which is its name."""
-    pairs = (pair.partition("=") for pair in drafter.name.split(",")[1:])
-    return [(key.strip(), value.strip()) for key, _, value in pairs]
-
-
 def _launches(
-    drafter: Drafter, advised: Advised, request: AdviseRequest, frameworks: Sequence[str]
+    drafter: Drafter, plan: LoadPlan, request: AdviseRequest, frameworks: Sequence[str]
 ) -> tuple[list[Launch], dict[str, str | None], list[str]]:
     """Return flags by framework, and why there are none; no drafts need no flags."""
-    if not any(drafts for _, _, drafts in advised.reached):
+    if not any(drafts for _, _, drafts in plan.reached):
         return [], dict.fromkeys(frameworks, ""), []
-    told = server_of(request.server)
-    plan = Speculation(
+    settings = server_of(request.server)
+    # A drafter's name is its SPEC.
+    pairs = (pair.partition("=") for pair in drafter.name.split(",")[1:])
+    spec = {key.strip(): value.strip() for key, _, value in pairs}
+    speculation = Speculation(
         kind=drafter.kind,
-        schedule=advised.reached,
+        schedule=plan.reached,
         draft_model=request.draft_model,
-        is_tree=advised.is_tree,
-        top_k=int(dict(_spec_pairs(drafter)).get("top-k", 1)),
-        nodes=advised.nodes,
-        running=told.running,
-        memory=told.memory_frac,
+        is_tree=plan.is_tree,
+        top_k=int(spec.get("top-k", 1)),
+        nodes=plan.nodes,
+        running=settings.running,
+        memory=settings.memory_frac,
         data_parallel=request.attention_data_parallel,
     )
-    found, config, refusals = list[Launch](), dict[str, str | None](), list[str]()
+    launches, config, refusals = list[Launch](), dict[str, str | None](), list[str]()
     for framework in frameworks:
         try:
-            one = launch(plan, framework)
+            flags = launch(speculation, framework)
         except OptionError as refusal:
             config[framework] = None
             refusals.append(str(refusal))
             continue
-        found.append(one)
-        config[framework] = one.text
-        refusals += one.notes
-    return found, config, refusals
+        launches.append(flags)
+        config[framework] = flags.text
+        refusals += flags.notes
+    return launches, config, refusals
 
 
 def _rank(chip: ChipAdvice) -> tuple[bool, float, float]:
@@ -334,6 +698,85 @@ def _rank(chip: ChipAdvice) -> tuple[bool, float, float]:
     return unmeasured, usd, -np.nan_to_num(times.tokens_per_s) / chip.setup.placement.devices
 
 
+# --- The benchmark that would settle most, as a command ------------------------------------------
+
+#: Whose benchmark is written where the engine's server cannot be forced to accept drafts.
+_USUAL: Final = "sglang"
+
+
+def least_certain(
+    checked: CheckedRequest, setup: Setup, hardware: HardwareLike, rows: Sequence[AdvisedLoad]
+) -> ToMeasure | None:
+    """Return the point to measure; None where nothing was tried.
+
+    Parameters
+    ----------
+    checked
+        The question.
+    setup, hardware
+        Where passes run, and the chip as it was given.
+    rows
+        The loads.
+    """
+    known = [row for row in rows if row.point is not None and math.isfinite(row.choice.speedup)]
+    if not known:
+        return None
+    least = known[0].least_speedup
+    bands = [
+        tuple(end / least for end in (row.choice.low, row.choice.speedup, row.choice.high))
+        for row in known
+    ]
+    row = known[least_settled(bands)]  # type: ignore[arg-type]  # three of each
+    drafter = checked.drafters[row.tried]
+    return ToMeasure(
+        concurrency=row.concurrency,
+        drafter=drafter.name,
+        draft_len=row.choice.tried,
+        swings=swings(row.point) if row.point is not None else {},
+        command=_mock_command(checked, setup, hardware, row),
+    )
+
+
+def _mock_command(
+    checked: CheckedRequest, setup: Setup, hardware: HardwareLike, row: AdvisedLoad
+) -> str | None:
+    """Return the `mock` command of a point; None where `mock` cannot start a server like it.
+
+    It serves one group of devices, in formats that engines make.
+    """
+    drafter, request = checked.drafters[row.tried], checked.request
+    kind, place, options = drafter.kind, setup.placement, setup.options
+    can_be_forced = (
+        kind in FORCED and ",tree=" not in drafter.name and drafter.acceptance is not None
+    )
+    can_be_served = (
+        place.expert_parallel == place.attention_data_parallel == 1
+        and options.weight_dtype in {None, *MADE_WEIGHTS}
+        and options.kv_dtype in {None, *CACHES[_USUAL]}
+    )
+    if isinstance(request.model, Architecture) or not (can_be_forced and can_be_served):
+        return None
+    if isinstance(hardware, HardwareProfile):
+        chip = min((setup.hardware.name, *setup.hardware.aliases), key=len)
+    else:
+        chip = os.fspath(hardware)
+    framework = request.framework or setup.engine.rules
+    call = ["specroof", "mock", os.fspath(request.model), "-H", chip, "--drafter", drafter.name]
+    if kind != "mtp":
+        call += ["--draft-model", request.draft_model or YOUR_DRAFT_MODEL]
+    flags = {
+        "--draft-len": row.choice.tried,
+        "--concurrency": round(row.concurrency),
+        "--input-len": round(checked.workload.input_len),
+        "--output-len": round(checked.workload.output_len),
+        "--tp": place.tensor_parallel,
+        "--weights": options.weight_dtype,
+        "--kv-cache": options.kv_dtype,
+    }
+    call += [str(word) for pair in flags.items() if pair[1] is not None for word in pair]
+    return shlex.join([*call, "--framework", framework if framework in FRAMEWORKS else _USUAL])
+
+
 # --- Advice on one page of 80 columns ------------------------------------------------------------
 
 #: The least share that a percentage with one digit after the point shows.
@@ -344,32 +787,24 @@ _LONGEST_NAME: Final = 8
 _MOST_OWN: Final = 3
 
 
-def advice_text(found: Advice, model: str) -> str:
-    """Return the page: the decision, loads, prices, what holds back, and flags to paste.
-
-    Parameters
-    ----------
-    found
-        The advice.
-    model
-        The model as it was asked for, which commands repeat.
-    """
-    best = found.chips[0]
-    title = f"{found.title}; {found.workload.requests}"
-    short = _short_names(found.drafters)
+def advice_text(answer: Advice) -> str:
+    """Return the page: the decision, loads, prices, bottlenecks, and flags to paste."""
+    best = answer.chips[0]
+    title = f"{answer.title}; {answer.workload.requests}"
+    short = _short_names(answer.drafters)
     parts = [
         wrapped(title),
         wrapped(decision_line(best)),
-        *map(wrapped, _targets_lines(found, best)),
-        *([wrapped(_day_line(best.advised.day))] if best.advised.day else []),
-        *([_chips_table(found)] if len(found.chips) > 1 else []),
+        *map(wrapped, _targets_lines(answer, best)),
+        *([wrapped(_day_line(best.plan.day))] if best.plan.day else []),
+        *([_chips_table(answer)] if len(answer.chips) > 1 else []),
         _choices_table(best, short),
         _times_table(best),
         *_ends(best),
-        "\n".join(wrapped(f"{short[d]}: {name}") for d, name in enumerate(found.drafters)),
-        *(_command(one, best, model) for one in best.launches),
+        "\n".join(wrapped(f"{short[d]}: {name}") for d, name in enumerate(answer.drafters)),
+        *(_command(flags, best, answer.model_name) for flags in best.launches),
     ]
-    notes = [wrapped(note_lines([note])) for note in (*found.warnings, *found.notes)]
+    notes = [wrapped(note_lines([note])) for note in (*answer.warnings, *answer.notes)]
     return "\n\n".join([*parts, "\n".join(notes)])
 
 
@@ -380,76 +815,75 @@ def decision_line(chip: ChipAdvice) -> str:
     span = f"from {first:g} to {last:g} requests in flight"
     if len(rows) == 1:
         span = f"at {first:g} in flight"
-    sure = _sureness(rows)
-    best = [row.choice.speedup for row in rows if row.drafter == chip.advised.chosen]
+    best = [row.choice.speedup for row in rows if row.drafter == chip.plan.chosen]
     gain = chip.drafter.name + (f", up to {max(best):.2f}x" if best else "")
+    most = max(row.choice.speedup for row in rows)
     match chip.decision:
         case "on":
-            said = f"ON {span}: {gain}."
+            decision = f"ON {span}: {gain}."
         case "off":
-            said = f"OFF {span}: the best draft reaches {_most(rows):.2f}x."
+            decision = f"OFF {span}: the best draft reaches {most:.2f}x."
         case "unclear":
-            said = f"UNCLEAR {span}: the best draft reaches {_most(rows):.2f}x."
+            decision = f"UNCLEAR {span}: the best draft reaches {most:.2f}x."
         case _ if chip.up_to is not None:
             requests = "request" if chip.up_to == 1 else "requests"
-            said = f"ON UP TO {chip.up_to:g} {requests} in flight: {gain}."
+            decision = f"ON UP TO {chip.up_to:g} {requests} in flight: {gain}."
         case _:
             paying = ", ".join(f"{row.concurrency:g}" for row in rows if row.verdict == "pays")
-            said = f"ON at {paying} requests in flight, not at all loads: {gain}."
-    return f"{said} {sure} {_schedule_line(chip.advised)}"
+            decision = f"ON at {paying} requests in flight, not at all loads: {gain}."
+    return f"{decision} {_sureness(rows)} {_schedule_line(chip.plan)}"
 
 
-def _schedule_line(advised: Advised) -> str:
-    """Return the drafts by load, and why those of the table may be others."""
-    ranges = ", ".join(f"{k} at {_span(one, end)}" for one, end, k in advised.schedule)
-    table = {row.concurrency: row.draft_len for row in advised.rows if _is_of(row, advised.chosen)}
-    told = f"Drafts by load: {ranges}"
-    if all(advised.drafts(load) == drafts for load, drafts in table.items()):
-        return f"{told}."
-    if advised.lost is None:
-        return f"{told}, chosen for the whole day; the table has the best of each load."
-    more = f"{advised.lost:.1%}" if advised.lost >= _SHOWN_SHARE else "less than 0.1%"
-    return f"{told}. The table's best length for each load would give {more} more."
+def _schedule_line(plan: LoadPlan) -> str:
+    """Return the drafts by load, and why the drafts of the table may differ."""
+    ranges = ", ".join(
+        f"{k} at " + (f"{first:g}" if first == last else f"{first:g}-{last:g}")
+        for first, last, k in plan.schedule
+    )
+    # Loads without drafts, or with those of the drafter that the server starts with.
+    table = {r.concurrency: r.draft_len for r in plan.rows if r.drafter in {None, plan.chosen}}
+    line = f"Drafts by load: {ranges}"
+    if all(plan.drafts(load) == drafts for load, drafts in table.items()):
+        return f"{line}."
+    if plan.lost is None:
+        return f"{line}, chosen for the whole day; the table has the best of each load."
+    more = f"{plan.lost:.1%}" if plan.lost >= _SHOWN_SHARE else "less than 0.1%"
+    return f"{line}. The table's best length for each load would give {more} more."
 
 
-def _is_of(row: Row, drafter: int) -> bool:
-    """Return whether a load is without drafts, or with those of one drafter."""
-    return row.drafter in {None, drafter}
-
-
-def _targets_lines(found: Advice, chip: ChipAdvice) -> Iterator[str]:
+def _targets_lines(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
     """Yield at which loads users wait no longer than they may, as advised and without drafts."""
-    targets = found.targets
+    targets = answer.targets
     limits = {"TTFT": targets.ttft_ms, "TPOT": targets.tpot_ms}
-    asked = [f"{name} of {ms:g} ms" for name, ms in limits.items() if ms is not None]
-    if asked:
+    promises = [f"{name} of {ms:g} ms" for name, ms in limits.items() if ms is not None]
+    if promises:
         on = [row.concurrency for row in chip.rows if row.meets]
         off = [
             row.concurrency for row in chip.rows if targets.met(row.plain.ttft_s, row.plain.tpot_s)
         ]
-        told = [
+        met = [
             f"{', '.join(f'{load:g}' for load in loads)} in flight" if loads else "no load"
             for loads in (on, off)
         ]
-        yield f"{' and '.join(asked)}: met at {told[0]}; without drafts at {told[1]}."
+        yield f"{' and '.join(promises)}: met at {met[0]}; without drafts at {met[1]}."
 
 
 def _day_line(day: Day) -> str:
     """Return the gain of the day, beside a fixed length and the best of each hour."""
-    said = (
+    line = (
         f"Over the day: {day.gain:+.1%} {day.gain_of} against off. The best fixed length, {format_drafts(day.fixed)}, "
         f"gives {day.fixed_gain:+.1%}, a schedule {day.scheduled_gain:+.1%}, the best length of "
         f"each hour {day.oracle_gain:+.1%}."
     )
     if day.held_changes < day.changes:
-        said += (
+        line += (
             f" Changes of drafts: {day.changes}; held until a load is {day.held_margin:.0%} past the edge of a "
             f"range: {day.held_changes}, for {day.held_gain:+.1%}."
         )
     if day.saturated:
         hours = ", ".join(map(str, day.saturated))
-        said += f" More requests arrive than it answers in hours {hours}."
-    return said
+        line += f" More requests arrive than it answers in hours {hours}."
+    return line
 
 
 def _ends(chip: ChipAdvice) -> Iterator[str]:
@@ -467,25 +901,17 @@ def _ends(chip: ChipAdvice) -> Iterator[str]:
             f"(here {row.point.tokens_per_round:.2f} tokens)."
         )
     if chip.to_measure is not None:
-        one = chip.to_measure
-        swing = math.expm1(one.swings[one.moved_by])
-        told = wrapped(
-            f"To measure: {one.concurrency:g} in flight, {format_drafts(one.draft_len)} of {one.drafter}, "
-            f"the least certain point. The {INPUTS[one.moved_by]} moves it most: 10% up or "
-            f"down swings it by {swing:.0%}."
+        point = chip.to_measure
+        swing = math.expm1(point.swings[point.moved_by])
+        line = wrapped(
+            f"To measure: {point.concurrency:g} in flight, {format_drafts(point.draft_len)} of "
+            f"{point.drafter}, the least certain point. The {INPUTS[point.moved_by]} moves it most: "
+            f"10% up or down swings it by {swing:.0%}."
         )
-        yield told if one.command is None else f"{told}\n{folded(one.command)}"
+        yield line if point.command is None else f"{line}\n{folded(point.command)}"
 
 
-def _most(rows: Sequence[Row]) -> float:
-    return max(row.choice.speedup for row in rows)
-
-
-def _span(first: float, last: float) -> str:
-    return f"{first:g}" if first == last else f"{first:g}-{last:g}"
-
-
-def _sureness(rows: Sequence[Row]) -> str:
+def _sureness(rows: Sequence[AdvisedLoad]) -> str:
     """Return the certainty of the decision, from the bands."""
     if all(row.choice.low == row.choice.high for row in rows):
         return "How sure: unknown, this engine has no band."
@@ -508,7 +934,7 @@ def _short_names(names: Sequence[str]) -> list[str]:
 
 def _choices_table(chip: ChipAdvice, short: Sequence[str]) -> str:
     """Return the best drafts at each load, and what the user's own lengths give instead."""
-    chosen = chip.advised.chosen
+    chosen = chip.plan.chosen
     own = [(d, k) for d, k in chip.rows[0].own if d == chosen][:_MOST_OWN]
     header = ["load", "drafter", "γ", "speedup", "band", "verdict", *(f"γ={k}" for _, k in own)]
     header.append("limited by")
@@ -518,7 +944,7 @@ def _choices_table(chip: ChipAdvice, short: Sequence[str]) -> str:
         cells = [f"{row.concurrency:g}", short[row.tried] if row.drafter is not None else "off"]
         cells += [str(row.draft_len), f"{row.choice.speedup:.2f}x"]
         cells += [ABSENT if row.choice.low == row.choice.high else band, row.verdict]
-        cells += [figure(row.own[one], "{:.2f}".format) for one in own]
+        cells += [figure(row.own[pair], "{:.2f}".format) for pair in own]
         rows.append([*cells, row.limited_by or ABSENT])
     table = format_table(header, rows, left=[1, 5, len(header) - 1])
     if all(row.drafter is not None for row in chip.rows):
@@ -543,7 +969,7 @@ def _times_table(chip: ChipAdvice) -> str:
     rows = [
         [
             f"{row.concurrency:g}",
-            *(_cell(one, *how) for how in _SERVED.values() for one in (row.plain, row.times)),
+            *(_cell(times, *how) for how in _SERVED.values() for times in (row.plain, row.times)),
         ]
         for row in chip.rows
     ]
@@ -554,10 +980,10 @@ def _cell(times: Times, name: str, spelt: Callable[[float], str]) -> str:
     return figure(getattr(times, name), spelt)
 
 
-def _chips_table(found: Advice) -> str:
+def _chips_table(answer: Advice) -> str:
     """Return a line for each chip, at the largest load."""
     rows = []
-    for chip in found.chips:
+    for chip in answer.chips:
         row = chip.rows[-1]
         decision = chip.decision if chip.up_to is None else f"{chip.decision} ({chip.up_to:g})"
         rows.append(
@@ -570,48 +996,48 @@ def _chips_table(found: Advice) -> str:
                 _cell(row.times, *_PRICE),
             ]
         )
-    load = found.chips[0].rows[-1].concurrency
+    load = answer.chips[0].rows[-1].concurrency
     header = [f"at {load:g} in flight", "engine", "decision", "speedup", "tok/s", "$/M"]
     return format_table(header, rows, left=[0, 1, 2])
 
 
-def _command(one: Launch, chip: ChipAdvice, model: str) -> str:
+def _command(flags: Launch, chip: ChipAdvice, model: str) -> str:
     """Return the command of a server in lines that a shell joins again."""
-    head = f"# {one.release}"
-    files = [f"cat > {name} <<'END'\n{text}END" for name, text in one.files.items()]
+    head = f"# {flags.release}"
+    files = [f"cat > {name} <<'END'\n{text}END" for name, text in flags.files.items()]
     setup, options = chip.setup, chip.setup.options
     start = server_command(
-        *(one.framework, model, setup.placement),
+        *(flags.framework, model, setup.placement),
         weights=options.weight_dtype,
         kv_cache=options.kv_dtype,
     )
     if start is None:
-        return "\n".join([head, *files, one.text])
-    return "\n".join([head, *files, folded(f"{start} {one.text}")])
+        return "\n".join([head, *files, flags.text])
+    return "\n".join([head, *files, folded(f"{start} {flags.text}")])
 
 
 # --- Advice as the object that ``--json`` prints, and as columns ---------------------------------
 
-#: What a server gives at a load, by the names of the fields.
-_TIMES: Final = tuple(one.name for one in fields(Times))
+#: Throughput, waits and price at a load, by the names of the fields.
+_TIMES: Final = tuple(field.name for field in fields(Times))
 _SPEEDUPS: Final = ("speedup", "speedup_low", "speedup_high")
 
 
-def advice_json(found: Advice) -> dict[str, Any]:
+def advice_json(answer: Advice) -> dict[str, Any]:
     """Return advice as the object that ``--json`` prints: the best chip, then all of them."""
-    chips = [_chip_json(found, chip) for chip in found.chips]
+    chips = [_chip_json(answer, chip) for chip in answer.chips]
     return {
-        "model": found.model.name,
-        **workload_json(found.workload),
+        "model": answer.model.name,
+        **workload_json(answer.workload),
         **chips[0],
         "chips": chips,
-        "notes": list(found.notes),
-        "warnings": list(found.warnings),
+        "notes": list(answer.notes),
+        "warnings": list(answer.warnings),
     }
 
 
-def _chip_json(found: Advice, chip: ChipAdvice) -> dict[str, Any]:
-    advised = chip.advised
+def _chip_json(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
+    plan, point = chip.plan, chip.to_measure
     return {
         "hardware": chip.setup.hardware.name,
         "engine": chip.setup.engine.name,
@@ -619,15 +1045,18 @@ def _chip_json(found: Advice, chip: ChipAdvice) -> dict[str, Any]:
         "decision": chip.decision,
         "on_up_to": chip.up_to,
         "drafter": chip.drafter.name,
-        "schedule": [list(entry) for entry in advised.schedule],
-        "schedule_lost": advised.lost,
-        "rows": [_row_json(row, found.drafters) for row in chip.rows],
-        "traffic": _day_json(advised.day),
+        "schedule": [list(entry) for entry in plan.schedule],
+        "schedule_lost": plan.lost,
+        "rows": [_row_json(row, answer.drafters) for row in chip.rows],
+        "traffic": _day_json(plan.day),
         "engine_config": chip.engine_config,
         "engine_files": chip.files,
         "break_even": chip.break_even,
-        "to_measure": _to_measure_json(chip.to_measure),
-        "capacity": advised.capacity,
+        "to_measure": point
+        and fields_of(
+            point, "concurrency", "drafter", "draft_len", "moved_by", "swings", "command"
+        ),
+        "capacity": plan.capacity,
         "warnings": list(chip.warnings),
     }
 
@@ -643,13 +1072,6 @@ def _day_json(day: Day | None) -> dict[str, Any] | None:
     }
 
 
-def _to_measure_json(found: ToMeasure | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    names = ("concurrency", "drafter", "draft_len", "moved_by", "swings", "command")
-    return fields_of(found, *names)
-
-
 def _times_json(times: Times) -> dict[str, float | None]:
     return {name: to_json_array(getattr(times, name)) for name in _TIMES}
 
@@ -659,7 +1081,7 @@ def _speedups_json(*ends: float) -> dict[str, float | None]:
     return dict(zip(_SPEEDUPS, map(to_json_array, ends), strict=True))
 
 
-def _row_json(row: Row, names: Sequence[str]) -> dict[str, Any]:
+def _row_json(row: AdvisedLoad, names: Sequence[str]) -> dict[str, Any]:
     choice = row.choice
     return {
         "concurrency": row.concurrency,
@@ -684,19 +1106,19 @@ def _row_json(row: Row, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def advice_columns(found: Advice) -> Iterator[Columns]:
+def advice_columns(answer: Advice) -> Iterator[Columns]:
     """Yield a row for each load of a chip, chip by chip; "plain_" stands for without drafts."""
-    for chip in found.chips:
+    for chip in answer.chips:
         setup, rows = chip.setup, chip.rows
         times = {"": [row.times for row in rows], "plain_": [row.plain for row in rows]}
         ends = np.array([row.speedup for row in rows], dtype=np.float64)
-        advised = [None if row.drafter is None else found.drafters[row.drafter] for row in rows]
+        advised = [None if row.drafter is None else answer.drafters[row.drafter] for row in rows]
         yield {
-            "model": found.model.name,
+            "model": answer.model.name,
             "hardware": setup.hardware.name,
             "engine": setup.engine.name,
             **asdict(setup.placement),
-            **request_columns(found.workload),
+            **request_columns(answer.workload),
             "concurrency": np.array([row.concurrency for row in rows], dtype=np.float64),
             "drafter": np.array([name or "" for name in advised]),
             "draft_len": np.array([row.draft_len for row in rows], dtype=np.float64),
@@ -704,7 +1126,7 @@ def advice_columns(found: Advice) -> Iterator[Columns]:
             "verdict": np.array([row.verdict for row in rows]),
             **{
                 f"{prefix}{name}": np.array(
-                    [getattr(one, name) for one in of_rows], dtype=np.float64
+                    [getattr(of_row, name) for of_row in of_rows], dtype=np.float64
                 )
                 for prefix, of_rows in times.items()
                 for name in _TIMES
@@ -714,4 +1136,63 @@ def advice_columns(found: Advice) -> Iterator[Columns]:
         }
 
 
-# --- the page -------------------------------------------------------------------------------------
+# --- The chart -----------------------------------------------------------------------------------
+
+
+def advice_chart(answer: Advice) -> Any:
+    """Draw the advised speedup with its band against requests in flight, a line for each chip.
+
+    Where drafting is off, the speedup is 1. The length of drafts stands at each load of the best
+    chip.
+    """
+    from specroof.plot.style import (  # noqa: PLC0415 - matplotlib is slow to import
+        add_legend,
+        house_style,
+        look,
+        new_chart,
+        plain_line,
+        thin_ticks,
+        tick_at,
+    )
+
+    with house_style():
+        chart = new_chart(f"{answer.model.name}: what is advised", width=8, height=4.4)
+        axes = chart.subplots()
+        plain = plain_line(axes)
+        handles: list[Any] = []
+        for i, chip in enumerate(answer.chips):
+            style = look(i)
+            loads = [row.concurrency for row in chip.rows]
+            speedup, low, high = np.array([row.speedup for row in chip.rows]).T
+            (line,) = axes.plot(loads, speedup, **style)
+            axes.fill_between(loads, low, high, color=style["color"], alpha=0.15, lw=0)
+            devices = chip.setup.placement.devices
+            line.set_label(f"{devices} × {chip.setup.hardware.name}, {chip.setup.engine.name}")
+            handles.append(line)
+        rows = answer.chips[0].rows
+        for row in rows:
+            axes.annotate(
+                f"γ {row.draft_len}" if row.draft_len else "off",
+                (row.concurrency, row.speedup[0]),
+                xytext=(0, 7),
+                textcoords="offset points",
+                ha="center",
+            )
+        axes.set_xscale("log", base=2)
+        ticks = thin_ticks([row.concurrency for row in rows], share=0.05)
+        tick_at(axes.xaxis, ticks, [plain_number(load) for load in ticks])
+        axes.set_xlabel("Requests in flight")
+        axes.set_ylabel("Speedup over plain decoding,\nprefills counted in both (×)")
+        axes.margins(y=0.15)
+        add_legend(chart, [*handles, plain])
+        return chart
+
+
+COMMAND: Final = Command(
+    question=advise,
+    options=FORMULAS,
+    csv=False,
+    to_paste=True,
+    example="specroof advise Qwen/Qwen3-32B-FP8 -H h100 --tp 2 --framework vllm --input-len 3000\n"
+    "--output-len 500 --concurrency 1,8,32,64,128 --drafter eagle3,accept-length=2.8@3",
+)

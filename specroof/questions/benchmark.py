@@ -2,18 +2,30 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from specroof.architecture import Architecture
 from specroof.catalog import read_text
 from specroof.drafters import Drafter
+from specroof.drafters.kinds import KINDS
 from specroof.errors import MeasurementError, expect
+from specroof.evidence import (
+    Measurement,
+    read_benchmark,
+    refuse_mixed,
+    refuse_other_kinds,
+    refuse_repeats,
+    server_told,
+    stated_drafts,
+)
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Deployment, engine_setup, option_notes
+from specroof.questions.parameters import Parameter
 from specroof.questions.request import (
+    SHARED,
     DrafterLike,
     HardwareLike,
     ModelLike,
@@ -30,29 +42,32 @@ from specroof.questions.request import (
 from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
 
-if TYPE_CHECKING:
-    from specroof.evidence import Measurement
-
 ResultFile: TypeAlias = str | os.PathLike[str]
+
+
+#: The title of how results came about, in help.
+_RESULTS: Final = "How the results came about"
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """What was measured.
+    """Benchmark results, and the deployment that they measured.
 
     Parameters
     ----------
     points
         Results.
-    served, drafter
-        What was served, where and by which engine profile, and what drafted.
+    served
+        The model, its place, and the engine profile that predicts it.
+    drafter
+        What drafted; None where the user does not say.
     notes
-        What to know about how they are read.
+        Sentences on how the results are read.
     labels
-        Each file by its name and its content, to be found again.
+        Each file by its name and a checksum of its content.
     """
 
-    points: "tuple[Measurement, ...]"
+    points: tuple[Measurement, ...]
     served: Deployment
     drafter: Drafter | None
     notes: tuple[str, ...]
@@ -61,57 +76,72 @@ class Benchmark:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """Tell how results came about.
+    """Tell how results came about."""
 
-    Parameters
-    ----------
-    family
-        Read the config as this model_type.
-    engine
-        An engine of the hardware profile. If None, the engine named like the tool that wrote
-        the results.
-    options
-        `Options`, or a mapping of their names.
-    drafter
-        What drafted, where results have drafts: a SPEC, or a `Drafter`.
-    draft_len
-        Drafts per round of results that do not say. Results that do not even say whether anything
-        was drafted have it too, unless others say so.
-    server
-        Settings of the server, where the results do not say: as for `predict`.
-    """
+    family: Annotated[str | None, replace(SHARED["family"], panel=_RESULTS)] = None
+    engine: Annotated[
+        str | None,
+        Parameter(
+            "Engine of the hardware profile.",
+            metavar="NAME",
+            shown="named like the tool that wrote BENCH",
+            panel=_RESULTS,
+        ),
+    ] = None
+    options: Annotated[OptionsLike | None, SHARED["options"]] = None
+    drafter: Annotated[
+        DrafterLike | None,
+        Parameter(
+            "Drafter of results with drafts.",
+            in_python="A SPEC, or a `Drafter`.",
+            metavar="SPEC",
+            names=lambda: KINDS,
+            panel=_RESULTS,
+        ),
+    ] = None
+    draft_len: Annotated[
+        int | None,
+        Parameter(
+            "Drafts per round, if a result does not say.",
+            in_python="A result that does not even say whether anything was drafted has them too, "
+            "unless others say so.",
+            panel=_RESULTS,
+        ),
+    ] = None
+    server: Annotated[
+        ServerLike | None,
+        replace(SHARED["server"], panel=_RESULTS),
+    ] = None
 
-    family: str | None = None
-    engine: str | None = None
-    options: OptionsLike | None = None
-    drafter: DrafterLike | None = None
-    draft_len: int | None = None
-    server: ServerLike | None = None
+
+#: Files of results, as the shell names them.
+RESULTS: Final = Parameter(
+    "JSON of SGLang's bench_serving, of vllm bench serve --save-result, InferenceX, aiperf, "
+    "genai-perf or guidellm; guidellm's CSV; or a CSV with batch_size, context_len, draft_len, "
+    "tokens_per_s and, if known, acceptance_length, input_len, output_len, or with positions and "
+    "pass_s of timed passes.",
+    "BENCH…",
+    kind=list[Path],
+)
 
 
 @dataclass(frozen=True)
 class BenchmarkRequest(Recorded):
-    """Ask about benchmark results.
+    """Ask about benchmark results."""
 
-    Parameters
-    ----------
-    results
-        One file or several: JSON of SGLang, vLLM, InferenceX, aiperf, genai-perf or guidellm, or a
-        CSV.
-    model
-        What was served: a path, a bundled name, a Hub name, or an `Architecture`.
-    hardware
-        What served it: a path, a name, an alias, or a `HardwareProfile`.
-    tensor_parallel, expert_parallel
-        Devices, and the devices that experts are spread over.
-    """
-
-    results: ResultFile | Sequence[ResultFile]
-    model: ModelLike
-    hardware: HardwareLike
+    results: Annotated[ResultFile | Sequence[ResultFile], RESULTS]
+    model: Annotated[
+        ModelLike,
+        Parameter(
+            "The served model: a config.json, a bundled model or a Hub name.",
+            "--model",
+            in_python="Or an `Architecture`.",
+        ),
+    ]
+    hardware: Annotated[HardwareLike, SHARED["hardware"]]
     _: KW_ONLY
-    tensor_parallel: int = 1
-    expert_parallel: int = 1
+    tensor_parallel: Annotated[int, replace(SHARED["tensor_parallel"], panel=None)] = 1
+    expert_parallel: Annotated[int, replace(SHARED["expert_parallel"], panel=None)] = 1
 
     def benchmark(self) -> Benchmark:
         """Return the results, all of one model and one tool.
@@ -122,22 +152,23 @@ class BenchmarkRequest(Recorded):
             For a file, model, profile or SPEC that cannot be read, results of another model, of
             several tools or of other drafts, or a result that is there twice.
         """
-        from specroof import evidence  # noqa: PLC0415 - few questions are about results
-
         options = options_of(self.options)
         model, hardware = model_of(self.model, self.family), hardware_of(self.hardware)
-        files = [_path(file) for file in as_list(self.results)]
+        names = as_list(self.results)
+        for name in names:
+            expect("results", name, str | os.PathLike, "a file of results, or several")
+        files = [*map(Path, names)]
         texts = [read_text(file, MeasurementError) for file in files]
         points = tuple(
             point
             for file, text in zip(files, texts, strict=True)
-            for point in evidence.read_benchmark(text, source=str(file), draft_len=self.draft_len)
+            for point in read_benchmark(text, source=str(file), draft_len=self.draft_len)
         )
-        points, silent = evidence.stated_drafts(points)
-        evidence.refuse_repeats(points)
+        points, silent = stated_drafts(points)
+        refuse_repeats(points)
         if not isinstance(self.model, Architecture):
             refuse_others(points, os.fspath(self.model))
-        evidence.refuse_mixed(points)
+        refuse_mixed(points)
         engine, notes = self.engine, list[str]()
         if engine is None:
             engine, notes = engine_of_results(points, hardware)
@@ -145,14 +176,14 @@ class BenchmarkRequest(Recorded):
         drafter = None
         if self.drafter is not None:
             drafter = drafter_of(self.drafter)
-            evidence.refuse_other_kinds(points, drafter.kind)
+            refuse_other_kinds(points, drafter.kind)
         notes += idle_notes(points, {"drafter": self.drafter, "draft length": self.draft_len})
         placement = Placement(self.tensor_parallel, self.expert_parallel)
-        asked = evidence.server_told(points, server_of(self.server))
+        server = server_told(points, server_of(self.server))
         setup = engine_setup(hardware, engine, placement, options)
         return Benchmark(
             points=points,
-            served=Deployment(model, in_server(model, setup, asked)),
+            served=Deployment(model, in_server(model, setup, server)),
             drafter=drafter,
             notes=(*notes, *option_notes(model, options)),
             labels=tuple(
@@ -161,7 +192,7 @@ class BenchmarkRequest(Recorded):
         )
 
 
-def refuse_others(points: "Sequence[Measurement]", model: str) -> None:
+def refuse_others(points: Sequence[Measurement], model: str) -> None:
     """Refuse results that name another model than the one that is meant.
 
     The organisation of a name does not count, and a path fits any name.
@@ -171,7 +202,7 @@ def refuse_others(points: "Sequence[Measurement]", model: str) -> None:
     points
         Results, which may say what they served.
     model
-        What is meant, as it was asked for.
+        The name of the model that the user means.
 
     Raises
     ------
@@ -191,13 +222,8 @@ def _last(name: str) -> str:
     return name.rstrip("/").rpartition("/")[2].casefold()
 
 
-def _path(file: ResultFile) -> Path:
-    expect("results", file, str | os.PathLike, "a file of results, or several")
-    return Path(file)
-
-
 def engine_of_results(
-    points: "Sequence[Measurement]", hardware: HardwareProfile
+    points: Sequence[Measurement], hardware: HardwareProfile
 ) -> tuple[str | None, list[str]]:
     """Return the engine that predicts results by default, and notes on it.
 
@@ -213,7 +239,7 @@ def engine_of_results(
     )
 
 
-def idle_notes(points: "Sequence[Measurement]", given: Mapping[str, object]) -> list[str]:
+def idle_notes(points: Sequence[Measurement], given: Mapping[str, object]) -> list[str]:
     """Return a note for each statement about drafts that is given for results without any."""
     if any(point.drafts for point in points):
         return []

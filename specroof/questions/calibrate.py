@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from specroof.arrays import fields_of
+from specroof.engines import calibrate as fit_engine
+from specroof.engines import calibrated_yaml
 from specroof.engines.calibration import Calibration, Fitted, Residual
-from specroof.evidence import Measurement
-from specroof.hardware import HardwareProfile
-from specroof.questions.answer import Noted
+from specroof.hardware import HardwareProfile, parse_hardware
+from specroof.questions.answer import Charted
 from specroof.questions.benchmark import Benchmark, BenchmarkRequest
+from specroof.questions.parameters import FORMATS, Command, Output, Parameter
 from specroof.questions.request import question
 from specroof.report.layout import figure, format_table
 from specroof.units import format_seconds
@@ -19,27 +21,29 @@ DEFAULT_ENGINE_NAME: Final = "calibrated"
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrateRequest(BenchmarkRequest):
-    """Ask for the engine profile that fits a benchmark.
+    """Ask for the engine profile that fits a benchmark."""
 
-    Parameters
-    ----------
-    engine_name
-        What the hardware file calls the fitted engine.
-    """
-
-    engine_name: str = DEFAULT_ENGINE_NAME
+    engine_name: Annotated[
+        str,
+        Parameter(
+            "Name of the engine in the written file.",
+            metavar="NAME",
+            default=None,
+            shown=DEFAULT_ENGINE_NAME,
+        ),
+    ] = DEFAULT_ENGINE_NAME
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Calibrated(Noted):
+class Calibrated(Charted):
     """The engine profile that fits a benchmark.
 
     Attributes
     ----------
     benchmark
-        What was measured.
-    found
-        What was fitted, what was not and why, and each point beside its prediction.
+        The results.
+    calibration
+        Fitted parameters, parameters that were kept and why, and each point beside its prediction.
     yaml
         A hardware file with the fitted engine as its default.
     notes, warnings
@@ -47,73 +51,87 @@ class Calibrated(Noted):
     """
 
     benchmark: Benchmark
-    found: "Calibration"
+    calibration: Calibration
     yaml: str
 
     @property
+    def found(self) -> Calibration:
+        """The name of old of `calibration`."""
+        return self.calibration
+
+    @property
     def title(self) -> str:
-        """What was asked, in one line."""
-        measured, found = self.benchmark, self.found
+        """The points, the model and the chip, in one line."""
+        served, calibration = self.benchmark.served, self.calibration
         return (
-            f"{len(found.residuals)} points of {measured.served.model.name} on "
-            f"{measured.served.setup.hardware.name}, from engine {found.base}"
+            f"{len(calibration.residuals)} points of {served.model.name} on "
+            f"{served.setup.hardware.name}, from engine {calibration.base}"
         )
 
     @property
     def hardware(self) -> HardwareProfile:
         """The hardware with the fitted engine as its default."""
-        from specroof.hardware import parse_hardware  # noqa: PLC0415 - needs pydantic
-
         return parse_hardware(self.yaml, source="the calibrated file")
+
+    def text(self) -> str:
+        """Return the fitted parameters, each point beside its prediction, and the notes."""
+        return calibrated_text(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return calibration_json(self.found) | self.messages
+        return calibration_json(self.calibration) | self.messages
 
     @property
     def records(self) -> list[dict[str, Any]]:
         """A row for each result, beside what the fitted profile predicts for it."""
         return list(self.to_dict()["points"])
 
-    def plot(self) -> Any:
-        """Draw predicted against measured throughput."""
-        from specroof.plot import plot_throughput_accuracy  # noqa: PLC0415 - matplotlib is slow
-
-        rates = [(one.point.source, one) for one in self.found.residuals]
-        return plot_throughput_accuracy(rates, [], engine=self.found.engine.name)
+    def figures(self) -> dict[str, Any]:
+        """Return the chart of predicted against measured throughput."""
+        calibration = self.calibration
+        rates = [(residual.point.source, residual) for residual in calibration.residuals]
+        return {"": throughput_chart(rates, [], engine=calibration.engine.name)}
 
 
 @question(CalibrateRequest)
 def calibrate(request: CalibrateRequest) -> Calibrated:
-    """Fit an engine profile to your own benchmark, and write a hardware file with it.
-
-    What the points cannot determine stays as it was.
-    """
-    from specroof import engines  # noqa: PLC0415 - few questions fit anything
-
-    measured = request.benchmark()
-    found = engines.calibrate(measured.points, measured.served, measured.drafter)
-    yaml = engines.calibrated_yaml(
-        measured.served.setup.hardware,
-        found.engine,
+    """Fit an engine profile to your own benchmark, and write a hardware file with it."""
+    benchmark = request.benchmark()
+    served, points = benchmark.served, benchmark.points
+    calibration = fit_engine(points, served, benchmark.drafter)
+    names = ", ".join(parameter.name for parameter in calibration.fitted)
+    yaml = calibrated_yaml(
+        served.setup.hardware,
+        calibration.engine,
         name=request.engine_name,
-        source=_described(found, measured),
+        source=f"specroof calibrate: {len(calibration.residuals)} points of {served.model.name} on "
+        f"{served.setup.placement.devices} devices in {', '.join(benchmark.labels)}; "
+        f"fitted {names}, the rest as in {calibration.base}; mean error "
+        f"{calibration.mean_error:.1%} over these points",
     )
+    notes = list(benchmark.notes)
+    if not any(point.drafts for point in points):
+        if any((point.verify_len or 1) > 1 for point in points):
+            left = "timed passes calibrate verification, not the overhead of a round"
+        else:
+            left = "plain results calibrate step times, not the speedup"
+        notes.append(f"no result has drafts: {left}; add results with drafts")
     return Calibrated(
-        measured,
-        found,
+        benchmark,
+        calibration,
         yaml,
-        notes=(*measured.notes, *_of_plain_points(measured.points)),
+        notes=tuple(notes),
         warnings=tuple(
-            f"{one.name}: the points cannot tell it from its starting value in {found.base}; to "
-            f"determine it, add {_MEASURED_BY.get(one.name, _WIDER)}"
-            for one in found.fitted
-            if one.is_prior
+            f"{parameter.name}: the points cannot tell it from its starting value in "
+            f"{calibration.base}; to determine it, add "
+            f"{_MEASURED_BY.get(parameter.name, _OTHER_POINTS)}"
+            for parameter in calibration.fitted
+            if parameter.is_prior
         ),
     )
 
 
-#: Which points say more of a figure than a few of the usual ones do.
+#: Points that determine a parameter better than a few of the usual ones do.
 _MEASURED_BY: Final = {
     "compute_frac": "points with larger batches, or passes of more positions",
     "memory_frac": "points with longer contexts",
@@ -123,33 +141,10 @@ _MEASURED_BY: Final = {
     ),
     "request_overhead_s": "results of short answers",
 }
-_WIDER: Final = "points at other batch sizes"
+_OTHER_POINTS: Final = "points at other batch sizes"
 
 
-def _of_plain_points(points: "Sequence[Measurement]") -> list[str]:
-    """Return a note where results fix the times of steps and leave the speedup open."""
-    if any(point.drafts for point in points):
-        return []
-    if any((point.verify_len or 1) > 1 for point in points):
-        left = "timed passes calibrate verification, not the overhead of a round"
-    else:
-        left = "plain results calibrate step times, not the speedup"
-    return [f"no result has drafts: {left}; add results with drafts"]
-
-
-def _described(found: "Calibration", measured: Benchmark) -> str:
-    """Return the source of a calibrated engine's figures, for `sources` of the file."""
-    names = ", ".join(one.name for one in found.fitted)
-    return (
-        f"specroof calibrate: {len(found.residuals)} points of {measured.served.model.name} on "
-        f"{measured.served.setup.placement.devices} devices in {', '.join(measured.labels)}; "
-        f"fitted {names}, the rest as in {found.base}; mean error {found.mean_error:.1%} over "
-        f"these points"
-    )
-
-
-# --- A calibration in words: what was fitted, what was not and why, and how far off each point
-#     is
+# --- A calibration as text and as JSON -----------------------------------------------------------
 
 #: Titles of what `residual_cells` returns.
 RESIDUAL_HEADER: Final = (
@@ -157,79 +152,144 @@ RESIDUAL_HEADER: Final = (
 )  # fmt: skip
 
 
-def calibration_json(found: Calibration) -> dict[str, Any]:
+def calibration_json(calibration: Calibration) -> dict[str, Any]:
     """Return a calibration as the object that ``--json`` prints."""
     return {
-        "base": found.base,
+        "base": calibration.base,
         "fitted": [
-            fields_of(one, "name", "value", "error", "before", "is_prior") for one in found.fitted
+            fields_of(parameter, "name", "value", "error", "before", "is_prior")
+            for parameter in calibration.fitted
         ],
-        "kept": [{"name": name, "reason": reason} for name, reason in found.kept],
-        "mean_error": found.mean_error,
-        "points": [residual_json(one) for one in found.residuals],
+        "kept": [{"name": name, "reason": reason} for name, reason in calibration.kept],
+        "mean_error": calibration.mean_error,
+        "points": [*map(residual_json, calibration.residuals)],
     }
 
 
-def residual_json(one: Residual) -> dict[str, Any]:
+def residual_json(residual: Residual) -> dict[str, Any]:
     """Return a point beside its prediction as ``--json`` prints it.
 
     Rates are in tokens per second; of a timed pass, which has `positions`, `measured` and
     `predicted` are seconds.
     """
-    point = one.point
+    point = residual.point
     return {
         **fields_of(point, "place", "batch_size", "context_len", "draft_len"),
         "positions": None if point.pass_s is None else point.verify_len,
         "measured": point.rate if point.pass_s is None else point.pass_s,
-        "predicted": one.shown,
-        "off": one.off,
+        "predicted": residual.shown,
+        "off": residual.off,
     }
 
 
 def calibrated_text(answer: Calibrated) -> str:
     """Return a calibration and its notes as people read them."""
-    said = [f"warning: {one}" for one in answer.warnings]
-    said += [f"note: {one}" for one in answer.notes]
-    return "\n".join([calibration_text(answer.found), *said])
+    warnings = [f"warning: {warning}" for warning in answer.warnings]
+    notes = [f"note: {note}" for note in answer.notes]
+    return "\n".join([calibration_text(answer.calibration), *warnings, *notes])
 
 
-def calibration_text(found: Calibration) -> str:
+def calibration_text(calibration: Calibration) -> str:
     """Return a calibration as people read it."""
-    figures = format_table(
-        ["fitted", "value", "+- (80%)", f"in {found.base}"],
+    parameters = format_table(
+        ["fitted", "value", "+- (80%)", f"in {calibration.base}"],
         [
             [
-                one.name,
-                *(figure(value, _spelt(one)) for value in (one.value, one.error, one.before)),
+                parameter.name,
+                *(
+                    figure(value, _spelt(parameter))
+                    for value in (parameter.value, parameter.error, parameter.before)
+                ),
             ]
-            for one in found.fitted
+            for parameter in calibration.fitted
         ],
     )
-    points = format_table(RESIDUAL_HEADER, [residual_cells(one) for one in found.residuals])
-    kept = "\n".join(f"kept {name}: {reason}" for name, reason in found.kept)
-    mean = f"mean error {found.mean_error:.1%} over the points that were fitted"
-    return "\n\n".join(part for part in (figures, kept, points, mean) if part)
+    points = format_table(RESIDUAL_HEADER, [*map(residual_cells, calibration.residuals)])
+    kept = "\n".join(f"kept {name}: {reason}" for name, reason in calibration.kept)
+    mean = f"mean error {calibration.mean_error:.1%} over the points that were fitted"
+    return "\n\n".join(part for part in (parameters, kept, points, mean) if part)
 
 
-def residual_cells(one: Residual) -> list[str]:
+def residual_cells(residual: Residual) -> list[str]:
     """Return a point beside its prediction as cells below `RESIDUAL_HEADER`."""
-    point, drafts, rates = one.point, str(one.point.draft_len), [one.point.rate, one.shown]
+    point = residual.point
+    drafts, rates = str(point.draft_len), [point.rate, residual.shown]
     spelt: Callable[[float], str] = "{:.0f}".format
     if point.pass_s is not None:
-        drafts, rates, spelt = (
-            f"pass of {point.verify_len}",
-            [point.pass_s, one.shown],
-            format_seconds,
-        )
+        drafts, rates = f"pass of {point.verify_len}", [point.pass_s, residual.shown]
+        spelt = format_seconds
     return [
         point.place,
         f"{point.batch_size:g}",
         f"{point.context_len:g}",
         drafts,
         *map(spelt, rates),
-        f"{one.off:+.1%}",
+        f"{residual.off:+.1%}",
     ]
 
 
-def _spelt(one: Fitted) -> Callable[[float], str]:
-    return format_seconds if one.name.endswith("_s") else "{:.3f}".format
+def _spelt(parameter: Fitted) -> Callable[[float], str]:
+    return format_seconds if parameter.name.endswith("_s") else "{:.3f}".format
+
+
+# --- The chart -----------------------------------------------------------------------------------
+
+
+def throughput_chart(
+    rates: Sequence[tuple[str, Residual]], ideal: Sequence[tuple[str, Residual]], *, engine: str
+) -> Any:
+    """Draw predicted against measured tokens per second, a color for each file.
+
+    The band is 10% either way. Filled points are predicted by the engine's profile, hollow points
+    by the ideal roofline.
+
+    Parameters
+    ----------
+    rates, ideal
+        The file of each result, and the result beside its prediction by each of the two.
+    engine
+        The engine of `rates`.
+    """
+    from specroof.plot.scatter import (  # noqa: PLC0415 - matplotlib is slow to import
+        FILLED,
+        HOLLOW,
+        predicted_over_measured,
+        tick_rates,
+    )
+    from specroof.plot.style import house_style  # noqa: PLC0415 - matplotlib is slow to import
+
+    points = [
+        (name, residual.predicted / (1 + residual.off), residual.predicted, is_filled)
+        for residuals, is_filled in ((rates, True), (ideal, False))
+        for name, residual in residuals
+    ]
+    values = [value for _, measured, predicted, _ in points for value in (measured, predicted)]
+    with house_style():
+        chart, axes = predicted_over_measured(
+            "Predicted against measured throughput",
+            points,
+            (min(values) * 0.8, max(values) * 1.25),
+            meanings={FILLED: f"engine {engine}", HOLLOW: "ideal roofline"},
+        )
+        tick_rates(axes)
+        axes.set_xlabel("Measured tokens per second")
+        axes.set_ylabel("Predicted tokens per second")
+        return chart
+
+
+COMMAND: Final = Command(
+    question=calibrate,
+    about="Three points fit the overheads; more points fit the shares of the peaks too. Figures\n"
+    "that the points cannot determine keep the profile's values and are listed with the reason.\n"
+    "Vary batch size and context, and include drafts: plain points calibrate step times, not\n"
+    "the speedup.",
+    options=FORMATS,
+    csv=False,
+    output=Output(
+        about="Write the hardware YAML here.",
+        metavar="FILE",
+        content=lambda answer: str(answer.yaml),
+        parameters=("engine_name",),
+    ),
+    example="specroof calibrate bench.jsonl -H b200 --model Qwen/Qwen3-8B -o my-b200.yaml",
+)

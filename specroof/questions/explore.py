@@ -3,22 +3,44 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from html import escape
-from typing import Any, Final, TypeVar
+from itertools import product
+from typing import Annotated, Any, Final, TypeVar
 
 import numpy as np
 
+from specroof.acceptance import Acceptance, acceptance_from_length
+from specroof.acceptance.published import load_profiles
 from specroof.architecture import Architecture
-from specroof.arrays import array_within, whole_within
-from specroof.catalog import model_names
+from specroof.arrays import Array, array_within, whole_within
+from specroof.catalog import hardware_names, model_names
 from specroof.cost import Options
 from specroof.errors import OptionError, SpecroofError, expect
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import check_placement, engine_setup
+from specroof.page.page import (
+    CHARTS_NAME,
+    QUANTUM,
+    charts_script,
+    document,
+    packed_ends,
+    packed_shares,
+    script_json,
+)
 from specroof.questions.answer import Noted
-from specroof.questions.grids import Axes, Cell, cell_of
+from specroof.questions.grids import KNOTS, PRICED_KINDS, Axes, Cell, Drafting, cell_of
+from specroof.questions.parameters import (
+    FORMULAS,
+    Command,
+    Output,
+    Parameter,
+    numbers,
+    whole_numbers,
+    words,
+)
 from specroof.questions.request import (
+    SHARED,
     HardwareLike,
     ModelLike,
     OptionsLike,
@@ -28,12 +50,14 @@ from specroof.questions.request import (
     hardware_of,
     model_of,
     options_of,
+    question,
     server_of,
     unique_list,
 )
-from specroof.questions.request import question as asked_as
 from specroof.serving.capacity import in_server
+from specroof.serving.launch import LAUNCHERS, Speculation, launch
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
+from specroof.speedup.result import tokens_spread
 
 _Named = TypeVar("_Named", Architecture, HardwareProfile)
 
@@ -53,24 +77,6 @@ _ENGINES: Final = (None, "generic", "ideal")
 class ExploreRequest:
     """Ask for a page for trying models, chips, loads and drafters.
 
-    Parameters
-    ----------
-    models
-        One or several: paths, names, or `Architecture` objects. All bundled models if None.
-    hardware
-        One or several: paths, names, aliases, or `HardwareProfile` objects. Twelve of the bundled
-        chips if None.
-    engines
-        Engines to choose from; each chip's default, `generic` and `ideal` if None. A chip that
-        lacks one goes without it.
-    tensor_parallel
-        Numbers of devices to choose from; 1, 2, 4 and 8 if None. A chip or a model that cannot be
-        spread so goes without it.
-    context_len, batch_size
-        The points of the grid; 1024 to 65536 tokens and 1 to 256 sequences if None.
-    options
-        `Options`, or a mapping of their names.
-
     Examples
     --------
     >>> from specroof import explore
@@ -78,14 +84,75 @@ class ExploreRequest:
     <Exploration: 1 model on 1 chip>
     """
 
-    models: ModelLike | Sequence[ModelLike] | None = None
-    hardware: HardwareLike | Sequence[HardwareLike] | None = None
+    models: Annotated[
+        ModelLike | Sequence[ModelLike] | None,
+        Parameter(
+            "Config files, bundled models or Hub names.",
+            "[MODEL]…",
+            in_python="Or `Architecture` objects.",
+            kind=list[str],
+            names=model_names,
+            shown="all bundled models",
+        ),
+    ] = None
+    hardware: Annotated[
+        HardwareLike | Sequence[HardwareLike] | None,
+        Parameter(
+            "YAML files, names or aliases, comma-separated.",
+            "--hardware -H",
+            in_python="In Python a list, or `HardwareProfile` objects.",
+            metavar="NAME[,NAME]…",
+            names=hardware_names,
+            read=words,
+            kind=str,
+            shown="twelve bundled chips",
+        ),
+    ] = None
     _: KW_ONLY
-    engines: str | Sequence[str] | None = None
-    tensor_parallel: int | Sequence[int] | None = None
-    context_len: Values | None = None
-    batch_size: Values | None = None
-    options: OptionsLike | None = None
+    engines: Annotated[
+        str | Sequence[str] | None,
+        Parameter(
+            "Engines to choose from.",
+            "--engine",
+            in_python="A chip that lacks one goes without it.",
+            metavar="NAME[,NAME]…",
+            read=words,
+            kind=str,
+            shown="each chip's default, generic and ideal",
+        ),
+    ] = None
+    tensor_parallel: Annotated[
+        int | Sequence[int] | None,
+        Parameter(
+            "Numbers of devices to choose from.",
+            "--tp",
+            in_python="A chip or a model that cannot be spread so goes without it.",
+            read=whole_numbers,
+            kind=str,
+            shown="1,2,4,8",
+        ),
+    ] = None
+    batch_size: Annotated[
+        Values | None,
+        Parameter(
+            "Sequences in flight, comma-separated; 1..128 doubles.",
+            "--batch",
+            read=numbers,
+            kind=str,
+            shown="1,2,4,…,256",
+        ),
+    ] = None
+    context_len: Annotated[
+        Values | None,
+        Parameter(
+            "Cached tokens of each sequence, comma-separated.",
+            "--context",
+            read=numbers,
+            kind=str,
+            shown="1024,4096,16384,65536",
+        ),
+    ] = None
+    options: Annotated[OptionsLike | None, SHARED["options"]] = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,14 +173,14 @@ class Section:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Exploration(Noted):
-    """A page to play with: grids of seconds, and what is accepted of drafts.
+    """A page to play with: grids of seconds, and the acceptance of drafts.
 
     Attributes
     ----------
     models, hardware
-        What can be chosen, by the words that a command takes.
+        Models and chips to choose from, by the words that a command takes.
     engines, devices, axes, options
-        The rest that can be chosen.
+        Engines, numbers of devices and loads to choose from, and the options of all grids.
     notes, warnings
         Sentences for the reader.
     """
@@ -127,7 +194,7 @@ class Exploration(Noted):
 
     @property
     def title(self) -> str:
-        """What was asked, in one line."""
+        """The number of models and chips, in one line."""
         n_models, n_chips = len(self.models), len(self.hardware)
         models, chips = "model" + "s" * (n_models > 1), "chip" + "s" * (n_chips > 1)
         return f"{n_models} {models} on {n_chips} {chips}"
@@ -136,9 +203,9 @@ class Exploration(Noted):
     def changed_options(self) -> dict[str, Any]:
         """The options that are not the default, by name."""
         return {
-            one.name: getattr(self.options, one.name)
-            for one in fields(Options)
-            if getattr(self.options, one.name) != one.default
+            field.name: getattr(self.options, field.name)
+            for field in fields(Options)
+            if getattr(self.options, field.name) != field.default
         }
 
     def section(self, model: str, hardware: str) -> Section:
@@ -176,8 +243,6 @@ class Exploration(Noted):
     @cached_property
     def page(self) -> str:
         """The page as one self-contained text."""
-        from specroof.page import single_page  # noqa: PLC0415 - it shows answers
-
         return single_page(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -195,7 +260,9 @@ class Exploration(Noted):
     @property
     def records(self) -> list[dict[str, Any]]:
         """A row for each model on each chip."""
-        return [{"model": one, "hardware": chip} for one in self.models for chip in self.hardware]
+        return [
+            {"model": model, "hardware": chip} for model in self.models for chip in self.hardware
+        ]
 
     def _repr_html_(self) -> str:
         """Return the page in a frame, for notebooks."""
@@ -205,7 +272,7 @@ class Exploration(Noted):
         )
 
 
-@asked_as(ExploreRequest)
+@question(ExploreRequest)
 def explore(request: ExploreRequest) -> Exploration:
     """Make an interactive page of models, chips, loads and drafters."""
     models = _named("models", model_names() if request.models is None else request.models, model_of)
@@ -218,12 +285,12 @@ def explore(request: ExploreRequest) -> Exploration:
         batch_size=_points("batch_size", request.batch_size, _BATCHES),
         max_draft_len=DEFAULT_MAX_DRAFT_LEN,
     )
-    counts = tuple(sorted({whole_within("tensor_parallel", one, "devices") for one in devices}))
+    counts = {whole_within("tensor_parallel", count, "devices") for count in devices}
     return Exploration(
         models=models,
         hardware=hardware,
         engines=engines,
-        devices=counts,
+        devices=tuple(sorted(counts)),
         axes=axes,
         options=options_of(request.options),
     )
@@ -237,12 +304,12 @@ def _named(name: str, given: Any, load: Callable[[Any], _Named]) -> dict[str, _N
     OptionError
         For an empty list, and a thing that is given twice.
     """
-    words = as_list(given)
-    if not words:
+    names = as_list(given)
+    if not names:
         message = f"{name} is empty; allowed: at least one"
         raise OptionError(message)
-    found = zip(words, unique_list(name, words, load), strict=True)
-    return {os.fspath(w) if isinstance(w, str | os.PathLike) else o.name: o for w, o in found}
+    pairs = zip(names, unique_list(name, names, load), strict=True)
+    return {os.fspath(w) if isinstance(w, str | os.PathLike) else o.name: o for w, o in pairs}
 
 
 def _engines(
@@ -258,16 +325,16 @@ def _engines(
 
     def known(engine: str | None) -> str | None:
         expect("engines", engine, str | None, "names of engines")
-        found, refusals = engine_name(engine), list[SpecroofError]()
+        name, refusals = engine_name(engine), list[SpecroofError]()
         for profile in hardware.values():
             try:
-                profile.engine(found)
+                profile.engine(name)
             except SpecroofError as refusal:
                 refusals.append(refusal)
         if len(refusals) == len(hardware):
             message = f"engines: {refusals[0]}"
             raise OptionError(message)
-        return found
+        return name
 
     return tuple(unique_list("engines", given, known))
 
@@ -276,3 +343,257 @@ def _points(name: str, given: Values | None, usual: tuple[float, ...]) -> tuple[
     """Return the points of an axis, each once, in order."""
     values = array_within(name, usual if given is None else given, name)
     return tuple(sorted({*np.atleast_1d(values).tolist()}))
+
+
+# --- Acceptance in tables, and flags to paste ----------------------------------------------------
+
+#: Depths at which an acceptance length may be stated.
+LENGTH_DEPTHS: Final = (1, 2, 3, 4, 5, 7, 15)
+#: Steps of a stated length for each token.
+LENGTH_STEPS: Final = 10
+#: Of tokens and of logarithms: a page is exact to fewer.
+_DECIMALS: Final = 9
+#: A page plans one draft length for any load.
+_ANY_LOAD: Final = 1 << 20
+
+
+def _curves(acceptance: Acceptance, max_draft_len: int) -> dict[str, list[float | None]]:
+    """Return tokens per round and their spread, None past the depth."""
+    lengths = np.arange(max_draft_len + 1)
+    below, above = tokens_spread(acceptance, lengths)
+    curves = {"tokens": acceptance.tokens_per_round(lengths), "below": below, "above": above}
+    return {
+        name: [round(float(value), _DECIMALS) if np.isfinite(value) else None for value in values]
+        for name, values in curves.items()
+    }
+
+
+def profile_tokens(max_draft_len: int) -> list[dict[str, Any]]:
+    """Return every published profile: its name, model, drafter, tokens per round and their spread.
+
+    Parameters
+    ----------
+    max_draft_len
+        The longest draft; None past the depth of a profile.
+    """
+    return [
+        {
+            "name": profile.name,
+            "model": profile.model,
+            "drafter": profile.drafter,
+            **_curves(profile.acceptance(), max_draft_len),
+        }
+        for profile in load_profiles()
+    ]
+
+
+def typical_acceptance(kind: str, max_draft_len: int) -> dict[int, dict[str, Array]]:
+    """Return tokens per round of the typical drafter of a kind, and how far they may be off.
+
+    Parameters
+    ----------
+    kind
+        As a SPEC calls it.
+    max_draft_len
+        The longest draft.
+
+    Returns
+    -------
+    dict
+        For each of `LENGTH_DEPTHS`: `tokens`, and `below` and `above` from `tokens_spread`, axes
+        (stated length, draft length); lengths go from 1 to depth + 1 in steps of 1 /
+        `LENGTH_STEPS`.
+    """
+    lengths = np.arange(max_draft_len + 1)
+    tables: dict[int, dict[str, Array]] = {}
+    for depth in LENGTH_DEPTHS:
+        stated = [
+            acceptance_from_length(1 + step / LENGTH_STEPS, depth, kind=kind)
+            for step in range(depth * LENGTH_STEPS + 1)
+        ]
+        spread = np.array([tokens_spread(acceptance, lengths) for acceptance in stated])
+        tokens = np.array([acceptance.tokens_per_round(lengths) for acceptance in stated])
+        tables[depth] = {"tokens": tokens, "below": spread[:, 0], "above": spread[:, 1]}
+    return tables
+
+
+def flags_to_paste(kind: str, max_draft_len: int) -> Mapping[str, list[str]]:
+    """Return the flags that start each server software with a kind of drafter, by draft length.
+
+    Parameters
+    ----------
+    kind
+        As a SPEC calls it.
+    max_draft_len
+        The longest draft; the first entry is of one draft.
+    """
+    flags: dict[str, list[str]] = {}
+    for framework in LAUNCHERS:
+        try:
+            flags[framework] = [
+                launch(Speculation(kind=kind, schedule=((1, _ANY_LOAD, drafts),)), framework).text
+                for drafts in range(1, max_draft_len + 1)
+            ]
+        except OptionError:  # it has no flag for this kind
+            continue
+    return flags
+
+
+# --- The page as files: a file that holds everything, or a folder that loads grids on demand -----
+
+#: Kinds whose typical shapes differ; "" stands for all others.
+_SHAPED_KINDS: Final = ("", *PRICED_KINDS)
+
+
+def single_page(answer: Exploration) -> str:
+    """Return the page as one file that needs nothing else.
+
+    Parameters
+    ----------
+    answer
+        The grids of the page.
+
+    Raises
+    ------
+    OptionError
+        Where Plotly is not installed.
+    """
+    charts_script()  # refuses before minutes are spent on grids
+    pairs = product(enumerate(answer.models), enumerate(answer.hardware))
+    grids = {f"{m}-{c}": _section_json(answer, model, chip) for (m, model), (c, chip) in pairs}
+    return document({**_tables(answer), "sections": grids}, is_alone=True)
+
+
+def site_files(
+    answer: Exploration, advance: Callable[[], None] = lambda: None
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a site by name: the page, the charts' script, a grid of each pair.
+
+    Parameters
+    ----------
+    answer
+        The grids of the site.
+    advance
+        Called after each grid.
+
+    Raises
+    ------
+    OptionError
+        Where Plotly is not installed.
+    """
+    yield CHARTS_NAME, charts_script().encode()
+    yield "index.html", document(_tables(answer), is_alone=False).encode()
+    for (m, model), (c, chip) in product(enumerate(answer.models), enumerate(answer.hardware)):
+        name = f"{m}-{c}"
+        section = script_json(_section_json(answer, model, chip))
+        yield f"grid-{name}.js", f"specroofPage.receive({script_json(name)},{section});\n".encode()
+        advance()
+
+
+@lru_cache(maxsize=1)
+def _typical(max_draft_len: int) -> dict[str, dict[str, Any]]:
+    """Return the typical shapes of each kind, packed: axes (1, stated length, draft length).
+
+    Stated lengths at one depth stand behind those at the depth before: few large texts are unpacked
+    faster than many small ones.
+    """
+    tables = {}
+    for kind in _SHAPED_KINDS:
+        by_depth = typical_acceptance(kind, max_draft_len).values()
+        tables[kind] = {
+            name: packed_shares(np.concatenate([curves[name] for curves in by_depth])[None])
+            for name in ("tokens", "below", "above")
+        }
+    return tables
+
+
+def _tables(answer: Exploration) -> dict[str, Any]:
+    """Return all data that does not depend on model and chip."""
+    max_draft_len = answer.axes.max_draft_len
+    return {
+        "models": list(answer.models),
+        "hardware": [[word, profile.name] for word, profile in answer.hardware.items()],
+        "devices": list(answer.devices),
+        "context_len": list(answer.axes.context_len),
+        "batch_size": list(answer.axes.batch_size),
+        "max_draft_len": max_draft_len,
+        "knots": list(KNOTS),
+        "quantum": QUANTUM,
+        "cost_of": answer.options.cost_of,
+        "options": answer.changed_options,
+        "profiles": profile_tokens(max_draft_len),
+        "typical": _typical(max_draft_len),
+        "length_depths": list(LENGTH_DEPTHS),
+        "length_steps": LENGTH_STEPS,
+        "flags": {kind: flags_to_paste(kind, max_draft_len) for kind in PRICED_KINDS},
+    }
+
+
+def _section_json(answer: Exploration, model: str, chip: str) -> dict[str, Any]:
+    section = answer.section(model, chip)
+    return {
+        "default_engine": section.default_engine,
+        "cells": [
+            {"engine": engine, "devices": devices, **_cell_json(cell)}
+            for (engine, devices), cell in section.cells.items()
+        ],
+    }
+
+
+def _cell_json(cell: Cell) -> dict[str, Any]:
+    scale_s = _scale_s(cell)
+    return {
+        "engine_round_s": cell.engine_round_s,
+        "scale_s": scale_s.ravel().tolist(),
+        "verify": packed_shares(cell.verify_s / scale_s),
+        "largest": packed_ends(cell.largest),
+        "bands": cell.bands,
+        "drafting": {kind: _drafting_json(cell, d) for kind, d in cell.drafting.items()},
+    }
+
+
+def _scale_s(cell: Cell) -> np.ndarray:
+    """Return the unit of packed seconds: for each batch size the shortest plain step."""
+    shortest = cell.verify_s[..., 0].min(axis=0).tolist()
+    return np.array([float(f"{seconds:.4g}") for seconds in shortest])[
+        :, None
+    ]  # any unit near it will do
+
+
+def _drafting_json(cell: Cell, drafting: Drafting) -> dict[str, Any]:
+    scale_s = _scale_s(cell)
+    common = {
+        "depth": drafting.depth,
+        "largest": packed_ends(drafting.largest),
+        "engine_round_s": drafting.engine_round_s,
+    }
+    share = drafting.draft_s[..., 1:] / cell.verify_s[..., 1:]
+    if np.ptp(share) < QUANTUM * share.flat[0] and not drafting.more_s.any():
+        return {**common, "share": float(share.flat[0])}
+    return {
+        **common,
+        "draft": packed_shares(drafting.draft_s / scale_s),
+        "more": packed_shares(drafting.more_s / scale_s),
+    }
+
+
+COMMAND: Final = Command(
+    question=explore,
+    about="It needs no server and no network: open it from disk, send it, or put it on any web "
+    "server.\nThe address of the page holds its settings.",
+    options=("cost_of", *FORMULAS),
+    csv=False,
+    prints=False,
+    output=Output(
+        about="One file that holds everything, or a folder whose page loads grids as it needs "
+        "them.",
+        metavar="FILE.html|DIR",
+        content=single_page,
+        required=True,
+        suffixes=(".html", ".htm"),
+        folder=site_files,
+        steps=lambda answer: len(answer.models) * len(answer.hardware),
+        step="grids",
+    ),
+    example="specroof explore Qwen/Qwen3-8B deepseek-ai/DeepSeek-V4-Pro -H b200,h100 -o page.html",
+)

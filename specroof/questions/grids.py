@@ -2,123 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from specroof.acceptance import (
-    Acceptance,
-    acceptance_from_length,
-    constant_acceptance,
-    survival_acceptance,
-)
-from specroof.acceptance.published import load_profiles
+from specroof.acceptance import Acceptance, constant_acceptance, survival_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import Array
 from specroof.catalog import load_drafter
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, SpecroofError
+from specroof.errors import SpecroofError
 from specroof.hardware import IDEAL_ENGINE
 from specroof.latency import Deployment, Setup
 from specroof.serving.capacity import served_curve, server_room
-from specroof.serving.launch import LAUNCHERS, Speculation, launch
 from specroof.serving.workload import Load
-from specroof.speedup.result import SpeedupCurve, tokens_spread
+from specroof.speedup.result import SpeedupCurve
 from specroof.speedup.round import engine_round_s
-
-# --- The facts of drafts that a page needs besides seconds: acceptance in tables, flags to paste -
-
-#: Depths at which an acceptance length may be stated.
-LENGTH_DEPTHS: Final = (1, 2, 3, 4, 5, 7, 15)
-#: Steps of a stated length for each token.
-LENGTH_STEPS: Final = 10
-#: Of tokens and of logarithms: a page is exact to fewer.
-_DECIMALS: Final = 9
-#: A page plans one draft length for any load.
-_ANY_LOAD: Final = 1 << 20
-
-
-def _curves(acceptance: Acceptance, max_draft_len: int) -> dict[str, list[float | None]]:
-    """Return tokens per round and their spread, None past the depth."""
-    lengths = np.arange(max_draft_len + 1)
-    below, above = tokens_spread(acceptance, lengths)
-    curves = {"tokens": acceptance.tokens_per_round(lengths), "below": below, "above": above}
-    return {
-        name: [round(float(one), _DECIMALS) if np.isfinite(one) else None for one in values]
-        for name, values in curves.items()
-    }
-
-
-def profile_tokens(max_draft_len: int) -> list[dict[str, Any]]:
-    """Return every published profile: its name, model, drafter, tokens per round and their spread.
-
-    Parameters
-    ----------
-    max_draft_len
-        The longest draft; None past the depth of a profile.
-    """
-    return [
-        {
-            "name": profile.name,
-            "model": profile.model,
-            "drafter": profile.drafter,
-            **_curves(profile.acceptance(), max_draft_len),
-        }
-        for profile in load_profiles()
-    ]
-
-
-def typical_acceptance(kind: str, max_draft_len: int) -> dict[int, dict[str, Array]]:
-    """Return tokens per round of the typical drafter of a kind, and how far they may be off.
-
-    Parameters
-    ----------
-    kind
-        As a SPEC calls it.
-    max_draft_len
-        The longest draft.
-
-    Returns
-    -------
-    dict
-        For each of `LENGTH_DEPTHS`: `tokens`, and `below` and `above` from `tokens_spread`, axes
-        (stated length, draft length); lengths go from 1 to depth + 1 in steps of 1 /
-        `LENGTH_STEPS`.
-    """
-    lengths = np.arange(max_draft_len + 1)
-    found: dict[int, dict[str, Array]] = {}
-    for depth in LENGTH_DEPTHS:
-        stated = [
-            acceptance_from_length(1 + step / LENGTH_STEPS, depth, kind=kind)
-            for step in range(depth * LENGTH_STEPS + 1)
-        ]
-        spread = np.array([tokens_spread(one, lengths) for one in stated])
-        tokens = np.array([one.tokens_per_round(lengths) for one in stated])
-        found[depth] = {"tokens": tokens, "below": spread[:, 0], "above": spread[:, 1]}
-    return found
-
-
-def flags_to_paste(kind: str, max_draft_len: int) -> Mapping[str, list[str]]:
-    """Return the flags that start each server software with a kind of drafter, by draft length.
-
-    Parameters
-    ----------
-    kind
-        As a SPEC calls it.
-    max_draft_len
-        The longest draft; the first entry is of one draft.
-    """
-    found: dict[str, list[str]] = {}
-    for framework in LAUNCHERS:
-        try:
-            found[framework] = [
-                launch(Speculation(kind=kind, schedule=((1, _ANY_LOAD, drafts),)), framework).text
-                for drafts in range(1, max_draft_len + 1)
-            ]
-        except OptionError:  # it has no flag for this kind
-            continue
-    return found
-
 
 #: Drafters that the library prices, as a SPEC calls them.
 PRICED_KINDS: Final = ("mtp", "eagle3", "dflash", "ngram")
@@ -163,7 +62,7 @@ class Drafting:
     Parameters
     ----------
     draft_s
-        Seconds of drafting where one token comes of a round, axes (context_len, batch_size,
+        Seconds of drafting at one token per round, axes (context_len, batch_size,
         draft_len).
     more_s
         Seconds more at each of `KNOTS`, axes (context_len, batch_size, knot); NaN past the depth.
@@ -212,8 +111,8 @@ class Cell:
     @property
     def bands(self) -> dict[str, float]:
         """The width of the engine's band by kind of drafter; none where it has no band."""
-        found = ((kind, self.setup.engine.band(kind)) for kind in _SHARE_KINDS + PRICED_KINDS)
-        return {kind: band.width for kind, band in found if band is not None}
+        bands = ((kind, self.setup.engine.band(kind)) for kind in _SHARE_KINDS + PRICED_KINDS)
+        return {kind: band.width for kind, band in bands if band is not None}
 
 
 def cell_of(model: Architecture, setup: Setup, axes: Axes) -> Cell:

@@ -217,8 +217,9 @@ def mock_text(answer: Mock) -> str:
     """
     curve, requests, request = answer.curve, answer.end_to_end, answer.request
     options = options_of(request.options)
+    chip = _in_words(request.hardware)
     words = {
-        "-H": _in_words(request.hardware),
+        "-H": chip,
         "--model": request.model,
         "--drafter": _in_words(request.drafter),
         "--draft-len": request.draft_len,
@@ -230,7 +231,7 @@ def mock_text(answer: Mock) -> str:
     }
     pairs = [(flag, str(word)) for flag, word in words.items() if word is not None]
     results = shlex.join(["bench.jsonl", *chain.from_iterable(pairs)])
-    mine = shlex.quote(f"my-{Path(words['-H']).stem}.yaml")
+    mine = shlex.quote(f"my-{Path(chip).stem}.yaml")
     return "\n".join(
         [
             *(f"# {title}\n{command}\n" for title, command in answer.commands),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from specroof.catalog.files import read_text
-from specroof.errors import MeasurementError, expect
+from specroof.errors import MeasurementError, expect, refuse
 from specroof.policies.schedule import Traffic
 from specroof.serving.workload import Workload
 

@@ -2,56 +2,78 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, Final
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from typing import Annotated, Any, Final
 
 import numpy as np
 
 from specroof.arrays import fields_of
 from specroof.errors import OptionError
 from specroof.evidence.bundled import shape_group
-from specroof.questions.answer import Noted, title_of
+from specroof.questions.answer import Charted, title_of
 from specroof.questions.benchmark import (
+    RESULTS,
     Benchmark,
     BenchmarkRequest,
     Recorded,
     ResultFile,
     in_sample_notes,
 )
-from specroof.questions.calibrate import RESIDUAL_HEADER, residual_cells, residual_json
-from specroof.questions.request import HardwareLike, ModelLike, as_list, question
+from specroof.questions.calibrate import (
+    RESIDUAL_HEADER,
+    residual_cells,
+    residual_json,
+    throughput_chart,
+)
+from specroof.questions.parameters import FORMATS, Command, Parameter
+from specroof.questions.request import SHARED, HardwareLike, ModelLike, as_list, question
 from specroof.report.layout import figure, format_table
 from specroof.scoring import Validation
-from specroof.scoring.own_results import OwnErrors, OwnPoint, OwnValidation
+from specroof.scoring import validation as published_validation
+from specroof.scoring.own_results import OwnErrors, OwnPoint, OwnValidation, own_validation
 from specroof.scoring.scores import TRUSTED, Errors, Regret, Scored, round_costs, worst_regrets
 
 
 @dataclass(frozen=True)
 class ValidateRequest(Recorded):
-    """Ask how far off predictions are.
+    """Ask how far off predictions are."""
 
-    Parameters
-    ----------
-    results
-        Your own results, one file or several; every bundled measurement if None. All other
-        parameters are about your own results.
-    model
-        What was served: a path, a bundled name, a Hub name, or an `Architecture`.
-    hardware
-        What served it: a path, a name, an alias, or a `HardwareProfile`.
-    tensor_parallel, expert_parallel
-        Devices, and the devices that experts are spread over; 1 if None.
-    """
-
-    results: ResultFile | Sequence[ResultFile] | None = None
-    model: ModelLike | None = None
-    hardware: HardwareLike | None = None
+    results: Annotated[
+        ResultFile | Sequence[ResultFile] | None,
+        replace(
+            RESULTS,
+            flag="[BENCH…]",
+            in_python="Every bundled measurement if None; all other parameters are about your own "
+            "results.",
+            shown=False,
+        ),
+    ] = None
+    model: Annotated[
+        ModelLike | None,
+        Parameter(
+            "Model that BENCH served: a config.json, a bundled model or a Hub name.",
+            "--model",
+            in_python="Or an `Architecture`.",
+        ),
+    ] = None
+    hardware: Annotated[
+        HardwareLike | None,
+        replace(
+            SHARED["hardware"],
+            about="Hardware that BENCH ran on: a YAML file, or a name or alias that "
+            "`specroof hardware` lists.",
+        ),
+    ] = None
     _: KW_ONLY
-    tensor_parallel: int | None = None
-    expert_parallel: int | None = None
+    tensor_parallel: Annotated[
+        int | None, replace(SHARED["tensor_parallel"], flag="--tp", shown="1", panel=None)
+    ] = None
+    expert_parallel: Annotated[
+        int | None, replace(SHARED["expert_parallel"], shown="1", panel=None)
+    ] = None
 
     def of_results(self) -> BenchmarkRequest:
-        """Return the question about one's own results.
+        """Return the question about the user's results.
 
         Raises
         ------
@@ -67,11 +89,11 @@ class ValidateRequest(Recorded):
 
     def _given(self) -> dict[str, Any]:
         """Return the parameters that were given, by name."""
-        every = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {name: value for name, value in every.items() if value is not None}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
 
     def refuse_without_results(self) -> None:
-        """Refuse parameters about your own results where none are given.
+        """Refuse parameters about the user's results where none are given.
 
         Raises
         ------
@@ -89,79 +111,95 @@ class ValidateRequest(Recorded):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class PublishedValidated(Noted):
+class PublishedValidated(Charted):
     """Predictions beside every bundled measurement.
 
     Attributes
     ----------
-    found
+    validation
         Every measurement beside its prediction, and the errors by source.
     notes, warnings
         Sentences for the reader.
     """
 
-    found: "Validation"
+    validation: Validation
+
+    @property
+    def found(self) -> Validation:
+        """The name of old of `validation`."""
+        return self.validation
 
     @property
     def title(self) -> str:
-        """What was asked, in one line."""
-        return f"{len(self.found.points)} points of {len(self.found.sources)} sources"
+        """The number of points and sources, in one line."""
+        return f"{len(self.validation.points)} points of {len(self.validation.sources)} sources"
+
+    def text(self) -> str:
+        """Return the errors by source as a table, and the losses of following `advise`."""
+        return validation_table(self.validation)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return validation_json(self.found)
+        return validation_json(self.validation)
 
     @property
     def records(self) -> list[dict[str, Any]]:
         """A row for each source."""
         return list(self.to_dict()["sources"])
 
-    def plot(self) -> Any:
-        """Draw predicted against measured speedup, source by source."""
-        from specroof.plot import plot_accuracy  # noqa: PLC0415 - matplotlib is slow to import
-
-        return plot_accuracy(self.found.points)
+    def figures(self) -> dict[str, Any]:
+        """Return the chart of predicted against measured speedup, source by source."""
+        return {"": accuracy_chart(self.validation.points)}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class OwnValidated(Noted):
-    """Predictions beside one's own results.
+class OwnValidated(Charted):
+    """Predictions beside the user's results.
 
     Attributes
     ----------
     benchmark
-        What was measured.
-    found
+        The results.
+    validation
         Every result beside its prediction, and the errors by file.
     notes, warnings
         Sentences for the reader.
     """
 
     benchmark: Benchmark
-    found: "OwnValidation"
+    validation: OwnValidation
+
+    @property
+    def found(self) -> OwnValidation:
+        """The name of old of `validation`."""
+        return self.validation
 
     @property
     def title(self) -> str:
-        """What was asked, in one line."""
+        """The model, devices and engine, in one line."""
         return title_of(self.benchmark.served.model, self.benchmark.served.setup)
+
+    def text(self) -> str:
+        """Return results beside predictions, speedups, errors by file, and notes."""
+        notes = [f"note: {note}" for note in self.notes]
+        return "\n".join([f"{self.title}\n\n{own_text(self.validation)}", *notes])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        return own_json(self.found) | {"notes": list(self.notes)}
+        return own_json(self.validation) | {"notes": list(self.notes)}
 
     @property
     def records(self) -> list[dict[str, Any]]:
         """A row for each result."""
         files = self.to_dict()["sources"]
-        return [{"source": one["source"]} | point for one in files for point in one["points"]]
+        return [{"source": file["source"]} | point for file in files for point in file["points"]]
 
-    def plot(self) -> Any:
-        """Draw predicted against measured throughput, file by file."""
-        from specroof.plot import plot_throughput_accuracy  # noqa: PLC0415
-
-        rates = [(one.source, one.rate) for one in self.found.points]
-        roof = [(one.source, one.rate) for one in self.found.ideal]
-        return plot_throughput_accuracy(rates, roof, engine=self.benchmark.served.setup.engine.name)
+    def figures(self) -> dict[str, Any]:
+        """Return the chart of predicted against measured throughput, file by file."""
+        rates = [(point.source, point.rate) for point in self.validation.points]
+        ideal = [(point.source, point.rate) for point in self.validation.ideal]
+        engine = self.benchmark.served.setup.engine.name
+        return {"": throughput_chart(rates, ideal, engine=engine)}
 
 
 @question(ValidateRequest)
@@ -169,16 +207,12 @@ def validate(request: ValidateRequest) -> PublishedValidated | OwnValidated:
     """Compare predictions with your own results, or with every bundled measurement."""
     if request.results is None or not as_list(request.results):
         request.refuse_without_results()
-        from specroof.scoring import validation  # noqa: PLC0415 - reads all measurements
-
-        return PublishedValidated(validation())
-    from specroof.scoring.own_results import own_validation  # noqa: PLC0415
-
-    measured = request.of_results().benchmark()
-    setup = measured.served.setup
-    found = own_validation(measured.points, measured.served, measured.drafter)
-    seen = in_sample_notes(measured.labels, setup.hardware, setup.engine.name)
-    return OwnValidated(measured, found, notes=(*measured.notes, *seen))
+        return PublishedValidated(published_validation())
+    benchmark = request.of_results().benchmark()
+    setup = benchmark.served.setup
+    validation = own_validation(benchmark.points, benchmark.served, benchmark.drafter)
+    in_sample = in_sample_notes(benchmark.labels, setup.hardware, setup.engine.name)
+    return OwnValidated(benchmark, validation, notes=(*benchmark.notes, *in_sample))
 
 
 # --- The losses of following `advise`, as text and as JSON ---------------------------------------
@@ -189,7 +223,7 @@ _WORST: Final = 5
 _LARGE: Final = 0.1
 
 
-def regret_json(found: Validation) -> dict[str, Any]:
+def regret_json(validation: Validation) -> dict[str, Any]:
     """Return the losses of following `advise`: means over trusted set-ups, and the worst of all.
 
     Examples
@@ -197,49 +231,51 @@ def regret_json(found: Validation) -> dict[str, Any]:
     >>> regret_json(Validation((), (), ()))["worst"]
     []
     """
-    trusted = _trusted_regrets(found)
-    choices = [one for one in trusted if one.is_choice]
+    trusted = _trusted_regrets(validation)
+    choices = [regret for regret in trusted if regret.is_choice]
     return {
         "setups": len(trusted),
         "mean": _mean(trusted),
         "setups_with_a_choice": len(choices),
         "mean_with_a_choice": _mean(choices),
-        "setups_not_in_total": len(found.regrets) - len(trusted),
-        "above_10_percent": sum(one.lost > _LARGE for one in trusted),
-        "above_10_percent_not_in_total": sum(one.lost > _LARGE for one in _others(found)),
+        "setups_not_in_total": len(validation.regrets) - len(trusted),
+        "above_10_percent": sum(regret.lost > _LARGE for regret in trusted),
+        "above_10_percent_not_in_total": sum(
+            regret.lost > _LARGE for regret in _others(validation)
+        ),
         "one_version": _most_json(_of_one_version(trusted)),
-        "one_version_not_in_total": _most_json(_of_one_version(_others(found))),
-        "worst": [_regret_json(one) for one in worst_regrets(found.regrets, _WORST)],
+        "one_version_not_in_total": _most_json(_of_one_version(_others(validation))),
+        "worst": [_regret_json(regret) for regret in worst_regrets(validation.regrets, _WORST)],
     }
 
 
-def _most_json(found: list[Regret]) -> dict[str, Any]:
-    return {"setups": len(found), "most": max((one.lost for one in found), default=None)}
+def _most_json(regrets: list[Regret]) -> dict[str, Any]:
+    return {"setups": len(regrets), "most": max((regret.lost for regret in regrets), default=None)}
 
 
-def _regret_json(one: Regret) -> dict[str, Any]:
-    point = one.options[0].point
+def _regret_json(regret: Regret) -> dict[str, Any]:
+    point = regret.options[0].point
     return {
-        "lost": one.lost,
+        "lost": regret.lost,
         "source": point.source,
-        "in_total": one.options[0].is_trusted,
+        "in_total": regret.options[0].is_trusted,
         **fields_of(point, "model", "hardware", "engine", "engine_version", "batch_size", "task"),
-        "options": len(one.options),
-        "taken": _option_json(one.taken),
-        "best": _option_json(one.best),
-        "cause": _cause(one),
-        "note": _notes(one),
+        "options": len(regret.options),
+        "taken": _option_json(regret.taken),
+        "best": _option_json(regret.best),
+        "cause": _cause(regret),
+        "note": _notes(regret),
     }
 
 
-def _option_json(one: Scored | None) -> dict[str, Any] | None:
-    if one is None:
+def _option_json(scored: Scored | None) -> dict[str, Any] | None:
+    if scored is None:
         return None
-    drafts = {"drafter": one.point.method, "draft_len": one.point.draft_len}
-    return drafts | fields_of(one, "predicted", "measured")
+    drafts = {"drafter": scored.point.method, "draft_len": scored.point.draft_len}
+    return drafts | fields_of(scored, "predicted", "measured")
 
 
-def regret_lines(found: Validation) -> Iterator[str]:
+def regret_lines(validation: Validation) -> Iterator[str]:
     """Yield the same in words, a sentence each; nothing where no speedup was measured.
 
     Examples
@@ -247,73 +283,73 @@ def regret_lines(found: Validation) -> Iterator[str]:
     >>> list(regret_lines(Validation((), (), ())))
     []
     """
-    trusted = _trusted_regrets(found)
-    choices = [one for one in trusted if one.is_choice]
+    trusted = _trusted_regrets(validation)
+    choices = [regret for regret in trusted if regret.is_choice]
     if not trusted:
         return
-    told = f"loses {_mean(trusted):.1%} of the throughput over {len(trusted)} set-ups"
+    losses = f"loses {_mean(trusted):.1%} of the throughput over {len(trusted)} set-ups"
     if choices:
-        told += (
+        losses += (
             f", {_mean(choices):.1%} over the {len(choices)} in which more than one way to draft "
             f"was measured"
         )
     yield (
         f"advise, choosing among what was measured (no drafts included, acceptance lengths known), "
-        f"{told}"
+        f"{losses}"
     )
-    yield from _of_one_version_lines(trusted, _others(found))
-    yield from map(_line, worst_regrets(found.regrets, _WORST))
+    yield from _of_one_version_lines(trusted, _others(validation))
+    yield from map(_line, worst_regrets(validation.regrets, _WORST))
 
 
 def _of_one_version_lines(trusted: list[Regret], others: list[Regret]) -> Iterator[str]:
-    for found, aside in ((trusted, ""), (others, ", in no total")):
-        if alike := _of_one_version(found):
-            sources = ", ".join(dict.fromkeys(one.options[0].source for one in alike))
+    for regrets, aside in ((trusted, ""), (others, ", in no total")):
+        if alike := _of_one_version(regrets):
+            sources = ", ".join(dict.fromkeys(regret.options[0].source for regret in alike))
             yield (
                 f"of one engine version with drafts and without, as sources say, are {len(alike)} "
-                f"set-ups ({sources}{aside}): at most {max(one.lost for one in alike):.1%} is lost"
+                f"set-ups ({sources}{aside}): at most {max(regret.lost for regret in alike):.1%} is lost"
             )
 
 
-def _line(one: Regret) -> str:
-    point = one.options[0].point
-    aside = "" if one.options[0].is_trusted else f" (not in total{_distrust(one)})"
+def _line(regret: Regret) -> str:
+    point = regret.options[0].point
+    aside = "" if regret.options[0].is_trusted else f" (not in total{_distrust(regret)})"
     where = f"{point.model} on {point.hardware}, {point.batch_size:g} in flight"
     task = f", {point.task}" if point.task else ""
     return (
-        f"loses {one.lost:.1%} in {point.source}{aside}, {where}{task}: takes {_option(one.taken)}, "
-        f"best is {_option(one.best)}; {_cause(one)}"
+        f"loses {regret.lost:.1%} in {point.source}{aside}, {where}{task}: takes {_option(regret.taken)}, "
+        f"best is {_option(regret.best)}; {_cause(regret)}"
     )
 
 
-def _distrust(one: Regret) -> str:
+def _distrust(regret: Regret) -> str:
     """Return the notes on a source that is not trusted."""
-    notes = _notes(one)
+    notes = _notes(regret)
     return f": {notes}" if notes else ""
 
 
-def _notes(one: Regret) -> str:
+def _notes(regret: Regret) -> str:
     return "; ".join(
-        dict.fromkeys(option.point.note for option in one.options if option.point.note)
+        dict.fromkeys(option.point.note for option in regret.options if option.point.note)
     )
 
 
-def _option(one: Scored | None) -> str:
-    if one is None:
+def _option(scored: Scored | None) -> str:
+    if scored is None:
         return "no drafts"
-    return f"{_drafts(one)} ({one.measured:.2f}x measured, {one.predicted:.2f}x predicted)"
+    return f"{_drafts(scored)} ({scored.measured:.2f}x measured, {scored.predicted:.2f}x predicted)"
 
 
-def _drafts(one: Scored) -> str:
-    return f"{one.point.method} K={one.point.draft_len}"
+def _drafts(scored: Scored) -> str:
+    return f"{scored.point.method} K={scored.point.draft_len}"
 
 
-def _cause(one: Regret) -> str:
+def _cause(regret: Regret) -> str:
     """Return the mispredicted time of a round: acceptance lengths are the measured ones.
 
-    Of the option taken and the best one, the worse predicted is to blame.
+    Of the option taken and the best regret, the worse predicted is to blame.
     """
-    drafting = [option for option in (one.taken, one.best) if option is not None]
+    drafting = [option for option in (regret.taken, regret.best) if option is not None]
     blamed = max(drafting, key=lambda option: option.off)
     tokens = blamed.point.tokens_per_round or 1.0
     return (
@@ -322,20 +358,20 @@ def _cause(one: Regret) -> str:
     )
 
 
-def _mean(found: list[Regret]) -> float | None:
-    return float(np.mean([one.lost for one in found])) if found else None
+def _mean(regrets: list[Regret]) -> float | None:
+    return float(np.mean([regret.lost for regret in regrets])) if regrets else None
 
 
-def _trusted_regrets(found: Validation) -> list[Regret]:
-    return [one for one in found.regrets if one.options[0].is_trusted]
+def _trusted_regrets(validation: Validation) -> list[Regret]:
+    return [regret for regret in validation.regrets if regret.options[0].is_trusted]
 
 
-def _of_one_version(found: list[Regret]) -> list[Regret]:
-    return [one for one in found if one.options[0].point.engine_version]
+def _of_one_version(regrets: list[Regret]) -> list[Regret]:
+    return [regret for regret in regrets if regret.options[0].point.engine_version]
 
 
-def _others(found: Validation) -> list[Regret]:
-    return [one for one in found.regrets if not one.options[0].is_trusted]
+def _others(validation: Validation) -> list[Regret]:
+    return [regret for regret in validation.regrets if not regret.options[0].is_trusted]
 
 
 # --- The errors of predictions, as tables and as JSON --------------------------------------------
@@ -368,15 +404,15 @@ _HEADINGS: Final = (
 #: What your own results do not say: they have no shapes, and nothing times drafting alone.
 _NOT_OWN: Final = {"n", "shape_mean", "drafting_median"}
 #: Columns for your own results, besides their number.
-_OWN_HEADINGS: Final = tuple(one for one in _HEADINGS if one[0] not in _NOT_OWN)
+_OWN_HEADINGS: Final = tuple(heading for heading in _HEADINGS if heading[0] not in _NOT_OWN)
 
 
 def _errors_json(errors: Errors) -> dict[str, Any]:
-    found = {f"{name}_error": getattr(errors, name) for name in _ERRORS}
-    return {"n": errors.n, **found, **fields_of(errors, *_SHARES)}
+    shares = {f"{name}_error": getattr(errors, name) for name in _ERRORS}
+    return {"n": errors.n, **shares, **fields_of(errors, *_SHARES)}
 
 
-def validation_json(found: Validation) -> dict[str, Any]:
+def validation_json(validation: Validation) -> dict[str, Any]:
     """Return the errors of each source, of all, and of the ideal roofline: shares, or null.
 
     Examples
@@ -384,34 +420,36 @@ def validation_json(found: Validation) -> dict[str, Any]:
     >>> sorted(validation_json(Validation((), (), ())))
     ['cells', 'generic', 'ideal', 'regret', 'sources', 'total']
     """
-    trust = {one.source: one.point.trust for one in found.points}
+    trust = {point.source: point.point.trust for point in validation.points}
     return {
         "sources": [
             {"source": name, "trust": trust[name], **_errors_json(errors)}
-            for name, errors in found.sources.items()
+            for name, errors in validation.sources.items()
         ],
-        "total": _errors_json(found.total),
-        "ideal": _errors_json(found.ideal_total),
+        "total": _errors_json(validation.total),
+        "ideal": _errors_json(validation.ideal_total),
         "generic": {
             "sources": [
                 {"source": name, "trust": None, **_errors_json(errors)}
-                for name, errors in found.families.items()
+                for name, errors in validation.families.items()
             ],
-            "total": _errors_json(found.generic_total),
-            "ideal": _errors_json(found.ideal_total),
-            "strange_chips": {n: _errors_json(one) for n, one in found.strange_chips.items()},
-            "engines": {name: _errors_json(one) for name, one in found.engines.items()},
-            "engines_total": _errors_json(found.generic_engines_total),
+            "total": _errors_json(validation.generic_total),
+            "ideal": _errors_json(validation.ideal_total),
+            "strange_chips": {
+                n: _errors_json(errors) for n, errors in validation.strange_chips.items()
+            },
+            "engines": {name: _errors_json(errors) for name, errors in validation.engines.items()},
+            "engines_total": _errors_json(validation.generic_engines_total),
         },
         "cells": {
             key: {name: _errors_json(errors) for name, errors in cells.items()}
-            for key, cells in found.cells.items()
+            for key, cells in validation.cells.items()
         },
-        "regret": regret_json(found),
+        "regret": regret_json(validation),
     }
 
 
-def validation_table(found: Validation) -> str:
+def validation_table(validation: Validation) -> str:
     """Return the errors as a table, and what the measurements lack that could not be scored.
 
     Examples
@@ -419,65 +457,75 @@ def validation_table(found: Validation) -> str:
     >>> print(validation_table(Validation((), (), ())).splitlines()[1].split()[0])
     total
     """
-    rows = [*found.sources.items(), ("total", found.total), ("ideal roofline", found.ideal_total)]
-    trust = {one.source: one.point.trust for one in found.points}
+    rows = [
+        *validation.sources.items(),
+        ("total", validation.total),
+        ("ideal roofline", validation.ideal_total),
+    ]
+    trust = {point.source: point.point.trust for point in validation.points}
     aside = {name: " (not in total)" for name in trust if (trust[name] or 0) > TRUSTED}
-    table = _errors_table("source", [(name + aside.get(name, ""), one) for name, one in rows])
+    table = _errors_table("source", [(name + aside.get(name, ""), errors) for name, errors in rows])
     others = [
-        *((f"without {name}", errors) for name, errors in found.families.items()),
-        ("all families", found.generic_total),
-        *((f"on {name} (not in total)", errors) for name, errors in found.strange_chips.items()),
-        *((f"without {name}", errors) for name, errors in found.engines.items()),
-        ("all engines", found.generic_engines_total),
+        *((f"without {name}", errors) for name, errors in validation.families.items()),
+        ("all families", validation.generic_total),
+        *(
+            (f"on {name} (not in total)", errors)
+            for name, errors in validation.strange_chips.items()
+        ),
+        *((f"without {name}", errors) for name, errors in validation.engines.items()),
+        ("all engines", validation.generic_engines_total),
     ]
     cells = [
         (f"{key} {name}", errors)
-        for key, cell in found.cells.items()
+        for key, cell in validation.cells.items()
         for name, errors in cell.items()
         if errors.speedup_mean is not None
     ]
     generic = _errors_table("generic engine, fitted", others)
     by_cell = _errors_table("speedups by", cells)
-    lacking = Counter((point.source, missing) for point, missing in found.lacking)
+    lacking = Counter((point.source, missing) for point, missing in validation.lacking)
     notes = [
         f"not scored: {count} of {source}, without {missing}"
         for (source, missing), count in lacking.items()
     ]
-    freed = len({shape for shape in map(_shape, found.points) if shape})
-    told = (
+    freed = len({shape for shape in map(_shape, validation.points) if shape})
+    legend = (
         "Errors are shares of what was measured. Speedup: the acceptance length is known. Shape "
         f"alone: it is not, and one factor is free in each of {freed} groups."
     )
     costs = [
         f"one round of {method}: {cost.predicted:.2f} plain steps predicted, {cost.measured:.2f} "
         f"measured, {cost.mean_error:.1%} off on average over {cost.n} points"
-        for method, cost in round_costs(_trusted(found)).items()
+        for method, cost in round_costs(_trusted(validation)).items()
     ]
-    regret = regret_lines(found)
-    return "\n".join([table, "", generic, "", by_cell, "", told, *regret, *costs, *notes])
+    regret = regret_lines(validation)
+    return "\n".join([table, "", generic, "", by_cell, "", legend, *regret, *costs, *notes])
 
 
 def _errors_table(heading: str, rows: Sequence[tuple[str, Errors]]) -> str:
     """Return errors in columns, a row for each name."""
     return format_table(
         [heading, *(title for _, title in _HEADINGS)],
-        [[name, *(_cell(key, getattr(one, key)) for key, _ in _HEADINGS)] for name, one in rows],
+        [
+            [name, *(_cell(key, getattr(errors, key)) for key, _ in _HEADINGS)]
+            for name, errors in rows
+        ],
     )
 
 
-def _trusted(found: Validation) -> list[Scored]:
-    return [one for one in found.points if one.is_trusted]
+def _trusted(validation: Validation) -> list[Scored]:
+    return [point for point in validation.points if point.is_trusted]
 
 
-def _shape(one: Scored) -> tuple[object, ...] | None:
-    return shape_group(one.point) if one.kind == "shape" else None
+def _shape(scored: Scored) -> tuple[object, ...] | None:
+    return shape_group(scored.point) if scored.kind == "shape" else None
 
 
 def _cell(key: str, value: float | None) -> str:
     return figure(value, str if key == "n" else "{:.1%}".format)
 
 
-def own_json(found: OwnValidation) -> dict[str, Any]:
+def own_json(validation: OwnValidation) -> dict[str, Any]:
     """Return the errors of each file, of all, and of the ideal roofline: shares, or null.
 
     Examples
@@ -485,7 +533,7 @@ def own_json(found: OwnValidation) -> dict[str, Any]:
     >>> sorted(own_json(OwnValidation((), ())))
     ['ideal', 'sources', 'total']
     """
-    pairs = list(zip(found.points, found.ideal, strict=True))
+    pairs = list(zip(validation.points, validation.ideal, strict=True))
     return {
         "sources": [
             {
@@ -494,10 +542,10 @@ def own_json(found: OwnValidation) -> dict[str, Any]:
                 **_own_errors_json(errors),
                 "points": [_point_json(*pair) for pair in pairs if pair[0].source == name],
             }
-            for name, errors in found.sources.items()
+            for name, errors in validation.sources.items()
         ],
-        "total": _own_errors_json(found.total),
-        "ideal": _own_errors_json(found.ideal_total),
+        "total": _own_errors_json(validation.total),
+        "ideal": _own_errors_json(validation.ideal_total),
     }
 
 
@@ -505,20 +553,20 @@ def _own_errors_json(errors: OwnErrors) -> dict[str, Any]:
     return {**_errors_json(errors.scored), "tokens_per_s_mean_error": errors.rate_mean}
 
 
-def _point_json(one: OwnPoint, ideal: OwnPoint) -> dict[str, Any]:
-    known = one.scored.kind == "speedup"
+def _point_json(point: OwnPoint, ideal: OwnPoint) -> dict[str, Any]:
+    known = point.scored.kind == "speedup"
     return {
-        **residual_json(one.rate),
+        **residual_json(point.rate),
         "ideal": ideal.rate.shown,
         "ideal_off": ideal.rate.off,
-        "measured_speedup": one.scored.measured if known else None,
-        "predicted_speedup": one.scored.predicted if known else None,
+        "measured_speedup": point.scored.measured if known else None,
+        "predicted_speedup": point.scored.predicted if known else None,
         "ideal_speedup": ideal.scored.predicted if known else None,
-        "verdict": one.scored.verdict,
+        "verdict": point.scored.verdict,
     }
 
 
-def own_text(found: OwnValidation) -> str:
+def own_text(validation: OwnValidation) -> str:
     """Return results beside predictions as people read them: points, speedups, errors by file.
 
     Examples
@@ -526,10 +574,10 @@ def own_text(found: OwnValidation) -> str:
     >>> print(own_text(OwnValidation((), ())).splitlines()[-1].split()[:2])
     ['ideal', 'roofline']
     """
-    pairs = list(zip(found.points, found.ideal, strict=True))
+    pairs = list(zip(validation.points, validation.ideal, strict=True))
     points = format_table(
         [*RESIDUAL_HEADER, "ideal", "off"],
-        [[*residual_cells(one.rate), *residual_cells(ideal.rate)[-2:]] for one, ideal in pairs],
+        [[*residual_cells(point.rate), *residual_cells(ideal.rate)[-2:]] for point, ideal in pairs],
     )
     both = [pair for pair in pairs if pair[0].scored.kind == "speedup"]
     speedups = format_table(
@@ -537,35 +585,31 @@ def own_text(found: OwnValidation) -> str:
         [_speedup_cells(*pair) for pair in both],
     )
     absent = "no load was measured with and without drafts: no speedup to compare"
-    rows = [*found.sources.items(), ("total", found.total), ("ideal roofline", found.ideal_total)]
+    rows = [
+        *validation.sources.items(),
+        ("total", validation.total),
+        ("ideal roofline", validation.ideal_total),
+    ]
     errors = format_table(
         ["source", "points", "tok/s, mean", *(heading for _, heading in _OWN_HEADINGS)],
         [
             [
                 name,
-                str(one.scored.n),
-                _cell("", one.rate_mean),
-                *(_cell(key, getattr(one.scored, key)) for key, _ in _OWN_HEADINGS),
+                str(errors.scored.n),
+                _cell("", errors.rate_mean),
+                *(_cell(key, getattr(errors.scored, key)) for key, _ in _OWN_HEADINGS),
             ]
-            for name, one in rows
+            for name, errors in rows
         ],
     )
     return "\n\n".join([points, speedups if both else absent, errors])
 
 
-def validated_text(answer: PublishedValidated | OwnValidated) -> str:
-    """Return a validation as people read it."""
-    if isinstance(answer, PublishedValidated):
-        return validation_table(answer.found)
-    notes = [f"note: {note}" for note in answer.notes]
-    return "\n".join([f"{answer.title}\n\n{own_text(answer.found)}", *notes])
-
-
-def _speedup_cells(one: OwnPoint, ideal: OwnPoint) -> list[str]:
-    scored, roof = one.scored, ideal.scored
+def _speedup_cells(point: OwnPoint, ideal: OwnPoint) -> list[str]:
+    scored, roof = point.scored, ideal.scored
     return [
-        one.rate.point.place,
-        str(one.rate.point.draft_len),
+        point.rate.point.place,
+        str(point.rate.point.draft_len),
         f"{scored.measured:.2f}x",
         f"{scored.predicted:.2f}x",
         f"{scored.predicted / scored.measured - 1:+.1%}",
@@ -573,3 +617,59 @@ def _speedup_cells(one: OwnPoint, ideal: OwnPoint) -> list[str]:
         f"{roof.predicted / roof.measured - 1:+.1%}",
         {None: "-", True: "right", False: "wrong"}[scored.verdict],
     ]
+
+
+# --- The chart -----------------------------------------------------------------------------------
+
+#: Speedups that the axes are ticked at; larger ones are not drawn.
+_TICKS: Final = (0.25, 0.5, 1, 1.5, 2, 3, 4, 5, 6, 8)
+
+
+def accuracy_chart(points: Sequence[Scored]) -> Any:
+    """Draw predicted against measured speedup, a color for each source.
+
+    The band is 10% either way. The acceptance length of filled points is known; hollow points are
+    right but for one factor per group. Each source is predicted by fits that have not seen it.
+    """
+    from specroof.plot.scatter import (  # noqa: PLC0415 - matplotlib is slow to import
+        FILLED,
+        HOLLOW,
+        predicted_over_measured,
+        tick_speedups,
+    )
+    from specroof.plot.style import house_style  # noqa: PLC0415 - matplotlib is slow to import
+
+    # A shape may be that of throughput, where a source prints no speedup.
+    pairs = [
+        (point.source, point.measured, point.predicted, point.kind == "speedup")
+        for kind in ("speedup", "shape")
+        for point in points
+        if point.kind == kind and point.measured <= _TICKS[-1]
+    ]
+    least = min(0.9 * value for _, *values, _ in pairs for value in values)
+    ends = (min(least, 0.8 * _TICKS[1]), _TICKS[-1] * 1.1)
+    with house_style():
+        chart, axes = predicted_over_measured(
+            "Predicted against measured speedup, each source predicted by fits without it",
+            pairs,
+            ends,
+            meanings={FILLED: "acceptance length known", HOLLOW: "known up to one factor"},
+        )
+        tick_speedups(axes, [tick for tick in _TICKS if tick >= ends[0]])
+        axes.set_xlabel("Measured speedup")
+        axes.set_ylabel("Predicted speedup")
+        return chart
+
+
+COMMAND: Final = Command(
+    question=validate,
+    about="With BENCH, the command predicts each result by the engine profile and by the ideal "
+    "roofline.\nWhere one load was measured with drafts and without, it compares speedups too.\n\n"
+    "Without BENCH, it predicts each bundled source by engine profiles that were fitted without\n"
+    "that source. Speedups count where a source states the acceptance length; other tables of\n"
+    "speedups are compared by shape.",
+    options=FORMATS,
+    csv=False,
+    chart="Draw predicted against measured: speedup by source, or throughput of BENCH.",
+    example="specroof validate bench.jsonl -H b200 --model Qwen/Qwen3-8B --drafter eagle3",
+)
