@@ -62,7 +62,7 @@ def command(row: Command) -> Callable[..., None]:
         chips = given["hardware"] if row.each_chip else [None]
         names: list[str | None] = [None]
         if row.each_chip:
-            profiles = unique_list("hardware", chips, load_hardware, key=lambda chip: chip.name)
+            profiles = unique_list("hardware", chips, load_hardware)
             names = [profile.name for profile in profiles]
         answers: list[Any] = []
         for chip in chips:

@@ -109,8 +109,11 @@ def _doubled(text: str) -> list[float]:
     low, high = float(first), float(last)
     if not (0 < low <= high < math.inf):
         raise ValueError(text)
-    steps = math.ceil(math.log2(high / low))
-    return [*(low * 2.0**step for step in range(steps)), high]
+    values = []
+    while low < high:  # at most 2098 times; a quotient or a logarithm of the ends may overflow
+        values.append(low)
+        low *= 2.0
+    return [*values, high]
 
 
 def whole_numbers(word: str, text: str) -> list[int]:

@@ -454,16 +454,13 @@ class Sweep(Answer):
         OptionError
             For a study of more points than are held at once.
         """
-        from specroof.report.columns import (  # noqa: PLC0415
-            arrow_table,
-            curve_columns,
-        )
+        from specroof.report.columns import arrow_table  # noqa: PLC0415
 
         self._check_size()
         return arrow_table(
             {"target": part.target} | columns
             for part in self.slices()
-            for columns in curve_columns(part.prediction.curves, part.prediction.counted)
+            for columns in part.prediction.point_columns()
         )
 
     def to_frame(self) -> Any:
