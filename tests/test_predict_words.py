@@ -65,15 +65,17 @@ def test_flags_and_engines_are_understood_in_others_words() -> None:
 
 
 def test_lengths_stand_side_by_side() -> None:
-    printed = run(f"{BASE} --batch 4 --draft-len 3,1,20")
+    printed = run(f"{BASE} --batch 4 --show-draft-len 3,1,20")
     curve = predict(
         "Qwen/Qwen3-8B", "h100", drafters="eagle3,accept=.7", batch_size=4, max_draft_len=20
     ).curves[0]
     cells = [f"{curve.speedup[0, 0, k]:.2f}x" for k in (1, 3, 20)]
     assert re.search(rf"^ +4096 +4 +{' +'.join(cells)}  eagle3", printed, re.MULTILINE)
-    short = run(f"{BASE.replace('accept=.7', 'rates=.7/.6')} --draft-len 2,5,30 --max-draft-len 2")
+    short = run(
+        f"{BASE.replace('accept=.7', 'rates=.7/.6')} --show-draft-len 2,5,30 --max-draft-len 2"
+    )
     assert re.search(r"^ +4096 +1 +[\d.]+x +- +-  eagle3", short, re.MULTILINE)
-    deep = run(f"{BASE.replace('accept=.7', 'rates=.7/.6')} --draft-len 5")
+    deep = run(f"{BASE.replace('accept=.7', 'rates=.7/.6')} --show-draft-len 5")
     assert re.search(r"^ +4096 +1 +-  eagle3", deep, re.MULTILINE)
 
 

@@ -44,7 +44,10 @@ def test_a_number_is_refused_by_its_flag(words: list[str], says: str) -> None:
     [
         # The quotient of the ends, or its logarithm, was infinite: an OverflowError.
         ([*PREDICT, "--batch", "1e-300..1e300"], "--batch is 1e-300; allowed: a number from 1"),
-        ([*PREDICT, "--draft-len", "1e-300..1e300"], "--draft-len is '1e-300..1e300'; allowed:"),
+        (
+            [*PREDICT, "--show-draft-len", "1e-300..1e300"],
+            "--show-draft-len is '1e-300..1e300'; allowed:",
+        ),
         (
             ["simulate", "--target", "5e-324..1e308", "--draft", "1,0"],
             "--target is array(",
@@ -107,7 +110,7 @@ def test_commands_of_groups_name_their_flags_too(words: list[str], says: str) ->
         ),
         (
             "worth",
-            ["--drafter", "ngram", "--accept-length", "20", "--draft-len", "3"],
+            ["--drafter", "ngram", "--accept-length", "20", "--measured-draft-len", "3"],
             "--accept-length is 20.0; allowed: numbers from 1 to 4",
         ),
         (

@@ -70,7 +70,7 @@ def test_a_notebook_is_shown_eight_batches_and_contexts_of_a_curve() -> None:
     many = specroof.speedup_curve(
         MODEL, CHIP, drafter="ideal", batch_size=range(1, 20), context_len=range(100, 120)
     )
-    assert len(many.facts) == 8 * 8
+    assert len(many.summary) == 8 * 8
 
 
 # --- sweeps --------------------------------------------------------------------------------------

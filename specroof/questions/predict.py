@@ -574,6 +574,7 @@ def _prices_table(found: Prediction) -> str:
     if not known:
         return ""
     titles = [title for name in known for title in (_PRICES[name][0], "without drafts")]
+    names = len(found.curves) > 1  # else the line of its cost names the drafter
     rows = []
     for curve in found.headline_curves:
         # Axes context, batch, and per price the best draft length beside plain decoding.
@@ -588,13 +589,13 @@ def _prices_table(found: Prediction) -> str:
                 f"{context:g}",
                 f"{batch:g}",
                 *(figure(cell[i, b], format_price) for cell in cells),
-                curve.drafter,
+                *[curve.drafter] * names,
             ]
             for i, context in enumerate(curve.context_len)
             for b, batch in enumerate(curve.batch_size)
         ]
-    header = ["context", "batch", *titles, "drafter"]
-    return format_table(header, rows, left=[len(header) - 1])
+    header = ["context", "batch", *titles, *["drafter"] * names]
+    return format_table(header, rows, left=[len(header) - 1] if names else [])
 
 
 # --- The charts -----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect
 from specroof.latency import Deployment
 from specroof.questions.answer import Answer
-from specroof.questions.curve_tables import curve_columns, request_columns
+from specroof.questions.curve_tables import request_columns
 from specroof.questions.predict import (
     Prediction,
     predicted,
@@ -317,7 +317,7 @@ class Sweep(Answer):
         return arrow_table(
             {"target": part.target} | columns
             for part in self.slices()
-            for columns in curve_columns(part.prediction.curves, part.prediction.counted)
+            for columns in part.prediction.point_columns()
         )
 
     def to_frame(self) -> Any:
