@@ -109,8 +109,8 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
     load = up_to(request.batch_size), request.context_len
     point = Point(*request.resolved(), drafter, *load, longest)
     curve = curve_with_room(point, acceptance)
-    asked = request.draft_len
-    length = int(curve.best_draft_len[0, -1]) if asked is None else asked
+    draft_len = request.draft_len
+    length = int(curve.best_draft_len[0, -1]) if draft_len is None else draft_len
     runs = {
         drafts: simulated(
             acceptance,
@@ -136,8 +136,8 @@ def curve_with_room(point: Point, acceptance: Acceptance) -> SpeedupCurve:
     if limited_by(point.setup, None, queues=False) is None:
         return curve
     limits = limits_of(point.model, point.setup, point.drafter, curve)
-    told = limits.warnings(curve, "larger batches are priced as if memory had no end")
-    return replace(curve, notes=(*curve.notes, *told))
+    warnings = limits.warnings(curve, "larger batches are priced as if memory had no end")
+    return replace(curve, notes=(*curve.notes, *warnings))
 
 
 def chain_acceptance(drafter: Drafter) -> Acceptance:
@@ -235,9 +235,9 @@ def sampling_is_exact(request: ExactRequest) -> Exactness:
 # --- Simulations as text -------------------------------------------------------------------------
 
 
-def exactness_text(found: Exactness) -> str:
+def exactness_text(answer: Exactness) -> str:
     """Return the counts of speculative sampling, a line for each claim."""
-    result = found.result
+    result = answer.result
     follows = "follow" if result.p_value >= 0.001 else "DO NOT follow"
     return "\n".join(
         [
@@ -252,12 +252,12 @@ def exactness_text(found: Exactness) -> str:
     )
 
 
-def times_text(found: BatchTimes) -> str:
+def times_text(answer: BatchTimes) -> str:
     """Return the spread of times, with drafts and without."""
     header = ["draft length", "seconds", "mean", "p50", "p95", "p99"]
     rows = [
         [str(drafts), words, *_spread(spread)]
-        for drafts, run in found.runs.items()
+        for drafts, run in answer.runs.items()
         for words, spread in (
             ("between tokens", run.between_tokens),
             ("between bursts", run.between_bursts),
@@ -265,7 +265,7 @@ def times_text(found: BatchTimes) -> str:
             ("whole batch", run.batch),
         )
     ]
-    notes = [f"note: {note}" for note in found.notes]
+    notes = [f"note: {note}" for note in answer.notes]
     return "\n".join([format_table(header, rows, left=[1]), *notes])
 
 
