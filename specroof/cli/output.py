@@ -189,7 +189,7 @@ def figure_files(path: Path | None, draw: Figures) -> dict[Path, bytes]:
             raise OutputError(message)
         (figure,) = figures.values()
         return {path: plot.figure_bytes(figure, "-.png")}
-    names = {path.with_stem(path.stem + ending): one for ending, one in figures.items()}
+    names = {path.with_stem(path.stem + ending): figure for ending, figure in figures.items()}
     return {name: plot.figure_bytes(figure, name) for name, figure in names.items()}
 
 

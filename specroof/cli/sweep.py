@@ -137,13 +137,13 @@ def _expected(study: Study, form: str | None) -> str:
     """Return the size and the expected time of a study, in four lines."""
     from specroof.sweeps.plan import estimate  # noqa: PLC0415 - as above
 
-    found = estimate(study, form)
+    cost = estimate(study, form)
     return "\n".join(
         (
-            f"points      {found.points}",
-            f"partitions  {found.partitions}, a {found.form} file each",
-            f"expected    {_span(found.seconds, found.seconds_off)} of one process here",
-            f"            {format_binary_bytes(found.size_bytes)}",
+            f"points      {cost.points}",
+            f"partitions  {cost.partitions}, a {cost.form} file each",
+            f"expected    {_span(cost.seconds, cost.seconds_off)} of one process here",
+            f"            {format_binary_bytes(cost.size_bytes)}",
         )
     )
 

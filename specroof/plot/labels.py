@@ -109,15 +109,15 @@ def _annotation(axes: Axes, label: Label, size: float) -> Annotation:
 
 def _line_points(axes: Axes) -> Array:
     """Return points along every line of the axes, a few pixels apart."""
-    found = [np.empty((0, 2))]
+    parts = [np.empty((0, 2))]
     for line in axes.get_lines():
         # The line's own transform: a horizontal line mixes data with axes coordinates.
         corners = line.get_transform().transform(line.get_xydata())
         corners = corners[np.isfinite(corners).all(axis=1)]
         for start, end in itertools.pairwise(np.clip(corners, -1e4, 1e4)):
             steps = np.linspace(0, 1, 2 + int(np.hypot(*(end - start)) // 5))[:, None]
-            found.append(start + steps * (end - start))
-    points = np.concatenate(found)
+            parts.append(start + steps * (end - start))
+    points = np.concatenate(parts)
     return points[_within(points, np.array([axes.get_window_extent().extents]))[:, 0]]
 
 

@@ -47,7 +47,11 @@ class _Page:
 
     def panel(self, model: str, setup: str) -> list[Overview]:
         """Return the curves of a panel."""
-        return [one for one in self.overviews if (one.model, _setup(one)) == (model, setup)]
+        return [
+            overview
+            for overview in self.overviews
+            if (overview.model, _setup(overview)) == (model, setup)
+        ]
 
 
 def study_figures(overviews: Sequence[Overview]) -> dict[str, Figure]:
@@ -63,39 +67,45 @@ def study_figures(overviews: Sequence[Overview]) -> dict[str, Figure]:
         for ending, page in _pages(members):
             figures[f"best-speedup{load}{ending}"] = _lines_chart(page)
         if min(members[0].best_speedup.shape) > 1:
-            for drafter, own in _grouped(members, lambda one: f"-{one.drafter_number}").items():
+            for drafter, own in _grouped(
+                members, lambda overview: f"-{overview.drafter_number}"
+            ).items():
                 for ending, page in _pages(own):
                     figures[f"map{load}{drafter}{ending}"] = _maps_chart(page)
     return figures
 
 
-def _load(one: Overview) -> str:
-    return f"-workload-{one.workload}" if one.requests else ""
+def _load(overview: Overview) -> str:
+    return f"-workload-{overview.workload}" if overview.requests else ""
 
 
-def _setup(one: Overview) -> str:
-    return f"{one.devices} x {one.hardware}\n{one.engine}"
+def _setup(overview: Overview) -> str:
+    return f"{overview.devices} x {overview.hardware}\n{overview.engine}"
 
 
 def _grouped(
     overviews: Sequence[Overview], key: Callable[[Overview], str]
 ) -> Mapping[str, list[Overview]]:
     groups: dict[str, list[Overview]] = {}
-    for one in overviews:
-        groups.setdefault(key(one), []).append(one)
+    for overview in overviews:
+        groups.setdefault(key(overview), []).append(overview)
     return groups
 
 
 def _pages(overviews: Sequence[Overview]) -> Iterator[tuple[str, _Page]]:
     """Yield pages, and what their file names end in: nothing for the first."""
-    models = list(dict.fromkeys(one.model for one in overviews))
-    setups = list(dict.fromkeys(_setup(one) for one in overviews))
+    models = list(dict.fromkeys(overview.model for overview in overviews))
+    setups = list(dict.fromkeys(_setup(overview) for overview in overviews))
     number = 0
     for row in range(0, len(models), _MOST_ROWS):
         for column in range(0, len(setups), _MOST_COLUMNS):
             rows = models[row : row + _MOST_ROWS]
             columns = setups[column : column + _MOST_COLUMNS]
-            shown = [one for one in overviews if one.model in rows and _setup(one) in columns]
+            shown = [
+                overview
+                for overview in overviews
+                if overview.model in rows and _setup(overview) in columns
+            ]
             if shown:
                 number += 1
                 yield "" if number == 1 else f"-{number}", _Page(rows, columns, shown)
@@ -112,14 +122,14 @@ def _lines_chart(page: _Page) -> Figure:
     if not by_batch:
         at = f"batch {first.batch_size[0]:g}"
     chart, panels = _panels(page, f"Best speedup over plain decoding, {at}")
-    for one in page.overviews:
-        if one.drafter not in drafters:
+    for overview in page.overviews:
+        if overview.drafter not in drafters:
             continue
-        index = drafters.index(one.drafter)
-        speedup = _with_drafts(one)
-        x = one.batch_size if by_batch else one.context_len
-        y = speedup[one.context_len.size // 2] if by_batch else speedup[:, 0]
-        panels[one.model, _setup(one)].plot(x, y, **look(index), ms=3, lw=1.2)
+        index = drafters.index(overview.drafter)
+        speedup = _with_drafts(overview)
+        x = overview.batch_size if by_batch else overview.context_len
+        y = speedup[overview.context_len.size // 2] if by_batch else speedup[:, 0]
+        panels[overview.model, _setup(overview)].plot(x, y, **look(index), ms=3, lw=1.2)
     for axes in panels.values():
         axes.axhline(1, color=GREY, lw=1, ls=":")
         axes.set_yscale("log", base=2)
@@ -130,9 +140,9 @@ def _lines_chart(page: _Page) -> Figure:
     return chart
 
 
-def _with_drafts(one: Overview) -> Array:
+def _with_drafts(overview: Overview) -> Array:
     """Return the best speedup where drafts run: elsewhere 1 says nothing of them."""
-    return np.where(one.drafts_run == 1, one.best_speedup, np.nan)
+    return np.where(overview.drafts_run == 1, overview.best_speedup, np.nan)
 
 
 def _label_x(panels: Mapping[tuple[str, str], Axes], text: str) -> None:
@@ -146,8 +156,8 @@ def _label_x(panels: Mapping[tuple[str, str], Axes], text: str) -> None:
 def _drafters(page: _Page) -> list[str]:
     """Return the drafters that are drawn: of many, those that gain most."""
     gains = {
-        drafter: max(float(np.nan_to_num(one.best_speedup).max()) for one in members)
-        for drafter, members in _grouped(page.overviews, lambda one: one.drafter).items()
+        drafter: max(float(np.nan_to_num(overview.best_speedup).max()) for overview in members)
+        for drafter, members in _grouped(page.overviews, lambda overview: overview.drafter).items()
     }
     best = sorted(gains, key=lambda drafter: -gains[drafter])[:_MOST_LINES]
     return [drafter for drafter in gains if drafter in best]
@@ -164,17 +174,17 @@ def _handles(drafters: Sequence[str]) -> list[Artist]:
 def _maps_chart(page: _Page) -> Figure:
     """Draw the best speedup of one drafter over batch sizes and context lengths."""
     chart, panels = _panels(page, f"Best speedup of {page.overviews[0].drafter}")
-    highest = max(float(np.nan_to_num(one.best_speedup).max()) for one in page.overviews)
+    highest = max(float(np.nan_to_num(overview.best_speedup).max()) for overview in page.overviews)
     norm = LogNorm(1, max(highest, 1.01))
     colors = mpl.colormaps["viridis"]
     greys = ListedColormap([_NO_DRAFTS, _NO_ROOM])
-    for one in page.overviews:
-        axes = panels[one.model, _setup(one)]
+    for overview in page.overviews:
+        axes = panels[overview.model, _setup(overview)]
         axes.grid(visible=False)
         look: dict[str, Any] = {"aspect": "auto", "origin": "lower", "interpolation": "nearest"}
-        axes.imshow(np.isnan(one.best_speedup), cmap=greys, vmin=0, vmax=1, **look)
-        axes.imshow(np.ma.masked_invalid(_with_drafts(one)), cmap=colors, norm=norm, **look)
-        _cell_ticks(axes, one)
+        axes.imshow(np.isnan(overview.best_speedup), cmap=greys, vmin=0, vmax=1, **look)
+        axes.imshow(np.ma.masked_invalid(_with_drafts(overview)), cmap=colors, norm=norm, **look)
+        _cell_ticks(axes, overview)
     bar = chart.colorbar(
         ScalarMappable(norm, colors), ax=list(panels.values()), label="Best speedup", shrink=0.8
     )
@@ -242,8 +252,8 @@ def _scale_ticks(axes: Axes, values: Array) -> None:
     tick_at(axes.yaxis, steps, [f"{step:g}" for step in steps])
 
 
-def _cell_ticks(axes: Axes, one: Overview) -> None:
+def _cell_ticks(axes: Axes, overview: Overview) -> None:
     """Write some batch sizes and context lengths at their cells."""
-    for axis, values in ((axes.xaxis, one.batch_size), (axes.yaxis, one.context_len)):
+    for axis, values in ((axes.xaxis, overview.batch_size), (axes.yaxis, overview.context_len)):
         places = _spread(values)
         tick_at(axis, places, [short_number(values[place]) for place in places])

@@ -59,13 +59,13 @@ class ProfilesRequest:
 
     def profiles(self) -> list[AcceptanceProfile]:
         """Return the profiles of names and files; one file may hold several."""
-        found: list[AcceptanceProfile] = []
+        profiles: list[AcceptanceProfile] = []
         for name in as_list(self.names):
             if is_file(Path(name)):
-                found += load_profiles_file(name, drafts=self.drafts)
+                profiles += load_profiles_file(name, drafts=self.drafts)
             else:
-                found.append(load_profile(name))
-        return found
+                profiles.append(load_profile(name))
+        return profiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ class Profiles(Charted):
     @property
     def records(self) -> list[dict[str, Any]]:
         """Each profile as the object that ``--json`` prints."""
-        return [profile_row(one) for one in self.profiles]
+        return [profile_row(profile) for profile in self.profiles]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the profiles by name."""
@@ -126,14 +126,14 @@ class FittedProfiles(Profiles):
     @property
     def records(self) -> list[dict[str, Any]]:
         """Each fit as the object that ``--json`` prints."""
-        return [{"profile": one.name} | fit_row(fit) for one, fit in self.fits]
+        return [{"profile": profile.name} | fit_row(fit) for profile, fit in self.fits]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fits by profile."""
-        found: dict[str, Any] = {one.name: [] for one in self.profiles}
+        fits: dict[str, Any] = {profile.name: [] for profile in self.profiles}
         for row in self.records:
-            found[row["profile"]].append(row)
-        return found
+            fits[row["profile"]].append(row)
+        return fits
 
 
 @question(FindRequest)
@@ -165,7 +165,9 @@ def nearest_models(text: str, models: Sequence[str]) -> list[str]:
 
     def likeness(model: str) -> float:
         parts = (model, *re.split("[-/ ]", model))
-        return max(SequenceMatcher(None, text.casefold(), one.casefold()).ratio() for one in parts)
+        return max(
+            SequenceMatcher(None, text.casefold(), part.casefold()).ratio() for part in parts
+        )
 
     shared = {model: len(words(text) & words(model)) for model in models}
     ranked = sorted(models, key=lambda model: (-shared[model], -likeness(model)))
@@ -182,7 +184,7 @@ def show_profiles(request: ProfilesRequest) -> Profiles:
 def fit_profiles(request: FitRequest) -> FittedProfiles:
     """Fit laws with few numbers to measured acceptance, and show their residuals."""
     profiles = request.profiles()
-    fits = [(one, fit) for one in profiles for fit in _fits(one, request.law)]
+    fits = [(profile, fit) for profile in profiles for fit in _fits(profile, request.law)]
     return FittedProfiles(tuple(profiles), fits=tuple(fits))
 
 
@@ -191,7 +193,9 @@ def _fits(profile: AcceptanceProfile, law: str) -> list[AcceptanceFit]:
     survival = _survival(profile)
     if law != "all":
         return [fit_acceptance(survival, law)]
-    fitting = [name for name, one in FITTED_LAWS.items() if len(one.bounds) <= profile.n_measured]
+    fitting = [
+        name for name, law_fit in FITTED_LAWS.items() if len(law_fit.bounds) <= profile.n_measured
+    ]
     return [fit_acceptance(survival, name) for name in fitting]
 
 
@@ -226,14 +230,14 @@ def fit_row(fit: AcceptanceFit) -> dict[str, Any]:
 # --- Measured acceptance as text: a list, a page for each profile, and fitted laws ---------------
 
 
-def profiles_table(found: Profiles) -> str:
+def profiles_table(answer: Profiles) -> str:
     """Return a list of profiles, or the nearest names where there are none."""
-    if not found.profiles:
-        return "\n".join(found.notes)
+    if not answer.profiles:
+        return "\n".join(answer.notes)
     header = ["profile", "drafts", "tokens/round", "temperature", "measured"]
-    table = format_table(header, [_cells(one) for one in found.profiles], left=[0, 4])
-    told = "tokens per round include the bonus token. Use: profile=NAME in a SPEC."
-    return f"{table}\n\nProfiles: {len(found.profiles)}; {told}"
+    table = format_table(header, [_cells(profile) for profile in answer.profiles], left=[0, 4])
+    usage = "tokens per round include the bonus token. Use: profile=NAME in a SPEC."
+    return f"{table}\n\nProfiles: {len(answer.profiles)}; {usage}"
 
 
 def _cells(profile: AcceptanceProfile) -> list[str]:
@@ -250,9 +254,9 @@ def _cells(profile: AcceptanceProfile) -> list[str]:
     ]
 
 
-def profiles_text(found: Profiles) -> str:
+def profiles_text(answer: Profiles) -> str:
     """Return each profile over a few lines."""
-    return "\n\n".join(_text(one) for one in found.profiles)
+    return "\n\n".join(_text(profile) for profile in answer.profiles)
 
 
 def _text(profile: AcceptanceProfile) -> str:
@@ -264,33 +268,33 @@ def _text(profile: AcceptanceProfile) -> str:
     return "\n".join([*lines, f"{'survival':17}{survival}"])
 
 
-def fits_text(found: FittedProfiles) -> str:
+def fits_text(answer: FittedProfiles) -> str:
     """Return fitted laws as a table, with what they miss."""
     header = ["profile", "law", "rms", "worst", "tokens/round off", "SPEC"]
     rows = [
         [
-            one.name,
+            profile.name,
             fit.law,
             f"{fit.rms_residual:.4f}",
             f"{fit.worst_residual:.4f}",
             f"{fit.length_residual:+.3f}",
             fit_row(fit)["spec"],
         ]
-        for one, fit in found.fits
+        for profile, fit in answer.fits
     ]
-    told = "rms and worst: fitted less measured share of rounds, over the depths measured"
-    return f"{format_table(header, rows, left=[0, 1, 5])}\n\n{told}"
+    legend = "rms and worst: fitted less measured share of rounds, over the depths measured"
+    return f"{format_table(header, rows, left=[0, 1, 5])}\n\n{legend}"
 
 
 # --- The chart ------------------------------------------------------------------------------------
 
 
-def acceptance_chart(found: Profiles) -> Any:
+def acceptance_chart(answer: Profiles) -> Any:
     """Draw survival and tokens per round of profiles, beside the laws fitted to them."""
     from specroof.plot.curves import plot_acceptance  # noqa: PLC0415 - matplotlib is slow to import
 
-    measured = [(profile.name, profile.acceptance()) for profile in found.profiles]
-    fits = [(f"{fit.law} fitted to {profile.name}", fit.acceptance) for profile, fit in found.fits]
+    measured = [(profile.name, profile.acceptance()) for profile in answer.profiles]
+    fits = [(f"{fit.law} fitted to {profile.name}", fit.acceptance) for profile, fit in answer.fits]
     return plot_acceptance(measured, fits=fits)
 
 

@@ -53,13 +53,15 @@ def _one_point(curves: Sequence[SpeedupCurve]) -> str:
     plain = f"context {first.context_len[0]:g}, batch {batch:g}: "
     plain += _NO_ROOM if np.isnan(step_s) else _plain_step(first, step_s)
     columns = [_columns(curve) | {"drafter": [curve.drafter]} for curve in curves]
-    one = len(curves) == 1  # the line of its cost names it
+    is_alone = len(curves) == 1  # the line of its cost names it
     shown = [
-        title for title in columns[0] if title not in _OF_GRIDS | ({"drafter"} if one else set())
+        title
+        for title in columns[0]
+        if title not in _OF_GRIDS | ({"drafter"} if is_alone else set())
     ]
     rows = [[cells[title][0] for title in shown] for cells in columns]
     header = [title.replace("tok/round", "tokens") for title in shown]
-    return f"{plain}\n\n{format_table(header, rows, left=[] if one else [len(header) - 1])}"
+    return f"{plain}\n\n{format_table(header, rows, left=[] if is_alone else [len(header) - 1])}"
 
 
 def _plain_step(curve: SpeedupCurve, step_s: float) -> str:
@@ -104,8 +106,8 @@ def _cells(
 ) -> list[str]:
     """Return a cell for each operating point; `absent` where nothing is known."""
     there = ~np.isnan(first) if known is None else known
-    points = zip(there.flat, first.flat, *(one.flat for one in others), strict=True)
-    return [spelt(*values) if one else absent for one, *values in points]
+    points = zip(there.flat, first.flat, *(other.flat for other in others), strict=True)
+    return [spelt(*values) if is_known else absent for is_known, *values in points]
 
 
 def _gain(speedup: float, drafts: bool) -> str:
@@ -246,8 +248,8 @@ def _counted_cells(whole: EndToEnd, b: int) -> list[str]:
     if np.isnan(whole.curve.best_speedup[0, b]):
         return [ABSENT] * (1 + len(_COUNTED))
     best = int(whole.curve.best_draft_len[0, b])
-    told = _COUNTED.values()
-    return [str(best), *(figure(getattr(whole, name)[0, b, best], how) for name, how in told)]
+    columns = _COUNTED.values()
+    return [str(best), *(figure(getattr(whole, name)[0, b, best], how) for name, how in columns)]
 
 
 def _prefill_line(whole: EndToEnd) -> str:
@@ -313,7 +315,7 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
     """
     refuse_long_texts(curves, counted, "JSON")
     first = curves[0]
-    found: dict[str, Any] = {
+    content: dict[str, Any] = {
         **fields_of(first, "model", "hardware", "engine"),
         "placement": asdict(first.placement),
         **{
@@ -328,8 +330,8 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
         "drafters": [_drafter_json(curve) for curve in curves],
     }
     if counted:
-        found |= workload_json(counted[0].workload)
-        for drafter, whole in zip(found["drafters"], counted, strict=True):
+        content |= workload_json(counted[0].workload)
+        for drafter, whole in zip(content["drafters"], counted, strict=True):
             arrays = {
                 name: to_json_array(getattr(whole, name)) for name in (*COUNTED_ARRAYS, "answer_s")
             }
@@ -339,7 +341,7 @@ def curves_json(curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd] = ()
                 "best_draft_len": to_json_array(_known(whole.curve, whole.curve.best_draft_len)),
                 "best_speedup": to_json_array(whole.curve.best_speedup),
             }
-    return found
+    return content
 
 
 def _drafter_json(curve: SpeedupCurve) -> dict[str, Any]:
@@ -362,10 +364,14 @@ def _band_json(curve: SpeedupCurve) -> dict[str, Any]:
     within = curve.best_within_band()
     if curve.verdict is None or within is None:
         return dict.fromkeys(_BAND_KEYS)
-    told = curve.verdict.astype(object)
-    told[told == ""] = None
+    verdicts = curve.verdict.astype(object)
+    verdicts[verdicts == ""] = None
     ends = np.stack(within, axis=-1)
-    values = (to_json_array(curve.speedup_low), to_json_array(curve.speedup_high), told.tolist())
+    values = (
+        to_json_array(curve.speedup_low),
+        to_json_array(curve.speedup_high),
+        verdicts.tolist(),
+    )
     return dict(zip(_BAND_KEYS, (*values, to_json_array(_known(curve, ends))), strict=True))
 
 

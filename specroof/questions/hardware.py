@@ -85,9 +85,9 @@ def list_hardware(_request: ListRequest) -> list[HardwareFacts]:
 def show_hardware(request: HardwareRequest) -> HardwareFacts:
     """Show one profile with the source of each figure."""
     profile = hardware_of(request.hardware)
-    asked = request.hardware
+    given = request.hardware
     return HardwareFacts(
-        profile.name if isinstance(asked, HardwareProfile) else os.fspath(asked), profile
+        profile.name if isinstance(given, HardwareProfile) else os.fspath(given), profile
     )
 
 
@@ -106,9 +106,9 @@ def check_hardware(request: CheckRequest) -> HardwareFacts:
 # --- Hardware profiles as text -------------------------------------------------------------------
 
 
-def hardware_table(found: Sequence[HardwareFacts]) -> str:
+def hardware_table(chips: Sequence[HardwareFacts]) -> str:
     """Return the list of hardware profiles."""
-    rows = [facts.to_dict() for facts in found]
+    rows = [facts.to_dict() for facts in chips]
     header = ["name", "bf16", "fp8", "fp4", "memory", "bandwidth", "engines", "title"]
     cells = [
         [
@@ -132,9 +132,9 @@ def _peak(row: Mapping[str, Any], dtype: str) -> str:
     return f"{format_si(peaks['fp16'], '')} fp16" if dtype == "bf16" and "fp16" in peaks else "-"
 
 
-def _usable(found: HardwareFacts) -> str:
+def _usable(chip: HardwareFacts) -> str:
     """Return the memory that servers see, and whether a log says so."""
-    profile = found.profile
+    profile = chip.profile
     seen = format_binary_bytes(profile.server_memory_bytes)
     if profile.usable_memory_bytes is not None:
         return f"{seen}, as servers see it"
@@ -142,9 +142,9 @@ def _usable(found: HardwareFacts) -> str:
     return f"{seen}: no log is known, {share:.0%} of the memory"
 
 
-def hardware_text(found: HardwareFacts) -> str:
+def hardware_text(chip: HardwareFacts) -> str:
     """Return one profile's figures and their sources, line by line."""
-    row = found.to_dict()
+    row = chip.to_dict()
     peak, link = row["peak"], row["interconnect"]
     lines = {
         **{
@@ -152,7 +152,7 @@ def hardware_text(found: HardwareFacts) -> str:
             for dtype, value in peak["flops_per_s"].items()
         },
         "memory": format_binary_bytes(peak["memory_bytes"]),
-        "usable memory": _usable(found),
+        "usable memory": _usable(chip),
         "bandwidth": format_si(peak["memory_bytes_per_s"], "B/s"),
         "aliases": ", ".join(row["aliases"]),
         "engines": ", ".join([*row["engines"], "generic", "ideal"]),
@@ -172,10 +172,10 @@ def hardware_text(found: HardwareFacts) -> str:
     return "\n".join([row["title"], *facts, *sources])
 
 
-def check_text(found: HardwareFacts) -> str:
+def check_text(chip: HardwareFacts) -> str:
     """Return that a file is sound, and names in it that others have."""
-    sound = f"{found.name}: {found.profile.name}, every figure is valid and names a source"
-    return "\n".join(filter(None, [sound, note_lines(found.warnings)]))
+    sound = f"{chip.name}: {chip.profile.name}, every figure is valid and names a source"
+    return "\n".join(filter(None, [sound, note_lines(chip.warnings)]))
 
 
 COMMAND: Final = Command(

@@ -208,9 +208,9 @@ def weight_formats(model: Architecture) -> dict[str, int]:
     """
     counts: dict[str, int] = {}
     for count, _, part in _parts(model):
-        found = _stored(part)
-        if found is not None:
-            name, elements = found
+        stored = _stored(part)
+        if stored is not None:
+            name, elements = stored
             counts[name] = counts.get(name, 0) + count * elements
     return counts
 
@@ -266,11 +266,11 @@ def model_diff(first: Architecture, second: Architecture) -> list[dict[str, Any]
     [{'group': 'cache', 'name': 'kv_dtype', 'values': ['bf16', 'fp8']}]
     """
     facts = [_facts(first), _facts(second)]
-    keys = dict.fromkeys(key for one in facts for key in one)
+    keys = dict.fromkeys(key for of_model in facts for key in of_model)
     return [
         {"group": group, "name": name, "values": values}
         for group, name in sorted(keys, key=lambda key: _GROUPS.index(key[0]))
-        if (values := [one.get((group, name)) for one in facts])[0] != values[1]
+        if (values := [of_model.get((group, name)) for of_model in facts])[0] != values[1]
     ]
 
 
@@ -324,8 +324,8 @@ def _shape(linear: Linear) -> str:
 
 def _settings(label: str, value: Any) -> Iterator[tuple[str, str]]:
     """Yield the fields of a core; fields of inner parts get longer names."""
-    for one in fields(value):
-        name, setting = f"{label}.{one.name}", getattr(value, one.name)
+    for field in fields(value):
+        name, setting = f"{label}.{field.name}", getattr(value, field.name)
         if isinstance(setting, WeightFormat):
             yield name, _format_name(setting)
         elif is_dataclass(setting):
@@ -337,9 +337,9 @@ def _settings(label: str, value: Any) -> Iterator[tuple[str, str]]:
 # --- Sizes of models as text: a list, a page, and what two models differ in ----------------------
 
 
-def models_table(found: Sequence[ModelFacts]) -> str:
+def models_table(models: Sequence[ModelFacts]) -> str:
     """Return the list of models."""
-    rows = [one.to_dict() for one in found]
+    rows = [model.to_dict() for model in models]
     header = ["model", "params", "active", "weights", "KV/token", "layers"]
     cells = [
         [
@@ -359,9 +359,9 @@ def _kinds(kinds: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in kinds.items())
 
 
-def model_text(found: ModelFacts) -> str:
+def model_text(model: ModelFacts) -> str:
     """Return one model's sizes, line by line."""
-    row = found.to_dict()
+    row = model.to_dict()
     lines = {
         "family": row["family"],
         "parameters": f"{row['params']:,} ({format_count(row['params'])})",
@@ -372,7 +372,7 @@ def model_text(found: ModelFacts) -> str:
         "layers": f"{row['layers']}: {_kinds(row['layer_kinds'])}",
     }
     facts = format_table([row["name"], ""], lines.items(), left=(0, 1))
-    return "\n".join([facts, *(f"note: {note}" for note in found.notes)])
+    return "\n".join([facts, *(f"note: {note}" for note in model.notes)])
 
 
 def _formats(row: Mapping[str, Any]) -> str:
@@ -395,11 +395,11 @@ def _bytes_in(row: Mapping[str, Any], amount: str, dtype: str) -> str:
     return f"{held} in {row[dtype]}" if row[amount] else held
 
 
-def diff_text(found: ModelDiff) -> str:
+def diff_text(diff: ModelDiff) -> str:
     """Return the differences of two models, and the notes on each."""
-    names = [model.name for model in found.models]
-    table = diff_table(names, found.differences)
-    return "\n".join([table, *(f"note {note}" for note in found.notes)])
+    names = [model.name for model in diff.models]
+    table = diff_table(names, diff.differences)
+    return "\n".join([table, *(f"note {note}" for note in diff.notes)])
 
 
 def diff_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:

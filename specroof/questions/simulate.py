@@ -111,8 +111,8 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
     curve = curve_of_shrinking_batches(
         deployment, drafter, request.batch_size, request.context_len, longest
     )
-    asked = request.draft_len
-    length = int(curve.best_draft_len[0, -1]) if asked is None else asked
+    draft_len = request.draft_len
+    length = int(curve.best_draft_len[0, -1]) if draft_len is None else draft_len
     runs = {
         drafts: simulated(
             acceptance,
@@ -241,9 +241,9 @@ def sampling_is_exact(request: ExactRequest) -> Exactness:
 # --- Simulations as text -------------------------------------------------------------------------
 
 
-def exactness_text(found: Exactness) -> str:
+def exactness_text(answer: Exactness) -> str:
     """Return the counts of speculative sampling, a line for each claim."""
-    result = found.result
+    result = answer.result
     follows = "follow" if result.p_value >= 0.001 else "DO NOT follow"
     return "\n".join(
         [
@@ -258,12 +258,12 @@ def exactness_text(found: Exactness) -> str:
     )
 
 
-def times_text(found: BatchTimes) -> str:
+def times_text(answer: BatchTimes) -> str:
     """Return the spread of times, with drafts and without."""
     header = ["draft length", "seconds", "mean", "p50", "p95", "p99"]
     rows = [
         [str(drafts), words, *_spread(spread)]
-        for drafts, run in found.runs.items()
+        for drafts, run in answer.runs.items()
         for words, spread in (
             ("between tokens", run.between_tokens),
             ("between bursts", run.between_bursts),
@@ -271,7 +271,7 @@ def times_text(found: BatchTimes) -> str:
             ("whole batch", run.batch),
         )
     ]
-    notes = [f"note: {note}" for note in found.notes]
+    notes = [f"note: {note}" for note in answer.notes]
     return "\n".join([format_table(header, rows, left=[1]), *notes])
 
 

@@ -257,20 +257,20 @@ class Mistakes:
         """Return how many there are."""
         return len(self._found)
 
-    def add(self, kind: type[SpecroofError], said: str, path: KeyPath) -> None:
+    def add(self, kind: type[SpecroofError], sentence: str, path: KeyPath) -> None:
         """Write down one mistake.
 
         Parameters
         ----------
         kind
             What it is raised as where it is the only one.
-        said
+        sentence
             One sentence.
         path
             Where it stands.
         """
         keys = ".".join(step for step in path if isinstance(step, str))
-        self._found.setdefault(said, (kind, keys or "the file"))
+        self._found.setdefault(sentence, (kind, keys or "the file"))
 
     def refuse(self) -> NoReturn:
         """Raise one mistake in its own class, and several as a `StudyError`.
@@ -292,15 +292,15 @@ class Mistakes:
         specroof.errors.StudyError: s.yaml: 3 mistakes (2 in batch_size, 1 in engine); the first:
         batch_size.0 is -1
         """
-        first, *others = said = tuple(self._found)
+        first, *others = sentences = tuple(self._found)
         if not others:
             message = f"{self._source}: {first}"
             raise self._found[first][0](message)
         places = Counter(place for _, place in self._found.values()).most_common()
         counted = ", ".join(f"{count} in {place}" for place, count in places[:_MOST_PLACES])
         more = ", and more" if len(places) > _MOST_PLACES else ""
-        message = f"{self._source}: {len(said)} mistakes ({counted}{more}); the first: {first}"
-        raise StudyError(message, said)
+        message = f"{self._source}: {len(sentences)} mistakes ({counted}{more}); the first: {first}"
+        raise StudyError(message, sentences)
 
 
 def study_refusals(study: Study) -> Iterator[SpecroofError]:
@@ -327,12 +327,12 @@ def study_refusals(study: Study) -> Iterator[SpecroofError]:
         longest = 0
     grid = study.loads[0]
     one_load = Load(grid.batch_size[:1], grid.context_len[:1])
-    asked = [
+    questions = [
         (longest, target, drafter, one_load) for target, drafter in product(study.targets, drafters)
     ]
     first = study.targets[0]
-    asked += [(0, first, drafters[0], replace(load, workload=None)) for load in study.loads]
-    for most, target, drafts, load in asked:
+    questions += [(0, first, drafters[0], replace(load, workload=None)) for load in study.loads]
+    for most, target, drafts, load in questions:
         try:
             predicted_to(most, target, [drafts], load)
         except SpecroofError as refusal:
@@ -419,19 +419,19 @@ def _once(load: Callable[..., _Named]) -> Callable[..., _Named]:
                 known[name] = load(*name)
             except SpecroofError as refusal:
                 known[name] = refusal
-        found = known[name]
-        if isinstance(found, SpecroofError):
-            raise found
-        return found
+        results = known[name]
+        if isinstance(results, SpecroofError):
+            raise results
+        return results
 
     return loaded
 
 
 def _sound_part(content: dict[str, Any], names: _Names, mistakes: Mistakes) -> StudyBlock | None:
     """Return the part of a study without mistakes, None if nothing is left; record the mistakes."""
-    block, found = checked(content, StudyBlock)
+    block, wrong = checked(content, StudyBlock)
     cuts: list[reading.KeyPath] = []
-    for mistake in found:
+    for mistake in wrong:
         mistakes.add(OptionError, mistake.said, mistake.path)
         # Without its family a target is another one.
         cuts.append(mistake.path[:2] if mistake.path[2:] == ("family",) else mistake.path)
@@ -456,8 +456,8 @@ def _sound_rest(content: dict[str, Any], cuts: list[reading.KeyPath]) -> StudyBl
         rest = without(rest, cuts)
         if rest is None:
             return None
-        block, found = checked(rest, StudyBlock)
-        cuts = [mistake.path for mistake in found]
+        block, wrong = checked(rest, StudyBlock)
+        cuts = [mistake.path for mistake in wrong]
     return block
 
 

@@ -132,8 +132,8 @@ def study_slices(
     for order, load in enumerate(study.loads, start=1):
         room = _room(study, served, load)
         for part in _load_slices(load, max(1, most // (longest + 1))):
-            found = predicted_to(longest, served, [drafts], part, room=room, notes=own)
-            yield Slice(target, drafter, order, found)
+            prediction = predicted_to(longest, served, [drafts], part, room=room, notes=own)
+            yield Slice(target, drafter, order, prediction)
 
 
 def overviews(loads: Sequence[Load], slices: Iterable[Slice]) -> list[Overview]:
@@ -258,13 +258,17 @@ class Sweep(Answer):
     @property
     def notes(self) -> tuple[str, ...]:  # type: ignore[override]  # computed when asked for
         """Sentences for the reader."""
-        return tuple(dict.fromkeys(note for one in self.outcomes for note in one.prediction.notes))
+        return tuple(
+            dict.fromkeys(note for outcome in self.outcomes for note in outcome.prediction.notes)
+        )
 
     @property
     def warnings(self) -> tuple[str, ...]:  # type: ignore[override]  # computed when asked for
         """Sentences on points that cannot be had."""
-        told = (warning for one in self.outcomes for warning in one.prediction.warnings)
-        return tuple(dict.fromkeys(told))
+        sentences = (
+            warning for outcome in self.outcomes for warning in outcome.prediction.warnings
+        )
+        return tuple(dict.fromkeys(sentences))
 
     @property
     def title(self) -> str:
@@ -291,7 +295,7 @@ class Sweep(Answer):
         return {
             "targets": len(study.targets),
             "drafters": len(study.drafters),
-            "loads": sum(len(one.batch_size) * len(one.context_len) for one in study.loads),
+            "loads": sum(len(load.batch_size) * len(load.context_len) for load in study.loads),
             "draft lengths": study.longest + 1,
             "points": study.n_points,
         }
@@ -333,14 +337,14 @@ class Sweep(Answer):
         """Return the best of each curve at some of its loads, whatever the size of the study."""
         study = self.study
         return [
-            found
+            overview
             for pair in study.pairs
-            for found in overviews(study.loads, study_slices(study, *pair))
+            for overview in overviews(study.loads, study_slices(study, *pair))
         ]
 
     def rows(self) -> list[dict[str, Any]]:
         """Return each outcome as the object that ``predict --json`` prints."""
-        return [one.prediction.to_dict() for one in self.outcomes]
+        return [outcome.prediction.to_dict() for outcome in self.outcomes]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the predictions in a list, with the notes on all."""
@@ -384,9 +388,9 @@ def study_of(given: StudyLike) -> Study:
 _COUNTED_BEST: Final = ("tokens_per_s", "requests_per_s", "ttft_s", "tpot_s")
 
 
-def load_columns(found: Prediction) -> Columns:
+def load_columns(prediction: Prediction) -> Columns:
     """Return the best of the first drafter at each operating point, batch sizes innermost."""
-    curve = found.curves[0]
+    curve = prediction.curves[0]
     shape = curve.best_speedup.shape
     shortest, longest = curve.near_best(0.01)
     runs = np.broadcast_to(curve.running_batch, curve.round_s.shape)
@@ -396,13 +400,13 @@ def load_columns(found: Prediction) -> Columns:
         "near_best_shortest": shortest,
         "near_best_longest": longest,
     }
-    told = ("tokens_per_round", "tokens_per_s", "tokens_per_s_per_user")
+    at_best = ("tokens_per_round", "tokens_per_s", "tokens_per_s_per_user")
     arrays = {
         "context_len": curve.context_len[:, None],
         "batch_size": curve.batch_size,
         "running": runs[..., 0],
         "running_drafting": curve.at_best(runs),
-        **_largest(found),
+        **_largest(prediction),
         "step_s": curve.decode_s,
         "plain_tokens_per_s": runs[..., 0] / curve.decode_s,
         **{name: np.where(missing, np.nan, array) for name, array in best.items()},
@@ -410,10 +414,10 @@ def load_columns(found: Prediction) -> Columns:
         **{f"best_{name}": curve.at_best(band) for name, band in curve.band_columns.items()},
         "verdict": _verdict(curve),
         "drafts_run": curve.drafts_run,
-        **{name: curve.at_best(getattr(curve, name)) for name in told},
+        **{name: curve.at_best(getattr(curve, name)) for name in at_best},
     }
     columns = curve.names | {name: flat_column(array, shape) for name, array in arrays.items()}
-    return columns | (_counted_best(found.counted[0]) if found.counted else {})
+    return columns | (_counted_best(prediction.counted[0]) if prediction.counted else {})
 
 
 def _verdict(curve: SpeedupCurve) -> npt.NDArray[Any]:
@@ -423,14 +427,14 @@ def _verdict(curve: SpeedupCurve) -> npt.NDArray[Any]:
     return curve.verdict
 
 
-def _largest(found: Prediction) -> dict[str, npt.NDArray[Any]]:
+def _largest(prediction: Prediction) -> dict[str, npt.NDArray[Any]]:
     """Return the largest batch that runs, plain and with the best draft; NaN where none is told."""
-    curve = found.curves[0]
+    curve = prediction.curves[0]
     shape = curve.best_speedup.shape
-    if not found.limits:
+    if not prediction.limits:
         unknown = np.full(shape, np.nan)
         return {"largest_batch": unknown, "largest_batch_drafting": unknown}
-    largest = np.asarray(found.limits[0].largest, dtype=np.float64)
+    largest = np.asarray(prediction.limits[0].largest, dtype=np.float64)
     everywhere = np.broadcast_to(largest[:, None, :], curve.round_s.shape)
     return {"largest_batch": largest[:, :1], "largest_batch_drafting": curve.at_best(everywhere)}
 
@@ -510,8 +514,8 @@ def sweep_text(
     title = f"{points} points: {_counted(overviews)}"
     parts = [title, _best_table(overviews), _stops_table(overviews)]
     failed = f"{without_room} loads have no room in memory" if without_room else ""
-    told = [brief(note) for note in notes]
-    short = [note if len(note) <= _MOST_NOTE else f"{note[:_MOST_NOTE]}…" for note in told]
+    sentences = [brief(note) for note in notes]
+    short = [note if len(note) <= _MOST_NOTE else f"{note[:_MOST_NOTE]}…" for note in sentences]
     more = len(short) - _MOST_NOTES
     lines = [failed] if failed else []
     lines += [note_lines(short[:_MOST_NOTES])] if short else []
@@ -521,9 +525,9 @@ def sweep_text(
 
 def _counted(overviews: Sequence[Overview]) -> str:
     kinds: dict[str, set[Any]] = {
-        "model": {one.model for one in overviews},
-        "chip": {(one.hardware, one.devices) for one in overviews},
-        "drafter": {one.drafter for one in overviews},
+        "model": {overview.model for overview in overviews},
+        "chip": {(overview.hardware, overview.devices) for overview in overviews},
+        "drafter": {overview.drafter for overview in overviews},
     }
     return ", ".join(
         f"{len(names)} {kind}{'s'[: len(names) != 1]}" for kind, names in kinds.items()
@@ -533,11 +537,11 @@ def _counted(overviews: Sequence[Overview]) -> str:
 def _best_table(overviews: Sequence[Overview]) -> str:
     """Return the configuration with the most tokens per second, for each model and load."""
     # A bound is not a configuration, unless nothing else is asked about.
-    overviews = [one for one in overviews if one.drafter != "ideal"] or overviews
-    models = list(dict.fromkeys(one.model for one in overviews))
+    overviews = [overview for overview in overviews if overview.drafter != "ideal"] or overviews
+    models = list(dict.fromkeys(overview.model for overview in overviews))
     shown = models[:_MOST_BEST]
     each = max(1, _MOST_BEST // len(shown))
-    of_models = [[one for one in overviews if one.model == model] for model in shown]
+    of_models = [[overview for overview in overviews if overview.model == model] for model in shown]
     rows = [row for members in of_models for row in _best_rows(members, each)]
     header = ["model", "load", "batch", "most tok/s", "speedup", "γ", "chip", "drafter"]
     table = format_table(header, rows, left=(0, 1, 6, 7))
@@ -553,54 +557,57 @@ def _best_rows(overviews: Sequence[Overview], most: int) -> Iterator[list[str]]:
     ordered = sorted(_loads(overviews))
     for place in np.unique(np.linspace(0, len(ordered) - 1, most).round().astype(int)):
         requests, context, batch = ordered[place]
-        found = [
-            (rate, speedup, draft_len, one)
-            for one in overviews
-            if one.requests == requests
-            for rate, speedup, draft_len in _at(one, context, batch)
+        choices = [
+            (rate, speedup, draft_len, overview)
+            for overview in overviews
+            if overview.requests == requests
+            for rate, speedup, draft_len in _at(overview, context, batch)
         ]
         name = _short(overviews[0].model)
         load = requests or f"context {context:g}"
-        if not found:
+        if not choices:
             yield [name, load, f"{batch:g}", "no room", "-", "-", "-", "-"]
             continue
-        rate, speedup, draft_len, one = max(found, key=lambda entry: entry[0])
-        chip = _short(f"{one.devices} x {one.hardware}")
+        rate, speedup, draft_len, overview = max(choices, key=lambda entry: entry[0])
+        chip = _short(f"{overview.devices} x {overview.hardware}")
         cells = [f"{batch:g}", f"{rate:.0f}", f"{speedup:.2f}x", f"{draft_len:g}", chip]
-        yield [name, load, *cells, _short(one.drafter) if draft_len else "none"]
+        yield [name, load, *cells, _short(overview.drafter) if draft_len else "none"]
 
 
 def _loads(overviews: Sequence[Overview]) -> set[tuple[str, float, float]]:
     """Return the requests, context and batch size of each load that is looked at."""
     return {
-        (one.requests, float(context), float(batch))
-        for one in overviews
-        for context in one.context_len
-        for batch in one.batch_size
+        (overview.requests, float(context), float(batch))
+        for overview in overviews
+        for context in overview.context_len
+        for batch in overview.batch_size
     }
 
 
-def _at(one: Overview, context: float, batch: float) -> Iterator[tuple[float, float, float]]:
+def _at(overview: Overview, context: float, batch: float) -> Iterator[tuple[float, float, float]]:
     """Yield rate, speedup and draft length at a load, where it is there and runs."""
-    rows = np.flatnonzero(one.context_len == context)
-    columns = np.flatnonzero(one.batch_size == batch)
+    rows = np.flatnonzero(overview.context_len == context)
+    columns = np.flatnonzero(overview.batch_size == batch)
     for row in rows:
         for column in columns:
-            if np.isfinite(one.tokens_per_s[row, column]):
-                arrays = (one.tokens_per_s, one.best_speedup, one.best_draft_len)
+            if np.isfinite(overview.tokens_per_s[row, column]):
+                arrays = (overview.tokens_per_s, overview.best_speedup, overview.best_draft_len)
                 rate, speedup, draft_len = (float(array[row, column]) for array in arrays)
                 yield rate, speedup, draft_len
 
 
 def _stops_table(overviews: Sequence[Overview]) -> str:
     """Return from which batch size on a drafter stops paying, for each model and drafter."""
-    overviews = [one for one in overviews if one.drafter != "ideal"] or overviews
+    overviews = [overview for overview in overviews if overview.drafter != "ideal"] or overviews
     groups: dict[tuple[str, str], list[Overview]] = {}
-    for one in overviews:
-        groups.setdefault((one.model, one.drafter), []).append(one)
+    for overview in overviews:
+        groups.setdefault((overview.model, overview.drafter), []).append(overview)
     rows = []
     for (model, drafter), members in list(groups.items())[:_MOST_STOPS]:
-        ends = [(_stops_at(one), f"{one.devices} x {one.hardware}") for one in members]
+        ends = [
+            (_stops_at(overview), f"{overview.devices} x {overview.hardware}")
+            for overview in members
+        ]
         run = [end for end in ends if end[0]] or ends
         first, last = min(run), max(run)
         rows.append([_short(model), _short(drafter), _stop(*first), _stop(*last)])
@@ -609,18 +616,20 @@ def _stops_table(overviews: Sequence[Overview]) -> str:
     return format_table(header, rows, left=(0, 1, 2, 3)) + (f"\nand {more} more" if more else "")
 
 
-def _stops_at(one: Overview) -> float:
+def _stops_at(overview: Overview) -> float:
     """Return the batch from which on no draft gains at some context; inf where there is none.
 
     0 where no draft has room.
     """
-    if not one.drafts_run.any():
+    if not overview.drafts_run.any():
         return 0.0
     stops = []
-    for runs, best in zip(one.drafts_run == 1, one.best_draft_len, strict=True):
+    for runs, best in zip(overview.drafts_run == 1, overview.best_draft_len, strict=True):
         last = np.flatnonzero(runs & (best > 0)).max(initial=-1)
         later = np.flatnonzero(runs[last + 1 :])
-        stops.append(float(one.batch_size[last + 1 + later[0]]) if later.size else float("inf"))
+        stops.append(
+            float(overview.batch_size[last + 1 + later[0]]) if later.size else float("inf")
+        )
     return min(stops)
 
 

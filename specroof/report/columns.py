@@ -79,18 +79,18 @@ def _plain_list(name: str, values: npt.NDArray[Any]) -> list[Any]:
     ... )
     ([1, 1.5], [1.0, None])
     """
-    found: list[Any] = values.tolist()
+    numbers: list[Any] = values.tolist()
     if values.dtype.kind == "b":
-        return [int(value) for value in found]
+        return [int(value) for value in numbers]
     if values.dtype.kind == "U":
-        return [value or None for value in found]
+        return [value or None for value in numbers]
     if values.dtype.kind != "f":
-        return found
+        return numbers
     if name.removeprefix("end_to_end_") in _COUNTS:
-        found = [int(value) if value.is_integer() else value for value in found]
+        numbers = [int(value) if value.is_integer() else value for value in numbers]
     if np.isnan(values).any():
-        found = [None if value != value else value for value in found]  # noqa: PLR0124 - only NaN differs from itself
-    return found
+        numbers = [None if value != value else value for value in numbers]  # noqa: PLR0124 - only NaN differs from itself
+    return numbers
 
 
 def listed_columns(columns: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -141,7 +141,7 @@ def _broken_titles(lines: Lines) -> Lines:
         for title, room in zip(lines[0], narrow, strict=True)
     ]
     high = max(map(len, broken))
-    return list(zip(*([""] * (high - len(one)) + one for one in broken), strict=True))
+    return list(zip(*([""] * (high - len(title)) + title for title in broken), strict=True))
 
 
 def _broken_last(body: Lines, room: int) -> list[list[str]]:
@@ -263,13 +263,13 @@ class Titled(Protocol):
         """Sentences on points that cannot be had."""
 
 
-def page(found: Titled, *parts: str, below_title: str = "") -> str:
+def page(answer: Titled, *parts: str, below_title: str = "") -> str:
     """Return an answer's title, some parts and its sentences, an empty line between two.
 
     Parts without text are left out.
     """
-    title = "\n".join(filter(None, [in_line(found.title), below_title]))
-    notes = note_lines([*found.warnings, *found.notes])
+    title = "\n".join(filter(None, [in_line(answer.title), below_title]))
+    notes = note_lines([*answer.warnings, *answer.notes])
     return "\n\n".join(filter(None, [title, *parts, notes]))
 
 
@@ -410,12 +410,12 @@ def unescaped(text: str) -> str:
 # --- Answers as notebooks show them: a small table, and sentences below it -----------------------
 
 
-def facts_html(title: str, facts: Mapping[str, object], said: Iterable[str]) -> str:
+def facts_html(title: str, facts: Mapping[str, object], sentences: Iterable[str]) -> str:
     """Return a table of facts, by name, and sentences below it.
 
     Parameters
     ----------
-    title, facts, said
+    title, facts, sentences
         What is shown, as text.
 
     Examples
@@ -427,5 +427,5 @@ def facts_html(title: str, facts: Mapping[str, object], said: Iterable[str]) -> 
         f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>"
         for name, value in facts.items()
     )
-    notes = "".join(f"<p>{escape(one)}</p>" for one in said)
+    notes = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
     return f"<table><caption>{escape(title)}</caption>{rows}</table>{notes}"

@@ -224,29 +224,29 @@ def _staging(files: Mapping[Path, bytes]) -> Iterator[list[_Staged]]:
     try:
         for path, data in files.items():
             with _refused(path):
-                one = _Staged(path, data, _target(path))
-                if one.target in targets:
+                file = _Staged(path, data, _target(path))
+                if file.target in targets:
                     message = f"{path}: two outputs go there; allowed: a file for each"
                     raise OutputError(message)
-                if one.target is not None:
-                    targets.add(one.target)
+                if file.target is not None:
+                    targets.add(file.target)
                     if len(files) <= _MOST_OPEN:
-                        one.descriptor = _nameless(one.target.parent)
-                staged.append(one)
-                one.write()
+                        file.descriptor = _nameless(file.target.parent)
+                staged.append(file)
+                file.write()
         for folder in {target.parent for target in targets}:
             clear_stale(folder)
-        yield sorted(staged, key=lambda one: one.target is not None)
+        yield sorted(staged, key=lambda file: file.target is not None)
     finally:
-        for one in staged:
-            one.discard()
+        for file in staged:
+            file.discard()
 
 
 def _swap(staged: list[_Staged]) -> None:
-    for one in staged:
-        with _refused(one.path):
-            one.appear()
-    _keep_names({one.target.parent for one in staged if one.target is not None})
+    for file in staged:
+        with _refused(file.path):
+            file.appear()
+    _keep_names({file.target.parent for file in staged if file.target is not None})
 
 
 def _keep_names(folders: Iterable[Path]) -> None:
@@ -282,31 +282,31 @@ def _target(path: Path) -> Path | None:
         For a file that may not be written to.
     """
     try:
-        found = path.stat()
+        state = path.stat()
     except FileNotFoundError:
         return Path(os.path.realpath(path))
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(state.st_mode):
         message = f"{path}: is a folder; allowed: a file that can be written"
         raise OutputError(message)
-    if not stat.S_ISREG(found.st_mode) or _is_standard_output(found):
+    if not stat.S_ISREG(state.st_mode) or _is_standard_output(state):
         return None
     path.open("r+b").close()  # may it be written to?
     return Path(os.path.realpath(path))
 
 
-def _is_standard_output(found: os.stat_result) -> bool:
+def _is_standard_output(state: os.stat_result) -> bool:
     """Tell a file that standard output goes to: another in its place would get the rest."""
     try:
-        return os.path.samestat(found, os.fstat(1))
+        return os.path.samestat(state, os.fstat(1))
     except OSError:  # it is closed
         return False
 
 
 def _pour(path: Path, data: bytes) -> None:
     """Write into a device, a FIFO or the file behind standard output."""
-    found = path.stat()
+    state = path.stat()
     # Standard output goes on where it stands; opened again, it would begin at the start.
-    same = stat.S_ISREG(found.st_mode)
+    same = stat.S_ISREG(state.st_mode)
     with open(1 if same else path, "wb", closefd=not same) as file:
         file.write(data)
 
@@ -333,12 +333,12 @@ def _nameless(folder: Path) -> int | None:
 def _keep_mode(target: Path, descriptor: int) -> None:
     """Give a file the mode and the owner of the one whose place it takes."""
     try:
-        found = target.stat()
+        state = target.stat()
     except FileNotFoundError:
         return
     with contextlib.suppress(PermissionError):
-        os.fchown(descriptor, found.st_uid, found.st_gid)
-    os.fchmod(descriptor, stat.S_IMODE(found.st_mode))
+        os.fchown(descriptor, state.st_uid, state.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(state.st_mode))
 
 
 def _temporary_name() -> str:

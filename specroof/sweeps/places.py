@@ -192,21 +192,21 @@ class _Remote:
 
     def open_to_read(self, name: str) -> BinaryIO:
         with self._refused("a place that can be read"):
-            found: BinaryIO = self._files.open(self._at(name), "rb")
-        return found
+            file: BinaryIO = self._files.open(self._at(name), "rb")
+        return file
 
     def read(self, name: str) -> bytes | None:
-        found: bytes | None = self._found(name, self._files.cat_file)
-        return found
+        content: bytes | None = self._found(name, self._files.cat_file)
+        return content
 
     def size(self, name: str) -> int | None:
         self._files.invalidate_cache()
-        found = self._found(name, self._files.info)
-        return None if found is None else int(found["size"] or 0)
+        state = self._found(name, self._files.info)
+        return None if state is None else int(state["size"] or 0)
 
     def names(self, folder: str) -> list[str]:
-        found = self._found(folder, self._files.ls, detail=False)
-        return sorted(path.rsplit("/", 1)[-1] for path in found or ())
+        paths = self._found(folder, self._files.ls, detail=False)
+        return sorted(path.rsplit("/", 1)[-1] for path in paths or ())
 
     def remove(self, folder: str) -> None:
         self._found(folder, self._files.rm, recursive=True)
@@ -300,7 +300,7 @@ FORMATS: Final[Mapping[str, Callable[[BinaryIO, Mapping[str, str]], Any]]] = {
 }
 
 
-def best_format(asked: str | None) -> str:
+def best_format(form: str | None) -> str:
     """Return a format: the one asked for; if None Parquet where pyarrow is installed, else CSV.
 
     Raises
@@ -308,12 +308,12 @@ def best_format(asked: str | None) -> str:
     OptionError, OutputError
         For a format that there is not, or whose library is not installed.
     """
-    if asked is None:
+    if form is None:
         return "csv" if find_spec("pyarrow") is None else "parquet"
-    expect_word("form", asked, FORMATS)
-    if asked == "parquet":
+    expect_word("form", form, FORMATS)
+    if form == "parquet":
         data_library("pyarrow.parquet")
-    return asked
+    return form
 
 
 def table_writer(
@@ -330,8 +330,8 @@ def table_writer(
     metadata
         What the file says of itself, where the format has room for it.
     """
-    found: contextlib.AbstractContextManager[Write] = FORMATS[name](file, metadata)
-    return found
+    writer: contextlib.AbstractContextManager[Write] = FORMATS[name](file, metadata)
+    return writer
 
 
 def joined(name: str, file: BinaryIO, parts: Iterator[bytes], metadata: Mapping[str, str]) -> None:

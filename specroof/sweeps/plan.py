@@ -135,8 +135,8 @@ def _described(study: Study) -> dict[str, Any]:
 def _survival(drafter: Any, depths: Any) -> list[float] | None:
     if drafter.acceptance is None:  # the ideal drafter
         return None
-    found: list[float] = np.asarray(drafter.acceptance.tokens_per_round(depths)).tolist()
-    return found
+    tokens: list[float] = np.asarray(drafter.acceptance.tokens_per_round(depths)).tolist()
+    return tokens
 
 
 def _sum(text: str) -> str:
@@ -151,11 +151,11 @@ def changes(before: Any, now: Any) -> str:
     >>> changes({"a": {"b": [1]}, "c": 1}, {"a": {"b": [1, 8]}, "c": 1})
     'a.b was [1], is [1, 8]'
     """
-    found = [
+    differences = [
         f"{key} was {_shown(old)}, is {_shown(new)}" for key, old, new in _differences(before, now)
     ]
-    more = len(found) - _MOST_NAMED
-    return "; ".join(found[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
+    more = len(differences) - _MOST_NAMED
+    return "; ".join(differences[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _shown(value: Any) -> str:
@@ -294,7 +294,7 @@ def write_partition(
     most
         Write about so many points and no more, to learn what they take; None for all.
     """
-    said: dict[str, None] = {}
+    notes: dict[str, None] = {}
     lacking = 0
     name, metadata = partition.name, file_metadata(plan)
     points = f"{POINTS}/{name}.{form}"
@@ -309,24 +309,24 @@ def write_partition(
         def written() -> Iterator[Slice]:
             nonlocal lacking
             for part in _slices(plan.study, partition, most):
-                found = part.prediction
-                said.update(dict.fromkeys(found.notes[: _MOST_NOTES - len(said)]))
-                lacking += lacking_room(found.curves[0])
+                prediction = part.prediction
+                notes.update(dict.fromkeys(prediction.notes[: _MOST_NOTES - len(notes)]))
+                lacking += lacking_room(prediction.curves[0])
                 numbers = {"target": part.target}
-                counted = found.counted or [None] * len(found.curves)
-                for curve, whole in zip(found.curves, counted, strict=True):
+                counted = prediction.counted or [None] * len(prediction.curves)
+                for curve, whole in zip(prediction.curves, counted, strict=True):
                     write(numbers | point_columns(curve, whole))
-                write_load(numbers | load_columns(found))
+                write_load(numbers | load_columns(prediction))
                 yield part
-                advance(found.curves[0].round_s.size)
+                advance(prediction.curves[0].round_s.size)
 
         shown = overviews(plan.study.loads, written())
     record = _named(partition) | {
         "loads_without_room": lacking,
         "bytes": place.size(points),
         "summary_sha256": _sha256(place.read(f"{UNFINISHED}/{name}.{form}")),
-        "notes": list(said),
-        "overviews": [one.to_dict() for one in shown],
+        "notes": list(notes),
+        "overviews": [overview.to_dict() for overview in shown],
     }
     with place.open(f"{UNFINISHED}/{name}.json") as file:
         file.write(json.dumps(record, allow_nan=False).encode())
@@ -399,13 +399,14 @@ def estimate(study: Study, form: str | None) -> Estimate:
         place.prepare(POINTS, UNFINISHED)
         _trial(plan, tried[0], place, chosen, _TRIED_POINTS[0])  # imports libraries, reads files
         few, many = (
-            [_trial(plan, one, place, chosen, most) for one in tried] for most in _TRIED_POINTS
+            [_trial(plan, partition, place, chosen, most) for partition in tried]
+            for most in _TRIED_POINTS
         )
     seconds, sizes = (
         np.array(
             [
-                extrapolated((less[0], less[of]), (more[0], more[of]), one.points)
-                for less, more, one in zip(few, many, tried, strict=True)
+                extrapolated((less[0], less[of]), (more[0], more[of]), partition.points)
+                for less, more, partition in zip(few, many, tried, strict=True)
             ]
         )
         for of in (1, 2)

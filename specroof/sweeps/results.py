@@ -115,13 +115,13 @@ class Results:
 
     def _repr_html_(self) -> str:
         """Return a small table of what the folder holds."""
-        told = {
+        facts = {
             "files": len(self.manifest["partitions"]),
             "points": self.manifest["points"],
             "format": self.manifest["format"],
             "done": "yes" if self.done else "no",
         }
-        return facts_html(self.folder, told, ())
+        return facts_html(self.folder, facts, ())
 
     def _check_done(self) -> None:
         if not self.done:

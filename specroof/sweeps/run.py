@@ -241,9 +241,9 @@ class Run:
     def overviews(self) -> list[Overview]:
         """The best of each curve at some of its loads."""
         return [
-            Overview.from_dict(one)
+            Overview.from_dict(overview)
             for _, record in sorted(self.records.items())
-            for one in record["overviews"]
+            for overview in record["overviews"]
         ]
 
     @property
@@ -254,8 +254,8 @@ class Run:
     @property
     def notes(self) -> list[str]:
         """Sentences for the reader."""
-        told = (note for _, record in sorted(self.records.items()) for note in record["notes"])
-        return list(dict.fromkeys(told))
+        notes = (note for _, record in sorted(self.records.items()) for note in record["notes"])
+        return list(dict.fromkeys(notes))
 
     def write_charts(self, charts: Mapping[str, bytes]) -> None:
         """Write charts into a separate folder, by the names of their files."""
@@ -330,11 +330,11 @@ def _manifest(place: Place) -> dict[str, Any] | None:
     content = place.read(MANIFEST)
     if content is None:
         return None
-    found = parse_manifest(content)
-    if found is None:
+    manifest = parse_manifest(content)
+    if manifest is None:
         message = f"{place.url}/{MANIFEST} is not the manifest of a sweep; allowed: another folder"
         raise OutputError(message)
-    return found
+    return manifest
 
 
 def parse_manifest(content: bytes) -> dict[str, Any] | None:
@@ -343,14 +343,14 @@ def parse_manifest(content: bytes) -> dict[str, Any] | None:
     Records of partitions are as the file has them: see `is_record`.
     """
     try:
-        found = json.loads(content)
-        json.dumps(found)  # nested so deeply that it can be read and not be shown
+        manifest = json.loads(content)
+        json.dumps(manifest)  # nested so deeply that it can be read and not be shown
     except (ValueError, RecursionError):
         return None
-    is_whole = isinstance(found, dict) and all(
-        type(found.get(key)) is kind for key, kind in _MANIFEST_KINDS.items()
+    is_whole = isinstance(manifest, dict) and all(
+        type(manifest.get(key)) is kind for key, kind in _MANIFEST_KINDS.items()
     )
-    return found if is_whole and found["format"] in FORMATS else None
+    return manifest if is_whole and manifest["format"] in FORMATS else None
 
 
 def _check_same(place: Place, plan: Plan, before: dict[str, Any] | None, form: str) -> None:
@@ -401,7 +401,7 @@ def _compute(
             run.records[partition.number] = record
             advance(partition.points)
     written = (
-        (write_partition(run.plan, one, place, run.form, advance) for one in left)
+        (write_partition(run.plan, partition, place, run.form, advance) for partition in left)
         if on is None and workers == 1
         else _written_away(run, left, workers, on, advance)
     )
