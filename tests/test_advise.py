@@ -117,8 +117,8 @@ def test_the_largest_gain_without_a_limit_is_that_of_the_point_itself() -> None:
     # Without anything in its way, the model of limits is the prediction.
     found = advise("Qwen/Qwen3-8B", "h100", engine="ideal", **SMALL | {"drafters": "ideal"})
     row = found.chips[0].rows[0]
-    assert row.limits["acceptance"] == pytest.approx(row.choice.speedup)
-    assert row.limits["drafting"] == pytest.approx(row.choice.speedup)
+    assert row.bottlenecks["acceptance"] == pytest.approx(row.choice.speedup)
+    assert row.bottlenecks["drafting"] == pytest.approx(row.choice.speedup)
 
 
 def test_the_schedule_covers_every_load_once_and_is_pasted() -> None:

@@ -281,13 +281,26 @@ def test_what_cannot_be_solved_is_refused(changes: dict[str, Any], message: str)
     assert message in str(caught.value)
 
 
-def test_without_scipy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_break_even_needs_no_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_it = breakeven(DENSE, CHIP, drafter="eagle3", batch_size=1)
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)
-    with pytest.raises(OptionError, match=r"a break-even point needs scipy; .*pip install scipy$"):
-        breakeven(DENSE, CHIP, drafter="eagle3", batch_size=1)
-    # Batches are counted, without a library.
-    counted = breakeven(DENSE, CHIP, drafter="eagle3,accept=.7", solve="batch", most=2)
-    assert counted.rows[0].runs == ((1, 2),)
+    assert breakeven(DENSE, CHIP, drafter="eagle3", batch_size=1).rows == with_it.rows
+
+
+@given(st.floats(1, 20), st.floats(0.01, 0.99), st.booleans())
+def test_a_crossing_is_as_exact_as_numbers_are(power: float, at: float, falls: bool) -> None:
+    # 1 + x^p, whose slope is at most p: two neighbouring numbers x differ by 1e-16.
+    ends = (1.0, 0.0) if falls else (0.0, 1.0)
+    evaluated: list[float] = []
+
+    def gain(x: float) -> tuple[float, int]:
+        evaluated.append(x)
+        return 1 + (1 - x if falls else x) ** power, 1
+
+    value = crossing(gain, 1 + at, ends).value
+    assert value is not None
+    assert gain(value)[0] == pytest.approx(1 + at, rel=1e-15 * power + 1e-15)
+    assert len(evaluated) < 200
 
 
 def test_a_slowed_drafter_takes_the_factor() -> None:

@@ -11,6 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof.errors import OptionError
+from specroof.policies.bottlenecks import (
+    RoundBreakdown,
+    bottlenecks,
+)
 from specroof.policies.decision import (
     INPUTS,
     Verdict,
@@ -19,12 +23,6 @@ from specroof.policies.decision import (
     least_settled,
     paying_up_to,
     swings,
-)
-from specroof.policies.limiting import (
-    Point,
-    least_rate,
-    least_tokens_per_round,
-    limits_of_speedup,
 )
 
 rates = st.lists(st.floats(0.1, 5), min_size=1, max_size=8)
@@ -90,7 +88,7 @@ def test_it_pays_up_to_the_load_before_the_first_that_does_not() -> None:
 
 #: By hand: a round of 2 + 4 + 1 s commits 2 tokens; 4 of 8 requests run; prompts take 1 s each,
 #: 0.5 s are lost, answers have 10 tokens.
-HELD_BACK = Point(
+HELD_BACK = RoundBreakdown(
     draft_len=3, tokens_per_round=2.0, draft_s=2.0, verify_s=4.0, round_s=7.0, decode_s=3.0,
     running=4, plain_running=8, wait_s=1.0, plain_wait_s=1.0, latency_s=0.5, output_len=10,
 )  # fmt: skip
@@ -99,7 +97,7 @@ HELD_BACK = Point(
 def test_what_holds_a_speedup_back_is_taken_away_one_at_a_time() -> None:
     plain = 8 / (3 + 8.5 / 10)
     assert HELD_BACK.speedup == pytest.approx(4 / (3.5 + 4.5 / 10) / plain)
-    found = limits_of_speedup(HELD_BACK)
+    found = bottlenecks(HELD_BACK)
     assert found == pytest.approx(
         {
             "memory": 8 / (3.5 + 8.5 / 10) / plain,
@@ -114,31 +112,8 @@ def test_what_holds_a_speedup_back_is_taken_away_one_at_a_time() -> None:
 
 def test_a_cheaper_verification_and_more_requests_hold_nothing_back() -> None:
     free = replace(HELD_BACK, verify_s=2.0, running=9)
-    found = limits_of_speedup(free)
+    found = bottlenecks(free)
     assert found["verification"] == found["memory"] == free.speedup
-
-
-@given(
-    st.integers(1, 8), st.floats(0.1, 5), st.floats(0.1, 5), st.floats(0, 2), st.integers(1, 9),
-    st.floats(0.5, 3),
-)  # fmt: skip
-def test_the_least_acceptance_is_where_the_speedup_is_reached(
-    drafts: int, round_s: float, decode_s: float, wait_s: float, running: int, wanted: float
-) -> None:
-    point = Point(
-        draft_len=drafts, tokens_per_round=1.0, draft_s=0.0, verify_s=0.0, round_s=round_s,
-        decode_s=decode_s, running=running, plain_running=8, wait_s=wait_s, plain_wait_s=2 * wait_s,
-        latency_s=0.1, output_len=10,
-    )  # fmt: skip
-    tokens, rate = least_tokens_per_round(point, wanted), least_rate(point, wanted)
-    if tokens is None or rate is None:
-        assert tokens is rate is None
-        assert replace(point, tokens_per_round=drafts + 1.0).speedup <= wanted * (1 + 1e-9)
-        return
-    assert sum(rate**d for d in range(drafts + 1)) == pytest.approx(tokens, rel=1e-9)
-    reached = replace(point, tokens_per_round=tokens).speedup
-    # It pays from the bonus token alone, or it just pays.
-    assert reached == pytest.approx(wanted, rel=1e-9) or (tokens == 1 and reached >= wanted)
 
 
 def test_inputs_are_moved_one_at_a_time() -> None:

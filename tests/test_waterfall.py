@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import specroof
-from specroof import OptionError, explain, plot
+from specroof import explain, plot
 from specroof.cli import app
 from specroof.speedup.waterfall import DRAFTING, ENGINE, RoundParts, group_seconds
 
@@ -130,35 +129,6 @@ def test_without_a_draft_length_the_best_is_explained() -> None:
     assert found.round.draft_len == curve.best_draft_len.item()
     assert float(np.asarray(found.forward.query_len)) == found.round.draft_len + 1
     assert explain("Qwen/Qwen3-8B", CHIP).why == ""
-
-
-def test_without_scipy_all_but_the_acceptance_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
-    found = explain("Qwen/Qwen3-8B", CHIP, drafter="eagle3,accept=0.7", draft_len=3)
-    assert found.break_even is None
-    assert found.why.endswith("tokens.")
-    assert any("acceptance that breaks even is left out" in note for note in found.notes)
-    assert found.to_dict()["round"]["break_even_acceptance"] is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"draft_len": 3, "drafter": None}, "draft_len is 3; allowed: with a drafter"),
-        ({"query_len": 4}, "query_len is 4; allowed: without a drafter"),
-        ({"prefill": True}, "prefill is True; allowed: without a drafter"),
-        ({"draft_len": 0}, "draft_len is 0; allowed: from 1 on"),
-        ({"drafter": "eagle3"}, "drafter 'eagle3' has no acceptance"),
-        ({"drafter": "eagle3,survival=.9/.8", "draft_len": 3}, "allowed: at most 2, the depth of"),
-    ],
-)
-def test_what_is_no_round_is_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(OptionError) as caught:
-        explain("Qwen/Qwen3-8B", CHIP, **{"drafter": "eagle3,accept=.7"} | changes)
-    assert message in str(caught.value)
-
-
-# --- the shell and the chart ---------------------------------------------------------------------
 
 
 def shell(*words: str) -> Any:

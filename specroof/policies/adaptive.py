@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from specroof.acceptance.curve import rates_of_survival
 from specroof.arrays import Array
 from specroof.montecarlo.batch import confident_rounds
+from specroof.speedup.result import best_index
 
 if TYPE_CHECKING:
     # Dice take longer to import than a prediction does.
@@ -144,7 +145,7 @@ def best_fixed(rates: Array, weights: Array | None = None) -> int:
     >>> best_fixed(np.array([[1.0, 2.0], [9.0, 8.5]]))  # 10 and 10.5
     1
     """
-    return int(np.argmax(np.average(rates, axis=0, weights=weights)))
+    return int(best_index(np.average(rates, axis=0, weights=weights)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,15 +10,12 @@ import numpy.typing as npt
 
 from specroof.arrays import Array
 from specroof.errors import reject
-from specroof.policies.limiting import Point
+from specroof.policies.bottlenecks import RoundBreakdown
 from specroof.policies.schedule import Schedule, best_schedule
-from specroof.speedup.result import verdict
+from specroof.speedup.result import best_index, verdict
 
 Verdict = Literal["pays", "loses", "unclear"]
 Decision = Literal["on", "off", "depends", "unclear"]
-
-#: Equal but for rounding: the shorter draft wins.
-_TIE: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +79,7 @@ def best_choice(
         drafts[~np.asarray(allowed, dtype=bool)[1:]] = np.nan
     if not np.isfinite(drafts).any():
         return Choice(0, 0, 1.0, 1.0, 1.0, "loses")
-    most = np.nanmax(drafts)
-    tried = 1 + int(np.argmax(np.nan_to_num(drafts, nan=-np.inf) >= most * (1 - _TIE)))
+    tried = 1 + int(best_index(drafts))
     ends = [values if end is None else np.asarray(end, dtype=np.float64) for end in (low, high)]
     lowest, highest = (float(end[tried]) for end in ends)
     return Choice(
@@ -265,8 +261,8 @@ def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
     known = rates if measured is None else _up_to(rates, measured)
     at = list(loads).index(running)
     best, longest = (
-        _gain(rates[at], int(np.nanargmax(told[at])), now, (speedup, ends))  # ties: the shorter
-        for told in (known, rates)
+        _gain(rates[at], int(best_index(row)), now, (speedup, ends))
+        for row in (known[at], rates[at])
     )
     longer = longest if longest.draft_len > best.draft_len else None
     if longer is not None and ends is not None and longer.low > best.gain:
@@ -322,7 +318,7 @@ INPUTS: Final = {
 }
 
 
-def swings(point: Point, *, step: float = STEP) -> dict[str, float]:
+def swings(point: RoundBreakdown, *, step: float = STEP) -> dict[str, float]:
     r"""Return by how much a speedup changes with each input, the largest change first.
 
     .. math:: \left|\ln \frac{s(x (1 + h))}{s(x (1 - h))}\right|
@@ -339,7 +335,7 @@ def swings(point: Point, *, step: float = STEP) -> dict[str, float]:
 
     Examples
     --------
-    >>> point = Point(
+    >>> point = RoundBreakdown(
     ...     draft_len=1,
     ...     tokens_per_round=1.5,
     ...     draft_s=0.5,
@@ -359,7 +355,7 @@ def swings(point: Point, *, step: float = STEP) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 
-def _moved(point: Point, name: str, share: float) -> Point:
+def _moved(point: RoundBreakdown, name: str, share: float) -> RoundBreakdown:
     """Return a point with one input larger by a share of itself."""
     if name == "acceptance":
         accepted = min((point.tokens_per_round - 1) * (1 + share), point.draft_len)

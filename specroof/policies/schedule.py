@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from specroof.arrays import Array
 from specroof.errors import reject
+from specroof.speedup.result import best_index
 
 #: Equal but for rounding: fewer ranges win.
 _TIE: Final = 1e-13
@@ -313,7 +314,7 @@ def advised_day(
         axis=-1,
     )
     speed = _speed(running, loads, rates)
-    busy, best = hours > 0, np.argmax(speed, axis=1)
+    busy, best = hours > 0, best_index(speed)
     fixed_gains = [_gain(traffic, hours, speed, np.full_like(best, k)) for k in range(len(rates.T))]
     fixed = int(np.argmax(fixed_gains))
     schedule = _schedule(loads, rates, running[busy, best[busy]], most_ranges)

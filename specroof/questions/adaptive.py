@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from specroof.arrays import Array, fields_of, number_within, whole_within
 from specroof.errors import OptionError, refuse
@@ -32,7 +33,7 @@ from specroof.questions.request import (
 from specroof.questions.simulate import chain_acceptance, curve_of_shrinking_batches
 from specroof.report.layout import format_table, page
 from specroof.speedup.curve import draft_depth, longest_draft
-from specroof.speedup.result import SpeedupCurve
+from specroof.speedup.result import SpeedupCurve, best_index
 
 #: The policies in closed form: one length for all loads, and one for each.
 FIXED: Final = ("fixed", "by load")
@@ -244,7 +245,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     survival = acceptance.survival(np.arange(1, costs[0].longest + 1))
     rates = np.array([fixed_rates(one, survival) for one in costs])
     one_length = best_fixed(rates, np.array(list(loads.values())))
-    best = rates.argmax(axis=1)
+    best = best_index(rates)
     fixed = _closed(rates, np.full(len(rates), one_length))
     changing = [
         simulated_policies(one, survival, known=known, n_rounds=n_rounds, seed=seed)
@@ -312,7 +313,7 @@ def _costs(curve: SpeedupCurve, batch_size: int) -> BatchCosts:
     )
 
 
-def _closed(rates: Array, lengths: Array) -> tuple[Outcome, ...]:
+def _closed(rates: Array, lengths: npt.NDArray[Any]) -> tuple[Outcome, ...]:
     """Return the outcome of fixed lengths, load by load, in closed form."""
     return tuple(
         Outcome(float(row[length]), 0.0, float(length))

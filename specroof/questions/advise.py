@@ -945,7 +945,7 @@ def _choices_table(chip: ChipAdvice, short: Sequence[str]) -> str:
         cells += [str(row.draft_len), f"{row.choice.speedup:.2f}x"]
         cells += [ABSENT if row.choice.low == row.choice.high else band, row.verdict]
         cells += [figure(row.own[pair], "{:.2f}".format) for pair in own]
-        rows.append([*cells, row.limited_by or ABSENT])
+        rows.append([*cells, row.bottleneck or ABSENT])
     table = format_table(header, rows, left=[1, 5, len(header) - 1])
     if all(row.drafter is not None for row in chip.rows):
         return table
@@ -1100,8 +1100,8 @@ def _row_json(row: AdvisedLoad, names: Sequence[str]) -> dict[str, Any]:
             {"drafter": names[d], "draft_len": k, "speedup": to_json_array(speedup)}
             for (d, k), speedup in row.own.items()
         ],
-        "limited_by": row.limited_by or None,
-        "speedup_without": {name: to_json_array(value) for name, value in row.limits.items()},
+        "limited_by": row.bottleneck or None,
+        "speedup_without": {name: to_json_array(value) for name, value in row.bottlenecks.items()},
         "meets_targets": row.meets,
     }
 
@@ -1131,7 +1131,7 @@ def advice_columns(answer: Advice) -> Iterator[Columns]:
                 for prefix, of_rows in times.items()
                 for name in _TIMES
             },
-            "limited_by": np.array([row.limited_by for row in rows]),
+            "limited_by": np.array([row.bottleneck for row in rows]),
             "meets_targets": np.array([row.meets for row in rows]),
         }
 

@@ -8,14 +8,17 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.acceptance import constant_acceptance
+from specroof.acceptance import Acceptance, constant_acceptance
 from specroof.arrays import Array, number_within
+from specroof.policies.bottlenecks import RoundBreakdown, bottlenecks
 from specroof.policies.decision import Choice, Verdict, best_choice
-from specroof.policies.limiting import Point, least_rate, least_tokens_per_round, limits_of_speedup
 from specroof.policies.schedule import Day, Traffic, advised_day, best_schedule, drafts_at
-from specroof.questions.predict import Prediction, predicted
+from specroof.questions.predict import Prediction
+from specroof.serving.capacity import served_curve
 from specroof.serving.end_to_end import EndToEnd
+from specroof.speedup.inverses import least_rate
 from specroof.speedup.price import usd_per_million_tokens
+from specroof.speedup.result import SpeedupCurve
 from specroof.units import MILLISECOND
 
 # --- The advice at each load: values -------------------------------------------------------------
@@ -130,7 +133,7 @@ class AdvisedLoad:
     choice: Choice
     times: Times
     plain: Times
-    point: Point | None
+    point: RoundBreakdown | None
     meets: bool
     least_speedup: float = 1.0
     tried: int = 0
@@ -150,14 +153,14 @@ class AdvisedLoad:
         return self.choice.speedup, self.choice.low, self.choice.high
 
     @property
-    def limits(self) -> dict[str, float]:
-        """Speedup without each of its bottlenecks, the largest first."""
-        return {} if self.point is None else limits_of_speedup(self.point)
+    def bottlenecks(self) -> dict[str, float]:
+        """Speedup without each thing that holds it back, the largest first."""
+        return {} if self.point is None else bottlenecks(self.point)
 
     @property
-    def limited_by(self) -> str:
-        """The bottleneck of the speedup; empty where there is none."""
-        return next(iter(self.limits), "")
+    def bottleneck(self) -> str:
+        """What holds the speedup back most; empty where nothing does."""
+        return next(iter(self.bottlenecks), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,9 +238,6 @@ def schedule_loads(loads: Sequence[float], traffic: Traffic | None) -> list[floa
 #: Ranges of a schedule, at most; a further one must gain this share of throughput.
 _MOST_RANGES: Final = 4
 _LEAST_GAIN: Final = 0.002
-#: Rounds in which a break-even settles: a drafter that reads more when more is accepted shifts it
-#: by some 1e-4, and each round leaves as small a share of what is off.
-_ROUNDS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -430,17 +430,14 @@ def _times(grid: _Grid, i: int, k: int, usd_per_hour: float | None) -> Times:
     )
 
 
-def _point(grid: _Grid, i: int, k: int) -> Point:
+def _point(grid: _Grid, i: int, k: int) -> RoundBreakdown:
     """Return a round of `k` drafts beside the plain step, without the times of requests."""
     requests, curve = grid.requests, grid.requests.curve
     running = np.broadcast_to(curve.running_batch[0], grid.speedup.shape)[i]
     tokens = curve.tokens_per_round[0, i]
     output_len = requests.workload.output_len
-    # The rounds of the curve hold the times of requests; here they are apart.
-    delay_s = requests.delay_s[0, i]
-    requests_s = (running * delay_s + requests.latency_s) / output_len
-    round_s = curve.round_s[0, i] - tokens * requests_s
-    return Point(
+    delay_s, round_s = requests.delay_s[0, i], requests.decoding_round_s[0, i]
+    return RoundBreakdown(
         draft_len=k,
         tokens_per_round=float(tokens[k]),
         draft_s=float(curve.draft_s[0, i, k]),
@@ -458,24 +455,29 @@ def _point(grid: _Grid, i: int, k: int) -> Point:
 
 def _break_even(prediction: Prediction, row: AdvisedLoad) -> BreakEven:
     """Return the least acceptance that pays, with what drafting takes at that acceptance."""
-    point, drafter = row.point, prediction.drafters[row.tried]
-    if point is None:
+    if row.point is None:
         return BreakEven(None, None)
-    for _ in range(_ROUNDS):
-        rate = least_rate(point, row.least_speedup)
-        if rate is None:
-            return BreakEven(None, None)
-        again = predicted(
+    drafter, drafts = prediction.drafters[row.tried], row.point.draft_len
+    load = replace(prediction.load, batch_size=[row.concurrency])
+
+    def curve(acceptance: Acceptance) -> SpeedupCurve:
+        return served_curve(
             prediction.deployment,
-            [replace(drafter, acceptance=constant_acceptance(rate))],
-            replace(prediction.load, batch_size=[row.concurrency]),
-            max_draft_len=point.draft_len,
-            room=prediction.room,
-        )
-        point = _point(_grid_of(again.counted[0], None), 0, point.draft_len)
-    return BreakEven(
-        least_rate(point, row.least_speedup), least_tokens_per_round(point, row.least_speedup)
-    )
+            drafter,
+            load,
+            prediction.room,
+            max_draft_len=drafts,
+            acceptance=acceptance,
+        ).curve
+
+    rate = least_rate(
+        lambda acceptance: (float(curve(acceptance).speedup[0, 0, drafts]), drafts),
+        row.least_speedup,
+    ).value
+    if rate is None:
+        return BreakEven(None, None)
+    tokens = curve(constant_acceptance(rate)).tokens_per_round[0, 0, drafts]
+    return BreakEven(rate, float(tokens))
 
 
 def _warnings(rows: Sequence[AdvisedLoad], targets: Targets) -> list[str]:

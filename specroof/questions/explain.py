@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 
+from specroof.acceptance import Acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import fields_of
 from specroof.cost import ForwardPass
@@ -96,7 +97,8 @@ class Explanation(Charted):
     round
         The round of speculation that the pass verifies, part by part; None for a pass alone.
     break_even
-        The least acceptance rate at which that round pays; None where SciPy is missing.
+        The least acceptance rate at which that round pays; None of a drafter whose
+        acceptance is given.
     """
 
     model: Architecture
@@ -233,31 +235,20 @@ def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Expl
     curve = served.decoding
     drafts = int(drafting_gain(curve, request.draft_len)[1][0, 0])
     parts, latency = round_parts(deployment, drafter, curve, drafts)
-    notes, least = list(curve.notes), None
+    least = None
     if not drafter.is_ideal:
-        try:
-            least = least_rate(
-                lambda acceptance: (
-                    float(
-                        served_curve(
-                            deployment,
-                            drafter,
-                            load,
-                            "ignore",
-                            max_draft_len=drafts,
-                            acceptance=acceptance,
-                        ).decoding.speedup[0, 0, drafts]
-                    ),
-                    drafts,
-                ),
-                1.0,
+
+        def gain(acceptance: Acceptance) -> tuple[float, int]:
+            priced = served_curve(
+                deployment, drafter, load, "ignore", max_draft_len=drafts, acceptance=acceptance
             )
-        except OptionError as refusal:  # without SciPy all the rest is known
-            notes.append(f"the acceptance that breaks even is left out: {refusal}")
+            return float(priced.decoding.speedup[0, 0, drafts]), drafts
+
+        least = least_rate(gain, 1.0)
     query_len = float(np.asarray(curve.verify_len)[drafts])
     forward = ForwardPass(request.batch_size, query_len, context)
     return Explanation(
-        model, setup, forward, latency, None, parts, break_even=least, notes=tuple(notes)
+        model, setup, forward, latency, None, parts, break_even=least, notes=curve.notes
     )
 
 

@@ -24,6 +24,8 @@ class EndToEnd:
     curve
         The same operating points with requests in their rounds: each round is longer by what these
         add to its tokens. Its speedup is over plain decoding with the same prefills.
+    decoding_round_s
+        Seconds of a round without what requests add; the last round of an answer is half used.
     delay_s
         Seconds by which each request delays all that run, wherever its prompt is computed.
     first_s
@@ -38,6 +40,7 @@ class EndToEnd:
     wait_s: float
     latency_s: float
     curve: SpeedupCurve
+    decoding_round_s: Array
     delay_s: Array
     first_s: Array
     rules: PrefillRules

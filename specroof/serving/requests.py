@@ -131,6 +131,7 @@ def end_to_end(curve: SpeedupCurve, deployment: Deployment, workload: Workload) 
             requests=workload.requests,
             request_token_s=np.asarray(service_s - decoded)[..., 0] / output_len,
         ),
+        decoding_round_s=np.asarray(curve.tokens_per_round * decoded / output_len),
         delay_s=np.asarray((service_s - decoded - lost_s) / batch),
         first_s=np.asarray(np.where(np.isfinite(rate), times.first_s + lost_s, np.nan)),
         rules=rules,

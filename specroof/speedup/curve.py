@@ -28,7 +28,7 @@ from specroof.latency import (
     model_latency,
     option_notes,
 )
-from specroof.speedup.result import SpeedupCurve, band_notes, tokens_spread
+from specroof.speedup.result import SpeedupCurve, band_notes, best_index, tokens_spread
 from specroof.speedup.round import proposals, round_times
 from specroof.units import MOST_POINTS
 
@@ -404,5 +404,5 @@ def drafting_gain(curve: SpeedupCurve, draft_len: int | None) -> tuple[Array, In
     speedup = np.where(np.isnan(curve.speedup), -np.inf, curve.speedup)
     if draft_len is not None:
         return speedup[..., draft_len], np.full(speedup.shape[:2], draft_len)
-    best = np.argmax(speedup[..., 1:], axis=-1) + 1
+    best = best_index(speedup[..., 1:]) + 1
     return np.take_along_axis(speedup, best[..., None], axis=-1)[..., 0], best

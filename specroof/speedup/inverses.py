@@ -10,7 +10,10 @@ import numpy as np
 from specroof.acceptance import Acceptance, acceptance_from_length, constant_acceptance
 from specroof.arrays import Array, IntArray
 from specroof.drafters import Drafter, DraftTime, Round
-from specroof.errors import OptionError, optional_library
+from specroof.errors import OptionError
+
+#: Relative width of the interval that a root is left in.
+_EXACT: Final = 4 * float(np.finfo(np.float64).eps)
 
 #: From what is varied to the speedup of drafting, and its draft length.
 _AcceptanceGain: TypeAlias = Callable[[Acceptance], tuple[float, int]]
@@ -62,12 +65,8 @@ def crossing(
     Ignores
         speedups that turn back between the ends: one of the crossings is returned then.
     Source
-        Brent 1973, Algorithms for Minimization without Derivatives, chapter 4 (SciPy `brentq`).
-
-    Raises
-    ------
-    OptionError
-        Without SciPy.
+        Chandrupatla 1997, Advances in Engineering Software 28, 145-149: bisection, and inverse
+        quadratic interpolation where that is safe.
 
     Examples
     --------
@@ -76,17 +75,35 @@ def crossing(
     >>> crossing(lambda x: (1 + x, 1), 3.0, (0.0, 1.0))
     Threshold(answer='never', value=None, draft_len=1, ceiling=2.0)
     """
-    brentq = optional_library("scipy.optimize", "a break-even point").brentq
     hard, easy = ends
     (at_hard, hard_len), (at_easy, easy_len) = gain(hard), gain(easy)
     if at_hard >= wanted:
         return Threshold("always", hard, hard_len, at_easy)
     if at_easy < wanted:
         return Threshold("never", None, easy_len, at_easy)
-    least = 4 * np.finfo(np.float64).eps  # as exact as SciPy goes
     # Seconds of a token, not their inverse: these are close to linear in what drafting costs.
-    value = float(brentq(lambda x: wanted / gain(x)[0] - 1, hard, easy, xtol=least, rtol=least))
-    return Threshold("at", value, gain(value)[1], at_easy)
+    a, b, miss_a, miss_b = easy, hard, wanted / at_easy - 1, wanted / at_hard - 1
+    between = 0.5
+    while True:
+        value = a + between * (b - a)
+        miss = wanted / gain(value)[0] - 1
+        # The root lies between a and b; c is the end that was there before.
+        if (miss > 0) == (miss_a > 0):
+            c, miss_c = a, miss_a
+        else:
+            c, miss_c, b, miss_b = b, miss_b, a, miss_a
+        a, miss_a = value, miss
+        nearest = a if abs(miss_a) < abs(miss_b) else b
+        least = _EXACT * max(abs(nearest), _EXACT) / abs(b - c)
+        if miss == 0 or least > 0.5:
+            break
+        x, y = (a - b) / (c - b), (miss_a - miss_b) / (miss_c - miss_b)
+        between = 0.5
+        if y**2 < x and (1 - y) ** 2 < 1 - x:
+            between = miss_a / (miss_b - miss_a) * miss_c / (miss_b - miss_c)
+            between += (c - a) / (b - a) * miss_a / (miss_c - miss_a) * miss_b / (miss_c - miss_b)
+        between = min(max(between, least), 1 - least)
+    return Threshold("at", nearest, gain(nearest)[1], at_easy)
 
 
 def least_rate(gain: _AcceptanceGain, wanted: float) -> Threshold:

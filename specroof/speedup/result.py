@@ -90,6 +90,67 @@ def band_ends(
     return low, high
 
 
+# --- Speedups, and the draft length with the largest ---------------------------------------------
+
+#: Speedups that differ by a smaller share are equal but for rounding.
+_TIE: Final = 1e-12
+
+
+def speedup_of(
+    tokens_per_round: npt.ArrayLike,
+    round_s: npt.ArrayLike,
+    decode_s: npt.ArrayLike,
+    *,
+    running: npt.ArrayLike = 1.0,
+    plain_running: npt.ArrayLike = 1.0,
+) -> Array:
+    r"""Return tokens per second relative to plain decoding: the one formula of a speedup.
+
+    .. math:: s = \frac{N \, t_1}{t_{round}} \, \frac{R}{R_1}
+
+    Parameters
+    ----------
+    tokens_per_round
+        N, bonus token included.
+    round_s, decode_s
+        Seconds of a round, and of a plain step; both with what requests add, or both without.
+    running, plain_running
+        Sequences that are decoded at a time with drafts, R, and without, R_1.
+
+    Source
+        Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, with the time of the verification.
+
+    Examples
+    --------
+    >>> float(speedup_of(3.0, 2.0, 1.0)), float(speedup_of(3.0, 2.0, 1.0, plain_running=2.0))
+    (1.5, 0.75)
+    """
+    per_sequence = np.asarray(tokens_per_round) * (np.asarray(decode_s) / np.asarray(round_s))
+    return np.asarray(per_sequence * (np.asarray(running) / np.asarray(plain_running)))
+
+
+def best_index(values: npt.ArrayLike) -> npt.NDArray[np.intp]:
+    """Return where values over draft lengths are largest: the shorter draft of equal ones.
+
+    Parameters
+    ----------
+    values
+        Speedups, or tokens per second; the last axis is the draft length. NaN where it cannot be.
+
+    Source
+        The choice of this library: what differs by rounding alone is equal.
+
+    Examples
+    --------
+    >>> best_index([[1.0, 1.5, 1.5 + 1e-15], [np.nan, 0.8, 0.9]]).tolist()
+    [1, 2]
+    """
+    given = np.asarray(values, dtype=np.float64)
+    known = np.where(np.isnan(given), -np.inf, given)
+    most = known.max(axis=-1, keepdims=True)
+    return np.asarray(np.argmax(known >= most * (1 - _TIE), axis=-1))
+
+
 def verdict(low: npt.ArrayLike, high: npt.ArrayLike, *, least: float = 1.0) -> npt.NDArray[np.str_]:
     """Return whether speedups pay, from the bands around them.
 
@@ -128,10 +189,10 @@ def verdicts(speedup: Array, low: Array, high: Array) -> npt.NDArray[np.str_]:
     >>> verdicts(np.array([1.0, 1.3]), np.array([1.0, 1.2]), np.array([1.0, 1.4])).item()
     'pays'
     """
-    drafted = np.where(np.isnan(speedup[..., 1:]), -np.inf, speedup[..., 1:])
+    drafted = speedup[..., 1:]
     if not drafted.shape[-1]:
         return np.full(drafted.shape[:-1], "", dtype="<U7")
-    best = np.argmax(drafted, axis=-1)[..., None]
+    best = best_index(drafted)[..., None]
     known = np.isfinite(np.take_along_axis(drafted, best, axis=-1))[..., 0]
     ends = (np.take_along_axis(end[..., 1:], best, -1)[..., 0] for end in (low, high))
     return np.asarray(np.where(known, verdict(*ends), ""))
@@ -187,9 +248,6 @@ CURVE_ARRAYS: Final = (
 )
 
 _AnyArray = TypeVar("_AnyArray", bound=npt.NDArray[Any])
-
-# Equal but for rounding: the shorter draft wins.
-_TIE: Final = 1e-12
 
 
 # Without slots: what is derived from the whole grid is kept, since tables ask for it row by row.
@@ -378,17 +436,17 @@ class SpeedupCurve:
 
     @cached_property
     def speedup(self) -> Array:
-        r"""Tokens per second relative to plain decoding: :math:`N t_1 / t_{round}`; [..., 0] is 1.
-
-        Where a server runs fewer sequences with drafts than without, by that ratio less.
-
-        Source
-            Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, with the time of the verification.
-        """
-        gained = self.tokens_per_round * (self.decode_s[..., None] / self.round_s)
-        if self.running is not None:
-            gained = gained * (self.running / self.running[..., :1])
-        return _read_only(gained)
+        """Tokens per second relative to plain decoding: see `speedup_of`; [..., 0] is 1."""
+        running = np.ones(1) if self.running is None else self.running
+        return _read_only(
+            speedup_of(
+                self.tokens_per_round,
+                self.round_s,
+                self.decode_s[..., None],
+                running=running,
+                plain_running=running[..., :1],
+            )
+        )
 
     @cached_property
     def _ends(self) -> tuple[Array, Array] | None:
@@ -436,7 +494,7 @@ class SpeedupCurve:
         plain_s = self.decode_s[..., None]
         waits_s = np.asarray(self.request_token_s)[..., None]
         extra_s = (self.tokens_per_round - 1) * waits_s
-        return np.asarray(self.tokens_per_round * (plain_s / (plain_s + extra_s)))
+        return speedup_of(self.tokens_per_round, plain_s + extra_s, plain_s)
 
     @cached_property
     def best_draft_len(self) -> IntArray:
@@ -454,9 +512,7 @@ class SpeedupCurve:
     @cached_property
     def _best_index(self) -> npt.NDArray[np.intp]:
         # Where nothing runs, no draft is the answer, and its speedup unknown.
-        speedup = np.where(np.isnan(self.speedup), -np.inf, self.speedup)
-        best = speedup.max(axis=-1, keepdims=True)
-        return np.asarray(np.argmax(speedup >= best * (1 - _TIE), axis=-1))
+        return best_index(self.speedup)
 
     def at_best(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return values at the best draft length, axes (context_len, batch_size)."""

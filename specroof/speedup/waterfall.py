@@ -12,7 +12,7 @@ from specroof.cost import ForwardPass
 from specroof.drafters import Drafter
 from specroof.latency import Deployment, PassLatency
 from specroof.speedup.curve import acceptance_of, pass_latency
-from specroof.speedup.result import SpeedupCurve
+from specroof.speedup.result import SpeedupCurve, speedup_of
 from specroof.speedup.round import engine_round_s, proposals, waits_for_host
 
 DRAFTING: Final = "drafting"
@@ -74,8 +74,8 @@ class RoundParts:
 
     @property
     def speedup(self) -> float:
-        """Tokens of a round for each plain step that it takes."""
-        return self.tokens_per_round / self.steps
+        """The speedup of the round over the plain step."""
+        return float(speedup_of(self.tokens_per_round, self.round_s, self.decode_s))
 
     def largest(self, share: float = 0.7) -> list[tuple[str, float]]:
         """Return the largest added parts, in plain steps, that hold a share of all that is added.
