@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from specroof.errors import MeasurementError, OptionError
 from specroof.policies.schedule import Traffic, advised_day
-from specroof.questions.traffic import Mix, TrafficFile, traffic_of
-from specroof.questions.traffic_file import parse_traffic
+from specroof.questions.traffic import Mix, TrafficFile, parse_traffic, traffic_of
 from specroof.serving.workload import Workload
 
 LOADS = (1.0, 4.0, 16.0)
