@@ -331,6 +331,23 @@ WHOLE = "batch_size,context_len,draft_len,tokens_per_s,input_len,output_len\n"
             "server_info.internal_states.0 is 3; allowed: a mapping",
         ),
         (
+            json.dumps({**SGLANG, "server_info": {"speculative_eagle_topk": 4}}),
+            "server_info.speculative_num_steps is empty; allowed: a whole number",
+        ),
+        (
+            json.dumps({**SGLANG, "server_info": {"mem_fraction_static": 1.5}}),
+            "b.json, line 1: server_info.mem_fraction_static is 1.5; allowed: a number from",
+        ),
+        (
+            json.dumps({**SGLANG, "server_info": {"chunked_prefill_size": -2}}),
+            "server_info.chunked_prefill_size is -2; allowed: a whole number",
+        ),
+        (
+            json.dumps({**SGLANG, "concurrency": None, "max_concurrency": None}),
+            "b.json, line 1: max_concurrency is empty; allowed: a finite number",
+        ),
+        (json.dumps({**SGLANG, "duration": "20"}), "duration is '20'; allowed: a finite number"),
+        (
             json.dumps({**SGLANG, "concurrency": 8.5}),
             "b.json, line 1: concurrency is 8.5; allowed: at most max_concurrency, 8",
         ),

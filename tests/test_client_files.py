@@ -108,6 +108,11 @@ def broken(name: str, change: Callable[[Any], object]) -> str:
         ),
         (
             "aiperf-0.13.0.json",
+            lambda d: d["input_config"]["phases"][0].pop("concurrency"),
+            "phases.0.concurrency is empty; allowed: a whole number",
+        ),
+        (
+            "aiperf-0.13.0.json",
             lambda d: d["input_config"]["phases"].insert(0, {"kind": "warmup"}) or d["request_latency"].update(unit="s"),
             "request_latency.unit is 's'; allowed: ms",
         ),

@@ -209,7 +209,7 @@ def bundled_table() -> str:
     ("good", "bad", "says"),
     [
         ("# trust: 2", "# trust: high", "trust is 'high'"),
-        (",75,,,yes,", ",-75,,,yes,", "tokens_per_s is '-75'"),
+        (",75,,,yes,", ",-75,,,yes,", "tokens_per_s is -75"),
         (",75,,,yes,", ",fast,,,yes,", "tokens_per_s is 'fast'"),
         (",75,,,yes,", ",inf,,,yes,", "tokens_per_s is 'inf'"),
         (",75,,,yes,", ",75,,,maybe,", "includes_prefill is 'maybe'"),

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from specroof.errors import MeasurementError, OptionError
 from specroof.policies.schedule import Traffic, advised_day
-from specroof.questions.traffic import Mix, TrafficFile, traffic_of
-from specroof.questions.traffic_file import parse_traffic
+from specroof.questions.traffic import Mix, TrafficFile, parse_traffic, traffic_of
 from specroof.serving.workload import Workload
 
 LOADS = (1.0, 4.0, 16.0)
@@ -141,6 +140,8 @@ def test_files_say_hours_and_sizes() -> None:
     assert found.traffic == Traffic((0.5, 2.0), "requests_per_s")
     assert found.mix == Mix((Workload(1000, 100), Workload(3000, 500)), (3.0, 1.0))
     assert traffic_of(found) is found
+    alone = parse_traffic(YAML.partition("mix:")[0], source="day.yaml", is_yaml=True)
+    assert alone == TrafficFile(found.traffic)
     plain = parse_traffic("hour,requests/s\n6,0\n7,1e1\n", source="a.csv", is_yaml=False)
     assert plain == TrafficFile(Traffic((0.0, 10.0), "requests_per_s"))
 
@@ -172,6 +173,7 @@ def test_tables_with_holes_are_refused(text: str, message: str) -> None:
         ("hours:", "hour:", "hour is not a known key; allowed: hours, mix"),
         ("- {hour: 0, requests_per_s: 0.5}", "- 0.5", r"hours.0 is 0.5; allowed: a mapping"),
         ("hour: 1", "hour: true", r"hours.1.hour is true; allowed: a number"),
+        ("requests_per_s: 0.5", "requests_per_s: 0.5, requests/s: 1", "requests/s is not a known"),
         ("hour: 1", "time: 1", "hours.1.time is not a known key; allowed: hour, concurrency"),
         ("weight: 3", "weight: 0", r"mix.0.weight is 0"),
         ("output_len: 500", "output: 500", "mix.1.output is not a known key; allowed: input_len"),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from importlib import resources
-from typing import Final
+from typing import Final, Literal
 
 from specroof.acceptance import acceptance_from_length, accepted_at
 from specroof.catalog import load_drafter
@@ -13,7 +13,8 @@ from specroof.drafters import Drafter, TokensPerRound
 from specroof.drafters.kinds import KINDS
 from specroof.errors import MeasurementError
 from specroof.evidence.measurement import STEP, Measurement
-from specroof.reading.yaml_text import shown
+from specroof.reading.checked import REQUIRED, Amount, Extract, WholeAmount, read_model
+from specroof.reading.table import plain_value
 
 # --- What measurements leave open, and what is presumed in its place: lengths, acceptance, trees -
 
@@ -164,17 +165,43 @@ def shape_group(point: Measurement) -> tuple[object, ...]:
     return (point.source, point.model, *drafts, point.task)
 
 
-_WHOLE = ("tensor_parallel", "draft_len", "verify_len", "top_k")
-_NUMBERS = (
-    "batch_size", "context_len", "input_len", "output_len", "acceptance_length", "tokens_per_s",
-    "baseline_tokens_per_s", "speedup",
-)  # fmt: skip
-#: Columns of few tables: what drafting alone takes, and children of each draft.
-_OF_DRAFTING = ("draft_s", "draft_share")
-_OF_FEW = ("top_k", *_OF_DRAFTING)
 #: Methods without drafts: plain decoding, and one bare pass over the new positions.
-_PLAIN = ("ar", STEP)
-_TEXTS = ("model", "hardware", "engine", "method", "lengths", "task", "reading", "note")
+_PLAIN: Final = ("ar", STEP)
+
+
+class _BundledRow(Extract):
+    """A row of a bundled table; an empty cell is left out, and few tables have every column."""
+
+    model: str = ""
+    hardware: str = ""
+    engine: str = ""
+    tensor_parallel: WholeAmount | None = None
+    method: str = ""
+    draft_len: WholeAmount | None = None
+    verify_len: WholeAmount | None = None
+    top_k: WholeAmount | None = None
+    batch_size: Amount | None = None
+    context_len: Amount | None = None
+    input_len: Amount | None = None
+    output_len: Amount | None = None
+    lengths: str = ""
+    task: str = ""
+    acceptance_length: Amount | None = None
+    acceptance_kind: str | None = None
+    tokens_per_s: Amount | None = None
+    baseline_tokens_per_s: Amount | None = None
+    speedup: Amount | None = None
+    draft_s: Amount | None = None
+    draft_share: Amount | None = None
+    includes_prefill: Literal["yes", "no"] = REQUIRED
+    reading: str = ""
+    note: str = ""
+
+
+#: Columns whose cells are text, whatever they look like.
+_TEXTS: Final = {
+    name for name, field in _BundledRow.model_fields.items() if field.annotation is str
+}
 
 
 def parse_measurements(text: str, *, source: str, file: str) -> tuple[Measurement, ...]:
@@ -213,46 +240,26 @@ def parse_measurements(text: str, *, source: str, file: str) -> tuple[Measuremen
     )
 
 
-def _measurement(row: dict[str, str], place: str) -> Measurement:
-    if None in row or None in row.values():
+def _measurement(cells: dict[str, str], place: str) -> Measurement:
+    if None in cells or None in cells.values():
         message = f"{place}: has another number of cells than the heading"
         raise MeasurementError(message)
-    row = {**dict.fromkeys(_OF_FEW, ""), **row}
-    number = {key: _number(row, key, place) for key in (*_WHOLE, *_NUMBERS, *_OF_DRAFTING)}
-    whole = {key: None if number[key] is None else int(number[key] or 0) for key in _WHOLE}
-    if row["includes_prefill"] not in {"yes", "no"}:
-        told = shown(row["includes_prefill"])
-        message = f"{place}: includes_prefill is {told}; allowed: yes, no"
-        raise MeasurementError(message)
-    fields = {
-        **number,
-        **whole,
-        **{key: row[key] for key in _TEXTS},
-        "draft_len": 0 if row["method"] in _PLAIN else whole["draft_len"],
-        "tokens_per_round": number["acceptance_length"],
-        "acceptance_kind": row["acceptance_kind"] or None,
-        "includes_prefill": row["includes_prefill"] == "yes",
+    values = {
+        name: cell if name in _TEXTS else plain_value(cell) for name, cell in cells.items() if cell
     }
-    del fields["acceptance_length"]
-    return Measurement(place=place, **fields)  # type: ignore[arg-type]  # by name
-
-
-def _number(row: dict[str, str], key: str, place: str) -> float | None:
-    if row[key] == "":
-        return None
-    try:
-        value = float(row[key])
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        message = f"{place}: {key} is {shown(row[key])}; allowed: a number above 0, or nothing"
-        raise MeasurementError(message)
-    return value
+    row = read_model(values, _BundledRow, place=place, error=MeasurementError)
+    return Measurement(
+        place=place,
+        tokens_per_round=row.acceptance_length,
+        **row.model_dump(exclude={"acceptance_length", "draft_len", "includes_prefill"}),
+        draft_len=0 if row.method in _PLAIN else row.draft_len,
+        includes_prefill=row.includes_prefill == "yes",
+    )
 
 
 def _files() -> Iterator[tuple[str, str]]:
     folder = resources.files("specroof.evidence").joinpath("measurements")
-    for file in sorted(folder.iterdir(), key=lambda one: one.name):
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
         if file.name.endswith(".csv"):
             yield file.name, file.read_text(encoding="utf-8")
 

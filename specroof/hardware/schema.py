@@ -26,8 +26,8 @@ from specroof.hardware import Generic, HardwareProfile, parse_hardware
 from specroof.hardware.engine import FRAMEWORKS, IDEAL_ENGINE, LAYER_KINDS, OP_KINDS, EngineProfile
 from specroof.hardware.profile import GENERIC, DevicePower, DevicePrice, Interconnect, Peak
 from specroof.reading.checked import (
-    Block,
     CapturedSize,
+    FileBlock,
     FirstVersion,
     FlopsPerS,
     Text,
@@ -102,7 +102,7 @@ _KINDS: Final[dict[str, Any]] = {
 }
 
 
-class _HardwareBlock(Block):
+class _HardwareBlock(FileBlock):
     """A mapping of a hardware file, known by its classes to the tests."""
 
 

@@ -92,10 +92,40 @@ def traffic_of(traffic: str | os.PathLike[str] | TrafficFile) -> TrafficFile:
         refuse("traffic", traffic, "a file, or a TrafficFile")
     if isinstance(traffic, TrafficFile):
         return traffic
-    # Imported here: pydantic would slow the start of every advice.
-    from specroof.questions.traffic_file import parse_traffic  # noqa: PLC0415
-
     path = Path(traffic)
     return parse_traffic(
         read_text(path, MeasurementError), source=str(path), is_yaml=path.suffix in _SUFFIXES
     )
+
+
+def parse_traffic(text: str, *, source: str, is_yaml: bool) -> TrafficFile:
+    r"""Return the content of a traffic file.
+
+    Parameters
+    ----------
+    text
+        CSV with the columns hour, and concurrency or requests_per_s; or YAML with ``hours``, a
+        list of such rows, and perhaps ``mix``, a list of input_len, output_len and weight.
+    source
+        How messages name it.
+    is_yaml
+        Which of both.
+
+    Raises
+    ------
+    MeasurementError
+        For a key or value that is not allowed, and hours with holes.
+
+    Examples
+    --------
+    >>> parse_traffic("hour,concurrency\n0,4\n1,32\n", source="day.csv", is_yaml=False).traffic
+    Traffic(loads=(4.0, 32.0), unit='concurrency')
+    """
+    # Imported here: pydantic would slow the start of every advice.
+    from specroof.questions.traffic_file import read_day  # noqa: PLC0415
+
+    traffic, sizes = read_day(text, source=source, is_yaml=is_yaml)
+    if not sizes:
+        return TrafficFile(traffic)
+    workloads, weights = zip(*sizes, strict=True)
+    return TrafficFile(traffic, Mix(workloads, weights))

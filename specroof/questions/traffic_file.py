@@ -7,8 +7,7 @@ from pydantic import Field, model_validator
 
 from specroof.errors import MeasurementError, OptionError
 from specroof.policies.schedule import Traffic
-from specroof.questions.traffic import Mix, TrafficFile
-from specroof.reading.checked import Block, RequestLen, accept, parse_model, read_model, within
+from specroof.reading.checked import FileBlock, RequestLen, accept, parse_model, read_model, within
 from specroof.reading.table import parse_table
 from specroof.serving.workload import Workload
 
@@ -16,7 +15,7 @@ _Load = Annotated[float, within("offered_load")]
 _UNITS: Final = "concurrency, requests_per_s"
 
 
-class _Hour(Block):
+class _Hour(FileBlock):
     """An hour and its load, in one of two units."""
 
     hour: Annotated[float, accept("a number", lambda _: True, int, float)]
@@ -47,7 +46,7 @@ class _Hour(Block):
         return "requests_per_s" if self.concurrency is None else "concurrency"
 
 
-class _Size(Block):
+class _Size(FileBlock):
     """Requests of one size, and how many there are."""
 
     input_len: RequestLen
@@ -55,35 +54,27 @@ class _Size(Block):
     weight: Annotated[float, within("target")] = 1.0
 
 
-class _Day(Block):
+class _Day(FileBlock):
     """A traffic file in YAML."""
 
     hours: Annotated[list[_Hour], Field(min_length=1)]
     mix: Annotated[list[_Size], Field(min_length=1)] | None = None
 
 
-def parse_traffic(text: str, *, source: str, is_yaml: bool) -> TrafficFile:
-    r"""Return the content of a traffic file.
+def read_day(
+    text: str, *, source: str, is_yaml: bool
+) -> tuple[Traffic, tuple[tuple[Workload, float], ...]]:
+    """Return the load of each hour, and the sizes of requests with their weights, if there are any.
 
     Parameters
     ----------
-    text
-        CSV with the columns hour, and concurrency or requests_per_s; or YAML with ``hours``, a
-        list of such rows, and perhaps ``mix``, a list of input_len, output_len and weight.
-    source
-        How messages name it.
-    is_yaml
-        Which of both.
+    text, source, is_yaml
+        As for `specroof.questions.traffic.parse_traffic`.
 
     Raises
     ------
     MeasurementError
         For a key or value that is not allowed, and hours with holes.
-
-    Examples
-    --------
-    >>> parse_traffic("hour,concurrency\n0,4\n1,32\n", source="day.csv", is_yaml=False).traffic
-    Traffic(loads=(4.0, 32.0), unit='concurrency')
     """
     if not is_yaml:
         columns = (*_Hour.model_fields, "requests/s")
@@ -92,13 +83,13 @@ def parse_traffic(text: str, *, source: str, is_yaml: bool) -> TrafficFile:
             (place, read_model(row, _Hour, place=place, error=MeasurementError))
             for place, row in table
         ]
-        return TrafficFile(_traffic(hours, source))
+        return _traffic(hours, source), ()
     day = parse_model(text, _Day, source=source, error=MeasurementError)
-    traffic = _traffic([(f"{source}: hours.{i}", hour) for i, hour in enumerate(day.hours)], source)
-    if day.mix is None:
-        return TrafficFile(traffic)
-    sizes = tuple(Workload(size.input_len, size.output_len) for size in day.mix)
-    return TrafficFile(traffic, Mix(sizes, tuple(size.weight for size in day.mix)))
+    hours = [(f"{source}: hours.{number}", hour) for number, hour in enumerate(day.hours)]
+    sizes = tuple(
+        (Workload(size.input_len, size.output_len), size.weight) for size in day.mix or ()
+    )
+    return _traffic(hours, source), sizes
 
 
 def _traffic(hours: Sequence[tuple[str, _Hour]], source: str) -> Traffic:

@@ -1,9 +1,9 @@
 """Files from outside as pydantic classes, every refusal in one line.
 
-The line names the source, the dotted key, the value and what is allowed. A file whose keys must all
-be known derives from `Block`, the output of another tool from `Extract`; a number is `within` the
-bounds of its quantity, anything else is what `accept` lets through. pydantic is slow to import, so
-rooms that need it only for some files import it late.
+The line names the source, the dotted key, the value and what is allowed. A user's file, whose keys
+must all be known, derives from `FileBlock`, the output of another tool from `Extract`; a number is
+`within` the bounds of its quantity, anything else is what `accept` lets through. pydantic is slow to
+import, so rooms that need it only for some files import it late.
 """
 
 import math
@@ -54,7 +54,7 @@ class Mistake:
     said: str
 
 
-class Block(BaseModel):
+class FileBlock(BaseModel):
     """A mapping of a user's file: every key is known, and no value is converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)

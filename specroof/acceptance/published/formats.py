@@ -225,7 +225,7 @@ def _bins(where: str, histogram: object) -> Iterable[tuple[int, Any]]:
     return [(_whole(f"{where}: a key", key), rounds) for key, rounds in histogram.items()]
 
 
-class _ClientResult(Extract):
+class _VllmRates(Extract):
     """The keys about acceptance of a result of vLLM's client."""
 
     spec_decode_per_position_acceptance_rates: _Rates = REQUIRED
@@ -254,7 +254,7 @@ def benchmark_profile(document: Mapping[str, Any], source: str) -> AcceptancePro
     >>> benchmark_profile(document, "result.json").survival
     (0.8, 0.5)
     """
-    result = read_model(document, _ClientResult, place=source, error=OptionError)
+    result = read_model(document, _VllmRates, place=source, error=OptionError)
     rates, rounds = result.spec_decode_per_position_acceptance_rates, result.spec_decode_num_drafts
     return AcceptanceProfile(
         name=source,
