@@ -44,18 +44,18 @@ CHIPS = ("a100-40gb", "a100-80gb", "h100-sxm", "h200", "gh200", "b200", "b300", 
 def engine_lines(engine: EngineProfile) -> list[str]:
     """Return an engine's block as YAML: what differs from the ideal, to three digits."""
     lines = [f"  {engine.name}:"]
-    for key, value in _told(engine).items():
+    for key, value in _fields(engine).items():
         if key != "name":
             lines += _wrapped(f"{key}: {_yaml(value)}", indent=4)
     return lines
 
 
-def _told(part: Any) -> dict[str, Any]:
+def _fields(part: Any) -> dict[str, Any]:
     """Return the fields of a part of a profile that are not left at their defaults."""
     return {
-        one.name: getattr(part, one.name)
-        for one in fields(part)
-        if getattr(part, one.name) != one.default and getattr(part, one.name) != {}
+        field.name: getattr(part, field.name)
+        for field in fields(part)
+        if getattr(part, field.name) not in (field.default, {})
     }
 
 
@@ -75,15 +75,15 @@ def _wrapped(text: str, *, indent: int) -> list[str]:
 
 def _yaml(value: Any) -> str:
     if is_dataclass(value):
-        value = _told(value)
+        value = _fields(value)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_yaml(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {_yaml(part)}" for key, part in value.items()) + "}"
     if isinstance(value, tuple):
-        return "[" + ", ".join(str(one) for one in value) + "]"
+        return "[" + ", ".join(str(part) for part in value) + "]"
     if not isinstance(value, float):
         return str(value)
-    told = f"{value:.3g}" if 0.01 <= value < 100 or not value else f"{value:.2e}"
-    return told if "." in told else f"{told}.0"  # as the reader of files spells a float
+    text = f"{value:.3g}" if 0.01 <= value < 100 or not value else f"{value:.2e}"
+    return text if "." in text else f"{text}.0"  # as the reader of files spells a float
 
 
 def measured_on(points: Sequence[Measurement], engine: str, chips: Sequence[str]) -> list[str]:
@@ -110,21 +110,23 @@ def cited(source: str) -> str:
 def source_sentence(points: Sequence[Measurement], engine: str, chip: str) -> str:
     """Return where a profile comes from."""
     family = chip_family(load_hardware(chip))
-    relatives = [one for one in CHIPS if chip_family(load_hardware(one)) == family]
+    relatives = [other for other in CHIPS if chip_family(load_hardware(other)) == family]
     seen = measured_on(points, engine, [chip])
     where = "on this chip" if seen else "none on this chip, on its family"
-    told = "; ".join(map(cited, seen or measured_on(points, engine, relatives)))
-    return f"benchmarks/fit_engines.py, fitted to published measurements, {where}: {told}"
+    sources = "; ".join(map(cited, seen or measured_on(points, engine, relatives)))
+    return f"benchmarks/fit_engines.py, fitted to published measurements, {where}: {sources}"
 
 
 def kernel_sentence() -> str:
     """Return where the profile comes from that no measurement with drafts speaks for."""
-    steps = validation([one for one in load_measurements() if one.engine == KERNEL_ENGINE])
-    off = steps.points
-    told = ", ".join(f"{one.predicted / one.measured - 1:+.0%} on {one.point.model}" for one in off)
+    steps = validation([point for point in load_measurements() if point.engine == KERNEL_ENGINE])
+    errors = ", ".join(
+        f"{score.predicted / score.measured - 1:+.0%} on {score.point.model}"
+        for score in steps.points
+    )
     return (
         f"{KERNEL_SOURCE}; overheads as benchmarks/fit_engines.py fitted them to SGLang and vLLM; "
-        f"no benchmark with drafts is known, and plain throughput is off by {told} (trtllm-r1)"
+        f"no benchmark with drafts is known, and plain throughput is off by {errors} (trtllm-r1)"
     )
 
 
@@ -136,8 +138,8 @@ def write_engines(points: Sequence[Measurement]) -> None:
     left_out = left_out_text(left_out_content(load_measurements()))
     (PACKAGE / "catalog" / "left_out.json").write_text(left_out, encoding="utf-8")
     parameters = fitted_parameters()
-    found = validation(points)
-    total, misses = found.total, misses_of(found.points)
+    validated = validation(points)
+    total, misses = validated.total, misses_of(validated.points)
     scale = width_scale(misses)
     error = ExpectedError(
         speedup_mean=float(total.speedup_mean or 0.0),
@@ -157,8 +159,8 @@ def write_engines(points: Sequence[Measurement]) -> None:
         ]
         has = load_hardware(chip).peak.flops_per_s
         engines = [
-            replace(one, compute_frac={key: one.compute_frac[key] for key in has})
-            for one in engines
+            replace(engine, compute_frac={key: engine.compute_frac[key] for key in has})
+            for engine in engines
         ]
         sources = {name: source_sentence(points, name, chip) for name in ENGINES}
         engines.append(kernel_engine(load_hardware(chip), parameters))
@@ -166,13 +168,13 @@ def write_engines(points: Sequence[Measurement]) -> None:
         text = path.read_text(encoding="utf-8")
         text = re.split(r"^(?:default_engine|engines):", text, flags=re.MULTILINE)[0]
         text = re.sub(r"  engines\.[\w-]+: >-\n(    .*\n)+", "", text)
-        told = "".join(
+        sentences = "".join(
             f"  engines.{name}: >-\n"
             + "\n".join(_wrapped(sentence, indent=4)).replace("\n      ", "\n    ")
             + "\n"
             for name, sentence in sources.items()
         )
-        text = text.replace("\npeak:\n", f"\n{told}peak:\n", 1)
+        text = text.replace("\npeak:\n", f"\n{sentences}peak:\n", 1)
         default = next((name for name in ENGINES if measured_on(points, name, [chip])), None)
         block = [f"default_engine: {default}"] if default else []
         block.append("engines:")
@@ -188,7 +190,7 @@ def write_engines(points: Sequence[Measurement]) -> None:
 
 
 def main() -> None:
-    """Fit, print and, if asked to, write."""
+    """Fit, print and, where --write is given, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--write", action="store_true", help="write the fits, and what is made of them"
@@ -196,20 +198,22 @@ def main() -> None:
     parser.add_argument(
         "--engines", action="store_true", help="write what is made of the stored fits only"
     )
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     points = [point for point in load_measurements() if (point.trust or 0) <= TRUSTED]
-    if asked.engines:
+    if arguments.engines:
         write_engines(points)
         return
     fits = leave_one_out(points)
     fits |= leave_groups_out(points, fits[ALL])
-    for one in PARAMETERS:
-        value = fits[ALL][one.name]
-        moved = one.coordinate(value)
-        others = [fitted[one.name] for fitted in fits.values()]
+    for parameter in PARAMETERS:
+        value = fits[ALL][parameter.name]
+        moved = parameter.coordinate(value)
+        others = [fitted[parameter.name] for fitted in fits.values()]
         span = f"{min(others):.4g} to {max(others):.4g}"
-        print(f"{one.name:28s} {value:10.4g}  {moved:+5.1f} sd  {span:22s} {one.meaning}")
-    if asked.write:
+        print(
+            f"{parameter.name:28s} {value:10.4g}  {moved:+5.1f} sd  {span:22s} {parameter.meaning}"
+        )
+    if arguments.write:
         content = {
             "made_by": "benchmarks/fit_engines.py, from specroof/evidence/measurements",
             "fits": fits,

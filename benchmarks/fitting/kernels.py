@@ -116,6 +116,9 @@ _KERNELS: Final[Mapping[str, _Kernels]] = {
     ),
 }
 
+#: Words in the names of the chips that kernels were timed on; a bundled chip has each for a name.
+KERNEL_CHIPS: Final = tuple(_KERNELS)
+
 #: A dtype without timings reaches what the one beside it does.
 _STANDS_IN: Final = {"fp32": "bf16", "fp16": "bf16", "int8": "bf16", "fp6": "fp8"}
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from fitting.generic import generic, left_out_generics
-from fitting.kernels import KERNEL_ENGINE
+from fitting.kernels import KERNEL_CHIPS, KERNEL_ENGINE
 from fitting.parameters import ALL, ENGINES, FAMILIES, family_of, fitted_parameters, stored_fits
 from fitting.shared_fit import engine_of
 from specroof.evidence import Measurement, kind_of
@@ -24,34 +24,30 @@ def left_out_content(measurements: Iterable[Measurement]) -> dict[str, Any]:
         Those that are to be predicted: an engine on a family of chips gets a profile for each
         source that has measured it, fitted without that source.
     """
-    # By engine, then by the place in the file (a family, or a chip whose kernels were timed).
-    sources = {name: {family: {ALL: family} for family in FAMILIES} for name in ENGINES}
+    # By engine, then by the place in the file: a family, or a chip whose kernels were timed.
+    sources: dict[str, dict[str, set[str]]] = {
+        **{engine: {family: set() for family in FAMILIES} for engine in ENGINES},
+        KERNEL_ENGINE: {chip: set() for chip in KERNEL_CHIPS},
+    }
     for point in measurements:
-        hardware = point.hardware or ""
-        if not kind_of(point)[0] or family_of(chip_of(hardware)) is None:
-            continue
-        engine, family = point.engine or "", str(family_of(chip_of(hardware)))
-        place = family
-        if engine == KERNEL_ENGINE:
-            words = chip_of(hardware).name.replace("-", " ").split()
-            place, family = next(word for word in words if word in FAMILIES[family]), hardware
-        fits = sources.setdefault(engine, {}).setdefault(place, {ALL: family})
-        if point.source in stored_fits():
-            fits[point.source] = family
+        name = chip_of(point.hardware or "").name if kind_of(point)[0] else ""
+        places = sources[point.engine or ""] if family_of(name) else {}
+        for place in places.keys() & {str(family_of(name)), *name.replace("-", " ").split()}:
+            places[place].add(point.source)
     return {
         "made_by": "benchmarks/fit_engines.py, from specroof/evidence/measurements",
         "families": FAMILIES,
         "engines": {
-            name: {
+            engine: {
                 place: _written(
                     {
-                        without: engine_of((name, family, False), fitted_parameters(without))
-                        for without, family in fits.items()
+                        without: engine_of((engine, place, False), fitted_parameters(without))
+                        for without in (ALL, *sorted(seen & stored_fits().keys()))
                     }
                 )
-                for place, fits in places.items()
+                for place, seen in places.items()
             }
-            for name, places in sources.items()
+            for engine, places in sources.items()
         },
         "generic": {
             without: written_generic(made) for without, made in left_out_generics().items()

@@ -222,9 +222,9 @@ def fitted_parameters(without: str = ALL) -> Mapping[str, float]:
     return fits.get(without, fits[ALL])
 
 
-def family_of(hardware: HardwareProfile) -> str | None:
-    """Return the family of a chip whose engines were fitted; None for a chip without one."""
-    words = set(hardware.name.replace("-", " ").split())
+def family_of(chip: str) -> str | None:
+    """Return the family of a chip by its vendor's name; None if no engine was fitted to it."""
+    words = set(chip.replace("-", " ").split())
     return next((family for family, chips in FAMILIES.items() if words & set(chips)), None)
 
 
@@ -242,7 +242,7 @@ def chip_family(hardware: HardwareProfile) -> str:
     >>> chip_family(load_hardware("gb200"))
     'blackwell'
     """
-    family = family_of(hardware)
+    family = family_of(hardware.name)
     if family is not None:
         return family
     known = ", ".join(chip for chips in FAMILIES.values() for chip in chips)

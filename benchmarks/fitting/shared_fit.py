@@ -39,7 +39,7 @@ def initial_parameters() -> dict[str, float]:
     >>> initial_parameters()["layer_s"]
     5e-05
     """
-    return {one.name: one.typical for one in PARAMETERS}
+    return {parameter.name: parameter.typical for parameter in PARAMETERS}
 
 
 def engine_key(point: Measurement) -> tuple[str, str, bool]:
@@ -79,26 +79,26 @@ class Points:
     """
 
     def __init__(self, measurements: Sequence[Measurement]) -> None:
-        self.points = points = [one for one in measurements if kind_of(one)[0]]
-        keys = [engine_key(one) for one in points]
+        self.points = points = [point for point in measurements if kind_of(point)[0]]
+        keys = [engine_key(point) for point in points]
         self._keys = list(dict.fromkeys(keys))
         engines = self._engines(initial_parameters())
         self._record = Record(published_cases(points, [(key, engines[key]) for key in keys]))
-        kinds = [kind_of(one)[0] for one in points]
+        kinds = [kind_of(point)[0] for point in points]
         self._plain = np.array([kind == "plain" for kind in kinds])
-        self._measured = np.log([measured_of(one)[1] for one in points])
+        self._measured = np.log([measured_of(point)[1] for point in points])
         groups: dict[tuple[object, ...], int] = {}
         self._group = np.array(
             [
-                groups.setdefault(shape_group(one), len(groups)) if kind == "shape" else -1
-                for one, kind in zip(points, kinds, strict=True)
+                groups.setdefault(shape_group(point), len(groups)) if kind == "shape" else -1
+                for point, kind in zip(points, kinds, strict=True)
             ]
         )
         self._weight = self._weights()
         self._ordinary = _ORDINARY
 
     def _weights(self) -> Array:
-        table = list(zip([one.source for one in self.points], self._plain, strict=True))
+        table = list(zip([point.source for point in self.points], self._plain, strict=True))
         sizes = Counter(table)
         share = np.array([min(1.0, FULL_POINTS / sizes[row]) ** 0.5 for row in table])
         return np.asarray(share * np.where(self._plain, _PLAIN_WEIGHT, 1.0))
@@ -139,7 +139,10 @@ class Points:
 
 def parameters_at(x: Array) -> dict[str, float]:
     """Return the parameters that lie so many spreads from their usual values."""
-    return {one.name: one.value(far) for one, far in zip(PARAMETERS, x.tolist(), strict=True)}
+    return {
+        parameter.name: parameter.value(far)
+        for parameter, far in zip(PARAMETERS, x.tolist(), strict=True)
+    }
 
 
 def fit(
@@ -163,9 +166,9 @@ def fit(
         Robust least squares on logarithms of throughput and speedup, with a normal prior on the
         logarithm of every parameter (`fitting.parameters.PARAMETERS`).
     """
-    points = Points([one for one in measurements if one.method not in _NOT_FITTED])
+    points = Points([point for point in measurements if point.method not in _NOT_FITTED])
     begin = {**initial_parameters(), **(start or {})}
-    x = np.array([one.coordinate(begin[one.name]) for one in PARAMETERS])
+    x = np.array([parameter.coordinate(begin[parameter.name]) for parameter in PARAMETERS])
     for _ in range(2):
         x = least_squares(points.objective, x, np.ones(len(x)), max_nfev=_MOST_STEPS).x
         points.learn_scale(parameters_at(x))
@@ -181,8 +184,8 @@ def leave_one_out(measurements: Sequence[Measurement]) -> dict[str, dict[str, fl
         What was measured, by several sources.
     """
     fits = {ALL: fit(measurements)}
-    for source in dict.fromkeys(one.source for one in measurements):
-        others = [one for one in measurements if one.source != source]
+    for source in dict.fromkeys(point.source for point in measurements):
+        others = [point for point in measurements if point.source != source]
         fits[source] = fit(others, fits[ALL])
     return fits
 
@@ -200,12 +203,12 @@ def leave_groups_out(
         Where to begin: the fit to all of them.
     """
     groups: dict[str, list[Measurement]] = {}
-    for one in measurements:
-        if kind_of(one)[0] and one.engine in ENGINES:
-            engine, family, _ = engine_key(one)
-            groups.setdefault(left_out_name(family=family), []).append(one)
-            groups.setdefault(left_out_name(engine=engine), []).append(one)
+    for point in measurements:
+        if kind_of(point)[0] and point.engine in ENGINES:
+            engine, family, _ = engine_key(point)
+            groups.setdefault(left_out_name(family=family), []).append(point)
+            groups.setdefault(left_out_name(engine=engine), []).append(point)
     return {
-        name: fit([one for one in measurements if one not in group], start)
+        name: fit([point for point in measurements if point not in group], start)
         for name, group in groups.items()
     }
