@@ -168,7 +168,7 @@ def end_to_end(
         curve=replace(
             curve,
             round_s=curve.tokens_per_round * batch / rate,
-            requests=workload.requests,
+            request_lengths=workload.requests,
             request_token_s=np.asarray(service_s - decoded)[..., 0] / output_len,
         ),
         delay_s=np.asarray((service_s - decoded - lost_s) / batch),
