@@ -1,5 +1,6 @@
 """What it takes to pay: every inverse against the forward model, and what it says at the ends."""
 
+import csv
 import json
 import sys
 from dataclasses import replace
@@ -468,3 +469,16 @@ def test_the_shell_asks_about_requests_as_python_does() -> None:
     assert done.exit_code == 0, done.output
     answer = breakeven(DENSE, CHIP, drafter="eagle3", batch_size=[1, 16], **REQUESTS)
     assert json.loads(done.stdout.splitlines()[-1]) == json.loads(json.dumps(answer.to_dict()))
+
+
+def test_chips_are_compared_as_each_alone(tmp_path: Path) -> None:
+    table = tmp_path / "rows.csv"
+    words = ["breakeven", DENSE, "--drafter", "eagle3", "--batch", "1,8"]
+    done = CliRunner().invoke(app, [*words, "-H", "h100,b200", "--csv", str(table), "--json"])
+    assert done.exit_code == 0, done.output
+    alone = [breakeven(DENSE, one, drafter="eagle3", batch_size=[1, 8]) for one in ("h100", "b200")]
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "chips": json.loads(json.dumps([one.to_dict() for one in alone]))
+    }
+    names = [row["hardware"] for row in csv.DictReader(table.read_text().splitlines())]
+    assert names == [one.setup.hardware.name for one in alone for _ in one.rows]

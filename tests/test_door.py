@@ -141,7 +141,7 @@ def test_predict_answers_alike_to_names_objects_and_the_shell() -> None:
     )
     words = ("-H", CHIP, "--drafter", SPEC, "--tp", "2", "--batch", "1,8", "--max-draft-len", "5")
     assert said(by_name) == said(by_object) == shell("predict", MODEL, *words)
-    assert by_name.drawn == by_name.curves
+    assert by_name.headline_curves == by_name.drawn == by_name.curves
     assert by_name.warnings == ()
 
 
@@ -151,7 +151,7 @@ def test_predict_counts_prefills_as_the_shell_does() -> None:
     )
     lengths = ("--input-len", "4000", "--output-len", "1000", "--concurrency", "4")
     assert said(found) == shell("predict", MODEL, "-H", CHIP, "--drafter", SPEC, *lengths)
-    assert found.drawn[0].requests == "4000 tokens in, 1000 out"
+    assert found.headline_curves[0].requests == "4000 tokens in, 1000 out"
 
 
 def test_explain_answers_as_the_shell_does() -> None:

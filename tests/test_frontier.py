@@ -1,5 +1,6 @@
 """What each user and each device can get: points by hand, room, money, and the cheapest."""
 
+import csv
 import json
 import tracemalloc
 from pathlib import Path
@@ -266,3 +267,23 @@ def test_the_shell_asks_about_requests_as_python_does() -> None:
     assert done.exit_code == 0, done.output
     answer = frontier(MODEL, CHIP, **ASKED, **REQUESTS, ttft_s=0.9)
     assert json.loads(done.stdout.splitlines()[-1]) == json.loads(json.dumps(answer.to_dict()))
+
+
+def test_chips_are_compared_as_each_alone(tmp_path: Path) -> None:
+    table = tmp_path / "points.csv"
+    words = ["frontier", MODEL, "--drafter", SPEC, "--batch", "1,8", "--max-draft-len", "3"]
+    done = CliRunner().invoke(app, [*words, "-H", "h100,b200", "--csv", str(table), "--json"])
+    assert done.exit_code == 0, done.output
+    alone = [
+        frontier(MODEL, chip, drafters=SPEC, batch_size=[1, 8], max_draft_len=3)
+        for chip in ("h100", "b200")
+    ]
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "chips": json.loads(json.dumps([one.to_dict() for one in alone]))
+    }
+    names = [row["hardware"] for row in csv.DictReader(table.read_text().splitlines())]
+    assert names == [one.hardware for one in alone for _ in one.records]
+    printed = CliRunner().invoke(app, [*words, "-H", "h100,b200"]).stdout
+    assert printed == "\n\n".join(map(str, alone)) + "\n"
+    twice = CliRunner().invoke(app, [*words, "-H", "h100,h100"])
+    assert (twice.exit_code, twice.stdout) == (2, "")

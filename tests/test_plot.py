@@ -267,9 +267,9 @@ CHARTS = {
         [grid(1, 40, batch_size=np.unique(np.geomspace(1, 1e7, 40).round()))]
     ),
     "large batch sizes": lambda: plot_by_batch([grid(1, 21)]),
-    "requests": lambda: plot_by_batch([grid(1, 9, requests="8192 tokens in, 1024 out")]),
+    "requests": lambda: plot_by_batch([grid(1, 9, request_lengths="8192 tokens in, 1024 out")]),
     "requests by batch": lambda: plot_speedup_by_batch(
-        [grid(1, 9, requests="8192 tokens in, 1024 out")]
+        [grid(1, 9, request_lengths="8192 tokens in, 1024 out")]
     ),
     "map of one cell": lambda: plot_best_draft_len_map(grid(1, 1)),
     "map of 45 cells": lambda: plot_best_draft_len_map(grid(5, 9)),
@@ -416,7 +416,7 @@ def test_charts_of_requests_say_that_prefills_are_counted() -> None:
         [1.0, 1.0, 1.0],
         tokens_per_round=np.array([1.0, 2.0, 3.0]),
         round_s=np.array([[[2.0, 4.0, 6.0]]]),
-        requests="8 tokens in, 8 out",
+        request_lengths="8 tokens in, 8 out",
         request_token_s=np.array([1.0]),
     )
     chart = plot_speedup_by_draft_len([counted])

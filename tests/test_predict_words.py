@@ -1,19 +1,22 @@
 """What `predict` understands: engines' words, several chips, lengths side by side; its survey."""
 
 import csv
+import io
 import json
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from specroof import load_drafter, predict
+from specroof import load_drafter, load_hardware, plot, predict
 from specroof.cli import app
 from specroof.errors import OptionError
 from specroof.questions.acceptance import find_profiles
+from specroof.speedup import curve as curve_grids
 
 BASE = "predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=.7"
 
@@ -139,3 +142,123 @@ def test_what_is_not_published_has_a_nearest() -> None:
     )
     assert find_profiles("zzz").notes == ("nothing published for zzz",)
     assert find_profiles("qwen3").notes == ()
+
+
+# --- price and energy -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("requests", ["", " --isl 1000 --osl 200"])
+def test_price_and_energy_are_those_of_the_devices_hours(requests: str) -> None:
+    words = f"{BASE} --tp 2 --batch 1,16,9999{requests} --max-draft-len 3"
+    (drafter,) = answer(words)["drafters"]
+    parts = [drafter] + ([drafter["end_to_end"]] if requests else [])
+    for part in parts:
+        rates = part["tokens_per_s"][0]
+        # hardware/h100-sxm.yaml: 2.95 $ an hour and 700 W each; a million tokens take 1e6 / rate s.
+        dollars = [[r and 1e6 / r * 2 * 2.95 / 3600 for r in row] for row in rates]
+        joules = [[r and 1e6 / r * 2 * 700 for r in row] for row in rates]
+        for key, by_hand in (
+            ("usd_per_million_tokens", dollars),
+            ("joules_per_million_tokens", joules),
+        ):
+            for row, expected in zip(part[key][0], by_hand, strict=True):
+                assert row == [one and pytest.approx(one, rel=1e-12) for one in expected]
+    if not requests:
+        assert drafter["usd_per_million_tokens"][0][2] == [None] * 4  # 9999 have no room
+
+
+def test_points_have_their_price_in_csv_and_frames() -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
+    asked: dict[str, Any] = {"drafters": "eagle3,accept=.7", "max_draft_len": 2}
+    found = predict("Qwen/Qwen3-8B", "h100", input_len=900, output_len=90, **asked)
+    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
+    frame = found.to_frame()
+    assert list(rows[0]) == list(frame.columns)
+    for start, whole in (("", found.curves[0]), ("end_to_end_", found.end_to_end[0])):
+        dollars = 1e6 / whole.tokens_per_s[0, 0] * 2.95 / 3600
+        assert frame[f"{start}usd_per_million_tokens"].to_numpy() == pytest.approx(dollars)
+        column = [float(row[f"{start}joules_per_million_tokens"]) for row in rows]
+        assert column == pytest.approx((7e8 / whole.tokens_per_s[0, 0]).tolist())
+
+
+@pytest.mark.parametrize(
+    ("chip", "titles"),
+    [
+        ("h100", ["$/Mtok", "MJ/Mtok"]),
+        ("mi355x", ["MJ/Mtok"]),  # no public price
+        ("tpu-v5e", ["$/Mtok"]),  # no public watts
+    ],
+)
+def test_tables_show_what_is_known_of_price_and_energy(chip: str, titles: list[str]) -> None:
+    words = BASE.replace("h100", chip) + " --no-capacity --batch 1,16"
+    printed = run(words)
+    shown = [title for title in ("$/Mtok", "MJ/Mtok") if f" {title} " in printed]
+    assert shown == titles
+    assert ("note: price: " in printed, "note: energy: " in printed) == (
+        "$/Mtok" in titles,
+        "MJ/Mtok" in titles,
+    )
+    (drafter,) = answer(words)["drafters"]
+    assert (drafter["usd_per_million_tokens"] is None) == ("$/Mtok" not in titles)
+    assert (drafter["joules_per_million_tokens"] is None) == ("MJ/Mtok" not in titles)
+    table = re.search(r"^context +batch +\S+tok.*\n(.*)\n(.*)$", printed, re.MULTILINE)
+    assert table
+    assert max(map(len, table[0].splitlines())) <= 80
+    rates = drafter["tokens_per_s"][0]
+    least = [max(row) for row in rates], [row[0] for row in rates]
+    key, scale = ("$/Mtok", 2.95 / 3600) if chip == "h100" else (None, 0.0)
+    if key:  # the best draft length is that of most tokens; beside it stands plain decoding
+        by_hand = [f"{1e6 / rate * scale:.3g}" for rate in (least[0][0], least[1][0])]
+        assert table[1].split()[2:4] == [f"{float(one):.2f}" for one in by_hand]
+
+
+def test_a_chip_without_price_and_watts_has_no_table_of_them() -> None:
+    chip = load_hardware("h100")
+    bare = replace(chip, price=None, power=None)
+    found = predict("Qwen/Qwen3-8B", bare, drafters=["eagle3,accept=.7", "ideal"])
+    assert "tok  without" not in str(found)
+    assert "Mtok" not in str(found)
+    together = str(predict("Qwen/Qwen3-8B", chip, drafters=["eagle3,accept=.7", "ideal"]))
+    rows = re.findall(r"^ +4096 +1 .* (eagle3,accept=.7|ideal)$", together, re.MULTILINE)
+    assert rows == ["eagle3,accept=.7", "ideal"]
+
+
+# --- flags of old, and answers as text ------------------------------------------------------------
+
+
+def test_a_flag_of_old_works_with_a_note() -> None:
+    now = CliRunner().invoke(app, shlex.split(f"{BASE} --show-draft-len 1,3"))
+    then = CliRunner().invoke(app, shlex.split(f"{BASE} --draft-len 1,3"))
+    assert (then.exit_code, then.stdout) == (0, now.stdout)
+    assert now.stderr == ""
+    assert "--draft-len" in then.stderr
+    assert "--show-draft-len" in then.stderr
+    both = CliRunner().invoke(app, shlex.split(f"{BASE} --draft-len 1 --show-draft-len 1"))
+    assert both.exit_code == 2
+    assert "--draft-len is '1'; allowed: --show-draft-len" in both.stderr
+    assert "--draft-len " not in CliRunner().invoke(app, ["predict", "--help"]).stdout.replace(
+        "--show-draft-len ", ""
+    ).replace("--max-draft-len ", "")
+
+
+def test_names_of_before_give_the_same() -> None:
+    found = predict("Qwen/Qwen3-8B", "h100", drafters="ideal", input_len=90, output_len=9)
+    assert (found.drawn, found.counted) == (found.headline_curves, found.end_to_end)
+    (curve,) = found.headline_curves
+    assert curve.requests == curve.request_lengths == "90 tokens in, 9 out"
+    assert plot.plot_worth(found).axes[0].get_xlabel() == found.plot().axes[0].get_xlabel()
+
+
+def test_points_of_several_chips_that_memory_cannot_hold_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    batches = ",".join(map(str, range(1, 31)))
+    words = shlex.split(f"{BASE.replace('h100', 'h100,b200')} --max-draft-len 3 --batch {batches}")
+    monkeypatch.setattr(curve_grids, "MOST_POINTS", 239)  # 2 chips x 30 batches x 4 lengths
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    monkeypatch.setattr(curve_grids, "MOST_POINTS", 240)
+    assert CliRunner().invoke(app, words).exit_code == 0
+    refused = CliRunner().invoke(app, [*words, "--csv", "-"])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "CSV" in refused.stderr

@@ -115,7 +115,7 @@ def test_prefills_bound_the_free_lunch() -> None:
     )
     np.testing.assert_array_equal(curve.free_lunch, curve.tokens_per_round)
     found = end_to_end(curve, Deployment(model, engine_setup(chip, "ideal", None, None)), workload)
-    assert found.curve.requests == "4096 tokens in, 512 out"
+    assert found.curve.request_lengths == "4096 tokens in, 512 out"
     # Sixteen answers of 512 tokens, 1.75 a round, each round as long as a plain step.
     step_s, prefills_s = float(curve.decode_s[0, 1]), 16 * float(found.delay_s[0, 1, 0])
     lunch = (511 * step_s + prefills_s) / (511 / 1.75 * step_s + prefills_s)

@@ -1,5 +1,6 @@
 """What better drafters would bring: against predictions, published statements and by hand."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -177,3 +178,48 @@ def test_the_shell_asks_about_requests_as_python_does() -> None:
     assert done.exit_code == 0, done.output
     answer = worth(MODEL, CHIP, drafter=SPEC, input_len=2000, output_len=400)
     assert json.loads(done.stdout.splitlines()[-1]) == json.loads(json.dumps(answer.to_dict()))
+
+
+def test_several_batch_sizes_are_those_of_each_alone() -> None:
+    asked: dict[str, Any] = {"drafter": SPEC, "accept_length": [3, 5]}
+    alone = [worth(MODEL, CHIP, **asked, batch_size=batch) for batch in (1, 16)]
+    found = worth(MODEL, CHIP, **asked, batch_size=[1, 16])
+    assert found.batch_size == (1.0, 16.0)
+    assert found.tpot_s == tuple(one.tpot_s for one in alone)
+    assert found.rows == alone[0].rows + alone[1].rows
+    assert [row.batch_size for row in found.rows] == [1.0, 1.0, 16.0, 16.0]
+    assert [row.tpot_s for row in alone[1].rows] == [alone[1].tpot_s] * 2
+    assert "batch 1, 16," in found.title
+    header = next(line for line in str(found).splitlines() if "tokens/round" in line)
+    assert header.split()[0] == "batch"
+    drawn = found.plot().axes[0].lines[1:]
+    assert [np.asarray(line.get_ydata()).tolist() for line in drawn] == [
+        [row.speedup for row in one.rows] for one in alone
+    ]
+    with pytest.raises(OptionError, match="batch_size"):
+        worth(MODEL, CHIP, **asked, batch_size=[])
+
+
+def test_several_chips_and_batches_in_the_shell(tmp_path: Path) -> None:
+    table, chart = tmp_path / "w.csv", tmp_path / "w.png"
+    words = ["worth", MODEL, "--drafter", SPEC, "--accept-length", "3", "--batch", "1,8"]
+    files = ["--csv", str(table), "--plot", str(chart)]
+    done = CliRunner().invoke(app, [*words, "-H", "h100,b200", *files, "--json"])
+    assert done.exit_code == 0, done.output
+    alone = [CliRunner().invoke(app, [*words, "-H", chip, "--json"]) for chip in ("h100", "b200")]
+    answers = [json.loads(one.stdout.splitlines()[-1]) for one in alone]
+    assert json.loads(done.stdout.splitlines()[-1]) == {"chips": answers}
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert [(row["hardware"], row["batch_size"]) for row in rows] == [
+        (answer["hardware"], batch) for answer in answers for batch in ("1.0", "8.0")
+    ]
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["w-b200.png", "w-h100.png"]
+
+
+def test_the_old_flag_of_measured_drafts_works_with_a_note() -> None:
+    words = ["worth", MODEL, "-H", CHIP, "--drafter", SPEC, "--accept-length", "3"]
+    then = CliRunner().invoke(app, [*words, "--draft-len", "4", "--json"])
+    now = CliRunner().invoke(app, [*words, "--measured-draft-len", "4", "--json"])
+    assert then.stdout == now.stdout
+    assert json.loads(now.stdout.splitlines()[-1])["draft_len"] == 4
+    assert ("--measured-draft-len" in then.stderr, now.stderr) == (True, "")

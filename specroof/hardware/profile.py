@@ -89,7 +89,7 @@ class Generic:
             fits of Ampere, Hopper and Blackwell lie on powers of 0.53 and 0.61. A slower one makes
             it no longer: cards with less have larger caches.
         Source
-            ``layer_token_share`` of the fits of this library, `specroof/benchmarks/fitting/fits.json`.
+            ``layer_token_share`` of the fits of this library, `benchmarks/fitting/fits.json`.
         """
         name = self.family_of(chip)
         family = self.families[name]

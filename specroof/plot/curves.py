@@ -172,7 +172,7 @@ def _draw(axes: Axes, row: _Row, *, twins: list[_Row], order: int) -> None:
 
 def _free_lunch(curves: Sequence[SpeedupCurve]) -> str:
     """Return the meaning of the dashed lines."""
-    if any(curve.requests for curve in curves):
+    if any(curve.request_lengths for curve in curves):
         return "free lunch: every round costs a plain step"
     return "free lunch: speedup = tokens per round"
 

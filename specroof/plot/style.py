@@ -222,7 +222,7 @@ def _numbered(names: Sequence[str]) -> list[str]:
 
 def context_name(curve: SpeedupCurve, index: int) -> str:
     """Return the context that a curve is read at, or the requests whose mean context it is."""
-    return curve.requests or f"context {plain_number(curve.context_len[index])}"
+    return curve.request_lengths or f"context {plain_number(curve.context_len[index])}"
 
 
 def speedup_label(what: str, curves: Sequence[SpeedupCurve]) -> str:
@@ -233,7 +233,7 @@ def speedup_label(what: str, curves: Sequence[SpeedupCurve]) -> str:
     >>> speedup_label("Speedup", [])
     'Speedup over plain decoding (×)'
     """
-    counted = ",\nprefills counted in both" if any(curve.requests for curve in curves) else ""
+    counted = ",\nprefills counted in both" if any(curve.request_lengths for curve in curves) else ""
     return f"{what} over plain decoding{counted} (×)"
 
 

@@ -1,6 +1,7 @@
 """What is the whole curve of one drafter, and what does one pass cost and take?"""
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Final
 
 from specroof import cost
 from specroof.acceptance import Acceptance, ContextAcceptance
@@ -9,6 +10,7 @@ from specroof.errors import OptionError, expect
 from specroof.hardware import Placement
 from specroof.latency import Deployment, Setup, engine_setup
 from specroof.latency.pass_seconds import PassLatency
+from specroof.questions.parameters import Parameter
 from specroof.questions.request import (
     DrafterLike,
     HardwareLike,
@@ -21,22 +23,23 @@ from specroof.questions.request import (
     options_of,
     question,
 )
-from specroof.speedup.curve import acceptance_of, decoding_curve, longest_draft, pass_latency
+from specroof.speedup.curve import (
+    DEFAULT_MAX_DRAFT_LEN,
+    acceptance_of,
+    decoding_curve,
+    longest_draft,
+    pass_latency,
+)
 from specroof.speedup.result import SpeedupCurve
+
+_MODEL: Final = Parameter("A path, a bundled name, a Hub name, or an `Architecture`.")
+_FORWARD_PASS: Final = Parameter("Batch, new positions and context; arrays broadcast.")
+_OPTIONS: Final = Parameter("`Options`, or a mapping of their names.")
 
 
 @dataclass(frozen=True)
 class CostRequest:
     """Ask what one pass costs.
-
-    Parameters
-    ----------
-    model
-        A path, a bundled name, a Hub name, or an `Architecture`.
-    forward_pass
-        Batch, new positions and context; arrays broadcast.
-    options
-        `Options`, or a mapping of their names.
 
     Examples
     --------
@@ -46,9 +49,9 @@ class CostRequest:
     True
     """
 
-    model: ModelLike
-    forward_pass: ForwardPass
-    options: OptionsLike | None = None
+    model: Annotated[ModelLike, _MODEL]
+    forward_pass: Annotated[ForwardPass, _FORWARD_PASS]
+    options: Annotated[OptionsLike | None, _OPTIONS] = None
 
 
 @question(CostRequest)
@@ -62,29 +65,24 @@ def forward_cost(request: CostRequest) -> list[OpCost]:
 
 @dataclass(frozen=True)
 class _Placed:
-    """Ask about a model on some devices.
+    """Ask about a model on some devices."""
 
-    Parameters
-    ----------
-    model
-        A path, a bundled name, a Hub name, or an `Architecture`.
-    hardware
-        A path, a name, an alias, or a `HardwareProfile`.
-    placement, tensor_parallel
-        How many devices, in one of two ways; one device if neither is given.
-    engine
-        An engine of the hardware profile, or "ideal"; the profile's default if None.
-    options
-        `Options`, or a mapping of their names.
-    """
-
-    model: ModelLike
-    hardware: HardwareLike
+    model: Annotated[ModelLike, _MODEL]
+    hardware: Annotated[
+        HardwareLike, Parameter("A path, a name, an alias, or a `HardwareProfile`.")
+    ]
     _: KW_ONLY
-    placement: Placement | None = None
-    tensor_parallel: int | None = None
-    engine: str | None = None
-    options: OptionsLike | None = None
+    placement: Annotated[
+        Placement | None, Parameter("How devices share the model; one device if None.")
+    ] = None
+    tensor_parallel: Annotated[
+        int | None, Parameter("Devices (tensor parallelism), in place of a placement.")
+    ] = None
+    engine: Annotated[
+        str | None,
+        Parameter('An engine of the hardware profile, or "ideal".', shown="the profile's default"),
+    ] = None
+    options: Annotated[OptionsLike | None, _OPTIONS] = None
 
     @property
     def setup(self) -> Setup:
@@ -110,11 +108,6 @@ class _Placed:
 class LatencyRequest(_Placed):
     """Ask how long one pass takes.
 
-    Parameters
-    ----------
-    forward_pass
-        Batch, new positions and context; arrays broadcast.
-
     Examples
     --------
     >>> from specroof import ForwardPass, forward_latency
@@ -124,7 +117,7 @@ class LatencyRequest(_Placed):
     2.0
     """
 
-    forward_pass: ForwardPass
+    forward_pass: Annotated[ForwardPass, _FORWARD_PASS]
 
 
 @question(LatencyRequest)
@@ -138,19 +131,6 @@ def forward_latency(request: LatencyRequest) -> PassLatency:
 class CurveRequest(_Placed):
     """Ask for the whole curve of one drafter.
 
-    Parameters
-    ----------
-    drafter
-        A SPEC, or a `Drafter`.
-    acceptance
-        How many drafts are accepted; given here or in the SPEC, not in both. The ideal drafter
-        takes none.
-    batch_size, context_len
-        A number or a list each: sequences in flight over all devices, and cached tokens of each.
-    max_draft_len
-        The longest draft tried. If None, 16, with NaN past the depth of drafter or acceptance;
-        a number past that depth is an error.
-
     Examples
     --------
     >>> from specroof import speedup_curve
@@ -160,11 +140,28 @@ class CurveRequest(_Placed):
     """
 
     _: KW_ONLY
-    drafter: DrafterLike
-    acceptance: Acceptance | ContextAcceptance | None = None
-    batch_size: Values = 1
-    context_len: Values = 4096
-    max_draft_len: int | None = None
+    drafter: Annotated[DrafterLike, Parameter("A SPEC, or a `Drafter`.")]
+    acceptance: Annotated[
+        Acceptance | ContextAcceptance | None,
+        Parameter(
+            "How many drafts are accepted; given here or in the SPEC, not in both. The ideal "
+            "drafter takes none."
+        ),
+    ] = None
+    batch_size: Annotated[
+        Values, Parameter("Sequences in flight over all devices, a number or a list.")
+    ] = 1
+    context_len: Annotated[
+        Values, Parameter("Cached tokens of each sequence, a number or a list.")
+    ] = 4096
+    max_draft_len: Annotated[
+        int | None,
+        Parameter(
+            "Longest draft tried. If None, figures past the depth of drafter or acceptance are "
+            "NaN; a number past that depth is an error.",
+            shown=str(DEFAULT_MAX_DRAFT_LEN),
+        ),
+    ] = None
 
 
 @question(CurveRequest)

@@ -337,7 +337,7 @@ def _frontiers(request: FrontierRequest, load: Load) -> tuple[list[_DeviceFronti
 
 def _on_devices(found: Prediction, request: FrontierRequest) -> _DeviceFrontiers:
     """Return the frontiers of plain decoding and of each drafter on one number of devices."""
-    first, wholes = found.curves[0], found.counted or (None,) * len(found.curves)
+    first, wholes = found.curves[0], found.end_to_end or (None,) * len(found.curves)
     columns = [_of_devices(first, wholes[0], slice(1))]
     for curve, whole in zip(found.curves, wholes, strict=True):
         columns.append(_of_devices(curve, whole, slice(1, None)))

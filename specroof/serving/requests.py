@@ -128,7 +128,7 @@ def end_to_end(curve: SpeedupCurve, deployment: Deployment, workload: Workload) 
         curve=replace(
             curve,
             round_s=curve.tokens_per_round * batch / rate,
-            requests=workload.requests,
+            request_lengths=workload.requests,
             request_token_s=np.asarray(service_s - decoded)[..., 0] / output_len,
         ),
         decoding_round_s=np.asarray(curve.tokens_per_round * decoded / output_len),

@@ -278,7 +278,7 @@ class SpeedupCurve:
         fell back, a model that does not fit.
     cost_from, acceptance_from
         Where the drafter's cost and its acceptance come from: a sentence each.
-    requests, request_token_s
+    request_lengths, request_token_s
         What is answered, such as "4000 tokens in, 1000 out", where `round_s` holds prefills too,
         and the seconds that these add to each token, axis (batch_size): see
         `specroof.serving.requests.end_to_end`. Empty and 0 where decoding alone is counted.
@@ -311,7 +311,7 @@ class SpeedupCurve:
     notes: tuple[str, ...] = ()
     cost_from: str = ""
     acceptance_from: str = ""
-    requests: str = ""
+    request_lengths: str = ""
     request_token_s: Array | float = 0.0
     measured_draft_len: int | None = None
     running: Array | None = None
@@ -324,6 +324,11 @@ class SpeedupCurve:
         if self.measured_draft_len is None:
             return np.zeros(self.best_draft_len.shape, dtype=bool)
         return np.asarray(self.best_draft_len > self.measured_draft_len)
+
+    @property
+    def requests(self) -> str:
+        """The former name of `request_lengths`."""
+        return self.request_lengths
 
     @property
     def running_batch(self) -> Array:
