@@ -90,7 +90,7 @@ def refusal(*words: str) -> str:
 WORKERS_THAT = """
 import os, sys, time
 from pathlib import Path
-from specroof.sweeps import workers
+from specroof.sweeps import run as workers
 
 def wait_for_hours(*words):
     (Path(os.environ["BEGUN"]) / str(os.getpid())).touch()

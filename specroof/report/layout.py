@@ -96,30 +96,34 @@ def folded_table(lines: Lines, left: Sequence[int], keys: int) -> str:
     keys
         How many of the first columns are repeated where a table goes on below itself.
     """
-    width = _WIDTH.get()
-    columns = range(len(lines[0]))
+    width, body = _WIDTH.get(), lines[1:]
     if width is None or _total(_widths(lines)) <= width:
-        return _aligned([lines[0]], lines[1:], left)
-    body = lines[1:]
+        return _aligned([lines[0]], body, left)
     titles = _broken_titles(lines)
     widths = _widths([*titles, *body])
     if _total(widths) <= width:
         return _aligned(titles, body, left)
     room = width - _total(widths[:-1]) - _GAP
-    if columns[-1] in left and room >= _LEAST_TEXT:
-        return _aligned(titles, _broken_last(body, room), left)
+    if len(widths) - 1 in left and room >= _LEAST_TEXT:
+        rows = []
+        for *cells, last in body:
+            first, *others = _wrapped(last, room) or [""]
+            rows += [[*cells, first], *([*[""] * len(cells), other] for other in others)]
+        return _aligned(titles, rows, left)
+    names = list(range(keys))
+    parts = [[*names]]
+    for column in range(keys, len(widths)):
+        if parts[-1] != names and _total([widths[i] for i in (*parts[-1], column)]) > width:
+            parts.append([*names])
+        parts[-1].append(column)
     return "\n\n".join(
         _aligned(
-            _picked(titles, part),
-            _picked(body, part),
+            [[line[column] for column in part] for line in titles],
+            [[line[column] for column in part] for line in body],
             [place for place, column in enumerate(part) if column in left],
         )
-        for part in _parts(widths, width, keys)
+        for part in parts
     )
-
-
-def _picked(lines: Lines, columns: Sequence[int]) -> Lines:
-    return [[line[column] for column in columns] for line in lines]
 
 
 def _widths(lines: Lines) -> list[int]:
@@ -132,37 +136,16 @@ def _total(widths: Sequence[int]) -> int:
 
 def _broken_titles(lines: Lines) -> Lines:
     """Return the titles in several lines, as narrow as their words and the cells allow."""
-    narrow = [
-        max([*map(len, title.split()), *map(len, cells), 1])
-        for title, *cells in zip(*lines, strict=True)
-    ]
     broken = [
-        textwrap.wrap(title, room, break_long_words=False, break_on_hyphens=False)
-        for title, room in zip(lines[0], narrow, strict=True)
+        _wrapped(title, max([*map(len, title.split()), *map(len, cells), 1]))
+        for title, *cells in zip(*lines, strict=True)
     ]
     high = max(map(len, broken))
     return list(zip(*([""] * (high - len(title)) + title for title in broken), strict=True))
 
 
-def _broken_last(body: Lines, room: int) -> list[list[str]]:
-    """Return rows whose last cell goes on in further rows."""
-    rows = []
-    for *cells, last in body:
-        parts = textwrap.wrap(last, room, break_long_words=False, break_on_hyphens=False) or [""]
-        rows += [[*cells, parts[0]], *([*[""] * len(cells), part] for part in parts[1:])]
-    return rows
-
-
-def _parts(widths: Sequence[int], width: int, keys: int) -> Iterator[list[int]]:
-    """Yield columns that fit beside each other, the first `keys` of them in every part."""
-    first = list(range(keys))
-    part = list(first)
-    for column in range(keys, len(widths)):
-        if part != first and _total([widths[i] for i in (*part, column)]) > width:
-            yield part
-            part = list(first)
-        part.append(column)
-    yield part
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _aligned(titles: Lines, body: Lines, left: Sequence[int]) -> str:
